@@ -1,0 +1,52 @@
+# `make demo` and `make test` do all the set-up: a virtual environment in .venv, and this package in it.
+PYTHON ?= python3
+EXTRAS ?= test
+comma := ,
+venv := .venv/bin/python
+lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
+# What the installation depends on. Python sources are read in place; the native core is compiled.
+built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.*)
+
+.PHONY: help demo test lint bench-import install clean
+
+help:
+	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
+	@echo "make test          the test suite"
+	@echo "make lint          ruff and mypy"
+	@echo "make bench-import  how long an import and --help take"
+	@echo "make install       only the environment; EXTRAS=test+oracles+dev chooses what is in it, PYTHON= with which Python"
+	@echo "make clean         remove the environment and all that was built"
+
+demo: .venv/.installed-$(EXTRAS)
+	$(venv) examples/demo.py
+
+test: .venv/.installed-$(EXTRAS)
+	$(venv) -m pytest
+
+lint: .venv/.installed-$(lint_extras)
+	$(venv) -m ruff check
+	$(venv) -m ruff format --check
+	$(venv) -m mypy
+
+bench-import: .venv/.installed-$(EXTRAS)
+	$(venv) bench/import_time.py
+
+install: .venv/.installed-$(EXTRAS)
+
+# Extras are joined with + in a file's name, with a comma in pip's.
+.venv/.installed-%: .venv/.made $(built_from)
+	$(venv) -m pip install --quiet --editable '.[$(subst +,$(comma),$*)]'
+	@$(venv) -c 'from dovetail import native; print("dovetail:", native.build())'
+	@touch $@
+
+# Some distributions split ensurepip off; there the system's own pip, where it exists, puts one in.
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "dovetail needs Python 3.11 or newer; name one with PYTHON="; exit 1; }
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv .venv; else \
+		$(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $(venv) install --quiet pip || \
+		{ echo "this Python has neither ensurepip nor pip; install its venv package (Debian: python3-venv)"; exit 1; }; fi
+	@touch $@
+
+clean:
+	rm -rf .venv build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache

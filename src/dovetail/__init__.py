@@ -1,0 +1,41 @@
+"""One graph for ONNX and OpenVINO IR: load, check, run, convert and differentiate neural-network models."""
+
+from dovetail import ops as ops
+from dovetail.autodiff import grad
+from dovetail.build import Builder
+from dovetail.dims import Dim
+from dovetail.dtypes import DType
+from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
+from dovetail.formats import load, save
+from dovetail.graph import Graph, Model, Node, Value
+from dovetail.interpret import interpret
+from dovetail.passes.infer import infer
+from dovetail.program import Program, compile, run
+from dovetail.validate import check
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Builder",
+    "DType",
+    "Diagnostic",
+    "Dim",
+    "DovetailError",
+    "EngineError",
+    "FormatError",
+    "Graph",
+    "Model",
+    "Node",
+    "Program",
+    "RuleError",
+    "UnsupportedError",
+    "Value",
+    "check",
+    "compile",
+    "grad",
+    "infer",
+    "interpret",
+    "load",
+    "run",
+    "save",
+]

@@ -1,0 +1,147 @@
+"""Reverse-mode differentiation, graph to graph: the gradients are ordinary nodes, so applying it again gives higher orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.build import Builder, written
+from dovetail.edit import copy_model, inline, remove_dead, rename
+from dovetail.errors import DovetailError, RuleError, UnsupportedError
+from dovetail.graph import Graph, Model, Node, Value
+from dovetail.op import has
+from dovetail.types import Tensor
+
+
+def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str] | str | None = None) -> Model:
+    """A Model that computes ``of`` and then its gradient with respect to each of ``wrt``.
+
+    ``of``: an output's (or any value's) name; the model's only output when left out. ``wrt``: names of inputs, weights or any values;
+    all float inputs when left out. The outputs are ``of``, then ``grad:<name>`` for each. Where ``of`` is not a scalar, the new model has one
+    more input, ``grad:<of>``, the incoming gradient of the same shape. A value that ``of`` does not depend on has a gradient of zeros.
+
+    Raises RuleError [grad.unknown] for a name that the model lacks, [grad.dtype] for one that is not of a float type, and
+    UnsupportedError [grad.op] where an operator on the way has no gradient, with all such nodes.
+    """
+    new = copy_model(model)
+    graph = new.graph
+    values = new.values
+    target = _named(values, of, [value.name for value in new.outputs], "of")[0]
+    floats = [value.name for value in graph.inputs if isinstance(value.type, Tensor) and value.type.dtype and value.type.dtype.is_float]
+    sources = _named(values, wrt, floats, "wrt")
+    for value in (target, *sources):
+        if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
+            raise RuleError("grad.dtype", f"{value.name!r} is {value.type}; only float tensors have gradients")
+    b = Builder(graph=graph)
+    seed = _seed(b, target)
+    gradients = adjoints(b, [target], [seed], sources)
+    graph.outputs = []
+    graph.outputs.append(target)
+    for source, gradient in zip(sources, gradients, strict=True):
+        b.output(f"grad:{source.name}", gradient)
+    remove_dead(graph)
+    return new
+
+
+def _named(values: dict[str, Value], names: Sequence[str] | str | None, default: list[str], role: str) -> list[Value]:
+    if names is None:
+        if role == "of" and len(default) != 1:
+            raise RuleError("grad.unknown", f"say which output to differentiate with of=...: {', '.join(map(repr, default))}")
+        names = default
+    wanted = [names] if isinstance(names, str) else list(names)
+    missing = [name for name in wanted if name not in values]
+    if missing:
+        raise RuleError("grad.unknown", f"{role}: the model has no value {', '.join(map(repr, missing))}")
+    return [values[name] for name in wanted]
+
+
+def _seed(b: Builder, target: Value) -> Value:
+    if target.shape == ():
+        return b.constant(np.ones((), dtype=target.dtype.numpy), target.dtype)
+    return b.input_of(b.graph.claim(f"grad:{target.name}") if False else f"grad:{target.name}", target.type)
+
+
+def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sources: Sequence[Value]) -> list[Value]:
+    """For each of ``sources`` the sum over ``outputs`` of the incoming gradients ``deltas`` pulled back, written through ``b``."""
+    flow: dict[int, Value] = {}
+    for output, delta in zip(outputs, deltas, strict=True):
+        _accumulate(b, flow, output, delta)
+    needed = _depend(b.graph, sources)
+    wanted = {id(source) for source in sources}
+    kept: dict[int, Value] = {}
+    problems: list[DovetailError] = []
+    for node in reversed(tuple(b.graph.nodes)):
+        incoming = [flow.pop(id(y), None) if id(y) not in wanted else flow.get(id(y)) for y in node.outputs]
+        if all(g is None for g in incoming) or not any(x is not None and id(x) in needed for x in node.inputs):
+            continue
+        try:
+            found = _pull_back(b, node, incoming)
+        except DovetailError as error:
+            problems.append(error.at(node=node.label, op=written(node.op, node.inputs)))
+            continue
+        for x, gradient in zip(node.inputs, found, strict=False):
+            if x is not None and gradient is not None and id(x) in needed:
+                _accumulate(b, flow, x, gradient)
+    if problems:
+        items = [item for error in problems for item in error.diagnostics]
+        first = problems[0]
+        if len(items) == 1:
+            raise first
+        raise UnsupportedError("grad.op", f"{len(items)} nodes have no gradient", diagnostics=items)
+    from dovetail.ops.source import zeros_like
+
+    for source in sources:
+        kept[id(source)] = flow[id(source)] if id(source) in flow else zeros_like(b, source)
+    return [kept[id(source)] for source in sources]
+
+
+def _accumulate(b: Builder, flow: dict[int, Value], value: Value, gradient: Value) -> None:
+    known = flow.get(id(value))
+    flow[id(value)] = gradient if known is None else b.apply("Add", known, gradient)
+
+
+def _depend(graph: Graph, sources: Sequence[Value]) -> set[int]:
+    """The values that depend on a source (through data; shapes have no slope), the sources included."""
+    found = {id(source) for source in sources}
+    for node in graph.nodes:
+        if any(x is not None and id(x) in found for x in node.inputs):
+            found.update(id(y) for y in node.outputs if _is_smooth(y))
+    return found
+
+
+def _is_smooth(value: Value) -> bool:
+    return not isinstance(value.type, Tensor) or value.type.dtype is None or value.type.dtype.is_float
+
+
+def _pull_back(b: Builder, node: Node, incoming: list[Value | None]) -> Sequence[Value | None]:
+    op = node.op
+    if has(op, "vjp"):
+        several = len(node.outputs) > 1 or "outputs" in op.__match_args__
+        g = tuple(incoming) if several else incoming[0]
+        y = tuple(node.outputs) if several else node.outputs[0]
+        found = op.vjp(b, g, y, *node.inputs)  # type: ignore[arg-type]
+        return [found] if isinstance(found, Value) or found is None else list(found)
+    if has(op, "decompose"):
+        inner = Builder()
+        inputs = [None if x is None else inner.input_of(f"x{index}", x.type) for index, x in enumerate(node.inputs)]
+        for x, value in zip(node.inputs, inputs, strict=True):
+            if x is not None and value is not None and x.value is not None:
+                value.value = x.value
+        made = op.decompose(inner, *inputs)  # type: ignore[arg-type]
+        inner.graph.outputs = [made] if isinstance(made, Value) else list(made)
+        given = [value for value in inputs if value is not None]
+        smooth = [value for value in given if _is_smooth(value)]
+        pairs = [(y, g) for y, g in zip(inner.graph.outputs, incoming, strict=False) if g is not None]
+        seeds = [inner.input_of(f"g{index}", y.type) for index, (y, _) in enumerate(pairs)]
+        results = adjoints(inner, [y for y, _ in pairs], seeds, smooth)
+        inner.graph.outputs = results
+        remove_dead(inner.graph)
+        outer = [*(x for x in node.inputs if x is not None), *(g for _, g in pairs)]
+        written_out = inline(b, inner.graph, outer)
+        by_input = {id(value): gradient for value, gradient in zip(smooth, written_out, strict=True)}
+        return [None if value is None else by_input.get(id(value)) for value in inputs]
+    raise UnsupportedError("grad.op", f"{type(op).__name__} has no gradient")
+
+
+__all__ = ["adjoints", "grad", "rename"]

@@ -1,0 +1,123 @@
+"""Every exception that dovetail raises on purpose, each with a stable code.
+
+A rule raises a short fact with values; the walk that called the rule adds the place with :meth:`DovetailError.at`.
+Codes are ``room.fact`` and never change their meaning; ``docs/errors.md`` has an entry for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One fault or warning: its stable ``code``, the ``node`` and ``file`` it was found in, and what is wrong."""
+
+    code: str
+    message: str
+    node: str | None = None
+    file: str | None = None
+    op: str | None = None
+    severity: str = "error"
+
+    def __str__(self) -> str:
+        place = [part for part in (self.op and f"{self.node or '?'} = {self.op}", None if self.op else self.node) if part]
+        where = "".join(f"\n  in {part}" for part in place) + (f"\n  at {self.file}" if self.file else "")
+        return f"[{self.code}] {self.message}{where}"
+
+
+class DovetailError(Exception):
+    """The base of every error raised on purpose.
+
+    ``code`` is stable; ``node``, ``op`` (as written, with its input types) and ``file`` say where, when known.
+    ``diagnostics`` lists every fault found in the same pass; a lone error is its own only diagnostic.
+    """
+
+    exit_code = 3
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        node: str | None = None,
+        op: str | None = None,
+        file: str | None = None,
+        diagnostics: Sequence[Diagnostic] = (),
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.node = node
+        self.op = op
+        self.file = file
+        self._diagnostics = tuple(diagnostics)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        return self._diagnostics or (Diagnostic(self.code, self.message, self.node, self.file, self.op),)
+
+    def at(self, *, node: str | None = None, op: str | None = None, file: str | None = None) -> DovetailError:
+        """This error with the place filled in where it was not known yet."""
+        self.node = self.node or node
+        self.op = self.op or op
+        self.file = self.file or file
+        return self
+
+    def __str__(self) -> str:
+        if len(self._diagnostics) > 1:
+            return f"{self.message}\n" + "\n".join(str(item) for item in self._diagnostics)
+        return str(self.diagnostics[0])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.code, self.message, self.node, self.op, self.file, self._diagnostics)
+
+
+def _rebuild(
+    kind: type[DovetailError],
+    code: str,
+    message: str,
+    node: str | None,
+    op: str | None,
+    file: str | None,
+    diagnostics: tuple[Diagnostic, ...],
+) -> DovetailError:
+    return kind(code, message, node=node, op=op, file=file, diagnostics=diagnostics)
+
+
+class FormatError(DovetailError, ValueError):
+    """The file's fault: it is not what its format says it must be."""
+
+    exit_code = 3
+
+
+class UnsupportedError(DovetailError, NotImplementedError):
+    """Ours: something legal that we do not handle exactly, and therefore refuse."""
+
+    exit_code = 4
+
+
+class RuleError(DovetailError, ValueError):
+    """The model's fault: an operator's rule does not hold."""
+
+    exit_code = 5
+
+
+class EngineError(DovetailError, RuntimeError):
+    """Found at run time: inputs that do not fit the model, or a kernel that cannot run."""
+
+    exit_code = 6
+
+
+def raise_all(errors: Sequence[DovetailError], what: str) -> None:
+    """Raise ``errors`` as one (of the first one's class), or return when there are none."""
+    if not errors:
+        return
+    if len(errors) == 1:
+        raise errors[0]
+    items = [item for error in errors for item in error.diagnostics]
+    first = errors[0]
+    raise type(first)(
+        first.code, f"{len(items)} {what}", node=first.node, op=first.op, file=first.file, diagnostics=items
+    )

@@ -1,0 +1,163 @@
+"""Running operators' own rules: one node, one graph, or a constant and what leads to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays
+from dovetail.dtypes import DType
+from dovetail.errors import DovetailError, EngineError, UnsupportedError
+from dovetail.graph import Graph, Node, Value
+from dovetail.op import Op, has, host_inputs
+from dovetail.types import Tensor
+
+FOLD_LIMIT = 1 << 20
+"""The most elements a folded constant may have beyond those of its inputs."""
+
+
+def apply(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs of one operator, by its ``evaluate`` rule, or through ``decompose`` where it has none."""
+    if not has(op, "evaluate"):
+        if has(op, "decompose"):
+            return _decomposed(op, xp, xs)
+        raise UnsupportedError("op.evaluate", f"{type(op).__name__} has no rule to run it")
+    if not arrays.is_numpy(xp):
+        hosts = host_inputs(op, len(xs))
+        xs = [arrays.to_numpy(x) if host and x is not None else x for x, host in zip(xs, hosts, strict=True)]
+    found = op.evaluate(xp, *xs)
+    results = tuple(found) if isinstance(found, tuple | list) else (found,)
+    if arrays.is_numpy(xp):
+        # numpy's reductions hand back scalars
+        return tuple(result if isinstance(result, np.ndarray | list) or result is None else np.asarray(result) for result in results)
+    return results
+
+
+def _decomposed(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
+    from dovetail.build import Builder
+    from dovetail.dtypes import dtype
+
+    b = Builder()
+    inputs = []
+    for index, x in enumerate(xs):
+        if x is None:
+            inputs.append(None)
+        elif arrays.is_numpy(xp) or isinstance(x, np.ndarray):
+            value = b.input(f"x{index}", dtype(x.dtype), x.shape)
+            if host_inputs(op, len(xs))[index]:
+                value.value = np.asarray(x)
+            inputs.append(value)
+        else:
+            inputs.append(b.input(f"x{index}", arrays.dtype_of(x), tuple(map(int, x.shape))))
+    made = op.decompose(b, *inputs)
+    b.graph.outputs = [made] if isinstance(made, Value) else list(made)
+    return tuple(run(b.graph, [x for x in xs if x is not None], xp))
+
+
+def run(graph: Graph, inputs: Sequence[Any], xp: Any) -> list[Any]:
+    """The outputs of ``graph`` for its inputs in order. A value is let go after its last reader."""
+    from dovetail.build import written
+
+    found: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
+    last = _last_readers(graph)
+    with np.errstate(all="ignore"):
+        for place, node in enumerate(graph.nodes):
+            xs = [None if x is None else found[id(x)] for x in node.inputs]
+            try:
+                ys = apply(node.op, xp, xs)
+            except DovetailError as error:
+                raise error.at(node=node.label, op=written(node.op, node.inputs))
+            except (ValueError, IndexError, TypeError, OverflowError, MemoryError, ZeroDivisionError) as error:
+                raise EngineError(
+                    "run.failed", f"{type(error).__name__}: {error}", node=node.label, op=written(node.op, node.inputs)
+                ) from error
+            for y, array in zip(node.outputs, ys, strict=False):
+                found[id(y)] = array
+            for key in last.get(place, ()):
+                found.pop(key, None)
+    return [found[id(value)] for value in graph.outputs]
+
+
+def _last_readers(graph: Graph) -> dict[int, list[int]]:
+    kept = {id(value) for value in graph.outputs}
+    last: dict[int, int] = {}
+    for place, node in enumerate(graph.nodes):
+        for value in (*node.inputs, *node.outputs):
+            if value is not None:
+                last[id(value)] = place
+    by_place: dict[int, list[int]] = {}
+    for key, place in last.items():
+        if key not in kept:
+            by_place.setdefault(place, []).append(key)
+    return by_place
+
+
+def folded(op: Op, xs: Sequence[Value | None]) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
+    """The outputs as constants, bit for bit what a run would give, or None where that is not done.
+
+    Nothing random or opaque is folded, nor anything that would grow a constant beyond FOLD_LIMIT (a dequantised or expanded weight).
+    """
+    if not has(op, "evaluate") or getattr(op, "is_random", False):
+        return None
+    data = [None if x is None else x.constant for x in xs]
+    if any(array is None and x is not None for array, x in zip(data, xs, strict=True)):
+        return None
+    from dovetail.op import infer_types
+
+    types = infer_types(op, tuple(xs))
+    limit = max((array.nbytes for array in data if array is not None), default=0)
+    for type in types:
+        if not isinstance(type, Tensor) or type.dtype is None or type.shape is None:
+            return None
+        if not all(isinstance(size, int) for size in type.shape):
+            return None
+        size = int(np.prod(np.array(type.shape, dtype=object), initial=1))
+        if size > FOLD_LIMIT and size * type.dtype.numpy.itemsize > limit:
+            return None
+    try:
+        with np.errstate(all="ignore"):
+            results = apply(op, np, data)
+    except (DovetailError, ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError):
+        return None
+    return [(result, type.dtype) for result, type in zip(results, types, strict=True)]  # type: ignore[union-attr,misc]
+
+
+def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
+    """The elements of ``value`` where they follow from constants alone, through any number of nodes; None otherwise."""
+    found: dict[int, Any] = {}
+    stack = [value]
+    while stack:
+        current = stack[-1]
+        if id(current) in found:
+            stack.pop()
+            continue
+        if current.constant is not None:
+            found[id(current)] = current.constant
+            continue
+        node = current.node
+        if node is None or not _is_small(node):
+            return None
+        missing = [x for x in node.inputs if x is not None and id(x) not in found]
+        if missing:
+            stack.extend(missing)
+            continue
+        try:
+            results = apply(node.op, np, [None if x is None else found[id(x)] for x in node.inputs])
+        except (DovetailError, ValueError, IndexError, TypeError, NotImplementedError):
+            return None
+        found.update({id(y): result for y, result in zip(node.outputs, results, strict=False)})
+    return np.asarray(found[id(value)])
+
+
+def _is_small(node: Node) -> bool:
+    if getattr(node.op, "is_random", False) or not node.inputs:
+        return False
+    for y in node.outputs:
+        type = y.type
+        if not isinstance(type, Tensor) or type.shape is None or not all(isinstance(size, int) for size in type.shape):
+            return False
+        if np.prod(np.array(type.shape, dtype=object), initial=1) > FOLD_LIMIT:
+            return False
+    return True

@@ -1,0 +1,94 @@
+"""What lift and lower need to know of a format: its spellings, its composed operators, how it writes values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dovetail import op as operators
+from dovetail import slots
+from dovetail.formats.foreign import ForeignNode
+from dovetail.op import Op
+from dovetail.slots import Spelling
+
+if TYPE_CHECKING:
+    from dovetail.build import Builder
+    from dovetail.formats.lift import Lifting
+    from dovetail.formats.lower import Lowering
+    from dovetail.graph import Node, Value
+
+Lift = Callable[["Lifting"], "Value | list[Value]"]
+Lower = Callable[["Builder", "Node"], "Value | list[Value | None] | None"]
+Emit = Callable[["Lowering", "Node"], "list[ForeignNode]"]
+TypeCheck = Callable[[ForeignNode, "Iterable[Value | None]", "Iterable[Value]"], None]
+
+
+@dataclass
+class Dialect:
+    """One format. ``lifts``: foreign operators that are several of ours, or need more than a slot line, by (domain, kind); ``lowers``: core
+    operators rewritten into ones that the format can spell, by class; ``emits``: core operators whose foreign node no slot line can say."""
+
+    name: str
+    lines: Callable[[type[Op]], tuple[str, ...]]
+    check_types: TypeCheck
+    default_domain: str = ""
+    lifts: dict[tuple[str, str, int], Lift] = field(default_factory=dict)
+    lowers: dict[str, Lower] = field(default_factory=dict)
+    emits: dict[str, Emit] = field(default_factory=dict)
+    spell: Callable[[Any], Any] = lambda value: value
+    _readers: dict[tuple[str, str, int], tuple[Spelling, ...]] | None = None
+    _writers: dict[str, tuple[Spelling, ...]] = field(default_factory=dict)
+
+    def lift(self, kind: str, *versions: int, domain: str = "") -> Callable[[Lift], Lift]:
+        """Register how ``kind`` in these versions is lifted."""
+
+        def register(function: Lift) -> Lift:
+            for version in versions:
+                self.lifts[domain, kind, version] = function
+            return function
+
+        return register
+
+    def lower(self, *names: str) -> Callable[[Lower], Lower]:
+        """Register how core operators of these names are rewritten before they are spelled."""
+
+        def register(function: Lower) -> Lower:
+            self.lowers.update(dict.fromkeys(names, function))
+            return function
+
+        return register
+
+    def emit(self, *names: str) -> Callable[[Emit], Emit]:
+        def register(function: Emit) -> Emit:
+            self.emits.update(dict.fromkeys(names, function))
+            return function
+
+        return register
+
+    def readers(self, node: ForeignNode) -> tuple[Spelling, ...]:
+        """The spellings that may read ``node``, in the order to try; none where the operator or its version is unknown to us."""
+        if self._readers is None:
+            found: dict[tuple[str, str, int], tuple[Spelling, ...]] = {}
+            for cls in operators.REGISTRY.values():
+                for line in self.lines(cls):
+                    spelling = slots.parse(cls, line)
+                    if spelling.is_written_only:
+                        continue
+                    for version in spelling.versions:
+                        key = (spelling.domain, spelling.kind, version)
+                        found[key] = (*found.get(key, ()), spelling)
+            self._readers = found
+        return self._readers.get((node.domain, node.kind, node.version), ())
+
+    def writers(self, op: Op) -> tuple[Spelling, ...]:
+        """The spellings of ``op``'s class, the preferred one first."""
+        name = type(op).__name__
+        found = self._writers.get(name)
+        if found is None:
+            found = tuple(slots.parse(type(op), line) for line in reversed(self.lines(type(op))))
+            self._writers[name] = found
+        return found
+
+
+__all__ = ["Dialect", "Emit", "Lift", "Lower"]

@@ -1,0 +1,461 @@
+"""From a foreign model to a graph: each foreign node becomes the core operators that mean the same, types inferred on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims, dtypes, slots
+from dovetail.build import Builder, written
+from dovetail.edit import connect
+from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError, raise_all
+from dovetail.formats.dialect import Dialect
+from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.graph import Graph, Model, Node, Value
+from dovetail.op import REGISTRY, REQUIRED, Op, infer_types, infer_values, signature
+from dovetail.slots import Spelling
+from dovetail.types import UNKNOWN, Tensor, Type
+
+
+def lift(foreign: ForeignModel, dialect: Dialect) -> Model:
+    """The graph that ``foreign`` means, with every type inferred.
+
+    Raises the first fault found, with all others of the same pass in its ``diagnostics``.
+    """
+    lifter = Lifter(dialect, foreign.graph, file=foreign.file)
+    graph = lifter.run()
+    raise_all(lifter.errors, f"faults in {foreign.file or 'the model'}")
+    model = Model(graph, format=foreign.format, versions=foreign.versions, file=foreign.file)
+    model.metadata, model.producer, model.doc = dict(foreign.metadata), foreign.producer, foreign.doc
+    model.warnings = lifter.warnings
+    return model
+
+
+class Lifting:
+    """One foreign node on its way in, as a ``lift`` function of a compose module sees it."""
+
+    def __init__(self, b: Builder, node: ForeignNode, inputs: list[Value | None], lifter: Lifter) -> None:
+        self.b = b
+        self.node = node
+        self.inputs = inputs
+        self.lifter = lifter
+        self._read: set[str] = set()
+
+    def input(self, index: int) -> Value:
+        """A required input. Raises FormatError [node.inputs]."""
+        x = self.optional(index)
+        if x is None:
+            raise FormatError("node.inputs", f"{self.node.kind} needs input {index}")
+        return x
+
+    def optional(self, index: int) -> Value | None:
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def attribute(self, name: str, annotation: str, default: Any = REQUIRED) -> Any:
+        """A foreign attribute, coerced. Raises FormatError [attribute.missing], [attribute.value]."""
+        self._read.add(name)
+        if name not in self.node.attributes:
+            if default is REQUIRED:
+                raise FormatError("attribute.missing", f"{self.node.kind} needs the attribute {name!r}")
+            return default
+        raw = self.node.attributes[name]
+        try:
+            return slots.coerce(annotation, raw)
+        except ValueError:
+            raise FormatError("attribute.value", f"{self.node.kind}: {name} = {raw!r} is no {annotation}") from None
+
+    def ignore(self, *names: str) -> None:
+        """Attributes that the specification calls ignored."""
+        self._read.update(names)
+
+    def constant(self, index: int, annotation: str, default: Any = REQUIRED, how: str = "") -> Any:
+        """An input that has to be a constant, as an attribute value."""
+        x = self.optional(index)
+        if x is None:
+            if default is REQUIRED:
+                raise FormatError("node.inputs", f"{self.node.kind} needs input {index}")
+            return default
+        return slots.read_constant(
+            slots.Slot((f"input {index}",), f"input {index}", how=how),
+            slots.Field(f"input {index}", annotation, REQUIRED),
+            constant_of(x, f"{self.node.kind}: input {index}"),
+        )
+
+    def finish(self) -> None:
+        """Refuse attributes that nobody asked for."""
+        extra = [name for name in self.node.attributes if name not in self._read]
+        if extra:
+            raise UnsupportedError(
+                "attribute.unknown", f"{self.node.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows"
+            )
+
+    def body(self, graph: ForeignGraph, captures: list[Value]) -> Graph:
+        """A sub-graph, closed: what it reads from outside joins ``captures`` and becomes inputs after its own."""
+        return self.lifter.body(graph, captures)
+
+
+class Lifter:
+    """Lifts one graph; a sub-graph gets a Lifter of its own whose ``outer`` is this one."""
+
+    def __init__(
+        self, dialect: Dialect, foreign: ForeignGraph, *, file: str | None = None, outer: Lifter | None = None
+    ) -> None:
+        self.dialect = dialect
+        self.foreign = foreign
+        self.file = file
+        self.outer = outer
+        self.graph = Graph(foreign.name)
+        self.b = Builder(graph=self.graph, fold=True)
+        self.found: dict[str, Value] = {}
+        self.captures: list[Value] = []
+        self.errors: list[DovetailError] = [] if outer is None else outer.errors
+        self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
+
+    def run(self) -> Graph:
+        self._enter()
+        for node in self.foreign.nodes:
+            try:
+                self._node(node)
+            except RecursionError:
+                raise
+            except DovetailError as error:
+                self.errors.append(error.at(node=node.name or node.place or node.kind, file=self.file))
+                self._give_up(node)
+        self._leave()
+        return self.graph
+
+    def _enter(self) -> None:
+        graph, foreign = self.graph, self.foreign
+        graph.doc, graph.metadata = foreign.doc, dict(foreign.metadata)
+        for item in foreign.inputs:
+            value = Value(graph.claim(_name(item)), item.type or UNKNOWN)
+            self._describe(value, item)
+            graph.inputs.append(value)
+            self.found[item.key] = value
+        constant = REGISTRY["Constant"]
+        for key, tensor in foreign.constants.items():
+            item = foreign.values.get(key)
+            value = Value(graph.claim(tensor.name or (key if item is None else _name(item))), Tensor(tensor.dtype, tensor.data.shape))
+            if item is not None:
+                self._describe(value, item)
+            graph.nodes.append(connect(Node(constant(tensor.data, tensor.dtype), [], [value])))
+            self.found[key] = value
+
+    def _leave(self) -> None:
+        graph = self.graph
+        for item in self.foreign.outputs:
+            value = self.lookup(item.key)
+            if value is None:
+                self.errors.append(FormatError("graph.dangling", f"no node makes the output {_name(item)!r}", file=self.file))
+                continue
+            if any(value is other for other in graph.outputs) or (item.names and self._is_renamed(value, item)):
+                value = self.b.add(REGISTRY["Identity"](), value, names=[_name(item)])[0]
+            self._declared(value, item)
+            value.doc = value.doc or item.doc
+            value.metadata.update(item.metadata)
+            graph.outputs.append(value)
+
+    def _is_renamed(self, value: Value, item: ForeignValue) -> bool:
+        """A graph input that leaves the graph under another name needs a node of its own there."""
+        return value.node is None and item.names[0] not in (value.name, *value.names) and self.found.get(item.key) is value
+
+    def lookup(self, key: str) -> Value | None:
+        """The value of ``key`` here, or the input through which an outer value comes in."""
+        value = self.found.get(key)
+        if value is None and self.outer is not None:
+            outside = self.outer.lookup(key)
+            if outside is not None:
+                self.captures.append(outside)
+                value = Value(self.graph.claim(outside.name), outside.type)
+                value.value = outside.value
+                self.graph.inputs.append(value)
+                self.found[key] = value
+        return value
+
+    def body(self, foreign: ForeignGraph, captures: list[Value]) -> Graph:
+        inner = Lifter(self.dialect, foreign, file=self.file, outer=self)
+        inner.run()
+        own = len(foreign.inputs)
+        brought = inner.graph.inputs[own:]
+        inner.graph.inputs = inner.graph.inputs[:own]
+        for outside in captures:
+            if not any(outside is each for each in inner.captures):
+                inner.graph.inputs.append(Value(inner.graph.claim(outside.name), outside.type))
+            else:
+                inner.graph.inputs.append(brought[[outside is each for each in inner.captures].index(True)])
+        for outside, value in zip(inner.captures, brought, strict=True):
+            if not any(outside is each for each in captures):
+                captures.append(outside)
+                inner.graph.inputs.append(value)
+        return inner.graph
+
+    def _node(self, node: ForeignNode) -> None:
+        xs: list[Value | None] = []
+        for key in node.inputs:
+            value = None if key is None else self.lookup(key)
+            if value is None and key is not None:
+                raise FormatError("graph.dangling", f"{node.kind} reads {key!r}, which nothing makes")
+            xs.append(value)
+        while xs and xs[-1] is None:
+            xs.pop()
+        compose = self.dialect.lifts.get((node.domain, node.kind, node.version))
+        self.b.place = node.place
+        if compose is not None:
+            mark = len(self.graph.nodes)
+            lifting = Lifting(self.b, node, xs, self)
+            made = compose(lifting)
+            lifting.finish()
+            self._adopt(node, xs, [made] if isinstance(made, Value) else list(made), mark)
+            return
+        spellings = self.dialect.readers(node)
+        op, inputs = self._first_fitting(spellings, node, xs) if spellings else self._foreign(node, xs)
+        self._direct(node, op, inputs, xs)
+
+    def _first_fitting(
+        self, spellings: tuple[Spelling, ...], node: ForeignNode, xs: list[Value | None]
+    ) -> tuple[Op, list[Value | None]]:
+        """Read by the first slot line that fits; where none does, the first one's reason is told."""
+        first: DovetailError | None = None
+        for spelling in spellings:
+            try:
+                return self._spelled(spelling, node, xs)
+            except DovetailError as error:
+                first = first or error
+        assert first is not None
+        raise first
+
+    def _direct(self, node: ForeignNode, op: Op, inputs: list[Value | None], xs: list[Value | None]) -> None:
+        """One foreign node, one of ours."""
+        count = len(node.outputs)
+        names = [
+            "" if key is None else key if item is None else _name(item)
+            for key, item in ((key, self.foreign.values.get(key or "")) for key in node.outputs)
+        ]
+        first = names[0] if names else ""
+        try:
+            types = infer_types(op, tuple(inputs), first)
+        except DovetailError as error:
+            raise error.at(op=written(op, inputs)) from None
+        if len(types) != count:
+            raise RuleError("node.outputs", f"{node.kind} makes {len(types)} outputs here, and the node has {count}")
+        graph = self.graph
+        outputs = [
+            Value(graph.claim(name or f"{first or node.kind}:{index}"), type)
+            for index, (name, type) in enumerate(zip(names, types, strict=True))
+        ]
+        for y, value in zip(outputs, infer_values(op, tuple(inputs), types), strict=True):
+            if value is not None:
+                y.value = value
+        made = Node(op, inputs, outputs, node.name, node.place)
+        made.doc, made.metadata = node.doc, node.metadata
+        graph.nodes.append(connect(made))
+        self._settle(node, xs, outputs)
+
+    def _adopt(self, node: ForeignNode, xs: list[Value | None], made: list[Value], mark: int) -> None:
+        """One foreign node, several of ours: the results get the foreign names; a value that is older gets an Identity."""
+        if len(made) < len(node.outputs):
+            raise RuleError("node.outputs", f"{node.kind} makes {len(made)} outputs here, and the node has {len(node.outputs)}")
+        young = {id(y) for each in self.graph.nodes[mark:] for y in each.outputs}
+        outputs = []
+        for key, value in zip(node.outputs, made, strict=False):
+            item = self.foreign.values.get(key or "")
+            name = "" if key is None else key if item is None else _name(item)
+            if id(value) not in young:
+                value = self.b.add(REGISTRY["Identity"](), value)[0]
+            young.discard(id(value))
+            if name:
+                self.graph.release(value.name)
+                value.name = self.graph.claim(name)
+            outputs.append(value)
+        for each in self.graph.nodes[mark:]:
+            each.metadata = each.metadata or node.metadata
+        if len(self.graph.nodes) > mark and node.name:
+            self.graph.nodes[-1].name = node.name
+        self._settle(node, xs, outputs)
+
+    def _settle(self, node: ForeignNode, xs: list[Value | None], outputs: list[Value]) -> None:
+        for key, y in zip(node.outputs, outputs, strict=False):
+            if key is None:
+                continue
+            self.found[key] = y
+            item = self.foreign.values.get(key)
+            if item is not None:
+                self._describe(y, item)
+                self._declared(y, item)
+        self.dialect.check_types(node, xs, outputs)
+
+    def _describe(self, value: Value, item: ForeignValue) -> None:
+        value.names, value.doc, value.metadata = item.names, item.doc, dict(item.metadata)
+
+    def _declared(self, value: Value, item: ForeignValue) -> None:
+        """Hold the inferred type against the declared one: fill in what inference left open, warn where the file is wrong."""
+        declared, known = item.type, value.type
+        if declared is None or declared == known:
+            return
+        if not isinstance(declared, Tensor) or not isinstance(known, Tensor):
+            if known == UNKNOWN:
+                value.type = declared
+            return
+        merged, wrong = merge_declared(known, declared)
+        if wrong:
+            message = f"{value.name} is declared {declared}, and is {known}"
+            self.warnings.append(Diagnostic("type.declared", message, value.name, self.file, severity="warning"))
+        value.type = merged
+
+    def _give_up(self, node: ForeignNode) -> None:
+        """After a fault: what the node makes is unknown, so that only independent faults are reported after it."""
+        for key in node.outputs:
+            if key is not None and key not in self.found:
+                item = self.foreign.values.get(key)
+                self.found[key] = Value(self.graph.claim(key), item.type if item is not None and item.type is not None else UNKNOWN)
+
+    def _foreign(self, node: ForeignNode, xs: list[Value | None]) -> tuple[Op, list[Value | None]]:
+        bodies = [name for name, value in node.attributes.items() if isinstance(value, ForeignGraph)]
+        if bodies:
+            raise UnsupportedError("op.unknown", f"{_kind(node)} has sub-graphs, and dovetail does not know it")
+        op = REGISTRY["Foreign"](
+            self.dialect.name, node.domain, node.kind, node.version, tuple(node.attributes.items()), len(node.outputs)
+        )
+        return op, xs
+
+    def _spelled(self, spelling: Spelling, node: ForeignNode, xs: list[Value | None]) -> tuple[Op, list[Value | None]]:
+        attributes, inputs = self._from_inputs(spelling, xs)
+        for slot in spelling.attributes:
+            if slot.is_ignored:
+                continue
+            value = slots.read_attribute(spelling, slot, node.attributes)
+            if value is REQUIRED:
+                continue
+            if slots.field_of(spelling.op, slot.ours) is not None:
+                attributes[slot.ours] = value
+            else:
+                inputs[slot.ours] = self._constant_input(spelling, slot.ours, value, xs)
+        if len(node.attributes) > len(spelling.attributes) or node.attributes:
+            slots.refuse_unknown(spelling, node.attributes)
+        for name, texts in spelling.fixed:
+            field = slots.field_of(spelling.op, name)
+            if field is not None:
+                attributes[name] = slots.fixed_value(field, texts[0])
+        if "outputs" in spelling.op.__match_args__ and "outputs" not in attributes:
+            attributes["outputs"] = len(node.outputs)
+        ordered: list[Value | None] = []
+        for port in signature(spelling.op).inputs:
+            if port.repeated:
+                ordered.extend(inputs.get(port.name) or [])
+            else:
+                ordered.append(inputs.get(port.name))
+        while ordered and ordered[-1] is None:
+            ordered.pop()
+        return spelling.op(**attributes), ordered
+
+    def _from_inputs(self, spelling: Spelling, xs: list[Value | None]) -> tuple[dict[str, Any], dict[str, Any]]:
+        attributes: dict[str, Any] = {}
+        inputs: dict[str, Any] = {}
+        if len(xs) > len(spelling.inputs) and not any(slot.repeated for slot in spelling.inputs):
+            raise FormatError("node.inputs", f"{spelling.kind} takes {len(spelling.inputs)} inputs, not {len(xs)}")
+        for index, slot in enumerate(spelling.inputs):
+            if slot.repeated:
+                inputs[slot.ours] = xs[index:]
+                break
+            x = xs[index] if index < len(xs) else None
+            field = slots.field_of(spelling.op, slot.ours)
+            if field is None:
+                if x is None and not slot.optional and slot.default is None:
+                    raise FormatError("node.inputs", f"{spelling.kind} needs the input {slot.ours!r}")
+                if x is None and slot.default is not None:
+                    x = self._constant_input(spelling, slot.ours, slot.default, xs)
+                inputs[slot.ours] = x
+            elif x is not None:
+                data = constant_of(x, f"{spelling.kind}: {slot.ours}")
+                attributes[slot.ours] = slots.read_constant(slot, field, data)
+            elif slot.default is not None:
+                attributes[slot.ours] = slots.fixed_value(field, slot.default)
+            elif not slot.optional:
+                raise FormatError("node.inputs", f"{spelling.kind} needs the input {slot.ours!r}")
+        return attributes, inputs
+
+    def _constant_input(self, spelling: Spelling, name: str, raw: Any, xs: list[Value | None]) -> Value:
+        """A foreign attribute that is an input of ours."""
+        if isinstance(raw, ForeignTensor):
+            return self.b.constant(raw.data, raw.dtype)
+        port = next(port for port in signature(spelling.op).inputs if port.name == name)
+        if isinstance(raw, str):
+            text = raw.strip()
+            items = [piece.strip() for piece in text.split(",")] if "," in text or port.host else [text]
+            items = [item for item in items if item]
+            numbers: list[Any] = [float(item) if not item.lstrip("+-").isdigit() else int(item) for item in items]
+            raw = numbers if "," in text or port.host else numbers[0]
+        return self.b.constant(np.asarray(raw, dtype=None if np.size(raw) else np.int64), self._input_dtype(spelling, port.type, xs))
+
+    def _input_dtype(self, spelling: Spelling, variable: str, xs: list[Value | None]) -> Any:
+        exact = dtypes._BY_NAME.get(variable)
+        if exact is not None:
+            return exact
+        for port, x in zip(signature(spelling.op).inputs, xs, strict=False):
+            if port.type == variable and x is not None and isinstance(x.type, Tensor) and x.type.dtype is not None:
+                return x.type.dtype
+        return dtypes.i64 if variable[0] in "IZT" else dtypes.f32
+
+
+def _kind(node: ForeignNode) -> str:
+    return f"{node.domain + '.' if node.domain else ''}{node.kind}-{node.version}"
+
+
+def _name(item: ForeignValue) -> str:
+    return item.names[0] if item.names else str(item.metadata.get("name", item.key))
+
+
+def constant_of(x: Value, what: str) -> np.ndarray[Any, Any]:
+    """The elements of an input that has to be known when the model is read.
+
+    Raises UnsupportedError [constant.needed] where they are not constant.
+    """
+    data = x.constant
+    if data is not None:
+        return data
+    value = x.value
+    if value is not None:
+        array = np.asarray(value)
+        if array.dtype != object:
+            return array
+        if all(isinstance(item, int) for item in array.ravel()):
+            return array.astype(np.int64)
+    from dovetail.evaluate import constant_value
+
+    found = constant_value(x)
+    if found is None:
+        raise UnsupportedError("constant.needed", f"{what} is computed at run time, and has to be a constant here")
+    return found
+
+
+def merge_declared(known: Tensor, declared: Tensor) -> tuple[Tensor, bool]:
+    """The inferred type, with unknown parts filled in from the declared one, and whether the two contradict each other."""
+    dtype = known.dtype or declared.dtype
+    wrong = known.dtype is not None and declared.dtype is not None and known.dtype is not declared.dtype
+    if known.shape is None or declared.shape is None:
+        return Tensor(dtype, known.shape if declared.shape is None else declared.shape), wrong
+    if len(known.shape) != len(declared.shape):
+        return Tensor(dtype, known.shape), True
+    sizes = []
+    for ours, theirs in zip(known.shape, declared.shape, strict=True):
+        if ours.__class__ is int:
+            wrong = wrong or (theirs.__class__ is int and theirs != ours)
+            sizes.append(ours)
+        elif is_unnamed(ours) and not is_unnamed(theirs):
+            sizes.append(theirs)
+        else:
+            wrong = wrong or dims.equal(ours, theirs) is False
+            sizes.append(ours)
+    return Tensor(dtype, tuple(sizes)), wrong
+
+
+def is_unnamed(size: Any) -> bool:
+    """A symbol that inference made up because nothing was known."""
+    if isinstance(size, int):
+        return False
+    name = dims.name_of(size)
+    return name is not None and name.startswith("?")
+
+
+__all__ = ["Lifter", "Lifting", "Type", "constant_of", "is_unnamed", "lift", "merge_declared"]

@@ -1,0 +1,337 @@
+"""From a graph to a foreign model: first rewritten into operators that the format can spell, then spelled node by node.
+
+Everything that cannot be said exactly is collected, and refused in one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes, slots
+from dovetail.build import Builder, written
+from dovetail.edit import copy_graph, inherit, remove_dead, rewrite
+from dovetail.errors import DovetailError, UnsupportedError, raise_all
+from dovetail.formats.dialect import Dialect
+from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.graph import Graph, Model, Node, Value
+from dovetail.op import Op, bodies, has, signature
+from dovetail.slots import Slot, Spelling
+
+VersionOf = Callable[[str, str], int | None]
+"""The version of an operator (domain, kind) that the target has; None where it has no such operator."""
+
+
+class _NoFit(Exception):
+    """A spelling cannot say this node; the text says why."""
+
+
+def lower(model: Model, dialect: Dialect, version_of: VersionOf, *, sink: bool = False) -> ForeignModel:
+    """``model`` as a foreign model of ``dialect``. Raises UnsupportedError with all nodes that stand in the way.
+
+    ``sink`` says that Identity is spelled as nothing: its readers read what it reads.
+    """
+    lowering = Lowering(dialect, version_of, file=model.file, sink=sink)
+    graph = copy_graph(model.graph)
+    lowering.prepare(graph)
+    raise_all(lowering.errors, f"nodes that {dialect.name} cannot say")
+    foreign = lowering.graph(graph, {})
+    raise_all(lowering.errors, f"nodes that {dialect.name} cannot say")
+    result = ForeignModel(dialect.name, foreign, dict(model.versions), dict(model.metadata), None, model.producer, model.doc)
+    return result
+
+
+class Lowering:
+    """One model on its way out."""
+
+    def __init__(self, dialect: Dialect, version_of: VersionOf, *, file: str | None, sink: bool) -> None:
+        self.dialect = dialect
+        self.version_of = version_of
+        self.file = file
+        self.sink = sink
+        self.errors: list[DovetailError] = []
+        self.keys: dict[int, str] = {}
+        self.taken: set[str] = set()
+        self.foreign = ForeignGraph()
+        self.types: dict[str, Value] = {}
+
+    # Rewriting
+
+    def prepare(self, graph: Graph) -> None:
+        """Rewrite until every operator that the format cannot spell is one that it can, or is left to be refused."""
+        for _ in range(8):
+            if not rewrite(graph, self._rule, fold=True):
+                break
+        remove_dead_made(graph)
+        for node in graph.nodes:
+            for _, body in bodies(node.op):
+                self.prepare(body)
+
+    def _rule(self, b: Builder, node: Node) -> Any:
+        mark = len(b.graph.nodes)
+        b.place = node.place
+        rule = self.dialect.lowers.get(type(node.op).__name__)
+        try:
+            made = None if rule is None else rule(b, node)
+            if made is None and has(node.op, "decompose") and not self._can_say(node):
+                made = node.op.decompose(b, *node.inputs)  # type: ignore[arg-type]
+        except DovetailError as error:
+            self.errors.append(error.at(node=node.label, op=written(node.op, node.inputs), file=self.file))
+            return None
+        if made is not None:
+            inherit(b.graph, mark, node)
+            if len(b.graph.nodes) > mark and node.name:
+                b.graph.nodes[-1].name = node.name
+        return made
+
+    def _can_say(self, node: Node) -> bool:
+        if type(node.op).__name__ in self.dialect.emits or type(node.op).__name__ in ("Constant", "Foreign"):
+            return True
+        try:
+            self._fit(node)
+        except _NoFit:
+            return False
+        return True
+
+    # Spelling
+
+    def graph(self, graph: Graph, outer: dict[int, str], own_inputs: int | None = None) -> ForeignGraph:
+        """One graph, spelled. ``outer`` gives the keys of body inputs that stand for values outside."""
+        saved, self.foreign = self.foreign, ForeignGraph(graph.name, doc=graph.doc, metadata=dict(graph.metadata))
+        foreign = self.foreign
+        self.keys.update(outer)
+        for value in graph.inputs[:own_inputs]:
+            foreign.inputs.append(self._declare(value))
+        outputs = {id(value) for value in graph.outputs}
+        for node in graph.nodes:
+            try:
+                self._node(node, outputs)
+            except DovetailError as error:
+                self.errors.append(error.at(node=node.label, op=written(node.op, node.inputs), file=self.file))
+                for y in node.outputs:
+                    self.keys.setdefault(id(y), y.name)
+        for value in graph.outputs:
+            item = self._value(value)
+            foreign.outputs.append(ForeignValue(self.keys[id(value)], value.type, item.names, value.doc, dict(value.metadata)))
+        self.foreign = saved
+        return foreign
+
+    def key(self, value: Value | None) -> str | None:
+        return None if value is None else self.keys[id(value)]
+
+    def _value(self, value: Value) -> ForeignValue:
+        names = value.names if value.name in value.names else (value.name, *value.names)
+        return ForeignValue(self.keys[id(value)], value.type, names, value.doc, {**value.metadata, "name": value.name})
+
+    def _declare(self, value: Value) -> ForeignValue:
+        """Give ``value`` a key that is unique in the whole model, and enter what is known of it."""
+        key = self.claim(value.name)
+        self.keys[id(value)] = key
+        item = self._value(value)
+        self.foreign.values[key] = item
+        return item
+
+    def claim(self, name: str) -> str:
+        key, count = name, 1
+        while key in self.taken:
+            count += 1
+            key = f"{name}_{count}"
+        self.taken.add(key)
+        return key
+
+    def _node(self, node: Node, outputs: set[int]) -> None:
+        op = node.op
+        kind = type(op).__name__
+        emit = self.dialect.emits.get(kind)
+        if kind == "Constant" and not (emit is not None and id(node.outputs[0]) in outputs):
+            item = self._declare(node.outputs[0])
+            self.foreign.constants[item.key] = ForeignTensor(op.dtype, op.data, node.outputs[0].name)  # type: ignore[attr-defined]
+            return
+        if kind == "Identity" and self.sink:
+            self._sink(node)
+            return
+        if emit is not None:
+            made = emit(self, node)
+        elif kind == "Foreign":
+            made = [self._foreign(node)]
+        else:
+            spelling, fitted, version = self._fit_or_raise(node)
+            made = [self._spelled(node, fitted, spelling, version)]
+        self.foreign.nodes.extend(made)
+        self.dialect.check_types(made[-1], node.inputs, node.outputs)
+
+    def _sink(self, node: Node) -> None:
+        x, y = node.inputs[0], node.outputs[0]
+        assert x is not None
+        self.keys[id(y)] = self.keys[id(x)]
+        item = self.foreign.values.get(self.keys[id(x)])
+        if item is not None:
+            item.names = (*item.names, *(name for name in (y.name, *y.names) if name not in item.names))
+
+    def _foreign(self, node: Node) -> ForeignNode:
+        op: Any = node.op
+        if op.format != self.dialect.name:
+            raise UnsupportedError("op.unknown", f"{op.kind}-{op.version} of {op.format} has no known equal in {self.dialect.name}")
+        return self.finish(node, op.domain, op.kind, op.version, [self.key(x) for x in node.inputs], dict(op.attributes))
+
+    def finish(
+        self, node: Node, domain: str, kind: str, version: int, inputs: list[str | None], attributes: dict[str, Any]
+    ) -> ForeignNode:
+        """A foreign node for ``node``, its outputs declared."""
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        outputs: list[str | None] = [self._declare(y).key for y in node.outputs]
+        return ForeignNode(kind, version, inputs, outputs, attributes, domain, node.name, node.place, node.doc, dict(node.metadata))
+
+    def _fit_or_raise(self, node: Node) -> tuple[Spelling, Op, int]:
+        try:
+            return self._fit(node)
+        except _NoFit as reason:
+            raise UnsupportedError("op.unsayable", f"{self.dialect.name} cannot say {node.op}: {reason}") from None
+
+    def _fit(self, node: Node) -> tuple[Spelling, Op, int]:
+        """The spelling to use, the operator in the form that fits it, and the version to write. Raises _NoFit."""
+        reason: _NoFit | None = None
+        writers = self.dialect.writers(node.op)
+        if not writers:
+            raise _NoFit("it has no such operator that dovetail knows")
+        plain = node.op.canonical(*node.inputs)
+        for op in (node.op,) if plain is node.op else (node.op, plain):
+            for spelling in writers:
+                version = self.version_of(spelling.domain, spelling.kind)
+                if version not in spelling.versions:
+                    has_it = version is not None
+                    reason = reason or _NoFit(f"{spelling.kind}-{version if has_it else spelling.versions[0]} is {'unknown' if has_it else 'not in the target'}")
+                    continue
+                try:
+                    self._check_fit(node, op, spelling)
+                except _NoFit as error:
+                    reason = error
+                    continue
+                assert version is not None
+                return spelling, op, version
+        assert reason is not None
+        raise reason
+
+    def _check_fit(self, node: Node, op: Op, spelling: Spelling) -> None:
+        for name, texts in spelling.fixed:
+            field = slots.field_of(spelling.op, name)
+            if field is not None and op.__dict__[name] not in [slots.fixed_value(field, text) for text in texts]:
+                raise _NoFit(f"{spelling.kind} means {name}={texts[0]}")
+        for field in op.fields:
+            if field.name != "outputs" and not spelling.covers(field.name) and op.__dict__[field.name] != field.default:
+                raise _NoFit(f"{spelling.kind} has no {field.name}={op.__dict__[field.name]!r}")
+        given = arguments(op, node.inputs)
+        for name, x in given.items():
+            if x is not None and x != [] and not spelling.covers(name):
+                raise _NoFit(f"{spelling.kind} has no input {name!r}")
+        for slot in spelling.inputs:
+            if slots.field_of(op.__class__, slot.ours) is None and not slot.repeated:
+                if given.get(slot.ours) is None and not slot.optional and slot.default is None:
+                    raise _NoFit(f"{spelling.kind} needs the input {slot.ours!r}")
+            elif slot.how:
+                self._out(slot, op.__dict__.get(slot.ours), spelling)
+        for slot in spelling.attributes:
+            if slot.is_ignored:
+                continue
+            if slots.field_of(op.__class__, slot.ours) is not None:
+                self._out(slot, op.__dict__[slot.ours], spelling)
+            elif given.get(slot.ours) is None:
+                if not slot.optional:
+                    raise _NoFit(f"{spelling.kind} needs {slot.ours!r}")
+            elif constant_or_none(given[slot.ours]) is None:
+                raise _NoFit(f"{spelling.kind} needs {slot.ours!r} to be constant")
+
+    def _out(self, slot: Slot, value: Any, spelling: Spelling) -> Any:
+        if value is None:
+            if not slot.optional:
+                raise _NoFit(f"{spelling.kind} needs {slot.ours!r}")
+            return None
+        try:
+            return slots.convert_out(slot, value)
+        except KeyError:
+            raise _NoFit(f"{spelling.kind} has no {slot.ours}={value!r}") from None
+
+    def _spelled(self, node: Node, op: Op, spelling: Spelling, version: int) -> ForeignNode:
+        given = arguments(op, node.inputs)
+        inputs: list[str | None] = []
+        for slot in spelling.inputs:
+            if slots.field_of(spelling.op, slot.ours) is not None:
+                inputs.append(self.constant_key(node, slot.ours, op.__dict__[slot.ours], slot))
+            elif slot.repeated:
+                inputs.extend(self.key(x) for x in given[slot.ours])
+            else:
+                inputs.append(self.key(given.get(slot.ours)))
+        attributes: dict[str, Any] = {}
+        for slot in spelling.attributes:
+            if slot.is_ignored:
+                continue
+            if slots.field_of(spelling.op, slot.ours) is not None:
+                value = self._out(slot, op.__dict__[slot.ours], spelling)
+            else:
+                x = given.get(slot.ours)
+                value = None if x is None else _plain(constant_or_none(x))
+            if value is None:
+                continue
+            if len(slot.theirs) == 2:
+                half = len(value) // 2
+                for name, part in zip(slot.theirs, (value[:half], value[half:]), strict=True):
+                    attributes[name] = self.dialect.spell(part)
+            else:
+                attributes[slot.theirs[0]] = self.dialect.spell(value)
+        return self.finish(node, spelling.domain, spelling.kind, version, inputs, attributes)
+
+    def constant_key(self, node: Node, name: str, value: Any, slot: Slot | None = None) -> str | None:
+        """The key of a new constant that holds an attribute's value; None for None."""
+        if value is None:
+            return None
+        if isinstance(value, float):
+            data: np.ndarray[Any, Any] = np.asarray(value, dtype=np.float32)
+        else:
+            data = np.asarray(value, dtype=np.int64)
+        if slot is not None and slot.how == "vector":
+            data = data.reshape(-1)
+        key = self.claim(f"{node.label}/{name}")
+        dtype = dtypes.dtype(data.dtype)
+        self.foreign.constants[key] = ForeignTensor(dtype, data, key)
+        from dovetail.types import Tensor
+
+        self.foreign.values[key] = ForeignValue(key, Tensor(dtype, data.shape), (), "", {"name": key})
+        return key
+
+
+def arguments(op: Op, xs: Sequence[Value | None]) -> dict[str, Any]:
+    """The inputs by the names of the signature; a list for a repeated one."""
+    found: dict[str, Any] = {}
+    position = 0
+    for port in signature(op).inputs:
+        if port.repeated:
+            found[port.name] = list(xs[position:])
+            position = len(xs)
+        else:
+            found[port.name] = xs[position] if position < len(xs) else None
+            position += 1
+    return found
+
+
+def constant_or_none(x: Value) -> np.ndarray[Any, Any] | None:
+    from dovetail.formats.lift import constant_of
+
+    try:
+        return constant_of(x, "")
+    except UnsupportedError:
+        return None
+
+
+def _plain(data: Any) -> Any:
+    return data.item() if data.ndim == 0 else tuple(data.tolist())
+
+
+def remove_dead_made(graph: Graph) -> None:
+    """Remove what rewriting left unread; nodes that the user's own file left unread go as well, as they compute nothing."""
+    remove_dead(graph)
+
+
+__all__ = ["Lowering", "VersionOf", "arguments", "lower"]

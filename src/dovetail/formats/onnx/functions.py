@@ -1,0 +1,350 @@
+"""Model-local functions, written out at each call. Source: onnx.proto, ``FunctionProto``; onnx/docs/IR.md, "Functions".
+
+A function's documentation and properties go with it; its nodes, values and symbols get names of their own at each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError, FormatError, UnsupportedError
+from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignValue
+from dovetail.formats.onnx.messages import present, refuse_rest, texts
+from dovetail.formats.onnx.names import label, subgraphs
+from dovetail.formats.onnx.reader import (
+    FIELDS,
+    MAX_DEPTH,
+    Call,
+    Faults,
+    GraphReader,
+    Reference,
+    call_of,
+    plain_domain,
+    since_version,
+)
+from dovetail.formats.onnx.values import renamed_symbols
+from dovetail.formats.onnx.writer import kind_of
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto
+
+# Ten functions that call each other ten times over are 10**10 nodes from a kilobyte.
+SIZE_LIMIT = 250_000
+
+_Names = dict[str, str | None]
+_Kept = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Function:
+    """A function as the file says it; its attributes may be References."""
+
+    name: str
+    inputs: list[str]
+    outputs: list[str]
+    parameters: set[str]
+    defaults: ForeignNode
+    nodes: list[ForeignNode]
+    values: dict[str, ForeignValue]
+    imports: dict[str, int]
+
+
+def key_of(proto: FunctionProto) -> Call:
+    """What a call of the function names."""
+    try:
+        return plain_domain(proto.domain), proto.name, proto.overload
+    except UnicodeDecodeError:
+        raise FormatError("proto.text", "the name of a function is not UTF-8") from None
+
+
+def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, int]) -> Function:
+    """A function, read by a ``reader`` of its own imports."""
+    fields = present(proto, "function")
+    for ignored in ("domain", "overload", "doc_string", "metadata_props", "opset_import"):
+        fields.pop(ignored, None)
+    name = fields.pop("name", "")
+    if not name:
+        raise FormatError("function.name", "a function has no name")
+    inputs = texts(fields.pop("input", ()), "inputs")
+    outputs = texts(fields.pop("output", ()), "outputs")
+    if len(set(inputs)) < len(inputs):
+        raise FormatError("graph.repeated", f"two inputs of function {name!r} have one name")
+    parameters = texts(fields.pop("attribute", ()), "attributes")
+    defaults = ForeignNode(name, 0, [], [], place=f"function {name!r}")
+    for attribute in fields.pop("attribute_proto", ()):
+        key, value = reader.attribute(attribute, defaults)
+        if key in defaults.attributes or key in parameters:
+            raise FormatError("attribute.repeated", f"function {name!r} declares the attribute {key!r} twice")
+        defaults.attributes[key] = value
+    place = f"function {name!r}/"
+    values = reader.values(fields.pop("value_info", ()), place)
+    nodes = reader.nodes(fields.pop("node", ()), place, 0)
+    refuse_rest(fields, "function")
+    return Function(name, inputs, outputs, {*parameters, *defaults.attributes}, defaults, nodes, values, imports)
+
+
+def inline(graph: ForeignGraph, functions: Mapping[Call, Function], imports: Mapping[str, int], faults: Faults) -> None:
+    """Replace every call in ``graph`` by the body of its function.
+
+    FormatErrors [function.recursive], [function.arity], [function.output], [attribute.unknown], [attribute.type],
+    [graph.dangling], [graph.repeated]; UnsupportedErrors [function.depth], [function.size].
+    """
+    _refuse_size(graph, functions)
+    _Inliner(graph, functions, imports, faults).run()
+
+
+def walk(nodes: Iterable[ForeignNode]) -> Iterator[ForeignNode]:
+    """All nodes, those of sub-graphs too."""
+    for node in nodes:
+        yield node
+        for _, inner in subgraphs(node):
+            yield from walk(inner.nodes)
+
+
+def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> None:
+    """Refuse recursion, and calls that would grow out of hand, before anything is written out."""
+    known: dict[Call, tuple[int, int]] = {}
+
+    def measure(nodes: Iterable[ForeignNode], stack: tuple[Call, ...]) -> tuple[int, int]:
+        size = depth = 0
+        for node in walk(nodes):
+            inner = measure_call(call_of(node), stack) if call_of(node) in functions else (1, 0)
+            size, depth = size + inner[0], max(depth, inner[1])
+        return size, depth + 1
+
+    def measure_call(call: Call, stack: tuple[Call, ...]) -> tuple[int, int]:
+        if call in stack:
+            names = " -> ".join(name for _, name, _ in (*stack[stack.index(call) :], call))
+            raise FormatError("function.recursive", f"functions call each other: {names}")
+        if call not in known:
+            if len(stack) >= MAX_DEPTH:
+                raise UnsupportedError("function.depth", f"functions nested more than {MAX_DEPTH} deep")
+            known[call] = measure(functions[call].nodes, (*stack, call))
+        return known[call]
+
+    size, depth = measure(graph.nodes, ())
+    if depth > MAX_DEPTH + 1:
+        raise UnsupportedError("function.depth", f"functions nested more than {MAX_DEPTH} deep")
+    if size > SIZE_LIMIT + len(graph.nodes):
+        raise UnsupportedError("function.size", f"{size} nodes when functions are written out; {SIZE_LIMIT} are the most")
+
+
+class _Inliner:
+    def __init__(
+        self, graph: ForeignGraph, functions: Mapping[Call, Function], imports: Mapping[str, int], faults: Faults
+    ) -> None:
+        self._main = graph
+        self._functions = functions
+        self._imports = imports
+        self._faults = faults
+        self._taken: set[str] = set()
+        self._counts: dict[str, int] = {}
+
+    def run(self) -> None:
+        self._take(self._main)
+        self._graph(self._main)
+
+    def _take(self, graph: ForeignGraph) -> None:
+        self._taken.update(value.key for value in graph.inputs)
+        self._taken.update(graph.constants, graph.values)
+        for node in walk(graph.nodes):
+            self._taken.update(name for name in node.outputs if name)
+            for _, inner in subgraphs(node):
+                self._taken.update(value.key for value in inner.inputs)
+                self._taken.update(inner.constants)
+
+    def _graph(self, graph: ForeignGraph) -> None:
+        found: list[ForeignNode] = []
+        for node in graph.nodes:
+            try:
+                found.extend(self._expanded(node, graph))
+            except DovetailError as error:
+                self._faults.add(error, label(node))
+        graph.nodes = found
+
+    def _expanded(self, node: ForeignNode, graph: ForeignGraph) -> list[ForeignNode]:
+        """``node`` itself, or what its call means; ``graph`` gets what is known of the values inside."""
+        for _, inner in subgraphs(node):
+            self._graph(inner)
+        function = self._functions.get(call_of(node))
+        if function is None:
+            return [node]
+        return [each for inner in self._body(function, node, graph) for each in self._expanded(inner, graph)]
+
+    def _body(self, function: Function, call: ForeignNode, graph: ForeignGraph) -> list[ForeignNode]:
+        _refuse_misfit(function, call)
+        prefix = f"{call.name or next(filter(None, call.outputs), function.name)}/"
+        names: _Names = dict.fromkeys(function.inputs)
+        names.update(zip(function.inputs, call.inputs, strict=False))
+        passed: list[tuple[str, str]] = []
+        given: set[str] = set()
+        for name, target in zip(function.outputs, call.outputs, strict=False):
+            if target is not None and (name in names or name in given):
+                passed.append((name, target))
+            elif target is not None:
+                given.add(name)
+                names[name] = target
+        self._name_outputs(function, names, given, prefix)
+        for name, value in function.values.items():
+            target = names.get(name)
+            if target is not None and name not in given and name not in function.inputs:
+                graph.values[target] = _moved(value, target, prefix)
+        copies = [self._copy(node, names, function, call, prefix) for node in function.nodes]
+        return copies + [self._identity(function, call, names, name, target) for name, target in passed]
+
+    def _name_outputs(self, function: Function, names: _Names, given: set[str], prefix: str) -> None:
+        written: set[str] = set(function.inputs)
+        for node in function.nodes:
+            for name in filter(None, node.outputs):
+                if name in written:
+                    raise FormatError("graph.repeated", f"function {function.name!r} writes {name!r} twice")
+                written.add(name)
+                if name not in given:
+                    names[name] = self._fresh(prefix + name)
+        unwritten = [name for name in function.outputs if name not in written]
+        if unwritten:
+            raise FormatError("graph.dangling", f"function {function.name!r} does not write its output {unwritten[0]!r}")
+
+    def _fresh(self, base: str) -> str:
+        name = base
+        while name in self._taken:
+            self._counts[base] = self._counts.get(base, 0) + 1
+            name = f"{base}.{self._counts[base]}"
+        self._taken.add(name)
+        return name
+
+    def _identity(self, function: Function, call: ForeignNode, names: _Names, name: str, target: str) -> ForeignNode:
+        """An output that is an input, or another output, needs a node to get a name of its own."""
+        source = names[name]
+        if source is None:
+            raise FormatError(
+                "function.output", f"function {function.name!r} returns its input {name!r}, which the call leaves out"
+            )
+        opset = function.imports.get("", self._imports.get(""))
+        if opset is None:
+            raise FormatError("opset.missing", f"function {function.name!r} returns {name!r} as it is; Identity needs an opset")
+        return ForeignNode("Identity", since_version("", "Identity", opset), [source], [target], place=call.place)
+
+    def _copy(self, node: ForeignNode, names: _Names, function: Function, call: ForeignNode, prefix: str) -> ForeignNode:
+        copy = replace(
+            node,
+            inputs=[_renamed(name, names, node) for name in node.inputs],
+            outputs=[_renamed(name, names, node) for name in node.outputs],
+            attributes={},
+            name=f"{prefix}{node.name}" if node.name else "",
+            place=f"{call.place}/{node.place}",
+            metadata=dict(node.metadata),
+        )
+        for key, value in node.attributes.items():
+            if isinstance(value, Reference):
+                self._bind(copy, key, value, function, call)
+            elif isinstance(value, ForeignGraph):
+                copy.attributes[key] = self._subgraph(value, names, function, call, prefix)
+            elif isinstance(value, list) and value and isinstance(value[0], ForeignGraph):
+                copy.attributes[key] = [self._subgraph(item, names, function, call, prefix) for item in value]
+            else:
+                copy.attributes[key] = value
+        return copy
+
+    def _bind(self, node: ForeignNode, key: str, reference: Reference, function: Function, call: ForeignNode) -> None:
+        """onnx/docs/IR.md: the call's value, or the function's default; without either the attribute is absent."""
+        if reference.name not in function.parameters:
+            raise FormatError(
+                "attribute.reference", f"{key!r} refers to {reference.name!r}, which {function.name!r} does not declare"
+            )
+        source = call if reference.name in call.attributes else function.defaults
+        if reference.name not in source.attributes:
+            return
+        value = source.attributes[reference.name]
+        kind = kind_of(value)
+        if reference.kind and kind is not None and _DENSE.get(reference.kind, reference.kind) != kind:
+            raise FormatError(
+                "attribute.type", f"{key!r} refers to {reference.name!r} as {FIELDS[reference.kind]}, and it is {FIELDS[kind]}"
+            )
+        node.attributes[key] = value
+        _carry_notes(source, reference.name, node, key)
+
+    def _subgraph(self, graph: ForeignGraph, outer: _Names, function: Function, call: ForeignNode, prefix: str) -> ForeignGraph:
+        names = dict(outer)
+        own = [value.key for value in graph.inputs] + list(graph.constants)
+        own += [name for node in graph.nodes for name in node.outputs if name]
+        for name in own:
+            names[name] = self._fresh(prefix + name)
+
+        def moved(value: ForeignValue) -> ForeignValue:
+            return _moved(value, _named(value.key, names), prefix)
+
+        return ForeignGraph(
+            graph.name,
+            inputs=[moved(value) for value in graph.inputs],
+            outputs=[moved(value) for value in graph.outputs],
+            nodes=[self._copy(node, names, function, call, prefix) for node in graph.nodes],
+            constants={_named(key, names): replace(tensor, name=_named(key, names)) for key, tensor in graph.constants.items()},
+            values={_named(key, names): moved(value) for key, value in graph.values.items() if names.get(key)},
+            doc=graph.doc,
+            metadata=_moved_metadata(graph.metadata, names),
+        )
+
+
+# A sparse attribute has become a dense tensor by the time it is bound.
+_DENSE = {11: 4, 12: 9}
+
+
+def _refuse_misfit(function: Function, call: ForeignNode) -> None:
+    for given, declared, what in ((call.inputs, function.inputs, "inputs"), (call.outputs, function.outputs, "outputs")):
+        if len(given) > len(declared):
+            raise FormatError("function.arity", f"{len(given)} {what} for {function.name!r}, which has {len(declared)}")
+    unknown = [key for key in call.attributes if key not in function.parameters]
+    if unknown:
+        raise FormatError("attribute.unknown", f"function {function.name!r} has no attribute {', '.join(map(repr, unknown))}")
+
+
+def _renamed(name: str | None, names: _Names, node: ForeignNode) -> str | None:
+    if name is None:
+        return None
+    if name not in names:
+        raise FormatError("graph.dangling", f"{node.kind} in {node.place} reads {name!r}, which is written by nobody")
+    return names[name]
+
+
+def _named(name: str, names: _Names) -> str:
+    found = names.get(name)
+    if found is None:
+        raise FormatError("graph.dangling", f"{name!r} is written by nobody")
+    return found
+
+
+def _moved(value: ForeignValue, name: str, prefix: str) -> ForeignValue:
+    return replace(value, key=name, names=(name,), type=renamed_symbols(value.type, prefix), metadata=dict(value.metadata))
+
+
+def _moved_metadata(metadata: _Kept, names: _Names) -> _Kept:
+    found = dict(metadata)
+    for key in ("overridable", "inputs", "sparse"):
+        if key in found:
+            found[key] = [_named(name, names) for name in found[key]]
+    if "notes" in found:
+        found["notes"] = {_named(name, names): note for name, note in found["notes"].items()}
+    if "quantization_annotation" in found:
+        found["quantization_annotation"] = [
+            (names.get(name) or name, {key: names.get(value) or value for key, value in keys.items()})
+            for name, keys in found["quantization_annotation"]
+        ]
+    return found
+
+
+def _carry_notes(source: ForeignNode, name: str, node: ForeignNode, key: str) -> None:
+    """What is noted of an attribute goes where its value goes."""
+
+    def here(path: str) -> str | None:
+        return key + path[len(name) :] if path == name or path.startswith(f"{name}[") else None
+
+    for kind in ("notes", "empty", "attribute_docs"):
+        moved = {target: note for path, note in source.metadata.get(kind, {}).items() if (target := here(path))}
+        if moved:
+            node.metadata[kind] = {**node.metadata.get(kind, {}), **moved}
+    sparse = [target for path in source.metadata.get("sparse", []) if (target := here(path))]
+    if sparse:
+        node.metadata["sparse"] = [*node.metadata.get("sparse", []), *sparse]

@@ -1,0 +1,67 @@
+"""What every protobuf message is asked: which fields it holds, so that none is dropped unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from dovetail.errors import FormatError, UnsupportedError
+
+
+def present(proto: Any, what: str) -> dict[str, Any]:
+    """The fields that ``proto`` holds, by name: a reader takes out what it knows and refuses what is left.
+
+    Raises UnsupportedError [proto.unknown] for fields or enumeration values that the ``onnx`` package does not know,
+    FormatError [proto.text] for text that is not UTF-8.
+    """
+    unknown = _unknown_fields()(proto)
+    if len(unknown):
+        numbers = sorted({field.field_number for field in unknown})[:8]
+        raise UnsupportedError("proto.unknown", f"a {what} holds unknown fields or values, in numbers {numbers}")
+    try:
+        return {field.name: value for field, value in proto.ListFields()}
+    except UnicodeDecodeError:
+        raise FormatError("proto.text", f"a {what} holds text that is not UTF-8") from None
+
+
+@cache
+def _unknown_fields() -> Any:
+    # Imported at the first message: protobuf is no part of starting up.
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    return UnknownFieldSet
+
+
+def refuse_rest(fields: Mapping[str, Any], what: str) -> None:
+    """Refuse the fields that a reader did not take."""
+    if fields:
+        raise UnsupportedError("proto.field", f"a {what} holds {', '.join(sorted(fields))}")
+
+
+def texts(values: Iterable[str], what: str) -> list[str]:
+    """A repeated text field. Raises FormatError [proto.text]."""
+    try:
+        return list(values)
+    except UnicodeDecodeError:
+        raise FormatError("proto.text", f"{what}: text that is not UTF-8") from None
+
+
+def properties(entries: Iterable[Any], code: str) -> dict[str, str]:
+    """StringStringEntryProtos as a dict, in order. Raises FormatError ``code`` where a key comes twice."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        fields = present(entry, "property")
+        key = fields.get("key", "")
+        if key in found:
+            raise FormatError(code, f"the key {key!r} comes twice")
+        found[key] = fields.get("value", "")
+    return found
+
+
+def put_properties(entries: Any, found: Mapping[str, str]) -> None:
+    """Append ``found`` to a repeated StringStringEntryProto."""
+    for key, value in found.items():
+        entry = entries.add()
+        entry.key = key
+        entry.value = value

@@ -1,0 +1,147 @@
+"""Every name is written once, before it is read. Source: onnx/docs/IR.md, "Graphs" and "Names Within a Graph"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dovetail.errors import DovetailError, FormatError
+from dovetail.formats.foreign import ForeignGraph, ForeignNode
+
+_Scopes = tuple[dict[str, int], ...]
+
+
+def label(node: ForeignNode) -> str:
+    """How errors name a node."""
+    return node.name or f"{node.place} ({node.kind})"
+
+
+def subgraphs(node: ForeignNode) -> Iterator[tuple[str, ForeignGraph]]:
+    """The graphs among a node's attributes, each with its attribute's name."""
+    for name, value in node.attributes.items():
+        for item in value if isinstance(value, list) else (value,):
+            if isinstance(item, ForeignGraph):
+                yield name, item
+
+
+def check_names(graph: ForeignGraph, errors: list[DovetailError]) -> None:
+    """Collect what is wrong with the names of ``graph`` and its sub-graphs.
+
+    FormatErrors [graph.repeated] (written twice, or hiding an outer name), [graph.dangling] (read, never written),
+    [graph.order] (read before it is written), [graph.cycle].
+    """
+    _Scope(graph, (), errors, None).check()
+
+
+class _Scope:
+    """One graph while it is checked: each name with the position of the node that writes it (-1: there from the start)."""
+
+    def __init__(self, graph: ForeignGraph, outer: _Scopes, errors: list[DovetailError], owner: str | None) -> None:
+        self.graph = graph
+        self.outer = outer
+        self.errors = errors
+        self.owner = owner
+        self.written: dict[str, int] = {}
+        self.all: dict[str, int] = {name: index for index, node in enumerate(graph.nodes) for name in node.outputs if name}
+        # Names that nodes read before they are there: (position of the reader, name).
+        self.late: list[tuple[int, str]] = []
+
+    def check(self) -> list[str]:
+        """The names that this graph reads from outside and that its outer graphs do not have yet."""
+        for value in self.graph.inputs:
+            self._write(value.key, -1, self.owner)
+        for key in self.graph.constants:
+            self._write(key, -1, self.owner)
+        missing: list[str] = []
+        for index, node in enumerate(self.graph.nodes):
+            self._node(index, node, missing)
+        for value in self.graph.outputs:
+            if value.key not in self.written and not self._is_outer(value.key):
+                self._missing(value.key, f"the output {value.key!r} is", self.owner, missing)
+        self._report_late()
+        return missing
+
+    def _node(self, index: int, node: ForeignNode, missing: list[str]) -> None:
+        written = self.written
+        for name in node.inputs:
+            if name is not None and name not in written:
+                self._read(index, node, name, missing)
+        for _, inner in subgraphs(node):
+            owner = label(node) if self.owner is None else f"{self.owner} / {label(node)}"
+            for name in _Scope(inner, (*self.outer, written), self.errors, owner).check():
+                self._read(index, node, name, missing)
+        for name in node.outputs:
+            if name is not None:
+                self._write(name, index, label(node))
+
+    def _write(self, name: str, index: int, place: str | None) -> None:
+        if name in self.written:
+            self._fault("graph.repeated", f"the name {name!r} is written twice", place)
+        elif self._is_outer(name):
+            self._fault("graph.repeated", f"the name {name!r} hides the outer value of that name", place)
+        else:
+            self.written[name] = index
+
+    def _read(self, index: int, node: ForeignNode, name: str, missing: list[str]) -> None:
+        if name in self.all:
+            self.late.append((index, name))
+        elif not self._is_outer(name):
+            self._missing(name, f"{node.kind} reads {name!r}, which is", label(node), missing)
+
+    def _missing(self, name: str, what: str, place: str | None, missing: list[str]) -> None:
+        if self.outer:
+            missing.append(name)
+        else:
+            self._fault("graph.dangling", f"{what} written by nobody", place)
+
+    def _is_outer(self, name: str) -> bool:
+        return any(name in scope for scope in self.outer)
+
+    def _fault(self, code: str, message: str, place: str | None) -> None:
+        self.errors.append(FormatError(code, message, node=place))
+
+    def _report_late(self) -> None:
+        if not self.late:
+            return
+        cycle = _cycle(self.graph, self.all, self.late)
+        if cycle:
+            names = " -> ".join(label(self.graph.nodes[index]) for index in cycle[:8])
+            self._fault("graph.cycle", f"{len(cycle)} nodes feed each other: {names}", label(self.graph.nodes[cycle[0]]))
+        for index, name in self.late:
+            if index not in cycle:
+                node, writer = self.graph.nodes[index], self.graph.nodes[self.all[name]]
+                self._fault("graph.order", f"{node.kind} reads {name!r}, which {label(writer)} writes later", label(node))
+
+
+def _cycle(graph: ForeignGraph, writers: dict[str, int], late: list[tuple[int, str]]) -> list[int]:
+    """Positions of the nodes of one cycle, in order of the data; empty when there is none."""
+    reads: list[set[int]] = [{writers[name] for name in node.inputs if name in writers} for node in graph.nodes]
+    for index, name in late:
+        reads[index].add(writers[name])
+    readers: list[list[int]] = [[] for _ in graph.nodes]
+    for index, sources in enumerate(reads):
+        for source in sources:
+            readers[source].append(index)
+    waiting = [len(sources) for sources in reads]
+    ready = [index for index, count in enumerate(waiting) if not count]
+    while ready:
+        for reader in readers[ready.pop()]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    stuck: Any = {index for index, count in enumerate(waiting) if count}
+    return _walk_back(reads, stuck)
+
+
+def _walk_back(reads: list[set[int]], stuck: set[int]) -> list[int]:
+    """Every stuck node waits for a stuck one: following these leads around a cycle."""
+    if not stuck:
+        return []
+    path: list[int] = []
+    seen: dict[int, int] = {}
+    index = min(stuck)
+    while index not in seen:
+        seen[index] = len(path)
+        path.append(index)
+        index = min(reads[index] & stuck)
+    return path[seen[index] :][::-1]

@@ -1,0 +1,362 @@
+"""GraphProto to ForeignGraph: every field is taken or refused, every fault is collected. Source: onnx.proto, onnx/docs/IR.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from dovetail import dtypes
+from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
+from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.formats.onnx.messages import present, properties, refuse_rest, texts
+from dovetail.formats.onnx.names import label
+from dovetail.formats.onnx.tensors import TensorReader
+from dovetail.formats.onnx.values import TypeReader, read_value
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto
+
+# A function is called by domain, name and overload.
+Call = tuple[str, str, str]
+
+MAX_DEPTH = 64
+_MAX_ERRORS = 1000
+_MISSING = object()
+
+# AttributeProto.AttributeType: the field that holds the value.
+FIELDS = {
+    1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 11: "sparse_tensor", 13: "tp",
+    6: "floats", 7: "ints", 8: "strings", 9: "tensors", 10: "graphs", 12: "sparse_tensors", 14: "type_protos",
+}  # fmt: skip
+KINDS = {field: kind for kind, field in FIELDS.items()}
+# What proto3 writers leave out: zeros and empty lists.
+_DEFAULTS = {"f": 0.0, "i": 0, "s": b""} | {FIELDS[kind]: () for kind in (6, 7, 8, 9, 10, 12, 14)}
+_PLAIN_FIELDS = frozenset(("name", "op_type", "doc_string", "domain", "input", "output", "attribute"))
+# Floats, ints, strings, lists of them, and tensors of few elements.
+_REPEATING = frozenset((1, 2, 3, 4, 6, 7, 8))
+_SMALL = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An attribute of a node in a function, which takes the value of the attribute ``name`` of the call."""
+
+    name: str
+    kind: int
+
+
+class Faults:
+    """The errors found so far in one file."""
+
+    def __init__(self, file: str | None) -> None:
+        self.file = file
+        self.found: list[DovetailError] = []
+
+    def add(self, error: DovetailError, node: str | None = None) -> None:
+        self.found.append(error.at(node=node, file=self.file))
+        if len(self.found) >= _MAX_ERRORS:
+            self.report()
+
+    def report(self) -> None:
+        for error in self.found:
+            error.at(file=self.file)
+        raise_all(self.found, f"faults in {self.file or 'the model'}")
+
+
+@lru_cache(maxsize=65536)
+def since_version(domain: str, kind: str, opset: int) -> int:
+    """The version of an operator in force at an opset; the opset itself for an operator that ``onnx`` does not know."""
+    from onnx import defs
+
+    try:
+        return int(defs.get_schema(kind, opset, domain).since_version)
+    except defs.SchemaError:
+        return opset
+
+
+class GraphReader:
+    """Reads graphs against one set of opset imports: a model's, or a function's (``in_function``)."""
+
+    def __init__(
+        self,
+        imports: dict[str, int],
+        ir_version: int,
+        tensors: TensorReader,
+        faults: Faults,
+        *,
+        functions: Collection[Call] = (),
+        in_function: bool = False,
+    ) -> None:
+        self._imports = imports
+        self._ir_version = ir_version
+        self._tensors = tensors
+        self._types = TypeReader()
+        self._faults = faults
+        self._functions = functions
+        self._in_function = in_function
+        # Networks say the same few attributes over and over: those whose value is all they say, by their bytes.
+        self._attributes_found: dict[bytes, tuple[str, Any]] = {}
+
+    def graph(self, proto: GraphProto, place: str = "", depth: int = 0) -> ForeignGraph:
+        """The graph and what is in it. ``place`` is the path to a sub-graph, with a slash at its end."""
+        if depth > MAX_DEPTH:
+            raise UnsupportedError("graph.depth", f"graphs nested more than {MAX_DEPTH} deep")
+        fields = present(proto, "graph")
+        graph = ForeignGraph(fields.pop("name", ""), doc=fields.pop("doc_string", ""))
+        if entries := fields.pop("metadata_props", None):
+            graph.metadata["metadata_props"] = properties(entries, "metadata.repeated")
+        if annotations := fields.pop("quantization_annotation", None):
+            graph.metadata["quantization_annotation"] = [_annotation(item) for item in annotations]
+        notes: dict[str, Any] = {}
+        for tensor in fields.pop("initializer", ()):
+            self._constant(graph, tensor, notes, place, False)
+        for tensor in fields.pop("sparse_initializer", ()):
+            self._constant(graph, tensor, notes, place, True)
+        if notes:
+            graph.metadata["notes"] = notes
+        self._inputs(graph, fields.pop("input", ()), place)
+        graph.outputs = self._values(fields.pop("output", ()), place, "output")
+        for value in self._values(fields.pop("value_info", ()), place, "value info"):
+            self._declare(graph, value)
+        graph.nodes = self.nodes(fields.pop("node", ()), place, depth)
+        refuse_rest(fields, "graph")
+        return graph
+
+    def nodes(self, protos: Iterable[NodeProto], place: str, depth: int) -> list[ForeignNode]:
+        return [self._node(proto, f"{place}node {index}", depth) for index, proto in enumerate(protos)]
+
+    def values(self, protos: Iterable[ValueInfoProto], place: str) -> dict[str, ForeignValue]:
+        """Declared values by name, as a function has them."""
+        graph = ForeignGraph()
+        for value in self._values(protos, place, "value info"):
+            self._declare(graph, value)
+        return graph.values
+
+    def _constant(self, graph: ForeignGraph, proto: Any, notes: dict[str, Any], place: str, sparse: bool) -> None:
+        name = ""
+        try:
+            name = _name_of(proto.values if sparse else proto)
+            if not name:
+                raise FormatError("value.name", "an initializer has no name")
+            if name in graph.constants:
+                raise FormatError("graph.repeated", f"two initializers have the name {name!r}")
+            # Known by name even when its data is at fault, so that what reads it is not reported too.
+            graph.constants[name] = ForeignTensor(dtypes.f32, None, name)
+            tensor, note = self._tensors.read_sparse(proto) if sparse else self._tensors.read(proto)
+        except DovetailError as error:
+            self._faults.add(error, f"{place}initializer {name!r}")
+            return
+        graph.constants[name] = tensor
+        if sparse:
+            graph.metadata.setdefault("sparse", []).append(name)
+        if note:
+            notes[name] = note
+
+    def _inputs(self, graph: ForeignGraph, protos: Iterable[ValueInfoProto], place: str) -> None:
+        """An input that an initializer has the name of is a default that a caller may override: a constant to us."""
+        values = self._values(protos, place, "input")
+        names: set[str] = set()
+        for value in values:
+            if value.key in names:
+                self._faults.add(FormatError("graph.repeated", f"two inputs have the name {value.key!r}"))
+            names.add(value.key)
+            if not place and not _is_typed(value):
+                self._faults.add(FormatError("type.missing", f"the input {value.key!r} has no element type"))
+        graph.inputs = [value for value in values if value.key not in graph.constants]
+        overridable = [value for value in values if value.key in graph.constants]
+        if overridable:
+            graph.metadata["overridable"] = [value.key for value in overridable]
+            graph.metadata["inputs"] = [value.key for value in values]
+            graph.values.update((value.key, value) for value in overridable)
+
+    def _values(self, protos: Iterable[ValueInfoProto], place: str, what: str) -> list[ForeignValue]:
+        found = []
+        for index, proto in enumerate(protos):
+            try:
+                found.append(read_value(proto, self._types, place))
+            except DovetailError as error:
+                self._faults.add(error, f"{place}{what} {index}")
+        return found
+
+    def _declare(self, graph: ForeignGraph, value: ForeignValue) -> None:
+        known = graph.values.setdefault(value.key, value)
+        if known is not value and known != value:
+            self._faults.add(
+                FormatError("value.repeated", f"{value.key!r} is declared twice: {known.type} and {value.type}"), value.key
+            )
+
+    def _node(self, proto: NodeProto, place: str, depth: int) -> ForeignNode:
+        node = ForeignNode("", 0, [], [], place=place)
+        try:
+            fields = present(proto, "node")
+            node.name = fields.get("name", "")
+            node.kind = fields.get("op_type", "")
+            node.doc = fields.get("doc_string", "")
+            node.domain = plain_domain(fields.get("domain", ""))
+            if "input" in fields:
+                node.inputs = [name or None for name in texts(fields["input"], "inputs")]
+            if "output" in fields:
+                node.outputs = [name or None for name in texts(fields["output"], "outputs")]
+            if "attribute" in fields:
+                self._attributes(node, fields["attribute"], depth)
+            if not fields.keys() <= _PLAIN_FIELDS:
+                self._extras(node, {key: value for key, value in fields.items() if key not in _PLAIN_FIELDS})
+            if not node.kind:
+                raise FormatError("node.kind", "a node has no operator")
+            node.version = self._version(node)
+        except DovetailError as error:
+            self._faults.add(error, label(node))
+        return node
+
+    def _extras(self, node: ForeignNode, fields: dict[str, Any]) -> None:
+        if entries := fields.pop("metadata_props", None):
+            node.metadata["metadata_props"] = properties(entries, "metadata.repeated")
+        if configurations := fields.pop("device_configurations", None):
+            node.metadata["device_configurations"] = [item.SerializeToString(deterministic=True) for item in configurations]
+        if overload := fields.pop("overload", ""):
+            node.metadata["overload"] = overload
+        refuse_rest(fields, "node")
+
+    def _version(self, node: ForeignNode) -> int:
+        if self._functions and call_of(node) in self._functions:
+            return 0
+        opset = self._imports.get(node.domain)
+        if opset is None:
+            raise FormatError("opset.missing", f"{node.kind} is of domain {node.domain!r}, which the model does not import")
+        return since_version(node.domain, node.kind, opset)
+
+    def _attributes(self, node: ForeignNode, protos: Iterable[AttributeProto], depth: int) -> None:
+        for proto in protos:
+            try:
+                name, value = self._remembered(proto, node, depth)
+                if name in node.attributes:
+                    raise FormatError("attribute.repeated", f"the attribute {name!r} comes twice")
+                node.attributes[name] = value
+            except DovetailError as error:
+                self._faults.add(error, label(node))
+
+    def _remembered(self, proto: AttributeProto, node: ForeignNode, depth: int) -> tuple[str, Any]:
+        kind = proto.type
+        if kind not in _REPEATING or (kind == 4 and not _is_small(proto.t)):
+            return self._attribute(proto, node, depth)
+        stored = proto.SerializeToString()
+        found = self._attributes_found.get(stored)
+        if found is None:
+            found = self._attribute(proto, node, depth)
+            if not node.metadata:
+                self._attributes_found[stored] = found
+        return (found[0], found[1].copy()) if type(found[1]) is list else found
+
+    def attribute(self, proto: AttributeProto, node: ForeignNode) -> tuple[str, Any]:
+        """Name and value; what cannot be said by a value goes to the metadata of ``node``."""
+        return self._attribute(proto, node, 0)
+
+    def _attribute(self, proto: AttributeProto, node: ForeignNode, depth: int) -> tuple[str, Any]:
+        fields = present(proto, "attribute")
+        name = fields.pop("name", "")
+        if not name:
+            raise FormatError("attribute.name", "an attribute has no name")
+        kind = fields.pop("type", 0)
+        if doc := fields.pop("doc_string", ""):
+            node.metadata.setdefault("attribute_docs", {})[name] = doc
+        if reference := fields.pop("ref_attr_name", ""):
+            return name, self._reference(name, reference, kind, fields)
+        field = FIELDS.get(kind) or self._guessed(name, fields)
+        value = fields.pop(field, _DEFAULTS.get(field, _MISSING))
+        if fields or value is _MISSING:
+            held = ", ".join(sorted(fields)) or "nothing"
+            raise FormatError("attribute.type", f"the attribute {name!r} should hold {field}, and holds {held}")
+        return name, self._value(field, value, name, node, depth)
+
+    def _guessed(self, name: str, fields: dict[str, Any]) -> str:
+        """onnx.proto, ``AttributeProto.type``: before IR version 2 the one field that is there tells the type."""
+        if self._ir_version >= 2 or len(fields) != 1:
+            raise FormatError("attribute.type", f"the attribute {name!r} has no type")
+        return next(iter(fields))
+
+    def _reference(self, name: str, reference: str, kind: int, fields: dict[str, Any]) -> Reference:
+        if not self._in_function:
+            raise FormatError("attribute.reference", f"the attribute {name!r} refers to {reference!r} outside a function")
+        if fields:
+            raise FormatError("attribute.type", f"the attribute {name!r} refers to {reference!r} and holds a value too")
+        return Reference(reference, kind)
+
+    def _value(self, field: str, value: Any, name: str, node: ForeignNode, depth: int) -> Any:
+        if field in ("i", "f"):
+            return value
+        if field == "s":
+            return _text(value, name)
+        if field in ("ints", "floats"):
+            found = list(value)
+        elif field == "strings":
+            found = [_text(item, name) for item in value]
+        elif field in _ONE:
+            return self._message(field, value, name, node, depth)
+        else:
+            found = [self._message(_MANY[field], item, f"{name}[{index}]", node, depth) for index, item in enumerate(value)]
+        if not found:
+            node.metadata.setdefault("empty", {})[name] = KINDS[field]
+        return found
+
+    def _message(self, field: str, value: Any, path: str, node: ForeignNode, depth: int) -> Any:
+        """A value that is a message itself; ``path`` is where its notes are kept."""
+        if field == "g":
+            return self.graph(value, f"{node.place}/{path}/", depth + 1)
+        if field == "tp":
+            type, notes = self._types.read(value, f"{node.place}/{path}")
+            if type is None:
+                raise FormatError("attribute.type", f"the type in {path!r} says nothing")
+            notes = {"denotations": notes} if notes else {}
+        elif field == "sparse_tensor":
+            type, notes = self._tensors.read_sparse(value)
+            node.metadata.setdefault("sparse", []).append(path)
+        else:
+            type, notes = self._tensors.read(value)
+        if notes:
+            node.metadata.setdefault("notes", {})[path] = notes
+        return type
+
+
+_MANY = {"tensors": "t", "graphs": "g", "sparse_tensors": "sparse_tensor", "type_protos": "tp"}
+_ONE = frozenset(_MANY.values())
+
+
+def plain_domain(domain: str) -> str:
+    """onnx/docs/IR.md: "ai.onnx" and the empty domain are one."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def call_of(node: ForeignNode) -> Call:
+    """The function that a node would call."""
+    return node.domain, node.kind, node.metadata.get("overload", "")
+
+
+def _is_small(proto: TensorProto) -> bool:
+    dims = proto.dims
+    return len(dims) <= 8 and math.prod(dims) <= _SMALL and not proto.external_data
+
+
+def _name_of(proto: TensorProto) -> str:
+    try:
+        return proto.name
+    except UnicodeDecodeError:
+        raise FormatError("proto.text", "the name of a tensor is not UTF-8") from None
+
+
+def _text(value: bytes, name: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise FormatError("attribute.text", f"the attribute {name!r} is not UTF-8") from None
+
+
+def _is_typed(value: ForeignValue) -> bool:
+    return value.type is not None and getattr(value.type, "dtype", dtypes.f32) is not None
+
+
+def _annotation(proto: Any) -> tuple[str, dict[str, str]]:
+    fields = present(proto, "annotation")
+    return fields.get("tensor_name", ""), properties(fields.get("quant_parameter_tensor_names", ()), "metadata.repeated")

@@ -1,0 +1,407 @@
+"""TensorProto to numpy and back: every element type, packing, external data. Source: onnx.proto, ``TensorProto``.
+
+No memory is taken by what a tensor declares before it is compared with the bytes that are there. Hosts are little-endian,
+as the format is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail import dtypes
+from dovetail.dtypes import DType
+from dovetail.errors import FormatError, UnsupportedError
+from dovetail.formats import files
+from dovetail.formats.foreign import ForeignTensor
+from dovetail.formats.onnx.messages import present, properties, put_properties
+
+if TYPE_CHECKING:
+    from onnx import SparseTensorProto, TensorProto
+
+Codes = NDArray[np.uint8]
+Notes = dict[str, Any]
+
+_INT64_MAX = 2**63 - 1
+_MAX_RANK = 64  # numpy's
+# What sparse tensors of one model may grow to: they are the one place where the file is smaller than the data.
+SPARSE_LIMIT = 2**28
+# onnx.proto, external_data: offsets should be multiples of a page; below this size that would be mostly gaps.
+_PAGE, _WORTH_A_PAGE, _ALIGNMENT = 4096, 65536, 64
+
+# Where the elements lie when they do not lie in raw_data (onnx.proto, comments of the fields).
+_FIELDS = {
+    "f32": "float_data",
+    "complex64": "float_data",
+    "f64": "double_data",
+    "complex128": "double_data",
+    "i64": "int64_data",
+    "u32": "uint64_data",
+    "u64": "uint64_data",
+    "string": "string_data",
+}
+_ALL_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data", "raw_data")
+
+
+class TensorReader:
+    """Reads the tensors of one model; keeps its external files mapped and counts what sparse tensors grow to."""
+
+    def __init__(self, model_path: str | None, allow_symlinks_within: files.StrPath | None = None) -> None:
+        self._model_path = model_path
+        self._allow_symlinks_within = allow_symlinks_within
+        self._mapped: dict[str, Codes] = {}
+        self._checked: set[tuple[str, str]] = set()
+        self._sparse_bytes = 0
+
+    def read(self, proto: TensorProto) -> tuple[ForeignTensor, Notes]:
+        """The tensor, read-only, without a copy of raw or external data; and its documentation and properties.
+
+        Raises FormatError [data.type], [data.shape], [data.size], [data.field], [data.value], [data.text],
+        [data.external] and what :mod:`dovetail.formats.files` raises; UnsupportedError [data.segment], [data.rank].
+        """
+        fields = present(proto, "tensor")
+        name = fields.pop("name", "")
+        notes = _notes(fields)
+        dtype = element_type(fields.pop("data_type", 0), "data.type")
+        shape = _shape(fields.pop("dims", ()))
+        if "segment" in fields:
+            raise UnsupportedError("data.segment", f"tensor {name!r} is one segment of a larger one")
+        data = self._data(fields, dtype, shape)
+        if fields:
+            raise FormatError("data.field", f"{dtype} elements cannot lie in {', '.join(sorted(fields))}")
+        return ForeignTensor(dtype, _reshaped(data, shape), name), notes
+
+    def read_sparse(self, proto: SparseTensorProto) -> tuple[ForeignTensor, Notes]:
+        """A sparse tensor as the dense one that it means. Raises FormatError [data.sparse], UnsupportedError [data.sparse]."""
+        fields = present(proto, "sparse tensor")
+        if "values" not in fields:
+            raise FormatError("data.sparse", "a sparse tensor has no values")
+        values, notes = self.read(fields.pop("values"))
+        # Absent indices mean none, as some writers leave empty tensors out.
+        indices = self.read(fields.pop("indices"))[0].data if "indices" in fields else np.empty(0, np.int64)
+        shape = _shape(fields.pop("dims", ()))
+        self._sparse_bytes += math.prod(shape) * max(values.dtype.numpy.itemsize, 1)
+        if self._sparse_bytes > SPARSE_LIMIT:
+            raise UnsupportedError("data.sparse", f"sparse tensors that would fill more than {SPARSE_LIMIT} bytes")
+        places = _linear(indices, values.data, shape)
+        dense = (
+            np.full(math.prod(shape), "", object)
+            if values.dtype is dtypes.string
+            else np.zeros(math.prod(shape), values.dtype.numpy)
+        )
+        dense[places] = values.data
+        dense.setflags(write=False)
+        return ForeignTensor(values.dtype, _reshaped(dense, shape), values.name), notes
+
+    def _data(self, fields: dict[str, Any], dtype: DType, shape: tuple[int, ...]) -> NDArray[Any]:
+        count = math.prod(shape)
+        external = fields.pop("external_data", None)
+        if fields.pop("data_location", 0) == 1:
+            stored = [field for field in _ALL_FIELDS if field in fields]
+            if stored or dtype is dtypes.string:
+                what = ", ".join(stored) or "strings"
+                raise FormatError("data.external", f"a tensor of external data cannot hold {what}")
+            return _from_bytes(dtype, self._external(external or (), _byte_count(dtype, count)), count)
+        if external is not None:
+            raise FormatError("data.external", "external_data is given, but data_location does not say EXTERNAL")
+        if "raw_data" in fields:
+            if dtype is dtypes.string:
+                raise FormatError("data.field", "strings cannot lie in raw_data")
+            return _from_bytes(dtype, np.frombuffer(fields.pop("raw_data"), np.uint8), count)
+        return _from_values(dtype, fields.pop(_FIELDS.get(dtype.name, "int32_data"), ()), count)
+
+    def _external(self, entries: Any, size: int) -> Codes:
+        keys = properties(entries, "data.external")
+        location = keys.pop("location", "")
+        offset, length = _number(keys, "offset"), _number(keys, "length")
+        checksum = keys.pop("checksum", None)
+        # onnxruntime keeps layouts of its own kernels under such keys; they repeat the data in another order.
+        unknown = [key for key in keys if not key.startswith("prepacked_")]
+        if unknown:
+            raise UnsupportedError("data.external", f"external data with {', '.join(map(repr, unknown))}")
+        whole = self._file(location)
+        start = offset or 0
+        end = whole.size if length is None else start + length
+        if not start <= end <= whole.size:
+            raise FormatError("data.range", f"bytes {start} to {end} of {location!r}, which has {whole.size}")
+        if end - start != size:
+            raise FormatError("data.size", f"{end - start} bytes in {location!r} for a tensor of {size}")
+        if checksum is not None:
+            self._verify(location, whole, checksum)
+        return whole[start:end]
+
+    def _file(self, location: str) -> Codes:
+        if location not in self._mapped:
+            files.check_location(location, file=self._model_path)
+            if self._model_path is None:
+                raise FormatError("data.external", f"data in {location!r}, but the model has no path to find it beside")
+            descriptor = files.open_beside(self._model_path, location, allow_symlinks_within=self._allow_symlinks_within)
+            try:
+                self._mapped[location] = files.mapped(descriptor)
+            finally:
+                os.close(descriptor)
+        return self._mapped[location]
+
+    def _verify(self, location: str, whole: Codes, checksum: str) -> None:
+        """onnx.proto, external_data: the checksum is the SHA1 digest of the whole file."""
+        if (location, checksum) not in self._checked:
+            if hashlib.sha1(whole, usedforsecurity=False).hexdigest() != checksum.lower():
+                raise FormatError("data.checksum", f"{location!r} does not have the SHA1 digest {checksum!r}")
+            self._checked.add((location, checksum))
+
+
+class ExternalData:
+    """Tensors of at least ``threshold`` bytes, laid out for one side file."""
+
+    def __init__(self, location: str, threshold: int) -> None:
+        self.location = location
+        self.threshold = threshold
+        self.size = 0
+        self._parts: list[tuple[int, Codes]] = []
+
+    def place(self, data: Codes) -> int:
+        """The offset that ``data`` gets."""
+        alignment = _PAGE if data.size >= _WORTH_A_PAGE else _ALIGNMENT
+        offset = -(-self.size // alignment) * alignment
+        self._parts.append((offset, data))
+        self.size = offset + data.size
+        return offset
+
+    def write_to(self, stream: BinaryIO) -> None:
+        end = 0
+        for offset, data in self._parts:
+            stream.write(bytes(offset - end))
+            stream.write(data.data)
+            end = offset + data.size
+
+
+def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, external: ExternalData | None) -> None:
+    """Fill ``proto``. Raises UnsupportedError [dtype.onnx] for an element type that ONNX does not have, [data.dtype]."""
+    if tensor.dtype.onnx is None:
+        raise UnsupportedError("dtype.onnx", f"ONNX has no element type {tensor.dtype}")
+    data = np.asarray(tensor.data)
+    proto.data_type = tensor.dtype.onnx
+    proto.dims.extend(data.shape)
+    if name:
+        proto.name = name
+    if notes.get("doc"):
+        proto.doc_string = notes["doc"]
+    put_properties(proto.metadata_props, notes.get("metadata_props", {}))
+    if tensor.dtype is dtypes.string:
+        proto.string_data.extend(_text_bytes(data))
+        return
+    stored = _to_bytes(tensor.dtype, data)
+    if external is None or stored.size < external.threshold:
+        proto.raw_data = stored.tobytes()
+        return
+    offset = external.place(stored)
+    proto.data_location = 1
+    put_properties(proto.external_data, {"location": external.location, "offset": str(offset), "length": str(stored.size)})
+
+
+def write_sparse(proto: SparseTensorProto, tensor: ForeignTensor, name: str, notes: Notes) -> None:
+    """Fill ``proto`` with the elements of ``tensor`` that are not the default, by linear index."""
+    data = np.asarray(tensor.data)
+    flat = data.reshape(-1)
+    if tensor.dtype is dtypes.string:
+        places = np.flatnonzero(flat != "")
+    else:
+        # By bits, so that -0.0 stays what it is.
+        places = np.flatnonzero(np.ascontiguousarray(flat).view(np.uint8).reshape(flat.size, -1).any(axis=1))
+    proto.dims.extend(data.shape)
+    write_tensor(proto.values, ForeignTensor(tensor.dtype, flat[places]), name, notes, None)
+    write_tensor(proto.indices, ForeignTensor(dtypes.i64, places.astype(np.int64)), "", {}, None)
+
+
+def byte_size(tensor: ForeignTensor) -> int:
+    """The bytes that the elements take in a file (strings: an estimate from below)."""
+    return _byte_count(tensor.dtype, np.asarray(tensor.data).size) if tensor.dtype != "string" else 0
+
+
+def element_type(number: int, code: str) -> DType:
+    """The element type of an ONNX number. Raises FormatError ``code``."""
+    found = dtypes.BY_ONNX.get(number)
+    if found is None:
+        raise FormatError(code, f"element type {number} is none that ONNX defines")
+    return found
+
+
+def _notes(fields: dict[str, Any]) -> Notes:
+    notes: Notes = {}
+    if doc := fields.pop("doc_string", ""):
+        notes["doc"] = doc
+    if entries := fields.pop("metadata_props", None):
+        notes["metadata_props"] = properties(entries, "metadata.repeated")
+    return notes
+
+
+def _shape(dims: Any) -> tuple[int, ...]:
+    shape = tuple(dims)
+    if len(shape) > _MAX_RANK:
+        raise UnsupportedError("data.rank", f"a tensor of rank {len(shape)}; {_MAX_RANK} is the most")
+    if shape and min(shape) < 0:
+        raise FormatError("data.shape", f"shape {list(shape)} holds a negative size")
+    # Zeros do not excuse the others: numpy's and everybody's strides overflow all the same.
+    if math.prod(filter(None, shape)) > _INT64_MAX:
+        raise FormatError("data.size", f"shape {list(shape)} has more than 2**63 - 1 elements")
+    return shape
+
+
+def _reshaped(data: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    try:
+        return data.reshape(shape)
+    except ValueError:
+        raise FormatError("data.size", f"no array can have shape {list(shape)}") from None
+
+
+def _byte_count(dtype: DType, count: int) -> int:
+    return -(-dtype.bits * count // 8)
+
+
+def _from_bytes(dtype: DType, data: Codes, count: int) -> NDArray[Any]:
+    if data.size != _byte_count(dtype, count):
+        raise FormatError("data.size", f"{data.size} bytes for {count} elements of {dtype} ({_byte_count(dtype, count)} bytes)")
+    if dtype.bits < 8:
+        return _frozen(_unpacked(data, dtype.bits, count).view(dtype.numpy))
+    if dtype is dtypes.boolean and data.size and data.max() > 1:
+        raise FormatError("data.value", f"a boolean is stored as {data.max()}")
+    # A mapped file may hold the tensor at any offset; numpy reads unaligned data, only slower.
+    return np.frombuffer(data, dtype.numpy, count) if data.size else np.empty(0, dtype.numpy)
+
+
+def _from_values(dtype: DType, values: Any, count: int) -> NDArray[Any]:
+    expected = _value_count(dtype, count)
+    if len(values) != expected:
+        raise FormatError("data.size", f"{len(values)} stored values for {count} elements of {dtype} ({expected} values)")
+    if dtype is dtypes.string:
+        return _texts(values)
+    if dtype.kind == "complex":
+        return _frozen(np.array(values, np.float32 if dtype.bits == 64 else np.float64).view(dtype.numpy))
+    if _FIELDS.get(dtype.name, "int32_data") != "int32_data":
+        if dtype == "u32":
+            _refuse_outside(np.array(values, np.uint64), 0, 2**32 - 1, dtype)
+        return _frozen(np.array(values, dtype.numpy))
+    numbers = np.array(values, np.int32)
+    if dtype.kind == "float" or dtype.bits < 8:
+        return _from_bits(dtype, numbers, count)
+    low, high = (0, 1) if dtype is dtypes.boolean else dtype.range()
+    _refuse_outside(numbers, low, high, dtype)
+    return _frozen(numbers.astype(dtype.numpy))
+
+
+def _from_bits(dtype: DType, numbers: NDArray[np.int32], count: int) -> NDArray[Any]:
+    """Elements whose int32 holds bits: one element, or a byte of packed ones. Some writers sign-extend the bits."""
+    if dtype.bits == 6:
+        _refuse_outside(numbers, 0, 63, dtype)
+        return _frozen(numbers.astype(np.uint8).view(dtype.numpy))
+    width = max(dtype.bits, 8)
+    _refuse_outside(numbers, -(2 ** (width - 1)), 2**width - 1, dtype)
+    codes = numbers.astype(np.uint16 if width == 16 else np.uint8)
+    return _frozen((_unpacked(codes.view(np.uint8), dtype.bits, count) if dtype.bits < 8 else codes).view(dtype.numpy))
+
+
+def _value_count(dtype: DType, count: int) -> int:
+    if dtype.kind == "complex":
+        return 2 * count
+    return -(-count * dtype.bits // 8) if dtype.bits in (2, 4) else count
+
+
+def _refuse_outside(numbers: NDArray[Any], low: int, high: int, dtype: DType) -> None:
+    if numbers.size and not low <= int(numbers.min()) <= int(numbers.max()) <= high:
+        raise FormatError("data.value", f"stored values from {numbers.min()} to {numbers.max()} for {dtype}")
+
+
+def _frozen(data: NDArray[Any]) -> NDArray[Any]:
+    data.setflags(write=False)
+    return data
+
+
+def _texts(values: Any) -> NDArray[Any]:
+    data = np.empty(len(values), object)
+    try:
+        data[:] = [value.decode() for value in values]
+    except UnicodeDecodeError as error:
+        raise FormatError("data.text", f"a string is not UTF-8: {error}") from None
+    return _frozen(data)
+
+
+def _text_bytes(data: NDArray[Any]) -> list[bytes]:
+    texts = data.reshape(-1).tolist()
+    try:
+        return [text if isinstance(text, bytes) else str(text).encode() for text in texts]
+    except UnicodeEncodeError as error:
+        raise UnsupportedError("data.text", f"a string has no UTF-8 form: {error}") from None
+
+
+def _unpacked(packed: Codes, bits: int, count: int) -> Codes:
+    """One code per byte from a stream of ``bits``-wide codes, lowest bits first."""
+    stride, per_group, word = _group(bits)
+    groups = -(-count // per_group)
+    padded = np.zeros((groups, stride), np.uint8) if packed.size != groups * stride else packed.reshape(groups, stride)
+    if packed.size != groups * stride:
+        padded.reshape(-1)[: packed.size] = packed
+    words = sum((padded[:, byte].astype(word) << word(8 * byte) for byte in range(1, stride)), padded[:, 0].astype(word))
+    codes = np.empty((groups, per_group), np.uint8)
+    for place in range(per_group):
+        codes[:, place] = (words >> word(bits * place)) & word(2**bits - 1)
+    return codes.reshape(-1)[:count]
+
+
+def _packed(codes: Codes, bits: int) -> Codes:
+    stride, per_group, word = _group(bits)
+    groups = -(-codes.size // per_group)
+    padded = np.zeros((groups, per_group), np.uint8)
+    padded.reshape(-1)[: codes.size] = codes & np.uint8(2**bits - 1)
+    words = np.zeros(groups, word)
+    for place in range(per_group):
+        words |= padded[:, place].astype(word) << word(bits * place)
+    packed = np.empty((groups, stride), np.uint8)
+    for byte in range(stride):
+        packed[:, byte] = (words >> word(8 * byte)) & word(255)
+    return packed.reshape(-1)[: -(-codes.size * bits // 8)]
+
+
+def _group(bits: int) -> tuple[int, int, Any]:
+    """Bytes and codes of the smallest group that is whole in both, and an integer that holds it."""
+    return (3, 4, np.uint32) if bits == 6 else (1, 8 // bits, np.uint8)
+
+
+def _to_bytes(dtype: DType, data: NDArray[Any]) -> Codes:
+    if data.dtype.newbyteorder("=") != dtype.numpy:
+        raise UnsupportedError("data.dtype", f"an array of {data.dtype} cannot be stored as {dtype}")
+    flat = np.ascontiguousarray(data.reshape(-1), dtype.numpy)
+    codes = flat.view(np.uint8) if flat.size else np.empty(0, np.uint8)
+    return _packed(codes, dtype.bits) if dtype.bits < 8 else codes
+
+
+def _number(keys: dict[str, str], key: str) -> int | None:
+    text = keys.pop(key, None)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise FormatError("data.external", f"{key} {text[:40]!r} is not a number of bytes")
+    return int(text)
+
+
+def _linear(indices: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """The places of a sparse tensor's values in the flat dense one, checked (onnx.proto, ``SparseTensorProto``)."""
+    count = values.size
+    if values.ndim != 1 or indices.dtype != np.int64 or indices.shape not in ((count,), (count, len(shape))):
+        raise FormatError(
+            "data.sparse", f"values {list(values.shape)} and indices {indices.dtype}{list(indices.shape)} for rank {len(shape)}"
+        )
+    bounds = (math.prod(shape),) if indices.ndim == 1 else shape
+    columns = indices.reshape(count, -1) if count else np.empty((0, len(bounds)), np.int64)
+    if count and any(column.min() < 0 or column.max() >= bound for column, bound in zip(columns.T, bounds, strict=True)):
+        raise FormatError("data.sparse", f"an index outside shape {list(shape)}")
+    places = np.zeros(count, np.int64)
+    for column, bound in zip(columns.T, bounds, strict=True):
+        places = places * bound + column
+    if (np.diff(places) <= 0).any():
+        raise FormatError("data.sparse", "indices are not in ascending order, or one comes twice")
+    return places

@@ -1,0 +1,178 @@
+"""TypeProto and ValueInfoProto to types and back. Source: onnx.proto, ``TypeProto``, ``TensorShapeProto``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dovetail import dims
+from dovetail.errors import FormatError, UnsupportedError
+from dovetail.formats.foreign import ForeignValue
+from dovetail.formats.onnx.messages import present, properties, put_properties, refuse_rest
+from dovetail.formats.onnx.tensors import element_type
+from dovetail.types import Optional, Sequence, Shape, Size, Tensor, Type
+
+if TYPE_CHECKING:
+    from onnx import TensorShapeProto, TypeProto, ValueInfoProto
+
+Denotations = dict[str, str]
+
+_MAX_DEPTH = 32
+# onnx.proto gives a dimension without a value no name; ours begins with this, which no exporter's identifier does.
+UNNAMED = "?"
+
+
+class TypeReader:
+    """Reads the types of one model; equal ones are read once."""
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, tuple[Type | None, Denotations]] = {}
+
+    def read(self, proto: TypeProto, key: str) -> tuple[Type | None, Denotations]:
+        """The type (None: the message says nothing), and denotations by path (``""`` the type, ``"0"`` its first dimension).
+
+        An unnamed dimension becomes a symbol of its own, ``?<key>.<axis>``. Raises FormatError [type.element],
+        UnsupportedError [type.kind], [type.depth].
+        """
+        stored = proto.SerializeToString()
+        found = self._found.get(stored)
+        if found is None:
+            fresh = _Fresh(key)
+            notes: Denotations = {}
+            found = self._type(proto, fresh, "", notes, 0), notes
+            if not fresh.count:
+                self._found[stored] = found
+        return found
+
+    def _type(self, proto: TypeProto, fresh: _Fresh, path: str, notes: Denotations, depth: int) -> Type | None:
+        if depth > _MAX_DEPTH:
+            raise UnsupportedError("type.depth", f"a type nested more than {_MAX_DEPTH} deep")
+        fields = present(proto, "type")
+        if denotation := fields.pop("denotation", ""):
+            notes[path] = denotation
+        kind, inner = fields.popitem() if fields else ("", None)
+        if inner is None:
+            return None
+        if kind == "tensor_type":
+            return self._tensor(inner, fresh, path, notes)
+        if kind not in ("sequence_type", "optional_type"):
+            raise UnsupportedError("type.kind", f"a value of {kind.replace('_', ' ')}")
+        parts = present(inner, "type")
+        if "elem_type" not in parts:
+            raise FormatError("type.element", f"a {kind.replace('_', ' ')} of nothing")
+        element = self._type(parts["elem_type"], fresh, f"{path}*", notes, depth + 1)
+        if element is None:
+            raise FormatError("type.element", f"a {kind.replace('_', ' ')} of nothing")
+        return Sequence(element) if kind == "sequence_type" else Optional(element)
+
+    def _tensor(self, proto: Any, fresh: _Fresh, path: str, notes: Denotations) -> Tensor:
+        fields = present(proto, "type")
+        number = fields.pop("elem_type", 0)
+        shape = fields.pop("shape", None)
+        # Shape inference writes UNDEFINED where it knows a shape only.
+        dtype = element_type(number, "type.element") if number else None
+        return Tensor(dtype, None if shape is None else _shape(shape, fresh, path, notes))
+
+
+class _Fresh:
+    """Names for the unnamed dimensions of one value."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self.count = 0
+
+    def symbol(self, path: str, axis: int) -> Size:
+        self.count += 1
+        return dims.symbol(f"{UNNAMED}{self._key}.{path}{axis}")
+
+
+def _shape(proto: TensorShapeProto, fresh: _Fresh, path: str, notes: Denotations) -> Shape:
+    present(proto, "shape")
+    sizes: list[Size] = []
+    for axis, dim in enumerate(proto.dim):
+        fields = present(dim, "dimension")
+        if denotation := fields.get("denotation", ""):
+            notes[f"{path}{axis}"] = denotation
+        value, name = fields.get("dim_value", -1), fields.get("dim_param", "")
+        if value >= 0:
+            sizes.append(value)
+        elif name and not name.startswith(UNNAMED):
+            sizes.append(dims.symbol(name))
+        else:
+            sizes.append(fresh.symbol(path, axis))
+    return tuple(sizes)
+
+
+def read_value(proto: ValueInfoProto, types: TypeReader, scope: str) -> ForeignValue:
+    """A declared value. ``scope`` tells values of one name in different sub-graphs apart. Raises FormatError [value.name]."""
+    fields = present(proto, "value info")
+    name = fields.pop("name", "")
+    if not name:
+        raise FormatError("value.name", "a declared value has no name")
+    value = ForeignValue(name, names=(name,), doc=fields.pop("doc_string", ""))
+    if "type" in fields:
+        value.type, denotations = types.read(fields.pop("type"), scope + name)
+        if denotations:
+            value.metadata["denotations"] = dict(denotations)
+    if entries := fields.pop("metadata_props", None):
+        value.metadata["metadata_props"] = properties(entries, "metadata.repeated")
+    refuse_rest(fields, "value info")
+    return value
+
+
+def write_value(proto: ValueInfoProto, value: ForeignValue) -> None:
+    """Fill ``proto``. Raises UnsupportedError [dtype.onnx]."""
+    proto.name = value.key
+    if value.type is not None:
+        write_type(proto.type, value.type, value.metadata.get("denotations", {}))
+    if value.doc:
+        proto.doc_string = value.doc
+    put_properties(proto.metadata_props, value.metadata.get("metadata_props", {}))
+
+
+def write_type(proto: TypeProto, type: Type, notes: Denotations, path: str = "") -> None:
+    """Fill ``proto``. A size that is an expression is written as its text, one without a name as nothing."""
+    if path in notes:
+        proto.denotation = notes[path]
+    if isinstance(type, Tensor):
+        _write_tensor(proto.tensor_type, type, notes, path)
+    else:
+        inner = proto.sequence_type if isinstance(type, Sequence) else proto.optional_type
+        write_type(inner.elem_type, type.element, notes, f"{path}*")
+
+
+def _write_tensor(proto: Any, type: Tensor, notes: Denotations, path: str) -> None:
+    if type.dtype is None:
+        proto.elem_type = 0
+    elif type.dtype.onnx is None:
+        raise UnsupportedError("dtype.onnx", f"ONNX has no element type {type.dtype}")
+    else:
+        proto.elem_type = type.dtype.onnx
+    if type.shape is None:
+        return
+    proto.shape.SetInParent()
+    for axis, size in enumerate(type.shape):
+        dim = proto.shape.dim.add()
+        if isinstance(size, int):
+            dim.dim_value = size
+        elif not any((dims.name_of(symbol) or "").startswith(UNNAMED) for symbol in dims.symbols(size)):
+            dim.dim_param = dims.name_of(size) or str(size)
+        if f"{path}{axis}" in notes:
+            dim.denotation = notes[f"{path}{axis}"]
+
+
+def renamed_symbols(type: Type | None, prefix: str) -> Type | None:
+    """``type`` with every symbol named anew, as a function's own symbols are at each of its calls."""
+    if isinstance(type, (Sequence, Optional)):
+        element = renamed_symbols(type.element, prefix)
+        assert element is not None
+        return Sequence(element) if isinstance(type, Sequence) else Optional(element)
+    if type is None or type.shape is None:
+        return type
+    return Tensor(type.dtype, tuple(size if isinstance(size, int) else _prefixed(size, prefix) for size in type.shape))
+
+
+def _prefixed(size: Size, prefix: str) -> Size:
+    name = dims.name_of(size)
+    assert name is not None, "a file's sizes are numbers and symbols"
+    unnamed = UNNAMED if name.startswith(UNNAMED) else ""
+    return dims.symbol(f"{unnamed}{prefix}{name.removeprefix(UNNAMED)}")

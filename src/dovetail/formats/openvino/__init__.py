@@ -1,0 +1,1 @@
+"""OpenVINO IR: ``model.xml`` and ``model.bin``."""

@@ -1,0 +1,105 @@
+"""OpenVINO IR, versions 10 and 11: ``model.xml`` with ``model.bin`` to a foreign model, and back as version 11.
+
+What a file says beyond the graph is kept in metadata. Of a value: ``name`` (the layer's name; always for a Parameter or
+Const, else where the port has no names), ``layer`` (its id, for Parameter and Const), ``rt_info`` (the port's),
+``layer_rt_info`` (the Parameter's or Const's). Of an output: ``result`` (the Result layer's name), ``layer``,
+``result_rt_info``, ``result_port_rt_info``. Of a node: ``rt_info``, ``input_rt_info`` (by input index). Of the model and
+of bodies: ``rt_info``; of the model: ``meta_data`` and ``quantization_parameters`` (legacy sections). The module
+``rt_info`` says what form these have.
+
+A layer with bodies has the attributes ``body``, ``then_body``, ``else_body`` (ForeignGraph), and as lists of dicts of
+strings ``port_map``, ``then_port_map``, ``else_port_map`` (``port`` is "input" or "output"; ``external_port_id`` counts
+the node's inputs from 0 and its outputs after them, -1 is none; ``internal_layer_id`` is the ``layer`` of an input or
+output of the body) and ``back_edges``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import FormatError, UnsupportedError, raise_all
+from dovetail.formats import files
+from dovetail.formats.foreign import ForeignGraph, ForeignModel
+from dovetail.formats.openvino import document, packing, rt_info
+from dovetail.formats.openvino.reader import LEGACY, Reader, TooMany
+from dovetail.formats.openvino.writer import Writer
+
+VERSIONS = (10, 11)
+
+
+def read(
+    path: files.StrPath,
+    *,
+    weights: files.StrPath | bytes | None = None,
+    allow_symlinks_within: files.StrPath | None = None,
+) -> ForeignModel:
+    """The model in the IR file ``path``, with constants from ``weights``, by default the file beside it that ends in .bin.
+
+    Constants map the file and stay valid as long as it is not changed. Raises every independent fault of the file as one
+    FormatError or UnsupportedError, and what files.open_beside raises for the .bin.
+    """
+    file = os.fspath(path)
+    root = document.parse(files.read_bytes(path, document.LIMIT), file)
+    version = _version(root, file)
+    reader = Reader(file, lambda: _weights(path, weights, allow_symlinks_within))
+    graph = ForeignGraph()
+    try:
+        graph = reader.graph(root)
+    except TooMany:
+        pass
+    except RecursionError:
+        raise FormatError("ir.depth", "the file nests too deeply", file=file) from None
+    raise_all(reader.errors, f"faults in {file}")
+    metadata: dict[str, Any] = {tag: graph.metadata.pop(tag) for tag in ("rt_info", *LEGACY) if tag in graph.metadata}
+    info = metadata.get("rt_info", [])
+    producer = rt_info.get(info, "Runtime_version") or rt_info.get(metadata.get("meta_data", []), "MO_version")
+    return ForeignModel(
+        "openvino", graph, {"ir": version}, metadata, file, producer=("OpenVINO", producer) if producer else ("", "")
+    )
+
+
+def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.StrPath | None = None) -> None:
+    """Write ``model`` as IR version 11: the xml, and the constants, each content once, to ``weights_path`` (default: beside it).
+
+    Both files take their places together, or neither. ``weights_path`` lies in the folder of the xml or below. The same
+    model gives the same bytes. Raises UnsupportedError for what IR cannot say, RuleError for a graph that is none.
+    """
+    file = os.fspath(xml_path)
+    target = os.path.splitext(file)[0] + ".bin" if weights_path is None else os.fspath(weights_path)
+    if os.path.realpath(target) == os.path.realpath(file):
+        raise FormatError("path.same", "the model and its constants have one path", file=file)
+    writer = Writer(file)
+    text = writer.document(model)
+    with files.replacing_all([file, target]) as (xml, binary):
+        for gap, chunk in writer.chunks:
+            binary.write(bytes(gap))
+            binary.write(chunk)
+        xml.write(text)
+
+
+def _version(root: Any, file: str) -> int:
+    """Raises FormatError [ir.root] where this is no IR file, UnsupportedError [ir.version] for other versions than 10 and 11."""
+    if root.tag != "net":
+        raise FormatError("ir.root", f"the root element is <{str(root.tag)[:40]}>, not <net>", file=file)
+    text = root.get("version")
+    if text is None or not text.isdecimal() or not text.isascii() or len(text) > 9:
+        raise FormatError("ir.version", f"<net> has the version {text!r}, which is no number", file=file)
+    if int(text) not in VERSIONS:
+        raise UnsupportedError("ir.version", f"IR version {int(text)} is not supported, only 10 and 11 are", file=file)
+    return int(text)
+
+
+def _weights(path: files.StrPath, weights: files.StrPath | bytes | None, links: files.StrPath | None) -> packing.Bytes:
+    if isinstance(weights, bytes | bytearray | memoryview):
+        return np.frombuffer(weights, np.uint8)
+    if weights is not None:
+        return files.mapped(weights)
+    name = os.path.splitext(os.path.basename(os.fspath(path)))[0] + ".bin"
+    descriptor = files.open_beside(path, name, allow_symlinks_within=links)
+    try:
+        return files.mapped(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,42 @@
+"""OpenVINO IR as lift and lower see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError
+from dovetail.formats.dialect import Dialect
+from dovetail.formats.foreign import ForeignNode
+from dovetail.graph import Value
+from dovetail.types import Tensor
+
+
+def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Value]) -> None:
+    """Raise RuleError [type.version] where a value has an element type that OpenVINO does not have, or is no tensor."""
+    for value in (*xs, *ys):
+        if value is None:
+            continue
+        if not isinstance(value.type, Tensor):
+            raise RuleError("type.version", f"OpenVINO has no type {value.type}")
+        if value.type.dtype is not None and value.type.dtype.openvino is None:
+            raise RuleError("type.version", f"OpenVINO has no element type {value.type.dtype}")
+
+
+def spell(value: Any) -> str:
+    """A core attribute value as the text of an xml attribute."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, DType):
+        if value.openvino is None:
+            raise RuleError("type.version", f"OpenVINO has no element type {value}")
+        return value.openvino
+    if isinstance(value, tuple | list):
+        return ", ".join(map(spell, value))
+    if isinstance(value, float):
+        return repr(value)
+    return str(value)
+
+
+OPENVINO = Dialect("openvino", lambda cls: cls.openvino, check_types, spell=spell)

@@ -1,0 +1,63 @@
+"""The text of an IR file as an element tree: no DTD, no entities, nothing fetched, and a place in the file for every fault."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError, FormatError, UnsupportedError
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+LIMIT = 256 * 2**20
+_ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([^"'>]*)""")
+# Elements that may hold text. Beyond these only <rt_info> and the legacy sections do, and they are kept whole.
+_STRUCTURE = frozenset(
+    "net layers layer data input output port edges edge body then_body else_body "
+    "port_map then_port_map else_port_map back_edges".split()
+)
+
+
+def parse(text: bytes, file: str) -> Element:
+    """The root element.
+
+    Raises FormatError [ir.xml] (not well-formed, with line and column), [ir.dtd] (a DTD or entity), [ir.text] (text
+    where the format has none); UnsupportedError [ir.encoding] (neither UTF-8 nor ASCII).
+    """
+    declared = _ENCODING.match(text[:200].lstrip())
+    if declared is not None and declared[1].lower() not in (b"utf-8", b"utf8", b"us-ascii", b"ascii"):
+        raise UnsupportedError("ir.encoding", f"the encoding {declared[1].decode('latin-1')!r} is not UTF-8", file=file)
+    if text[:2] in (b"\xff\xfe", b"\xfe\xff") or text[:2] in (b"\0<", b"<\0"):
+        raise UnsupportedError("ir.encoding", "the file is UTF-16 or UTF-32, not UTF-8", file=file)
+    root = _tree(text, file)
+    _refuse_text(root, file)
+    return root
+
+
+def _tree(text: bytes, file: str) -> Element:
+    from xml.etree.ElementTree import ParseError
+
+    from defusedxml.common import DefusedXmlException
+    from defusedxml.ElementTree import fromstring
+
+    try:
+        root: Element = fromstring(text, forbid_dtd=True, forbid_entities=True, forbid_external=True)
+    except ParseError as error:
+        line, column = getattr(error, "position", (0, 0))
+        raise FormatError("ir.xml", f"line {line}, column {column}: {error.msg.split(':')[0]}", file=file) from None
+    except DefusedXmlException as error:
+        raise FormatError("ir.dtd", f"a DTD or entity stands in the file ({type(error).__name__})", file=file) from None
+    except (ValueError, LookupError) as error:
+        raise FormatError("ir.xml", f"not XML: {error}", file=file) from None
+    return root
+
+
+def _refuse_text(root: Element, file: str) -> None:
+    for element in root.iter():
+        stray = element.tail if element.tail and not element.tail.isspace() else None
+        if stray is None and element.tag in _STRUCTURE and element.text and not element.text.isspace():
+            stray = element.text
+        if stray is not None:
+            fault: DovetailError = FormatError("ir.text", f"text in or after <{element.tag}>: {stray.strip()[:40]!r}", file=file)
+            raise fault

@@ -1,0 +1,81 @@
+"""What stands in the attributes of an IR file: numbers, element types, sizes, lists of names, constants' bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dovetail import dims
+from dovetail.dtypes import BY_OPENVINO, DType
+from dovetail.errors import FormatError
+from dovetail.formats.openvino import packing
+from dovetail.types import INT64_MAX, Size
+
+# IR's names for port precisions, where they are not the element type's name in capitals.
+PRECISIONS = {"boolean": "BOOL", "u1": "BIN", "f16": "FP16", "f32": "FP32", "f64": "FP64"}
+TYPES: dict[str, DType | None] = {name.upper(): item for name, item in BY_OPENVINO.items()}
+TYPES.update({precision: BY_OPENVINO[name] for name, precision in PRECISIONS.items()})
+TYPES.update({"UNSPECIFIED": None, "DYNAMIC": None, "UNDEFINED": None})
+
+
+NUMBER = re.compile(r"-?[0-9]{1,19}")
+SIZES = re.compile(r"\s*(?:(\?|-1)|([0-9]{1,19})|([0-9]{1,19})?\s*\.\.\s*([0-9]{1,19})?)\s*")
+COMMA = re.compile(r"(?<!\\),")
+
+
+def names(text: str) -> tuple[str, ...]:
+    """A list of tensor names: separated by commas, a comma inside a name behind a backslash; empty ones do not count."""
+    if not text:
+        return ()
+    return tuple(dict.fromkeys(piece.replace("\\,", ",") for piece in COMMA.split(text) if piece))
+
+
+def size_of(match: re.Match[str], name: str) -> Size | None:
+    unknown, exact, low, high = match.groups()
+    if unknown:
+        return dims.symbol(name)
+    if exact:
+        return int(exact) if int(exact) <= INT64_MAX else None
+    least, most = int(low or 0), None if high is None else int(high)
+    if least > INT64_MAX or (most is not None and not least <= most <= INT64_MAX):
+        return None
+    return dims.symbol(name, least, most)
+
+
+def port_sizes(texts: tuple[str | None, ...]) -> tuple[Size | None, ...] | str:
+    sizes: list[Size | None] = []
+    for text in texts:
+        stripped = (text or "").strip()
+        if stripped == "?":
+            stripped = "-1"
+        if NUMBER.fullmatch(stripped) is None or not -1 <= int(stripped) <= INT64_MAX:
+            return f"{stripped[:40]!r} is no dimension"
+        sizes.append(None if stripped == "-1" else int(stripped))
+    if overflows(sizes):
+        return f"the dimensions {', '.join(map(str, texts))} have more than 2**63 - 1 elements"
+    return tuple(sizes)
+
+
+def overflows(sizes: Iterable[Size | None]) -> bool:
+    known = [size for size in sizes if isinstance(size, int)]
+    if 0 in known:
+        return False
+    product = 1
+    for size in known:
+        product *= size
+        if product > INT64_MAX:
+            return True
+    return False
+
+
+def constant(weights: packing.Bytes, dtype: DType, shape: tuple[int, ...], offset: int, size: int) -> packing.Array:
+    """The elements, after offset and size have been held against the bytes there and against what the shape needs."""
+    if offset > weights.size or size > weights.size - offset:
+        raise FormatError("ir.constant_range", f"bytes {offset} to {offset + size} of a .bin of {weights.size} bytes")
+    count = 1
+    for each in shape:
+        count *= each
+    needed = packing.size_of(dtype, count)
+    if needed is not None and needed != size:
+        raise FormatError("ir.constant_size", f"{dtype}{list(shape)} takes {needed} bytes, and the constant has {size}")
+    return packing.unpack(weights[offset : offset + size], dtype, shape)

@@ -1,0 +1,416 @@
+"""From a foreign graph to the text and the constants of an IR file, version 11, as OpenVINO lays it out.
+
+Layers are numbered in order: Parameters, then nodes with each constant before its first reader, then Results. Ports:
+inputs from 0, outputs after them. Dimensions of ports that are not known are -1; the bounds of a Parameter's stand in
+its ``shape``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from dovetail import dims
+from dovetail.dtypes import DType
+from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
+from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.formats.openvino import packing
+from dovetail.formats.openvino.fields import PRECISIONS
+from dovetail.formats.openvino.reader import BODIES, LEGACY, MAP_NUMBERS, NESTING
+from dovetail.formats.openvino.rt_info import DEPTH, Item
+from dovetail.formats.openvino.versions import spelled
+from dovetail.types import Size, Tensor, Type
+
+# Constants start at multiples of this, so that every element type can be read where it lies.
+ALIGNMENT = 8
+_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
+_SPECIAL = re.compile('[&<>"\t\n\r]')
+# What XML 1.0 cannot hold, in any spelling (production 2, Char).
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+class Writer:
+    """Writes one file: ``document`` gives the xml, ``chunks`` then holds the .bin as (zero bytes before, bytes)."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.chunks: list[tuple[int, bytes | memoryview]] = []
+        self.errors: list[DovetailError] = []
+        self._offset = 0
+        self._stored: dict[tuple[bytes, int], int] = {}
+        self._lines: list[str] = []
+        self._types: dict[Type | None, tuple[str, tuple[str, ...]]] = {}
+
+    def document(self, model: ForeignModel) -> bytes:
+        self._lines = ['<?xml version="1.0"?>', f'<net name={self._quoted(model.graph.name)} version="11">']
+        self._graph(model.graph, 1, 0)
+        info = [*model.metadata.get("rt_info", ()), *model.graph.metadata.get("rt_info", ())]
+        self._section("rt_info", info, 1)
+        for tag in LEGACY:
+            self._section(tag, model.metadata.get(tag, []), 1)
+        self._lines.append("</net>\n")
+        raise_all(self.errors, f"faults that keep the model from being written to {self.file}")
+        return "\n".join(self._lines).encode()
+
+    # Faults
+
+    def _refuse(self, error: DovetailError, node: str | None = None) -> None:
+        self.errors.append(error.at(node=node, file=self.file))
+
+    # Text
+
+    def _quoted(self, text: str) -> str:
+        found = _FORBIDDEN.search(text)
+        if found is not None:
+            self._refuse(UnsupportedError("ir.character", f"{text!r} holds {found[0]!r}, which no XML file can hold"), text)
+            return '""'
+        if _SPECIAL.search(text):
+            text = _SPECIAL.sub(lambda match: _ESCAPES[match[0]], text)
+        return f'"{text}"'
+
+    def _attributes(self, pairs: Iterable[tuple[str, str]], node: str | None = None) -> str:
+        parts = []
+        for name, text in pairs:
+            if _XML_NAME.fullmatch(name) is None:
+                self._refuse(UnsupportedError("ir.character", f"{name!r} cannot be an XML attribute's name"), node)
+                continue
+            parts.append(f" {name}={self._quoted(text)}")
+        return "".join(parts)
+
+    def _section(self, tag: str, items: list[Item], indent: int) -> None:
+        if items:
+            tabs = "\t" * indent
+            self._lines.append(f"{tabs}<{tag}>")
+            self._items(items, indent + 1, 0)
+            self._lines.append(f"{tabs}</{tag}>")
+
+    def _items(self, items: list[Item], indent: int, depth: int) -> None:
+        tabs = "\t" * indent
+        for item in items:
+            tag = item["tag"]
+            if _XML_NAME.fullmatch(tag) is None or depth > DEPTH:
+                self._refuse(UnsupportedError("ir.character", f"rt_info: {tag!r} cannot be an element here"))
+                continue
+            head = f"{tabs}<{tag}{self._attributes(item['attributes'].items())}"
+            text, children = item.get("text", ""), item["children"]
+            if not text and not children:
+                self._lines.append(f"{head} />")
+                continue
+            self._lines.append(f"{head}>{self._quoted(text)[1:-1]}")
+            self._items(children, indent + 1, depth + 1)
+            if children:
+                self._lines.append(f"{tabs}</{tag}>")
+            else:
+                self._lines[-1] += f"</{tag}>"
+
+    # Graphs
+
+    def _graph(self, graph: ForeignGraph, indent: int, depth: int) -> tuple[dict[str, str], dict[str, str]]:
+        """Writes the layers and edges; answers how the ``layer`` of each input and output was renumbered."""
+        tabs = "\t" * indent
+        layers = _Layers(self, graph, indent + 1, depth)
+        self._lines.append(f"{tabs}<layers>")
+        inputs, outputs = layers.write()
+        self._lines.append(f"{tabs}</layers>")
+        self._lines.append(f"{tabs}<edges>")
+        self._lines.extend(
+            f'{tabs}\t<edge from-layer="{start}" from-port="{port}" to-layer="{end}" to-port="{place}" />'
+            for start, port, end, place in sorted(layers.edges)
+        )
+        self._lines.append(f"{tabs}</edges>")
+        return inputs, outputs
+
+    def type_text(self, type: Type | None, node: str | None) -> tuple[str, tuple[str, ...]]:
+        """The precision of a port and its dimensions."""
+        found = self._types.get(type)
+        if found is None:
+            if type is not None and not isinstance(type, Tensor):
+                self._refuse(UnsupportedError("ir.type", f"OpenVINO IR has no values of type {type}"), node)
+                type = None
+            dtype = None if type is None else type.dtype
+            shape = () if type is None or type.shape is None else type.shape
+            texts = tuple(str(size) if isinstance(size, int) else "-1" for size in shape)
+            found = self._precision(dtype, node), texts
+            self._types[type] = found
+        return found
+
+    def element_type(self, dtype: DType | None, node: str | None) -> str:
+        if dtype is None:
+            return "dynamic"
+        if dtype.openvino is None:
+            self._refuse(UnsupportedError("ir.dtype", f"OpenVINO IR has no element type {dtype}"), node)
+            return "dynamic"
+        return dtype.openvino
+
+    def _precision(self, dtype: DType | None, node: str | None) -> str:
+        name = self.element_type(dtype, node)
+        return "UNSPECIFIED" if name == "dynamic" else PRECISIONS.get(name, name.upper())
+
+    def store(self, tensor: ForeignTensor) -> tuple[int, int]:
+        """Where the tensor's bytes lie in the .bin, and how many they are; equal bytes lie there once."""
+        data = packing.pack(tensor.data, tensor.dtype)
+        if not len(data):
+            return 0, 0
+        content = hashlib.blake2b(data, digest_size=32).digest(), len(data)
+        offset = self._stored.get(content)
+        if offset is None:
+            gap = -self._offset % ALIGNMENT
+            self.chunks.append((gap, data))
+            offset = self._stored[content] = self._offset + gap
+            self._offset = offset + len(data)
+        return offset, len(data)
+
+    def names(self, names: tuple[str, ...], node: str | None) -> str:
+        """The list of tensor names as the attribute says it. Raises nothing; refuses names that no list can hold."""
+        for index, name in enumerate(names):
+            if not name or (name.endswith("\\") and index < len(names) - 1):
+                self._refuse(UnsupportedError("ir.names", f"the tensor name {name!r} cannot stand in a list of names"), node)
+        return ",".join(name.replace(",", "\\,") for name in names)
+
+
+class _Layers:
+    """The layers of one graph on their way out."""
+
+    def __init__(self, writer: Writer, graph: ForeignGraph, indent: int, depth: int) -> None:
+        self.writer = writer
+        self.graph = graph
+        self.tabs = "\t" * indent
+        self.indent = indent
+        self.depth = depth
+        self.count = 0
+        self.edges: list[tuple[int, int, int, int]] = []
+        self.ends: dict[str, tuple[int, int]] = {}
+        self.values: dict[str, ForeignValue] = {**graph.values, **{value.key: value for value in graph.inputs}}
+        self.lines = writer._lines
+        self.taken = {node.name for node in graph.nodes}
+
+    def write(self) -> tuple[dict[str, str], dict[str, str]]:
+        inputs: dict[str, str] = {}
+        outputs: dict[str, str] = {}
+        for value in self.graph.inputs:
+            inputs[str(value.metadata.get("layer", value.key))] = str(self.count)
+            self._parameter(value)
+        for node in self.graph.nodes:
+            self._constants(node.inputs)
+            self._node(node)
+        self._constants([value.key for value in self.graph.outputs])
+        self._constants(list(self.graph.constants))
+        if not self.graph.outputs:
+            self._refuse(RuleError("ir.result_missing", "a graph without outputs cannot be written"))
+        for value in self.graph.outputs:
+            outputs[str(value.metadata.get("layer", value.key))] = str(self.count)
+            self._result(value)
+        return inputs, outputs
+
+    def _refuse(self, error: DovetailError, node: str | None = None) -> None:
+        self.writer._refuse(error, node)
+
+    def _open(self, name: str, kind: str, version: str, extra: str = "") -> int:
+        number = self.count
+        self.count += 1
+        quoted = self.writer._quoted
+        self.lines.append(
+            f'{self.tabs}<layer id="{number}" name={quoted(name)} type={quoted(kind)} version={quoted(version)}{extra}>'
+        )
+        return number
+
+    def _close(self) -> None:
+        self.lines.append(f"{self.tabs}</layer>")
+
+    def _define(self, key: str, layer: int, port: int) -> None:
+        if key in self.ends:
+            self._refuse(RuleError("ir.value_repeated", f"two nodes make the value {key!r}"))
+        self.ends[key] = layer, port
+
+    # Layers
+
+    def _parameter(self, value: ForeignValue) -> None:
+        name = _layer_name(value)
+        type = value.type
+        if type is not None and not isinstance(type, Tensor):
+            self._refuse(UnsupportedError("ir.type", f"OpenVINO IR has no inputs of type {type}"), name)
+            type = None
+        number = self._open(name, "Parameter", "opset1")
+        element = self.writer.element_type(None if type is None else type.dtype, name)
+        shape = "..." if type is None or type.shape is None else ",".join(map(_size_text, type.shape))
+        self.lines.append(f'{self.tabs}\t<data shape="{shape}" element_type="{element}" />')
+        self.writer._section("rt_info", value.metadata.get("layer_rt_info", []), self.indent + 1)
+        self._outputs([value.key], number, 0, name)
+        self._close()
+
+    def _constants(self, keys: Iterable[str | None]) -> None:
+        for key in keys:
+            tensor = None if key is None or key in self.ends else self.graph.constants.get(key)
+            if key is not None and tensor is not None:
+                self._constant(key, tensor)
+
+    def _constant(self, key: str, tensor: ForeignTensor) -> None:
+        value = self.values.get(key) or ForeignValue(key)
+        name = str(value.metadata.get("name") or tensor.name or _layer_name(value))
+        try:
+            offset, size = self.writer.store(tensor)
+        except DovetailError as error:
+            self._refuse(error, name)
+            offset, size = 0, 0
+        number = self._open(name, "Const", "opset1")
+        shape = ", ".join(map(str, tensor.data.shape))
+        element = tensor.dtype.openvino
+        self.lines.append(f'{self.tabs}\t<data element_type="{element}" shape="{shape}" offset="{offset}" size="{size}" />')
+        self.writer._section("rt_info", value.metadata.get("layer_rt_info", []), self.indent + 1)
+        # The data says what the type is, whatever was declared.
+        self.values[key] = ForeignValue(key, Tensor(tensor.dtype, tensor.data.shape), value.names, metadata=value.metadata)
+        self._outputs([key], number, 0, name)
+        self._close()
+
+    def _result(self, value: ForeignValue) -> None:
+        source = self.values.get(value.key)
+        stem = value.names[0] if value.names else value.key if source is None else _layer_name(source)
+        name = str(value.metadata.get("result") or f"{stem}/sink_port_0")
+        names = ""
+        if value.names and (source is None or value.names != source.names):
+            names = f" output_names={self.writer._quoted(self.writer.names(value.names, name))}"
+        number = self._open(name, "Result", "opset1", names)
+        self.writer._section("rt_info", value.metadata.get("result_rt_info", []), self.indent + 1)
+        info = value.metadata.get("result_port_rt_info", [])
+        self._inputs([value.key], number, name, {"0": info} if info else {})
+        self._close()
+
+    def _node(self, node: ForeignNode) -> None:
+        name = node.name or self._fresh(node.kind)
+        keys = list(node.inputs)
+        while keys and keys[-1] is None:
+            keys.pop()
+        inputs = [key for key in keys if key is not None]
+        if len(inputs) < len(keys):
+            self._refuse(UnsupportedError("ir.input_absent", f"{node.kind} leaves out an input before its last one"), name)
+        number = self._open(name, node.kind, spelled(node.version, node.domain))
+        texts, bodies = self._split(node, name)
+        if texts:
+            self.lines.append(f"{self.tabs}\t<data{self.writer._attributes(texts.items(), name)} />")
+        self.writer._section("rt_info", node.metadata.get("rt_info", []), self.indent + 1)
+        self._inputs(inputs, number, name, node.metadata.get("input_rt_info", {}))
+        if node.outputs:
+            self._outputs(node.outputs, number, len(inputs), name)
+        if bodies:
+            self._bodies(bodies, name)
+        self._close()
+
+    def _fresh(self, kind: str) -> str:
+        index = self.count
+        while f"{kind}_{index}" in self.taken:
+            index += 1
+        self.taken.add(f"{kind}_{index}")
+        return f"{kind}_{index}"
+
+    def _split(self, node: ForeignNode, name: str) -> tuple[dict[str, str], dict[str, Any]]:
+        texts: dict[str, str] = {}
+        bodies: dict[str, Any] = {}
+        for key, value in node.attributes.items():
+            if isinstance(value, str):
+                texts[key] = value
+            elif key in BODIES or key in BODIES.values() or key == "back_edges":
+                bodies[key] = value
+            else:
+                what = f"{node.kind}: {key} is no text, but {type(value).__name__}"
+                self._refuse(UnsupportedError("ir.attribute_value", what), name)
+        return texts, bodies
+
+    # Ports
+
+    def _inputs(self, keys: list[str], number: int, name: str, infos: dict[str, list[Item]]) -> None:
+        if not keys:
+            return
+        self.lines.append(f"{self.tabs}\t<input>")
+        for index, key in enumerate(keys):
+            end = self.ends.get(key)
+            if end is None:
+                self._refuse(RuleError("ir.dangling", f"input {index} reads {key!r}, which nothing before it makes"), name)
+            else:
+                self.edges.append((*end, number, index))
+            source = self.values.get(key)
+            self._port(index, None if source is None else source.type, "", infos.get(str(index), []), name)
+        self.lines.append(f"{self.tabs}\t</input>")
+
+    def _outputs(self, keys: list[str | None] | list[str], number: int, first: int, name: str) -> None:
+        self.lines.append(f"{self.tabs}\t<output>")
+        for index, key in enumerate(keys, first):
+            # An output that nobody reads is still a port.
+            value = ForeignValue("") if key is None else self.values.get(key) or ForeignValue(key)
+            if key is not None:
+                self._define(key, number, index)
+            names = f" names={self.writer._quoted(self.writer.names(value.names, name))}" if value.names else ""
+            self._port(index, value.type, names, value.metadata.get("rt_info", []), name)
+        self.lines.append(f"{self.tabs}\t</output>")
+
+    def _port(self, index: int, type: Type | None, names: str, info: list[Item], name: str) -> None:
+        precision, texts = self.writer.type_text(type, name)
+        tabs = self.tabs + "\t\t"
+        head = f'{tabs}<port id="{index}" precision="{precision}"{names}'
+        if not texts and not info:
+            self.lines.append(f"{head} />")
+            return
+        self.lines.append(f"{head}>")
+        self.lines.extend(f"{tabs}\t<dim>{text}</dim>" for text in texts)
+        self.writer._section("rt_info", info, self.indent + 3)
+        self.lines.append(f"{tabs}</port>")
+
+    # Bodies
+
+    def _bodies(self, parts: dict[str, Any], name: str) -> None:
+        if self.depth >= NESTING:
+            self._refuse(UnsupportedError("ir.depth", f"bodies nest deeper than {NESTING} levels"), name)
+            return
+        tabs = self.tabs + "\t"
+        renumbered: dict[str, tuple[dict[str, str], dict[str, str]]] = {}
+        for tag in BODIES:
+            if isinstance(parts.get(tag), ForeignGraph):
+                self.lines.append(f"{tabs}<{tag}>")
+                renumbered[tag] = self.writer._graph(parts[tag], self.indent + 2, self.depth + 1)
+                self.writer._section("rt_info", parts[tag].metadata.get("rt_info", []), self.indent + 2)
+                self.lines.append(f"{tabs}</{tag}>")
+        for tag, map_tag in BODIES.items():
+            if map_tag in parts:
+                self._port_map(map_tag, parts[map_tag], renumbered.get(tag, ({}, {})), name)
+        if "back_edges" in parts:
+            inputs, outputs = renumbered.get("body", ({}, {}))
+            self.lines.append(f"{tabs}<back_edges>")
+            for edge in parts["back_edges"]:
+                ends = outputs.get(edge["from-layer"]), inputs.get(edge["to-layer"])
+                if None in ends:
+                    self._refuse(RuleError("ir.back_edge", f"the back edge {edge} names no layer of the body"), name)
+                self.lines.append(f'{tabs}\t<edge from-layer="{ends[0]}" to-layer="{ends[1]}" />')
+            self.lines.append(f"{tabs}</back_edges>")
+
+    def _port_map(
+        self, tag: str, entries: list[dict[str, str]], renumbered: tuple[dict[str, str], dict[str, str]], name: str
+    ) -> None:
+        tabs = self.tabs + "\t"
+        self.lines.append(f"{tabs}<{tag}>")
+        for entry in entries:
+            number = renumbered[entry["port"] == "output"].get(entry["internal_layer_id"])
+            if number is None:
+                what = f"{tag}: {entry['internal_layer_id']!r} is no {entry['port']} of the body"
+                self._refuse(RuleError("ir.port_map", what), name)
+                continue
+            texts = {**entry, "internal_layer_id": number}
+            kept = [(key, texts[key]) for key in (*MAP_NUMBERS, "purpose") if key in texts]
+            self.lines.append(f"{tabs}\t<{entry['port']}{self.writer._attributes(kept, name)} />")
+        self.lines.append(f"{tabs}</{tag}>")
+
+
+def _layer_name(value: ForeignValue) -> str:
+    return str(value.metadata.get("name") or (value.names[0] if value.names else value.key))
+
+
+def _size_text(size: Size) -> str:
+    """A size as a Parameter's ``shape`` says it: a number, "?", "2..", "..8", "1..8"."""
+    if isinstance(size, int):
+        return str(size)
+    low, high = dims.bounds(size)
+    least = max(low or 0, 0)
+    if not least and high is None:
+        return "?"
+    return f"{least or ''}..{'' if high is None else high}"

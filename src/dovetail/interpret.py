@@ -1,0 +1,134 @@
+"""The reference: one node at a time, in any array library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dims, dtypes
+from dovetail.errors import EngineError, UnsupportedError
+from dovetail.evaluate import run
+from dovetail.graph import Graph, Model, Value
+from dovetail.op import bodies
+from dovetail.types import Size, Tensor
+
+
+def interpret(model: Model, inputs: Mapping[str, Any] | Sequence[Any], xp: Any = None) -> dict[str, Any]:
+    """The outputs of ``model`` by name, computed by ``xp``: numpy when left out, or any namespace of the array API standard.
+
+    ``inputs``: arrays by name, or in order. With another library than numpy the arrays are that library's own (numpy arrays are
+    converted) and so are the results. Raises EngineError where inputs do not fit the model, UnsupportedError [array.dtype] where the
+    model uses an element type that the library does not have.
+    """
+    space = np if xp is None else arrays.standard(xp)
+    given = named_inputs(model, inputs)
+    if arrays.is_numpy(space):
+        bound = [to_array(given[value.name], value) for value in model.inputs]
+    else:
+        refuse_unusual(model.graph, space)
+        bound = [arrays.of(space, given[value.name]) for value in model.inputs]
+    check_inputs(model, bound)
+    results = run(model.graph, bound, space)
+    return {value.name: result for value, result in zip(model.outputs, results, strict=True)}
+
+
+def named_inputs(model: Model, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """Inputs by name. Raises EngineError [input.missing], [input.unknown], [input.count]."""
+    names = [value.name for value in model.inputs]
+    if isinstance(inputs, Mapping):
+        aliases = {alias: value.name for value in model.inputs for alias in value.names}
+        given = {aliases.get(name, name): array for name, array in inputs.items()}
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise EngineError("input.unknown", f"the model has no input {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}")
+    else:
+        if len(inputs) != len(names):
+            raise EngineError("input.count", f"{len(inputs)} inputs for a model that takes {len(names)}: {', '.join(map(repr, names))}")
+        given = dict(zip(names, inputs, strict=True))
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise EngineError("input.missing", f"no value for the input {', '.join(map(repr, missing))}")
+    return given
+
+
+def to_array(given: Any, value: Value) -> Any:
+    """What a user passes in, as numpy, in the type of the input. Nothing is narrowed: Python numbers become the input's type
+    where they fit it exactly, arrays must have it. Raises EngineError [input.dtype]."""
+    type = value.type
+    if not isinstance(type, Tensor):
+        return given
+    if hasattr(given, "__dlpack__") and not isinstance(given, np.ndarray) and not hasattr(given, "__array__"):
+        array = np.from_dlpack(given)
+    else:
+        array = np.asarray(given)
+    if type.dtype is None or array.dtype == type.dtype.numpy:
+        return array
+    if type.dtype == "string" and array.dtype.kind in "USOT":
+        return array.astype(object)
+    if isinstance(given, int | float | bool | list | tuple):
+        exact = array.astype(type.dtype.numpy)
+        if np.array_equal(exact.astype(array.dtype), array, equal_nan=array.dtype.kind == "f"):
+            return exact
+        if array.dtype.kind == "f" and type.dtype.is_float:
+            return exact
+    found = array.dtype if array.dtype.kind not in "OUS" else "string"
+    raise EngineError("input.dtype", f"input {value.name!r} is {type.dtype}, and was given {found}")
+
+
+def check_inputs(model: Model, bound: Sequence[Any]) -> dict[str, int]:
+    """Hold the arrays' shapes against the model's input types. Returns what each symbol turned out to be.
+
+    Raises EngineError [input.shape] with the input's name.
+    """
+    sizes: dict[str, int] = {}
+    for value, array in zip(model.inputs, bound, strict=True):
+        type = value.type
+        if not isinstance(type, Tensor) or type.shape is None:
+            continue
+        shape = tuple(array.shape)
+        if len(shape) != len(type.shape):
+            raise EngineError("input.shape", f"input {value.name!r} is {type}, and was given the shape {list(shape)}")
+        for want, size in zip(type.shape, shape, strict=True):
+            if isinstance(size, int) and not _binds(want, size, sizes):
+                where = "" if isinstance(want, int) or str(want) not in sizes else f" where {want} is {sizes[str(want)]}"
+                raise EngineError("input.shape", f"input {value.name!r} is {type}{where}, and was given the shape {list(shape)}")
+    return sizes
+
+
+def _binds(want: Size, size: int, sizes: dict[str, int]) -> bool:
+    if isinstance(want, int):
+        return want == size
+    low, high = dims.bounds(want)
+    if (low is not None and size < low) or (high is not None and size > high):
+        return False
+    name = dims.name_of(want)
+    if name is None:
+        known = {str(symbol): sizes[str(symbol)] for symbol in dims.symbols(want) if str(symbol) in sizes}
+        found = dims.substitute(want, known)
+        return not isinstance(found, int) or found == size
+    return sizes.setdefault(name, size) == size
+
+
+def refuse_unusual(graph: Graph, xp: Any) -> None:
+    """Raise UnsupportedError [array.dtype] where the graph uses an element type that only numpy (with ml_dtypes) carries here."""
+    names = {"f16"} if hasattr(xp, "float16") else set()
+    found = sorted(
+        {
+            str(value.type.dtype)
+            for value in graph.values()
+            if isinstance(value.type, Tensor)
+            and value.type.dtype is not None
+            and not value.type.dtype.standard
+            and value.type.dtype.name not in names
+        }
+    )
+    if found:
+        raise UnsupportedError("array.dtype", f"{', '.join(found)} can be interpreted in numpy only")
+    for node in graph.nodes:
+        for _, body in bodies(node.op):
+            refuse_unusual(body, xp)
+
+
+__all__ = ["check_inputs", "dtypes", "interpret", "named_inputs", "to_array"]

@@ -1,0 +1,399 @@
+"""What an operator is: an immutable value whose methods are its rules.
+
+A subclass declares its attributes as annotations and its signature and spellings in the class header::
+
+    class Concat(Op, sig="*xs: T -> y: T", onnx=("Concat-1(*xs; axis=1)", "Concat-4(*xs; axis)"), openvino="Concat-1(*xs; axis)"):
+        axis: int
+
+``sig``: ``inputs -> outputs``, each ``name: type``. ``*name`` is repeated, ``name?`` optional, ``name!`` is read by shape rules and
+stays a host numpy array in every walk. A type is an element type by name (``i64``) or a variable, whose first letter says what it may be:
+T any, N number, R real number, F float, I integer, Z signed integer; ``any`` is anything, not only a tensor. A variable that occurs twice
+is the same type in both places. An operator whose number of outputs varies has an attribute ``outputs: int``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
+
+import numpy as np
+
+from dovetail import dims, dtypes
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError
+from dovetail.types import Tensor, Type, Unknown, UNKNOWN, is_static
+
+if TYPE_CHECKING:
+    from dovetail.build import Builder
+    from dovetail.graph import Value
+
+REGISTRY: dict[str, type[Op]] = {}
+
+_CLASSES: dict[str, Callable[[DType], bool]] = {
+    "T": lambda dtype: True,
+    "N": lambda dtype: dtype.is_number,
+    "R": lambda dtype: dtype.kind in ("float", "int", "uint"),
+    "F": lambda dtype: dtype.is_float,
+    "I": lambda dtype: dtype.is_integer,
+    "Z": lambda dtype: dtype.kind == "int",
+}
+_CLASS_NAMES = {"N": "a number type", "R": "a real number type", "F": "a float type", "I": "an integer type", "Z": "a signed integer type"}
+
+
+class Window(NamedTuple):
+    """Where elements of one input lie inside one output: an affine map over a box of ``sizes``.
+
+    Element ``i`` (an index into the box) is read at ``source_offset + sum(i * source_strides)`` of the input and written at
+    ``target_offset + sum(i * target_strides)`` of the output, both counted in elements of dense row-major arrays.
+    """
+
+    input: int
+    output: int
+    sizes: tuple[int, ...]
+    source_offset: int
+    source_strides: tuple[int, ...]
+    target_offset: int
+    target_strides: tuple[int, ...]
+
+
+class Windows(NamedTuple):
+    """All windows of a node, later ones over earlier ones; ``fill`` is the scalar of what no window covers (None: all is covered)."""
+
+    windows: tuple[Window, ...]
+    fill: Any = None
+
+
+class Port(NamedTuple):
+    """One input or output of a signature."""
+
+    name: str
+    type: str
+    repeated: bool = False
+    optional: bool = False
+    host: bool = False
+
+
+class Signature(NamedTuple):
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    @property
+    def least(self) -> int:
+        return sum(1 for port in self.inputs if not port.optional and not port.repeated)
+
+    def port(self, index: int, count: int) -> Port:
+        """The port that input ``index`` of ``count`` belongs to."""
+        repeated = next((place for place, port in enumerate(self.inputs) if port.repeated), None)
+        if repeated is None or index < repeated:
+            return self.inputs[index]
+        after = len(self.inputs) - repeated - 1
+        return self.inputs[repeated] if index < count - after else self.inputs[index - count]
+
+
+def _parse_ports(text: str) -> tuple[Port, ...]:
+    ports = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, kind = (piece.strip() for piece in part.partition(":"))
+        bare = name.strip("*?!")
+        ports.append(Port(bare, kind, name.startswith("*"), "?" in name, "!" in name))
+    return tuple(ports)
+
+
+def parse_signature(text: str) -> Signature:
+    inputs, _, outputs = text.partition("->")
+    return Signature(_parse_ports(inputs), _parse_ports(outputs))
+
+
+class Field(NamedTuple):
+    """One attribute: its name, its annotation as written, its default (``REQUIRED`` where there is none)."""
+
+    name: str
+    annotation: str
+    default: Any
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+
+
+@dataclass_transform(frozen_default=True)
+class Op:
+    """The base of every operator. Immutable, hashable, comparable; prints as it is written; works in ``match``."""
+
+    sig: ClassVar[str] = ""
+    onnx: ClassVar[tuple[str, ...]] = ()
+    openvino: ClassVar[tuple[str, ...]] = ()
+    fields: ClassVar[tuple[Field, ...]] = ()
+    _signature: ClassVar[Signature | None] = None
+
+    def __init_subclass__(
+        cls, *, sig: str | None = None, onnx: str | tuple[str, ...] = (), openvino: str | tuple[str, ...] = (), **rest: Any
+    ) -> None:
+        super().__init_subclass__(**rest)
+        if sig is not None:
+            cls.sig = sig
+            cls._signature = None
+        cls.onnx = (onnx,) if isinstance(onnx, str) else onnx
+        cls.openvino = (openvino,) if isinstance(openvino, str) else openvino
+        own = {
+            name: Field(name, str(annotation), cls.__dict__.get(name, REQUIRED))
+            for name, annotation in cls.__dict__.get("__annotations__", {}).items()
+            if not str(annotation).startswith("ClassVar")
+        }
+        inherited = tuple(
+            Field(field.name, field.annotation, cls.__dict__[field.name]) if field.name in cls.__dict__ else field
+            for field in cls.fields
+            if field.name not in own
+        )
+        cls.fields = inherited + tuple(own.values())
+        cls.__match_args__ = tuple(field.name for field in cls.fields)
+        if not cls.__name__.startswith("_") and cls.sig:
+            REGISTRY[cls.__name__] = cls
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        fields = type(self).fields
+        if len(args) > len(fields):
+            raise TypeError(f"{type(self).__name__} takes {len(fields)} attributes, not {len(args)}")
+        put = self.__dict__
+        for field, value in zip(fields, args, strict=False):
+            put[field.name] = value
+        for field in fields[len(args) :]:
+            value = attributes.pop(field.name, field.default)
+            if value is REQUIRED:
+                raise TypeError(f"{type(self).__name__} needs the attribute {field.name!r}")
+            put[field.name] = value
+        if attributes:
+            raise TypeError(f"{type(self).__name__} has no attribute {', '.join(map(repr, attributes))}")
+        self.validate()
+
+    def validate(self) -> None:
+        """Raise RuleError where the attributes alone are already wrong."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; use .with_({name}=...)")
+
+    def with_(self, **changes: Any) -> Op:
+        """A copy with some attributes changed."""
+        return type(self)(**{**self.__dict__, **changes})
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(self.__dict__.values())
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._key() == other._key()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._key()))
+
+    def __repr__(self) -> str:
+        parts = [f"{field.name}={_text(self.__dict__[field.name])}" for field in self.fields if not _is_default(self, field)]
+        return f"{type(self).__name__}({', '.join(parts)})" if parts else type(self).__name__
+
+    # The rules. A subclass gives those that it has; `has` tells which.
+
+    def shape(self, *xs: Any) -> Any:
+        """The output's shape (None: rank unknown; a None inside: that size unknown), or a list of shapes, one per output."""
+        raise Unknown
+
+    def types(self, *xs: Any) -> list[Type]:
+        """The outputs' types. The default takes element types from ``sig`` and shapes from ``shape``."""
+        return default_types(self, xs)
+
+    def value(self, *xs: Any) -> Any:
+        """The outputs' values as exact arrays of dims, or raise Unknown. The default runs ``evaluate`` on the inputs' values."""
+        return self.evaluate(dims.xp, *(None if x is None else x.exact for x in xs))
+
+    def evaluate(self, xp: Any, *xs: Any) -> Any:
+        """Arrays in, an array (or a tuple of them) out, in the namespace ``xp``. Inputs marked ``!`` are numpy arrays."""
+        raise NotImplementedError
+
+    def vjp(self, b: Builder, g: Any, y: Any, *xs: Value) -> Any:
+        """The gradient for each input (None: it has none), written through ``b``. ``g`` and ``y``: the incoming gradient and the
+        output, tuples when there are several; a ``g`` in a tuple is None where that output is unused."""
+        raise NotImplementedError
+
+    def canonical(self, *xs: Any) -> Op:
+        """The same operator for these inputs with its attributes in the plainest form (axes counted from the front)."""
+        return self
+
+    def windows(self, *xs: Any) -> Windows:
+        """Where the inputs' elements lie inside the outputs; static shapes only."""
+        raise NotImplementedError
+
+    def decompose(self, b: Builder, *xs: Value) -> Any:
+        """The same outputs from other operators, written through ``b``."""
+        raise NotImplementedError
+
+
+def has(op: Op | type[Op], rule: str) -> bool:
+    """Whether the operator has a rule of its own."""
+    cls = op if isinstance(op, type) else type(op)
+    return getattr(cls, rule) is not getattr(Op, rule)
+
+
+def signature(op: Op | type[Op]) -> Signature:
+    cls = op if isinstance(op, type) else type(op)
+    found = cls.__dict__.get("_signature")
+    if found is None:
+        found = parse_signature(cls.sig)
+        cls._signature = found
+    return found  # type: ignore[no-any-return]
+
+
+def bodies(op: Op) -> Iterator[tuple[str, Any]]:
+    """The sub-graphs among the attributes, by name."""
+    for field in op.fields:
+        if field.annotation == "Graph":
+            yield field.name, op.__dict__[field.name]
+
+
+def output_count(op: Op) -> int:
+    count = op.__dict__.get("outputs")
+    return len(signature(op).outputs) if count is None else int(count)
+
+
+def host_inputs(op: Op, count: int) -> tuple[bool, ...]:
+    """For each of ``count`` inputs, whether it is read by shape rules and stays a numpy array on the host."""
+    found = signature(op)
+    if not any(port.host for port in found.inputs):
+        return (False,) * count
+    return tuple(found.port(index, count).host for index in range(count))
+
+
+def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
+    """Hold the inputs against the signature: how many, which are left out, element types. Returns the type variables' binding.
+
+    Raises RuleError [node.inputs], [type.disagree], [type.class].
+    """
+    found = signature(op)
+    ports = found.inputs
+    count = len(xs)
+    repeated = any(port.repeated for port in ports)
+    if count < found.least or (count > len(ports) and not repeated):
+        most = "more" if repeated else str(len(ports))
+        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
+    bound: dict[str, DType] = {}
+    plain = not repeated
+    for index, x in enumerate(xs):
+        port = ports[index] if plain else found.port(index, count)
+        if x is None:
+            if not port.optional:
+                raise RuleError("node.inputs", f"input {port.name!r} is missing")
+            continue
+        name = port.type
+        if name == "any":
+            continue
+        type = x.type
+        if not isinstance(type, Tensor):
+            raise RuleError("type.tensor", f"input {port.name!r} should be a tensor, not {type}")
+        dtype = type.dtype
+        if dtype is None:
+            continue
+        known = bound.get(name)
+        if known is dtype:
+            continue
+        if known is not None:
+            raise RuleError("type.disagree", f"element types {known}, {dtype} should be equal")
+        _check_class(name, dtype, port.name)
+        bound[name] = dtype
+    return bound
+
+
+def _check_class(variable: str, dtype: DType, port: str) -> None:
+    exact = dtypes._BY_NAME.get(variable)
+    if exact is not None:
+        if exact is not dtype:
+            raise RuleError("type.class", f"input {port!r} should be {exact}, not {dtype}")
+    elif not _CLASSES[variable[0]](dtype):
+        raise RuleError("type.class", f"input {port!r} should be {_CLASS_NAMES[variable[0]]}, not {dtype}")
+
+
+def default_types(op: Op, xs: tuple[Any, ...]) -> list[Type]:
+    bound = check_inputs(op, xs)
+    ports = signature(op).outputs
+    count = output_count(op)
+    try:
+        shapes = op.shape(*xs)
+    except Unknown:
+        shapes = [None] * count
+    if not isinstance(shapes, list):
+        shapes = [shapes]
+    if len(shapes) != count:
+        raise RuleError("node.outputs", f"{len(shapes)} outputs, but the node has {count}")
+    last = len(ports) - 1
+    return [Tensor(_output_dtype(ports[min(index, last)].type, bound), shape) for index, shape in enumerate(shapes)]
+
+
+def _output_dtype(variable: str, bound: dict[str, DType]) -> DType | None:
+    return bound.get(variable) or dtypes._BY_NAME.get(variable)
+
+
+def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
+    """The outputs' types, with a fresh symbol ``?name.axis`` for each size that the rules leave unknown.
+
+    Raises RuleError without a place; the walk that calls it adds one.
+    """
+    try:
+        types = op.types(*xs)
+    except Unknown:
+        return [UNKNOWN] * output_count(op)
+    for index, type in enumerate(types):
+        if isinstance(type, Tensor) and type.shape is not None:
+            shape = type.shape
+            for size in shape:
+                if size is None or (size.__class__ is int and not 0 <= size < 2**63):
+                    types[index] = Tensor(type.dtype, _named(shape, f"{name}:{index}" if index else name))
+                    break
+    return types
+
+
+def _named(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    for size in shape:
+        if isinstance(size, int) and not 0 <= size < 2**63:
+            raise RuleError("shape.range", f"dimension {size} is not in [0, 2**63 - 1]")
+    return tuple(dims.symbol(f"?{name}.{axis}") if size is None else size for axis, size in enumerate(shape))
+
+
+def infer_values(op: Op, xs: tuple[Any, ...], types: list[Type]) -> list[Any]:
+    """The outputs' values where they are small integer tensors whose elements follow exactly from what is known; else None."""
+    none: list[Any] = [None] * len(types)
+    for type in types:
+        if not isinstance(type, Tensor) or type.dtype is None or not (type.dtype.is_integer or type.dtype.kind == "bool"):
+            return none
+        if not is_static(type) or len(type.shape or ()) > 8:
+            return none
+        if dims.product(type.shape or ()) > 1024:
+            return none
+    try:
+        found = op.value(*xs)
+    except (Unknown, dims.Inexact, NotImplementedError):
+        return none
+    values = list(found) if isinstance(found, tuple | list) else [found]
+    return [_fitting(value, type) for value, type in zip(values, types, strict=True)]
+
+
+def _fitting(value: Any, type: Type) -> Any:
+    assert isinstance(type, Tensor) and type.dtype is not None
+    if value is None or type.dtype.kind == "bool":
+        return value
+    array = np.asarray(value)
+    return array if dims.fits(array, *type.dtype.range()) is not False else None
+
+
+def _is_default(op: Op, field: Field) -> bool:
+    value = op.__dict__[field.name]
+    return field.default is not REQUIRED and type(value) is type(field.default) and bool(value == field.default)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{dtypes.dtype(value.dtype)}{list(value.shape)}" if value.size > 8 else str(value.tolist())
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    if isinstance(value, DType):
+        return value.name
+    return repr(value)

@@ -1,0 +1,207 @@
+"""Joining and cutting along an axis: Concat and Split."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+from dovetail import dims
+from dovetail.errors import RuleError
+from dovetail.op import Op, Window, Windows
+from dovetail.ops.source import zeros_like
+from dovetail.types import INT64_MAX, agree, axis_in, static
+
+
+def _positive_rank(rank: int) -> int:
+    if rank == 0:
+        raise RuleError("shape.scalar", "a scalar has no axis to join or cut along")
+    return rank
+
+
+class Concat(
+    Op,
+    sig="*xs: T -> y: T",
+    onnx=("Concat-1(*xs; axis~natural=1)", "Concat-4(*xs; axis~natural)", "Concat-11,13(*xs; axis)"),
+    openvino="Concat-1(*xs; axis)",
+):
+    """Lay ``xs`` end to end along ``axis``, which counts from the end when negative; all other dimensions agree.
+
+    At least one input, none of them a scalar. Nothing is broadcast or promoted; a size of 0 is an ordinary size.
+    Sources: ONNX Concat 1, 4, 11, 13; OpenVINO Concat-1; nGraph Concat.
+    """
+
+    axis: int
+
+    def shape(self, *xs: Any) -> Any:
+        if not xs:
+            raise RuleError("node.inputs", "at least one input is needed")
+        known = [x.shape for x in xs if x.shape is not None]
+        if not known:
+            return None
+        rank = _positive_rank(len(known[0]))
+        axis = axis_in(self.axis, rank)
+        sizes = list(known[0])
+        for shape in known[1:]:
+            if len(shape) != rank:
+                raise RuleError("shape.rank", f"ranks {rank}, {len(shape)} should be equal")
+            for place, size in enumerate(shape):
+                sizes[place] = sizes[place] + size if place == axis else agree(sizes[place], size)
+        if isinstance(sizes[axis], int) and sizes[axis] > INT64_MAX:
+            raise RuleError("shape.overflow", f"the sizes along axis {axis} add up to {sizes[axis]}, more than 2**63 - 1")
+        if len(known) < len(xs):
+            sizes[axis] = None
+        return tuple(sizes)
+
+    def canonical(self, *xs: Any) -> Op:
+        rank = next((len(x.shape) for x in xs if x.shape is not None), None)
+        return self if rank is None else Concat(axis_in(self.axis, rank))
+
+    def evaluate(self, xp: Any, *xs: Any) -> Any:
+        return xp.concat(list(xs), axis=self.axis)
+
+    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+        axis = axis_in(self.axis, len(y.dims))
+        sizes = [x.dims[axis] for x in xs]
+        if all(isinstance(size, int) for size in sizes):
+            return b.Split(g, sizes, axis=axis, outputs=len(xs))
+        lengths = b.Concat(*(b.Gather(b.Shape(x), [axis], axis=0) for x in xs), axis=0)
+        return b.Split(g, lengths, axis=axis, outputs=len(xs))
+
+    def windows(self, *xs: Any) -> Windows:
+        shapes = [static(x.shape) for x in xs]
+        axis = axis_in(self.axis, len(shapes[0]))
+        outer, inner = prod(shapes[0][:axis]), prod(shapes[0][axis + 1 :])
+        rows = [shape[axis] * inner for shape in shapes]
+        return Windows(
+            tuple(
+                Window(index, 0, (outer, row), 0, (row, 1), start, (sum(rows), 1))
+                for index, (row, start) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
+            )
+        )
+
+
+class Split(
+    Op,
+    sig="x: T, sizes?!: I -> *ys: T",
+    onnx=(
+        "Split-1,2(x; split:sizes?, axis~natural=0 | wildcard=false)",
+        "Split-11(x; split:sizes?, axis=0 | wildcard=false)",
+        "Split-13(x, sizes?; axis=0 | wildcard=false)",
+        "Split-18(x, sizes; axis=0 | wildcard=false)",
+        "Split-18(x; axis=0, num_outputs:outputs | ragged=true/false)",
+    ),
+    openvino=("VariadicSplit-1(x, axis, sizes | wildcard=true/false)", "Split-1(x, axis~scalar; num_splits:outputs)"),
+):
+    """Cut ``x`` along ``axis`` into pieces of ``sizes``, or into ``outputs`` equal ones.
+
+    ``sizes`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
+    Without ``sizes`` the dimension divides by ``outputs``, unless ``ragged``: then a piece is ceil(dim / outputs) long and the last may be
+    smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
+    """
+
+    axis: int = 0
+    outputs: int = 1
+    ragged: bool = False
+    wildcard: bool = False
+
+    def validate(self) -> None:
+        if self.outputs < 1:
+            raise RuleError("split.outputs", f"{self.outputs} outputs; at least one is needed")
+
+    def shape(self, x: Any, sizes: Any = None) -> Any:
+        count = self.outputs
+        if sizes is not None:
+            self._check_count(sizes)
+        shape = x.shape
+        if shape is None:
+            return [None] * count
+        axis = axis_in(self.axis, _positive_rank(len(shape)))
+        pieces = self._equal(shape[axis]) if sizes is None else self._explicit(shape[axis], sizes)
+        return [(*shape[:axis], piece, *shape[axis + 1 :]) for piece in pieces]
+
+    def _check_count(self, sizes: Any) -> None:
+        shape = sizes.shape
+        if shape is None:
+            return
+        if len(shape) != 1:
+            raise RuleError("split.sizes", f"the lengths should be a vector, not of rank {len(shape)}")
+        if dims.equal(shape[0], self.outputs) is False:
+            raise RuleError("split.outputs", f"{shape[0]} lengths for {self.outputs} outputs")
+
+    def _equal(self, size: Any) -> list[Any]:
+        count = self.outputs
+        if not self.ragged:
+            if isinstance(size, int) and size % count:
+                raise RuleError("split.divide", f"{size} does not divide into {count} equal pieces")
+            piece = dims.exact_quotient(size, count)
+            return [size // count if piece is None else piece] * count
+        piece = -(-size // count)
+        last = size - piece * (count - 1)
+        if isinstance(last, int) and last < 0:
+            raise RuleError("split.divide", f"{count} pieces of {piece} are more than {size}")
+        return [piece] * (count - 1) + [last]
+
+    def _explicit(self, size: Any, sizes: Any) -> list[Any]:
+        value = sizes.value
+        if value is None:
+            return [None] * self.outputs
+        lengths = [_plain(length) for length in value]
+        wild = [place for place, length in enumerate(lengths) if isinstance(length, int) and length == -1]
+        if wild and not self.wildcard:
+            raise RuleError("split.sizes", "a length of -1 is no wildcard here")
+        if len(wild) > 1:
+            raise RuleError("split.sizes", "at most one length may be -1")
+        if any(isinstance(length, int) and length < -1 for length in lengths):
+            raise RuleError("split.sizes", f"lengths {lengths} should not be negative")
+        rest = sum((length for place, length in enumerate(lengths) if place not in wild), 0)
+        if wild:
+            lengths[wild[0]] = size - rest
+            if isinstance(lengths[wild[0]], int) and lengths[wild[0]] < 0:
+                raise RuleError("split.sizes", f"lengths {rest} leave less than nothing of {size}")
+        elif dims.equal(rest, size) is False:
+            raise RuleError("split.sizes", f"lengths {lengths} should add up to {size}")
+        return [length if dims.bounds(length)[0] is not None and dims.bounds(length)[0] >= 0 else None for length in lengths]
+
+    def canonical(self, x: Any, sizes: Any = None) -> Op:
+        changes: dict[str, Any] = {}
+        if x.shape is not None:
+            changes["axis"] = axis_in(self.axis, len(x.shape))
+        if self.wildcard and sizes is not None and sizes.value is not None:
+            low = [dims.bounds(_plain(length))[0] for length in sizes.value]
+            if all(bound is not None and bound >= 0 for bound in low):
+                changes["wildcard"] = False
+        return self.with_(**changes) if changes else self
+
+    def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:
+        from dovetail.types import Tensor, View
+
+        axis = self.axis % x.ndim if x.ndim else axis_in(self.axis, _positive_rank(0))
+        seen = View(Tensor(None, tuple(x.shape)))
+        host = None if sizes is None else View(Tensor(None, tuple(sizes.shape)), sizes)
+        pieces = [shape[axis] for shape in self.shape(seen, host)]
+        front = (slice(None),) * axis
+        starts = accumulate(pieces, initial=0)
+        return tuple(x[(*front, slice(start, start + piece))] for start, piece in zip(starts, pieces, strict=False))
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, sizes: Any = None) -> Any:
+        parts = [zeros_like(b, each) if gradient is None else gradient for gradient, each in zip(g, y, strict=True)]
+        return [b.Concat(*parts, axis=self.axis), None]
+
+    def windows(self, x: Any, sizes: Any = None) -> Windows:
+        shape = static(x.shape)
+        axis = axis_in(self.axis, len(shape))
+        pieces = [static(piece)[axis] for piece in self.shape(x, sizes)]
+        outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
+        rows = [piece * inner for piece in pieces]
+        return Windows(
+            tuple(
+                Window(0, index, (outer, row), start, (sum(rows), 1), 0, (row, 1))
+                for index, (row, start) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
+            )
+        )
+
+
+def _plain(item: Any) -> Any:
+    """A dimension out of an integer array: a Python integer or a Dim."""
+    return item if isinstance(item, dims.Dim) else int(item)

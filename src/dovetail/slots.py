@@ -1,0 +1,330 @@
+"""The slot line: how one foreign operator is spelled in ours, read in both directions.
+
+::
+
+    [domain:]Kind-version[,version...](inputs; attributes | fixed)
+
+``inputs`` stand in the foreign order under our names, ``attributes`` are ``theirs:ours`` (one name where both agree). Marks, in this order:
+``*name`` repeated, ``theirs~how`` converted, ``:ours`` renamed, ``?`` may be left out, ``=value`` what leaving it out means. ``theirs:_`` is an
+attribute that the specification says is ignored. A core attribute among the foreign inputs is read from a constant and written as one, a core
+input among the foreign attributes likewise. ``a+b:ours`` joins two lists. ``fixed`` gives core attributes that this spelling implies;
+``name=value/other`` reads as ``value`` and can also say ``other`` (because ``other`` only refuses where ``value`` answers).
+Of several lines for one foreign version the first that fits reads it; a line that begins with ``>`` is only written.
+Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``natural`` (an integer that must not be negative), ``scalar`` (an input that must have rank 0), ``vector`` (an input that
+must have rank 1), ``{theirs:ours,...}`` (a table).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.dtypes import DType
+from dovetail.errors import FormatError, UnsupportedError
+from dovetail.op import REQUIRED, Field, Op, signature
+
+_LINE = re.compile(r"(?:(?P<domain>[\w.]+):)?(?P<kind>\w+)-(?P<versions>[\d,]+)\((?P<body>.*)\)$", re.S)
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One place of a foreign operator and the core input or attribute that fills it."""
+
+    theirs: tuple[str, ...]
+    ours: str
+    repeated: bool = False
+    optional: bool = False
+    default: str | None = None
+    how: str = ""
+    table: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_ignored(self) -> bool:
+        return self.ours == "_"
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """One slot line of an operator class."""
+
+    op: type[Op]
+    domain: str
+    kind: str
+    versions: tuple[int, ...]
+    inputs: tuple[Slot, ...]
+    attributes: tuple[Slot, ...]
+    fixed: tuple[tuple[str, tuple[str, ...]], ...]
+    line: str
+    is_written_only: bool = False
+
+    def covers(self, name: str) -> bool:
+        """Whether some place of this spelling speaks of the core input or attribute ``name``."""
+        places = (*self.inputs, *self.attributes)
+        return any(slot.ours == name for slot in places) or any(each == name for each, _ in self.fixed)
+
+
+def split_top(text: str, mark: str = ",") -> list[str]:
+    """``text`` cut at ``mark`` outside of braces and brackets."""
+    pieces, depth, start = [], 0, 0
+    for place, character in enumerate(text):
+        if character in "{[":
+            depth += 1
+        elif character in "}]":
+            depth -= 1
+        elif character == mark and not depth:
+            pieces.append(text[start:place])
+            start = place + 1
+    pieces.append(text[start:])
+    return [piece.strip() for piece in pieces if piece.strip()]
+
+
+_SLOT = re.compile(
+    r"(?P<star>\*)?(?P<theirs>[\w+]+)(?:~(?P<how>\w+|\{[^}]*\}))?(?::(?P<ours>\w+))?(?P<optional>\?)?(?:=(?P<default>.*))?$", re.S
+)
+
+
+def _parse_slot(text: str) -> Slot:
+    match = _SLOT.match(text)
+    assert match, f"not a slot: {text!r}"
+    theirs = tuple(match["theirs"].split("+"))
+    how, table = match["how"] or "", ()
+    if how.startswith("{"):
+        rows = [row.split(":") for row in how[1:-1].split(",")]
+        how, table = "table", tuple((row[0].strip(), row[1].strip()) for row in rows)  # type: ignore[assignment]
+    default = match["default"]
+    return Slot(theirs, match["ours"] or theirs[0], bool(match["star"]), bool(match["optional"]), default, how, table)
+
+
+@lru_cache(maxsize=None)
+def parse(op: type[Op], line: str) -> Spelling:
+    """Read one slot line of ``op``."""
+    match = _LINE.match(line.strip().removeprefix(">").strip())
+    assert match, f"{op.__name__}: not a slot line: {line!r}"
+    body, *fixed = split_top(match["body"], "|")
+    inputs, *attributes = split_top(body, ";") if not body.strip().startswith(";") else ["", body.strip()[1:]]
+    pairs = [item.partition("=")[::2] for item in split_top(fixed[0])] if fixed else []
+    found = Spelling(
+        op,
+        match["domain"] or "",
+        match["kind"],
+        tuple(int(version) for version in match["versions"].split(",")),
+        tuple(map(_parse_slot, split_top(inputs))),
+        tuple(map(_parse_slot, split_top(attributes[0]))) if attributes else (),
+        tuple((name.strip(), tuple(value.strip().split("/"))) for name, value in pairs),
+        line,
+        line.strip().startswith(">"),
+    )
+    _check(found)
+    return found
+
+
+def _check(spelling: Spelling) -> None:
+    known = {field.name for field in spelling.op.fields} | {port.name for port in signature(spelling.op).inputs}
+    for slot in (*spelling.inputs, *spelling.attributes):
+        assert slot.is_ignored or slot.ours in known, f"{spelling.op.__name__} has no {slot.ours!r}: {spelling.line}"
+    for name, _ in spelling.fixed:
+        assert name in known, f"{spelling.op.__name__} has no {name!r}: {spelling.line}"
+
+
+# Values: text or typed foreign values to core attributes, by the attribute's annotation.
+
+
+def _integer(raw: Any) -> int:
+    if isinstance(raw, str):
+        text = raw.strip()
+        if not re.fullmatch(r"[+-]?\d{1,20}", text):
+            raise ValueError
+        raw = int(text)
+    if isinstance(raw, bool) or not isinstance(raw, int | np.integer) or int(raw) not in _INT64:
+        raise ValueError
+    return int(raw)
+
+
+def _float(raw: Any) -> float:
+    if isinstance(raw, str):
+        return float(raw)
+    if isinstance(raw, bool) or not isinstance(raw, int | float | np.floating | np.integer):
+        raise ValueError
+    return float(raw)
+
+
+def _flag(raw: Any) -> bool:
+    if isinstance(raw, str):
+        # OpenVINO reads and writes true/false; older tools wrote 1/0 and True/False.
+        found = {"true": True, "false": False, "1": True, "0": False}.get(raw.strip().lower())
+        if found is None:
+            raise ValueError
+        return found
+    if isinstance(raw, bool | np.bool_) or (isinstance(raw, int | np.integer) and raw in (0, 1)):
+        return bool(raw)
+    raise ValueError
+
+
+def _text(raw: Any) -> str:
+    if not isinstance(raw, str):
+        raise ValueError
+    return raw
+
+
+def _dtype(raw: Any) -> DType:
+    if isinstance(raw, DType):
+        return raw
+    found = dtypes.BY_OPENVINO.get(raw) or dtypes._BY_NAME.get(raw) if isinstance(raw, str) else dtypes.BY_ONNX.get(_integer(raw))
+    if found is None:
+        raise ValueError
+    return found
+
+
+def _many(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    def read(raw: Any) -> tuple[Any, ...]:
+        if isinstance(raw, str):
+            text = raw.strip().removeprefix("[").removesuffix("]").strip()
+            raw = [piece.strip() for piece in text.split(",")] if text else []
+        if not isinstance(raw, list | tuple | np.ndarray):
+            raise ValueError
+        return tuple(one(item) for item in raw)
+
+    return read
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "int": _integer,
+    "float": _float,
+    "bool": _flag,
+    "str": _text,
+    "DType": _dtype,
+    "tuple[int, ...]": _many(_integer),
+    "tuple[float, ...]": _many(_float),
+    "tuple[str, ...]": _many(_text),
+    "tuple[bool, ...]": _many(_flag),
+}
+
+
+def coerce(annotation: str, raw: Any) -> Any:
+    """A foreign value as the attribute type ``annotation`` names. Raises ValueError where it does not fit."""
+    bare = annotation.removesuffix(" | None")
+    if raw is None and bare != annotation:
+        return None
+    reader = _READERS.get(bare)
+    return raw if reader is None else reader(raw)
+
+
+def fixed_value(field: Field, text: str) -> Any:
+    """A value as a slot line spells it: ``none`` is None."""
+    return None if text == "none" else coerce(field.annotation, text)
+
+
+def field_of(op: type[Op], name: str) -> Field | None:
+    return next((field for field in op.fields if field.name == name), None)
+
+
+def convert_in(slot: Slot, raw: Any) -> Any:
+    """A foreign attribute value on its way into the core. Raises ValueError."""
+    match slot.how:
+        case "not":
+            return not _flag(raw)
+        case "lower":
+            return _text(raw).lower()
+        case "natural":
+            if min(_many(_integer)(raw) if isinstance(raw, list | tuple) else (_integer(raw),), default=0) < 0:
+                raise ValueError
+        case "table":
+            found = dict(slot.table).get(str(raw).strip())
+            if found is None:
+                raise ValueError
+            return found
+    return raw
+
+
+def convert_out(slot: Slot, value: Any) -> Any:
+    """A core attribute value on its way out. Raises KeyError where the spelling has no word for it."""
+    match slot.how:
+        case "not":
+            return not value
+        case "lower":
+            return value.upper()
+        case "natural":
+            if value is not None and min(value if isinstance(value, tuple) else (value,), default=0) < 0:
+                raise KeyError
+        case "table":
+            text = {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+            return {ours: theirs for theirs, ours in slot.table}[text]
+    return value
+
+
+class Absent(Exception):
+    """A required foreign attribute is not there."""
+
+
+def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any]) -> Any:
+    """The value of one foreign attribute, coerced for the core attribute; REQUIRED where the core's own default stands.
+
+    Raises FormatError [attribute.missing] or [attribute.value].
+    """
+    field = field_of(spelling.op, slot.ours)
+    present = [name for name in slot.theirs if name in attributes]
+    if len(present) < len(slot.theirs):
+        if slot.default is not None:
+            return slot.default if field is None else fixed_value(field, slot.default)
+        if slot.optional:
+            return REQUIRED
+        missing = [name for name in slot.theirs if name not in attributes]
+        raise FormatError("attribute.missing", f"{spelling.kind} needs the attribute {missing[0]!r}")
+    raws = [attributes[name] for name in slot.theirs]
+    try:
+        if len(raws) > 1:
+            parts = [coerce(field.annotation if field else "Any", raw) for raw in raws]
+            return tuple(item for part in parts for item in part)
+        value = convert_in(slot, raws[0])
+        return value if field is None else coerce(field.annotation, value)
+    except ValueError:
+        named = " and ".join(slot.theirs)
+        kind = field.annotation if field else "a number"
+        raise FormatError("attribute.value", f"{spelling.kind}: {named} = {raws[0]!r} is not {_wanted(slot, kind)}") from None
+
+
+def _wanted(slot: Slot, kind: str) -> str:
+    if slot.how == "table":
+        return "one of " + ", ".join(theirs for theirs, _ in slot.table)
+    words = {"int": "a 64-bit integer", "bool": "a flag", "float": "a number", "str": "a text", "DType": "an element type"}
+    return words.get(kind.removesuffix(" | None"), kind.removesuffix(" | None").replace("tuple[int, ...]", "a list of 64-bit integers"))
+
+
+def read_constant(slot: Slot, field: Field, data: np.ndarray[Any, Any]) -> Any:
+    """A constant input as the core attribute it fills. Raises FormatError [constant.value]."""
+    kind = field.annotation.removesuffix(" | None")
+    try:
+        if kind in ("int", "tuple[int, ...]") and data.dtype.kind not in "iuO":
+            raise ValueError
+        if slot.how == "scalar" and data.ndim:
+            raise ValueError
+        if slot.how == "vector" and data.ndim != 1:
+            raise ValueError
+        if kind.startswith("tuple"):
+            if data.ndim > 1:
+                raise ValueError
+            return coerce(kind, np.atleast_1d(data).tolist())
+        if data.ndim > 1 or data.size != 1:
+            raise ValueError
+        return coerce(kind, data.reshape(()).item())
+    except ValueError:
+        shape = list(data.shape)
+        rank = {"scalar": " of rank 0", "vector": " of rank 1"}.get(slot.how, "")
+        raise FormatError(
+            "constant.value", f"{slot.ours}: {data.dtype}{shape} is not {_wanted(slot, kind)}{rank}"
+        ) from None
+
+
+def refuse_unknown(spelling: Spelling, attributes: dict[str, Any]) -> None:
+    """Raise UnsupportedError [attribute.unknown] where a node has an attribute that no slot speaks of."""
+    known = {name for slot in spelling.attributes for name in slot.theirs}
+    extra = [name for name in attributes if name not in known]
+    if extra:
+        raise UnsupportedError("attribute.unknown", f"{spelling.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows")

@@ -1,0 +1,72 @@
+"""Whether a graph holds together, and whether every rule of its operators does."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+from dovetail.edit import copy_model
+from dovetail.errors import Diagnostic, DovetailError
+from dovetail.graph import Graph, Model
+from dovetail.op import bodies
+
+
+def validate(graph: Graph) -> list[Diagnostic]:
+    """The faults in the structure of ``graph``: order, uses, names, and whether values belong to the node that claims them."""
+    faults: list[Diagnostic] = []
+
+    def fault(code: str, message: str, node: str | None = None) -> None:
+        faults.append(Diagnostic(code, message, node))
+
+    made: dict[int, str] = {id(value): value.name for value in graph.inputs}
+    readers: dict[int, int] = {}
+    names: set[str] = set()
+    for value in graph.values():
+        if value.name in names:
+            fault("graph.name", f"two values are called {value.name!r}")
+        names.add(value.name)
+    for node in graph.nodes:
+        for index, x in enumerate(node.inputs):
+            if x is None:
+                continue
+            if id(x) not in made:
+                fault("graph.order", f"{x.name!r} is read before it is made", node.label)
+            if not any(user is node and place == index for user, place in x.uses):
+                fault("graph.uses", f"{x.name!r} does not know its reader", node.label)
+            readers[id(x)] = readers.get(id(x), 0) + 1
+        for index, y in enumerate(node.outputs):
+            if y.node is not node or y.index != index:
+                fault("graph.owner", f"{y.name!r} does not know its node", node.label)
+            made[id(y)] = y.name
+        for name, body in bodies(node.op):
+            faults.extend(Diagnostic(item.code, f"{name}: {item.message}", node.label) for item in validate(body))
+    for value in graph.values():
+        if len(value.uses) != readers.get(id(value), 0):
+            fault("graph.uses", f"{value.name!r} has {len(value.uses)} uses and {readers.get(id(value), 0)} readers")
+    for value in graph.outputs:
+        if id(value) not in made:
+            fault("graph.dangling", f"the output {value.name!r} is made by no node")
+    return faults
+
+
+def check(model: Model | str | PathLike[str]) -> list[Diagnostic]:
+    """Every independent fault of a model, or of the file of one; empty when it is sound. Nothing is raised for a bad file.
+
+    Each has ``code``, ``node``, ``message``, ``file``. Operators that dovetail does not know are no fault of the model and are not listed.
+    """
+    if not isinstance(model, Model):
+        from dovetail.formats import load
+
+        try:
+            model = load(model)
+        except DovetailError as error:
+            return list(error.diagnostics)
+    faults = validate(model.graph)
+    if faults:
+        return faults
+    from dovetail.passes.infer import infer_graph
+
+    try:
+        infer_graph(copy_model(model).graph, file=model.file)
+    except DovetailError as error:
+        return list(error.diagnostics)
+    return []

@@ -1,0 +1,34 @@
+"""Which oracles are there, and how hypothesis searches."""
+
+from __future__ import annotations
+
+import os
+from importlib import metadata
+from importlib.util import find_spec
+
+import pytest
+from hypothesis import settings
+
+from dovetail import native
+
+ORACLES = ("onnxruntime", "openvino", "torch", "jax", "dask")
+
+# Derandomized, so that a run says something about the change and not about the day; `--hypothesis-profile=thorough` searches.
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("thorough", deadline=None, max_examples=2000)
+settings.load_profile("steady")
+
+
+def _presence(oracle: str) -> str:
+    return f"{oracle} {metadata.version(oracle)}" if find_spec(oracle) else f"no {oracle}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # pytest's own header is not shown under -q, and this is to be seen in every log.
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line(f"dovetail: {native.build()}; oracles: {', '.join(map(_presence, ORACLES))}")
+    missing = [oracle for oracle in ORACLES if not find_spec(oracle)]
+    if missing and os.environ.get("DOVETAIL_REQUIRE_ORACLES", "0") not in ("", "0"):
+        pytest.exit(f"DOVETAIL_REQUIRE_ORACLES is set and these are missing: {', '.join(missing)}", returncode=1)
