@@ -104,7 +104,7 @@ def _library(xp: Namespace) -> str:
 
 
 def _is_narrow(xp: Namespace) -> bool:
-    return getattr(xp, "__name__", "").split(".")[0] == "jax" and not sys.modules["jax"].config.jax_enable_x64
+    return _library(xp) == "jax" and not sys.modules["jax"].config.jax_enable_x64
 
 
 def _torch_to_numpy(array: Array) -> Array:
@@ -457,6 +457,10 @@ def convolve(
     if widened(xp, x) is not x:
         wide = convolve(xp, widened(xp, x), widened(xp, w), strides, pads_begin, pads_end, dilations, group)
         return cast(xp, wide, kind, saturate=False)
+    if _library(xp) == "jax":
+        pads = list(zip(pads_begin, pads_end, strict=True))
+        lax = sys.modules["jax"].lax
+        return lax.conv_general_dilated(x, w, strides, pads, None, dilations, None, group, precision="highest")
     x = pad(xp, x, (0, 0, *pads_begin), (0, 0, *pads_end))
     if not is_numpy(xp):
         return _convolve_offsets(xp, x, w, strides, dilations, group)
@@ -778,7 +782,7 @@ def floor_divide(xp: Namespace, x: Array, y: Array) -> Array:
     _refuse_zero(xp, y)
     with np.errstate(all="ignore"):
         # Some libraries trap on the least integer by -1.
-        return xp.where(_is_minus_one(y), 0 * y - x, xp.floor_divide(x, _unless_minus_one(xp, y)))
+        return xp.where(_is_minus_one(xp, y), xp.negative(x), xp.floor_divide(x, _unless_minus_one(xp, y)))
 
 
 def trunc_divide(xp: Namespace, x: Array, y: Array) -> Array:
@@ -795,7 +799,7 @@ def floor_mod(xp: Namespace, x: Array, y: Array) -> Array:
         if not element(x).is_integer:
             return xp.remainder(x, y)
         _refuse_zero(xp, y)
-        return xp.where(_is_minus_one(y), 0 * (x + y), xp.remainder(x, _unless_minus_one(xp, y)))
+        return xp.where(_is_minus_one(xp, y), xp.zeros_like(x), xp.remainder(x, _unless_minus_one(xp, y)))
 
 
 def trunc_mod(xp: Namespace, x: Array, y: Array) -> Array:
@@ -812,12 +816,12 @@ def _refuse_zero(xp: Namespace, y: Array) -> None:
         raise EngineError("array.divide-by-zero", "integer division by zero")
 
 
-def _is_minus_one(y: Array) -> Any:
-    return (y < 0) & (y + 1 == 0)
+def _is_minus_one(xp: Namespace, y: Array) -> Array:
+    return y == -xp.ones_like(y) if element(y).kind == "int" else xp.zeros_like(y, dtype=xp.bool)
 
 
 def _unless_minus_one(xp: Namespace, y: Array) -> Array:
-    return xp.where(_is_minus_one(y), xp.ones_like(y), y)
+    return xp.where(_is_minus_one(xp, y), xp.ones_like(y), y)
 
 
 def power(xp: Namespace, x: Array, y: Array) -> Array:
@@ -847,7 +851,7 @@ def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
         result = xp.where((rest & 1) == 1, result * square, result)
         square = square * square
         rest = rest >> 1
-    return xp.where(negative & ~((x == 1) | _is_minus_one(x)), xp.zeros_like(x), result)
+    return xp.where(negative & ~((x == 1) | _is_minus_one(xp, x)), xp.zeros_like(x), result)
 
 
 def bit_shift(xp: Namespace, x: Array, amount: Array, direction: str) -> Array:

@@ -15,6 +15,7 @@ import operator
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from math import gcd, inf
 from typing import Any, ClassVar, TypeAlias
@@ -484,6 +485,7 @@ def _without_content(a: Size, b: Dim) -> tuple[Size, Dim]:
     return divided[0], divided[1]
 
 
+@lru_cache(4096)
 def _divide_by(a: Dim, b: int) -> Any:
     """``a // b`` for a positive number: what divides comes out, the rest is reduced to one form."""
     whole, rest, common = dict[_Monomial, int](), dict[_Monomial, int](), b
@@ -551,6 +553,7 @@ def _modulo(a: Size, b: Size) -> Any:
     return _of(_atom("%", (rest, b)))
 
 
+@lru_cache(4096)
 def _modulo_by(a: Dim, b: int) -> Any:
     unfolded: Size = _unfold_modulo(a, b)
     if isinstance(unfolded, int):
@@ -605,6 +608,11 @@ def _extreme(kind: str, sizes: Sequence[Size]) -> Size:
     choose: Callable[..., int] = builtins.min if kind == "min" else builtins.max
     if all(isinstance(size, int) for size in sizes):
         return choose(sizes)
+    return _simplified_extreme(kind, sizes) if _closeness.active else _known_extreme(kind, tuple(sizes))
+
+
+def _simplified_extreme(kind: str, sizes: Sequence[Size]) -> Size:
+    choose: Callable[..., int] = builtins.min if kind == "min" else builtins.max
     items: dict[Size, None] = {}
     for size in sizes:
         atom = _bare_atom(size)
@@ -618,6 +626,9 @@ def _extreme(kind: str, sizes: Sequence[Size]) -> Size:
     if len(left) == 1:
         return left[0]
     return _of(_atom(kind, tuple(sorted(left, key=_size_order))))
+
+
+_known_extreme = lru_cache(4096)(_simplified_extreme)
 
 
 def _undominated(kind: str, sizes: list[Size]) -> list[Size]:
@@ -746,52 +757,73 @@ def bounds(size: Size) -> tuple[int | None, int | None]:
     """A low and a high bound that hold whatever the unknowns are; None where none is known."""
     low, high = _interval(size)
     if isinstance(size, Dim) and _may_tighten(size):
-        low, high = max(low, _lowest(size)), min(high, -_lowest(-size))
+        low, high = _lowest(size), -_lowest(-size)
     return None if low == -inf else int(low), None if high == inf else int(high)
 
 
 def _may_tighten(dim: Dim) -> bool:
-    """Whether more is known than interval arithmetic sees: atoms that depend on one another, or products."""
+    """Whether more can be known than interval arithmetic sees: of atoms that depend on one another, and of products."""
     if len(dim._terms) == 1:
         ((monomial, _),) = dim._terms.items()
         return len(monomial) > 1 and dim._constant != 0
     return any(len(monomial) > 1 or monomial[0].kind != "symbol" for monomial in dim._terms)
 
 
-def _lowest(size: Size, budget: list[int] | None = None) -> int | float:
+class _Closeness(threading.local):
+    """Whether a question is being looked at closely; those that this leads to are then answered by intervals alone."""
+
+    active = False
+
+
+_closeness = _Closeness()
+
+
+def _lowest(dim: Dim) -> int | float:
     """A low bound from what atoms have to do with one another."""
-    low = _interval(size)[0]
-    budget = [48] if budget is None else budget
-    if isinstance(size, int) or not _may_tighten(size) or budget[0] <= 0:
-        return low
-    budget[0] -= 1
+    if _closeness.active:
+        return _interval(dim)[0]
+    return _lowest_closely(dim)
+
+
+@lru_cache(4096)
+def _lowest_closely(dim: Dim) -> int | float:
+    found = [_interval(dim)[0]]
+    _closeness.active = True
     try:
-        found = [low, *_lows(size, budget)]
+        found.append(_low(dim, [12]))
+        strong = _strong(dim)
+        if strong != dim:
+            found.append(_low(strong, [12]))
     except Inexact:
-        return low
+        pass  # an intermediate expression grew too large
+    finally:
+        _closeness.active = False
     return max(found)
 
 
-def _lows(dim: Dim, budget: list[int]) -> Iterator[int | float]:
-    if any(len(monomial) > 1 for monomial in dim._terms):
-        yield _interval(_shifted(dim))[0]
-    strong = _strong(dim)
-    if strong != dim:
-        yield _lowest(strong, budget)
-    for monomial, coefficient in dim._terms.items():
+def _low(size: Size, budget: list[int]) -> int | float:
+    low = _interval(size)[0]
+    if isinstance(size, int) or not _may_tighten(size) or budget[0] <= 0:
+        return low
+    budget[0] -= 1
+    if any(len(monomial) > 1 for monomial in size._terms):
+        low = max(low, _interval(_shifted(size))[0])
+    for monomial, coefficient in size._terms.items():
         atom = monomial[-1]
-        if atom.kind == "//" and _is_positive_number(atom.args[1]):
-            scaled = _without_division(dim, atom)
-            if scaled is not None:
-                low = _lowest(scaled, budget)
-                yield low if low == -inf else -(-low // atom.args[1])
-                return
-        if atom.kind in ("min", "max") and len(monomial) == 1 and _stands_alone(dim, atom):
-            rest = dim - coefficient * _of(atom)
-            lows = [_lowest(rest + coefficient * arg, budget) for arg in atom.args]
+        if atom.kind == "//" and _is_positive_number(atom.args[1]) and monomial.count(atom) == 1:
+            return max(low, _low_without_division(size, atom, budget))
+        if atom.kind in ("min", "max") and len(monomial) == 1 and _stands_alone(size, atom):
+            rest = size - coefficient * _of(atom)
+            lows = [_low(rest + coefficient * arg, budget) for arg in atom.args]
             # The atom is one of its arguments, and on one side of all of them.
-            yield max(lows) if (atom.kind == "max") == (coefficient > 0) else min(lows)
-            return
+            return max(low, max(lows) if (atom.kind == "max") == (coefficient > 0) else min(lows))
+    return low
+
+
+def _low_without_division(dim: Dim, atom: _Atom, budget: list[int]) -> int | float:
+    scaled = _without_division(dim, atom)
+    low = -inf if scaled is None else _low(scaled, budget)
+    return low if low == -inf else -(-low // atom.args[1])
 
 
 def _stands_alone(dim: Dim, atom: _Atom) -> bool:
@@ -848,18 +880,26 @@ def equal(a: Size, b: Size) -> bool | None:
 
 
 def _equal_closely(difference: Dim) -> bool | None:
+    low, high = _lowest(difference), -_lowest(-difference)
+    if low > 0 or high < 0:
+        return False
+    if low == high == 0:
+        return True
+    return None if _closeness.active else _equal_strongly(difference)
+
+
+@lru_cache(4096)
+def _equal_strongly(difference: Dim) -> bool | None:
+    _closeness.active = True
     try:
         strong = _strong(difference)
     except Inexact:
         return None
+    finally:
+        _closeness.active = False
     if isinstance(strong, int):
         return strong == 0
-    if _has_odd_constant(strong):
-        return False
-    low, high = _lowest(difference), -_lowest(-difference)
-    if low > 0 or high < 0:
-        return False
-    return True if low == high == 0 else None
+    return False if _has_odd_constant(strong) else None
 
 
 def _has_odd_constant(difference: Dim) -> bool:
@@ -1264,9 +1304,20 @@ def _elementwise(function: Callable[..., Any], count: int) -> Callable[..., Arra
 
 def _broadcast(*xs: Any) -> list[Array]:
     arrays = [_values(x).view(np.ndarray) for x in xs]
-    if len(arrays) > 1:
-        _small(np.broadcast_shapes(*(array.shape for array in arrays)))
+    _check_broadcast(arrays)
     return arrays
+
+
+def _check_broadcast(arrays: Sequence[Array]) -> None:
+    count = 1
+    for array in arrays:
+        count *= array.size
+    shapes = {array.shape for array in arrays if array.shape}
+    if len(shapes) > 1 or count > MOST_ELEMENTS:
+        try:
+            _small(np.broadcast_shapes(*shapes))
+        except ValueError as error:
+            raise Inexact(str(error)) from None
 
 
 def _wrapped(result: Any) -> Array:
@@ -1379,7 +1430,7 @@ def _reduced(x: Array, axis: Any, combine: Callable[[Sequence[Any]], Any], keepd
 def _select(condition: Any, x: Any, y: Any) -> Array:
     truth = _truth(condition)
     first, second = _broadcast(x, y)
-    _small(np.broadcast_shapes(truth.shape, first.shape, second.shape))
+    _check_broadcast([truth, first, second])
     result = np.where(truth.view(np.ndarray), first, second)
     return result.view(Values) if result.dtype == object else result
 

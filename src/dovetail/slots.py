@@ -86,7 +86,7 @@ def split_top(text: str, mark: str = ",") -> list[str]:
 
 
 _SLOT = re.compile(
-    r"(?P<star>\*)?(?P<theirs>[\w+]+)(?:~(?P<how>\w+|\{[^}]*\}))?(?::(?P<ours>\w+))?(?P<optional>\?)?(?:=(?P<default>.*))?$", re.S
+    r"(?P<star>\*)?(?P<theirs>[\w+-]+)(?:~(?P<how>\w+|\{[^}]*\}))?(?::(?P<ours>\w+))?(?P<optional>\?)?(?:=(?P<default>.*))?$", re.S
 )
 
 
@@ -216,7 +216,7 @@ def coerce(annotation: str, raw: Any) -> Any:
     return raw if reader is None else reader(raw)
 
 
-def fixed_value(field: Field, text: str) -> Any:
+def fixed_value(field: Field, text: Any) -> Any:
     """A value as a slot line spells it: ``none`` is None."""
     return None if text == "none" else coerce(field.annotation, text)
 
@@ -272,7 +272,7 @@ def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any]) -
     present = [name for name in slot.theirs if name in attributes]
     if len(present) < len(slot.theirs):
         if slot.default is not None:
-            return slot.default if field is None else fixed_value(field, slot.default)
+            return slot.default if field is None else fixed_value(field, convert_in(slot, slot.default))
         if slot.optional:
             return REQUIRED
         missing = [name for name in slot.theirs if name not in attributes]

@@ -215,3 +215,11 @@ def static(shape: Shape | None) -> tuple[int, ...]:
 
 def is_static(type: Type) -> bool:
     return isinstance(type, Tensor) and type.shape is not None and all(isinstance(size, int) for size in type.shape)
+
+
+def is_unnamed(size: Size) -> bool:
+    """A symbol that was made up because nothing was known: its name begins with "?"."""
+    if isinstance(size, int):
+        return False
+    name = dims.name_of(size)
+    return name is not None and name.startswith("?")

@@ -98,7 +98,7 @@ def computed_or_skip(tree: Tree, values: dict[str, int]) -> int:
 # Values: no simplification changes one.
 
 
-@settings(max_examples=1500)
+@settings(max_examples=1000)
 @given(trees(), st.lists(assignments(), min_size=1, max_size=4))
 def test_an_expression_has_the_values_of_its_tree(tree: Tree, points: list[dict[str, int]]) -> None:
     size = built(tree)
@@ -113,7 +113,7 @@ def test_an_expression_has_the_values_of_its_tree(tree: Tree, points: list[dict[
         assert (low is None or low <= expected) and (high is None or expected <= high)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=800)
 @given(trees(), trees(), st.lists(assignments(), min_size=1, max_size=6))
 def test_answers_hold_at_every_point(left: Tree, right: Tree, points: list[dict[str, int]]) -> None:
     a, b = built(left), built(right)
@@ -128,7 +128,7 @@ def test_answers_hold_at_every_point(left: Tree, right: Tree, points: list[dict[
         assert less_equal in (None, x <= y)
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(trees("nmp", 4), trees("nmp", 4), st.lists(assignments(), min_size=1, max_size=3))
 def test_structural_equality_means_equal_values(left: Tree, right: Tree, points: list[dict[str, int]]) -> None:
     a, b = built(left), built(right)
@@ -138,7 +138,7 @@ def test_structural_equality_means_equal_values(left: Tree, right: Tree, points:
             assert computed_or_skip(left, values) == computed_or_skip(right, values)
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(trees(), trees("nmp", 5), assignments())
 def test_substitution_is_evaluation_in_steps(tree: Tree, inner: Tree, values: dict[str, int]) -> None:
     # The bounds of x are all integers, so that anything may stand for it.
@@ -164,7 +164,7 @@ def test_ring_laws_hold_in_the_normal_form(left: Tree, middle: Tree, right: Tree
 # Quotients
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(trees("nmp", 6), trees("nmp", 6))
 def test_a_product_divides_by_its_factors(left: Tree, right: Tree) -> None:
     a, b = built(left), built(right)
@@ -176,7 +176,7 @@ def test_a_product_divides_by_its_factors(left: Tree, right: Tree) -> None:
     assert dims.exact_quotient(whole, b) == a
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(trees("nmp", 6), trees("nmp", 6))
 def test_an_exact_quotient_times_the_divisor_is_the_dividend(left: Tree, right: Tree) -> None:
     a, b = built(left), built(right)
@@ -290,7 +290,7 @@ def test_printed_forms_are_read_back(text: str) -> None:
     assert dims.parse(str(again)) == again
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(trees("nmk"))
 def test_parse_reads_what_str_wrote(tree: Tree) -> None:
     size = built(tree)
@@ -309,7 +309,7 @@ def test_any_name_is_read_back(name: str) -> None:
     assert dims.name_of(dims.parse(str(symbol(name)))) == name
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(st.one_of(st.text(max_size=30), st.text(alphabet='nm12()+-*/%,min"\\ ', max_size=40)))
 def test_any_text_is_an_expression_or_a_format_error(text: str) -> None:
     try:

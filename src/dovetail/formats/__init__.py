@@ -32,10 +32,14 @@ def read(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | No
         return codec.read(path)
     from dovetail.formats.openvino import codec as ir
 
-    return ir.read(path, weights=weights)
+    from dovetail.formats import travel
+
+    foreign = ir.read(path, weights=weights)
+    travel.into_ir(foreign)
+    return foreign
 
 
-def lift(foreign: ForeignModel) -> Model:
+def lifted(foreign: ForeignModel) -> Model:
     """A foreign model as a graph."""
     if foreign.format == "onnx":
         from dovetail.formats.onnx.compose import ONNX as dialect
@@ -54,7 +58,7 @@ def load(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | No
     """
     if not os.path.exists(path):
         raise FormatError("file.missing", f"there is no file {os.fspath(path)!r}", file=os.fspath(path))
-    return lift(read(path, weights=weights))
+    return lifted(read(path, weights=weights))
 
 
 def save(model: Model, path: str | PathLike[str], *, opset: int | None = None, **options: Any) -> None:

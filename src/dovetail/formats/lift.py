@@ -15,7 +15,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, Fo
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import REGISTRY, REQUIRED, Op, infer_types, infer_values, signature
 from dovetail.slots import Spelling
-from dovetail.types import UNKNOWN, Tensor, Type
+from dovetail.types import UNKNOWN, Tensor, Type, is_unnamed
 
 
 def lift(foreign: ForeignModel, dialect: Dialect) -> Model:
@@ -76,6 +76,7 @@ class Lifting:
             if default is REQUIRED:
                 raise FormatError("node.inputs", f"{self.node.kind} needs input {index}")
             return default
+        self.lifter.spend(x)
         return slots.read_constant(
             slots.Slot((f"input {index}",), f"input {index}", how=how),
             slots.Field(f"input {index}", annotation, REQUIRED),
@@ -109,6 +110,7 @@ class Lifter:
         self.b = Builder(graph=self.graph, fold=True)
         self.found: dict[str, Value] = {}
         self.captures: list[Value] = []
+        self.spent: set[int] = set()
         self.errors: list[DovetailError] = [] if outer is None else outer.errors
         self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
 
@@ -123,7 +125,20 @@ class Lifter:
                 self.errors.append(error.at(node=node.name or node.place or node.kind, file=self.file))
                 self._give_up(node)
         self._leave()
+        self._drop_spent()
         return self.graph
+
+    def _drop_spent(self) -> None:
+        """Take out the constants that have become attributes, and are read by nothing else."""
+        kept = {id(value) for value in self.graph.outputs}
+        nodes = []
+        for node in self.graph.nodes:
+            value = node.outputs[0] if node.outputs else None
+            if value is not None and id(value) in self.spent and not value.uses and id(value) not in kept:
+                self.graph.release(value.name)
+            else:
+                nodes.append(node)
+        self.graph.nodes = nodes
 
     def _enter(self) -> None:
         graph, foreign = self.graph, self.foreign
@@ -159,6 +174,11 @@ class Lifter:
     def _is_renamed(self, value: Value, item: ForeignValue) -> bool:
         """A graph input that leaves the graph under another name needs a node of its own there."""
         return value.node is None and item.names[0] not in (value.name, *value.names) and self.found.get(item.key) is value
+
+    def spend(self, x: Value) -> None:
+        """Note that ``x`` was read as an attribute."""
+        if x.constant is not None:
+            self.spent.add(id(x))
 
     def lookup(self, key: str) -> Value | None:
         """The value of ``key`` here, or the input through which an outer value comes in."""
@@ -368,6 +388,7 @@ class Lifter:
                 inputs[slot.ours] = x
             elif x is not None:
                 data = constant_of(x, f"{spelling.kind}: {slot.ours}")
+                self.spend(x)
                 attributes[slot.ours] = slots.read_constant(slot, field, data)
             elif slot.default is not None:
                 attributes[slot.ours] = slots.fixed_value(field, slot.default)
@@ -450,12 +471,4 @@ def merge_declared(known: Tensor, declared: Tensor) -> tuple[Tensor, bool]:
     return Tensor(dtype, tuple(sizes)), wrong
 
 
-def is_unnamed(size: Any) -> bool:
-    """A symbol that inference made up because nothing was known."""
-    if isinstance(size, int):
-        return False
-    name = dims.name_of(size)
-    return name is not None and name.startswith("?")
-
-
-__all__ = ["Lifter", "Lifting", "Type", "constant_of", "is_unnamed", "lift", "merge_declared"]
+__all__ = ["Lifter", "Lifting", "Type", "constant_of", "lift", "merge_declared"]

@@ -13,7 +13,7 @@ import numpy as np
 from dovetail import dtypes, slots
 from dovetail.build import Builder, written
 from dovetail.edit import copy_graph, inherit, remove_dead, rewrite
-from dovetail.errors import DovetailError, UnsupportedError, raise_all
+from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.graph import Graph, Model, Node, Value
@@ -35,6 +35,8 @@ def lower(model: Model, dialect: Dialect, version_of: VersionOf, *, sink: bool =
     """
     lowering = Lowering(dialect, version_of, file=model.file, sink=sink)
     graph = copy_graph(model.graph)
+    if model.format != dialect.name:
+        strip_metadata(graph)
     lowering.prepare(graph)
     raise_all(lowering.errors, f"nodes that {dialect.name} cannot say")
     foreign = lowering.graph(graph, {})
@@ -118,12 +120,29 @@ class Lowering:
         self.foreign = saved
         return foreign
 
+    def body(self, graph: Graph, captured: Sequence[Value | None] | None = None) -> ForeignGraph:
+        """A body, spelled: closed as it is, or with its inputs read from outside where ``captured`` are given."""
+        if captured is None:
+            return self.graph(graph, {})
+        outer = {id(inner): self.keys[id(x)] for inner, x in zip(graph.inputs, captured, strict=True) if x is not None}
+        return self.graph(graph, outer, 0)
+
+    def own_outputs(self, graph: Graph) -> None:
+        """Let every output of a body be made in it, once: what comes in from outside goes through an Identity."""
+        b = Builder(graph=graph)
+        seen: set[int] = {id(value) for value in graph.inputs}
+        for index, value in enumerate(graph.outputs):
+            if id(value) in seen:
+                graph.outputs[index] = value = b.apply("Identity", value)
+            seen.add(id(value))
+
     def key(self, value: Value | None) -> str | None:
         return None if value is None else self.keys[id(value)]
 
     def _value(self, value: Value) -> ForeignValue:
-        names = value.names if value.name in value.names else (value.name, *value.names)
-        return ForeignValue(self.keys[id(value)], value.type, names, value.doc, {**value.metadata, "name": value.name})
+        # A value that its own format left without names, or known by its layer's, stays so.
+        named = value.names if "name" in value.metadata or value.name in value.names else (value.name, *value.names)
+        return ForeignValue(self.keys[id(value)], value.type, named, value.doc, dict(value.metadata))
 
     def _declare(self, value: Value) -> ForeignValue:
         """Give ``value`` a key that is unique in the whole model, and enter what is known of it."""
@@ -160,7 +179,11 @@ class Lowering:
             spelling, fitted, version = self._fit_or_raise(node)
             made = [self._spelled(node, fitted, spelling, version)]
         self.foreign.nodes.extend(made)
-        self.dialect.check_types(made[-1], node.inputs, node.outputs)
+        try:
+            self.dialect.check_types(made[-1], node.inputs, node.outputs)
+        except RuleError as error:
+            # The graph is sound; it is the target that lacks the type.
+            raise UnsupportedError(error.code, error.message) from None
 
     def _sink(self, node: Node) -> None:
         x, y = node.inputs[0], node.outputs[0]
@@ -327,6 +350,17 @@ def constant_or_none(x: Value) -> np.ndarray[Any, Any] | None:
 
 def _plain(data: Any) -> Any:
     return data.item() if data.ndim == 0 else tuple(data.tolist())
+
+
+def strip_metadata(graph: Graph) -> None:
+    """Drop what only the format that a graph came from has a place for."""
+    graph.metadata = {}
+    for value in graph.values():
+        value.metadata = {}
+    for node in graph.nodes:
+        node.metadata = {}
+        for _, body in bodies(node.op):
+            strip_metadata(body)
 
 
 def remove_dead_made(graph: Graph) -> None:

@@ -7,7 +7,7 @@ from dovetail.edit import copy_model
 from dovetail.errors import DovetailError, raise_all
 from dovetail.graph import Graph, Model
 from dovetail.op import infer_types, infer_values
-from dovetail.types import UNKNOWN, Tensor, Type
+from dovetail.types import UNKNOWN, Tensor, Type, is_unnamed
 
 
 def infer_graph(graph: Graph, *, file: str | None = None) -> int:
@@ -42,8 +42,6 @@ def infer_graph(graph: Graph, *, file: str | None = None) -> int:
 
 def keep_names(new: Type, old: Type) -> Type:
     """The new type; where it leaves a size open that the old one had named, the old name."""
-    from dovetail.formats.lift import is_unnamed
-
     if not isinstance(new, Tensor) or not isinstance(old, Tensor) or old.shape is None:
         return new
     if new.shape is None:

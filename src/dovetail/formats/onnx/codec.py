@@ -79,7 +79,10 @@ def write(
     side = _side_file(path, external, threshold) if external else None
     data = _serialised(_model_proto(model, side))
     if path is None:
-        return data if target is None else _streamed(target, data)
+        if target is None:
+            return data
+        _stream(target).write(data)
+        return None
     if side is None or not side.size:
         with files.replacing(path) as stream:
             stream.write(data)
@@ -101,7 +104,7 @@ def _path_of(source: Any, file: files.StrPath | None) -> str | None:
 
 def _parsed(source: Any) -> ModelProto:
     import onnx
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     if isinstance(source, onnx.ModelProto):
         return source
@@ -109,8 +112,10 @@ def _parsed(source: Any) -> ModelProto:
     if len(data) > PROTO_LIMIT:
         raise FormatError("file.size", f"{len(data)} bytes are more than a protobuf message can have")
     try:
-        return onnx.ModelProto.FromString(data)
-    except (DecodeError, UnicodeDecodeError, RuntimeError) as error:
+        proto = onnx.ModelProto()
+        proto.ParseFromString(data)
+        return proto
+    except (DecodeError, RuntimeError) as error:
         raise FormatError("proto.parse", f"not an ONNX model: {error}") from None
 
 
@@ -268,7 +273,7 @@ def _serialised(proto: ModelProto) -> bytes:
     from google.protobuf.message import EncodeError
 
     try:
-        data = proto.SerializeToString(deterministic=True)
+        data: bytes = proto.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as error:
         raise UnsupportedError("proto.size", f"the model does not fit into one protobuf message: {error}") from None
     if len(data) > PROTO_LIMIT:
@@ -276,8 +281,10 @@ def _serialised(proto: ModelProto) -> bytes:
     return data
 
 
-def _streamed(target: Any, data: bytes) -> None:
-    target.write(data)
+def _stream(target: Any) -> BinaryIO:
+    if not callable(getattr(target, "write", None)):
+        raise TypeError(f"a path, a stream or None to write to, not {target!r}")
+    return target  # type: ignore[no-any-return]
 
 
 def _total_bytes(graph: ForeignGraph) -> int:

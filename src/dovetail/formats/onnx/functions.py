@@ -53,10 +53,8 @@ class Function:
 
 def key_of(proto: FunctionProto) -> Call:
     """What a call of the function names."""
-    try:
-        return plain_domain(proto.domain), proto.name, proto.overload
-    except UnicodeDecodeError:
-        raise FormatError("proto.text", "the name of a function is not UTF-8") from None
+    domain, name, overload = texts((proto.domain, proto.name, proto.overload), "names of a function")
+    return plain_domain(domain), name, overload
 
 
 def read_function(proto: FunctionProto, reader: GraphReader, imports: dict[str, int]) -> Function:

@@ -8,6 +8,9 @@ from typing import Any
 
 from dovetail.errors import FormatError, UnsupportedError
 
+# The fields that are bytes by their nature.
+_BYTES = frozenset(("s", "raw_data"))
+
 
 def present(proto: Any, what: str) -> dict[str, Any]:
     """The fields that ``proto`` holds, by name: a reader takes out what it knows and refuses what is left.
@@ -19,16 +22,16 @@ def present(proto: Any, what: str) -> dict[str, Any]:
     if len(unknown):
         numbers = sorted({field.field_number for field in unknown})[:8]
         raise UnsupportedError("proto.unknown", f"a {what} holds unknown fields or values, in numbers {numbers}")
-    try:
-        return {field.name: value for field, value in proto.ListFields()}
-    except UnicodeDecodeError:
-        raise FormatError("proto.text", f"a {what} holds text that is not UTF-8") from None
+    found = {field.name: value for field, value in proto.ListFields()}
+    if bytes in map(type, found.values()):
+        _refuse_bytes(found, what)
+    return found
 
 
 @cache
 def _unknown_fields() -> Any:
     # Imported at the first message: protobuf is no part of starting up.
-    from google.protobuf.unknown_fields import UnknownFieldSet
+    from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
     return UnknownFieldSet
 
@@ -39,12 +42,26 @@ def refuse_rest(fields: Mapping[str, Any], what: str) -> None:
         raise UnsupportedError("proto.field", f"a {what} holds {', '.join(sorted(fields))}")
 
 
+def _refuse_bytes(found: Mapping[str, Any], what: str) -> None:
+    """protobuf gives a text that is not UTF-8 as bytes."""
+    for name, value in found.items():
+        if type(value) is bytes and name not in _BYTES:
+            raise FormatError("proto.text", f"the {name} of a {what} is not UTF-8")
+
+
+def text(value: str | bytes, what: str) -> str:
+    """A text field. Raises FormatError [proto.text]."""
+    if isinstance(value, bytes):
+        raise FormatError("proto.text", f"{what} that is not UTF-8")
+    return value
+
+
 def texts(values: Iterable[str], what: str) -> list[str]:
     """A repeated text field. Raises FormatError [proto.text]."""
-    try:
-        return list(values)
-    except UnicodeDecodeError:
-        raise FormatError("proto.text", f"{what}: text that is not UTF-8") from None
+    found = list(values)
+    if bytes in map(type, found):
+        raise FormatError("proto.text", f"{what} that are not UTF-8")
+    return found
 
 
 def properties(entries: Iterable[Any], code: str) -> dict[str, str]:

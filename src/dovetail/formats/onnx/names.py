@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
@@ -66,13 +65,17 @@ class _Scope:
         for name in node.inputs:
             if name is not None and name not in written:
                 self._read(index, node, name, missing)
-        for _, inner in subgraphs(node):
+        for _, inner in subgraphs(node) if node.attributes else ():
             owner = label(node) if self.owner is None else f"{self.owner} / {label(node)}"
             for name in _Scope(inner, (*self.outer, written), self.errors, owner).check():
                 self._read(index, node, name, missing)
         for name in node.outputs:
-            if name is not None:
+            if name is None:
+                continue
+            if name in written or self.outer:
                 self._write(name, index, label(node))
+            else:
+                written[name] = index
 
     def _write(self, name: str, index: int, place: str | None) -> None:
         if name in self.written:
@@ -129,7 +132,7 @@ def _cycle(graph: ForeignGraph, writers: dict[str, int], late: list[tuple[int, s
             waiting[reader] -= 1
             if not waiting[reader]:
                 ready.append(reader)
-    stuck: Any = {index for index, count in enumerate(waiting) if count}
+    stuck = {index for index, count in enumerate(waiting) if count}
     return _walk_back(reads, stuck)
 
 
@@ -144,4 +147,6 @@ def _walk_back(reads: list[set[int]], stuck: set[int]) -> list[int]:
         seen[index] = len(path)
         path.append(index)
         index = min(reads[index] & stuck)
-    return path[seen[index] :][::-1]
+    cycle = path[seen[index] :][::-1]
+    first = cycle.index(min(cycle))
+    return cycle[first:] + cycle[:first]

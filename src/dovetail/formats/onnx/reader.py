@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail import dtypes
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
-from dovetail.formats.onnx.messages import present, properties, refuse_rest, texts
+from dovetail.formats.onnx.messages import present, properties, refuse_rest, text, texts
 from dovetail.formats.onnx.names import label
 from dovetail.formats.onnx.tensors import TensorReader
 from dovetail.formats.onnx.values import TypeReader, read_value
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # A function is called by domain, name and overload.
 Call = tuple[str, str, str]
 
-MAX_DEPTH = 64
+# protobuf parses 100 messages deep, and a sub-graph takes three: what is deeper could not be read back.
+MAX_DEPTH = 32
 _MAX_ERRORS = 1000
 _MISSING = object()
 
@@ -305,19 +306,21 @@ class GraphReader:
         """A value that is a message itself; ``path`` is where its notes are kept."""
         if field == "g":
             return self.graph(value, f"{node.place}/{path}/", depth + 1)
+        found: Any
+        notes: dict[str, Any]
         if field == "tp":
-            type, notes = self._types.read(value, f"{node.place}/{path}")
-            if type is None:
+            found, denotations = self._types.read(value, f"{node.place}/{path}")
+            if found is None:
                 raise FormatError("attribute.type", f"the type in {path!r} says nothing")
-            notes = {"denotations": notes} if notes else {}
+            notes = {"denotations": dict(denotations)} if denotations else {}
         elif field == "sparse_tensor":
-            type, notes = self._tensors.read_sparse(value)
+            found, notes = self._tensors.read_sparse(value)
             node.metadata.setdefault("sparse", []).append(path)
         else:
-            type, notes = self._tensors.read(value)
+            found, notes = self._tensors.read(value)
         if notes:
             node.metadata.setdefault("notes", {})[path] = notes
-        return type
+        return found
 
 
 _MANY = {"tensors": "t", "graphs": "g", "sparse_tensors": "sparse_tensor", "type_protos": "tp"}
@@ -340,10 +343,7 @@ def _is_small(proto: TensorProto) -> bool:
 
 
 def _name_of(proto: TensorProto) -> str:
-    try:
-        return proto.name
-    except UnicodeDecodeError:
-        raise FormatError("proto.text", "the name of a tensor is not UTF-8") from None
+    return text(proto.name, "the name of a tensor")
 
 
 def _text(value: bytes, name: str) -> str:

@@ -150,7 +150,7 @@ class TensorReader:
     def _verify(self, location: str, whole: Codes, checksum: str) -> None:
         """onnx.proto, external_data: the checksum is the SHA1 digest of the whole file."""
         if (location, checksum) not in self._checked:
-            if hashlib.sha1(whole, usedforsecurity=False).hexdigest() != checksum.lower():
+            if hashlib.sha1(whole.data, usedforsecurity=False).hexdigest() != checksum.lower():
                 raise FormatError("data.checksum", f"{location!r} does not have the SHA1 digest {checksum!r}")
             self._checked.add((location, checksum))
 
@@ -200,7 +200,7 @@ def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: No
         proto.raw_data = stored.tobytes()
         return
     offset = external.place(stored)
-    proto.data_location = 1
+    proto.data_location = proto.EXTERNAL
     put_properties(proto.external_data, {"location": external.location, "offset": str(offset), "length": str(stored.size)})
 
 

@@ -199,7 +199,7 @@ def _empty_kind(node: ForeignNode, name: str) -> int:
         return int(node.metadata["empty"][name])
     try:
         schema = defs.get_schema(node.kind, node.version, node.domain)
-        return int(schema.attributes[name].type.value)
+        return int(schema.attributes[name].type.value)  # type: ignore[attr-defined]
     except (defs.SchemaError, KeyError):
         raise UnsupportedError("attribute.value", f"the attribute {name!r} is an empty list of nobody knows what") from None
 

@@ -10,7 +10,8 @@ from dovetail.errors import DovetailError, FormatError, UnsupportedError
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-LIMIT = 256 * 2**20
+# The tree takes up to some 40 bytes for each byte of the file; a layer takes about 300 bytes of it.
+LIMIT = 128 * 2**20
 _ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([^"'>]*)""")
 # Elements that may hold text. Beyond these only <rt_info> and the legacy sections do, and they are kept whole.
 _STRUCTURE = frozenset(
@@ -37,6 +38,7 @@ def parse(text: bytes, file: str) -> Element:
 
 def _tree(text: bytes, file: str) -> Element:
     from xml.etree.ElementTree import ParseError
+    from xml.parsers.expat import ErrorString
 
     from defusedxml.common import DefusedXmlException
     from defusedxml.ElementTree import fromstring
@@ -45,7 +47,7 @@ def _tree(text: bytes, file: str) -> Element:
         root: Element = fromstring(text, forbid_dtd=True, forbid_entities=True, forbid_external=True)
     except ParseError as error:
         line, column = getattr(error, "position", (0, 0))
-        raise FormatError("ir.xml", f"line {line}, column {column}: {error.msg.split(':')[0]}", file=file) from None
+        raise FormatError("ir.xml", f"line {line}, column {column}: {ErrorString(error.code)}", file=file) from None
     except DefusedXmlException as error:
         raise FormatError("ir.dtd", f"a DTD or entity stands in the file ({type(error).__name__})", file=file) from None
     except (ValueError, LookupError) as error:

@@ -100,8 +100,8 @@ def _from_codes(codes: Bytes, bits: int) -> Bytes:
     if bits in _SPLIT:
         each, low = _SPLIT[bits]
         groups = _padded(codes, each)
-        lows = _joined((groups & np.uint8((1 << low) - 1)).reshape(len(groups), 2, -1), low)
-        highs = _joined((groups >> np.uint8(low)).reshape(len(groups), 1, -1), bits - low)
+        lows = _joined((groups & np.uint8((1 << low) - 1)).reshape(len(groups), 2, each // 2), low)
+        highs = _joined((groups >> np.uint8(low)).reshape(len(groups), 1, each), bits - low)
         return np.concatenate([lows, highs], axis=1).reshape(-1)
     parts = _padded(codes, 8 // bits) << np.arange(0, 8, bits, dtype=np.uint8)
     joined: Bytes = np.bitwise_or.reduce(parts, axis=1)

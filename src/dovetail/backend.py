@@ -1,0 +1,121 @@
+"""onnx's own Backend interface: ``prepare``, ``run_model``, ``run_node`` and ``supports_device`` of ``onnx.backend.base``.
+
+``onnx.backend.test.BackendTest(dovetail.backend)`` takes this module as it stands. Importing it imports ``onnx``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
+from onnx.backend.base import Backend, BackendRep, namedtupledict
+
+from dovetail import dtypes
+from dovetail.errors import EngineError
+from dovetail.formats import lifted
+from dovetail.formats.onnx import codec
+from dovetail.program import Program
+
+
+class Prepared(BackendRep):
+    """A model made ready: ``run`` may be called any number of times."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        names = [value.name for value in program.model.outputs]
+        self._outputs = namedtupledict("Outputs", names)
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The outputs in order (and by name) for ``inputs``: arrays in order, by name, or the only one.
+
+        Raises EngineError where they do not fit the model, UnsupportedError [op.unknown] for an operator that no rule can run.
+        """
+        _refuse(kwargs)
+        if isinstance(inputs, Mapping):
+            given: Any = {name: _array(item) for name, item in inputs.items()}
+            found = self.program(given)
+        else:
+            found = self.program(*(_array(item) for item in ([inputs] if hasattr(inputs, "dtype") else inputs)))
+        return self._outputs(*found.values())
+
+
+class DovetailBackend(Backend):
+    """dovetail's interpreter as an ONNX backend, on the CPU."""
+
+    @classmethod
+    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether ``prepare`` takes the model."""
+        try:
+            cls.prepare(model, device, **kwargs)
+        except (ValueError, NotImplementedError, RuntimeError):
+            return False
+        return True
+
+    @classmethod
+    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
+        """Load ``model`` (held against the format's and the operators' rules on the way) and make it ready to run.
+
+        Raises what ``dovetail.load`` raises, and EngineError [device.unknown].
+        """
+        _refuse(kwargs)
+        if not cls.supports_device(device):
+            raise EngineError("device.unknown", f"no device is called {device!r}; there is CPU")
+        return Prepared(Program(lifted(codec.read(model)), "interpreter"))
+
+    @classmethod
+    def run_node(
+        cls,
+        node: NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[np.dtype[Any], tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """The outputs of one operator in the newest opset, or in that of ``opset_version``."""
+        opset = kwargs.pop("opset_version", defs.onnx_opset_version())
+        arrays = [_array(item) for item in inputs]
+        named = [name for name in node.input if name]
+        values = [
+            helper.make_tensor_value_info(name, _number(array), array.shape) for name, array in zip(named, arrays, strict=False)
+        ]
+        infos: list[Any] = list(outputs_info or ())
+        results = [
+            helper.make_tensor_value_info(name, _number(np.zeros(0, infos[index][0])), infos[index][1])
+            if index < len(infos)
+            else helper.make_empty_tensor_value_info(name)
+            for index, name in enumerate(node.output)
+            if name
+        ]
+        graph = helper.make_graph([node], "node", values, results)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+        return cls.prepare(model, device, **kwargs).run(arrays)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        return device.partition(":")[0] == "CPU"
+
+
+def _array(item: Any) -> Any:
+    return numpy_helper.to_array(item) if isinstance(item, TensorProto) else item
+
+
+def _number(array: Any) -> int:
+    found = dtypes.dtype(array.dtype).onnx
+    assert found is not None
+    return found
+
+
+def _refuse(options: Mapping[str, Any]) -> None:
+    if options:
+        raise EngineError("backend.option", f"the backend has no option {', '.join(map(repr, options))}")
+
+
+is_compatible = DovetailBackend.is_compatible
+prepare = DovetailBackend.prepare
+run_model = DovetailBackend.run_model
+run_node = DovetailBackend.run_node
+supports_device = DovetailBackend.supports_device
+
+__all__ = ["DovetailBackend", "Prepared", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]

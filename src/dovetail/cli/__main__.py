@@ -1,0 +1,3 @@
+from dovetail.cli import main
+
+main()

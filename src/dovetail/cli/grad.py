@@ -1,0 +1,29 @@
+"""dovetail grad."""
+
+from __future__ import annotations
+
+import click
+
+from dovetail.cli.output import narrate, progress, say_json
+
+
+@click.command()
+@click.argument("source", type=click.Path())
+@click.argument("target", type=click.Path())
+@click.option("--of", help="The value to differentiate (default: the only output).")
+@click.option("--wrt", multiple=True, help="With respect to this input, weight or value (default: all float inputs).")
+@click.option("--opset", type=int, help="The ONNX opset to write.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def grad(source: str, target: str, of: str | None, wrt: tuple[str, ...], opset: int | None, as_json: bool) -> int:
+    """Write a model that computes a value of SOURCE and its gradients, in either format."""
+    from dovetail.autodiff import grad as differentiate
+    from dovetail.formats import load, save
+
+    with progress(f"differentiating {source}"):
+        model = differentiate(load(source), of=of, wrt=list(wrt) or None)
+        save(model, target, opset=opset)
+    if as_json:
+        say_json("grad", target=target, inputs=[x.name for x in model.inputs], outputs=[y.name for y in model.outputs])
+    else:
+        narrate(f"wrote {target}: {', '.join(value.name for value in model.outputs)}")
+    return 0

@@ -1,0 +1,78 @@
+"""A graph as an ONNX file."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any, BinaryIO
+
+from dovetail.errors import UnsupportedError
+from dovetail.formats import travel
+from dovetail.formats.foreign import ForeignModel
+from dovetail.formats.lower import lower
+from dovetail.formats.onnx import codec
+from dovetail.formats.onnx.compose import ONNX
+from dovetail.formats.onnx.dialect import since_version
+from dovetail.graph import Model
+
+OPSET = 21
+"""The opset of a model that did not come from ONNX and is given none: what current runtimes all read."""
+
+
+def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
+    """``model`` in the words of ONNX at ``opset`` (default: its own, or OPSET).
+
+    Raises UnsupportedError [opset.range], and [op.unsayable] with every node that stands in the way.
+    """
+    target = opset or model.versions.get("") or OPSET
+    _check_opset(target)
+    versions = {domain: version for domain, version in model.versions.items() if domain not in ("ir", "")}
+    imports = {"": target, **versions}
+
+    def version_of(domain: str, kind: str) -> int | None:
+        return since_version(domain, kind, imports.get(domain, 1))
+
+    foreign = lower(model, ONNX, version_of)
+    used = {node.domain for node in foreign.graph.nodes}
+    foreign.versions = {"": target, **{domain: imports.get(domain, 1) for domain in sorted(used | set(versions)) if domain}}
+    _describe(model, foreign)
+    return foreign
+
+
+def _check_opset(opset: int) -> None:
+    import onnx
+
+    newest = onnx.defs.onnx_opset_version()
+    if not 1 <= opset <= newest:
+        raise UnsupportedError("opset.range", f"opset {opset} is not in [1, {newest}]")
+
+
+def _describe(model: Model, foreign: ForeignModel) -> None:
+    if model.format == "onnx":
+        foreign.metadata = dict(model.metadata)
+        return
+    kept: dict[str, Any] = dict(model.metadata.get("onnx", {}))
+    foreign.metadata = {name: kept[name] for name in ("ir_version", "domain", "model_version") if name in kept}
+    foreign.producer = tuple(kept.get("producer", ("", "")))[:2] or ("", "")  # type: ignore[assignment]
+    if len(foreign.producer) != 2 or not any(foreign.producer):
+        foreign.producer = ("dovetail", "")
+    foreign.doc = kept.get("doc", model.doc)
+    foreign.graph.name = kept.get("graph", foreign.graph.name) or "graph"
+    foreign.graph.doc = kept.get("graph_doc", foreign.graph.doc)
+    properties = dict(kept.get("metadata_props", {}))
+    travelled = travel.from_openvino(model)
+    if travelled is not None:
+        properties[travel.PROPERTY] = travelled
+    if properties:
+        foreign.metadata["metadata_props"] = properties
+
+
+def save(
+    model: Model,
+    path: str | PathLike[str] | BinaryIO | None,
+    *,
+    opset: int | None = None,
+    external: bool | str | None = None,
+    threshold: int = 1024,
+) -> bytes | None:
+    """Write ``model`` as ONNX; to None: return the bytes. ``external`` and ``threshold``: see :func:`codec.write`."""
+    return codec.write(to_foreign(model, opset), path, external=external, threshold=threshold)

@@ -1,0 +1,49 @@
+"""A graph as OpenVINO IR."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+from dovetail.formats import travel
+from dovetail.formats.foreign import ForeignModel
+from dovetail.formats.lower import lower
+from dovetail.formats.openvino import codec, rt_info, versions
+from dovetail.formats.openvino.compose import OPENVINO
+from dovetail.graph import Model
+
+NEWEST = 16
+"""The newest opset whose operators we write."""
+
+
+def version_of(domain: str, kind: str) -> int | None:
+    """The version of an operator that we write: the newest one."""
+    if domain:
+        return 1
+    found = [version for version in versions.VERSIONS.get(kind, ()) if version <= NEWEST]
+    return max(found, default=None)
+
+
+def to_foreign(model: Model) -> ForeignModel:
+    """``model`` in the words of OpenVINO. Raises UnsupportedError [op.unsayable] with every node that stands in the way."""
+    foreign = lower(model, OPENVINO, version_of, sink=True)
+    foreign.versions = {"ir": 11}
+    if model.format == "openvino":
+        foreign.metadata = {name: item for name, item in model.metadata.items() if name != "onnx"}
+    else:
+        found = travel.into_onnx(model)
+        names = found.pop("names", {})
+        foreign.metadata = found
+        for value in (*foreign.graph.inputs, *foreign.graph.outputs, *foreign.graph.values.values()):
+            extra = names.get(value.names[0]) if value.names else None
+            if extra:
+                value.names = (*value.names, *(name for name in extra if name not in value.names))
+    info = travel.without_travel(list(foreign.metadata.get("rt_info", [])))
+    if model.format != "openvino" or "onnx" in model.metadata:
+        rt_info.put(info, travel.from_onnx(model), *travel.PATH)
+    foreign.metadata["rt_info"] = info
+    return foreign
+
+
+def save(model: Model, path: str | PathLike[str], *, weights: str | PathLike[str] | None = None) -> None:
+    """Write ``model`` as IR 11: the xml at ``path`` and the constants beside it (or at ``weights``), both or neither."""
+    codec.write(to_foreign(model), path, weights_path=weights)

@@ -1,0 +1,122 @@
+"""Windows that slide over the spatial axes (all but the first two): what convolution and pooling share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dovetail import dims
+from dovetail.errors import RuleError
+from dovetail.op import Op
+from dovetail.types import Size
+
+AUTO_PADS = ("explicit", "same_upper", "same_lower", "valid")
+
+
+class Geometry(NamedTuple):
+    """Per spatial axis: the kernel's size, its stride and dilation, the padding on both sides, how many windows there are."""
+
+    kernel: tuple[Any, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begins: tuple[Any, ...]
+    ends: tuple[Any, ...]
+    outs: tuple[Any, ...]
+
+    @property
+    def spans(self) -> tuple[Any, ...]:
+        """How far a window reaches, its gaps included."""
+        return tuple(span(size, dilation) for size, dilation in zip(self.kernel, self.dilations, strict=True))
+
+
+def span(kernel: Any, dilation: int) -> Any:
+    return (kernel - 1) * dilation + 1
+
+
+def halves(total: Any, upper: bool) -> tuple[Any, Any]:
+    """Padding split between both sides; the odd one at the end with ``upper``, otherwise at the beginning."""
+    less = total // 2
+    return (less, total - less) if upper else (total - less, less)
+
+
+class _Sliding(Op):
+    """Attributes of windows. ``strides`` and ``dilations`` default to 1 along each axis; ``pads``, all begins and then all ends, to 0.
+
+    ``auto_pad``: ``explicit`` takes ``pads``; ``valid`` pads nothing; ``same_upper`` and ``same_lower`` pad so that there are
+    ceil(size / stride) windows, the odd one at the end or at the beginning. Negative pads crop.
+    """
+
+    strides: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    dilations: tuple[int, ...] | None = None
+    auto_pad: str = "explicit"
+
+    def validate(self) -> None:
+        if self.auto_pad not in AUTO_PADS:
+            raise RuleError("window.auto-pad", f"auto_pad {self.auto_pad!r} is none of {', '.join(AUTO_PADS)}")
+        for name in ("strides", "dilations"):
+            if min(getattr(self, name) or (1,)) < 1:
+                raise RuleError("window.step", f"{name} {list(getattr(self, name))} should be at least 1")
+        if self.auto_pad != "explicit" and any(self.pads or ()):
+            raise RuleError("window.pads", f"pads {list(self.pads or ())} beside auto_pad {self.auto_pad}")
+
+    def _per_axis(self, name: str, count: int, default: int) -> tuple[int, ...]:
+        given = getattr(self, name)
+        if given is None or (not given and count):
+            return (default,) * count
+        if len(given) != count:
+            raise RuleError("window.rank", f"{name} {list(given)} should have {count} elements")
+        return tuple(given)
+
+    def steps(self, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The strides and dilations of ``count`` spatial axes."""
+        return self._per_axis("strides", count, 1), self._per_axis("dilations", count, 1)
+
+    def explicit_pads(self, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        pads = self._per_axis("pads", 2 * count, 0)
+        return pads[:count], pads[count:]
+
+    def geometry(self, sizes: Sequence[Any], kernel: Sequence[Any]) -> Geometry:
+        """Where the windows lie over axes of ``sizes``, which may hold symbols."""
+        count = len(sizes)
+        strides, dilations = self.steps(count)
+        spans = [span(size, dilation) for size, dilation in zip(kernel, dilations, strict=True)]
+        if self.auto_pad.startswith("same"):
+            outs = [dims.ceil_divide(n, stride) for n, stride in zip(sizes, strides, strict=True)]
+            totals = [
+                dims.maximum((out - 1) * stride + reach - n, 0)
+                for n, out, stride, reach in zip(sizes, outs, strides, spans, strict=True)
+            ]
+            pairs = [halves(total, self.auto_pad == "same_upper") for total in totals]
+            begins, ends = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+        else:
+            begins, ends = self.explicit_pads(count)
+            outs = [
+                self._count(n + begin + end - reach, n, begin, stride)
+                for n, begin, end, reach, stride in zip(sizes, begins, ends, spans, strides, strict=True)
+            ]
+        return Geometry(tuple(kernel), strides, dilations, begins, ends, tuple(outs))
+
+    def _count(self, rest: Any, size: Any, begin: int, stride: int) -> Any:
+        """How many windows start in the ``rest`` elements after the first window."""
+        del size, begin
+        _refuse_small(rest)
+        return rest // stride + 1
+
+    def plain(self, count: int) -> dict[str, Any]:
+        """The attributes with nothing left to defaults."""
+        strides, dilations = self.steps(count)
+        begins, ends = self.explicit_pads(count)
+        return {"strides": strides, "dilations": dilations, "pads": (*begins, *ends)}
+
+
+def _refuse_small(rest: Any) -> None:
+    if isinstance(rest, int) and rest < 0:
+        raise RuleError("window.size", f"a window reaches {-rest} past the padded input")
+
+
+def spatial(shape: Sequence[Size]) -> tuple[Size, ...]:
+    """The spatial sizes. Raises RuleError [window.rank] where there is no batch and channel axis."""
+    if len(shape) < 3:
+        raise RuleError("window.rank", f"a batch, channels and at least one spatial axis are needed, not the rank {len(shape)}")
+    return tuple(shape[2:])

@@ -1,0 +1,65 @@
+"""Seeded random inputs that a model accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims
+from dovetail.errors import EngineError, RuleError
+from dovetail.graph import Model, Value
+from dovetail.types import Size, Tensor
+
+DEFAULT_SIZE = 3
+"""What an open dimension is taken to be where its bounds allow it and nothing is said."""
+
+
+def random_inputs(model: Model, *, seed: int = 0, sizes: Mapping[str, int] | None = None) -> dict[str, np.ndarray[Any, Any]]:
+    """An array for each input: floats from a normal distribution, integers 0 or 1 (which index any table), booleans either.
+
+    ``sizes`` gives open dimensions by name; the others become DEFAULT_SIZE. Raises EngineError [input.rank] where an input's rank is not
+    known, RuleError [dims.unknown] for a name in ``sizes`` that no input has.
+    """
+    generator = np.random.default_rng(seed)
+    chosen = choose_sizes(model, sizes or {})
+    return {value.name: _array(value, chosen, generator) for value in model.inputs}
+
+
+def choose_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
+    """A size for each symbol of the model's inputs."""
+    symbols: dict[str, Size] = {}
+    for value in model.inputs:
+        if isinstance(value.type, Tensor):
+            for size in value.type.shape or ():
+                if not isinstance(size, int):
+                    symbols.update({str(dims.name_of(symbol)): symbol for symbol in dims.symbols(size)})
+    unknown = [name for name in sizes if name not in symbols]
+    if unknown:
+        known = ", ".join(symbols) or "none"
+        raise RuleError("dims.unknown", f"no input has a dimension {', '.join(map(repr, unknown))}; open ones: {known}")
+    return {name: sizes.get(name, _default(symbol)) for name, symbol in symbols.items()}
+
+
+def _default(symbol: Size) -> int:
+    low, high = dims.bounds(symbol)
+    size = DEFAULT_SIZE if low is None else max(DEFAULT_SIZE, low)
+    return size if high is None else min(size, high)
+
+
+def _array(value: Value, chosen: Mapping[str, int], generator: np.random.Generator) -> np.ndarray[Any, Any]:
+    type = value.type
+    if not isinstance(type, Tensor) or type.shape is None or type.dtype is None:
+        raise EngineError("input.rank", f"input {value.name!r} is {type}; give it a value")
+    shape = [size if isinstance(size, int) else dims.evaluate(size, chosen) for size in type.shape]
+    if int(np.prod(np.array(shape, dtype=object), initial=1)) > 1 << 33:
+        raise EngineError("input.size", f"input {value.name!r} would have {shape} elements")
+    dtype = type.dtype
+    if dtype.is_float:
+        return np.asarray(generator.standard_normal(shape).astype(np.float32)).astype(dtype.numpy)
+    if dtype.kind == "complex":
+        return np.asarray(generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(dtype.numpy)
+    if dtype.kind == "string":
+        return generator.choice(np.array(["a", "b", "dovetail"], dtype=object), size=shape)
+    return generator.integers(0, 2, size=shape).astype(dtype.numpy)

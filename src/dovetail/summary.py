@@ -1,0 +1,55 @@
+"""A model in numbers: inputs, outputs, operators by count, parameters, bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from dovetail.graph import Graph, Model, Node, Value
+from dovetail.op import bodies
+from dovetail.types import Tensor
+
+
+def summarize(model: Model) -> dict[str, Any]:
+    """``format``, ``versions``, ``producer``, ``inputs``, ``outputs`` (name and type), ``operators`` by count (bodies included, constants
+    not), ``nodes``, ``parameters`` (elements of constants), ``bytes`` (as stored: sub-byte types packed), ``constants`` by element type."""
+    operators: Counter[str] = Counter()
+    elements: Counter[str] = Counter()
+    size = 0
+    for node in all_nodes(model.graph):
+        op: Any = node.op
+        if type(op).__name__ != "Constant":
+            operators[f"{op.domain + '.' if op.domain else ''}{op.kind}" if type(op).__name__ == "Foreign" else type(op).__name__] += 1
+            continue
+        elements[op.dtype.name] += op.data.size
+        size += (op.data.size * op.dtype.bits + 7) // 8
+    return {
+        "format": model.format,
+        "versions": model.versions,
+        "producer": " ".join(part for part in model.producer if part),
+        "inputs": [_value(value) for value in model.inputs],
+        "outputs": [_value(value) for value in model.outputs],
+        "nodes": operators.total(),
+        "operators": dict(operators.most_common()),
+        "parameters": elements.total(),
+        "constants": dict(elements.most_common()),
+        "bytes": size,
+    }
+
+
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """Every node, those of bodies included."""
+    for node in graph.nodes:
+        yield node
+        for _, body in bodies(node.op):
+            yield from all_nodes(body)
+
+
+def _value(value: Value) -> dict[str, Any]:
+    shape = value.type.shape if isinstance(value.type, Tensor) else None
+    return {
+        "name": value.name,
+        "type": str(value.type),
+        "shape": None if shape is None else [size if isinstance(size, int) else str(size) for size in shape],
+    }

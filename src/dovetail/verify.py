@@ -1,0 +1,145 @@
+"""Whether two models compute the same: both are run, each in its own runtime where that is installed, and their outputs compared."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.errors import EngineError, UnsupportedError
+from dovetail.formats import format_of, load
+from dovetail.program import compile
+
+TOLERANCE = 1e-4
+"""The largest difference allowed, as a share of the largest magnitude in the reference output."""
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far apart one output of two models is. ``absolute`` is the largest difference, ``relative`` that over the largest magnitude."""
+
+    output: str
+    dtype: str
+    shape: tuple[int, ...]
+    absolute: float
+    relative: float
+    agrees: bool
+    why: str = ""
+
+
+def compare(reference: Arrays, other: Arrays, tolerance: float = TOLERANCE) -> list[Difference]:
+    """One row per output of ``reference``. NaN must meet NaN and infinity the same infinity; integers, booleans and strings must be equal."""
+    return [_difference(name, array, other.get(name), tolerance) for name, array in reference.items()]
+
+
+def _difference(name: str, first: Any, second: Any, tolerance: float) -> Difference:
+    first = np.asarray(first)
+    dtype = "string" if first.dtype.kind in "OUS" else str(dtypes.dtype(first.dtype))
+
+    def row(absolute: float, relative: float, agrees: bool, why: str = "") -> Difference:
+        return Difference(name, dtype, first.shape, absolute, relative, agrees, why)
+
+    if second is None:
+        return row(np.inf, np.inf, False, "missing")
+    second = np.asarray(second)
+    if first.shape != second.shape:
+        return row(np.inf, np.inf, False, f"shape {list(second.shape)}")
+    if first.dtype != second.dtype and not {first.dtype.kind, second.dtype.kind} <= set("OUS"):
+        return row(np.inf, np.inf, False, f"type {second.dtype}")
+    if dtype == "string" or not dtypes.dtype(first.dtype).is_float and first.dtype.kind != "c":
+        equal = bool(np.array_equal(first, second))
+        apart = 0.0 if equal or dtype in ("string", "boolean") else _integer_distance(first, second)
+        return row(apart, apart, equal, "" if equal else "not equal")
+    wide = np.complex128 if first.dtype.kind == "c" else np.float64
+    x, y = first.astype(wide), second.astype(wide)
+    special = ~np.isfinite(x) | ~np.isfinite(y)
+    if special.any() and not np.array_equal(x[special], y[special], equal_nan=True):
+        return row(np.nan, np.nan, False, "NaN or infinity in different places")
+    x, y = x[~special], y[~special]
+    absolute = float(np.max(np.abs(x - y), initial=0.0))
+    largest = float(np.max(np.abs(x), initial=0.0))
+    relative = absolute / largest if largest else (0.0 if absolute == 0 else np.inf)
+    return row(absolute, relative, relative <= tolerance)
+
+
+def _integer_distance(x: Any, y: Any) -> float:
+    return float(max((abs(int(a) - int(b)) for a, b in zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)), default=0))
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """A way to run a model file: ``name`` says which, ``run`` maps inputs by name to outputs by name."""
+
+    name: str
+    run: Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+def runner_for(path: str | PathLike[str], prefer: str | None = None) -> Runner:
+    """The file's own runtime where it is installed and can carry the model, else ours.
+
+    ``prefer``: "onnxruntime", "openvino" or "dovetail". Raises UnsupportedError [runtime.missing] where a preferred one is not there.
+    """
+    own = {"onnx": "onnxruntime", "openvino": "openvino"}[format_of(path)]
+    wanted = prefer or (own if importlib.util.find_spec(own) else "dovetail")
+    makers = {"onnxruntime": _onnxruntime, "openvino": _openvino, "dovetail": _ours}
+    if wanted not in makers or (wanted != "dovetail" and not importlib.util.find_spec(wanted)):
+        raise UnsupportedError("runtime.missing", f"{wanted} is not installed")
+    return makers[wanted](fspath(path))
+
+
+def _ours(path: str) -> Runner:
+    program = compile(load(path))
+    return Runner("dovetail", lambda inputs: program(dict(inputs)))
+
+
+def _onnxruntime(path: str) -> Runner:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise EngineError("runtime.load", f"onnxruntime does not load it: {error}", file=path) from error
+    names = [output.name for output in session.get_outputs()]
+    known = {item.name for item in session.get_inputs()}
+
+    def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        given = {name: array for name, array in inputs.items() if name in known}
+        try:
+            return dict(zip(names, session.run(None, given), strict=True))
+        except Exception as error:
+            raise EngineError("runtime.run", f"onnxruntime does not run it: {error}", file=path) from error
+
+    return Runner(f"onnxruntime {onnxruntime.__version__}", run)
+
+
+def _openvino(path: str) -> Runner:
+    import openvino
+
+    core = openvino.Core()
+    try:
+        model = core.read_model(path)
+        # Without the hint the CPU plugin may compute f32 models in bf16.
+        compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    except Exception as error:
+        raise EngineError("runtime.load", f"openvino does not load it: {error}", file=path) from error
+    ours = load(path) if path.endswith(".xml") else None
+    inputs_ = [value.name for value in ours.inputs] if ours else [port.get_any_name() for port in compiled.inputs]
+    outputs = [value.name for value in ours.outputs] if ours else [port.get_any_name() for port in compiled.outputs]
+
+    def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            found = compiled([np.ascontiguousarray(inputs[name]) for name in inputs_])
+        except Exception as error:
+            raise EngineError("runtime.run", f"openvino does not run it: {error}", file=path) from error
+        return {name: np.array(found[index]) for index, name in enumerate(outputs)}
+
+    return Runner(f"openvino {openvino.__version__.split('-')[0]}", run)

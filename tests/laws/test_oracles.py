@@ -1,0 +1,70 @@
+"""evaluate says what onnxruntime (else onnx.reference) and OpenVINO say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+from cases import Case
+from rig import answer, every_case, feeds, model_of, skip_where_outside
+from sameness import assert_close
+
+from dovetail.errors import UnsupportedError
+from dovetail.formats.onnx import write as onnx_write
+from dovetail.graph import Model
+
+
+@every_case
+def test_evaluate_says_what_onnxruntime_says(case: Case) -> None:
+    skip_where_outside(case, "onnxruntime")
+    data = saved(model_of(case))
+    reasons = []
+    for name, run in (("onnxruntime", oracles.run_onnxruntime), ("onnx.reference", oracles.run_reference)):
+        if name in case.skip:
+            reasons.append(case.skip[name])
+            continue
+        try:
+            theirs = run(data, feeds(case))
+        except oracles.Silent as reason:
+            reasons.append(str(reason))
+            continue
+        compare(case, theirs, name)
+        return
+    pytest.skip("; ".join(reasons))
+
+
+def saved(model: Model) -> bytes:
+    """ONNX, in the newest opset that can say it and that onnxruntime reads."""
+    try:
+        found = onnx_write.save(model, None, opset=oracles.RUNTIME_OPSET)
+    except UnsupportedError as reason:
+        pytest.skip(f"ONNX cannot say it: {reason.message}")
+    assert found is not None
+    return found
+
+
+def compare(case: Case, theirs: list[Any], oracle: str) -> None:
+    ours = answer(case)
+    assert len(ours) == len(theirs)
+    for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+        assert_close(mine, other, case.tolerance, f"{oracle}: output {index}")
+
+
+@every_case
+def test_evaluate_says_what_openvino_says(case: Case) -> None:
+    skip_where_outside(case, "openvino")
+    model = model_of(case)
+    try:
+        theirs = oracles.run_openvino(model, feeds(case))
+    except UnsupportedError as reason:
+        pytest.skip(f"IR cannot say it: {reason.message}")
+    except oracles.Silent as reason:
+        pytest.skip(str(reason))
+    ours = answer(case)
+    for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+        if mine.dtype == np.float64:
+            assert_close(*map(oracles.as_f32, (mine, other)), case.tolerance and max(case.tolerance, 1e-6), f"openvino: output {index}")
+        else:
+            assert_close(mine, other, case.tolerance, f"openvino: output {index}")

@@ -1,0 +1,194 @@
+"""Those who know the answer without us: onnxruntime, onnx.reference, OpenVINO."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.formats.openvino import write as openvino_write
+from dovetail.graph import Model
+
+RUNTIME_OPSET = 26
+"""The newest opset that onnxruntime reads."""
+
+
+class Silent(Exception):
+    """The oracle does not know this operator or element type, and says why."""
+
+
+@lru_cache(maxsize=None)
+def _options() -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    # What is asked is what the operators mean, not what an optimiser makes of them.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return options
+
+
+_UNKNOWN_TO_ONNXRUNTIME = (
+    "Could not find an implementation", "NOT_IMPLEMENTED", "is not a registered function/op", "Unsupported type", "No Op registered for",
+    "does not support type", "Type not supported", "not supported yet", "cannot be created", "not implemented", "unsupported data type",
+)  # fmt: skip
+# numpy's own types reach onnxruntime as arrays, all others as OrtValues over their bits.
+_CARRIED = {"bf16": np.uint16, "f8e4m3": np.uint8, "f8e4m3fnuz": np.uint8, "f8e5m2": np.uint8, "f8e5m2fnuz": np.uint8}
+_UNCARRIED = ("f8e8m0", "f4e2m1", "f6e2m3", "f6e3m2", "i4", "u4", "i2", "u2", "complex64", "complex128")
+
+
+def run_onnxruntime(data: bytes, inputs: Mapping[str, Any]) -> list[Any]:
+    """The outputs of an ONNX file. Raises Silent where onnxruntime has no kernel."""
+    import onnxruntime
+
+    odd = sorted({name for array in inputs.values() if (name := dtypes.dtype(array.dtype).name) in _UNCARRIED})
+    if odd:
+        raise Silent(f"onnxruntime takes no {odd[0]} from Python")
+    try:
+        session = onnxruntime.InferenceSession(data, _options(), providers=["CPUExecutionProvider"])
+        types = {item.type for item in (*session.get_inputs(), *session.get_outputs())}
+        if types.isdisjoint(f"tensor({word})" for word in _ORT_WORDS.values()):
+            return session.run(None, dict(inputs))
+        names = [item.name for item in session.get_outputs()]
+        return [_from_ort(item) for item in session.run_with_ort_values(names, {key: _ort_value(x) for key, x in inputs.items()})]
+    except Exception as error:
+        if any(text in str(error) for text in _UNKNOWN_TO_ONNXRUNTIME):
+            raise Silent(f"onnxruntime: {str(error).splitlines()[0][:160]}") from None
+        raise
+
+
+def _ort_value(x: Any) -> Any:
+    import onnxruntime
+
+    kind = dtypes.dtype(x.dtype)
+    x = np.ascontiguousarray(x) if x.ndim else x
+    if kind.name in _CARRIED:
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(x.view(_CARRIED[kind.name]), kind.onnx)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(x)
+
+
+def _from_ort(item: Any) -> Any:
+    text = item.data_type()
+    kind = next((name for name, word in _ORT_WORDS.items() if text == f"tensor({word})"), None)
+    if kind is not None:
+        return _bits_of(item, dtypes.dtype(kind))
+    return item.numpy()
+
+
+_ORT_WORDS = {
+    "bf16": "bfloat16", "f8e4m3": "float8e4m3fn", "f8e4m3fnuz": "float8e4m3fnuz", "f8e5m2": "float8e5m2", "f8e5m2fnuz": "float8e5m2fnuz",
+}  # fmt: skip
+
+
+def _bits_of(item: Any, kind: Any) -> Any:
+    import ctypes
+
+    shape = tuple(item.shape())
+    size = int(np.prod(shape)) * kind.numpy.itemsize
+    raw = ctypes.string_at(item.data_ptr(), size) if size else b""
+    return np.frombuffer(raw, np.uint8).view(kind.numpy).reshape(shape).copy()
+
+
+def run_reference(data: bytes, inputs: Mapping[str, Any]) -> list[Any]:
+    """The outputs of an ONNX file by the onnx package's own evaluator. Raises Silent where it has no rule."""
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        return list(ReferenceEvaluator(onnx.load_from_string(data)).run(None, dict(inputs)))
+    except (NotImplementedError, onnx.reference.op_run.RuntimeImplementationError) as error:
+        raise Silent(f"onnx.reference: {error}") from None
+
+
+# What OpenVINO's CPU plugin has no numpy array for.
+_SUB_BYTE = ("i4", "u4", "u2", "nf4", "f4e2m1", "u1", "u3", "u6")
+_WIDE = ("i64", "u64", "u32")
+
+
+def run_openvino(model: Model, inputs: Mapping[str, Any]) -> list[Any]:
+    """The outputs of ``model``, written as IR and read by OpenVINO. Raises Silent where its CPU plugin takes no such values."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.xml")
+        openvino_write.save(model, path)
+        return run_openvino_file(path, inputs, [value.name for value in model.outputs])
+
+
+def run_openvino_file(path: str, inputs: Mapping[str, Any], outputs: Sequence[str]) -> list[Any]:
+    """The outputs of an IR file; ``outputs`` are the names it should have, in this order."""
+    for array in inputs.values():
+        name = dtypes.dtype(array.dtype).name
+        if name in _SUB_BYTE:
+            raise Silent(f"OpenVINO takes no {name} from numpy")
+        if name in _WIDE and array.size and (int(array.max()) > 2**31 - 1 or int(array.min()) < -(2**31)):
+            raise Silent(f"OpenVINO's CPU plugin computes {name} in i32")
+    global _worker
+    if _worker is None:
+        _worker = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+    try:
+        return _worker.submit(_infer, path, dict(inputs), tuple(outputs)).result(timeout=120)
+    except BrokenProcessPool:
+        _worker = None
+        raise AssertionError("OpenVINO aborted") from None
+
+
+# In a process of its own: what OpenVINO does not expect it answers with abort().
+_worker: ProcessPoolExecutor | None = None
+
+
+@lru_cache(maxsize=None)
+def _core() -> Any:
+    import openvino
+
+    return openvino.Core()
+
+
+def _infer(path: str, inputs: dict[str, Any], outputs: tuple[str, ...]) -> list[Any]:
+    options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+    compiled = _core().compile_model(_core().read_model(path), "CPU", options)
+    request = compiled.create_infer_request()
+    for port, (name, array) in zip(compiled.inputs, inputs.items(), strict=True):
+        assert name in port.get_names(), f"input {name!r} has become {port.get_names()}"
+        request.set_tensor(port, _tensor(array))
+    request.infer()
+    found = []
+    for port, name in zip(compiled.outputs, outputs, strict=True):
+        assert name in port.get_names(), f"output {name!r} has become {port.get_names()}"
+        found.append(_from_tensor(request.get_tensor(port)))
+    return found
+
+
+def _tensor(array: Any) -> Any:
+    import openvino
+
+    kind = dtypes.dtype(array.dtype)
+    if kind.name == "string":
+        return openvino.Tensor(array.astype(str))
+    if kind.name not in ("bf16", "f8e4m3", "f8e5m2", "f8e8m0"):
+        return openvino.Tensor(np.ascontiguousarray(array).reshape(array.shape))
+    target = openvino.Tensor(getattr(openvino.Type, kind.openvino), openvino.Shape(array.shape))
+    if array.size:
+        np.copyto(target.data.view(np.uint8).reshape(-1), np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return target
+
+
+def _from_tensor(tensor: Any) -> Any:
+    kind = dtypes.BY_OPENVINO[tensor.element_type.get_type_name()]
+    if kind.name == "string":
+        return np.array(tensor.str_data.tolist(), dtype=object).reshape(tuple(tensor.shape))
+    data = np.array(tensor.data)
+    return data if data.dtype == kind.numpy else data.view(kind.numpy)
+
+
+def as_f32(array: Any) -> Any:
+    """``array`` in the precision in which the CPU plugin computes f64."""
+    with np.errstate(all="ignore"):
+        return array.astype(np.float32)

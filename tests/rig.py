@@ -1,0 +1,103 @@
+"""A Case put to work: as a model of one operator, with its inputs, and what it evaluates to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cases import Case, all_cases
+from dovetail import dtypes
+from dovetail.build import Builder
+from dovetail.evaluate import apply
+from dovetail.graph import Model, Value
+from dovetail.op import host_inputs
+from dovetail.types import Tensor, View
+from dovetail.validate import validate
+
+CASES: list[tuple[str, Case]] = list(all_cases())
+
+
+def over(chosen: Sequence[tuple[str, Case]]) -> Any:
+    """A law over these cases: parametrises ``case``, with readable ids."""
+    return pytest.mark.parametrize("case", [pytest.param(case, id=f"{family}: {case}") for family, case in chosen])
+
+
+every_case = over(CASES)
+
+
+def skip_where_outside(case: Case, law: str) -> None:
+    if law in case.skip:
+        pytest.skip(case.skip[law])
+
+
+def is_constant(case: Case) -> list[bool]:
+    """For each input, whether it stands in the model as a constant."""
+    hosts = host_inputs(case.op, len(case.inputs))
+    return [x is not None and (host or index in case.constants) for index, (x, host) in enumerate(zip(case.inputs, hosts, strict=True))]
+
+
+def write(b: Builder, case: Case, inputs: Sequence[Any]) -> list[Value]:
+    """The case's operator in ``b``, applied to ``inputs``; graph inputs are ``x0``, ``x1``, ..."""
+    xs: list[Value | None] = []
+    for index, (x, constant) in enumerate(zip(inputs, is_constant(case), strict=True)):
+        if x is None:
+            xs.append(None)
+        elif constant:
+            xs.append(b.constant(x, name=f"c{index}"))
+        else:
+            xs.append(b.input(f"x{index}", dtypes.dtype(x.dtype), x.shape))
+    return b.add(case.op, *xs)
+
+
+def model_of(case: Case, inputs: Sequence[Any] | None = None) -> Model:
+    """A model of the case's operator alone: inputs ``x0``, ..., outputs ``y0``, ..."""
+    b = Builder("case")
+    for index, y in enumerate(write(b, case, case.inputs if inputs is None else inputs)):
+        b.output(f"y{index}", y)
+    return sound(b.model)
+
+
+def sound(model: Model) -> Model:
+    """``model``, which holds together."""
+    assert [str(item) for item in validate(model.graph)] == []
+    return model
+
+
+def feeds(case: Case, inputs: Sequence[Any] | None = None) -> dict[str, Any]:
+    given = case.inputs if inputs is None else inputs
+    return {f"x{index}": x for index, (x, constant) in enumerate(zip(given, is_constant(case), strict=True)) if not constant and x is not None}
+
+
+@lru_cache(maxsize=None)
+def _answer(key: int) -> tuple[Any, ...]:
+    case = _BY_KEY[key]
+    with np.errstate(all="ignore"):
+        return apply(case.op, np, case.inputs)
+
+
+_BY_KEY: dict[int, Case] = {id(case): case for _, case in CASES}
+
+
+def answer(case: Case) -> tuple[Any, ...]:
+    """What the operator's ``evaluate`` says."""
+    return _answer(id(case))
+
+
+def view(x: Any, value: Any = None) -> View | None:
+    return None if x is None else View(Tensor(dtypes.dtype(x.dtype), x.shape), value)
+
+
+def views(case: Case) -> tuple[View | None, ...]:
+    """The inputs as inference sees them: types, and the values of constants."""
+    return tuple(view(x, shape_value(x) if constant else None) for x, constant in zip(case.inputs, is_constant(case), strict=True))
+
+
+def shape_value(x: Any) -> Any:
+    """An array as an exact shape value; None where shape values cannot hold it."""
+    if x is None or x.size > 1024 or not (dtypes.dtype(x.dtype).is_integer or x.dtype == np.bool_):
+        return None
+    return x.astype(object) if x.dtype == np.uint64 else x if x.dtype == np.bool_ else x.astype(np.int64)
