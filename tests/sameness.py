@@ -90,7 +90,7 @@ def assert_size_holds(size: Any, real: int, what: str, sizes: dict[str, int]) ->
 
 def is_vague(size: Any) -> bool:
     """Whether some part of a size is a symbol that inference made up."""
-    return not isinstance(size, int) and any(str(symbol).startswith("?") for symbol in dims.symbols(size))
+    return not isinstance(size, int) and any((dims.name_of(symbol) or "").startswith("?") for symbol in dims.symbols(size))
 
 
 def differences(first: Graph, second: Graph) -> list[str]:

@@ -167,6 +167,8 @@ class Split(
         changes: dict[str, Any] = {}
         if x.shape is not None:
             changes["axis"] = axis_in(self.axis, len(x.shape))
+            if self.ragged and dims.exact_quotient(x.shape[changes["axis"]], self.outputs) is not None:
+                changes["ragged"] = False
         if self.wildcard and sizes is not None and sizes.value is not None:
             low = [dims.bounds(_plain(length))[0] for length in sizes.value]
             if all(bound is not None and bound >= 0 for bound in low):

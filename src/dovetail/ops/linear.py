@@ -66,7 +66,7 @@ class MatMul(
             dy = b.MatMul(g, left, transpose_a=True, transpose_b=swap_left)
         else:
             dy = b.MatMul(left, g, transpose_a=not swap_left)
-        return [_summed_to(b, dx, x, left), _summed_to(b, dy, y, right)]
+        return [_like(b, dx, x, left), _like(b, dy, y, right)]
 
     def decompose(self, b: Any, x: Any, y: Any) -> Any:
         x = transposed(b, x) if self.transpose_a else x
@@ -94,28 +94,35 @@ def transposed(b: Any, x: Any) -> Any:
     return x if rank < 2 else b.Transpose(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
-def _summed_to(b: Any, g: Any, x: Any, matrix: Any) -> Any:
-    """The gradient of an operand from that of its broadcast form."""
+def _like(b: Any, g: Any, x: Any, matrix: Any) -> Any:
+    """The gradient of an operand from that of its broadcast form as a matrix."""
     from dovetail.build import shape_value
 
-    extra = len(g.dims) - len(matrix.dims)
+    g = summed_to(b, g, matrix)
+    return g if matrix is x else b.Reshape(g, shape_value(b, x), copy_zeros=False)
+
+
+def summed_to(b: Any, g: Any, x: Any) -> Any:
+    """``g``, of the shape that ``x`` was broadcast to, summed back to the shape of ``x``."""
+    extra = len(g.dims) - len(x.dims)
     if extra:
         g = b.ReduceSum(g, list(range(extra)), keepdims=False)
-    ones = [axis for axis, size in enumerate(matrix.dims[:-2]) if isinstance(size, int) and size == 1]
-    ones = [axis for axis in ones if dims.equal(g.dims[axis], 1) is not True]
+    open_axes = [axis for axis, size in enumerate(x.dims) if dims.equal(size, g.dims[axis]) is not True]
+    ones = [axis for axis in open_axes if isinstance(x.dims[axis], int)]
     if ones:
         g = b.ReduceSum(g, ones, keepdims=True)
-    for axis, size in enumerate(matrix.dims[:-2]):
-        if not isinstance(size, int) and dims.equal(size, g.dims[axis]) is not True:
-            g = _summed_at_run_time(b, g, matrix, axis)
-    return g if matrix is x else b.Reshape(g, shape_value(b, x), copy_zeros=False)
+    for axis in open_axes:
+        if axis not in ones:
+            g = _summed_at_run_time(b, g, x, axis)
+    return g
 
 
 def _summed_at_run_time(b: Any, g: Any, x: Any, axis: int) -> Any:
     """Sum ``g`` over ``axis`` if ``x`` has one element there, and leave it if they agree: as [size of x, rest], summed over the rest."""
-    ours, theirs = b.Gather(b.Shape(x), [axis], axis=0), b.Gather(b.Shape(g), [axis], axis=0)
+    shape = b.Shape(g)
+    before, theirs, after = b.Split(shape, [axis, 1, len(g.dims) - axis - 1], axis=0, outputs=3)
+    ours = b.Gather(b.Shape(x), [axis], axis=0)
     rest = b.Divide(theirs, b.Maximum(ours, b.constant([1])))
-    before, after = b.Shape(g, start=0, end=axis), b.Shape(g, start=axis + 1)
     wide = b.Reshape(g, b.Concat(before, ours, rest, after, axis=0), copy_zeros=False)
     return b.ReduceSum(wide, [axis + 1], keepdims=False)
 

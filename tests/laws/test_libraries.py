@@ -1,0 +1,80 @@
+"""torch and jax.numpy give numpy's answers, and folding gives those of a run."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import Case
+from rig import CASES, answer, every_case, feeds, model_of, over, skip_where_outside, write
+from sameness import assert_close, assert_same_bits
+
+from dovetail import arrays, dtypes
+from dovetail.build import Builder
+from dovetail.errors import UnsupportedError
+from dovetail.interpret import interpret
+from dovetail.op import has
+from dovetail.program import compile
+
+STANDARD = [
+    (family, case)
+    for family, case in CASES
+    if all(x is None or dtypes.dtype(x.dtype).standard for x in (*case.inputs, *answer(case)))
+]
+
+
+def namespace(name: str) -> Any:
+    module = pytest.importorskip(name)
+    return module.numpy if name == "jax" else module
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+@over(STANDARD)
+def test_every_library_gives_the_answer_of_numpy(case: Case, library: str) -> None:
+    skip_where_outside(case, library)
+    xp = namespace(library)
+    if library == "jax":
+        import jax
+
+        wide: Any = jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
+    else:
+        wide = nullcontext()
+        if any(x is not None and x.dtype in (np.uint16, np.uint32, np.uint64) for x in (*case.inputs, *answer(case))):
+            pytest.skip("torch has only a few functions for unsigned types wider than 8 bits")
+    with wide:
+        try:
+            found = interpret(model_of(case), feeds(case), xp=xp)
+        except UnsupportedError as refusal:
+            pytest.skip(f"refused: {refusal.message}")
+        theirs = [arrays.to_numpy(y) for y in found.values()]
+    for index, (mine, other) in enumerate(zip(answer(case), theirs, strict=True)):
+        assert_close(other, mine, case.tolerance, f"{library}: output {index}")
+
+
+@every_case
+def test_folding_gives_the_value_of_a_run(case: Case) -> None:
+    run = compile(model_of(case))(feeds(case))
+    b = Builder(fold=True)
+    ys = b.add(case.op, *(None if x is None else b.constant(x) for x in case.inputs))
+    for index, (y, ran) in enumerate(zip(ys, run.values(), strict=True)):
+        if y.constant is not None:
+            assert_same_bits(y.constant, ran, f"output {index}")
+    if has(case.op, "evaluate") and "fold" not in case.skip:
+        assert all(y.constant is not None for y in ys), "all inputs are constant, and nothing was folded"
+
+
+@every_case
+def test_a_run_leaves_its_inputs_alone(case: Case) -> None:
+    before = [None if x is None else x.copy() for x in case.inputs]
+    outputs = compile(model_of(case))(feeds(case))
+    for x, old in zip(case.inputs, before, strict=True):
+        if x is not None:
+            assert_same_bits(x, old)
+            assert not any(np.shares_memory(x, y) for y in outputs.values() if y.dtype != object)
+
+
+def test_a_case_can_be_written_through_the_builder() -> None:
+    for _, case in CASES:
+        write(Builder(), case, case.inputs)

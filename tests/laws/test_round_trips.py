@@ -1,0 +1,111 @@
+"""Lower then lift is the identity, in each format and in each version that says an operator differently; and it holds still."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import Case
+from rig import CASES, answer, every_case, feeds, model_of, skip_where_outside, sound
+from sameness import assert_close, differences
+
+from dovetail import slots
+from dovetail.errors import UnsupportedError
+from dovetail.formats import lifted
+from dovetail.formats.onnx import codec as onnx_codec
+from dovetail.formats.onnx import write as onnx_write
+from dovetail.formats.onnx.compose import ONNX
+from dovetail.formats.openvino import codec as openvino_codec
+from dovetail.formats.openvino import write as openvino_write
+from dovetail.graph import Model
+from dovetail.interpret import interpret
+from dovetail.op import Op
+
+OLDEST = 7
+
+
+@lru_cache(maxsize=None)
+def opsets(op: type[Op]) -> tuple[int, ...]:
+    """Every opset in which a way to say ``op`` changes, and the newest."""
+    import onnx
+
+    kinds = {(spelling.domain, spelling.kind) for spelling in (slots.parse(op, line) for line in op.onnx)}
+    lines = {schema.since_version for schema in onnx.defs.get_all_schemas_with_history() if (schema.domain, schema.name) in kinds}
+    return tuple(sorted({max(version, OLDEST) for version in lines} | {onnx.defs.onnx_opset_version()}))
+
+
+def trips() -> Iterator[Any]:
+    for family, case in CASES:
+        for opset in opsets(type(case.op)):
+            yield pytest.param(case, opset, id=f"{family}: {case}: opset {opset}")
+
+
+def onnx_trip(model: Model, opset: int) -> Model:
+    data = onnx_write.save(model, None, opset=opset)
+    assert data is not None
+    return sound(lifted(onnx_codec.read(data)))
+
+
+def openvino_trip(model: Model) -> Model:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.xml")
+        openvino_write.save(model, path)
+        return sound(lifted(openvino_codec.read(path)))
+
+
+def check_trip(case: Case, trip: Any) -> None:
+    model = model_of(case)
+    try:
+        once = trip(model)
+    except UnsupportedError as error:
+        named = {item.node for item in error.diagnostics}
+        assert None not in named, f"a refusal should name the node: {error}"
+        pytest.skip(f"refused: {error.diagnostics[0].message}")
+    if is_direct(model, once):
+        assert differences(model.graph, once.graph) == []
+    else:
+        # Said through other operators: then the answer stays.
+        ours = interpret(once, feeds(case))
+        assert list(ours) == [value.name for value in model.outputs]
+        for mine, theirs in zip(ours.values(), answer(case), strict=True):
+            assert_close(np.asarray(mine), theirs, case.tolerance, "after one trip")
+    twice = trip(once)
+    assert differences(once.graph, twice.graph) == [], "the second trip changes the graph"
+
+
+def is_direct(model: Model, once: Model) -> bool:
+    """Whether the model came back as one operator of the same class."""
+    ours, theirs = ([type(node.op) for node in each.graph.nodes if type(node.op).__name__ != "Constant"] for each in (model, once))
+    return ours == theirs
+
+
+@pytest.mark.parametrize(("case", "opset"), trips())
+def test_onnx_gives_back_the_graph(case: Case, opset: int) -> None:
+    skip_where_outside(case, "onnx")
+    check_trip(case, lambda model: onnx_trip(model, opset))
+
+
+@every_case
+def test_ir_gives_back_the_graph(case: Case) -> None:
+    skip_where_outside(case, "ir")
+    check_trip(case, openvino_trip)
+
+
+def test_each_spelling_belongs_to_an_operator_that_onnx_has() -> None:
+    import onnx
+
+    real = {(item.domain, item.name, item.since_version) for item in onnx.defs.get_all_schemas_with_history()}
+    from dovetail.op import REGISTRY
+
+    said = {
+        (spelling.domain, spelling.kind, version)
+        for op in REGISTRY.values()
+        for spelling in (slots.parse(op, line) for line in op.onnx)
+        for version in spelling.versions
+    } | {(domain, kind, version) for domain, kind, version in ONNX.lifts}
+    assert said <= real
