@@ -11,6 +11,8 @@ from hypothesis import settings
 
 from dovetail import native
 
+pytest_plugins = ("gaps", "tally")
+
 ORACLES = ("onnxruntime", "openvino", "torch", "jax", "dask")
 
 # Derandomized, so that a run says something about the change and not about the day; `--hypothesis-profile=thorough` searches.

@@ -12,6 +12,7 @@ Errors: UnsupportedError [array.library], [array.dtype], [array.narrowed], [arra
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import math
 import sys
@@ -56,6 +57,25 @@ def namespace(array: Array) -> Namespace:
         raise UnsupportedError(
             "array.library", f"{type(array).__name__} belongs to no array library that dovetail knows"
         ) from None
+
+
+def standard(xp: Namespace) -> Namespace:
+    """The array API namespace of a library: torch, cupy and dask.array through array_api_compat, numpy as it is, any other
+    module (jax.numpy, array_api_strict) as it stands. ``jax`` and ``dask`` mean their array modules.
+
+    Raises UnsupportedError [array.library] for what is no namespace of the standard.
+    """
+    name = str(getattr(xp, "__name__", type(xp).__name__))
+    if name in ("numpy", "array_api_compat.numpy"):
+        return np
+    wrapped_name = {"dask": "dask.array"}.get(name, name)
+    if wrapped_name in ("torch", "cupy", "dask.array"):
+        return importlib.import_module(f"array_api_compat.{wrapped_name}")
+    if name == "jax":
+        return importlib.import_module("jax.numpy")
+    if not all(hasattr(xp, function) for function in ("asarray", "concat", "reshape", "permute_dims", "astype")):
+        raise UnsupportedError("array.library", f"{name} is no namespace of the array API standard")
+    return xp
 
 
 def element(array: Array) -> DType:

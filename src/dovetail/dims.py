@@ -1363,6 +1363,13 @@ def _modulo_elements(x: Size, y: Size) -> Size:
     return result
 
 
+def _power_elements(x: Size, y: Size) -> Size:
+    if isinstance(y, Dim) or not 0 <= y <= HIGHEST_DEGREE:
+        raise Inexact(f"the power {y} of a dimension")
+    result: Size = x**y
+    return result
+
+
 def _exact_elements(x: Size, y: Size) -> Size:
     quotient = exact_quotient(x, y) if _is_nonzero(y) else None
     if quotient is None:
@@ -1481,6 +1488,7 @@ class _Namespace:
     floor_divide = staticmethod(_elementwise(_divide_elements, 2))
     remainder = staticmethod(_elementwise(_modulo_elements, 2))
     divide = staticmethod(_elementwise(_exact_elements, 2))
+    pow = staticmethod(_elementwise(_power_elements, 2))
     negative = staticmethod(_elementwise(operator.neg, 1))
     positive = staticmethod(_elementwise(operator.pos, 1))
     abs = staticmethod(_elementwise(operator.abs, 1))
@@ -1551,6 +1559,12 @@ class _Namespace:
 
     def broadcast_to(self, x: Any, /, shape: Any) -> Array:
         return _moved(np.broadcast_to)(_array(x), _small(shape)).copy()
+
+    def broadcast_arrays(self, *xs: Any) -> list[Array]:
+        arrays = [_array(x) for x in xs]
+        _check_broadcast(arrays)
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        return [self.broadcast_to(array, shape) for array in arrays]
 
     def take(self, x: Any, indices: Any, /, *, axis: int | None = None) -> Array:
         places = np.array([operator.index(each) for each in np.asarray(indices).reshape(-1).tolist()], dtype=np.int64)
@@ -1647,6 +1661,7 @@ xp = _Namespace()
 
 _ufuncs: dict[str, Callable[..., Array]] = {
     "absolute": xp.abs,
+    "power": xp.pow,
     **{
         name: getattr(xp, name)
         for name in (

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays
+from dovetail import arrays, dims
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
-from dovetail.op import Op, has, host_inputs
-from dovetail.types import Tensor
+from dovetail.op import Op, bodies, has, host_inputs
+from dovetail.types import Tensor, Unknown, View
 
 FOLD_LIMIT = 1 << 20
 """The most elements a folded constant may have beyond those of its inputs."""
@@ -31,7 +31,9 @@ def apply(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
     results = tuple(found) if isinstance(found, tuple | list) else (found,)
     if arrays.is_numpy(xp):
         # numpy's reductions hand back scalars
-        return tuple(result if isinstance(result, np.ndarray | list) or result is None else np.asarray(result) for result in results)
+        return tuple(
+            result if isinstance(result, np.ndarray | list) or result is None else np.asarray(result) for result in results
+        )
     return results
 
 
@@ -50,7 +52,7 @@ def _decomposed(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
                 value.value = np.asarray(x)
             inputs.append(value)
         else:
-            inputs.append(b.input(f"x{index}", arrays.dtype_of(x), tuple(map(int, x.shape))))
+            inputs.append(b.input(f"x{index}", arrays.element(x), tuple(map(int, x.shape))))
     made = op.decompose(b, *inputs)
     b.graph.outputs = [made] if isinstance(made, Value) else list(made)
     return tuple(run(b.graph, [x for x in xs if x is not None], xp))
@@ -62,11 +64,12 @@ def run(graph: Graph, inputs: Sequence[Any], xp: Any) -> list[Any]:
 
     found: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
     last = _last_readers(graph)
+    hosted = frozenset[int]() if arrays.is_numpy(xp) else _host_nodes(graph)
     with np.errstate(all="ignore"):
         for place, node in enumerate(graph.nodes):
             xs = [None if x is None else found[id(x)] for x in node.inputs]
             try:
-                ys = apply(node.op, xp, xs)
+                ys = _on_host(node, xs) if place in hosted else apply(node.op, xp, xs)
             except DovetailError as error:
                 raise error.at(node=node.label, op=written(node.op, node.inputs))
             except (ValueError, IndexError, TypeError, OverflowError, MemoryError, ZeroDivisionError) as error:
@@ -78,6 +81,36 @@ def run(graph: Graph, inputs: Sequence[Any], xp: Any) -> list[Any]:
             for key in last.get(place, ()):
                 found.pop(key, None)
     return [found[id(value)] for value in graph.outputs]
+
+
+def _host_nodes(graph: Graph) -> frozenset[int]:
+    """The places of the nodes all of whose results are read by shape rules alone, at once or through other such nodes."""
+    device = {id(value) for value in graph.outputs}
+    hosted = set()
+    for place in range(len(graph.nodes) - 1, -1, -1):
+        node = graph.nodes[place]
+        if all(id(y) not in device for y in node.outputs) and any(y.uses for y in node.outputs) and not any(bodies(node.op)):
+            hosted.add(place)
+            continue
+        hosts = host_inputs(node.op, len(node.inputs))
+        device.update(id(x) for x, host in zip(node.inputs, hosts, strict=True) if x is not None and not host)
+    return frozenset(hosted)
+
+
+def _on_host(node: Node, xs: Sequence[Any]) -> tuple[Any, ...]:
+    """One node in numpy: from the shapes of its inputs alone where these tell, so that nothing lazy is computed for its size."""
+    if any(x is not None and not isinstance(x, np.ndarray) for x in xs):
+        seen = [
+            None if x is None else View(Tensor(arrays.element(x), tuple(x.shape)), x if isinstance(x, np.ndarray) else None)
+            for x in xs
+        ]
+        try:
+            value = node.op.value(*seen)
+            values = value if isinstance(value, tuple | list) else (value,)
+            return tuple(np.asarray(each, dtype=y.dtype.numpy) for each, y in zip(values, node.outputs, strict=True))
+        except (Unknown, dims.Inexact, NotImplementedError, TypeError, ValueError):
+            xs = [None if x is None else arrays.to_numpy(x) for x in xs]
+    return apply(node.op, np, xs)
 
 
 def _last_readers(graph: Graph) -> dict[int, list[int]]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import arrays, dims, dtypes
+from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.evaluate import run
 from dovetail.graph import Graph, Model, Value
@@ -28,7 +29,7 @@ def interpret(model: Model, inputs: Mapping[str, Any] | Sequence[Any], xp: Any =
         bound = [to_array(given[value.name], value) for value in model.inputs]
     else:
         refuse_unusual(model.graph, space)
-        bound = [arrays.of(space, given[value.name]) for value in model.inputs]
+        bound = [to_library(given[value.name], value, space) for value in model.inputs]
     check_inputs(model, bound)
     results = run(model.graph, bound, space)
     return {value.name: result for value, result in zip(model.outputs, results, strict=True)}
@@ -42,10 +43,14 @@ def named_inputs(model: Model, inputs: Mapping[str, Any] | Sequence[Any]) -> dic
         given = {aliases.get(name, name): array for name, array in inputs.items()}
         unknown = [name for name in given if name not in names]
         if unknown:
-            raise EngineError("input.unknown", f"the model has no input {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}")
+            raise EngineError(
+                "input.unknown", f"the model has no input {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}"
+            )
     else:
         if len(inputs) != len(names):
-            raise EngineError("input.count", f"{len(inputs)} inputs for a model that takes {len(names)}: {', '.join(map(repr, names))}")
+            raise EngineError(
+                "input.count", f"{len(inputs)} inputs for a model that takes {len(names)}: {', '.join(map(repr, names))}"
+            )
         given = dict(zip(names, inputs, strict=True))
     missing = [name for name in names if name not in given]
     if missing:
@@ -55,26 +60,78 @@ def named_inputs(model: Model, inputs: Mapping[str, Any] | Sequence[Any]) -> dic
 
 def to_array(given: Any, value: Value) -> Any:
     """What a user passes in, as numpy, in the type of the input. Nothing is narrowed: Python numbers become the input's type
-    where they fit it exactly, arrays must have it. Raises EngineError [input.dtype]."""
+    where they fit it exactly, arrays must have it. Raises EngineError [input.dtype], [input.array]."""
     type = value.type
     if not isinstance(type, Tensor):
         return given
-    if hasattr(given, "__dlpack__") and not isinstance(given, np.ndarray) and not hasattr(given, "__array__"):
-        array = np.from_dlpack(given)
-    else:
-        array = np.asarray(given)
+    array = _as_numpy(given, value)
     if type.dtype is None or array.dtype == type.dtype.numpy:
         return array
+    if array.dtype == type.dtype.numpy.newbyteorder("S"):
+        return array.astype(type.dtype.numpy)
     if type.dtype == "string" and array.dtype.kind in "USOT":
         return array.astype(object)
-    if isinstance(given, int | float | bool | list | tuple):
-        exact = array.astype(type.dtype.numpy)
-        if np.array_equal(exact.astype(array.dtype), array, equal_nan=array.dtype.kind == "f"):
-            return exact
-        if array.dtype.kind == "f" and type.dtype.is_float:
-            return exact
-    found = array.dtype if array.dtype.kind not in "OUS" else "string"
+    if isinstance(given, int | float | bool | list | tuple) and (exact := _exact(array, type.dtype)) is not None:
+        return exact
+    found = "string" if array.dtype.kind in "OUST" else _type_name(array)
     raise EngineError("input.dtype", f"input {value.name!r} is {type.dtype}, and was given {found}")
+
+
+def _as_numpy(given: Any, value: Value) -> np.ndarray[Any, Any]:
+    try:
+        array = arrays.to_numpy(given)
+    except UnsupportedError as error:
+        raise EngineError("input.array", f"input {value.name!r}: {error.message}") from None
+    except Exception as error:
+        # Whatever the foreign object's own conversion raises, the fault is that of this input.
+        raise EngineError(
+            "input.array", f"input {value.name!r}: {type(given).__name__} does not become an array: {error}"
+        ) from error
+    if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
+        raise EngineError("input.array", f"input {value.name!r}: {type(given).__name__} holds neither numbers nor strings")
+    return array  # type: ignore[no-any-return]
+
+
+def _exact(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any] | None:
+    """Python numbers in an element type: whole numbers must come back as they were; a float is rounded to a float type."""
+    if array.dtype.kind not in "biuf" or (array.dtype.kind == "b") != (dtype.kind == "bool"):
+        return None
+    if array.dtype.kind == "f" and (dtype.is_float or dtype.kind == "complex"):
+        return array.astype(dtype.numpy)
+    with np.errstate(all="ignore"):
+        found = array.astype(dtype.numpy)
+    return found if np.array_equal(found.astype(array.dtype), array) else None
+
+
+def _type_name(array: np.ndarray[Any, Any]) -> str:
+    try:
+        return str(dtypes.dtype(array.dtype))
+    except UnsupportedError:
+        return str(array.dtype)
+
+
+def to_library(given: Any, value: Value, xp: Any) -> Any:
+    """What a user passes in, as an array of ``xp``: its own as they are, everything else by way of numpy.
+
+    Raises as :func:`to_array`, and UnsupportedError [array.dtype], [array.narrowed].
+    """
+    if not isinstance(value.type, Tensor):
+        return given
+    if not _belongs(given, xp):
+        return arrays.from_numpy(xp, to_array(given, value))
+    found = arrays.element(given)
+    if value.type.dtype is not None and found is not value.type.dtype:
+        raise EngineError("input.dtype", f"input {value.name!r} is {value.type.dtype}, and was given {found}")
+    return given
+
+
+def _belongs(given: Any, xp: Any) -> bool:
+    if isinstance(given, np.ndarray) or not hasattr(given, "dtype"):
+        return False
+    try:
+        return arrays.namespace(given) is xp
+    except UnsupportedError:
+        return False
 
 
 def check_inputs(model: Model, bound: Sequence[Any]) -> dict[str, int]:
@@ -113,17 +170,8 @@ def _binds(want: Size, size: int, sizes: dict[str, int]) -> bool:
 
 def refuse_unusual(graph: Graph, xp: Any) -> None:
     """Raise UnsupportedError [array.dtype] where the graph uses an element type that only numpy (with ml_dtypes) carries here."""
-    names = {"f16"} if hasattr(xp, "float16") else set()
-    found = sorted(
-        {
-            str(value.type.dtype)
-            for value in graph.values()
-            if isinstance(value.type, Tensor)
-            and value.type.dtype is not None
-            and not value.type.dtype.standard
-            and value.type.dtype.name not in names
-        }
-    )
+    types = (value.type for value in graph.values() if isinstance(value.type, Tensor))
+    found = sorted({str(type.dtype) for type in types if type.dtype is not None and not type.dtype.standard})
     if found:
         raise UnsupportedError("array.dtype", f"{', '.join(found)} can be interpreted in numpy only")
     for node in graph.nodes:
@@ -131,4 +179,4 @@ def refuse_unusual(graph: Graph, xp: Any) -> None:
             refuse_unusual(body, xp)
 
 
-__all__ = ["check_inputs", "dtypes", "interpret", "named_inputs", "to_array"]
+__all__ = ["check_inputs", "interpret", "named_inputs", "to_array", "to_library"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dovetail import dims, dtypes, slots
 from dovetail.build import Builder, written
-from dovetail.edit import connect
+from dovetail.edit import connect, rename
 from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
@@ -91,6 +92,13 @@ class Lifting:
                 "attribute.unknown", f"{self.node.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows"
             )
 
+    def spelled(self, *inputs: Value | None, **attributes: Any) -> Value:
+        """The first output of this node as its slot lines read it, with these inputs and attributes in place of its own."""
+        self._read.update(self.node.attributes)
+        node = replace(self.node, attributes=attributes)
+        op, ordered = self.lifter.first_fitting(self.lifter.dialect.readers(node), node, list(inputs))
+        return self.b.add(op, *ordered)[0]
+
     def body(self, graph: ForeignGraph, captures: list[Value]) -> Graph:
         """A sub-graph, closed: what it reads from outside joins ``captures`` and becomes inputs after its own."""
         return self.lifter.body(graph, captures)
@@ -166,6 +174,8 @@ class Lifter:
                 continue
             if any(value is other for other in graph.outputs) or (item.names and self._is_renamed(value, item)):
                 value = self.b.add(REGISTRY["Identity"](), value, names=[_name(item)])[0]
+            elif item.names and item.names[0] != value.name and item.names[0] in value.names:
+                rename(graph, value, item.names[0])
             self._declared(value, item)
             value.doc = value.doc or item.doc
             value.metadata.update(item.metadata)
@@ -173,7 +183,7 @@ class Lifter:
 
     def _is_renamed(self, value: Value, item: ForeignValue) -> bool:
         """A graph input that leaves the graph under another name needs a node of its own there."""
-        return value.node is None and item.names[0] not in (value.name, *value.names) and self.found.get(item.key) is value
+        return value.node is None and item.names[0] != value.name and self.found.get(item.key) is value
 
     def spend(self, x: Value) -> None:
         """Note that ``x`` was read as an attribute."""
@@ -225,14 +235,18 @@ class Lifter:
             mark = len(self.graph.nodes)
             lifting = Lifting(self.b, node, xs, self)
             made = compose(lifting)
-            lifting.finish()
-            self._adopt(node, xs, [made] if isinstance(made, Value) else list(made), mark)
-            return
+            if made is not None:
+                lifting.finish()
+                if isinstance(made, Op):
+                    self._direct(node, made, xs, xs)
+                else:
+                    self._adopt(node, xs, [made] if isinstance(made, Value) else list(made), mark)
+                return
         spellings = self.dialect.readers(node)
-        op, inputs = self._first_fitting(spellings, node, xs) if spellings else self._foreign(node, xs)
+        op, inputs = self.first_fitting(spellings, node, xs) if spellings else self._foreign(node, xs)
         self._direct(node, op, inputs, xs)
 
-    def _first_fitting(
+    def first_fitting(
         self, spellings: tuple[Spelling, ...], node: ForeignNode, xs: list[Value | None]
     ) -> tuple[Op, list[Value | None]]:
         """Read by the first slot line that fits; where none does, the first one's reason is told."""

@@ -311,7 +311,7 @@ class Lowering:
         if value is None:
             return None
         if isinstance(value, float):
-            data: np.ndarray[Any, Any] = np.asarray(value, dtype=np.float32)
+            data: np.ndarray[Any, Any] = np.asarray(value, dtype=_float_beside(node).numpy)
         else:
             data = np.asarray(value, dtype=np.int64)
         if slot is not None and slot.how == "vector":
@@ -337,6 +337,13 @@ def arguments(op: Op, xs: Sequence[Value | None]) -> dict[str, Any]:
             found[port.name] = xs[position] if position < len(xs) else None
             position += 1
     return found
+
+
+def _float_beside(node: Node) -> dtypes.DType:
+    """The element type of a float that stands among the inputs: that of the first input where it is a float type."""
+    type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    dtype = getattr(type, "dtype", None)
+    return dtype if dtype is not None and dtype.is_float else dtypes.f32
 
 
 def constant_or_none(x: Value) -> np.ndarray[Any, Any] | None:

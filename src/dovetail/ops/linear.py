@@ -7,6 +7,7 @@ from typing import Any
 from dovetail import arrays, dims
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op
+from dovetail.ops.broadcasting import unbroadcast
 from dovetail.types import Size, agree, broadcast
 
 
@@ -98,33 +99,8 @@ def _like(b: Any, g: Any, x: Any, matrix: Any) -> Any:
     """The gradient of an operand from that of its broadcast form as a matrix."""
     from dovetail.build import shape_value
 
-    g = summed_to(b, g, matrix)
-    return g if matrix is x else b.Reshape(g, shape_value(b, x), copy_zeros=False)
-
-
-def summed_to(b: Any, g: Any, x: Any) -> Any:
-    """``g``, of the shape that ``x`` was broadcast to, summed back to the shape of ``x``."""
-    extra = len(g.dims) - len(x.dims)
-    if extra:
-        g = b.ReduceSum(g, list(range(extra)), keepdims=False)
-    open_axes = [axis for axis, size in enumerate(x.dims) if dims.equal(size, g.dims[axis]) is not True]
-    ones = [axis for axis in open_axes if isinstance(x.dims[axis], int)]
-    if ones:
-        g = b.ReduceSum(g, ones, keepdims=True)
-    for axis in open_axes:
-        if axis not in ones:
-            g = _summed_at_run_time(b, g, x, axis)
-    return g
-
-
-def _summed_at_run_time(b: Any, g: Any, x: Any, axis: int) -> Any:
-    """Sum ``g`` over ``axis`` if ``x`` has one element there, and leave it if they agree: as [size of x, rest], summed over the rest."""
-    shape = b.Shape(g)
-    before, theirs, after = b.Split(shape, [axis, 1, len(g.dims) - axis - 1], axis=0, outputs=3)
-    ours = b.Gather(b.Shape(x), [axis], axis=0)
-    rest = b.Divide(theirs, b.Maximum(ours, b.constant([1])))
-    wide = b.Reshape(g, b.Concat(before, ours, rest, after, axis=0), copy_zeros=False)
-    return b.ReduceSum(wide, [axis + 1], keepdims=False)
+    g = unbroadcast(b, g, matrix)
+    return g if matrix is x or g is None else b.Reshape(g, shape_value(b, x), copy_zeros=False)
 
 
 class Gemm(
@@ -199,7 +175,7 @@ class Gemm(
         if bias is None:
             return [dx, dy]
         weighted = g if self.beta == 1 else b.Multiply(g, self.beta)
-        return [dx, dy, summed_to(b, weighted, bias)]
+        return [dx, dy, unbroadcast(b, weighted, bias)]
 
     def canonical(self, x: Any, y: Any, bias: Any = None) -> Op:
         """A bias of the product's own shape needs no broadcasting, and may have it."""

@@ -1,4 +1,4 @@
-"""The same elements under another shape."""
+"""The same elements under another shape: Reshape, Flatten, Squeeze, Unsqueeze."""
 
 from __future__ import annotations
 
@@ -6,15 +6,52 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dims
 from dovetail.errors import RuleError
 from dovetail.op import Op, Windows
 from dovetail.ops.source import whole
-from dovetail.types import INT64_MAX, Tensor, View, total
+from dovetail.types import INT64_MAX, Tensor, Unknown, View, axes_in, axis_in, total
 
 
-def _plain(item: Any) -> Any:
-    return item if isinstance(item, dims.Dim) else int(item)
+def items(x: Any) -> list[Any] | None:
+    """The elements of an integer input as Python integers and dims, in row-major order; None where they are not known."""
+    if x is None or x.value is None:
+        return None
+    return [item if isinstance(item, dims.Dim) else int(item) for item in np.asarray(x.value).reshape(-1).tolist()]
+
+
+def numbers(x: Any) -> list[int] | None:
+    """The elements of an integer input where all of them are numbers."""
+    found = items(x)
+    return None if found is None or any(isinstance(item, dims.Dim) for item in found) else found
+
+
+def vector_length(x: Any, what: str, scalar: bool = False) -> Any:
+    """The length of a vector (of a scalar: 1), None where it is not known. Raises RuleError [input.rank]."""
+    if x.shape is None:
+        return None
+    if len(x.shape) == 1:
+        return x.shape[0]
+    if scalar and not x.shape:
+        return 1
+    raise RuleError("input.rank", f"{what} should be a vector, not of rank {len(x.shape)}")
+
+
+def seen(x: Any) -> View:
+    """What a shape rule sees of an array."""
+    return View(Tensor(None, tuple(x.shape)))
+
+
+def held(x: Any) -> View | None:
+    """What a shape rule sees of a host array: its elements too."""
+    return None if x is None else View(Tensor(None, tuple(x.shape)), np.asarray(x))
+
+
+def reshaped(b: Any, x: Any, like: Any) -> Any:
+    """``x`` under the shape that ``like`` has."""
+    from dovetail.build import shape_value
+
+    return b.Reshape(x, shape_value(b, like), copy_zeros=False)
 
 
 class Reshape(
@@ -23,7 +60,7 @@ class Reshape(
     onnx=(
         "Reshape-1(x; shape:target, consumed_inputs:_?)",
         "Reshape-5,13(x, target)",
-        "Reshape-14,19,21,23,24,25(x, target; allowzero~not:copy_zeros=0)",
+        "Reshape-14,19,21,23,24,25(x, target; allowzero~not:copy_zeros=true)",
     ),
     openvino="Reshape-1(x, target; special_zero:copy_zeros | empty=cancel/refuse)",
 ):
@@ -32,17 +69,18 @@ class Reshape(
     With ``copy_zeros`` a 0 copies the input's dimension at its index, which has to be below the rank; otherwise it is a size of zero.
     At most one -1 is computed so that the volumes agree. ``empty`` rules on -1 where the other sizes multiply to 0: ``refuse``;
     ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0. Where a literal 0 stands
-    beside -1, every choice refuses. Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
+    beside -1, every choice refuses. A symbol in the target is a size, also when it turns out to be 0.
+    Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
     """
 
     copy_zeros: bool = True
     empty: str = "refuse"
 
     def shape(self, x: Any, target: Any) -> Any:
-        self._check_target(target)
-        if target.value is None:
-            return None
-        wanted = [_plain(item) for item in target.value]
+        length = self._check_target(target)
+        wanted = items(target)
+        if wanted is None:
+            return (None,) * length if isinstance(length, int) and length <= _MOST_AXES else None
         negative = [size for size in wanted if isinstance(size, int) and size < -1]
         if negative:
             raise RuleError("reshape.target", f"size {negative[0]} in the target is below -1")
@@ -69,9 +107,13 @@ class Reshape(
         sizes[free[0]] = self._computed(shape, sizes, free[0], copied)
         return tuple(sizes)
 
-    def _check_target(self, target: Any) -> None:
+    def _check_target(self, target: Any) -> Any:
+        dtype = target.type.dtype
+        if dtype is not None and dtype.bits < 8:
+            raise RuleError("type.class", f"input 'target' should be an integer type of 8 to 64 bits, not {dtype}")
         if target.shape is not None and len(target.shape) != 1:
             raise RuleError("reshape.target", f"the target should be a vector, not of rank {len(target.shape)}")
+        return None if target.shape is None else target.shape[0]
 
     def _is_vague(self, size: Any) -> bool:
         """Whether an element of the target may turn out to be a special value."""
@@ -102,12 +144,12 @@ class Reshape(
         volume, known = total(shape), total(rest)
         if isinstance(known, int) and known == 0 and self.empty == "refuse":
             raise RuleError("reshape.target", f"-1 beside sizes that multiply to 0, from {list(shape)}")
-        if self.empty == "zero" and isinstance(known, int) and known == 0:
-            return 0
+        if self.empty == "zero" and copied and dims.equal(known, 0) is not False:
+            return 0 if isinstance(known, int) else None
         # The dimensions that were copied stand on both sides and cancel, also when they are 0.
         left = total(size for place, size in enumerate(shape) if place not in copied)
         if isinstance(left, int) and isinstance(literal, int):
-            if left % literal and not (isinstance(volume, int) and volume == 0 and self.empty != "cancel"):
+            if left % literal:
                 raise RuleError("reshape.volume", f"{volume} elements do not divide by {known}")
             return left // literal
         quotient = dims.exact_quotient(left, literal)
@@ -118,34 +160,213 @@ class Reshape(
         return left // literal
 
     def canonical(self, x: Any, target: Any) -> Op:
-        """``refuse`` says the same as any other choice unless a copied 0 stands beside -1."""
-        if self.empty == "refuse" or target.value is None:
+        """Without a 0 that copies, and without one beside -1, all choices say the same."""
+        wanted = items(target)
+        if wanted is None:
             return self
-        wanted = [_plain(item) for item in target.value]
-        special = [size for size in wanted if isinstance(size, int) and size <= 0]
-        plain = len(set(special)) < 2 and not any(self._is_vague(size) for size in wanted)
-        known = x.shape is not None and all(
-            dims.equal(size, 0) is False for size, want in zip(x.shape, wanted, strict=False) if isinstance(want, int) and want == 0
-        )
-        return self.with_(empty="refuse") if plain or known else self
+        zeros = [place for place, size in enumerate(wanted) if dims.equal(size, 0) is not False]
+        shape = x.shape
+        if not zeros:
+            return self.with_(copy_zeros=True, empty="refuse")
+        alone = not any(self._is_vague(size) or (isinstance(size, int) and size == -1) for size in wanted)
+        known = shape is not None and all(place < len(shape) and dims.equal(shape[place], 0) is False for place in zeros)
+        changes: dict[str, Any] = {}
+        if self.empty != "refuse" and (alone or known):
+            changes["empty"] = "refuse"
+        if not self.copy_zeros and shape is not None and all(place < len(shape) and shape[place] == 0 for place in zeros):
+            changes["copy_zeros"] = True
+        return self.with_(**changes) if changes else self
 
     def evaluate(self, xp: Any, x: Any, target: Any) -> Any:
-        seen = View(Tensor(None, tuple(x.shape)))
-        vector = np.asarray(target)
-        if vector.dtype != object and vector.dtype != np.int64:
-            vector = vector.astype(object)
-        sizes = self.shape(seen, View(Tensor(dtypes.i64, vector.shape), vector))
+        sizes = self.shape(seen(x), held(target))
         if sizes is None or None in sizes:
             raise dims.Inexact
         return xp.reshape(x, tuple(sizes))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, target: Any) -> Any:
-        from dovetail.build import shape_value
-
-        return [b.Reshape(g, shape_value(b, x), copy_zeros=False), None]
+        return [reshaped(b, g, x), None]
 
     def windows(self, x: Any, target: Any) -> Windows:
         return whole(x)
 
 
-__all__ = ["INT64_MAX", "Reshape"]
+class Flatten(
+    Op,
+    sig="x: T -> y: T",
+    onnx=("Flatten-1,9(x; axis~natural=1)", "Flatten-11,13,21,23,24,25(x; axis=1)"),
+):
+    """``x`` as a matrix: the sizes before ``axis`` multiplied are the rows, the others the columns.
+
+    ``axis`` in [-rank, rank]; the product of no sizes is 1. Source: ONNX Flatten 1 to 25.
+    """
+
+    axis: int = 1
+
+    def shape(self, x: Any) -> Any:
+        if x.shape is None:
+            return None, None
+        axis = self._axis(len(x.shape))
+        return total(x.shape[:axis]), total(x.shape[axis:])
+
+    def _axis(self, rank: int) -> int:
+        if not -rank <= self.axis <= rank:
+            raise RuleError("axis.range", f"axis {self.axis} is not in [{-rank}, {rank}]")
+        return self.axis + rank if self.axis < 0 else self.axis
+
+    def canonical(self, x: Any) -> Op:
+        return self if x.shape is None else Flatten(self._axis(len(x.shape)))
+
+    def evaluate(self, xp: Any, x: Any) -> Any:
+        return xp.reshape(x, self.shape(seen(x)))
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+        return [reshaped(b, g, x)]
+
+    def windows(self, x: Any) -> Windows:
+        return whole(x)
+
+    def decompose(self, b: Any, x: Any) -> Any:
+        rows, columns = self.shape(x)
+        if isinstance(rows, int) and isinstance(columns, int):
+            return b.Reshape(x, [rows, columns], copy_zeros=False)
+        if isinstance(columns, int) and columns:
+            return b.Reshape(x, [-1, columns])
+        if isinstance(rows, int) and rows:
+            return b.Reshape(x, [rows, -1])
+        if x.shape is not None and self._axis(len(x.shape)) == 1:
+            # The copied size cancels, so that -1 is the product of the others also when it is 0.
+            return b.Reshape(x, [0, -1], empty="cancel")
+        before, after = b.Shape(x, start=0, end=self.axis), b.Shape(x, start=self.axis)
+        if self.axis == 0:
+            before = b.constant(np.zeros(0, dtype=np.int64))
+        target = b.Concat(b.ReduceProd(before, [0], keepdims=True), b.ReduceProd(after, [0], keepdims=True), axis=0)
+        return b.Reshape(x, target, copy_zeros=False)
+
+
+class Squeeze(
+    Op,
+    sig="x: T, axes?!: I -> y: T",
+    onnx=(
+        "Squeeze-1(x; axes~natural? | skip=false/true)",
+        "Squeeze-11(x; axes? | skip=false/true)",
+        "Squeeze-13,21,23,24,25(x, axes? | skip=false/true)",
+    ),
+    openvino=("Squeeze-1(x, axes? | skip=true/false)", "Squeeze-15(x, axes?; allow_axis_skip:_? | skip=true/false)"),
+):
+    """``x`` without its ``axes``, which have the size 1; without ``axes``: without every axis of size 1.
+
+    With ``skip`` an axis of another size stays; otherwise it is an error, also when it is found at run time. Each axis comes once.
+    Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` speaks of inference only).
+    """
+
+    skip: bool = False
+
+    def shape(self, x: Any, axes: Any = None) -> Any:
+        if axes is not None:
+            count = vector_length(axes, "axes", scalar=True)
+        if x.shape is None:
+            return None
+        rank = len(x.shape)
+        if axes is None:
+            return _without(x.shape, range(rank), skip=True)
+        places = numbers(axes)
+        if places is None:
+            return (None,) * (rank - count) if isinstance(count, int) and count <= rank and not self.skip else None
+        return _without(x.shape, axes_in(places, rank), self.skip)
+
+    def evaluate(self, xp: Any, x: Any, axes: Any = None) -> Any:
+        shape = tuple(x.shape)
+        self.shape(seen(x), held(axes))
+        places = range(len(shape)) if axes is None else axes_in(_now(held(axes)), len(shape))
+        gone = tuple(place for place in places if shape[place] == 1)
+        return xp.squeeze(x, axis=gone) if gone else x
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any = None) -> Any:
+        if axes is None or self.skip:
+            return [reshaped(b, g, x), None][: 1 if axes is None else 2]
+        return [b.Unsqueeze(g, axes), None]
+
+    def windows(self, x: Any, axes: Any = None) -> Windows:
+        return whole(x)
+
+    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
+        """The same with axes counted from the front."""
+        places = None if axes is None else numbers(axes)
+        if places is None or x.shape is None or all(place >= 0 for place in places):
+            return None
+        return b.apply("Squeeze", x, list(axes_in(places, len(x.shape))), skip=self.skip)
+
+
+def _without(shape: Any, places: Any, skip: bool) -> Any:
+    """``shape`` without ``places``; unknown (None) where only run time tells whether one of them stays."""
+    gone = []
+    for place in places:
+        is_one = dims.equal(shape[place], 1)
+        if is_one is False and not skip:
+            raise RuleError("squeeze.size", f"axis {place} has the size {shape[place]}, not 1")
+        if is_one is None and skip:
+            return None
+        if is_one is not False:
+            gone.append(place)
+    return tuple(size for place, size in enumerate(shape) if place not in gone)
+
+
+def _now(x: Any) -> list[int]:
+    """Elements that have to be numbers, here and now."""
+    found = numbers(x)
+    if found is None:
+        raise dims.Inexact("axes are not known")
+    return found
+
+
+class Unsqueeze(
+    Op,
+    sig="x: T, axes!: I -> y: T",
+    onnx=(
+        "Unsqueeze-1(x; axes~natural)",
+        "Unsqueeze-11(x; axes)",
+        "Unsqueeze-13,21,23,24,25(x, axes)",
+    ),
+    openvino="Unsqueeze-1(x, axes)",
+):
+    """``x`` with a new axis of size 1 at each of ``axes``, which are counted in the result; each comes once.
+
+    Sources: ONNX Unsqueeze 1 to 25; OpenVINO Unsqueeze-1.
+    """
+
+    def shape(self, x: Any, axes: Any) -> Any:
+        count = vector_length(axes, "axes", scalar=True)
+        if x.shape is None or not isinstance(count, int):
+            return None
+        rank = len(x.shape) + count
+        places = numbers(axes)
+        if places is None:
+            return (None,) * rank if rank <= _MOST_AXES else None
+        found = axes_in(places, rank)
+        sizes = iter(x.shape)
+        return tuple(1 if place in found else next(sizes) for place in range(rank))
+
+    def evaluate(self, xp: Any, x: Any, axes: Any) -> Any:
+        self.shape(seen(x), held(axes))
+        for place in sorted(axes_in(_now(held(axes)), x.ndim + int(np.size(axes)))):
+            x = xp.expand_dims(x, axis=place)
+        return x
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
+        return [b.Squeeze(g, axes), None]
+
+    def windows(self, x: Any, axes: Any) -> Windows:
+        return whole(x)
+
+    def decompose(self, b: Any, x: Any, axes: Any) -> Any:
+        """The same with axes counted from the front."""
+        places = numbers(axes)
+        if places is None or x.shape is None or all(place >= 0 for place in places):
+            return None
+        return b.Unsqueeze(x, list(axes_in(places, len(x.shape) + len(places))))
+
+
+_MOST_AXES = 64
+"""Beyond this a length says that something is wrong, not what a rank is."""
+
+__all__ = ["INT64_MAX", "Flatten", "Reshape", "Squeeze", "Unknown", "Unsqueeze", "axis_in", "held", "items", "numbers", "reshaped", "seen"]

@@ -106,8 +106,8 @@ class _Sliding(Op):
     def plain(self, count: int) -> dict[str, Any]:
         """The attributes with nothing left to defaults."""
         strides, dilations = self.steps(count)
-        begins, ends = self.explicit_pads(count)
-        return {"strides": strides, "dilations": dilations, "pads": (*begins, *ends)}
+        pads = sum(self.explicit_pads(count), ()) if self.auto_pad == "explicit" else None
+        return {"strides": strides, "dilations": dilations, "pads": pads}
 
 
 def _refuse_small(rest: Any) -> None:

@@ -45,6 +45,7 @@ _FIELDS = {
     "u64": "uint64_data",
     "string": "string_data",
 }
+_NOTED = frozenset(("doc_string", "metadata_props"))
 _ALL_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data", "raw_data")
 
 
@@ -66,7 +67,7 @@ class TensorReader:
         """
         fields = present(proto, "tensor")
         name = fields.pop("name", "")
-        notes = _notes(fields)
+        notes = _notes(fields) if not fields.keys().isdisjoint(_NOTED) else {}
         dtype = element_type(fields.pop("data_type", 0), "data.type")
         shape = _shape(fields.pop("dims", ()))
         if "segment" in fields:
@@ -100,6 +101,9 @@ class TensorReader:
 
     def _data(self, fields: dict[str, Any], dtype: DType, shape: tuple[int, ...]) -> NDArray[Any]:
         count = math.prod(shape)
+        field = _FIELDS.get(dtype.name, "int32_data")
+        if len(fields) == 1 and field in fields:
+            return _from_values(dtype, fields.pop(field), count)
         external = fields.pop("external_data", None)
         if fields.pop("data_location", 0) == 1:
             stored = [field for field in _ALL_FIELDS if field in fields]
@@ -113,7 +117,7 @@ class TensorReader:
             if dtype is dtypes.string:
                 raise FormatError("data.field", "strings cannot lie in raw_data")
             return _from_bytes(dtype, np.frombuffer(fields.pop("raw_data"), np.uint8), count)
-        return _from_values(dtype, fields.pop(_FIELDS.get(dtype.name, "int32_data"), ()), count)
+        return _from_values(dtype, fields.pop(field, ()), count)
 
     def _external(self, entries: Any, size: int) -> Codes:
         keys = properties(entries, "data.external")
@@ -253,6 +257,8 @@ def _shape(dims: Any) -> tuple[int, ...]:
 
 
 def _reshaped(data: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if data.shape == shape:
+        return data
     try:
         return data.reshape(shape)
     except ValueError:

@@ -108,11 +108,14 @@ def read_value(proto: ValueInfoProto, types: TypeReader, scope: str) -> ForeignV
     name = fields.pop("name", "")
     if not name:
         raise FormatError("value.name", "a declared value has no name")
-    value = ForeignValue(name, names=(name,), doc=fields.pop("doc_string", ""))
+    value = ForeignValue(name, names=(name,))
     if "type" in fields:
         value.type, denotations = types.read(fields.pop("type"), scope + name)
         if denotations:
             value.metadata["denotations"] = dict(denotations)
+    if not fields:
+        return value
+    value.doc = fields.pop("doc_string", "")
     if entries := fields.pop("metadata_props", None):
         value.metadata["metadata_props"] = properties(entries, "metadata.repeated")
     refuse_rest(fields, "value info")

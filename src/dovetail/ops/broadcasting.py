@@ -1,0 +1,116 @@
+"""Operators whose inputs broadcast against each other, and the way back that their gradients take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dims, dtypes
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.op import Op, default_types
+from dovetail.types import Shape, Type, agree_shapes, broadcast
+
+# How OpenVINO spells the attribute ``broadcast``; ``pdpd`` is a matter of its compose module.
+AUTO = "auto_broadcast~{numpy:true,explicit:false,none:false}:broadcast=true"
+
+_CODES = ("nf4", "u1", "u3", "u6")
+
+
+class _Elementwise(Op):
+    """One result for each place. Types that travel as codes have no arithmetic."""
+
+    def types(self, *xs: Any) -> list[Type]:
+        for x in xs:
+            dtype = getattr(getattr(x, "type", None), "dtype", None)
+            if dtype is not None and dtype.name in _CODES:
+                raise RuleError("type.class", f"{type(self).__name__} does not compute in {dtype}; convert it first")
+        return default_types(self, xs)
+
+
+class _Broadcasting(_Elementwise):
+    """With ``broadcast`` the inputs are stretched as numpy has it; without, their shapes have to be equal."""
+
+    broadcast: bool = True
+
+    def shape(self, *xs: Any) -> Any:
+        shapes = [x.shape for x in xs]
+        if self.broadcast:
+            return broadcast(*shapes)
+        result: Shape | None = shapes[0]
+        for shape in shapes[1:]:
+            result = agree_shapes(result, shape)
+        return result
+
+    def canonical(self, *xs: Any) -> Op:
+        """Where the shapes are known to be equal, a refusal to broadcast says the same, and every version can say it."""
+        return self.with_(broadcast=False) if self.broadcast and _are_equal([x.shape for x in xs]) else self
+
+
+def _are_equal(shapes: list[Shape | None]) -> bool:
+    first = shapes[0] if shapes else None
+    return first is not None and all(
+        shape is not None and len(shape) == len(first) and all(dims.equal(*pair) is True for pair in zip(shape, first, strict=True))
+        for shape in shapes
+    )
+
+
+def computed(xp: Any, function: Callable[..., Any], *xs: Any) -> Any:
+    """``function`` of ``xs``, narrow elements widened for it (f32, or 8 bits) and the result rounded once to the type of the first."""
+    if xp is dims.xp:
+        return function(*xs)
+    kind = arrays.element(xs[0])
+    with np.errstate(all="ignore"):
+        if not (kind.is_float and kind.bits < 32) and not (kind.is_integer and kind.bits < 8):
+            return function(*xs)
+        wide = dtypes.f32 if kind.is_float else dtypes.dtype(f"{kind.kind}8")
+        result = function(*(arrays.cast(xp, x, wide) for x in xs))
+        return arrays.cast(xp, result, kind, saturate=False)
+
+
+def number(b: Any, value: float | int, like: Any) -> Any:
+    """A scalar constant of the element type of ``like``."""
+    return b.constant(value, like.dtype)
+
+
+def is_float(x: Any) -> bool:
+    return x is not None and x.dtype.is_float
+
+
+def unbroadcast(b: Any, g: Any, x: Any) -> Any:
+    """The gradient ``g`` of a broadcast result summed back to the shape of ``x``; None where ``x`` has no gradient.
+
+    Raises UnsupportedError [gradient.rank] where a rank is unknown.
+    """
+    if not is_float(x):
+        return None
+    if g.shape is None or x.shape is None:
+        raise UnsupportedError("gradient.rank", f"the gradient of a broadcast needs the ranks of {g.type} and {x.type}")
+    extra = len(g.shape) - len(x.shape)
+    if extra:
+        g = b.ReduceSum(g, list(range(extra)), keep_dims=False)
+    unknown = [axis for axis, pair in enumerate(zip(g.shape, x.shape, strict=True)) if _is_stretched(*pair) is None]
+    if unknown:
+        return _sum_where_stretched(b, g, x)
+    axes = [axis for axis, pair in enumerate(zip(g.shape, x.shape, strict=True)) if _is_stretched(*pair)]
+    return b.ReduceSum(g, axes, keep_dims=True) if axes else g
+
+
+def _is_stretched(wide: Any, narrow: Any) -> bool | None:
+    """Whether an axis was stretched; None where only run time can tell."""
+    if dims.equal(wide, narrow) is True:
+        return False
+    if isinstance(narrow, int) and narrow == 1:
+        return True
+    return False if dims.equal(narrow, 1) is False else None
+
+
+def _sum_where_stretched(b: Any, g: Any, x: Any) -> Any:
+    """Each axis of ``g`` cut in two, of sizes (g / x, x), where x is 1 or as large as g; the first of the two is summed over."""
+    wide, narrow = b.Shape(g, dtype=dtypes.i64), b.Shape(x, dtype=dtypes.i64)
+    times = b.Divide(wide, b.Maximum(narrow, 1))
+    rank = len(x.shape)
+    pairs = b.Reshape(b.Concat(b.Unsqueeze(times, [1]), b.Unsqueeze(narrow, [1]), axis=1), [2 * rank])
+    split = b.Reshape(g, pairs, copy_zeros=False)
+    return b.ReduceSum(split, list(range(0, 2 * rank, 2)), keep_dims=False)

@@ -1,0 +1,418 @@
+"""Arithmetic of two or more tensors, with broadcasting."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from dovetail import arrays, dims, dtypes
+from dovetail.errors import RuleError
+from dovetail.op import Op
+from dovetail.ops.broadcasting import AUTO, _Broadcasting, _Elementwise, computed, is_float, number, unbroadcast
+from dovetail.types import Type
+
+
+class _Binary(_Broadcasting, sig="x: R, y: R -> z: R"):
+    """One function of two numbers of one type."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        raise NotImplementedError
+
+    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        return computed(xp, lambda *xs: self.function(xp, *xs), x, y)
+
+
+class Add(
+    _Binary,
+    onnx=(
+        "Add-1(x, y; broadcast=0, axis:_?, consumed_inputs:_? | broadcast=false)",
+        "Add-6(x, y; broadcast=0, axis:_?)",
+        "Add-7,13,14(x, y | broadcast=true/false)",
+    ),
+    openvino=f"Add-1(x, y; {AUTO})",
+):
+    """x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.add(x, y)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        return [unbroadcast(b, g, x), unbroadcast(b, g, y)]
+
+
+class Subtract(
+    _Binary,
+    onnx=(
+        "Sub-1(x, y; broadcast=0, axis:_?, consumed_inputs:_? | broadcast=false)",
+        "Sub-6(x, y; broadcast=0, axis:_?)",
+        "Sub-7,13,14(x, y | broadcast=true/false)",
+    ),
+    openvino=f"Subtract-1(x, y; {AUTO})",
+):
+    """x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.subtract(x, y)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        return [unbroadcast(b, g, x), unbroadcast(b, b.Negative(g), y)]
+
+
+class Multiply(
+    _Binary,
+    onnx=(
+        "Mul-1(x, y; broadcast=0, axis:_?, consumed_inputs:_? | broadcast=false)",
+        "Mul-6(x, y; broadcast=0, axis:_?)",
+        "Mul-7,13,14(x, y | broadcast=true/false)",
+    ),
+    openvino=f"Multiply-1(x, y; {AUTO})",
+):
+    """x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.multiply(x, y)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        return [unbroadcast(b, b.Multiply(g, y), x), unbroadcast(b, b.Multiply(g, x), y)]
+
+
+class Divide(
+    _Binary,
+    onnx=(
+        "Div-1(x, y; broadcast=0, axis:_?, consumed_inputs:_? | floor=false)",
+        "Div-6(x, y; broadcast=0, axis:_? | floor=false)",
+        "Div-7,13,14(x, y | floor=false, broadcast=true/false)",
+    ),
+    openvino=f"Divide-1(x, y; {AUTO}, m_pythondiv:floor=true)",
+):
+    """x / y. Integers are rounded toward zero, or with ``floor`` toward minus infinity; the least one by -1 wraps.
+
+    Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
+    """
+
+    floor: bool = False
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        if xp is dims.xp:
+            return xp.floor_divide(x, y) if self.floor else _exact_truncated(xp, x, y)
+        if arrays.element(x).is_integer:
+            return arrays.floor_divide(xp, x, y) if self.floor else arrays.trunc_divide(xp, x, y)
+        return xp.divide(x, y)
+
+    def canonical(self, x: Any, y: Any) -> Op:
+        """Only the sign of an integer makes a difference between the two roundings."""
+        plain = super().canonical(x, y)
+        return plain if not self.floor or x.dtype.kind == "int" else plain.with_(floor=False)
+
+    def decompose(self, b: Any, x: Any, y: Any) -> Any:
+        if not self.floor or x.dtype.kind != "int":
+            return b.Divide(x, y, floor=False, broadcast=self.broadcast)
+        quotient = b.Divide(x, y, broadcast=self.broadcast)
+        rest = b.Subtract(x, b.Multiply(quotient, y))
+        zero = number(b, 0, x)
+        below = b.And(b.NotEqual(rest, zero), b.Xor(b.Less(x, zero), b.Less(y, zero)))
+        return b.Where(below, b.Subtract(quotient, 1), quotient)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        return [unbroadcast(b, b.Divide(g, y), x), unbroadcast(b, b.Negative(b.Divide(b.Multiply(g, z), y)), y)]
+
+
+def _exact_truncated(xp: Any, x: Any, y: Any) -> Any:
+    """Toward zero, from divisions toward minus infinity alone: those are what symbolic sizes know."""
+    return xp.where((x < 0) != (y < 0), xp.negative(xp.floor_divide(xp.negative(x), y)), xp.floor_divide(x, y))
+
+
+class Mod(
+    _Binary,
+    onnx="Mod-10,13,28(x, y; fmod:truncate=0 | broadcast=true/false)",
+    openvino=(f"Mod-1(x, y; {AUTO} | truncate=true)", f"FloorMod-1(x, y; {AUTO} | truncate=false)"),
+):
+    """The remainder of a division toward minus infinity, of the sign of ``y``; with ``truncate`` toward zero, of the sign of ``x``.
+
+    Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and FloorMod-1.
+    """
+
+    truncate: bool = False
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        if xp is dims.xp:
+            return _exact_truncated_rest(xp, x, y) if self.truncate else xp.remainder(x, y)
+        if not arrays.element(x).is_integer:
+            return _float_rest(xp, x, y, self.truncate)
+        return arrays.trunc_mod(xp, x, y) if self.truncate else arrays.floor_mod(xp, x, y)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        quotient = b.Divide(b.Subtract(x, z), y)
+        return [unbroadcast(b, g, x), unbroadcast(b, b.Negative(b.Multiply(g, b.Round(quotient))), y)]
+
+
+def _exact_truncated_rest(xp: Any, x: Any, y: Any) -> Any:
+    return xp.where((x < 0) != (y < 0), xp.negative(xp.remainder(xp.negative(x), y)), xp.remainder(x, y))
+
+
+def _float_rest(xp: Any, x: Any, y: Any, truncate: bool) -> Any:
+    """C's fmod, which is exact; with an infinite ``y`` it is ``x``, and toward minus infinity ``y`` where the signs differ."""
+    rest = arrays.trunc_mod(xp, x, y)
+    rest = xp.where(xp.isinf(y) & xp.isfinite(x), x, rest)
+    if truncate:
+        return rest
+    return xp.where(rest == 0, xp.copysign(rest, y), xp.where((rest < 0) != (y < 0), rest + y, rest))
+
+
+class Power(
+    _Broadcasting,
+    sig="x: R, y: R2 -> z: R",
+    onnx=(
+        "Pow-1(x, y; broadcast=0, axis:_?)",
+        "Pow-7,12,13,15(x, y | broadcast=true/false)",
+    ),
+    openvino=f"Power-1(x, y; {AUTO})",
+):
+    """``x`` to the ``y``, of the type of ``x``. Integers are exact and wrap; a negative exponent gives the truncated reciprocal.
+
+    Sources: ONNX Pow 1 to 15 (from 12 on the types may differ), OpenVINO Power-1 (equal types).
+    """
+
+    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        return arrays.power(xp, x, y)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        exponent = y if y.dtype is x.dtype else b.Cast(y, to=x.dtype)
+        zero = number(b, 0, x)
+        slope = b.Multiply(exponent, b.Power(x, b.Subtract(exponent, 1)))
+        dx = b.Multiply(g, b.Where(b.Equal(exponent, zero), zero, slope))
+        if not is_float(y):
+            return [unbroadcast(b, dx, x), None]
+        at_zero = b.Equal(x, zero)
+        growth = b.Where(at_zero, zero, b.Multiply(z, b.Log(b.Where(at_zero, number(b, 1, x), x))))
+        dy = b.Multiply(g, growth)
+        return [unbroadcast(b, dx, x), unbroadcast(b, dy if y.dtype is x.dtype else b.Cast(dy, to=y.dtype), y)]
+
+
+class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO})"):
+    """(x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        difference = xp.subtract(x, y)
+        return xp.multiply(difference, difference)
+
+    def decompose(self, b: Any, x: Any, y: Any) -> Any:
+        difference = b.Subtract(x, y, broadcast=self.broadcast)
+        return b.Multiply(difference, difference)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        dx = b.Multiply(g, b.Multiply(b.Subtract(x, y), 2))
+        return [unbroadcast(b, dx, x), unbroadcast(b, b.Negative(dx), y)]
+
+
+# Any number of inputs
+
+
+class _Variadic(_Broadcasting, sig="*xs: R -> y: R"):
+    """One function folded over one or more tensors, from the first to the last."""
+
+    def check(self, xs: tuple[Any, ...]) -> None:
+        if not xs:
+            raise RuleError("node.inputs", "at least one input is needed")
+
+    def types(self, *xs: Any) -> list[Type]:
+        self.check(xs)
+        return super().types(*xs)
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        raise NotImplementedError
+
+    def evaluate(self, xp: Any, *xs: Any) -> Any:
+        return reduce(lambda x, y: computed(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
+
+    def decompose(self, b: Any, *xs: Any) -> Any:
+        """One after the other."""
+        if len(xs) == 1:
+            return b.Identity(xs[0])
+        return reduce(lambda x, y: b.add(self, x, y)[0], xs)
+
+
+class _Extreme(_Variadic):
+    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+        """Inputs that are extreme at the same place share its gradient equally."""
+        hits = [b.Cast(b.Equal(x, y), to=y.dtype) for x in xs]
+        share = b.Divide(g, reduce(b.Add, hits))
+        return [unbroadcast(b, b.Multiply(share, hit), x) for hit, x in zip(hits, xs, strict=True)]
+
+
+class Maximum(
+    _Extreme,
+    onnx=(
+        "Max-1(*xs; consumed_inputs:_? | broadcast=false)",
+        "Max-6(*xs | broadcast=false)",
+        "Max-8,12,13(*xs | broadcast=true/false)",
+    ),
+    openvino=f"Maximum-1(*xs; {AUTO})",
+):
+    """The greatest of ``xs`` at each place; NaN where one is. Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs)."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.maximum(x, y)
+
+
+class Minimum(
+    _Extreme,
+    onnx=(
+        "Min-1(*xs; consumed_inputs:_? | broadcast=false)",
+        "Min-6(*xs | broadcast=false)",
+        "Min-8,12,13(*xs | broadcast=true/false)",
+    ),
+    openvino=f"Minimum-1(*xs; {AUTO})",
+):
+    """The least of ``xs`` at each place; NaN where one is. Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs)."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.minimum(x, y)
+
+
+class Sum(
+    _Variadic,
+    onnx=(
+        "Sum-1(*xs; consumed_inputs:_? | broadcast=false)",
+        "Sum-6(*xs | broadcast=false)",
+        "Sum-8,13(*xs | broadcast=true/false)",
+    ),
+):
+    """The sum of ``xs`` at each place, added from the first to the last. Source: ONNX Sum 1 to 13."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.add(x, y)
+
+    def decompose(self, b: Any, *xs: Any) -> Any:
+        if len(xs) == 1:
+            return b.Identity(xs[0])
+        return reduce(lambda x, y: b.Add(x, y, broadcast=self.broadcast), xs)
+
+    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+        return [unbroadcast(b, g, x) for x in xs]
+
+
+class Mean(
+    _Variadic,
+    onnx=(
+        "Mean-1(*xs; consumed_inputs:_? | broadcast=false)",
+        "Mean-6(*xs | broadcast=false)",
+        "Mean-8,13(*xs | broadcast=true/false)",
+    ),
+):
+    """The mean of ``xs`` at each place: their sum, divided by their number. Source: ONNX Mean 1 to 13."""
+
+    def evaluate(self, xp: Any, *xs: Any) -> Any:
+        total = Sum(broadcast=self.broadcast).evaluate(xp, *xs)
+        return computed(xp, lambda sum: xp.divide(sum, xp.full_like(sum, len(xs))), total)
+
+    def decompose(self, b: Any, *xs: Any) -> Any:
+        return b.Divide(b.Sum(*xs, broadcast=self.broadcast), len(xs))
+
+    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+        share = b.Divide(g, len(xs))
+        return [unbroadcast(b, share, x) for x in xs]
+
+
+# Bits
+
+
+class _Bitwise(_Broadcasting, sig="x: T, y: T -> z: T"):
+    """One function of the bits of two integers, or of two truth values."""
+
+    def types(self, x: Any, y: Any) -> list[Type]:
+        found = super().types(x, y)
+        _refuse_no_bits(x)
+        return found
+
+
+def _refuse_no_bits(x: Any) -> None:
+    if not x.dtype.is_integer and x.dtype.kind != "bool":
+        raise RuleError("type.class", f"input 'x' should be an integer or boolean type, not {x.dtype}")
+
+
+class BitwiseAnd(_Bitwise, onnx="BitwiseAnd-18(x, y | broadcast=true/false)", openvino=f"BitwiseAnd-13(x, y; {AUTO})"):
+    """The bits that are set in both. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
+
+    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        return computed(xp, xp.bitwise_and, x, y)
+
+
+class BitwiseOr(_Bitwise, onnx="BitwiseOr-18(x, y | broadcast=true/false)", openvino=f"BitwiseOr-13(x, y; {AUTO})"):
+    """The bits that are set in either. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
+
+    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        return computed(xp, xp.bitwise_or, x, y)
+
+
+class BitwiseXor(_Bitwise, onnx="BitwiseXor-18(x, y | broadcast=true/false)", openvino=f"BitwiseXor-13(x, y; {AUTO})"):
+    """The bits that are set in one. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
+
+    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        return computed(xp, xp.bitwise_xor, x, y)
+
+
+class BitwiseNot(_Elementwise, sig="x: T -> y: T", onnx="BitwiseNot-18(x)", openvino="BitwiseNot-13(x)"):
+    """Every bit inverted. Sources: ONNX BitwiseNot 18 (integers), OpenVINO BitwiseNot-13 (integers and booleans)."""
+
+    def types(self, x: Any) -> list[Type]:
+        found = super().types(x)
+        _refuse_no_bits(x)
+        return found
+
+    def shape(self, x: Any) -> Any:
+        return x.shape
+
+    def evaluate(self, xp: Any, x: Any) -> Any:
+        return computed(xp, xp.bitwise_invert, x)
+
+
+class BitShift(
+    _Broadcasting,
+    sig="x: I, amount: I -> y: I",
+    onnx=(
+        "BitShift-11(x, amount; direction~lower | beyond=open, broadcast=true/false)",
+        "BitShift-28(x, amount; direction~lower | beyond=fill/open, broadcast=true/false)",
+    ),
+    openvino=(
+        f"BitwiseLeftShift-15(x, amount; {AUTO} | direction=left, beyond=open)",
+        f"BitwiseRightShift-15(x, amount; {AUTO} | direction=right, beyond=open)",
+    ),
+):
+    """``x`` shifted ``left`` or ``right`` by ``amount`` bits; to the right the sign of a signed type comes after.
+
+    An amount that is negative, or at least the number of bits, leaves what the sign alone gives with ``beyond="fill"``; with ``open``
+    the source does not say. Sources: ONNX BitShift 11 (unsigned) and 28, OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
+    """
+
+    direction: str = "left"
+    beyond: str = "fill"
+
+    def validate(self) -> None:
+        if self.direction not in ("left", "right"):
+            raise RuleError("shift.direction", f"direction {self.direction!r} should be left or right")
+
+    def evaluate(self, xp: Any, x: Any, amount: Any) -> Any:
+        if xp is dims.xp:
+            raise dims.Inexact("bits of dimensions")
+        bits = arrays.element(x).bits
+        full = xp.full_like(amount, bits if bits < 2 ** (bits - 1) else 2 ** (bits - 1) - 1)
+        return arrays.bit_shift(xp, x, xp.where(amount < 0, full, amount), self.direction)
+
+    def canonical(self, x: Any, amount: Any) -> Op:
+        plain: Any = super().canonical(x, amount)
+        known = amount.value is not None and x.dtype.bits >= 8 and dims.fits(amount.value, 0, x.dtype.bits - 1) is True
+        return plain.with_(beyond="open") if known else plain  # type: ignore[no-any-return]
+
+    def decompose(self, b: Any, x: Any, amount: Any) -> Any:
+        """The amounts in range shifted, the others replaced by what the sign gives."""
+        if self.beyond == "open":
+            return b.BitShift(x, amount, direction=self.direction, beyond="fill", broadcast=self.broadcast)
+        zero = number(b, 0, x)
+        over = b.Or(b.Less(amount, zero), b.GreaterEqual(amount, number(b, x.dtype.bits, x)))
+        shifted = b.BitShift(x, b.Where(over, zero, amount), direction=self.direction, beyond="open", broadcast=self.broadcast)
+        signed = self.direction == "right" and x.dtype.kind == "int"
+        return b.Where(over, b.Where(b.Less(x, zero), number(b, -1, x), zero) if signed else zero, shifted)
+
+
+__all__ = ["dtypes"]

@@ -1,0 +1,28 @@
+"""Constant folding: what follows from constants alone becomes a constant, bit for bit the run-time value."""
+
+from __future__ import annotations
+
+from dovetail.build import Builder
+from dovetail.edit import remove_dead, rewrite
+from dovetail.evaluate import folded
+from dovetail.graph import Graph, Node, Value
+
+
+def fold(graph: Graph) -> int:
+    """Replace every node whose inputs are constants by its outputs' values. Returns how many nodes went.
+
+    Random operators, operators without a rule, and whatever would grow a constant (see :data:`dovetail.evaluate.FOLD_LIMIT`) stay.
+    """
+    changed = rewrite(graph, _fold_node)
+    if changed:
+        remove_dead(graph)
+    return changed
+
+
+def _fold_node(b: Builder, node: Node) -> list[Value] | None:
+    if not node.inputs or any(x is not None and x.constant is None for x in node.inputs):
+        return None
+    arrays = folded(node.op, node.inputs)
+    if arrays is None:
+        return None
+    return [b.constant(array, dtype) for array, dtype in arrays]

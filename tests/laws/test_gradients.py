@@ -1,0 +1,196 @@
+"""A gradient is the slope in a random direction, the gradient of a gradient too, and a gradient model is a model like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+from cases import Case
+from rig import CASES, is_constant, over, skip_where_outside, sound, write
+from sameness import assert_close
+
+from dovetail import dtypes
+from dovetail.autodiff import adjoints
+from dovetail.build import Builder
+from dovetail.edit import remove_dead
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.formats.onnx import write as onnx_write
+from dovetail.graph import Model, Value
+from dovetail.interpret import interpret
+from dovetail.op import has
+from dovetail.types import Tensor
+
+STEP = 2.0**-17
+FLOATS = ("f64", "f32")
+
+
+def is_smooth(x: Any) -> bool:
+    return x is not None and dtypes.dtype(x.dtype).name in FLOATS
+
+
+def chosen() -> list[tuple[str, Case]]:
+    """The cases with a gradient, once for each operator and shapes."""
+    found: dict[Any, tuple[str, Case]] = {}
+    for family, case in CASES:
+        if not (has(case.op, "vjp") or has(case.op, "decompose")):
+            continue
+        inputs = zip(case.inputs, is_constant(case), strict=True)
+        if any(is_smooth(x) and not constant for x, constant in inputs) and "gradient" not in case.skip:
+            key = repr(case.op), str([None if x is None else (x.shape, None if is_smooth(x) else x.tobytes()) for x in case.inputs])
+            found.setdefault(key, (family, case))
+    return list(found.values())
+
+
+DIFFERENTIABLE = chosen()
+FIRST: list[tuple[str, Case]] = list({type(case.op): (family, case) for family, case in reversed(DIFFERENTIABLE)}.values())
+
+
+def points(case: Case, kind: Any, seed: int = 0) -> list[Any]:
+    """The case's inputs in ``kind``, moved a little off the places where slopes jump: ties and zeros."""
+    chance = np.random.default_rng(seed)
+    found = []
+    for x in case.inputs:
+        if not is_smooth(x):
+            found.append(x)
+            continue
+        wide = np.where(np.isfinite(x), x, chance.standard_normal(x.shape)).astype(np.float64)
+        moved = wide * (1 - chance.uniform(0.01, 0.05, x.shape))
+        found.append(np.asarray(np.where(wide == 0, chance.uniform(0.05, 0.1, x.shape), moved)).astype(kind))
+    return found
+
+
+def gradient_model(case: Case, inputs: Sequence[Any]) -> tuple[Model, Model]:
+    """The case's operator as a model, and the model of the gradients of its float outputs with regard to its float inputs."""
+    b = Builder("forward")
+    ys = [y for y in write(b, case, inputs) if is_float(y)]
+    for index, y in enumerate(ys):
+        b.output(f"y{index}", y)
+    forward = sound(b.model)
+    return forward, backward(case, inputs)
+
+
+def backward(case: Case, inputs: Sequence[Any]) -> Model:
+    b = Builder("backward")
+    ys = [y for y in write(b, case, inputs) if is_float(y)]
+    return pulled_back(b, ys)
+
+
+def pulled_back(b: Builder, ys: Sequence[Value]) -> Model:
+    """The graph in ``b`` turned into that of gradients: inputs as before and ``g0``, ... for ``ys``, outputs ``d<input>``."""
+    xs = [x for x in b.graph.inputs if is_float(x)]
+    seeds = [b.input_of(b.graph.claim(f"g{index}") if b.graph.is_taken(f"g{index}") else f"g{index}", y.type) for index, y in enumerate(ys)]
+    gradients = adjoints(b, ys, seeds, xs)
+    b.graph.outputs = []
+    for x, gradient in zip(xs, gradients, strict=True):
+        b.output(f"d{x.name}", gradient)
+    remove_dead(b.graph)
+    return sound(b.model)
+
+
+def is_float(value: Value) -> bool:
+    return isinstance(value.type, Tensor) and value.type.dtype is not None and value.type.dtype.is_float
+
+
+def check_slope(forward: Model, gradients: Model, given: dict[str, Any], seed: int = 1) -> None:
+    """Along a random direction, the weighted outputs of ``forward`` rise as ``gradients`` says."""
+    chance = np.random.default_rng(seed)
+    smooth = [value.name for value in forward.inputs if is_float(value)]
+    direction = {name: chance.standard_normal(given[name].shape) for name in smooth}
+
+    def at(step: float) -> dict[str, Any]:
+        moved = {**given, **{name: given[name] + step * direction[name] for name in smooth}}
+        return interpret(forward, {value.name: moved[value.name] for value in forward.inputs})
+
+    here, ahead, behind = at(0), at(STEP), at(-STEP)
+    far, near = at(2 * STEP), at(-2 * STEP)
+    if not all(np.isfinite(y).all() for ys in (here, ahead, behind, far, near) for y in ys.values()):
+        pytest.skip("the operator is not finite around here")
+    seeds = [value.name for value in gradients.inputs if value.name not in {each.name for each in forward.inputs}]
+    weights = {name: chance.standard_normal(y.shape) for name, y in zip(seeds, here.values(), strict=True)}
+    found = interpret(gradients, {value.name: {**given, **weights}[value.name] for value in gradients.inputs})
+    claimed = sum(float(np.sum(found[f"d{name}"] * direction[name])) for name in smooth)
+    slope = 0.0
+    size = 1e-9
+    for weight, name in zip(weights.values(), here, strict=True):
+        # The five-point rule: its error falls with the fourth power of the step.
+        rise = (8 * (ahead[name] - behind[name]) - (far[name] - near[name])) / (12 * STEP)
+        slope += float(np.sum(weight * rise))
+        size += float(np.sum(np.abs(weight * rise))) + 1e-3 * float(np.sum(np.abs(weight * here[name])))
+    assert abs(claimed - slope) <= 1e-6 * size + 1e-8, f"the gradient says {claimed}, the slope is {slope}"
+    for name in smooth:
+        assert found[f"d{name}"].shape == given[name].shape and found[f"d{name}"].dtype == given[name].dtype, name
+
+
+def in_f64(case: Case) -> tuple[list[Any], dict[str, Any]]:
+    inputs = points(case, np.float64)
+    given = {f"x{index}": x for index, (x, constant) in enumerate(zip(inputs, is_constant(case), strict=True)) if not constant and x is not None}
+    return inputs, given
+
+
+@over(DIFFERENTIABLE)
+def test_a_gradient_is_the_slope_in_a_random_direction(case: Case) -> None:
+    inputs, given = in_f64(case)
+    try:
+        forward, gradients = gradient_model(case, inputs)
+    except RuleError as error:
+        if error.code.startswith("type."):
+            pytest.skip(f"not in f64: {error.message}")
+        raise
+    if not forward.outputs:
+        pytest.skip("no output is a float")
+    check_slope(forward, gradients, given)
+
+
+@over(FIRST)
+def test_the_gradient_of_a_gradient_is_its_slope(case: Case) -> None:
+    skip_where_outside(case, "second gradient")
+    inputs, given = in_f64(case)
+    try:
+        first = backward(case, inputs)
+        second = pulled_back(*begun(case, inputs))
+    except RuleError as error:
+        if error.code.startswith("type."):
+            pytest.skip(f"not in f64: {error.message}")
+        raise
+    chance = np.random.default_rng(2)
+    seeds = {value.name: chance.standard_normal([int(size) for size in value.dims]) for value in first.inputs if value.name not in given}
+    check_slope(first, second, {**given, **seeds}, seed=3)
+
+
+def begun(case: Case, inputs: Sequence[Any]) -> tuple[Builder, list[Value]]:
+    """A builder that holds the graph of the first gradient, and its outputs."""
+    model = backward(case, inputs)
+    return Builder(graph=model.graph), list(model.graph.outputs)
+
+
+@over(DIFFERENTIABLE)
+def test_a_gradient_model_runs_in_onnxruntime(case: Case) -> None:
+    skip_where_outside(case, "onnxruntime")
+    inputs = points(case, np.float32)
+    try:
+        gradients = backward(case, inputs)
+        data = onnx_write.save(gradients, None, opset=oracles.RUNTIME_OPSET)
+    except RuleError as error:
+        if error.code.startswith("type."):
+            pytest.skip(f"not in f32: {error.message}")
+        raise
+    except UnsupportedError as reason:
+        pytest.skip(f"ONNX cannot say it: {reason.message}")
+    assert data is not None
+    chance = np.random.default_rng(4)
+    known = {f"x{index}": x for index, x in enumerate(inputs)}
+    given = {
+        value.name: known[value.name] if value.name in known else chance.standard_normal([int(size) for size in value.dims]).astype(np.float32)
+        for value in gradients.inputs
+    }
+    ours = interpret(gradients, given)
+    try:
+        theirs = oracles.run_onnxruntime(data, given)
+    except oracles.Silent as reason:
+        pytest.skip(str(reason))
+    for (name, mine), other in zip(ours.items(), theirs, strict=True):
+        if np.isfinite(mine).all():
+            assert_close(np.asarray(mine), other, 1e-5, name)
