@@ -13,8 +13,8 @@ from dovetail.op import Op, bodies
 from dovetail.types import Tensor, Type
 
 
-def assert_same_bits(ours: Any, theirs: Any, what: str = "") -> None:
-    """The same type, shape and bytes; any NaN equals any other of its type."""
+def assert_same_bits(ours: Any, theirs: Any, what: str = "", payloads: bool = False) -> None:
+    """The same type, shape and bytes; any NaN equals any other of its type, unless ``payloads`` count too."""
     ours, theirs = np.asarray(ours), np.asarray(theirs)
     assert ours.dtype == theirs.dtype or {ours.dtype.kind, theirs.dtype.kind} <= set("OUST"), f"{what}: {ours.dtype}, {theirs.dtype}"
     assert ours.shape == theirs.shape, f"{what}: shapes {ours.shape}, {theirs.shape}"
@@ -25,7 +25,7 @@ def assert_same_bits(ours: Any, theirs: Any, what: str = "") -> None:
         return
     wrong = np.ascontiguousarray(ours).reshape(-1).view(np.uint8) != np.ascontiguousarray(theirs).reshape(-1).view(np.uint8)
     places = wrong.reshape(-1, ours.dtype.itemsize).any(axis=1)
-    if ours.dtype.kind not in "iub":
+    if ours.dtype.kind not in "iub" and not payloads:
         with np.errstate(all="ignore"):
             places &= ~(np.isnan(_wide(ours)) & np.isnan(_wide(theirs))).reshape(-1)
     if places.any():

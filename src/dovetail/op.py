@@ -14,7 +14,7 @@ is the same type in both places. An operator whose number of outputs varies has 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
 
@@ -22,10 +22,6 @@ from dovetail import dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.types import Tensor, Type, Unknown, UNKNOWN, is_static
-
-if TYPE_CHECKING:
-    from dovetail.build import Builder
-    from dovetail.graph import Value
 
 REGISTRY: dict[str, type[Op]] = {}
 
@@ -211,7 +207,7 @@ class Op:
         """Arrays in, an array (or a tuple of them) out, in the namespace ``xp``. Inputs marked ``!`` are numpy arrays."""
         raise NotImplementedError
 
-    def vjp(self, b: Builder, g: Any, y: Any, *xs: Value) -> Any:
+    def vjp(self, b: Any, g: Any, y: Any, /, *xs: Any) -> Any:
         """The gradient for each input (None: it has none), written through ``b``. ``g`` and ``y``: the incoming gradient and the
         output, tuples when there are several; a ``g`` in a tuple is None where that output is unused."""
         raise NotImplementedError
@@ -224,7 +220,7 @@ class Op:
         """Where the inputs' elements lie inside the outputs; static shapes only."""
         raise NotImplementedError
 
-    def decompose(self, b: Builder, *xs: Value) -> Any:
+    def decompose(self, b: Any, /, *xs: Any) -> Any:
         """The same outputs from other operators, written through ``b``."""
         raise NotImplementedError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import operator
 import os
 import pickle
@@ -111,6 +112,53 @@ def test_an_expression_has_the_values_of_its_tree(tree: Tree, points: list[dict[
         assert dims.evaluate(size, values) == expected
         low, high = dims.bounds(size)
         assert (low is None or low <= expected) and (high is None or expected <= high)
+
+
+NESTED: list[Callable[[Any, Any, Any, Any], Any]] = [
+    lambda n, p, q, r: n % 3 % 2,
+    lambda n, p, q, r: (n % 6 + q) % 3,
+    lambda n, p, q, r: n // 2 // r,
+    lambda n, p, q, r: n // p // r,
+    lambda n, p, q, r: n // r // p,
+    lambda n, p, q, r: q // r // 3,
+    lambda n, p, q, r: (q // -3 + n // 2) // 2,
+    lambda n, p, q, r: (n // 2 + q // 3 + 1) // 2,
+    lambda n, p, q, r: (6 * q - 4 * n + 5) // -4,
+    lambda n, p, q, r: (6 * q - 4 * n + 5) % -4,
+    lambda n, p, q, r: (2 * n * p + 3 * p + q) // (2 * p),
+    lambda n, p, q, r: (n * p + q) % p,
+    lambda n, p, q, r: -3 // (n + 1) + 3 // r,
+]
+
+
+@pytest.mark.parametrize("expression", NESTED)
+def test_nested_divisions_hold_on_a_grid(expression: Callable[[Any, Any, Any, Any], Any]) -> None:
+    size = expression(N, P, Q, R)
+    low, high = dims.bounds(size)
+    for n, p, q, r in itertools.product(range(9), range(1, 5), range(-7, 10), range(-4, 0)):
+        expected = expression(n, p, q, r)
+        assert dims.evaluate(size, {"n": n, "p": p, "q": q, "r": r}) == expected
+        assert (low is None or low <= expected) and (high is None or expected <= high)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (N, (0, None)),
+        (3 - N, (None, 3)),
+        (-3 // (N + 1), (-3, -1)),
+        (N % 5 + 1, (1, 5)),
+        (Q * Q, (0, 81)),
+        (Q % (N + 9), (0, None)),
+        (P * symbol("s", 1) - P, (0, None)),
+        (N - 2 * (N // 2), (0, 1)),
+        (dims.minimum(N, 4) + dims.maximum(Q, 3), (3, 13)),
+        (N - dims.minimum(N, 4), (0, None)),
+        (5, (5, 5)),
+    ],
+)
+def test_bounds_are_as_close_as_these(size: int | Dim, expected: tuple[int | None, int | None]) -> None:
+    assert dims.bounds(size) == expected
 
 
 @settings(max_examples=800)

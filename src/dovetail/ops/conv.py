@@ -20,7 +20,9 @@ _STALE = "pads_begin:_?, pads_end:_?, auto_pad~{valid:valid,same_upper:same_uppe
 
 
 class _Convolution(_Sliding):
-    """Weights that slide: ``group`` parts of the channels, each with its own; ``kernel``, where given, repeats the weights' sizes."""
+    """Weights that slide: ``group`` parts of the channels, each with its own; ``kernel``, where given, repeats the weights'
+    sizes.
+    """
 
     group: int = 1
     kernel: tuple[int, ...] | None = None
@@ -70,9 +72,9 @@ class Conv(
 ):
     """Cross-correlation: ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k.
 
-    ``x`` [N, C, *sizes], ``w`` [O, C / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = floor((size + pads - span) / stride) + 1 with
-    span = (kernel - 1) * dilation + 1. The channels are dealt to ``group`` groups in order. Floats of fewer than 32 bits are summed in f32
-    and rounded once. Sources: ONNX Conv 1, 11, 22; OpenVINO Convolution-1, GroupConvolution-1.
+    ``x`` [N, C, *sizes], ``w`` [O, C / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = floor((size + pads - span) /
+    stride) + 1 with span = (kernel - 1) * dilation + 1. The channels are dealt to ``group`` groups in order. Floats of fewer than
+    32 bits are summed in f32 and rounded once. Sources: ONNX Conv 1, 11, 22; OpenVINO Convolution-1, GroupConvolution-1.
     """
 
     def shape(self, x: Any, w: Any, bias: Any = None) -> Any:
@@ -132,14 +134,16 @@ class ConvTranspose(
         f"ConvolutionBackpropData-1(x, w, output_shape; {_AUTO} auto_pad~{{same_upper:same_lower,same_lower:same_upper,valid:valid}})",
     ),
 ):
-    """The transpose of Conv: element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation - pad``.
+    """The transpose of Conv: element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation -
+    pad``.
 
-    ``w`` [C, O / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = (size - 1) * stride + span + output_padding - pads; what no product
-    reaches is ``bias`` alone. ``output_shape`` gives outs instead: with ``auto_pad`` same_upper and same_lower the padding is what is then
-    too much, the odd one at the end or at the beginning; with explicit and valid the padding at the beginning stands and the end is cut or
-    grown. same_upper and same_lower without it mean outs = size * stride. Sources: ONNX ConvTranspose 1, 11, 22, the odd element where
-    onnxruntime and onnx.reference place it; OpenVINO ConvolutionBackpropData-1, GroupConvolutionBackpropData-1, whose same_upper puts it
-    at the beginning. Raises UnsupportedError [conv.output-shape] where sources disagree: more than a stride is missing, or anything with same_*.
+    ``w`` [C, O / group, *kernel], ``bias`` [O] to [N, O, *outs], outs = (size - 1) * stride + span + output_padding - pads; what
+    no product reaches is ``bias`` alone. ``output_shape`` gives outs instead: with ``auto_pad`` same_upper and same_lower the
+    padding is what is then too much, the odd one at the end or at the beginning; with explicit and valid the padding at the
+    beginning stands and the end is cut or grown. same_upper and same_lower without it mean outs = size * stride. Sources: ONNX
+    ConvTranspose 1, 11, 22, the odd element where onnxruntime and onnx.reference place it; OpenVINO ConvolutionBackpropData-1,
+    GroupConvolutionBackpropData-1, whose same_upper puts it at the beginning. Raises UnsupportedError [conv.output-shape] where
+    sources disagree: more than a stride is missing, or anything with same_*.
     """
 
     output_padding: tuple[int, ...] | None = None
@@ -286,7 +290,7 @@ class GroupConv(
     """Conv with weights [G, O / G, C / G, *kernel], which say how many groups there are. Source: OpenVINO GroupConvolution-1."""
 
     def shape(self, x: Any, w: Any) -> Any:
-        return Conv.shape(self._conv(w), x, _Merged(w))  # type: ignore[arg-type]
+        return Conv.shape(self._conv(w), x, _Merged(w))
 
     def _conv(self, w: Any) -> Conv:
         groups = static(w.dims[:1])[0]
@@ -389,7 +393,9 @@ def cropped(b: Any, x: Any, starts: Any, sizes: Any) -> Any:
 
 
 def settled(b: Any, op: Conv, x: Any, w: Any) -> tuple[Conv, Any, Any]:
-    """The convolution with explicit pads; its input, padded beforehand where only run time knows by how much; and how to undo that."""
+    """The convolution with explicit pads; its input, padded beforehand where only run time knows by how much; and how to undo
+    that.
+    """
     count = len(w.dims) - 2
     strides, dilations = op.steps(count)
     if not op.auto_pad.startswith("same"):
@@ -410,7 +416,8 @@ def settled(b: Any, op: Conv, x: Any, w: Any) -> tuple[Conv, Any, Any]:
 
 
 def weights_gradient(b: Any, x: Any, g: Any, w: Any, op: Conv) -> Any:
-    """The gradient of the weights of ``op``, whose pads are explicit, for its input ``x`` [N, C, *sizes] and incoming gradient ``g``.
+    """The gradient of the weights of ``op``, whose pads are explicit, for its input ``x`` [N, C, *sizes] and incoming gradient
+    ``g``.
 
     It is a convolution itself: of the channels of ``x`` as a batch, with ``g`` as weights, strides and dilations swapped, over
     [C / group, group * N, *sizes] and [O, N, *outs]; what a stride left over at the end is cut.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dims
 from dovetail.errors import RuleError
 from dovetail.op import Op
 from dovetail.ops.broadcasting import AUTO, _Broadcasting, _Elementwise, computed, is_float, number, unbroadcast
@@ -25,8 +25,8 @@ class _Binary(_Broadcasting, sig="x: R, y: R -> z: R"):
 class Add(
     _Binary,
     onnx=(
-        "Add-1(x, y; broadcast=0, axis:_?, consumed_inputs:_? | broadcast=false)",
-        "Add-6(x, y; broadcast=0, axis:_?)",
+        "Add-1(x, y; broadcast:_?, axis:_?, consumed_inputs:_? | broadcast=false)",
+        "Add-6(x, y; broadcast:_?, axis:_? | broadcast=false)",
         "Add-7,13,14(x, y | broadcast=true/false)",
     ),
     openvino=f"Add-1(x, y; {AUTO})",
@@ -43,8 +43,8 @@ class Add(
 class Subtract(
     _Binary,
     onnx=(
-        "Sub-1(x, y; broadcast=0, axis:_?, consumed_inputs:_? | broadcast=false)",
-        "Sub-6(x, y; broadcast=0, axis:_?)",
+        "Sub-1(x, y; broadcast:_?, axis:_?, consumed_inputs:_? | broadcast=false)",
+        "Sub-6(x, y; broadcast:_?, axis:_? | broadcast=false)",
         "Sub-7,13,14(x, y | broadcast=true/false)",
     ),
     openvino=f"Subtract-1(x, y; {AUTO})",
@@ -61,8 +61,8 @@ class Subtract(
 class Multiply(
     _Binary,
     onnx=(
-        "Mul-1(x, y; broadcast=0, axis:_?, consumed_inputs:_? | broadcast=false)",
-        "Mul-6(x, y; broadcast=0, axis:_?)",
+        "Mul-1(x, y; broadcast:_?, axis:_?, consumed_inputs:_? | broadcast=false)",
+        "Mul-6(x, y; broadcast:_?, axis:_? | broadcast=false)",
         "Mul-7,13,14(x, y | broadcast=true/false)",
     ),
     openvino=f"Multiply-1(x, y; {AUTO})",
@@ -79,8 +79,8 @@ class Multiply(
 class Divide(
     _Binary,
     onnx=(
-        "Div-1(x, y; broadcast=0, axis:_?, consumed_inputs:_? | floor=false)",
-        "Div-6(x, y; broadcast=0, axis:_? | floor=false)",
+        "Div-1(x, y; broadcast:_?, axis:_?, consumed_inputs:_? | floor=false, broadcast=false)",
+        "Div-6(x, y; broadcast:_?, axis:_? | floor=false, broadcast=false)",
         "Div-7,13,14(x, y | floor=false, broadcast=true/false)",
     ),
     openvino=f"Divide-1(x, y; {AUTO}, m_pythondiv:floor=true)",
@@ -102,11 +102,12 @@ class Divide(
     def canonical(self, x: Any, y: Any) -> Op:
         """Only the sign of an integer makes a difference between the two roundings."""
         plain = super().canonical(x, y)
-        return plain if not self.floor or x.dtype.kind == "int" else plain.with_(floor=False)
+        dtype = x.type.dtype
+        return plain if not self.floor or dtype is None or dtype.kind == "int" else plain.with_(floor=False)
 
     def decompose(self, b: Any, x: Any, y: Any) -> Any:
         if not self.floor or x.dtype.kind != "int":
-            return b.Divide(x, y, floor=False, broadcast=self.broadcast)
+            return None
         quotient = b.Divide(x, y, broadcast=self.broadcast)
         rest = b.Subtract(x, b.Multiply(quotient, y))
         zero = number(b, 0, x)
@@ -163,7 +164,7 @@ class Power(
     _Broadcasting,
     sig="x: R, y: R2 -> z: R",
     onnx=(
-        "Pow-1(x, y; broadcast=0, axis:_?)",
+        "Pow-1(x, y; broadcast:_?, axis:_? | broadcast=false)",
         "Pow-7,12,13,15(x, y | broadcast=true/false)",
     ),
     openvino=f"Power-1(x, y; {AUTO})",
@@ -229,7 +230,7 @@ class _Variadic(_Broadcasting, sig="*xs: R -> y: R"):
         """One after the other."""
         if len(xs) == 1:
             return b.Identity(xs[0])
-        return reduce(lambda x, y: b.add(self, x, y)[0], xs)
+        return reduce(lambda x, y: b.add(self, x, y)[0], xs) if len(xs) > 2 else None
 
 
 class _Extreme(_Variadic):
@@ -294,6 +295,7 @@ class Sum(
 
 class Mean(
     _Variadic,
+    sig="*xs: F -> y: F",
     onnx=(
         "Mean-1(*xs; consumed_inputs:_? | broadcast=false)",
         "Mean-6(*xs | broadcast=false)",
@@ -396,23 +398,21 @@ class BitShift(
         if xp is dims.xp:
             raise dims.Inexact("bits of dimensions")
         bits = arrays.element(x).bits
-        full = xp.full_like(amount, bits if bits < 2 ** (bits - 1) else 2 ** (bits - 1) - 1)
-        return arrays.bit_shift(xp, x, xp.where(amount < 0, full, amount), self.direction)
+        return arrays.bit_shift(xp, x, xp.where(amount < 0, xp.full_like(amount, bits), amount), self.direction)
 
     def canonical(self, x: Any, amount: Any) -> Op:
         plain: Any = super().canonical(x, amount)
-        known = amount.value is not None and x.dtype.bits >= 8 and dims.fits(amount.value, 0, x.dtype.bits - 1) is True
+        dtype = x.type.dtype
+        known = dtype is not None and amount.value is not None and dims.fits(amount.value, 0, dtype.bits - 1) is True
         return plain.with_(beyond="open") if known else plain  # type: ignore[no-any-return]
 
     def decompose(self, b: Any, x: Any, amount: Any) -> Any:
         """The amounts in range shifted, the others replaced by what the sign gives."""
         if self.beyond == "open":
-            return b.BitShift(x, amount, direction=self.direction, beyond="fill", broadcast=self.broadcast)
+            return None
         zero = number(b, 0, x)
         over = b.Or(b.Less(amount, zero), b.GreaterEqual(amount, number(b, x.dtype.bits, x)))
         shifted = b.BitShift(x, b.Where(over, zero, amount), direction=self.direction, beyond="open", broadcast=self.broadcast)
         signed = self.direction == "right" and x.dtype.kind == "int"
         return b.Where(over, b.Where(b.Less(x, zero), number(b, -1, x), zero) if signed else zero, shifted)
 
-
-__all__ = ["dtypes"]

@@ -6,7 +6,7 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
-from dovetail import dims
+from dovetail import dims, dtypes
 from dovetail.errors import RuleError
 from dovetail.op import Op, Window, Windows
 from dovetail.ops.source import zeros_like
@@ -161,7 +161,7 @@ class Split(
                 raise RuleError("split.sizes", f"lengths {rest} leave less than nothing of {size}")
         elif dims.equal(rest, size) is False:
             raise RuleError("split.sizes", f"lengths {lengths} should add up to {size}")
-        return [length if dims.bounds(length)[0] is not None and dims.bounds(length)[0] >= 0 else None for length in lengths]
+        return [None if (low := dims.bounds(length)[0]) is None or low < 0 else length for length in lengths]
 
     def canonical(self, x: Any, sizes: Any = None) -> Op:
         changes: dict[str, Any] = {}
@@ -189,6 +189,28 @@ class Split(
     def vjp(self, b: Any, g: Any, y: Any, x: Any, sizes: Any = None) -> Any:
         parts = [zeros_like(b, each) if gradient is None else gradient for gradient, each in zip(g, y, strict=True)]
         return [b.Concat(*parts, axis=self.axis), None]
+
+    def decompose(self, b: Any, x: Any, sizes: Any = None) -> Any:
+        """With every length written out, for a format that has no remainder or no ragged pieces; None where it is so already."""
+        if sizes is not None and not self.wildcard or sizes is None and not self.ragged:
+            return None
+        axis = axis_in(self.axis, _positive_rank(len(x.dims)))
+        lengths = [shape[axis] for shape in self.shape(x, sizes)]
+        if not all(isinstance(length, int) for length in lengths):
+            lengths = self._computed(b, b.Gather(b.Shape(x, dtype=dtypes.i64), [axis], axis=0), sizes)
+        return None if lengths is None else b.Split(x, lengths, axis=self.axis, outputs=self.outputs)
+
+    def _computed(self, b: Any, size: Any, sizes: Any) -> Any:
+        """The lengths as a vector, from the size as a vector of one; None where the given lengths are not known."""
+        last = self.outputs - 1
+        if sizes is None:
+            piece = b.Divide(b.Add(size, last), self.outputs)
+            return b.Concat(*[piece] * last, b.Subtract(size, b.Multiply(piece, last)), axis=0)
+        given = [] if sizes.value is None else [_plain(length) for length in sizes.value]
+        if not given or not all(isinstance(length, int) for length in given):
+            return None
+        rest = b.Subtract(size, sum(length for length in given if length != -1))
+        return b.Concat(*(rest if length == -1 else [length] for length in given), axis=0)
 
     def windows(self, x: Any, sizes: Any = None) -> Windows:
         shape = static(x.shape)

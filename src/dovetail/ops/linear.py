@@ -19,9 +19,9 @@ class MatMul(
 ):
     """The product of the matrices in the last two axes; the axes before them broadcast.
 
-    ``transpose_a`` and ``transpose_b`` swap the last two axes of ``x`` and of ``y`` first. A vector is a row on the left, a column on the
-    right, never transposed, and its axis is not in the result. Floats of fewer than 32 bits are summed in f32 and rounded once; integers
-    wrap. Sources: ONNX MatMul 1, 9, 13 (numpy.matmul); OpenVINO MatMul-1.
+    ``transpose_a`` and ``transpose_b`` swap the last two axes of ``x`` and of ``y`` first. A vector is a row on the left, a
+    column on the right, never transposed, and its axis is not in the result. Floats of fewer than 32 bits are summed in f32 and
+    rounded once; integers wrap. Sources: ONNX MatMul 1, 9, 13 (numpy.matmul); OpenVINO MatMul-1.
     """
 
     transpose_a: bool = False
@@ -114,8 +114,9 @@ class Gemm(
 ):
     """``alpha * x @ y + beta * bias`` for matrices ``x`` and ``y``, swapped first where ``transpose_a``, ``transpose_b`` say so.
 
-    ``bias`` broadcasts to the product, or has its shape exactly without ``broadcast``. Floats of fewer than 32 bits are computed in f32
-    and rounded once. Source: ONNX Gemm 1 to 13. Raises UnsupportedError [gemm.scale]: a fraction of integers is not specified.
+    ``bias`` broadcasts to the product, or has its shape exactly without ``broadcast``. Floats of fewer than 32 bits are computed
+    in f32 and rounded once. Source: ONNX Gemm 1 to 13. Raises UnsupportedError [gemm.scale]: a fraction of integers is not
+    specified.
     """
 
     alpha: float = 1.0

@@ -40,7 +40,8 @@ def halves(total: Any, upper: bool) -> tuple[Any, Any]:
 
 
 class _Sliding(Op):
-    """Attributes of windows. ``strides`` and ``dilations`` default to 1 along each axis; ``pads``, all begins and then all ends, to 0.
+    """Attributes of windows. ``strides`` and ``dilations`` default to 1 along each axis; ``pads``, all begins and then all ends,
+    to 0.
 
     ``auto_pad``: ``explicit`` takes ``pads``; ``valid`` pads nothing; ``same_upper`` and ``same_lower`` pad so that there are
     ceil(size / stride) windows, the odd one at the end or at the beginning. Negative pads crop.
