@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ class Silent(Exception):
     """The oracle does not know this operator or element type, and says why."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def _options() -> Any:
     import onnxruntime
 
@@ -144,7 +144,7 @@ def run_openvino_file(path: str, inputs: Mapping[str, Any], outputs: Sequence[st
 _worker: ProcessPoolExecutor | None = None
 
 
-@lru_cache(maxsize=None)
+@cache
 def _core() -> Any:
     import openvino
 

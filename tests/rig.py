@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,10 @@ def skip_where_outside(case: Case, law: str) -> None:
 def is_constant(case: Case) -> list[bool]:
     """For each input, whether it stands in the model as a constant."""
     hosts = host_inputs(case.op, len(case.inputs))
-    return [x is not None and (host or index in case.constants) for index, (x, host) in enumerate(zip(case.inputs, hosts, strict=True))]
+    return [
+        x is not None and (host or index in case.constants)
+        for index, (x, host) in enumerate(zip(case.inputs, hosts, strict=True))
+    ]
 
 
 def write(b: Builder, case: Case, inputs: Sequence[Any]) -> list[Value]:
@@ -69,10 +72,14 @@ def sound(model: Model) -> Model:
 
 def feeds(case: Case, inputs: Sequence[Any] | None = None) -> dict[str, Any]:
     given = case.inputs if inputs is None else inputs
-    return {f"x{index}": x for index, (x, constant) in enumerate(zip(given, is_constant(case), strict=True)) if not constant and x is not None}
+    return {
+        f"x{index}": x
+        for index, (x, constant) in enumerate(zip(given, is_constant(case), strict=True))
+        if not constant and x is not None
+    }
 
 
-@lru_cache(maxsize=None)
+@cache
 def _answer(key: int) -> tuple[Any, ...]:
     case = _BY_KEY[key]
     with np.errstate(all="ignore"):
@@ -93,7 +100,9 @@ def view(x: Any, value: Any = None) -> View | None:
 
 def views(case: Case) -> tuple[View | None, ...]:
     """The inputs as inference sees them: types, and the values of constants."""
-    return tuple(view(x, shape_value(x) if constant else None) for x, constant in zip(case.inputs, is_constant(case), strict=True))
+    return tuple(
+        view(x, shape_value(x) if constant else None) for x, constant in zip(case.inputs, is_constant(case), strict=True)
+    )
 
 
 def shape_value(x: Any) -> Any:

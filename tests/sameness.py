@@ -16,7 +16,9 @@ from dovetail.types import Tensor, Type
 def assert_same_bits(ours: Any, theirs: Any, what: str = "", payloads: bool = False) -> None:
     """The same type, shape and bytes; any NaN equals any other of its type, unless ``payloads`` count too."""
     ours, theirs = np.asarray(ours), np.asarray(theirs)
-    assert ours.dtype == theirs.dtype or {ours.dtype.kind, theirs.dtype.kind} <= set("OUST"), f"{what}: {ours.dtype}, {theirs.dtype}"
+    assert ours.dtype == theirs.dtype or {ours.dtype.kind, theirs.dtype.kind} <= set("OUST"), (
+        f"{what}: {ours.dtype}, {theirs.dtype}"
+    )
     assert ours.shape == theirs.shape, f"{what}: shapes {ours.shape}, {theirs.shape}"
     if ours.dtype.kind in "OUST":
         assert [_plain(item) for item in ours.ravel()] == [_plain(item) for item in theirs.ravel()], what
@@ -100,7 +102,11 @@ def differences(first: Graph, second: Graph) -> list[str]:
     for side, xs, ys in (("input", first.inputs, second.inputs), ("output", first.outputs, second.outputs)):
         if [x.name for x in xs] != [y.name for y in ys]:
             found.append(f"{side}s {[x.name for x in xs]}, {[y.name for y in ys]}")
-    found.extend(f"{x.name}: {x.type}, {y.type}" for x, y in zip(first.inputs, second.inputs, strict=False) if not _same_type(x.type, y.type))
+    found.extend(
+        f"{x.name}: {x.type}, {y.type}"
+        for x, y in zip(first.inputs, second.inputs, strict=False)
+        if not _same_type(x.type, y.type)
+    )
     ours.enter(first.inputs), theirs.enter(second.inputs)
     mine, yours = list(_in_order(first)), list(_in_order(second))
     if len(mine) != len(yours):

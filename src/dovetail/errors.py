@@ -10,6 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 
+def printable(text: str) -> str:
+    """``text`` without the control characters that a terminal would obey: names come from files that nobody vouches for."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One fault or warning: its stable ``code``, the ``node`` and ``file`` it was found in, and what is wrong."""
@@ -21,10 +28,15 @@ class Diagnostic:
     op: str | None = None
     severity: str = "error"
 
+    @property
+    def place(self) -> str:
+        """Where it was found: lines that each begin with a line break; nothing where that is not known."""
+        node = f"{self.node or '?'} = {self.op}" if self.op else self.node
+        lines = (f"  in {node}" if node else "", f"  at {self.file}" if self.file else "")
+        return "".join(f"\n{printable(line)}" for line in lines if line)
+
     def __str__(self) -> str:
-        place = [part for part in (self.op and f"{self.node or '?'} = {self.op}", None if self.op else self.node) if part]
-        where = "".join(f"\n  in {part}" for part in place) + (f"\n  at {self.file}" if self.file else "")
-        return f"[{self.code}] {self.message}{where}"
+        return f"[{self.code}] {printable(self.message)}{self.place}"
 
 
 class DovetailError(Exception):
@@ -118,6 +130,4 @@ def raise_all(errors: Sequence[DovetailError], what: str) -> None:
         raise errors[0]
     items = [item for error in errors for item in error.diagnostics]
     first = errors[0]
-    raise type(first)(
-        first.code, f"{len(items)} {what}", node=first.node, op=first.op, file=first.file, diagnostics=items
-    )
+    raise type(first)(first.code, f"{len(items)} {what}", node=first.node, op=first.op, file=first.file, diagnostics=items)

@@ -42,7 +42,7 @@ def _decomposed(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
     from dovetail.dtypes import dtype
 
     b = Builder()
-    inputs = []
+    inputs: list[Any] = []
     for index, x in enumerate(xs):
         if x is None:
             inputs.append(None)
@@ -71,7 +71,7 @@ def run(graph: Graph, inputs: Sequence[Any], xp: Any) -> list[Any]:
             try:
                 ys = _on_host(node, xs) if place in hosted else apply(node.op, xp, xs)
             except DovetailError as error:
-                raise error.at(node=node.label, op=written(node.op, node.inputs))
+                raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
             except (ValueError, IndexError, TypeError, OverflowError, MemoryError, ZeroDivisionError) as error:
                 raise EngineError(
                     "run.failed", f"{type(error).__name__}: {error}", node=node.label, op=written(node.op, node.inputs)
@@ -130,7 +130,8 @@ def _last_readers(graph: Graph) -> dict[int, list[int]]:
 def folded(op: Op, xs: Sequence[Value | None]) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
     """The outputs as constants, bit for bit what a run would give, or None where that is not done.
 
-    Nothing random or opaque is folded, nor anything that would grow a constant beyond FOLD_LIMIT (a dequantised or expanded weight).
+    Nothing random or opaque is folded, nor anything that would grow a constant beyond FOLD_LIMIT (a dequantised or expanded
+    weight).
     """
     if not has(op, "evaluate") or getattr(op, "is_random", False):
         return None

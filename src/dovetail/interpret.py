@@ -20,8 +20,8 @@ def interpret(model: Model, inputs: Mapping[str, Any] | Sequence[Any], xp: Any =
     """The outputs of ``model`` by name, computed by ``xp``: numpy when left out, or any namespace of the array API standard.
 
     ``inputs``: arrays by name, or in order. With another library than numpy the arrays are that library's own (numpy arrays are
-    converted) and so are the results. Raises EngineError where inputs do not fit the model, UnsupportedError [array.dtype] where the
-    model uses an element type that the library does not have.
+    converted) and so are the results. Raises EngineError where inputs do not fit the model, UnsupportedError [array.dtype] where
+    the model uses an element type that the library does not have.
     """
     space = np if xp is None else arrays.standard(xp)
     given = named_inputs(model, inputs)

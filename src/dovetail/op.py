@@ -201,7 +201,7 @@ class Op:
 
     def value(self, *xs: Any) -> Any:
         """The outputs' values as exact arrays of dims, or raise Unknown. The default runs ``evaluate`` on the inputs' values."""
-        return self.evaluate(dims.xp, *(None if x is None else x.exact for x in xs))
+        return self.evaluate(dims.xp, *(None if x is None else dims.xp.asarray(x.exact) for x in xs))
 
     def evaluate(self, xp: Any, *xs: Any) -> Any:
         """Arrays in, an array (or a tuple of them) out, in the namespace ``xp``. Inputs marked ``!`` are numpy arrays."""
@@ -314,7 +314,7 @@ def default_types(op: Op, xs: tuple[Any, ...]) -> list[Type]:
     count = output_count(op)
     try:
         shapes = op.shape(*xs)
-    except Unknown:
+    except (Unknown, dims.Inexact):
         shapes = [None] * count
     if not isinstance(shapes, list):
         shapes = [shapes]
@@ -335,7 +335,7 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
     """
     try:
         types = op.types(*xs)
-    except Unknown:
+    except (Unknown, dims.Inexact):
         return [UNKNOWN] * output_count(op)
     for index, type in enumerate(types):
         if isinstance(type, Tensor) and type.shape is not None:

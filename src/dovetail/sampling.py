@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,18 @@ DEFAULT_SIZE = 3
 """What an open dimension is taken to be where its bounds allow it and nothing is said."""
 
 
-def random_inputs(model: Model, *, seed: int = 0, sizes: Mapping[str, int] | None = None) -> dict[str, np.ndarray[Any, Any]]:
-    """An array for each input: floats from a normal distribution, integers 0 or 1 (which index any table), booleans either.
+def random_inputs(
+    model: Model, *, seed: int = 0, sizes: Mapping[str, int] | None = None, only: Collection[str] | None = None
+) -> dict[str, np.ndarray[Any, Any]]:
+    """An array for each input (of those named in ``only``): floats from a normal distribution, integers 0 or 1 (which index
+    any table), booleans either.
 
-    ``sizes`` gives open dimensions by name; the others become DEFAULT_SIZE. Raises EngineError [input.rank] where an input's rank is not
-    known, RuleError [dims.unknown] for a name in ``sizes`` that no input has.
+    ``sizes`` gives open dimensions by name; the others become DEFAULT_SIZE. Raises EngineError [input.rank] where an input's rank
+    is not known, [input.size] for one that is out of all bounds, RuleError [dims.unknown] for a name in ``sizes`` that no input has.
     """
     generator = np.random.default_rng(seed)
     chosen = choose_sizes(model, sizes or {})
-    return {value.name: _array(value, chosen, generator) for value in model.inputs}
+    return {value.name: _array(value, chosen, generator) for value in model.inputs if only is None or value.name in only}
 
 
 def choose_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:

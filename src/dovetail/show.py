@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dovetail.errors import printable
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import bodies, signature
-
-
-def printable(text: str) -> str:
-    """``text`` without the control characters that a terminal would obey: names come from files that nobody vouches for."""
-    return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
 
 
 def show(model: Model) -> str:

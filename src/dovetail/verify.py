@@ -1,4 +1,4 @@
-"""Whether two models compute the same: both are run, each in its own runtime where that is installed, and their outputs compared."""
+"""Whether two models compute the same: both are run, each in its own runtime where that is installed, and compared."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
+from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.formats import format_of, load
 from dovetail.program import compile
 
 TOLERANCE = 1e-4
-"""The largest difference allowed, as a share of the largest magnitude in the reference output."""
+"""The largest difference allowed, as a share of the largest magnitude in the reference output; see also tolerance_of."""
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far apart one output of two models is. ``absolute`` is the largest difference, ``relative`` that over the largest magnitude."""
+    """How far apart one output of two models is: the largest difference, and that over the largest magnitude."""
 
     output: str
     dtype: str
@@ -32,19 +33,44 @@ class Difference:
     relative: float
     agrees: bool
     why: str = ""
+    tolerance: float = TOLERANCE
 
 
-def compare(reference: Arrays, other: Arrays, tolerance: float = TOLERANCE) -> list[Difference]:
-    """One row per output of ``reference``. NaN must meet NaN and infinity the same infinity; integers, booleans and strings must be equal."""
-    return [_difference(name, array, other.get(name), tolerance) for name, array in reference.items()]
+def compare(reference: Arrays, other: Arrays, tolerance: float | None = None) -> list[Difference]:
+    """One row per output of ``reference``, and one for each that only ``other`` has.
+
+    NaN must meet NaN and infinity the same infinity; integers, booleans and strings must be equal. ``tolerance`` defaults to that
+    of each output's element type.
+    """
+    rows = [_difference(name, array, other.get(name), tolerance) for name, array in reference.items()]
+    extra = [(name, np.asarray(array)) for name, array in other.items() if name not in reference]
+    return rows + [Difference(name, str(array.dtype), array.shape, np.inf, np.inf, False, "unexpected") for name, array in extra]
 
 
-def _difference(name: str, first: Any, second: Any, tolerance: float) -> Difference:
+def tolerance_of(dtype: DType) -> float:
+    """TOLERANCE, or four times the relative spacing of a type that is too coarse for that; 0 for types that have to be equal."""
+    if not dtype.is_float and dtype.kind != "complex":
+        return 0.0
+    if dtype.kind == "complex" or dtype.name in ("f32", "f64"):
+        return TOLERANCE
+    return max(TOLERANCE, 4 * _spacing(dtype)) if dtype.numpy != np.uint8 else 0.0
+
+
+def _spacing(dtype: DType) -> float:
+    import ml_dtypes
+
+    facts: Any = ml_dtypes.finfo
+    return float(facts(dtype.numpy).eps)
+
+
+def _difference(name: str, first: Any, second: Any, tolerance: float | None) -> Difference:
     first = np.asarray(first)
     dtype = "string" if first.dtype.kind in "OUS" else str(dtypes.dtype(first.dtype))
+    natural = tolerance_of(dtypes.dtype(dtype))
+    allowed = natural if tolerance is None or not natural else tolerance
 
     def row(absolute: float, relative: float, agrees: bool, why: str = "") -> Difference:
-        return Difference(name, dtype, first.shape, absolute, relative, agrees, why)
+        return Difference(name, dtype, first.shape, absolute, relative, agrees, why, allowed)
 
     if second is None:
         return row(np.inf, np.inf, False, "missing")
@@ -53,7 +79,7 @@ def _difference(name: str, first: Any, second: Any, tolerance: float) -> Differe
         return row(np.inf, np.inf, False, f"shape {list(second.shape)}")
     if first.dtype != second.dtype and not {first.dtype.kind, second.dtype.kind} <= set("OUS"):
         return row(np.inf, np.inf, False, f"type {second.dtype}")
-    if dtype == "string" or not dtypes.dtype(first.dtype).is_float and first.dtype.kind != "c":
+    if not natural:
         equal = bool(np.array_equal(first, second))
         apart = 0.0 if equal or dtype in ("string", "boolean") else _integer_distance(first, second)
         return row(apart, apart, equal, "" if equal else "not equal")
@@ -66,7 +92,7 @@ def _difference(name: str, first: Any, second: Any, tolerance: float) -> Differe
     absolute = float(np.max(np.abs(x - y), initial=0.0))
     largest = float(np.max(np.abs(x), initial=0.0))
     relative = absolute / largest if largest else (0.0 if absolute == 0 else np.inf)
-    return row(absolute, relative, relative <= tolerance)
+    return row(absolute, relative, relative <= allowed)
 
 
 def _integer_distance(x: Any, y: Any) -> float:
@@ -79,12 +105,29 @@ class Runner:
 
     name: str
     run: Callable[[Mapping[str, Any]], dict[str, Any]]
+    notes: tuple[str, ...] = ()
+    """Why it is this one and not the file's own, where that is so."""
+
+
+def run_either(path: str | PathLike[str], inputs: Mapping[str, Any]) -> tuple[Runner, dict[str, Any]]:
+    """The outputs of a model in its own runtime, or in ours where that does not carry it (the runner's ``notes`` say why)."""
+    runner = None
+    try:
+        runner = runner_for(path)
+        return runner, runner.run(inputs)
+    except EngineError as error:
+        if runner is not None and runner.name == "dovetail":
+            raise
+        reason = error.message
+    ours = _ours(fspath(path))
+    return Runner(ours.name, ours.run, (reason,)), ours.run(inputs)
 
 
 def runner_for(path: str | PathLike[str], prefer: str | None = None) -> Runner:
     """The file's own runtime where it is installed and can carry the model, else ours.
 
-    ``prefer``: "onnxruntime", "openvino" or "dovetail". Raises UnsupportedError [runtime.missing] where a preferred one is not there.
+    ``prefer``: "onnxruntime", "openvino" or "dovetail". Raises UnsupportedError [runtime.missing] where a preferred one is not
+    there, EngineError [runtime.load] where it refuses the model.
     """
     own = {"onnx": "onnxruntime", "openvino": "openvino"}[format_of(path)]
     wanted = prefer or (own if importlib.util.find_spec(own) else "dovetail")
@@ -92,6 +135,10 @@ def runner_for(path: str | PathLike[str], prefer: str | None = None) -> Runner:
     if wanted not in makers or (wanted != "dovetail" and not importlib.util.find_spec(wanted)):
         raise UnsupportedError("runtime.missing", f"{wanted} is not installed")
     return makers[wanted](fspath(path))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:500]
 
 
 def _ours(path: str) -> Runner:
@@ -107,7 +154,7 @@ def _onnxruntime(path: str) -> Runner:
     try:
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise EngineError("runtime.load", f"onnxruntime does not load it: {error}", file=path) from error
+        raise EngineError("runtime.load", f"onnxruntime does not load it: {_line(error)}", file=path) from error
     names = [output.name for output in session.get_outputs()]
     known = {item.name for item in session.get_inputs()}
 
@@ -116,7 +163,7 @@ def _onnxruntime(path: str) -> Runner:
         try:
             return dict(zip(names, session.run(None, given), strict=True))
         except Exception as error:
-            raise EngineError("runtime.run", f"onnxruntime does not run it: {error}", file=path) from error
+            raise EngineError("runtime.run", f"onnxruntime does not run it: {_line(error)}", file=path) from error
 
     return Runner(f"onnxruntime {onnxruntime.__version__}", run)
 
@@ -130,16 +177,16 @@ def _openvino(path: str) -> Runner:
         # Without the hint the CPU plugin may compute f32 models in bf16.
         compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     except Exception as error:
-        raise EngineError("runtime.load", f"openvino does not load it: {error}", file=path) from error
+        raise EngineError("runtime.load", f"openvino does not load it: {_line(error)}", file=path) from error
     ours = load(path) if path.endswith(".xml") else None
     inputs_ = [value.name for value in ours.inputs] if ours else [port.get_any_name() for port in compiled.inputs]
     outputs = [value.name for value in ours.outputs] if ours else [port.get_any_name() for port in compiled.outputs]
 
     def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            found = compiled([np.ascontiguousarray(inputs[name]) for name in inputs_])
+            found = compiled([np.asarray(inputs[name], order="C") for name in inputs_])
         except Exception as error:
-            raise EngineError("runtime.run", f"openvino does not run it: {error}", file=path) from error
+            raise EngineError("runtime.run", f"openvino does not run it: {_line(error)}", file=path) from error
         return {name: np.array(found[index]) for index, name in enumerate(outputs)}
 
     return Runner(f"openvino {openvino.__version__.split('-')[0]}", run)

@@ -13,6 +13,7 @@ from dovetail.ops.joining import Concat, Split
 _ABORTS = {"string": {"openvino": "OpenVINO's CPU plugin aborts on it"}}
 _UNWILLING = {"onnxruntime": "onnxruntime refuses empty pieces that num_outputs makes"}
 
+
 def elements(name: str, shape: tuple[int, ...], start: int = 0) -> np.ndarray[Any, Any]:
     """Values that differ where the type has room for it; no two arrays with different ``start`` begin alike."""
     kind = dtypes.dtype(name)
@@ -23,7 +24,11 @@ def elements(name: str, shape: tuple[int, ...], start: int = 0) -> np.ndarray[An
         return (np.arange(start, start + count) % 3 == 0).reshape(shape)
     if kind.is_integer:
         low, high = kind.range()
-        return np.array([low + (start + 7 * index) % (high - low + 1) for index in range(count)], dtype=object).astype(kind.numpy).reshape(shape)
+        return (
+            np.array([low + (start + 7 * index) % (high - low + 1) for index in range(count)], dtype=object)
+            .astype(kind.numpy)
+            .reshape(shape)
+        )
     if name.startswith("complex"):
         return (np.arange(start, start + count) - 1j).astype(kind.numpy).reshape(shape)
     bits = np.random.default_rng(start).integers(0, 2 ** min(kind.bits, 8), (count, kind.numpy.itemsize), np.uint8)
@@ -59,10 +64,18 @@ CASES: list[Case] = [
     Case(Concat(1), (f32(2, 3), f32(2, 3)), "Concat of equal arrays"),
     Case(Concat(1), (f32(0, 3), f32(0, 2)), "Concat of empty rows"),
     Case(Concat(0), tuple(f32(1, 2, start=index) for index in range(17)), "Concat of many"),
-    Case(Concat(0), (_SPECIAL, _SPECIAL[::-1].copy()), "Concat of special values", skip={"openvino": "the CPU plugin computes f64 in f32"}),
+    Case(
+        Concat(0),
+        (_SPECIAL, _SPECIAL[::-1].copy()),
+        "Concat of special values",
+        skip={"openvino": "the CPU plugin computes f64 in f32"},
+    ),
     Case(Concat(1), (f32(2, 3), f32(2, 3, start=1)), "Concat with a constant", constants=(1,)),
     *(Case(Split(1, 2), (elements(name, (2, 4)),), f"Split of {name}", skip=_ABORTS.get(name, {})) for name in TYPES),
-    *(Case(Split(0, 2), (elements(name, (5,)), i64(2, 3)), f"Split of {name} by lengths") for name in ("f32", "i64", "u8", "boolean")),
+    *(
+        Case(Split(0, 2), (elements(name, (5,)), i64(2, 3)), f"Split of {name} by lengths")
+        for name in ("f32", "i64", "u8", "boolean")
+    ),
     Case(Split(0, 1), (f32(3, 2),), "Split into one"),
     Case(Split(-1, 3), (f32(2, 6),), "Split from the end"),
     Case(Split(-2, 2), (f32(2, 4, 3),), "Split at -2"),

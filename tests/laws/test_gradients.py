@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
-from cases import Case
-from rig import CASES, is_constant, over, skip_where_outside, sound, write
-from sameness import assert_close
 
+import oracles
+from cases import Case
 from dovetail import dtypes
 from dovetail.autodiff import adjoints
 from dovetail.build import Builder
@@ -22,6 +20,8 @@ from dovetail.graph import Model, Value
 from dovetail.interpret import interpret
 from dovetail.op import has
 from dovetail.types import Tensor
+from rig import CASES, is_constant, over, skip_where_outside, sound, write
+from sameness import assert_close
 
 STEP = 2.0**-17
 FLOATS = ("f64", "f32")
@@ -39,7 +39,10 @@ def chosen() -> list[tuple[str, Case]]:
             continue
         inputs = zip(case.inputs, is_constant(case), strict=True)
         if any(is_smooth(x) and not constant for x, constant in inputs) and "gradient" not in case.skip:
-            key = repr(case.op), str([None if x is None else (x.shape, None if is_smooth(x) else x.tobytes()) for x in case.inputs])
+            key = (
+                repr(case.op),
+                str([None if x is None else (x.shape, None if is_smooth(x) else x.tobytes()) for x in case.inputs]),
+            )
             found.setdefault(key, (family, case))
     return list(found.values())
 
@@ -81,7 +84,10 @@ def backward(case: Case, inputs: Sequence[Any]) -> Model:
 def pulled_back(b: Builder, ys: Sequence[Value]) -> Model:
     """The graph in ``b`` turned into that of gradients: inputs as before and ``g0``, ... for ``ys``, outputs ``d<input>``."""
     xs = [x for x in b.graph.inputs if is_float(x)]
-    seeds = [b.input_of(b.graph.claim(f"g{index}") if b.graph.is_taken(f"g{index}") else f"g{index}", y.type) for index, y in enumerate(ys)]
+    seeds = [
+        b.input_of(b.graph.claim(f"g{index}") if b.graph.is_taken(f"g{index}") else f"g{index}", y.type)
+        for index, y in enumerate(ys)
+    ]
     gradients = adjoints(b, ys, seeds, xs)
     b.graph.outputs = []
     for x, gradient in zip(xs, gradients, strict=True):
@@ -126,7 +132,11 @@ def check_slope(forward: Model, gradients: Model, given: dict[str, Any], seed: i
 
 def in_f64(case: Case) -> tuple[list[Any], dict[str, Any]]:
     inputs = points(case, np.float64)
-    given = {f"x{index}": x for index, (x, constant) in enumerate(zip(inputs, is_constant(case), strict=True)) if not constant and x is not None}
+    given = {
+        f"x{index}": x
+        for index, (x, constant) in enumerate(zip(inputs, is_constant(case), strict=True))
+        if not constant and x is not None
+    }
     return inputs, given
 
 
@@ -156,7 +166,11 @@ def test_the_gradient_of_a_gradient_is_its_slope(case: Case) -> None:
             pytest.skip(f"not in f64: {error.message}")
         raise
     chance = np.random.default_rng(2)
-    seeds = {value.name: chance.standard_normal([int(size) for size in value.dims]) for value in first.inputs if value.name not in given}
+    seeds = {
+        value.name: chance.standard_normal([int(size) for size in value.dims])
+        for value in first.inputs
+        if value.name not in given
+    }
     check_slope(first, second, {**given, **seeds}, seed=3)
 
 
@@ -183,7 +197,9 @@ def test_a_gradient_model_runs_in_onnxruntime(case: Case) -> None:
     chance = np.random.default_rng(4)
     known = {f"x{index}": x for index, x in enumerate(inputs)}
     given = {
-        value.name: known[value.name] if value.name in known else chance.standard_normal([int(size) for size in value.dims]).astype(np.float32)
+        value.name: known[value.name]
+        if value.name in known
+        else chance.standard_normal([int(size) for size in value.dims]).astype(np.float32)
         for value in gradients.inputs
     }
     ours = interpret(gradients, given)

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import Case
-from rig import CASES, answer, every_case, feeds, model_of, over, skip_where_outside, write
-from sameness import assert_close, assert_same_bits
 
+from cases import Case
 from dovetail import arrays, dtypes
 from dovetail.build import Builder
 from dovetail.errors import UnsupportedError
 from dovetail.interpret import interpret
 from dovetail.op import has
 from dovetail.program import compile
+from rig import CASES, answer, every_case, feeds, model_of, over, skip_where_outside, write
+from sameness import assert_close, assert_same_bits
 
 STANDARD = [
     (family, case)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
-from cases import Case
-from rig import answer, every_case, feeds, model_of, skip_where_outside
-from sameness import assert_close
 
+import oracles
+from cases import Case
 from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
 from dovetail.graph import Model
+from rig import answer, every_case, feeds, model_of, skip_where_outside
+from sameness import assert_close
 
 
 @every_case
@@ -65,6 +65,8 @@ def test_evaluate_says_what_openvino_says(case: Case) -> None:
     ours = answer(case)
     for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
         if mine.dtype == np.float64:
-            assert_close(*map(oracles.as_f32, (mine, other)), case.tolerance and max(case.tolerance, 1e-6), f"openvino: output {index}")
+            assert_close(
+                *map(oracles.as_f32, (mine, other)), case.tolerance and max(case.tolerance, 1e-6), f"openvino: output {index}"
+            )
         else:
             assert_close(mine, other, case.tolerance, f"openvino: output {index}")

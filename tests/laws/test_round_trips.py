@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from cases import Case
-from rig import CASES, answer, every_case, feeds, model_of, skip_where_outside, sound
-from sameness import assert_close, differences
 
+from cases import Case
 from dovetail import slots
 from dovetail.edit import copy_graph
 from dovetail.errors import UnsupportedError
@@ -28,11 +26,13 @@ from dovetail.graph import Model
 from dovetail.interpret import interpret
 from dovetail.op import REGISTRY, Op
 from dovetail.validate import validate
+from rig import CASES, answer, every_case, feeds, model_of, skip_where_outside, sound
+from sameness import assert_close, differences
 
 OLDEST = 7
 
 
-@lru_cache(maxsize=None)
+@cache
 def opsets(op: type[Op]) -> tuple[int, ...]:
     """Every opset in which a way to say ``op`` changes, and the newest."""
     import onnx

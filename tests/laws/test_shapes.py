@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import Case
-from rig import answer, every_case, is_constant, shape_value, view, views
-from sameness import assert_claim_holds, is_vague
 
+from cases import Case
 from dovetail import dims, dtypes
 from dovetail.op import infer_types, infer_values
 from dovetail.types import UNKNOWN, Tensor, Type, View
+from rig import answer, every_case, is_constant, shape_value, view, views
+from sameness import assert_claim_holds, is_vague
 
 
 def claims(case: Case, xs: Sequence[View | None]) -> list[Type]:
@@ -34,7 +34,10 @@ def test_the_shape_rule_is_what_evaluation_makes(case: Case) -> None:
 def symbolic(case: Case) -> Iterator[tuple[str, list[View | None], dict[str, int]]]:
     """The inputs with sizes replaced by symbols, each way with what the symbols stand for."""
     sizes = [(index, axis) for index, x in enumerate(case.inputs) if x is not None for axis in range(x.ndim)]
-    ways: list[tuple[str, set[tuple[int, int]], bool]] = [("every size", set(sizes), False), ("equal sizes alike", set(sizes), True)]
+    ways: list[tuple[str, set[tuple[int, int]], bool]] = [
+        ("every size", set(sizes), False),
+        ("equal sizes alike", set(sizes), True),
+    ]
     ways += [(f"size {axis} of input {index}", {(index, axis)}, False) for index, axis in sizes] if len(sizes) > 1 else []
     known = views(case)
     for what, chosen, alike in ways:
@@ -68,7 +71,9 @@ def assert_is_substituted(claim: Type, y: Any, what: str, values: dict[str, int]
     if isinstance(claim, Tensor) and claim.shape is not None:
         for size in claim.shape:
             found = size if isinstance(size, int) else dims.substitute(size, values)
-            assert isinstance(found, int) or is_vague(found), f"{what}: {size} of {claim} becomes {found}, where the shape is {y.shape}"
+            assert isinstance(found, int) or is_vague(found), (
+                f"{what}: {size} of {claim} becomes {found}, where the shape is {y.shape}"
+            )
 
 
 @every_case
@@ -129,7 +134,9 @@ def test_shape_values_are_what_evaluation_makes(case: Case) -> None:
             elements[place] = dims.symbol(name, *dtypes.dtype(x.dtype).range())
         unknown.append(elements)
     if names:
-        check_values(case, tuple(view(x, value) for x, value in zip(case.inputs, unknown, strict=True)), names, "symbols for elements")
+        check_values(
+            case, tuple(view(x, value) for x, value in zip(case.inputs, unknown, strict=True)), names, "symbols for elements"
+        )
 
 
 def check_values(case: Case, xs: tuple[View | None, ...], names: dict[str, int], what: str) -> None:
@@ -141,7 +148,9 @@ def check_values(case: Case, xs: tuple[View | None, ...], names: dict[str, int],
         for place, item in np.ndenumerate(found):
             real = y[place]
             plain = dims.substitute(item, names) if isinstance(item, dims.Dim) else item
-            assert isinstance(plain, dims.Dim) or int(plain) == int(real), f"{what}: {item} at {place} is {plain}, and should be {real}"
+            assert isinstance(plain, dims.Dim) or int(plain) == int(real), (
+                f"{what}: {item} at {place} is {plain}, and should be {real}"
+            )
 
 
 @every_case

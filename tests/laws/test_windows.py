@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import Case
-from rig import CASES, answer, over, views
-from sameness import assert_same_bits
 
+from cases import Case
 from dovetail import native
 from dovetail.op import Windows, has
+from rig import CASES, answer, over, views
+from sameness import assert_same_bits
 
 MOVEMENT = [(family, case) for family, case in CASES if has(case.op, "windows")]
 

@@ -14,12 +14,12 @@ import onnx
 import pytest
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
-from tally import NOT_BUILT
 
 from dovetail import backend
 from dovetail.errors import UnsupportedError
 from dovetail.graph import Graph
 from dovetail.op import bodies
+from tally import NOT_BUILT
 
 BUILT = frozenset(
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gaps import Gap, Gaps, read
 
 pytest_plugins = ("pytester",)
@@ -21,7 +22,9 @@ def test_skipped():
 
 def run(pytester: pytest.Pytester, *gaps: str) -> pytest.RunResult:
     pytester.makepyfile(test_it=TESTS)
-    return pytester.runpytest_inprocess("-p", "no:cacheprovider", plugins=[Gaps([Gap(f"test_it.py::{test}", "because") for test in gaps])])
+    return pytester.runpytest_inprocess(
+        "-p", "no:cacheprovider", plugins=[Gaps([Gap(f"test_it.py::{test}", "because") for test in gaps])]
+    )
 
 
 def test_a_listed_failure_is_expected(pytester: pytest.Pytester) -> None:
@@ -52,7 +55,9 @@ def test_a_gap_whose_test_is_skipped_fails(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1, xfailed=2, failed=1)
 
 
-@pytest.mark.parametrize("text", ["[[gap]]\ntest = 'x'", "[[gap]]\ntest = 'x'\nreason = ' '", "[gaps]", "[[gap]]\ntest='x'\nreason='y'\nmore=1"])
+@pytest.mark.parametrize(
+    "text", ["[[gap]]\ntest = 'x'", "[[gap]]\ntest = 'x'\nreason = ' '", "[gaps]", "[[gap]]\ntest='x'\nreason='y'\nmore=1"]
+)
 def test_a_gap_without_a_reason_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"gaps.toml"):
         read(text)

@@ -1,8 +1,9 @@
-"""The command line: data on stdout, narration on stderr, exit codes 0 sound, 1 negative answer, 2 usage, 3 and up by error class."""
+"""The command line: data on stdout, narration on stderr; exit codes 0 sound, 1 negative answer, 2 usage, 3 and up by error."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -49,40 +50,57 @@ def _print_version(context: click.Context, option: click.Parameter, wanted: bool
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print version and build.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing beside the data and errors.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print version and build."
+)
 @click.pass_context
-def dovetail(context: click.Context, debug: bool) -> None:
-    """One graph for ONNX and OpenVINO IR: load, check, run, convert and differentiate models."""
-    context.obj = {"debug": debug}
+def dovetail(context: click.Context, debug: bool, quiet: bool) -> None:
+    """One graph for ONNX and OpenVINO IR: load, check, run, convert and differentiate models.
+
+    Exit codes: 0 sound, 1 negative answer (a fault, a difference), 2 usage, 3 bad file, 4 not supported, 5 the model breaks
+    a rule, 6 found while running, 7 a fault of dovetail itself.
+    """
+    context.obj = {"debug": debug, "quiet": quiet}
+
+
+INTERNAL = 7
+"""The exit code of an exception that nobody foresaw."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: an error of ours becomes its message and its exit code, without a traceback unless ``--debug``."""
-    from dovetail.errors import DovetailError
-    from dovetail.show import printable
-
-    given = sys.argv[1:] if arguments is None else arguments
+    given = _hoisted(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given[:2]
     try:
-        result: Any = dovetail.main(given, prog_name="dovetail", standalone_mode=False)
-        code = result if isinstance(result, int) else 0
+        sys.exit(_run(given))
     except click.exceptions.Abort:
-        code = 130
+        sys.exit(130)
     except click.ClickException as error:
         error.show()
-        code = error.exit_code
+        sys.exit(error.exit_code)
     except BrokenPipeError:
-        sys.stderr.close()
-        code = 0
-    except (DovetailError, OSError) as error:
-        if "--debug" in given:
+        # The reader has seen enough. Python flushes stdout once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if debug:
             raise
-        text = str(error) if isinstance(error, DovetailError) else f"{error.strerror or error}: {error.filename}"
-        for line in text.splitlines():
-            click.echo(printable(line), err=True)
-        code = getattr(error, "exit_code", 3)
-    except MemoryError:
-        if "--debug" in given:
-            raise
-        click.echo("out of memory", err=True)
-        code = 6
-    sys.exit(code)
+        from dovetail.cli.output import say_error
+
+        sys.exit(say_error(error, as_json="--json" in given, internal=INTERNAL))
+
+
+def _run(given: list[str]) -> int:
+    result: Any = dovetail.main(given, prog_name="dovetail", standalone_mode=False)
+    sys.stdout.flush()
+    return result if isinstance(result, int) else 0
+
+
+def _hoisted(arguments: list[str]) -> list[str]:
+    """``--debug`` and ``-q`` belong to the whole command and may stand anywhere before ``--``."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    flags = [
+        name for name in ("--debug", "--quiet") if name in arguments[:end] or (name == "--quiet" and "-q" in arguments[:end])
+    ]
+    return [*flags, *(text for text in arguments[:end] if text not in ("--debug", "--quiet", "-q")), *arguments[end:]]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+import os
 
 import click
 
-from dovetail.cli.output import progress, say_json
-from dovetail.show import printable
+from dovetail.cli.output import fault, progress, say_json
+from dovetail.errors import printable
 
 
 @click.command()
@@ -16,11 +16,14 @@ from dovetail.show import printable
 def check(model: str, as_json: bool) -> int:
     """Report every independent fault of MODEL in one pass, each with code, node and file. Exit code 1 where there is one."""
     from dovetail.errors import DovetailError
-    from dovetail.formats import load
+    from dovetail.formats import format_of, load
     from dovetail.validate import check as check_model
 
     warnings = []
     with progress(f"checking {model}"):
+        format_of(model)
+        if not os.path.exists(model):
+            load(model)
         try:
             loaded = load(model)
         except DovetailError as error:
@@ -28,11 +31,18 @@ def check(model: str, as_json: bool) -> int:
         else:
             faults, warnings = check_model(loaded), loaded.warnings
     if as_json:
-        say_json("check", file=model, sound=not faults, faults=[dataclasses.asdict(item) for item in (*faults, *warnings)])
+        say_json(
+            "check",
+            file=model,
+            sound=not faults,
+            faults=[fault(item) for item in faults],
+            warnings=[fault(item) for item in warnings],
+        )
         return 1 if faults else 0
     for item in faults:
-        click.echo("\n".join(map(printable, str(item).splitlines())))
+        click.echo(str(item))
     for item in warnings:
-        click.echo("\n".join(map(printable, f"warning: {item}".splitlines())))
-    click.echo(f"{printable(model)}: {f'{len(faults)} faults' if faults else 'sound'}", err=bool(faults))
+        click.echo(f"warning: {item}")
+    count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}" if faults else "sound"
+    click.echo(f"{printable(model)}: {count}", err=bool(faults))
     return 1 if faults else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dovetail.cli.output import narrate, progress, say_json
+from dovetail.cli.output import load, narrate, progress, say_json
 
 
 @click.command()
@@ -17,13 +17,17 @@ from dovetail.cli.output import narrate, progress, say_json
 def grad(source: str, target: str, of: str | None, wrt: tuple[str, ...], opset: int | None, as_json: bool) -> int:
     """Write a model that computes a value of SOURCE and its gradients, in either format."""
     from dovetail.autodiff import grad as differentiate
-    from dovetail.formats import load, save
+    from dovetail.formats import format_of, save
 
+    if opset is not None and format_of(target) != "onnx":
+        raise click.UsageError("--opset is for ONNX targets")
+    loaded = load(source)
     with progress(f"differentiating {source}"):
-        model = differentiate(load(source), of=of, wrt=list(wrt) or None)
+        model = differentiate(loaded, of=of, wrt=list(wrt) or None)
         save(model, target, opset=opset)
     if as_json:
-        say_json("grad", target=target, inputs=[x.name for x in model.inputs], outputs=[y.name for y in model.outputs])
-    else:
-        narrate(f"wrote {target}: {', '.join(value.name for value in model.outputs)}")
+        say_json(
+            "grad", source=source, target=target, inputs=[x.name for x in model.inputs], outputs=[y.name for y in model.outputs]
+        )
+    narrate(f"wrote {target}: {', '.join(value.name for value in model.outputs)}")
     return 0

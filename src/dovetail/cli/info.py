@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dovetail.cli.output import progress, say_json, table
+from dovetail.cli.output import load, say_json, table
+from dovetail.errors import printable
 
 
 @click.command()
@@ -12,16 +13,14 @@ from dovetail.cli.output import progress, say_json, table
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def info(model: str, as_json: bool) -> int:
     """Inputs, outputs, operators by count, parameters and bytes of MODEL."""
-    from dovetail.formats import load
     from dovetail.summary import summarize
 
-    with progress(f"loading {model}"):
-        found = summarize(load(model))
+    found = summarize(load(model))
     if as_json:
         say_json("info", file=model, **{"model_versions" if name == "versions" else name: item for name, item in found.items()})
         return 0
     said = ", ".join(f"{domain or 'opset'} {version}" for domain, version in found["versions"].items())
-    click.echo(f"{model}: {found['format']}, {said}{', by ' + found['producer'] if found['producer'] else ''}")
+    click.echo(printable(f"{model}: {found['format']}, {said}{', by ' + found['producer'] if found['producer'] else ''}"))
     click.echo(f"{found['nodes']} nodes, {found['parameters']:,} parameters, {found['bytes']:,} bytes")
     click.echo()
     rows = [("input", item["name"], item["type"]) for item in found["inputs"]]

@@ -1,33 +1,39 @@
-"""What the subcommands share: tables for people, JSON for programs, progress on a terminal, arrays from files."""
+"""What the subcommands share: tables for people, JSON for programs, errors, progress on a terminal."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from dovetail.errors import EngineError
+from dovetail.errors import Diagnostic, DovetailError, printable
 from dovetail.graph import Model
-from dovetail.show import printable
 
 JSON_VERSION = 1
+WARNINGS_SHOWN = 5
 
 
 def say_json(kind: str, **data: Any) -> None:
-    """Print one JSON object that names what it is and in which version of its form."""
-    click.echo(json.dumps({"dovetail": kind, "version": JSON_VERSION, **data}, default=_plain, allow_nan=True))
+    """Print one JSON object that names what it is and in which version of its form.
+
+    JSON has no NaN and no infinity: they are the texts "nan", "inf" and "-inf", which ``float`` reads.
+    """
+    click.echo(json.dumps(_plain({"dovetail": kind, "version": JSON_VERSION, **data}), allow_nan=False))
 
 
 def _plain(item: Any) -> Any:
-    if isinstance(item, np.generic):
-        return item.item()
-    return str(item)
+    if isinstance(item, dict):
+        return {str(name): _plain(each) for name, each in item.items()}
+    if isinstance(item, list | tuple):
+        return [_plain(each) for each in item]
+    if isinstance(item, float):
+        return float(item) if math.isfinite(item) else str(float(item))
+    return item if item is None or isinstance(item, bool | int | str) else str(item)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
@@ -51,111 +57,91 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | No
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def is_quiet() -> bool:
+    context = click.get_current_context(silent=True)
+    options = None if context is None else context.find_root().obj
+    return bool(options and options.get("quiet"))
+
+
 def narrate(text: str) -> None:
-    """Say something beside the data: on stderr."""
-    click.echo(printable(text), err=True)
+    """Say something beside the data: on stderr, unless ``--quiet``."""
+    if not is_quiet():
+        click.echo(printable(text), err=True)
 
 
 @contextmanager
 def progress(text: str) -> Iterator[None]:
     """Show on stderr, and only on a terminal, that something is under way."""
-    if not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(printable(text)):
+    with Console(stderr=True).status(printable(text), spinner="line"):
         yield
 
 
-def sizes_of(pairs: Sequence[str]) -> dict[str, int]:
-    """``--dim name=size`` as a mapping."""
-    found: dict[str, int] = {}
-    for pair in pairs:
-        name, mark, size = pair.rpartition("=")
-        if not mark or not size.isdigit():
-            raise click.UsageError(f"--dim takes NAME=SIZE, not {pair!r}")
-        found[name] = int(size)
-    return found
+def load(path: str) -> Model:
+    """The model at ``path``, its warnings narrated."""
+    from dovetail.formats import load as load_model
+
+    with progress(f"loading {path}"):
+        model = load_model(path)
+    for item in model.warnings[:WARNINGS_SHOWN]:
+        narrate(f"warning [{item.code}]: {item.message}")
+    if len(model.warnings) > WARNINGS_SHOWN:
+        narrate(f"and {len(model.warnings) - WARNINGS_SHOWN} more warnings; `dovetail check` lists them")
+    return model
 
 
-def read_inputs(model: Model, given: Sequence[str], seed: int, dims: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Arrays from ``name=file.npy``, ``file.npz``, and random ones for the rest. Returns them and the names of the random ones."""
-    from dovetail.sampling import random_inputs
-
-    found: dict[str, Any] = {}
-    for item in given:
-        name, mark, path = item.partition("=")
-        if not mark:
-            name, path = "", item
-        loaded = read_array(path)
-        if isinstance(loaded, dict):
-            found.update(loaded)
-        elif name:
-            found[name] = loaded
-        elif len(model.inputs) == 1:
-            found[model.inputs[0].name] = loaded
-        else:
-            raise click.UsageError(f"say which input {path} is: NAME={path}")
-    missing = [value.name for value in model.inputs if value.name not in found]
-    if missing:
-        random = random_inputs(model, seed=seed, sizes={**_sizes_given(model, found), **sizes_of(dims)})
-        found.update({name: random[name] for name in missing})
-    return found, missing
+def say_error(error: Exception, *, as_json: bool, internal: int) -> int:
+    """Tell what went wrong on stderr (with ``as_json`` also as an object on stdout). Returns the exit code."""
+    code = error.exit_code if isinstance(error, DovetailError) else 3 if isinstance(error, OSError) else internal
+    code = 6 if isinstance(error, MemoryError) else code
+    if as_json:
+        items = error.diagnostics if isinstance(error, DovetailError) else [Diagnostic(_code(error), _message(error))]
+        say_json("error", error=type(error).__name__, exit_code=code, faults=[fault(item) for item in items])
+    click.echo(error_text(error), err=True)
+    return code
 
 
-def _sizes_given(model: Model, arrays: dict[str, Any]) -> dict[str, int]:
-    """What the given arrays say of the open dimensions."""
-    from dovetail.dims import name_of
-
-    sizes: dict[str, int] = {}
-    for value in model.inputs:
-        array = arrays.get(value.name)
-        shape = getattr(value.type, "shape", None)
-        if array is None or shape is None or len(shape) != array.ndim:
-            continue
-        for want, size in zip(shape, array.shape, strict=True):
-            name = None if isinstance(want, int) else name_of(want)
-            if name is not None:
-                sizes[name] = size
-    return sizes
+def error_text(error: Exception) -> str:
+    """An error as people read it: its class, its code, the fact, and the place; all faults where there are several."""
+    if not isinstance(error, DovetailError):
+        return f"{type(error).__name__} [{_code(error)}]: {printable(_message(error))}"
+    items = error.diagnostics
+    if len(items) == 1:
+        return f"{type(error).__name__} [{items[0].code}]: {printable(items[0].message)}{items[0].place}"
+    return "\n".join([f"{type(error).__name__}: {printable(error.message)}", *map(str, items)])
 
 
-def read_array(path: str) -> Any:
-    """The array of an .npy file or the arrays of an .npz file; nothing in it is executed. Raises EngineError [array.file]."""
-    if not Path(path).is_file():
-        raise EngineError("array.file", f"there is no file {path!r}")
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        return {name: loaded[name] for name in loaded.files} if hasattr(loaded, "files") else loaded
-    except (ValueError, OSError, EOFError) as error:
-        raise EngineError("array.file", f"{path} is no .npy or .npz file of plain arrays: {error}") from None
+def _code(error: Exception) -> str:
+    return "file.system" if isinstance(error, OSError) else "memory.exhausted" if isinstance(error, MemoryError) else "internal"
 
 
-def write_arrays(path: str, arrays: dict[str, Any]) -> None:
-    """Write arrays to an .npz file, or a single one to .npy; the file is replaced whole."""
-    from dovetail.formats.files import replacing
-
-    with replacing(path) as stream:
-        if path.endswith(".npy"):
-            if len(arrays) != 1:
-                raise click.UsageError(f"{len(arrays)} outputs need an .npz file")
-            np.save(stream, next(iter(arrays.values())), allow_pickle=False)
-        else:
-            np.savez(stream, **{name: _savable(array) for name, array in arrays.items()})
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    return f"{error}; this is a fault of dovetail, please report it with what --debug shows"
 
 
-def _savable(array: Any) -> Any:
-    """Element types that numpy's files do not have are saved as the type that holds them exactly."""
-    array = np.asarray(array)
-    if array.dtype.kind == "V" or array.dtype.num > 256:
-        return array.astype(np.float32) if array.dtype.kind != "i" else array.astype(np.int8)
-    return array.astype(str) if array.dtype == object else array
+def fault(item: Diagnostic) -> dict[str, Any]:
+    """A diagnostic as JSON has it."""
+    return {name: getattr(item, name) for name in ("code", "message", "node", "op", "file", "severity")}
 
 
 def differences(rows: Sequence[Any]) -> list[list[str]]:
     """Rows of a comparison as a table has them."""
     return [
-        [row.output, f"{row.dtype}{list(row.shape)}", f"{row.absolute:.3g}", f"{row.relative:.3g}", row.why or ("agrees" if row.agrees else "differs")]
+        [
+            row.output,
+            f"{row.dtype}[{', '.join(map(str, row.shape))}]",
+            f"{row.absolute:.3g}",
+            f"{row.relative:.3g}",
+            f"{row.tolerance:g}",
+            "agrees" if row.agrees else row.why or "differs",
+        ]
         for row in rows
     ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import click
 
-from dovetail.cli.output import narrate, progress, read_inputs, say_json, table, write_arrays
+from dovetail.cli.output import load, narrate, progress, say_json, table
 
 
 @click.command()
@@ -14,20 +15,21 @@ from dovetail.cli.output import narrate, progress, read_inputs, say_json, table,
 @click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="An input from .npy, or several from .npz.")
 @click.option("-o", "--output", type=click.Path(), help="Write the outputs to .npz (or one to .npy).")
 @click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension of random inputs.")
-@click.option("--seed", default=0, show_default=True, help="Seed of random inputs.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
 @click.option("--engine", default="auto", show_default=True, help="auto or interpreter.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run(
     model: str, inputs: tuple[str, ...], output: str | None, dims: tuple[str, ...], seed: int, engine: str, as_json: bool
 ) -> int:
     """Run MODEL on given inputs, or on random seeded ones: a table of outputs, and the time."""
-    from dovetail.formats import load
+    from dovetail.cli.arrays import check_target, read_inputs, write_arrays
     from dovetail.program import compile
 
-    with progress(f"loading {model}"):
-        program = compile(load(model), engine=engine)
+    program = compile(load(model), engine=engine)
+    if output:
+        check_target(output, len(program.model.outputs))
     arrays, random = read_inputs(program.model, inputs, seed, dims)
-    if random and not as_json:
+    if random:
         narrate(f"random inputs (seed {seed}): {', '.join(random)}")
     start = time.perf_counter()
     with progress(f"running {model}"):
@@ -35,27 +37,33 @@ def run(
     seconds = time.perf_counter() - start
     if output:
         write_arrays(output, outputs)
+        narrate(f"wrote {output}")
     rows = [_row(name, array) for name, array in outputs.items()]
+    narrate(f"{seconds * 1000:.1f} ms, {program.engine}")
     if as_json:
         keys = ("name", "type", "min", "mean", "max")
-        say_json("run", engine=program.engine, seconds=seconds, outputs=[dict(zip(keys, row, strict=True)) for row in rows])
+        say_json(
+            "run", file=model, engine=program.engine, seconds=seconds, seed=seed, random=random, output=output,
+            outputs=[dict(zip(keys, row, strict=True)) for row in rows],
+        )  # fmt: skip
     else:
-        table(("output", "type", "min", "mean", "max"), rows)
-        narrate(f"{seconds * 1000:.1f} ms, {program.engine}")
+        columns = ("output", "type", "min", "mean", "max")
+        table(columns, [["" if x is None else f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows])
     return 0
 
 
-def _row(name: str, array: object) -> list[str]:
+def _row(name: str, array: Any) -> list[Any]:
     import numpy as np
 
     from dovetail.dtypes import dtype
 
     if isinstance(array, list):
-        return [name, f"sequence of {len(array)}", "", "", ""]
+        return [name, f"sequence of {len(array)}", None, None, None]
     data = np.asarray(array)
     kind = dtype(data.dtype)
     text = f"{kind}[{', '.join(map(str, data.shape))}]"
     if not data.size or kind.kind in ("string", "complex"):
-        return [name, text, "", "", ""]
+        return [name, text, None, None, None]
     wide = data.astype(np.float64)
-    return [name, text, *(f"{number:.6g}" for number in (wide.min(), wide.mean(), wide.max()))]
+    with np.errstate(all="ignore"):
+        return [name, text, *(float(number) for number in (wide.min(), wide.mean(), wide.max()))]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import click
 
-from dovetail.cli.output import progress
+from dovetail.cli.output import load, say_json
 
 
 @click.command()
 @click.argument("model", type=click.Path())
-def show(model: str) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(model: str, as_json: bool) -> int:
     """Print the graph of MODEL as text, with inferred types and shapes."""
-    from dovetail.formats import load
     from dovetail.show import show as show_model
+    from dovetail.summary import describe
 
-    with progress(f"loading {model}"):
-        text = show_model(load(model))
-    click.echo(text, nl=False)
+    loaded = load(model)
+    if as_json:
+        say_json("show", file=model, graph=describe(loaded.graph))
+    else:
+        click.echo(show_model(loaded), nl=False)
     return 0

@@ -60,7 +60,7 @@ class _Convolution(_Sliding):
 
     def decompose_bias(self, b: Any, x: Any, w: Any, bias: Any, *rest: Any) -> Any:
         """The same without its bias, and the bias added after."""
-        y = b.add(self, x, w, None, *rest)[0]
+        y = b.add(self, x, w, *((None, *rest) if any(item is not None for item in rest) else ()))[0]
         return b.Add(y, b.Reshape(bias, [1, -1] + [1] * (len(w.dims) - 2)))
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
+from dovetail import dims, dtypes
 from dovetail.errors import RuleError
 from dovetail.op import Op, Windows
 from dovetail.ops.source import whole
-from dovetail.types import INT64_MAX, Tensor, Unknown, View, axes_in, axis_in, total
+from dovetail.types import Tensor, View, axes_in, total
 
 
 def items(x: Any) -> list[Any] | None:
@@ -44,7 +44,10 @@ def seen(x: Any) -> View:
 
 def held(x: Any) -> View | None:
     """What a shape rule sees of a host array: its elements too."""
-    return None if x is None else View(Tensor(None, tuple(x.shape)), np.asarray(x))
+    if x is None:
+        return None
+    dtype = dtypes.dtype(x.dtype) if x.dtype != object else None
+    return View(Tensor(dtype, tuple(x.shape)), np.asarray(x))
 
 
 def reshaped(b: Any, x: Any, like: Any) -> Any:
@@ -52,6 +55,15 @@ def reshaped(b: Any, x: Any, like: Any) -> Any:
     from dovetail.build import shape_value
 
     return b.Reshape(x, shape_value(b, like), copy_zeros=False)
+
+
+_MOST_AXES = 64
+"""Beyond this a length says that something is wrong, not what a rank is."""
+
+
+def open_shape(rank: Any) -> Any:
+    """A shape of which only the rank is known, or not even that."""
+    return (None,) * rank if isinstance(rank, int) and rank <= _MOST_AXES else None
 
 
 class Reshape(
@@ -80,7 +92,7 @@ class Reshape(
         length = self._check_target(target)
         wanted = items(target)
         if wanted is None:
-            return (None,) * length if isinstance(length, int) and length <= _MOST_AXES else None
+            return open_shape(length)
         negative = [size for size in wanted if isinstance(size, int) and size < -1]
         if negative:
             raise RuleError("reshape.target", f"size {negative[0]} in the target is below -1")
@@ -282,9 +294,9 @@ class Squeeze(
         return xp.squeeze(x, axis=gone) if gone else x
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any = None) -> Any:
-        if axes is None or self.skip:
-            return [reshaped(b, g, x), None][: 1 if axes is None else 2]
-        return [b.Unsqueeze(g, axes), None]
+        if axes is None:
+            return [reshaped(b, g, x)]
+        return [reshaped(b, g, x) if self.skip else b.Unsqueeze(g, axes), None]
 
     def windows(self, x: Any, axes: Any = None) -> Windows:
         return whole(x)
@@ -341,7 +353,7 @@ class Unsqueeze(
         rank = len(x.shape) + count
         places = numbers(axes)
         if places is None:
-            return (None,) * rank if rank <= _MOST_AXES else None
+            return open_shape(rank)
         found = axes_in(places, rank)
         sizes = iter(x.shape)
         return tuple(1 if place in found else next(sizes) for place in range(rank))
@@ -366,7 +378,3 @@ class Unsqueeze(
         return b.Unsqueeze(x, list(axes_in(places, len(x.shape) + len(places))))
 
 
-_MOST_AXES = 64
-"""Beyond this a length says that something is wrong, not what a rank is."""
-
-__all__ = ["INT64_MAX", "Flatten", "Reshape", "Squeeze", "Unknown", "Unsqueeze", "axis_in", "held", "items", "numbers", "reshaped", "seen"]

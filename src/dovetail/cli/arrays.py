@@ -1,0 +1,181 @@
+"""Arrays that come from files and go to files: .npy, .npz, and random ones for the inputs that nobody gave."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+import numpy as np
+
+from dovetail.dims import name_of
+from dovetail.dtypes import DType
+from dovetail.errors import DovetailError, EngineError
+from dovetail.graph import Model, Value
+from dovetail.types import Tensor
+
+Array = np.ndarray[Any, Any]
+ZIP_NAME_LIMIT = 65_000
+"""A name in a zip file has at most 65,535 bytes."""
+
+
+def sizes_of(pairs: Sequence[str]) -> dict[str, int]:
+    """``--dim name=size`` as a mapping."""
+    found: dict[str, int] = {}
+    for pair in pairs:
+        name, mark, size = pair.rpartition("=")
+        if not mark or not (size.isascii() and size.isdigit()):
+            raise click.UsageError(f"--dim takes NAME=SIZE, not {pair!r}")
+        found[name] = int(size)
+    return found
+
+
+def read_inputs(model: Model, given: Sequence[str], seed: int, dims: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Arrays from ``name=file.npy``, ``file.npz``, and random ones for the rest; and the names of the random ones."""
+    from dovetail.sampling import choose_sizes, random_inputs
+
+    found: dict[str, Any] = {}
+    for item in given:
+        name, path = _named_file(model, item)
+        loaded = read_array(path)
+        if isinstance(loaded, dict) and not name:
+            found.update(loaded)
+        elif isinstance(loaded, dict):
+            raise click.UsageError(f"{path} holds several arrays under their own names; give it without {name}=")
+        elif name:
+            found[name] = loaded
+        elif len(model.inputs) == 1:
+            found[model.inputs[0].name] = loaded
+        else:
+            raise click.UsageError(f"say which input {path} is: NAME={path}")
+    for value in model.inputs:
+        if value.name in found:
+            found[value.name] = as_input(value, found[value.name])
+    sizes = sizes_of(dims)
+    try:
+        choose_sizes(model, sizes)
+    except DovetailError as error:
+        raise click.UsageError(f"--dim: {error.message}") from None
+    missing = [value.name for value in model.inputs if value.name not in found]
+    if missing:
+        random = random_inputs(model, seed=seed, sizes={**_sizes_given(model, found), **sizes}, only=missing)
+        found.update(random)
+    return found, missing
+
+
+def _named_file(model: Model, item: str) -> tuple[str, str]:
+    """``NAME=FILE`` in two; names and files may themselves hold an equals sign."""
+    names = {name for value in model.inputs for name in (value.name, *value.names)}
+    places = [place for place, character in enumerate(item) if character == "="]
+    for place in places:
+        if item[:place] in names:
+            return item[:place], item[place + 1 :]
+    if not places or Path(item).is_file():
+        return "", item
+    return item[: places[0]], item[places[0] + 1 :]
+
+
+def _sizes_given(model: Model, arrays: Mapping[str, Any]) -> dict[str, int]:
+    """What the given arrays say of the open dimensions."""
+    sizes: dict[str, int] = {}
+    for value in model.inputs:
+        array = arrays.get(value.name)
+        shape = value.type.shape if isinstance(value.type, Tensor) else None
+        if array is None or shape is None or len(shape) != array.ndim:
+            continue
+        for want, size in zip(shape, array.shape, strict=True):
+            name = None if isinstance(want, int) else name_of(want)
+            if name is not None:
+                sizes[name] = size
+    return sizes
+
+
+def read_array(path: str) -> Any:
+    """The array of an .npy file or the arrays of an .npz file; nothing in it is executed. Raises EngineError [array.file]."""
+    if not Path(path).is_file():
+        raise EngineError("array.file", f"there is no file {path!r}")
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            return loaded
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
+        raise EngineError("array.file", f"{path} is no .npy or .npz file of plain arrays: {error}") from None
+
+
+def as_input(value: Value, array: Array) -> Array:
+    """An array from a file in the element type of an input, where only the file's lack of that type stands between them.
+
+    numpy's files have no bf16, f8 or 4-bit types (they hold raw bytes, or a wider type with the same values), and no strings
+    of any length.
+    """
+    wanted = value.type.dtype if isinstance(value.type, Tensor) else None
+    if wanted is None or array.dtype == wanted.numpy:
+        return array
+    if array.dtype.kind in "US" and wanted == "string":
+        return array.astype(object)
+    if not is_foreign_to_files(wanted):
+        return array
+    if array.dtype.kind == "V" and array.dtype.itemsize == wanted.numpy.itemsize:
+        raw: Array = array.view(wanted.numpy)
+        return raw
+    if array.dtype.kind in "fiu":
+        exact: Array = array.astype(wanted.numpy)
+        if np.array_equal(exact.astype(array.dtype), array, equal_nan=array.dtype.kind == "f"):
+            return exact
+    return array
+
+
+def is_foreign_to_files(dtype: DType) -> bool:
+    """Whether numpy's files cannot hold this element type."""
+    return dtype.numpy.kind == "V" or dtype.numpy.num > 255
+
+
+def savable(given: Any) -> Array:
+    """An array as numpy's files can hold it: strings as unicode, types that they lack as a wider one with the same values."""
+    array: Array = np.asarray(given)
+    if array.dtype == object:
+        return array.astype(str)
+    if array.dtype.kind == "V" or array.dtype.num > 255:
+        # Every such float is an f32; every such integer an i8, but for u4's, which are too.
+        return array.astype(np.int8) if "int" in array.dtype.name else array.astype(np.float32)
+    return array
+
+
+def check_target(path: str, outputs: int) -> None:
+    """Whether ``outputs`` arrays can be written to ``path``; asked before anything runs."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".npz", ".npy"):
+        raise click.UsageError(f"arrays are written to .npz (or one to .npy), not to {path!r}")
+    if suffix == ".npy" and outputs != 1:
+        raise click.UsageError(f"{outputs} outputs need an .npz file")
+
+
+def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
+    """Write arrays to an .npz file, or a single one to .npy; the file is replaced whole. A sequence becomes ``name/0``, ..."""
+    from dovetail.formats.files import replacing
+
+    plain: dict[str, Array] = {}
+    for name, item in arrays.items():
+        if isinstance(item, list):
+            plain.update({f"{name}/{index}": savable(each) for index, each in enumerate(item)})
+        else:
+            plain[name] = savable(item)
+    with replacing(path) as stream:
+        if Path(path).suffix.lower() == ".npy":
+            np.save(stream, next(iter(plain.values())), allow_pickle=False)
+        else:
+            _write_npz(stream, plain)
+
+
+def _write_npz(stream: BinaryIO, arrays: Mapping[str, Array]) -> None:
+    """As numpy.savez, which takes names as Python arguments and so cannot take every name; without the time of day."""
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            if "\0" in name or len(name.encode("utf-8", "surrogatepass")) > ZIP_NAME_LIMIT:
+                raise EngineError("array.name", f"an .npz file has no place for the name {name[:80]!r}")
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
