@@ -38,8 +38,9 @@ def _options() -> Any:
 
 
 _UNKNOWN_TO_ONNXRUNTIME = (
-    "Could not find an implementation", "NOT_IMPLEMENTED", "is not a registered function/op", "Unsupported type", "No Op registered for",
-    "does not support type", "Type not supported", "not supported yet", "cannot be created", "not implemented", "unsupported data type",
+    "Could not find an implementation", "NOT_IMPLEMENTED", "is not a registered function/op", "Unsupported type",
+    "No Op registered for", "does not support type", "Type not supported", "not supported yet", "cannot be created",
+    "not implemented", "unsupported data type",
 )  # fmt: skip
 # numpy's own types reach onnxruntime as arrays, all others as OrtValues over their bits.
 _CARRIED = {"bf16": np.uint16, "f8e4m3": np.uint8, "f8e4m3fnuz": np.uint8, "f8e5m2": np.uint8, "f8e5m2fnuz": np.uint8}
@@ -85,7 +86,8 @@ def _from_ort(item: Any) -> Any:
 
 
 _ORT_WORDS = {
-    "bf16": "bfloat16", "f8e4m3": "float8e4m3fn", "f8e4m3fnuz": "float8e4m3fnuz", "f8e5m2": "float8e5m2", "f8e5m2fnuz": "float8e5m2fnuz",
+    "bf16": "bfloat16", "f8e4m3": "float8e4m3fn", "f8e4m3fnuz": "float8e4m3fnuz",
+    "f8e5m2": "float8e5m2", "f8e5m2fnuz": "float8e5m2fnuz",
 }  # fmt: skip
 
 

@@ -33,7 +33,8 @@ def assert_same_bits(ours: Any, theirs: Any, what: str = "", payloads: bool = Fa
     if places.any():
         at = int(np.argmax(places))
         raise AssertionError(
-            f"{what}: {int(places.sum())} of {places.size} elements differ, first at {at}: {ours.reshape(-1)[at]!r}, {theirs.reshape(-1)[at]!r}"
+            f"{what}: {int(places.sum())} of {places.size} elements differ, first at {at}: "
+            f"{ours.reshape(-1)[at]!r}, {theirs.reshape(-1)[at]!r}"
         )
 
 

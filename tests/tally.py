@@ -17,5 +17,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if known:
         terminalreporter.write_line(
             f"onnx backend node tests: passed {counts['passed']} / known {known}"
-            f" ({counts['failed']} failed, {counts['xfailed']} in gaps.toml, {counts['skipped']} need operators that are not built)"
+            f" ({counts['failed']} failed, {counts['xfailed']} in gaps.toml, {counts['skipped']} need other operators)"
         )

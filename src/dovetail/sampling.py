@@ -23,7 +23,8 @@ def random_inputs(
     any table), booleans either.
 
     ``sizes`` gives open dimensions by name; the others become DEFAULT_SIZE. Raises EngineError [input.rank] where an input's rank
-    is not known, [input.size] for one that is out of all bounds, RuleError [dims.unknown] for a name in ``sizes`` that no input has.
+    is not known, [input.size] for one that is out of all bounds, RuleError [dims.unknown] for a name in ``sizes`` that
+    no input has.
     """
     generator = np.random.default_rng(seed)
     chosen = choose_sizes(model, sizes or {})

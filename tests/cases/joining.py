@@ -38,7 +38,8 @@ def elements(name: str, shape: tuple[int, ...], start: int = 0) -> np.ndarray[An
 
 
 TYPES = (
-    "f64 f32 f16 bf16 f8e4m3 f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f4e2m1 i64 i32 i16 i8 i4 i2 u64 u32 u16 u8 u4 u2 boolean string complex64 complex128"
+    "f64 f32 f16 bf16 f8e4m3 f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f4e2m1 "
+    "i64 i32 i16 i8 i4 i2 u64 u32 u16 u8 u4 u2 boolean string complex64 complex128"
 ).split()
 
 

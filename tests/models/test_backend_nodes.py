@@ -24,8 +24,8 @@ from tally import NOT_BUILT
 BUILT = frozenset(
     """
     Concat Reshape Split
-    Transpose Squeeze Unsqueeze Flatten Slice Gather Pad Expand Tile Identity Shape Size Constant ConstantOfShape Range Cast CastLike
-    DepthToSpace SpaceToDepth
+    Transpose Squeeze Unsqueeze Flatten Slice Gather Pad Expand Tile Identity Shape Size Constant ConstantOfShape Range Cast
+    CastLike DepthToSpace SpaceToDepth
     Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Log Mish Neg
     Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh ThresholdedRelu PRelu
     Add Sub Mul Div Mod Pow Max Min Mean Sum

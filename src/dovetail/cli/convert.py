@@ -72,9 +72,8 @@ def convert(
         second = runner_for(target)
         rows = compare(reference, second.run(arrays), tolerance)
     agrees = all(row.agrees for row in rows)
-    narrate(
-        f"{source} in {first.name}, {target} in {second.name}; tolerance {TOLERANCE if tolerance is None else tolerance:g} of the largest magnitude"
-    )
+    allowed = TOLERANCE if tolerance is None else tolerance
+    narrate(f"{source} in {first.name}, {target} in {second.name}; tolerance {allowed:g} of the largest magnitude")
     if as_json:
         found: list[dict[str, Any]] = [dataclasses.asdict(row) for row in rows]
         runtimes = [first.name, second.name]

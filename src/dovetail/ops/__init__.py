@@ -1,5 +1,5 @@
 """The operators, a family a module. Importing this package registers them all."""
 
-from dovetail.ops import control, conv, joining, linear, reshaping, source
+from dovetail.ops import control, conv, joining, linear, pool, reshaping, source
 
-__all__ = ["control", "conv", "joining", "linear", "reshaping", "source"]
+__all__ = ["control", "conv", "joining", "linear", "pool", "reshaping", "source"]

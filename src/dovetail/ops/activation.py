@@ -420,5 +420,3 @@ def finite_range(dtype: DType) -> tuple[Any, Any]:
 
     info = ml_dtypes.finfo(dtype.numpy)
     return info.min, info.max
-
-

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 from dovetail import dims
-from dovetail.errors import RuleError
+from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op, Window, Windows
 from dovetail.ops.moving import dense, inverse
-from dovetail.ops.reshaping import open_shape, reshaped, seen
+from dovetail.ops.reshaping import seen
+from dovetail.ops.slicing import joined
 from dovetail.types import Size, axis_in, static
 
 _ONNX_MODES = "mode~{DCR:blocks_first,CRD:depth_first}"
@@ -35,20 +35,39 @@ class _Blocks(Op):
         sizes, order = self.split(tuple(x.shape))
         return xp.reshape(xp.permute_dims(xp.reshape(x, tuple(sizes)), tuple(order)), shape)
 
+    def factors(self, rank: int) -> tuple[int, ...]:
+        """The numbers by which sizes are multiplied and divided."""
+        raise NotImplementedError
+
     def decompose(self, b: Any, x: Any) -> Any:
-        """As Reshape, Transpose, Reshape. Sizes that only run time knows are copied or computed from what follows them."""
+        """As Reshape, Transpose, Reshape."""
+        factors = self.factors(len(x.dims))
         sizes, order = self.split(x.dims)
-        moved = b.Transpose(_reshape(b, x, sizes), order)
-        return _reshape(b, moved, self.shape(x), x)
+        moved = b.Transpose(_reshaped(b, x, sizes, x, factors), order)
+        return _reshaped(b, moved, self.shape(x), x, factors)
 
 
-def _reshape(b: Any, x: Any, sizes: Sequence[Size], like: Any = None) -> Any:
-    """``x`` under ``sizes``, at run time if need be."""
-    from dovetail.ops.moving import size_vector
-
+def _reshaped(b: Any, value: Any, sizes: Sequence[Size], x: Any, factors: Sequence[int]) -> Any:
+    """``value`` under ``sizes``; those that only run time knows follow from the sizes of ``x``."""
     if all(isinstance(size, int) for size in sizes):
-        return b.Reshape(x, list(sizes), copy_zeros=False)
-    return b.Reshape(x, size_vector(b, sizes, (x, like) if like is not None else (x,)), copy_zeros=False)
+        return b.Reshape(value, list(sizes), copy_zeros=False)
+    parts = [[size] if isinstance(size, int) else _at_run_time(b, size, x, factors) for size in sizes]
+    return b.Reshape(value, joined(b, [part[0] if isinstance(part, list) else part for part in parts]), copy_zeros=False)
+
+
+def _at_run_time(b: Any, size: Size, x: Any, factors: Sequence[int]) -> Any:
+    """A size that is one of ``x``, or one of them times or by a factor, as a vector of one element."""
+    from dovetail.build import shape_value
+
+    for axis, known in enumerate(x.dims):
+        if dims.equal(known, size) is True:
+            return shape_value(b, x, [axis])
+        for factor in factors:
+            if dims.equal(known * factor, size) is True:
+                return b.Multiply(shape_value(b, x, [axis]), factor)
+            if dims.equal(known // factor, size) is True or dims.exact_quotient(known, factor) == size:
+                return b.Divide(shape_value(b, x, [axis]), factor)
+    raise UnsupportedError("blocks.size", f"the size {size} is not known to be one of {list(map(str, x.dims))} or a multiple of one")
 
 
 def _check_rank(shape: Sequence[Any]) -> int:
@@ -67,6 +86,9 @@ def _quotient(size: Any, divisor: int, what: str) -> Any:
 class _Depth(_Blocks):
     block_size: int = 1
     mode: str = "blocks_first"
+
+    def factors(self, rank: int) -> tuple[int, ...]:
+        return self.block_size, self.block_size ** (rank - 2)
 
     def validate(self) -> None:
         if self.block_size < 1:
@@ -170,20 +192,15 @@ class ShuffleChannels(_Blocks, sig="x: T -> y: T", openvino="ShuffleChannels-1(x
         order = [*range(axis), axis + 1, axis, *range(axis + 2, len(shape) + 1)]
         return [*shape[:axis], *pieces, *shape[axis + 1 :]], order
 
+    def factors(self, rank: int) -> tuple[int, ...]:
+        return (self.group,)
+
     def canonical(self, x: Any) -> Op:
         return self if x.shape is None else ShuffleChannels(axis_in(self.axis, len(x.shape)), self.group)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+        """Back by a transposition of the matrix that the places make."""
         sizes, order = self.split(y.dims)
-        if all(isinstance(size, int) for size in sizes):
-            moved = [sizes[place] for place in order]
-            back = b.Transpose(b.Reshape(g, moved, copy_zeros=False), inverse(order))
-            return [b.Reshape(back, list(y.dims), copy_zeros=False)]
-        axis = axis_in(self.axis, len(y.dims))
-        if isinstance(y.dims[axis], int):
-            # The transposed matrix has the other side's number of rows.
-            return [b.apply("ShuffleChannels", g, axis=self.axis, group=y.dims[axis] // self.group if y.dims[axis] else 1)]
-        return [reshaped(b, self.decompose(b, g), g)]
-
-
-__all__ = ["DepthToSpace", "ShuffleChannels", "SpaceToDepth", "open_shape", "prod"]
+        factors = self.factors(len(y.dims))
+        moved = _reshaped(b, g, [sizes[place] for place in order], x, factors)
+        return [_reshaped(b, b.Transpose(moved, inverse(order)), y.dims, x, factors)]

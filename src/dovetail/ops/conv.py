@@ -99,13 +99,8 @@ class Conv(
         return self._with_bias(xp, arrays.element(x), y, bias)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, w: Any, bias: Any = None) -> Any:
-        op, padded, unpad = settled(b, self, x, w)
-        begins, ends = op.explicit_pads(len(w.dims) - 2)
-        strides, dilations = op.steps(len(begins))
-        back = ConvTranspose(strides, (*begins, *ends), dilations, group=self.group)
-        dx = unpad(b.add(back, g, w, None, sizes_of(b, padded))[0])
-        dw = weights_gradient(b, padded, g, w, op)
-        return [dx, dw, *_bias_gradient(b, g, bias)]
+        op, padded, _ = settled(b, self, x, w)
+        return [input_gradient(b, self, g, x, w), weights_gradient(b, padded, g, w, op), *_bias_gradient(b, g, bias)]
 
     def canonical(self, x: Any, w: Any, bias: Any = None) -> Op:
         count = len(w.shape) - 2 if w.shape is not None else None
@@ -413,6 +408,15 @@ def settled(b: Any, op: Conv, x: Any, w: Any) -> tuple[Conv, Any, Any]:
     less = b.Divide(b.Add(total, [0 if op.auto_pad == "same_upper" else 1] * count), [2] * count)
     padded = b.Pad(x, joined(b, [0, 0], less, [0, 0], b.Subtract(total, less)))
     return Conv(strides, (0,) * 2 * count, dilations, group=op.group), padded, lambda value: cropped(b, value, less, sizes)
+
+
+def input_gradient(b: Any, op: Conv, g: Any, x: Any, w: Any) -> Any:
+    """The gradient of the input ``x`` of ``op``, for its weights and incoming gradient ``g``: what windows do not reach has
+    none.
+    """
+    fixed, padded, unpad = settled(b, op, x, w)
+    back = ConvTranspose(fixed.strides, fixed.pads, fixed.dilations, group=fixed.group)
+    return unpad(b.add(back, g, w, None, sizes_of(b, padded))[0])
 
 
 def weights_gradient(b: Any, x: Any, g: Any, w: Any, op: Conv) -> Any:

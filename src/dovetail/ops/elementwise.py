@@ -415,4 +415,3 @@ class BitShift(
         shifted = b.BitShift(x, b.Where(over, zero, amount), direction=self.direction, beyond="open", broadcast=self.broadcast)
         signed = self.direction == "right" and x.dtype.kind == "int"
         return b.Where(over, b.Where(b.Less(x, zero), number(b, -1, x), zero) if signed else zero, shifted)
-

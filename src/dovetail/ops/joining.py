@@ -7,8 +7,10 @@ from math import prod
 from typing import Any
 
 from dovetail import dims, dtypes
+from dovetail.arrays import element
 from dovetail.errors import RuleError
 from dovetail.op import Op, Window, Windows
+from dovetail.ops.reshaping import seen
 from dovetail.ops.source import zeros_like
 from dovetail.types import INT64_MAX, agree, axis_in, static
 
@@ -58,6 +60,10 @@ class Concat(
         return self if rank is None else Concat(axis_in(self.axis, rank))
 
     def evaluate(self, xp: Any, *xs: Any) -> Any:
+        # A library would promote, and has its own words and limits for the rest.
+        if xp is not dims.xp and len({element(x) for x in xs}) > 1:
+            raise RuleError("type.disagree", f"element types {', '.join(dict.fromkeys(str(element(x)) for x in xs))} should be equal")
+        self.shape(*map(seen, xs))
         return xp.concat(list(xs), axis=self.axis)
 
     def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:

@@ -195,5 +195,3 @@ class Where(
             return [None, None, None]
         zero = number(b, 0, x)
         return [None, unbroadcast(b, b.Where(condition, g, zero), x), unbroadcast(b, b.Where(condition, zero, g), y)]
-
-

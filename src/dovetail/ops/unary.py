@@ -275,5 +275,3 @@ class Erf(_Unary, onnx="Erf-9,13(x)", openvino="Erf-1(x)"):
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         return [b.Multiply(g, b.Multiply(b.Exp(b.Negative(b.Multiply(x, x))), 2 / sqrt(pi)))]
-
-

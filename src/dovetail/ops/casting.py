@@ -1,0 +1,174 @@
+"""Changing the type of elements: by value, by another tensor's type, or bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dims
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.op import Op, check_inputs
+from dovetail.types import Tensor, Type
+
+FNUZ = ("f8e4m3fnuz", "f8e5m2fnuz")
+SATURATING = ("f8e4m3", "f8e5m2", *FNUZ)
+_NAMES = (
+    "FLOAT:f32, DOUBLE:f64, FLOAT16:f16, INT8:i8, INT16:i16, INT32:i32, INT64:i64, UINT8:u8, UINT16:u16, UINT32:u32, UINT64:u64, "
+    "BOOL:boolean"
+)
+
+
+def _check_rounding(rounding: str) -> None:
+    if rounding not in ("up", "down", "nearest"):
+        raise RuleError("cast.rounding", f"rounding {rounding!r} should be up, down or nearest")
+
+
+class Cast(
+    Op,
+    sig="x: T -> y: T2",
+    onnx=(
+        f"Cast-1(x; to~{{{_NAMES}}})",
+        "Cast-6,9,13(x; to)",
+        "Cast-19,21,23(x; to, saturate=1 | saturate_infinity=true/false)",
+        "Cast-24,25,28(x; to, saturate=1, round_mode:rounding=up)",
+    ),
+    openvino="Convert-1(x; destination_type:to | saturate=true/false, saturate_infinity=true/false, rounding=up/down/nearest, source=none/nf4)",
+):
+    """The elements of ``x`` as the type ``to``.
+
+    Floats go to integers toward zero (out of range: anything); integers wrap; whatever is not 0 is True; numbers are rounded to the nearest,
+    of two to the even one, and beyond the range of a float type to infinity. To f8 with ``saturate`` to the greatest value instead,
+    from infinity too unless ``saturate_infinity`` is off, when f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or
+    NaN. ``rounding`` (up, down, nearest) and ``saturate`` rule f8e8m0. ``source`` names the type of ``x`` where its array does not: nf4.
+    Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
+    """
+
+    to: DType
+    saturate: bool = True
+    saturate_infinity: bool = True
+    rounding: str = "up"
+    source: DType | None = None
+
+    def validate(self) -> None:
+        _check_rounding(self.rounding)
+
+    def types(self, x: Any) -> list[Type]:
+        check_inputs(self, (x,))
+        dtype = x.type.dtype
+        if dtype is not None and (dtype == "nf4") != (self.source == "nf4"):
+            raise RuleError("cast.source", f"a cast of {dtype} does not go with source={self.source}")
+        return [Tensor(self.to, x.shape)]
+
+    def canonical(self, x: Any) -> Op:
+        """What does not matter to the target type, as it is by default."""
+        changes: dict[str, Any] = {}
+        if self.to not in SATURATING and self.to != "f8e8m0":
+            changes["saturate"] = True
+        if self.to not in FNUZ or not self.saturate:
+            changes["saturate_infinity"] = True
+        if self.to != "f8e8m0":
+            changes["rounding"] = "up"
+        return self.with_(**changes) if changes else self
+
+    def evaluate(self, xp: Any, x: Any) -> Any:
+        if xp is dims.xp:
+            return _exact(x, self.to)
+        y = arrays.cast(xp, x, self.to, self.source, self.saturate, self.rounding)
+        if self.saturate and not self.saturate_infinity and self.to in FNUZ:
+            infinite = xp.isinf(arrays.widened(xp, x))
+            y = xp.where(infinite, np.asarray(np.nan).astype(self.to.numpy), y)
+        return y
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+        return [b.Cast(g, to=x.dtype) if x.dtype.is_float and self.to.is_float else None]
+
+
+def _exact(x: Any, to: DType) -> Any:
+    if not to.standard or to.kind not in ("int", "uint", "bool"):
+        raise dims.Inexact(f"dimensions as {to}")
+    return dims.xp.astype(x, to.numpy)
+
+
+class CastLike(
+    Op,
+    sig="x: T, like: T2 -> y: T2",
+    onnx=(
+        "CastLike-15(x, like)",
+        "CastLike-19,21,23(x, like; saturate=1)",
+        "CastLike-24,25(x, like; saturate=1, round_mode:rounding=up)",
+    ),
+    openvino="ConvertLike-1(x, like)",
+):
+    """The elements of ``x`` as the type of ``like``, as Cast does it. Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1."""
+
+    saturate: bool = True
+    rounding: str = "up"
+
+    def validate(self) -> None:
+        _check_rounding(self.rounding)
+
+    def cast(self, to: DType) -> Cast:
+        return Cast(to, saturate=self.saturate, rounding=self.rounding)
+
+    def types(self, x: Any, like: Any) -> list[Type]:
+        check_inputs(self, (x, like))
+        if x.type.dtype == "nf4":
+            raise RuleError("cast.source", "nf4 is cast by Cast alone")
+        return [Tensor(like.type.dtype, x.shape)]
+
+    def evaluate(self, xp: Any, x: Any, like: Any) -> Any:
+        if xp is dims.xp:
+            raise dims.Inexact("a cast to a type that the values do not tell")
+        return self.cast(arrays.element(like)).evaluate(xp, x)
+
+    def value(self, x: Any, like: Any) -> Any:
+        return self.cast(like.dtype).value(x)
+
+    def decompose(self, b: Any, x: Any, like: Any) -> Any:
+        return b.add(self.cast(like.dtype), x)[0]
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, like: Any) -> Any:
+        return [b.Cast(g, to=x.dtype) if x.dtype.is_float and y.dtype.is_float else None, None]
+
+
+class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
+    """The bits of each element read as the type ``to``, which has as many. Source: ONNX BitCast 26."""
+
+    to: DType
+
+    def types(self, x: Any) -> list[Type]:
+        check_inputs(self, (x,))
+        dtype = x.type.dtype
+        if dtype is not None and (dtype.bits != self.to.bits or "string" in (dtype.kind, self.to.kind)):
+            raise RuleError("bitcast.bits", f"{dtype} has {dtype.bits} bits, and {self.to} {self.to.bits}")
+        return [Tensor(self.to, x.shape)]
+
+    def evaluate(self, xp: Any, x: Any) -> Any:
+        if xp is dims.xp:
+            raise dims.Inexact("bits of dimensions")
+        if not arrays.is_numpy(xp):
+            raise UnsupportedError("array.library", "bits are read as another type in numpy only")
+        x = np.asarray(x)
+        if self.to.bits < 8:
+            return _from_code(_code(x) & (2**self.to.bits - 1), self.to)
+        if self.to == "boolean":
+            return x.view(np.uint8) != 0
+        return np.ascontiguousarray(x).reshape(x.shape).view(self.to.numpy)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+        return [None]
+
+
+def _code(x: Any) -> Any:
+    """The bits of elements shorter than a byte, as u8."""
+    kind = arrays.element(x)
+    return x.astype(np.int8).view(np.uint8) if kind.kind == "int" else x.astype(np.uint8) if kind.kind == "uint" else x.view(np.uint8)
+
+
+def _from_code(code: Any, to: DType) -> Any:
+    if to.is_float:
+        return code.astype(np.uint8).view(to.numpy)
+    half = 1 << (to.bits - 1)
+    return ((code.astype(np.int8) ^ half) - half).astype(to.numpy) if to.kind == "int" else code.astype(to.numpy)
