@@ -155,7 +155,8 @@ def transpose(draw: Any, moves: Moves, x: Value, array: Any) -> None:
 def expand(draw: Any, moves: Moves, x: Value, array: Any) -> None:
     repeated = [size if size != 1 else draw(st.sampled_from((1, 2, 3))) for size in array.shape]
     shape = [draw(st.sampled_from((1, 2))), *repeated] if array.ndim < 5 and draw(st.booleans()) else repeated
-    if math.prod(shape) <= LARGEST:
+    # OpenVINO aborts on a Broadcast of nothing.
+    if 0 < math.prod(shape) <= LARGEST:
         moves.put(moves.b.Expand(x, shape), np.broadcast_to(array, shape))
 
 
@@ -163,6 +164,26 @@ def tile(draw: Any, moves: Moves, x: Value, array: Any) -> None:
     repeats = [draw(st.sampled_from((1, 1, 2, 3))) for _ in array.shape]
     if math.prod(repeats) * array.size <= LARGEST:
         moves.put(moves.b.Tile(x, repeats), np.tile(array, repeats))
+
+
+def pad(draw: Any, moves: Moves, x: Value, array: Any) -> None:
+    mode = draw(st.sampled_from(("constant", "edge", "reflect"))) if array.size else "constant"
+    rows = []
+    for size in array.shape:
+        most = min(size - 1, 2) if mode == "reflect" else 2
+        rows.append((draw(st.integers(0, most)), draw(st.integers(0, most))))
+    if math.prod(size + sum(row) for size, row in zip(array.shape, rows, strict=True)) <= LARGEST:
+        made = moves.b.Pad(x, [row[0] for row in rows] + [row[1] for row in rows], mode=mode)
+        moves.put(made, np.pad(array, rows, mode=mode))
+
+
+def gather(draw: Any, moves: Moves, x: Value, array: Any) -> None:
+    axis = draw(st.integers(0, array.ndim - 1))
+    size = array.shape[axis]
+    if size:
+        places = draw(st.lists(st.integers(-size, size - 1), min_size=1, max_size=3))
+        made = moves.b.Gather(x, places, axis=either(axis, array.ndim, draw(st.booleans())))
+        moves.put(made, np.take(array, places, axis))
 
 
 STEPS: dict[str, Callable[[Any, Moves, Value, Any], None]] = {
@@ -176,6 +197,8 @@ STEPS: dict[str, Callable[[Any, Moves, Value, Any], None]] = {
     "Transpose": transpose,
     "Expand": expand,
     "Tile": tile,
+    "Pad": pad,
+    "Gather": gather,
 }
 
 
@@ -200,6 +223,8 @@ def movements(draw: Any) -> Moved:
     for step in steps:
         fitting = [(value, array) for value, array in moves.values if array.ndim and array.ndim < 6 and array.size <= LARGEST]
         STEPS[step](draw, moves, *draw(st.sampled_from(fitting[-3:])))
+    if len(moves.values) == len(inputs):
+        transpose(draw, moves, *moves.values[0])
     outputs: dict[str, Any] = {}
     made = moves.values[len(inputs) :]
     unread = [(value, array) for value, array in made if not value.uses]

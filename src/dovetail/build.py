@@ -100,6 +100,10 @@ class Builder:
             dtype = dtypes.f32 if array.dtype.kind == "f" else dtypes.dtype(array.dtype)
         kind = dtypes.dtype(data.dtype if dtype is None else dtype)
         array = np.asarray(data, dtype=kind.numpy)
+        if array.flags.writeable and (array is data or not array.flags.owndata):
+            # The caller may go on writing into it; a constant stays what it was.
+            array = array.copy()
+        array.flags.writeable = False
         return self.add(REGISTRY["Constant"](array, kind), names=[name or "constant"])[0]
 
     def add(self, op: Op, *inputs: Any, names: Sequence[str | None] | None = None, name: str = "") -> list[Value]:

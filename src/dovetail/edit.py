@@ -71,18 +71,28 @@ def take_name(graph: Graph, old: Value, new: Value) -> None:
 def remove_dead(graph: Graph) -> int:
     """Remove every node none of whose outputs is read. Returns how many."""
     kept = {id(value) for value in graph.outputs}
-    removed = 0
     nodes: list[Node] = []
+    dead: set[int] = set()
+    left: dict[int, int] = {}
+    touched: dict[int, Value] = {}
     for node in reversed(graph.nodes):
-        if any(y.uses or id(y) in kept for y in node.outputs):
+        if any(id(y) in kept or left.get(id(y), len(y.uses)) for y in node.outputs):
             nodes.append(node)
-        else:
-            disconnect(node)
-            for y in node.outputs:
-                graph.release(y.name)
-            removed += 1
-    graph.nodes = nodes[::-1]
-    return removed
+            continue
+        dead.add(id(node))
+        for x in node.inputs:
+            if x is not None:
+                left[id(x)] = left.get(id(x), len(x.uses)) - 1
+                touched[id(x)] = x
+        for y in node.outputs:
+            graph.release(y.name)
+    # At once, because taking readers out of a list one by one is quadratic where one value has many.
+    for x in touched.values():
+        x.uses = [(user, index) for user, index in x.uses if id(user) not in dead]
+    graph.nodes, removed = nodes[::-1], [node for node in graph.nodes if id(node) in dead]
+    for node in removed:
+        node.inputs = [None] * len(node.inputs)
+    return len(removed)
 
 
 Rule = Callable[["Builder", Node], "Value | Sequence[Value | None] | None"]
@@ -166,7 +176,9 @@ def _copy_value(value: Value, found: dict[int, Value]) -> Value:
 
 def copy_model(model: Model, graph: Graph | None = None) -> Model:
     """A model of its own, around ``graph`` or a copy of its graph."""
-    new = Model(copy_graph(model.graph) if graph is None else graph, format=model.format, versions=model.versions, file=model.file)
+    new = Model(
+        copy_graph(model.graph) if graph is None else graph, format=model.format, versions=model.versions, file=model.file
+    )
     new.metadata, new.producer, new.doc = dict(model.metadata), model.producer, model.doc
     new.warnings = list(model.warnings)
     return new

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -29,23 +29,34 @@ class Program:
 
     def __call__(self, *inputs: Any) -> dict[str, np.ndarray[Any, Any]]:
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
-        return _owned(interpret(self.model, given), given.values() if isinstance(given, Mapping) else given)
+        return _owned(interpret(self.model, given), _arrays(given.values() if isinstance(given, Mapping) else given))
 
     def __repr__(self) -> str:
         return f"<Program {self.engine}: {self.model!r}>"
 
 
-def _owned(outputs: dict[str, Any], inputs: Any) -> dict[str, Any]:
-    """Copies of those outputs that lie in an input, in a constant, or in another output."""
-    found: dict[str, Any] = {}
-    for name, array in outputs.items():
-        if isinstance(array, np.ndarray) and array.dtype != object:
-            mine = array if array.base is None else array.base
-            shared = not array.flags.owndata or not array.flags.writeable
-            shared = shared or any(mine is other for other in inputs) or any(mine is other for other in found.values())
-            array = np.array(array, order="C") if shared else array
-        found[name] = array
-    return found
+def _arrays(inputs: Iterable[Any]) -> Iterator[Any]:
+    """The arrays themselves, those in lists included."""
+    for item in inputs:
+        yield from _arrays(item) if isinstance(item, list) else (item,)
+
+
+def _owned(outputs: dict[str, Any], inputs: Iterable[Any]) -> dict[str, Any]:
+    """The outputs, copied where they lie in an input, in a constant, or in another output."""
+    taken = {id(array) for array in inputs}
+    return {name: _own(array, taken) for name, array in outputs.items()}
+
+
+def _own(item: Any, taken: set[int]) -> Any:
+    if isinstance(item, list):
+        return [_own(each, taken) for each in item]
+    if not isinstance(item, np.ndarray):
+        return item
+    # What owns its memory and can be written is no view and no constant, and so fresh from an operator.
+    if not item.flags.owndata or not item.flags.writeable or id(item) in taken:
+        item = np.array(item, order="C")
+    taken.add(id(item))
+    return item
 
 
 def compile(model: Model | str | PathLike[str], engine: str = "auto") -> Program:
@@ -58,7 +69,9 @@ def compile(model: Model | str | PathLike[str], engine: str = "auto") -> Program
     return Program(model if isinstance(model, Model) else load(model), ENGINES[0] if engine == "auto" else engine)
 
 
-def run(model: Model | str | PathLike[str], inputs: Mapping[str, Any] | Any, engine: str = "auto") -> dict[str, np.ndarray[Any, Any]]:
+def run(
+    model: Model | str | PathLike[str], inputs: Mapping[str, Any] | Any, engine: str = "auto"
+) -> dict[str, np.ndarray[Any, Any]]:
     """The outputs of a model (or the file of one) by name, for inputs by name or in order."""
     program = compile(model, engine)
     return program(inputs) if isinstance(inputs, Mapping) else program(*inputs)

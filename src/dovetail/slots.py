@@ -5,8 +5,8 @@
     [domain:]Kind-version[,version...](inputs; attributes | fixed)
 
 ``inputs`` stand in the foreign order under our names, ``attributes`` are ``theirs:ours`` (one name where both agree). Marks, in this order:
-``*name`` repeated, ``theirs~how`` converted, ``:ours`` renamed, ``?`` may be left out, ``=value`` what leaving it out means. ``theirs:_`` is an
-attribute that the specification says is ignored. A core attribute among the foreign inputs is read from a constant and written as one, a core
+``*name`` repeated, ``theirs~how`` converted, ``:ours`` renamed, ``?`` may be left out, ``=value`` what leaving it out stands for, in their words.
+``theirs:_`` is an attribute that the specification says is ignored. A core attribute among the foreign inputs is read from a constant and written as one, a core
 input among the foreign attributes likewise. ``a+b:ours`` joins two lists. ``fixed`` gives core attributes that this spelling implies;
 ``name=value/other`` reads as ``value`` and can also say ``other`` (because ``other`` only refuses where ``value`` answers).
 Of several lines for one foreign version the first that fits reads it; a line that begins with ``>`` is only written.
@@ -17,7 +17,7 @@ must have rank 1), ``{theirs:ours,...}`` (a table).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -129,8 +129,19 @@ def _check(spelling: Spelling) -> None:
     known = {field.name for field in spelling.op.fields} | {port.name for port in signature(spelling.op).inputs}
     for slot in (*spelling.inputs, *spelling.attributes):
         assert slot.is_ignored or slot.ours in known, f"{spelling.op.__name__} has no {slot.ours!r}: {spelling.line}"
+        _check_default(spelling, slot)
     for name, _ in spelling.fixed:
         assert name in known, f"{spelling.op.__name__} has no {name!r}: {spelling.line}"
+
+
+def _check_default(spelling: Spelling, slot: Slot) -> None:
+    field = field_of(spelling.op, slot.ours)
+    if slot.default is None or field is None:
+        return
+    try:
+        fixed_value(field, convert_in(slot, slot.default))
+    except ValueError:
+        raise AssertionError(f"{spelling.op.__name__}: {slot.default!r} is no word for {slot.theirs[0]}: {spelling.line}") from None
 
 
 # Values: text or typed foreign values to core attributes, by the attribute's annotation.
@@ -139,7 +150,7 @@ def _check(spelling: Spelling) -> None:
 def _integer(raw: Any) -> int:
     if isinstance(raw, str):
         text = raw.strip()
-        if not re.fullmatch(r"[+-]?\d{1,20}", text):
+        if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
             raise ValueError
         raw = int(text)
     if isinstance(raw, bool) or not isinstance(raw, int | np.integer) or int(raw) not in _INT64:
@@ -207,6 +218,15 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+_TEXTS = ("str", "tuple[str, ...]", "DType")
+
+
+def refuse_texts(annotation: str, raws: Iterable[Any]) -> None:
+    """Raise ValueError for a text where a format with typed attributes has to have a number."""
+    if annotation.removesuffix(" | None") not in _TEXTS and any(isinstance(raw, str) for raw in raws):
+        raise ValueError
+
+
 def coerce(annotation: str, raw: Any) -> Any:
     """A foreign value as the attribute type ``annotation`` names. Raises ValueError where it does not fit."""
     bare = annotation.removesuffix(" | None")
@@ -263,10 +283,10 @@ class Absent(Exception):
     """A required foreign attribute is not there."""
 
 
-def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any]) -> Any:
+def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any], *, is_text: bool = True) -> Any:
     """The value of one foreign attribute, coerced for the core attribute; REQUIRED where the core's own default stands.
 
-    Raises FormatError [attribute.missing] or [attribute.value].
+    ``is_text``: the format writes everything as text. Raises FormatError [attribute.missing] or [attribute.value].
     """
     field = field_of(spelling.op, slot.ours)
     present = [name for name in slot.theirs if name in attributes]
@@ -279,6 +299,8 @@ def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any]) -
         raise FormatError("attribute.missing", f"{spelling.kind} needs the attribute {missing[0]!r}")
     raws = [attributes[name] for name in slot.theirs]
     try:
+        if not is_text and slot.how not in ("table", "lower"):
+            refuse_texts(field.annotation if field else "float", raws)
         if len(raws) > 1:
             parts = [coerce(field.annotation if field else "Any", raw) for raw in raws]
             return tuple(item for part in parts for item in part)
@@ -293,15 +315,23 @@ def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any]) -
 def _wanted(slot: Slot, kind: str) -> str:
     if slot.how == "table":
         return "one of " + ", ".join(theirs for theirs, _ in slot.table)
+    if slot.how == "natural":
+        return "0 or a positive 64-bit integer" if kind.startswith("int") else "a list of integers, none of them negative"
     words = {"int": "a 64-bit integer", "bool": "a flag", "float": "a number", "str": "a text", "DType": "an element type"}
     return words.get(kind.removesuffix(" | None"), kind.removesuffix(" | None").replace("tuple[int, ...]", "a list of 64-bit integers"))
+
+
+def _is_integral(data: np.ndarray[Any, Any]) -> bool:
+    if data.dtype == object:
+        return all(isinstance(item, int) and not isinstance(item, bool) for item in data.reshape(-1).tolist())
+    return dtypes.dtype(data.dtype).is_integer
 
 
 def read_constant(slot: Slot, field: Field, data: np.ndarray[Any, Any]) -> Any:
     """A constant input as the core attribute it fills. Raises FormatError [constant.value]."""
     kind = field.annotation.removesuffix(" | None")
     try:
-        if kind in ("int", "tuple[int, ...]") and data.dtype.kind not in "iuO":
+        if kind in ("int", "tuple[int, ...]") and not _is_integral(data):
             raise ValueError
         if slot.how == "scalar" and data.ndim:
             raise ValueError

@@ -20,6 +20,7 @@ def validate(graph: Graph) -> list[Diagnostic]:
     made: dict[int, str] = {id(value): value.name for value in graph.inputs}
     readers: dict[int, int] = {}
     names: set[str] = set()
+    known = {id(value): {(id(user), place) for user, place in value.uses} for value in graph.values()}
     for value in graph.values():
         if value.name in names:
             fault("graph.name", f"two values are called {value.name!r}")
@@ -30,7 +31,7 @@ def validate(graph: Graph) -> list[Diagnostic]:
                 continue
             if id(x) not in made:
                 fault("graph.order", f"{x.name!r} is read before it is made", node.label)
-            if not any(user is node and place == index for user, place in x.uses):
+            if (id(node), index) not in known.get(id(x), ()):
                 fault("graph.uses", f"{x.name!r} does not know its reader", node.label)
             readers[id(x)] = readers.get(id(x), 0) + 1
         for index, y in enumerate(node.outputs):
@@ -51,7 +52,8 @@ def validate(graph: Graph) -> list[Diagnostic]:
 def check(model: Model | str | PathLike[str]) -> list[Diagnostic]:
     """Every independent fault of a model, or of the file of one; empty when it is sound. Nothing is raised for a bad file.
 
-    Each has ``code``, ``node``, ``message``, ``file``. Operators that dovetail does not know are no fault of the model and are not listed.
+    Each has ``code``, ``node``, ``message``, ``file``. Operators that dovetail does not know are no fault of the model and are not
+    listed.
     """
     if not isinstance(model, Model):
         from dovetail.formats import load

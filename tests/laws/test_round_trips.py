@@ -103,7 +103,7 @@ def is_direct(model: Model, lowering: Lowering) -> bool:
     return differences(model.graph, graph) == []
 
 
-@pytest.mark.parametrize(("case", "opset"), trips())
+@pytest.mark.parametrize(("case", "opset"), list(trips()))
 def test_onnx_gives_back_the_graph(case: Case, opset: int) -> None:
     skip_where_outside(case, "onnx")
     check_trip(case, Onnx(opset))

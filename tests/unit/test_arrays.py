@@ -414,7 +414,7 @@ def test_blocks_of_columns_join_without_seams(monkeypatch: pytest.MonkeyPatch) -
     x, w, rest = random(5, 4, 9, 7), random(6, 4, 3, 3, seed=1), ((1, 1), (1, 1), (1, 1), (1, 1), 1)
     want = correlated(x, w, *rest).astype(np.float32)
     for size in (1, 4000, 30000):
-        monkeypatch.setattr(arrays, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(arrays.convolution, "_BLOCK_BYTES", size)
         same(arrays.convolve(np, x, w, *rest), want, 2e-5)
 
 

@@ -28,12 +28,14 @@ TypeCheck = Callable[[ForeignNode, "Iterable[Value | None]", "Iterable[Value]"],
 @dataclass
 class Dialect:
     """One format. ``lifts``: foreign operators that are several of ours, or need more than a slot line, by (domain, kind); ``lowers``: core
-    operators rewritten into ones that the format can spell, by class; ``emits``: core operators whose foreign node no slot line can say."""
+    operators rewritten into ones that the format can spell, by class; ``emits``: core operators whose foreign node no slot line can say.
+    ``is_text``: attribute values are texts, numbers too."""
 
     name: str
     lines: Callable[[type[Op]], tuple[str, ...]]
     check_types: TypeCheck
     default_domain: str = ""
+    is_text: bool = False
     lifts: dict[tuple[str, str, int], Lift] = field(default_factory=dict)
     lowers: dict[str, Lower] = field(default_factory=dict)
     emits: dict[str, Emit] = field(default_factory=dict)

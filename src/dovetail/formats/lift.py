@@ -16,7 +16,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, Fo
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import REGISTRY, REQUIRED, Op, infer_types, infer_values, signature
 from dovetail.slots import Spelling
-from dovetail.types import UNKNOWN, Tensor, Type, is_unnamed
+from dovetail.types import UNKNOWN, Tensor, Type, Unknown, is_unnamed
 
 
 def lift(foreign: ForeignModel, dialect: Dialect) -> Model:
@@ -62,6 +62,8 @@ class Lifting:
             return default
         raw = self.node.attributes[name]
         try:
+            if not self.lifter.dialect.is_text:
+                slots.refuse_texts(annotation, [raw])
             return slots.coerce(annotation, raw)
         except ValueError:
             raise FormatError("attribute.value", f"{self.node.kind}: {name} = {raw!r} is no {annotation}") from None
@@ -92,12 +94,11 @@ class Lifting:
                 "attribute.unknown", f"{self.node.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows"
             )
 
-    def spelled(self, *inputs: Value | None, **attributes: Any) -> Value:
-        """The first output of this node as its slot lines read it, with these inputs and attributes in place of its own."""
+    def reading(self, *inputs: Value | None, **attributes: Any) -> tuple[Op, list[Value | None]]:
+        """What the slot lines make of this node with these inputs and attributes in place of its own."""
         self._read.update(self.node.attributes)
         node = replace(self.node, attributes=attributes)
-        op, ordered = self.lifter.first_fitting(self.lifter.dialect.readers(node), node, list(inputs))
-        return self.b.add(op, *ordered)[0]
+        return self.lifter.first_fitting(self.lifter.dialect.readers(node), node, list(inputs))
 
     def body(self, graph: ForeignGraph, captures: list[Value]) -> Graph:
         """A sub-graph, closed: what it reads from outside joins ``captures`` and becomes inputs after its own."""
@@ -167,12 +168,13 @@ class Lifter:
 
     def _leave(self) -> None:
         graph = self.graph
+        seen: set[int] = set()
         for item in self.foreign.outputs:
             value = self.lookup(item.key)
             if value is None:
                 self.errors.append(FormatError("graph.dangling", f"no node makes the output {_name(item)!r}", file=self.file))
                 continue
-            if any(value is other for other in graph.outputs) or (item.names and self._is_renamed(value, item)):
+            if id(value) in seen or (item.names and self._is_renamed(value, item)):
                 value = self.b.add(REGISTRY["Identity"](), value, names=[_name(item)])[0]
             elif item.names and item.names[0] != value.name and item.names[0] in value.names:
                 rename(graph, value, item.names[0])
@@ -180,6 +182,7 @@ class Lifter:
             value.doc = value.doc or item.doc
             value.metadata.update(item.metadata)
             graph.outputs.append(value)
+            seen.add(id(value))
 
     def _is_renamed(self, value: Value, item: ForeignValue) -> bool:
         """A graph input that leaves the graph under another name needs a node of its own there."""
@@ -234,7 +237,10 @@ class Lifter:
         if compose is not None:
             mark = len(self.graph.nodes)
             lifting = Lifting(self.b, node, xs, self)
-            made = compose(lifting)
+            try:
+                made = compose(lifting)
+            except Unknown:
+                raise UnsupportedError("type.unknown", f"how {_kind(node)} is read depends on types that are not known") from None
             if made is not None:
                 lifting.finish()
                 if isinstance(made, Op):
@@ -358,7 +364,7 @@ class Lifter:
         for slot in spelling.attributes:
             if slot.is_ignored:
                 continue
-            value = slots.read_attribute(spelling, slot, node.attributes)
+            value = slots.read_attribute(spelling, slot, node.attributes, is_text=self.dialect.is_text)
             if value is REQUIRED:
                 continue
             if slots.field_of(spelling.op, slot.ours) is not None:
@@ -416,7 +422,7 @@ class Lifter:
             return self.b.constant(raw.data, raw.dtype)
         port = next(port for port in signature(spelling.op).inputs if port.name == name)
         if isinstance(raw, str):
-            text = raw.strip()
+            text = raw.strip().removeprefix("[").removesuffix("]")
             items = [piece.strip() for piece in text.split(",")] if "," in text or port.host else [text]
             items = [item for item in items if item]
             numbers: list[Any] = [float(item) if not item.lstrip("+-").isdigit() else int(item) for item in items]

@@ -19,6 +19,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, Fo
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import Op, bodies, has, signature
 from dovetail.slots import Slot, Spelling
+from dovetail.types import Unknown
 
 VersionOf = Callable[[str, str], int | None]
 """The version of an operator (domain, kind) that the target has; None where it has no such operator."""
@@ -56,6 +57,7 @@ class Lowering:
         self.errors: list[DovetailError] = []
         self.keys: dict[int, str] = {}
         self.taken: set[str] = set()
+        self.sunk: dict[str, dict[str, None]] = {}
         self.foreign = ForeignGraph()
         self.types: dict[str, Value] = {}
 
@@ -79,6 +81,9 @@ class Lowering:
             made = None if rule is None else rule(b, node)
             if made is None and has(node.op, "decompose") and not self._can_say(node):
                 made = node.op.decompose(b, *node.inputs)  # type: ignore[arg-type]
+        except Unknown:
+            # A rule that needs types which are not known leaves the node as it is.
+            return None
         except DovetailError as error:
             self.errors.append(error.at(node=node.label, op=written(node.op, node.inputs), file=self.file))
             return None
@@ -114,6 +119,9 @@ class Lowering:
                 self.errors.append(error.at(node=node.label, op=written(node.op, node.inputs), file=self.file))
                 for y in node.outputs:
                     self.keys.setdefault(id(y), y.name)
+        for key, names in self.sunk.items():
+            if key in foreign.values:
+                foreign.values[key].names = tuple(names)
         for value in graph.outputs:
             item = self._value(value)
             foreign.outputs.append(ForeignValue(self.keys[id(value)], value.type, item.names, value.doc, dict(value.metadata)))
@@ -176,8 +184,7 @@ class Lowering:
         elif kind == "Foreign":
             made = [self._foreign(node)]
         else:
-            spelling, fitted, version = self._fit_or_raise(node)
-            made = [self._spelled(node, fitted, spelling, version)]
+            made = [self.spelled(node)]
         self.foreign.nodes.extend(made)
         try:
             self.dialect.check_types(made[-1], node.inputs, node.outputs)
@@ -191,7 +198,7 @@ class Lowering:
         self.keys[id(y)] = self.keys[id(x)]
         item = self.foreign.values.get(self.keys[id(x)])
         if item is not None:
-            item.names = (*item.names, *(name for name in (y.name, *y.names) if name not in item.names))
+            self.sunk.setdefault(item.key, dict.fromkeys(item.names)).update(dict.fromkeys((y.name, *y.names)))
 
     def _foreign(self, node: Node) -> ForeignNode:
         op: Any = node.op
@@ -207,6 +214,11 @@ class Lowering:
             inputs.pop()
         outputs: list[str | None] = [self._declare(y).key for y in node.outputs]
         return ForeignNode(kind, version, inputs, outputs, attributes, domain, node.name, node.place, node.doc, dict(node.metadata))
+
+    def spelled(self, node: Node) -> ForeignNode:
+        """``node`` as the slot line that fits it says. Raises UnsupportedError [op.unsayable]."""
+        spelling, fitted, version = self._fit_or_raise(node)
+        return self._spelled(node, fitted, spelling, version)
 
     def _fit_or_raise(self, node: Node) -> tuple[Spelling, Op, int]:
         try:

@@ -205,7 +205,10 @@ class HardSigmoid(
     ),
     openvino=("HardSigmoid-1(x, alpha, beta)", f"HSigmoid-5(x | alpha={SIXTH}, beta=0.5)"),
 ):
-    """max(0, min(1, alpha * x + beta)). Sources: ONNX HardSigmoid 1 to 22, OpenVINO HardSigmoid-1, HSigmoid-5 (alpha 1/6, beta 1/2)."""
+    """max(0, min(1, alpha * x + beta)).
+
+    Sources: ONNX HardSigmoid 1 to 22, OpenVINO HardSigmoid-1 and HSigmoid-5 (alpha 1/6, beta 1/2).
+    """
 
     alpha: float = 0.2
     beta: float = 0.5
@@ -268,8 +271,8 @@ class Softsign(_Unary, onnx="Softsign-1,22(x)", openvino="SoftSign-9(x)"):
 
 class Gelu(
     _Unary,
-    onnx="Gelu-20(x; approximate~{none:erf,tanh:tanh}:form=erf)",
-    openvino=("Gelu-2(x | form=erf)", "Gelu-7(x; approximation_mode~{ERF:erf,TANH:tanh}:form=erf)"),
+    onnx="Gelu-20(x; approximate~{none:erf,tanh:tanh}:form=none)",
+    openvino=("Gelu-2(x | form=erf)", "Gelu-7(x; approximation_mode~{ERF:erf,TANH:tanh}:form=ERF)"),
 ):
     """x times the chance that a normal variable is less: x / 2 * (1 + erf(x / sqrt(2))).
 
@@ -345,7 +348,10 @@ class Mish(_Unary, onnx="Mish-18,22(x)", openvino="Mish-4(x)"):
 
 
 class Shrink(_Unary, sig="x: R -> y: R", onnx="Shrink-9(x; bias=0.0, lambd=0.5)"):
-    """x + bias where x < -lambd, x - bias where x > lambd, otherwise 0; integers are computed in f64 and cut off. Source: ONNX Shrink 9."""
+    """x + bias where x < -lambd, x - bias where x > lambd, otherwise 0; integers are computed in f64 and cut off.
+
+    Source: ONNX Shrink 9.
+    """
 
     bias: float = 0.0
     lambd: float = 0.5
@@ -418,5 +424,5 @@ def finite_range(dtype: DType) -> tuple[Any, Any]:
         return dtype.numpy.type(low), dtype.numpy.type(high)
     import ml_dtypes
 
-    info = ml_dtypes.finfo(dtype.numpy)
+    info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return info.min, info.max

@@ -51,8 +51,8 @@ def _reshaped(b: Any, value: Any, sizes: Sequence[Size], x: Any, factors: Sequen
     """``value`` under ``sizes``; those that only run time knows follow from the sizes of ``x``."""
     if all(isinstance(size, int) for size in sizes):
         return b.Reshape(value, list(sizes), copy_zeros=False)
-    parts = [[size] if isinstance(size, int) else _at_run_time(b, size, x, factors) for size in sizes]
-    return b.Reshape(value, joined(b, [part[0] if isinstance(part, list) else part for part in parts]), copy_zeros=False)
+    parts = [size if isinstance(size, int) else _at_run_time(b, size, x, factors) for size in sizes]
+    return b.Reshape(value, joined(b, parts), copy_zeros=False)
 
 
 def _at_run_time(b: Any, size: Size, x: Any, factors: Sequence[int]) -> Any:
@@ -102,7 +102,7 @@ class DepthToSpace(
     sig="x: T -> y: T",
     onnx=(
         "DepthToSpace-1(x; blocksize:block_size | mode=blocks_first)",
-        f"DepthToSpace-11,13,28(x; blocksize:block_size, {_ONNX_MODES}=blocks_first)",
+        f"DepthToSpace-11,13,28(x; blocksize:block_size, {_ONNX_MODES}=DCR)",
     ),
     openvino=f"DepthToSpace-1(x; block_size=1, {_OPENVINO_MODES})",
 ):
@@ -138,7 +138,7 @@ class SpaceToDepth(
     sig="x: T -> y: T",
     onnx=(
         "SpaceToDepth-1,13(x; blocksize:block_size | mode=blocks_first)",
-        f"SpaceToDepth-28(x; blocksize:block_size, {_ONNX_MODES}=blocks_first)",
+        f"SpaceToDepth-28(x; blocksize:block_size, {_ONNX_MODES}=DCR)",
     ),
     openvino=f"SpaceToDepth-1(x; block_size=1, {_OPENVINO_MODES})",
 ):

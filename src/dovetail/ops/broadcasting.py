@@ -13,7 +13,7 @@ from dovetail.op import Op, default_types
 from dovetail.types import Shape, Type, agree_shapes, broadcast
 
 # How OpenVINO spells the attribute ``broadcast``; ``pdpd`` is a matter of its compose module.
-AUTO = "auto_broadcast~{numpy:true,explicit:false,none:false}:broadcast=true"
+AUTO = "auto_broadcast~{numpy:true,explicit:false,none:false}:broadcast=numpy"
 
 _CODES = ("nf4", "u1", "u3", "u6")
 
@@ -51,13 +51,15 @@ class _Broadcasting(_Elementwise):
 def _are_equal(shapes: list[Shape | None]) -> bool:
     first = shapes[0] if shapes else None
     return first is not None and all(
-        shape is not None and len(shape) == len(first) and all(dims.equal(*pair) is True for pair in zip(shape, first, strict=True))
+        shape is not None
+        and len(shape) == len(first)
+        and all(dims.equal(*pair) is True for pair in zip(shape, first, strict=True))
         for shape in shapes
     )
 
 
 def computed(xp: Any, function: Callable[..., Any], *xs: Any) -> Any:
-    """``function`` of ``xs``, narrow elements widened for it (f32, or 8 bits) and the result rounded once to the type of the first."""
+    """``function`` of ``xs``: narrow elements are widened for it (f32, or 8 bits), and the result rounded once."""
     if xp is dims.xp:
         return function(*xs)
     kind = arrays.element(xs[0])

@@ -34,14 +34,19 @@ class Cast(
         "Cast-19,21,23(x; to, saturate=1 | saturate_infinity=true/false)",
         "Cast-24,25,28(x; to, saturate=1, round_mode:rounding=up)",
     ),
-    openvino="Convert-1(x; destination_type:to | saturate=true/false, saturate_infinity=true/false, rounding=up/down/nearest, source=none/nf4)",
+    openvino=(
+        "Convert-1(x; destination_type:to | "
+        "saturate=true/false, saturate_infinity=true/false, rounding=up/down/nearest, source=none/nf4)"
+    ),
 ):
     """The elements of ``x`` as the type ``to``.
 
-    Floats go to integers toward zero (out of range: anything); integers wrap; whatever is not 0 is True; numbers are rounded to the nearest,
-    of two to the even one, and beyond the range of a float type to infinity. To f8 with ``saturate`` to the greatest value instead,
-    from infinity too unless ``saturate_infinity`` is off, when f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or
-    NaN. ``rounding`` (up, down, nearest) and ``saturate`` rule f8e8m0. ``source`` names the type of ``x`` where its array does not: nf4.
+    Floats go to integers toward zero (out of range: anything); integers wrap; whatever is not 0 is True; numbers are rounded to
+    the nearest, of two to the even one, and beyond the range of a float type to infinity. To f8 with ``saturate`` to the greatest
+    value instead, from infinity too unless ``saturate_infinity`` is off, when f8e4m3fnuz and f8e5m2fnuz take NaN; without
+    ``saturate`` to infinity or NaN. ``rounding`` (up, down, nearest) and ``saturate`` rule f8e8m0. ``source`` names the type of
+    ``x`` where its array does not: nf4.
+
     Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
     """
 
@@ -164,7 +169,13 @@ class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
 def _code(x: Any) -> Any:
     """The bits of elements shorter than a byte, as u8."""
     kind = arrays.element(x)
-    return x.astype(np.int8).view(np.uint8) if kind.kind == "int" else x.astype(np.uint8) if kind.kind == "uint" else x.view(np.uint8)
+    return (
+        x.astype(np.int8).view(np.uint8)
+        if kind.kind == "int"
+        else x.astype(np.uint8)
+        if kind.kind == "uint"
+        else x.view(np.uint8)
+    )
 
 
 def _from_code(code: Any, to: DType) -> Any:

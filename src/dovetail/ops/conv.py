@@ -108,11 +108,12 @@ class Conv(
 
 
 _ONNX_TARGET = (
-    "strides?, dilations?, pads:_?, auto_pad~{NOTSET:same_lower,VALID:same_lower,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, "
-    "group=1, kernel_shape:kernel?, output_padding~natural?, output_shape"
+    "strides?, dilations?, pads:_?, "
+    "auto_pad~{NOTSET:same_lower,VALID:same_lower,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, group=1, kernel_shape:kernel?, output_padding~natural?, output_shape"
 )
 _EXPLICIT = "strides, dilations, pads_begin+pads_end:pads, auto_pad~{explicit:explicit}=explicit, output_padding?"
 _AUTO = "strides, dilations, pads_begin:_?, pads_end:_?, output_padding?, "
+_TURNED = "auto_pad~{same_upper:same_lower,same_lower:same_upper,valid:valid}"
 
 
 class ConvTranspose(
@@ -124,9 +125,9 @@ class ConvTranspose(
     ),
     openvino=(
         f"ConvolutionBackpropData-1(x, w; {_EXPLICIT})",
-        f"ConvolutionBackpropData-1(x, w; {_AUTO} auto_pad~{{same_upper:valid,same_lower:valid,valid:valid}})",
+        f"ConvolutionBackpropData-1(x, w; {_AUTO}auto_pad~{{same_upper:valid,same_lower:valid,valid:valid}})",
         f"ConvolutionBackpropData-1(x, w, output_shape; {_EXPLICIT})",
-        f"ConvolutionBackpropData-1(x, w, output_shape; {_AUTO} auto_pad~{{same_upper:same_lower,same_lower:same_upper,valid:valid}})",
+        f"ConvolutionBackpropData-1(x, w, output_shape; {_AUTO}{_TURNED})",
     ),
 ):
     """The transpose of Conv: element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation -
@@ -303,9 +304,9 @@ class GroupConvTranspose(
     sig="x: N, w: N, output_shape?!: I -> y: N",
     openvino=(
         f"> GroupConvolutionBackpropData-1(x, w; {_EXPLICIT})",
-        f"> GroupConvolutionBackpropData-1(x, w; {_AUTO} auto_pad~{{valid:valid}})",
+        f"> GroupConvolutionBackpropData-1(x, w; {_AUTO}auto_pad~{{valid:valid}})",
         f"> GroupConvolutionBackpropData-1(x, w, output_shape; {_EXPLICIT})",
-        f"> GroupConvolutionBackpropData-1(x, w, output_shape; {_AUTO} auto_pad~{{same_upper:same_lower,same_lower:same_upper,valid:valid}})",
+        f"> GroupConvolutionBackpropData-1(x, w, output_shape; {_AUTO}{_TURNED})",
     ),
 ):
     """ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""

@@ -8,7 +8,7 @@ from dovetail import arrays, dims
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op
 from dovetail.ops.broadcasting import unbroadcast
-from dovetail.types import Size, agree, broadcast
+from dovetail.types import Size, Unknown, agree, broadcast
 
 
 class MatMul(
@@ -40,6 +40,10 @@ class MatMul(
         batch = broadcast(left[:-2], right[:-2])
         assert batch is not None
         return (*batch, *(() if rows is None else (rows,)), *(() if columns is None else (columns,)))
+
+    def value(self, *xs: Any) -> Any:
+        """Shape values do not come out of products of matrices."""
+        raise Unknown
 
     def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
         if self.transpose_a and x.ndim > 1:
@@ -157,9 +161,14 @@ class Gemm(
         if len(bias) > 2:
             raise RuleError("gemm.bias", f"a bias of rank {len(bias)} does not broadcast to a matrix")
         for size, whole in zip(bias[::-1], product[::-1], strict=False):
-            if not (self.broadcast and isinstance(size, int) and size == 1) and dims.equal(size, whole) is False:
-                if not self.broadcast or isinstance(size, int):
-                    raise RuleError("gemm.bias", f"a bias of size {size} does not broadcast to {whole}")
+            # A symbol may turn out to be 1, which broadcasts to anything.
+            may_stretch = self.broadcast and (not isinstance(size, int) or size == 1)
+            if not may_stretch and dims.equal(size, whole) is False:
+                raise RuleError("gemm.bias", f"a bias of size {size} does not broadcast to {whole}")
+
+    def value(self, *xs: Any) -> Any:
+        """Shape values do not come out of products of matrices."""
+        raise Unknown
 
     def evaluate(self, xp: Any, x: Any, y: Any, bias: Any = None) -> Any:
         kind = arrays.element(x)

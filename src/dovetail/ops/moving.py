@@ -95,8 +95,8 @@ class Expand(
     sig="x: T, shape!: I -> y: T",
     onnx="Expand-8,13(x, shape | both=true/false)",
     openvino=(
-        "Broadcast-1(x, shape; mode~{numpy:false}:both=false)",
-        "Broadcast-3(x, shape; mode~{bidirectional:true,numpy:false}:both=false)",
+        "Broadcast-1(x, shape; mode~{numpy:false}:both=numpy)",
+        "Broadcast-3(x, shape; mode~{bidirectional:true,numpy:false}:both=numpy)",
     ),
 ):
     """``x`` broadcast with a tensor of ``shape``, a vector: aligned at the end, a size of 1 is repeated to the other size.
@@ -152,9 +152,9 @@ class Expand(
         return xp.broadcast_to(x, tuple(found))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, shape: Any) -> Any:
-        from dovetail.ops.linear import summed_to
+        from dovetail.ops.broadcasting import unbroadcast
 
-        return [summed_to(b, g, x), None]
+        return [unbroadcast(b, g, x), None]
 
     def windows(self, x: Any, shape: Any) -> Windows:
         sizes = static(self.shape(x, shape))
@@ -226,7 +226,7 @@ class Tile(
             columns = [b.Unsqueeze(_filled(b, vector, rank), [1]) for vector in (repeats, sizes)]
             split = b.Reshape(b.Concat(*columns, axis=1), [-1])
         wide = b.Reshape(g, split, copy_zeros=False)
-        summed = b.ReduceSum(wide, list(range(0, 2 * rank, 2)), keepdims=False)
+        summed = b.ReduceSum(wide, list(range(0, 2 * rank, 2)), keep_dims=False)
         return [reshaped(b, summed, x) if rank != len(x.dims) else summed, None]
 
     def windows(self, x: Any, repeats: Any) -> Windows:

@@ -102,7 +102,7 @@ class Pad(
                 return [*back, *([None, *rest] if rest else [])]
             one = b.constant(np.ones((), dtype=x.dtype.numpy), x.dtype)
             new = b.Pad(zeros_like(b, x), pads, one, axes)
-            slope = b.ReduceSum(b.Multiply(g, new), list(range(len(x.dims))), keepdims=False)
+            slope = b.ReduceSum(b.Multiply(g, new), list(range(len(x.dims))), keep_dims=False)
             return [*back, b.Reshape(slope, list(static(value.shape))), *rest]
         from dovetail.build import shape_value
         from dovetail.ops.scattering import added_back

@@ -36,7 +36,7 @@ class _Pool(_Sliding):
     the end.
     """
 
-    kernel: tuple[int, ...]
+    kernel: tuple[int, ...] = ()
     rounding: str = "floor"
 
     def validate(self) -> None:
@@ -75,14 +75,14 @@ class _Pool(_Sliding):
         )
 
     def canonical(self, x: Any) -> Op:
-        plain = self.with_(**self.plain(len(self.kernel)))
+        plain: Any = self.with_(**self.plain(len(self.kernel)))
         try:
             sizes = static(x.dims[2:])
         except Unknown:
             return plain
-        floor: Any = plain.with_(rounding="floor")
-        same = floor.geometry(sizes, self.kernel).outs == self.geometry(sizes, self.kernel).outs
-        return floor if same else plain  # type: ignore[no-any-return]
+        floor: Op = plain.with_(rounding="floor")
+        same = plain.with_(rounding="floor").geometry(sizes, self.kernel).outs == self.geometry(sizes, self.kernel).outs
+        return floor if same else plain
 
     def floored(self, x: Any) -> Op | None:
         """The same with explicit padding and ``floor``, where every size is known and no padding counts."""
@@ -138,7 +138,8 @@ class MaxPool(
         shape = self._pooled(x)
         if x.shape is not None and not -len(x.shape) <= self.index_axis < len(x.shape):
             raise RuleError("axis.range", f"axis {self.index_axis} is not in [{-len(x.shape)}, {len(x.shape) - 1}]")
-        return [Tensor(bound.get("R"), shape), Tensor(self.index_dtype, shape)][: self.outputs]
+        types: list[Type] = [Tensor(bound.get("R"), shape), Tensor(self.index_dtype, shape)]
+        return types[: self.outputs]
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         found = self.geometry(x.shape[2:], self.kernel)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from dovetail import arrays, dims, dtypes
-from dovetail.errors import RuleError, UnsupportedError
+from dovetail.errors import RuleError
 from dovetail.op import Op
 from dovetail.ops.activation import finite_range
 from dovetail.ops.broadcasting import _Elementwise, is_float, number
@@ -23,7 +22,7 @@ def _versions(kind: str, old: tuple[int, ...], by_input: str) -> tuple[str, ...]
     return (
         f"{kind}-1(x; axes~natural?, keepdims:keep_dims=1 | empty_is_all=true)",
         f"{kind}-{later}(x; axes?, keepdims:keep_dims=1 | empty_is_all=true)",
-        f"{kind}-{by_input}(x, axes?; noop_with_empty_axes~not:empty_is_all=true, keepdims:keep_dims=1)",
+        f"{kind}-{by_input}(x, axes?; noop_with_empty_axes~not:empty_is_all=0, keepdims:keep_dims=1)",
     )
 
 
@@ -34,8 +33,8 @@ def _line(kind: str, version: int = 1) -> str:
 class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
     """One number of all those along ``axes``, a scalar or vector, which counts from the end where negative.
 
-    The axes are kept with size 1, or taken out. Axes left out or empty are all of them, or with ``empty_is_all=False`` none, where each
-    element is a set of its own. Narrow floats are computed in f32 and rounded once; integers wrap.
+    The axes are kept with size 1, or taken out. Axes left out or empty are all of them, or with ``empty_is_all=False`` none,
+    where each element is a set of its own. Narrow floats are computed in f32 and rounded once; integers wrap.
     """
 
     keep_dims: bool = True
@@ -84,6 +83,9 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
 
     def evaluate(self, xp: Any, x: Any, axes: Any = None) -> Any:
         reduced = self.axes_of(x.ndim, axes)
+        if not reduced:
+            # Some libraries take no axes for all: each element is put on an axis of its own.
+            return self.with_(keep_dims=False).evaluate(xp, xp.expand_dims(x, axis=-1), [-1])
         if xp is dims.xp:
             y = self.function(xp, x, reduced)
         elif not prod(x.shape[axis] for axis in reduced):
@@ -93,7 +95,7 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
             kind = arrays.element(x)
             with np.errstate(all="ignore"):
                 y = arrays.cast(xp, xp.asarray(self.function(xp, arrays.widened(xp, x), reduced)), kind, saturate=False)
-        return y if self.keep_dims or not reduced else xp.squeeze(y, axis=reduced)
+        return y if self.keep_dims else xp.squeeze(y, axis=reduced)
 
     # For gradients
 
@@ -221,7 +223,10 @@ class ReduceMax(
     onnx=_versions("ReduceMax", (1, 11, 12, 13), "18,20"),
     openvino=_line("ReduceMax"),
 ):
-    """The greatest; NaN where one is; of nothing -inf, or the least value of the type. Sources: ONNX ReduceMax 1 to 20, OpenVINO ReduceMax-1."""
+    """The greatest; NaN where one is; of nothing -inf, or the least value of the type.
+
+    Sources: ONNX ReduceMax 1 to 20, OpenVINO ReduceMax-1.
+    """
 
     def function(self, xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
         if xp is not dims.xp and arrays.element(x).kind == "bool":
@@ -237,7 +242,10 @@ class ReduceMin(
     onnx=_versions("ReduceMin", (1, 11, 12, 13), "18,20"),
     openvino=_line("ReduceMin"),
 ):
-    """The least; NaN where one is; of nothing +inf, or the greatest value of the type. Sources: ONNX ReduceMin 1 to 20, OpenVINO ReduceMin-1."""
+    """The least; NaN where one is; of nothing +inf, or the greatest value of the type.
+
+    Sources: ONNX ReduceMin 1 to 20, OpenVINO ReduceMin-1.
+    """
 
     def function(self, xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
         if xp is not dims.xp and arrays.element(x).kind == "bool":
@@ -413,7 +421,10 @@ class ReduceAny(_Quantifier, openvino=_line("ReduceLogicalOr")):
 
 
 class _Place(_Elementwise, sig="x: R -> y: i64"):
-    """Where along ``axis`` the extreme element is: the first of several, or with ``last`` the last. The axis is kept as 1, or taken out."""
+    """Where along ``axis`` the extreme element is: the first of several, or with ``last`` the last.
+
+    The axis is kept with size 1, or taken out.
+    """
 
     axis: int = 0
     keep_dims: bool = True
@@ -470,80 +481,3 @@ class ArgMin(_Place, onnx=_place_lines("ArgMin")):
 
     def place(self, xp: Any) -> Callable[..., Any]:
         return xp.argmin  # type: ignore[no-any-return]
-
-
-# Running sums and products
-
-
-class _Running(_Elementwise, sig="x: R, axis!: I -> y: R"):
-    """At each place all elements before it along ``axis``, a scalar, taken together: with itself, or without where ``exclusive``;
-    those after it where ``reverse``."""
-
-    exclusive: bool = False
-    reverse: bool = False
-
-    def shape(self, x: Any, axis: Any) -> Any:
-        if axis.shape is not None and len(axis.shape):
-            raise RuleError("running.axis", f"the axis should be a scalar, not of shape {list(axis.shape)}")
-        if x.shape is not None and axis.value is not None:
-            place = _number(np.asarray(axis.value).reshape(-1).tolist()[0])
-            if isinstance(place, int):
-                axis_in(place, len(x.shape))
-        return x.shape
-
-    def running(self, xp: Any, x: Any, axis: int) -> Any:
-        raise NotImplementedError
-
-    def first(self, xp: Any, x: Any) -> Any:
-        """What stands before the first element, in the shape of ``x``."""
-        raise NotImplementedError
-
-    def evaluate(self, xp: Any, x: Any, axis: Any) -> Any:
-        place = axis_in(int(np.asarray(axis).reshape(-1).tolist()[0]), x.ndim)
-        wide = x if xp is dims.xp else arrays.widened(xp, x)
-        wide = xp.flip(wide, axis=place) if self.reverse else wide
-        if self.exclusive and x.shape[place]:
-            front = (slice(None),) * place
-            wide = xp.concat([self.first(xp, wide[(*front, slice(0, 1))]), wide[(*front, slice(0, -1))]], axis=place)
-        with np.errstate(all="ignore"):
-            y = self.running(xp, wide, place)
-        y = xp.flip(y, axis=place) if self.reverse else y
-        return y if xp is dims.xp else arrays.cast(xp, y, arrays.element(x), saturate=False)
-
-
-class CumSum(
-    _Running,
-    onnx="CumSum-11,14(x, axis; exclusive=0, reverse=0)",
-    openvino="CumSum-3(x, axis=0; exclusive=false, reverse=false)",
-):
-    """The running sum. Sources: ONNX CumSum 11 and 14, OpenVINO CumSum-3."""
-
-    def running(self, xp: Any, x: Any, axis: int) -> Any:
-        return xp.cumulative_sum(x, axis=axis) if xp is dims.xp else xp.cumulative_sum(x, axis=axis, dtype=x.dtype)
-
-    def first(self, xp: Any, x: Any) -> Any:
-        return xp.zeros_like(x)
-
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, axis: Any) -> Any:
-        back = b.CumSum(g, axis, exclusive=self.exclusive, reverse=not self.reverse) if is_float(x) else None
-        return [back, None]
-
-
-class CumProd(_Running, onnx="CumProd-26(x, axis; exclusive=0, reverse=0)"):
-    """The running product. Source: ONNX CumProd 26."""
-
-    def running(self, xp: Any, x: Any, axis: int) -> Any:
-        if hasattr(xp, "cumulative_prod"):
-            return xp.cumulative_prod(x, axis=axis, dtype=x.dtype)
-        rows = [x[(*(slice(None),) * axis, slice(place, place + 1))] for place in range(x.shape[axis])]
-        products = [reduce(xp.multiply, rows[: place + 1]) for place in range(len(rows))]
-        return xp.concat(products, axis=axis) if products else x
-
-    def first(self, xp: Any, x: Any) -> Any:
-        return xp.ones_like(x)
-
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, axis: Any) -> Any:
-        """For factors other than 0, by which the running products of the later places are divided."""
-        if not is_float(x):
-            return [None, None]
-        raise UnsupportedError("gradient.cumprod", "the gradient of a running product is not known where a factor is 0")

@@ -72,7 +72,7 @@ class Reshape(
     onnx=(
         "Reshape-1(x; shape:target, consumed_inputs:_?)",
         "Reshape-5,13(x, target)",
-        "Reshape-14,19,21,23,24,25(x, target; allowzero~not:copy_zeros=true)",
+        "Reshape-14,19,21,23,24,25(x, target; allowzero~not:copy_zeros=0)",
     ),
     openvino="Reshape-1(x, target; special_zero:copy_zeros | empty=cancel/refuse)",
 ):
@@ -251,7 +251,7 @@ class Flatten(
         before, after = b.Shape(x, start=0, end=self.axis), b.Shape(x, start=self.axis)
         if self.axis == 0:
             before = b.constant(np.zeros(0, dtype=np.int64))
-        target = b.Concat(b.ReduceProd(before, [0], keepdims=True), b.ReduceProd(after, [0], keepdims=True), axis=0)
+        target = b.Concat(b.ReduceProd(before, [0], keep_dims=True), b.ReduceProd(after, [0], keep_dims=True), axis=0)
         return b.Reshape(x, target, copy_zeros=False)
 
 

@@ -223,10 +223,18 @@ def count_up(b: Any, x: Any, axis: int) -> Any:
 
 
 def joined(b: Any, parts: Sequence[Any]) -> Any:
-    """Integers and i64 vectors of one element as one vector: a list where all are integers."""
-    if all(isinstance(part, int) for part in parts):
-        return list(parts)
-    return b.Concat(*(b.constant([part], dtypes.i64) if isinstance(part, int) else b.constant(part) if isinstance(part, list) else part for part in parts), axis=0)
+    """Integers, lists of them and i64 vectors as one vector: a list where all are integers."""
+    runs: list[Any] = []
+    for part in parts:
+        if not isinstance(part, int | list):
+            runs.append(part)
+            continue
+        if not runs or not isinstance(runs[-1], list):
+            runs.append([])
+        runs[-1].extend(part if isinstance(part, list) else [part])
+    if len(runs) < 2:
+        return runs[0] if runs else []
+    return b.Concat(*(b.constant(run, dtypes.i64) if isinstance(run, list) else run for run in runs), axis=0)
 
 
 class Roll(Op, sig="x: T, shift!: I, axes!: I1 -> y: T", openvino="Roll-7(x, shift, axes)"):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dovetail import dims
 from dovetail.errors import RuleError
 from dovetail.op import Op
-from dovetail.types import Size
+from dovetail.types import Size, Unknown
 
 AUTO_PADS = ("explicit", "same_upper", "same_lower", "valid")
 
@@ -103,6 +103,10 @@ class _Sliding(Op):
         del size, begin
         _refuse_small(rest)
         return rest // stride + 1
+
+    def value(self, *xs: Any) -> Any:
+        """Shape values do not come out of windows."""
+        raise Unknown
 
     def plain(self, count: int) -> dict[str, Any]:
         """The attributes with nothing left to defaults."""

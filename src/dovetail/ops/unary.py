@@ -268,7 +268,7 @@ class Atanh(_Unary, onnx="Atanh-9,22(x)", openvino="Atanh-4(x)"):
 
 
 class Erf(_Unary, onnx="Erf-9,13(x)", openvino="Erf-1(x)"):
-    """The error function, of floats: what it gives for integers no specification says. Sources: ONNX Erf 9 and 13, OpenVINO Erf-1."""
+    """The error function, of floats: what integers give no specification says. Sources: ONNX Erf 9 and 13, OpenVINO Erf-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
         return arrays.erf(xp, x)

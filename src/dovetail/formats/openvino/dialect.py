@@ -39,4 +39,4 @@ def spell(value: Any) -> str:
     return str(value)
 
 
-OPENVINO = Dialect("openvino", lambda cls: cls.openvino, check_types, spell=spell)
+OPENVINO = Dialect("openvino", lambda cls: cls.openvino, check_types, is_text=True, spell=spell)

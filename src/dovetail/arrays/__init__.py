@@ -1,0 +1,89 @@
+"""What the array API standard lacks, portably.
+
+A rule's ``evaluate(self, xp, *xs)`` uses the standard's functions of the namespace ``xp`` and the functions below, each of
+which takes ``xp`` first. Everything has a version over the standard that writes into no array (JAX's are immutable), and
+where it pays a quick one for numpy. Types outside the standard (bf16, f8, 4-bit, strings) are known to numpy only; any other
+library refuses them by name.
+
+Errors: UnsupportedError [array.library], [array.dtype], [array.narrowed], [array.cast]; EngineError [array.index-range],
+[array.pad-empty], [array.divide-by-zero], [array.not-a-number].
+"""
+
+from dovetail.arrays.arithmetic import (
+    bit_shift,
+    erf,
+    floor_divide,
+    floor_mod,
+    log_softmax,
+    logsumexp,
+    power,
+    round_half_away,
+    round_half_even,
+    softmax,
+    trunc_divide,
+    trunc_mod,
+)
+from dovetail.arrays.casts import cast
+from dovetail.arrays.convolution import convolve, convolve_transposed
+from dovetail.arrays.indexing import gather_nd, scatter_along, scatter_nd, take, take_along, wrapped
+from dovetail.arrays.libraries import (
+    Array,
+    Namespace,
+    dtype_in,
+    element,
+    from_numpy,
+    is_numpy,
+    namespace,
+    standard,
+    to_numpy,
+    widened,
+)
+from dovetail.arrays.movement import one_hot, pad, repeat, strided, tile, triangle
+from dovetail.arrays.pooling import pool_count, pool_max, pool_max_indices, pool_sum
+from dovetail.arrays.windows import sliding_windows, window_counts
+
+__all__ = [
+    "Array",
+    "Namespace",
+    "bit_shift",
+    "cast",
+    "convolve",
+    "convolve_transposed",
+    "dtype_in",
+    "element",
+    "erf",
+    "floor_divide",
+    "floor_mod",
+    "from_numpy",
+    "gather_nd",
+    "is_numpy",
+    "log_softmax",
+    "logsumexp",
+    "namespace",
+    "one_hot",
+    "pad",
+    "pool_count",
+    "pool_max",
+    "pool_max_indices",
+    "pool_sum",
+    "power",
+    "repeat",
+    "round_half_away",
+    "round_half_even",
+    "scatter_along",
+    "scatter_nd",
+    "sliding_windows",
+    "softmax",
+    "standard",
+    "strided",
+    "take",
+    "take_along",
+    "tile",
+    "to_numpy",
+    "triangle",
+    "trunc_divide",
+    "trunc_mod",
+    "widened",
+    "window_counts",
+    "wrapped",
+]

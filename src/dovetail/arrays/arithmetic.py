@@ -1,0 +1,191 @@
+"""Arithmetic, element by element and over axes."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.arrays.casts import cast
+from dovetail.arrays.libraries import Array, Namespace, element, is_narrow, retyped, widened
+from dovetail.errors import EngineError
+
+# W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969): numerators and denominators,
+# highest power first; erf(x) / x in x^2 up to 0.46875, then exp(x^2) erfc(x) in x up to 4. Past 4 the latter still has
+# the few digits that 1 - erfc(x) shows.
+_NEAR = (
+    (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3),
+    (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3),
+)
+_FAR = (
+    (
+        2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1, 2.98635138197400131e2,
+        8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3, 1.23033935479799725e3,
+    ),
+    (
+        1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3,
+        3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3,
+    ),
+)  # fmt: skip
+
+
+def erf(xp: Namespace, x: Array) -> Array:
+    """The error function, to about 1e-15 relative in f64; narrower floats are evaluated in f64 where the library has it."""
+    kind = element(x)
+    if kind != "f64" and not is_narrow(xp):
+        return cast(xp, _erf(xp, retyped(xp, x, xp.float64)), kind)
+    return _erf(xp, x)
+
+
+def _erf(xp: Namespace, x: Array) -> Array:
+    size = xp.abs(x)
+    near = xp.where(size < 0.46875, x, xp.zeros_like(x))
+    far = xp.where(size < 6, size, xp.full_like(size, 6))
+    with np.errstate(under="ignore"):
+        inner = near * _ratio(near * near, *_NEAR)
+        outer = 1 - xp.exp(-far * far) * _ratio(far, *_FAR)
+    result = xp.where(size < 0.46875, inner, xp.copysign(outer, x))
+    return xp.where(x != x, x, result)
+
+
+def _ratio(x: Array, numerator: Sequence[float], denominator: Sequence[float]) -> Array:
+    above, below = (
+        functools.reduce(lambda total, c: total * x + c, terms[1:], terms[0] + 0 * x) for terms in (numerator, denominator)
+    )
+    return above / below
+
+
+def round_half_even(xp: Namespace, x: Array) -> Array:
+    """The nearest integer, of two the even one."""
+    return xp.round(x)
+
+
+def round_half_away(xp: Namespace, x: Array) -> Array:
+    """The nearest integer, of two the one farther from zero."""
+    whole = xp.trunc(x)
+    with np.errstate(invalid="ignore"):
+        away = xp.where(xp.abs(x - whole) >= 0.5, xp.sign(x), xp.zeros_like(x))
+        return xp.copysign(whole + away, x) if element(x).is_float else x
+
+
+def floor_divide(xp: Namespace, x: Array, y: Array) -> Array:
+    """Integers divided toward minus infinity, wrapping for the least one by -1. Raises EngineError [array.divide-by-zero]."""
+    _refuse_zero(xp, y)
+    with np.errstate(all="ignore"):
+        # Some libraries trap on the least integer by -1.
+        return xp.where(_is_minus_one(xp, y), xp.negative(x), xp.floor_divide(x, _unless_minus_one(xp, y)))
+
+
+def trunc_divide(xp: Namespace, x: Array, y: Array) -> Array:
+    """Integers divided toward zero, wrapping for the least one by -1. Raises EngineError [array.divide-by-zero]."""
+    floor = floor_divide(xp, x, y)
+    inexact = floor_mod(xp, x, y) != 0
+    with np.errstate(all="ignore"):
+        return xp.where(inexact & ((x < 0) != (y < 0)), floor + xp.ones_like(floor), floor)
+
+
+def floor_mod(xp: Namespace, x: Array, y: Array) -> Array:
+    """x - floor(x / y) * y: the remainder with the sign of ``y``. Integer: raises EngineError [array.divide-by-zero]."""
+    with np.errstate(all="ignore"):
+        if not element(x).is_integer:
+            return xp.remainder(x, y)
+        _refuse_zero(xp, y)
+        return xp.where(_is_minus_one(xp, y), xp.zeros_like(x), xp.remainder(x, _unless_minus_one(xp, y)))
+
+
+def trunc_mod(xp: Namespace, x: Array, y: Array) -> Array:
+    """x - trunc(x / y) * y: the remainder with the sign of ``x`` (fmod). Integer: raises EngineError [array.divide-by-zero]."""
+    with np.errstate(all="ignore"):
+        if not element(x).is_integer:
+            return xp.copysign(xp.remainder(xp.abs(x), xp.abs(y)), x)
+        rest = floor_mod(xp, x, y)
+        return xp.where((rest != 0) & ((rest < 0) != (x < 0)), rest - y, rest)
+
+
+def _refuse_zero(xp: Namespace, y: Array) -> None:
+    if bool(xp.any(y == 0)):
+        raise EngineError("array.divide-by-zero", "integer division by zero")
+
+
+def _is_minus_one(xp: Namespace, y: Array) -> Array:
+    return y == -xp.ones_like(y) if element(y).kind == "int" else xp.zeros_like(y, dtype=xp.bool)
+
+
+def _unless_minus_one(xp: Namespace, y: Array) -> Array:
+    return xp.where(_is_minus_one(xp, y), xp.ones_like(y), y)
+
+
+def power(xp: Namespace, x: Array, y: Array) -> Array:
+    """``x`` to the ``y``, of ``x``'s type (ONNX Pow).
+
+    Integers to integers are exact modulo their width; a negative exponent gives the reciprocal truncated (0 for base 0).
+    Mixed types are evaluated in f64 where the library has it and cast.
+    """
+    base, exponent = element(x), element(y)
+    with np.errstate(all="ignore"):
+        if base.is_integer and exponent.is_integer:
+            return _integer_power(xp, x, y)
+        if base is exponent and base.bits >= 32:
+            return xp.pow(x, y)
+        wide = xp.float32 if is_narrow(xp) else xp.float64
+        return cast(xp, xp.pow(retyped(xp, x, wide), retyped(xp, y, wide)), base)
+
+
+def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
+    """By repeated squaring. 1 and -1 are their own reciprocals, so that only an exponent's parity matters to them."""
+    x, y = xp.broadcast_arrays(x, y)
+    negative = y < 0
+    rest = xp.where(negative, y & 1, y)
+    result = xp.ones_like(x)
+    square = x
+    while bool(xp.any(rest > 0)):
+        result = xp.where((rest & 1) == 1, result * square, result)
+        square = square * square
+        rest = rest >> 1
+    return xp.where(negative & ~((x == 1) | _is_minus_one(xp, x)), xp.zeros_like(x), result)
+
+
+def bit_shift(xp: Namespace, x: Array, amount: Array, direction: str) -> Array:
+    """``x`` shifted "left" or "right" by ``amount`` bits; as many as it has, or more, leave 0 (-1 for negative ones, right)."""
+    bits = element(x).bits
+    over = amount >= bits
+    safe = retyped(xp, xp.where(over, xp.full_like(amount, bits - 1), amount), x.dtype)
+    if direction == "left":
+        return xp.where(over, xp.zeros_like(x), xp.bitwise_left_shift(x, safe))
+    return xp.where(over & (x >= 0), xp.zeros_like(x), xp.bitwise_right_shift(x, safe))
+
+
+def softmax(xp: Namespace, x: Array, axis: int | tuple[int, ...]) -> Array:
+    """exp(x) / sum(exp(x)) over ``axis``, without overflow; NaN where a row holds +inf, or -inf alone."""
+    with np.errstate(all="ignore"):
+        powers = xp.exp(_less_greatest(xp, widened(xp, x), axis)[0])
+        return retyped(xp, powers / xp.sum(powers, axis=axis, keepdims=True), x.dtype)
+
+
+def log_softmax(xp: Namespace, x: Array, axis: int | tuple[int, ...]) -> Array:
+    """log(softmax(x)) over ``axis``, without the underflow between."""
+    with np.errstate(all="ignore"):
+        rest, _ = _less_greatest(xp, widened(xp, x), axis)
+        return retyped(xp, rest - xp.log(xp.sum(xp.exp(rest), axis=axis, keepdims=True)), x.dtype)
+
+
+def logsumexp(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    """log(sum(exp(x))) over ``axis`` (None: all), without overflow; -inf over nothing or -inf alone."""
+    with np.errstate(all="ignore"):
+        rest, greatest = _less_greatest(xp, widened(xp, x), axis, finite=True)
+        total = xp.log(xp.sum(xp.exp(rest), axis=axis, keepdims=True)) + greatest
+    axes = tuple(range(x.ndim)) if axis is None else axis
+    result = total if keepdims else xp.squeeze(total, axis=axes) if axes != () else total
+    return retyped(xp, result, x.dtype)
+
+
+def _less_greatest(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None, finite: bool = False) -> tuple[Array, Array]:
+    """``x`` less its greatest element over ``axis``, and that element (with ``finite`` 0 in place of an infinite one)."""
+    if not math.prod(x.shape):
+        return x, xp.sum(x, axis=axis, keepdims=True)
+    greatest = xp.max(x, axis=axis, keepdims=True)
+    if finite:
+        greatest = xp.where(xp.isinf(greatest), xp.zeros_like(greatest), greatest)
+    return x - greatest, greatest

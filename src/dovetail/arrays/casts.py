@@ -1,0 +1,137 @@
+"""Casts between element types, each value rounded once."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from dovetail.arrays.libraries import Array, Namespace, dtype_in, element, is_numpy, retyped
+from dovetail.dtypes import DType
+from dovetail.errors import EngineError, UnsupportedError
+
+# The sixteen quantiles of QLoRA's NormalFloat (Dettmers et al. 2023), as OpenVINO's nf4 has them.
+_NF4 = np.array(
+    [
+        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+        -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+        0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+    ],
+    np.float32,
+)  # fmt: skip
+_SATURATING = ("f8e4m3", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz")
+_CODES = ("u1", "u3", "u6")
+
+
+def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, saturate: bool = True, rounding: str = "up") -> Array:
+    """``x`` as ``to``, by the rules of ONNX Cast-25.
+
+    Floats go to integers toward zero (out of range: undefined), integers wrap, anything but zero is True (NaN too).
+    ``saturate`` is for f8: beyond the range the greatest value, otherwise infinity or NaN. ``rounding`` ("up", "down",
+    "nearest") is for f8e8m0, which takes a magnitude. Every value is rounded once, to nearest even. ``source`` is needed only
+    for nf4, whose codes travel as u8. Strings: numpy only; number to text as Python writes it.
+
+    Raises UnsupportedError [array.cast] for complex types and into nf4, EngineError [array.not-a-number] for a text that
+    is no number or no number of that type, and as :func:`dtype_in`.
+    """
+    source = source or element(x)
+    if source is to:
+        return x
+    if "complex" in (source.kind, to.kind) or to == "nf4":
+        raise UnsupportedError("array.cast", f"no cast from {source} to {to}")
+    if not is_numpy(xp):
+        return x != 0 if to == "boolean" else retyped(xp, x, dtype_in(xp, to))
+    x = np.asarray(x)
+    with np.errstate(all="ignore"):
+        if source == "nf4":
+            return cast(xp, _NF4[x & 15], to, None, saturate, rounding)
+        if to == "string":
+            return np.array([str(item) for item in x.reshape(-1)], dtype=object).reshape(x.shape)
+        if source == "string":
+            return _cast_text(x, to, saturate, rounding)
+        return _cast_number(_plain(x, source), to, saturate, rounding)
+
+
+def _plain(x: Array, source: DType) -> Array:
+    """``x``, without loss, in a type of numpy's own."""
+    if source.bits >= 32 or source.standard:
+        return x
+    return x.astype(np.float32 if source.is_float else np.int8 if source.kind == "int" else np.uint8)
+
+
+def _cast_number(x: Array, to: DType, saturate: bool, rounding: str) -> Array:
+    if to in _CODES:
+        return (x.astype(np.int64) & (2**to.bits - 1)).astype(np.uint8)
+    if not to.is_float or to.bits >= 32:
+        return x.astype(to.numpy)
+    if to == "f16":
+        return (x if x.dtype.kind == "f" else x.astype(np.float64)).astype(np.float16)
+    if to == "f8e8m0":
+        return _scale(_odd_f64(x), saturate, rounding).view(to.numpy)
+    single = _odd_f32(_odd_f64(x)) if x.dtype != np.float32 else x
+    if saturate and to in _SATURATING:
+        greatest = np.float32(_greatest(to))
+        single = np.clip(single, -greatest, greatest)
+    return single.astype(to.numpy)
+
+
+@functools.cache
+def _greatest(kind: DType) -> float:
+    values = np.arange(256, dtype=np.uint8).view(kind.numpy).astype(np.float64)
+    return float(values[np.isfinite(values)].max())
+
+
+def _odd_f64(x: Array) -> Array:
+    """Numbers in f64, inexact ones rounded to odd: a second rounding, to half the digits, then gives what one would have."""
+    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
+        large = x >= 2**53 if x.dtype.kind == "u" else (x >= 2**53) | (x <= -(2**53))
+        kept = (x >> np.array(11, x.dtype)) << np.array(11, x.dtype)
+        x = np.where(large & (x != kept), kept | np.array(2048, x.dtype), x)
+    return x.astype(np.float64)
+
+
+def _odd_f32(x: Array) -> Array:
+    """f64 numbers in f32, inexact ones rounded to odd."""
+    single = np.atleast_1d(x).astype(np.float32)
+    back = single.astype(np.float64)
+    inexact = (back != x) & ~np.isnan(back)
+    bits = single.view(np.uint32)
+    toward_zero = bits - (np.abs(back) > np.abs(x)).astype(np.uint32)
+    return np.where(inexact, toward_zero | np.uint32(1), bits).astype(np.uint32).view(np.float32).reshape(x.shape)
+
+
+def _scale(x: Array, saturate: bool, rounding: str) -> Array:
+    """The codes of f8e8m0, 2^(code - 127) and 255 for NaN, by the table in ONNX Cast-25."""
+    fraction, exponent = np.frexp(np.abs(x))
+    up = {"up": fraction > 0.5, "down": np.zeros(np.shape(x), bool), "nearest": fraction >= 0.75}[rounding]
+    codes = np.where(x == 0, -1, np.where(np.isinf(x), 255, exponent + 126 + up))
+    codes = np.clip(codes, 0, 254) if saturate else np.where((codes < 0) | (codes > 254), 255, codes)
+    return np.asarray(np.where(np.isnan(x), 255, codes).astype(np.uint8))
+
+
+def _cast_text(x: Array, to: DType, saturate: bool, rounding: str) -> Array:
+    if to.is_integer:
+        values = np.array([_whole(text, to) for text in x.reshape(-1)], dtype=np.uint64 if to == "u64" else np.int64)
+    else:
+        values = np.array([_real(text, to) for text in x.reshape(-1)], dtype=np.float64)
+    return _cast_number(values.reshape(x.shape), to, saturate, rounding)
+
+
+def _real(text: Any, to: DType) -> float:
+    try:
+        if "_" not in str(text):
+            return float(text)
+    except ValueError:
+        pass
+    raise EngineError("array.not-a-number", f"{text!r} is no number to cast to {to}")
+
+
+def _whole(text: Any, to: DType) -> int:
+    real = _real(text, to)
+    plain = str(text).strip().lstrip("+-").isdigit()
+    low, high = to.range()
+    if math.isfinite(real) and low <= (value := int(text) if plain else int(real)) <= high:
+        return value
+    raise EngineError("array.not-a-number", f"{text!r} is no value of {to}")

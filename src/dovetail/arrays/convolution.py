@@ -1,0 +1,182 @@
+"""Convolution and its transpose."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+
+import numpy as np
+
+from dovetail.arrays.casts import cast
+from dovetail.arrays.libraries import Array, Ints, Namespace, element, filled, is_numpy, library_name, widened
+from dovetail.arrays.movement import between, pad, slice_axis
+from dovetail.arrays.windows import at_offset, offsets, window_counts, window_view
+
+# Columns of one convolution block: small enough to stay in cache, large enough for the matrix product to run at full speed.
+_BLOCK_BYTES = 1 << 22
+_CACHED_ELEMENTS = 1 << 16
+
+
+def convolve(
+    xp: Namespace, x: Array, w: Array, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints, group: int = 1
+) -> Array:
+    """The cross-correlation of ``x`` [N, C, *spatial], zero-padded (negative pads crop), with ``w`` [O, C/group, *kernel].
+
+    Gives [N, O, *outs] of ``x``'s type. Integers are exact modulo their width; f16, bf16 and f8 are summed in f32 and
+    rounded once; other floats are summed in their own precision. The gradient with respect to ``w`` is a convolution too:
+    of ``x`` as [C/group, group*N, *spatial] with the incoming gradient as [O, N, *outs], strides and dilations swapped,
+    cropped to the kernel.
+    """
+    kind = element(x)
+    if widened(xp, x) is not x:
+        wide = convolve(xp, widened(xp, x), widened(xp, w), strides, pads_begin, pads_end, dilations, group)
+        return cast(xp, wide, kind, saturate=False)
+    if library_name(xp) == "jax":
+        pads = list(zip(pads_begin, pads_end, strict=True))
+        lax = sys.modules["jax"].lax
+        return lax.conv_general_dilated(x, w, strides, pads, None, dilations, None, group, precision="highest")
+    x = pad(xp, x, (0, 0, *pads_begin), (0, 0, *pads_end))
+    if not is_numpy(xp):
+        return _convolve_offsets(xp, x, w, strides, dilations, group)
+    if kind.is_integer and _fits_f64(x, w):
+        wide = _convolve_blocks(x.astype(np.float64), w.astype(np.float64), strides, dilations, group)
+        return wide.astype(np.int64).astype(kind.numpy)
+    return _convolve_blocks(x, w, strides, dilations, group)
+
+
+def _fits_f64(x: Array, w: Array) -> bool:
+    """Whether no partial sum of the products leaves the integers that f64 holds exactly: BLAS has no integers."""
+    if not x.size or not w.size:
+        return False
+    largest = [max(abs(int(array.min())), abs(int(array.max()))) for array in (x, w)]
+    return bool(math.prod(largest) * math.prod(w.shape[1:]) < 2**53)
+
+
+def _convolve_offsets(xp: Namespace, x: Array, w: Array, strides: Ints, dilations: Ints, group: int) -> Array:
+    """The sum over the kernel's places of one matrix product each."""
+    batch, outputs, kernel = x.shape[0], w.shape[0], w.shape[2:]
+    outs = window_counts(x.shape[2:], kernel, strides, dilations)
+    total = filled(xp, (batch, group, outputs // group, math.prod(outs)), 0, x)
+    for offset in offsets(kernel):
+        part = xp.reshape(at_offset(x, offset, outs, strides, dilations), (batch, group, x.shape[1] // group, math.prod(outs)))
+        total = total + xp.matmul(xp.reshape(w[(..., *offset)], (group, outputs // group, w.shape[1])), part)
+    return xp.reshape(total, (batch, outputs, *outs))
+
+
+def _convolve_blocks(x: Array, w: Array, strides: Ints, dilations: Ints, group: int) -> Array:
+    """numpy's convolution: columns of windows, a bounded number at a time, times the weights as a matrix."""
+    batch, channels, kernel = x.shape[0], w.shape[1], w.shape[2:]
+    outs = window_counts(x.shape[2:], kernel, strides, dilations)
+    x = x.reshape(batch, group, channels, *x.shape[2:])
+    weights = w.reshape(group, w.shape[0] // group, channels, *kernel)
+    result = np.zeros((batch, *weights.shape[:2], *outs), x.dtype)
+    if channels == 1 and weights.shape[1] <= 4:
+        _convolve_depthwise(x, weights, strides, dilations, result)
+    elif math.prod(kernel) == 1:
+        pixels = at_offset(x, (0,) * len(kernel), outs, strides, dilations).reshape(batch, group, channels, -1 if x.size else 0)
+        result = np.matmul(weights.reshape(*weights.shape[:3]), pixels)
+    elif result.size:
+        windows = window_view(x, outs, kernel, strides, dilations)
+        _convolve_columns(windows, weights.reshape(*weights.shape[:2], -1), len(kernel), result)
+    return result.reshape(batch, w.shape[0], *outs)
+
+
+def _convolve_depthwise(x: Array, weights: Array, strides: Ints, dilations: Ints, result: Array) -> None:
+    """One input channel per group: multiply and add per kernel place, so many groups at a time as stay in cache."""
+    kernel, outs = weights.shape[3:], result.shape[3:]
+    step = max(1, _CACHED_ELEMENTS // max(1, result[:, :1].size))
+    for start in range(0, result.shape[1], step):
+        part = slice(start, start + step)
+        product = np.empty_like(result[:, part])
+        for offset in offsets(kernel):
+            scale = weights[(part, slice(None), 0, *offset)].reshape(1, -1, weights.shape[1], *(1,) * len(outs))
+            np.multiply(at_offset(x[:, part], offset, outs, strides, dilations), scale, out=product)
+            result[:, part] += product
+
+
+def _convolve_columns(windows: Array, weights: Array, spatial: int, result: Array) -> None:
+    """``windows`` [N, G, C, *outs, *kernel] times ``weights`` [G, O, C*kernel] into ``result`` [N, G, O, *outs]."""
+    rows = result.shape[3]
+    row_bytes = max(1, windows[:1, :, :, :1].size * windows.itemsize)
+    row_step = min(rows, max(1, _BLOCK_BYTES // row_bytes))
+    batch_step = max(1, _BLOCK_BYTES // (row_bytes * rows))
+    for image, row in itertools.product(range(0, len(windows), batch_step), range(0, rows, row_step)):
+        block = (slice(image, image + batch_step), slice(None), slice(None), slice(row, row + row_step))
+        columns = _columns(windows[block], spatial)
+        result[block] = np.matmul(weights, columns).reshape(result[block].shape)
+
+
+def _columns(windows: Array, spatial: int) -> Array:
+    """Windows [N, G, C, *outs, *kernel] as matrices [N, G, C*kernel, outs], copied along the longer of the last axes."""
+    batch, group, channels = windows.shape[:3]
+    outs, kernel = tuple(range(3, 3 + spatial)), tuple(range(3 + spatial, 3 + 2 * spatial))
+    count = math.prod(windows.shape[3 : 3 + spatial])
+    depth = channels * math.prod(windows.shape[3 + spatial :])
+    if windows.shape[2 + spatial] >= windows.shape[-1]:
+        return windows.transpose(0, 1, 2, *kernel, *outs).reshape(batch, group, depth, count)
+    return windows.transpose(0, 1, *outs, 2, *kernel).reshape(batch, group, count, depth).swapaxes(2, 3)
+
+
+def convolve_transposed(
+    xp: Namespace,
+    x: Array,
+    w: Array,
+    strides: Ints,
+    pads_begin: Ints,
+    pads_end: Ints,
+    output_padding: Ints,
+    dilations: Ints,
+    group: int = 1,
+) -> Array:
+    """The transpose of :func:`convolve`: ``x`` [N, C, *spatial], ``w`` [C, O/group, *kernel] to [N, O, *outs].
+
+    outs = (dim - 1) * stride + (kernel - 1) * dilation + 1 - pad_begin - pad_end + output_padding; ``output_padding`` grows
+    the end, negative pads either side. Types as for :func:`convolve`.
+    """
+    if widened(xp, x) is not x:
+        args = (strides, pads_begin, pads_end, output_padding, dilations, group)
+        return cast(xp, convolve_transposed(xp, widened(xp, x), widened(xp, w), *args), element(x), saturate=False)
+    begins = [-n for n in pads_begin]
+    ends = [extra - n for extra, n in zip(output_padding, pads_end, strict=True)]
+    if is_numpy(xp):
+        full = _convolve_back(x, w, strides, dilations, group)
+        return pad(xp, full, (0, 0, *begins), (0, 0, *ends))
+    reach = [(size - 1) * dilation for size, dilation in zip(w.shape[2:], dilations, strict=True)]
+    spread = _spread(xp, x, strides)
+    begins, ends = ([a + b for a, b in zip(reach, pads, strict=True)] for pads in (begins, ends))
+    return convolve(xp, spread, _mirrored(xp, w, group), (1,) * len(strides), begins, ends, dilations, group)
+
+
+def _convolve_back(x: Array, w: Array, strides: Ints, dilations: Ints, group: int) -> Array:
+    batch, dims, kernel = x.shape[0], x.shape[2:], w.shape[2:]
+    weights = w.reshape(group, w.shape[0] // group, *w.shape[1:])
+    pixels = x.reshape(batch, group, weights.shape[1], math.prod(dims))
+    sizes = [
+        max((n - 1) * stride + 1, 0) + (size - 1) * dilation
+        for n, stride, size, dilation in zip(dims, strides, kernel, dilations, strict=True)
+    ]
+    result = np.zeros((batch, group, w.shape[1], *sizes), x.dtype)
+    for offset in offsets(kernel):
+        part = np.matmul(weights[(..., *offset)].swapaxes(1, 2), pixels)
+        at_offset(result, offset, dims, strides, dilations)[...] += part.reshape(batch, group, w.shape[1], *dims)
+    return result.reshape(batch, group * w.shape[1], *sizes)
+
+
+def _spread(xp: Namespace, x: Array, strides: Ints) -> Array:
+    """``x`` with stride - 1 zeros between its elements along every trailing axis."""
+    for axis, stride in enumerate(strides, x.ndim - len(strides)):
+        size, shape = x.shape[axis], x.shape
+        x = xp.reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+        x = between(xp, (0, x, stride - 1), axis + 1, 0)
+        x = xp.reshape(x, (*shape[:axis], size * stride, *shape[axis + 1 :]))
+        x = slice_axis(xp, x, axis, 0, max((size - 1) * stride + 1, 0))
+    return x
+
+
+def _mirrored(xp: Namespace, w: Array, group: int) -> Array:
+    """Weights [C, O/group, *kernel] as [O, C/group, *kernel], the kernel turned back to front."""
+    inputs, outputs, kernel = w.shape[0] // group, w.shape[1], w.shape[2:]
+    w = xp.reshape(w, (group, inputs, outputs, *kernel))
+    w = xp.permute_dims(w, (0, 2, 1, *range(3, w.ndim)))
+    return xp.flip(xp.reshape(w, (group * outputs, inputs, *kernel)), axis=tuple(range(2, w.ndim - 1)))

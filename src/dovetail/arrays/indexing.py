@@ -1,0 +1,150 @@
+"""Reading and writing at places that an array says."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dovetail.arrays.libraries import Array, Ints, Namespace, index_type, is_numpy, placed, retyped
+from dovetail.errors import EngineError
+
+
+def wrapped(xp: Namespace, indices: Array, size: int) -> Array:
+    """``indices`` in [-size, size) as the non-negative ones they mean. Raises EngineError [array.index-range] otherwise."""
+    wide = retyped(xp, indices, index_type(xp))
+    if math.prod(wide.shape) and not bool(xp.all((wide >= -size) & (wide < size))):
+        raise EngineError("array.index-range", f"an index lies outside [{-size}, {size - 1}]")
+    return xp.where(wide < 0, wide + size, wide)
+
+
+def take(xp: Namespace, x: Array, indices: Array, axis: int, batch_dims: int = 0) -> Array:
+    """Elements of ``x`` along ``axis`` by indices of any rank: x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis+1:].
+
+    The first ``batch_dims`` axes of both go together (OpenVINO Gather-8). Negative indices count from the back.
+    Raises EngineError [array.index-range].
+    """
+    axis %= x.ndim
+    places = wrapped(xp, indices, x.shape[axis])
+    if not batch_dims:
+        taken = xp.take(x, xp.reshape(places, (-1,)), axis=axis)
+        return xp.reshape(taken, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+    batch, between, after = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis + 1 :]
+    front = xp.moveaxis(x, axis, batch_dims)
+    rows = gather_nd(xp, front, places[..., None], batch_dims)
+    rank = indices.ndim - batch_dims
+    order = (*range(batch_dims), *range(batch_dims + rank, batch_dims + rank + len(between)))
+    rest = (*range(batch_dims, batch_dims + rank), *range(rows.ndim - len(after), rows.ndim))
+    assert rows.ndim == len(batch) + rank + len(between) + len(after)
+    return xp.permute_dims(rows, (*order, *rest))
+
+
+def take_along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
+    """``x`` read at ``indices`` along ``axis`` and at its own place on every other (GatherElements); of ``indices``' shape.
+
+    Off the axis ``indices`` may be smaller than ``x``. Raises EngineError [array.index-range].
+    """
+    places = _along(xp, x, indices, axis)
+    taken = xp.take(xp.reshape(x, (-1,)), xp.reshape(places, (-1,)), axis=0)
+    return xp.reshape(taken, tuple(indices.shape))
+
+
+def gather_nd(xp: Namespace, x: Array, indices: Array, batch_dims: int = 0) -> Array:
+    """The slices ``x[indices[i]]`` (GatherND): indices.shape[:-1] + x.shape[batch_dims + k:], k = indices.shape[-1].
+
+    The first ``batch_dims`` axes of both are shared. Raises EngineError [array.index-range].
+    """
+    depth = batch_dims + indices.shape[-1]
+    rows = xp.reshape(_linear(xp, x, indices, batch_dims), (-1,))
+    flat = xp.reshape(x, (math.prod(x.shape[:depth]), math.prod(x.shape[depth:])))
+    return xp.reshape(xp.take(flat, rows, axis=0), (*indices.shape[:-1], *x.shape[depth:]))
+
+
+def scatter_along(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, reduction: str = "none") -> Array:
+    """``x`` with ``updates`` at ``indices`` along ``axis`` (ScatterElements); ``updates`` has ``indices``' shape.
+
+    ``reduction``: "none" (of several updates of one place the last stays), "add", "mul", "min" or "max", applied in order.
+    Raises EngineError [array.index-range].
+    """
+    places = xp.reshape(_along(xp, x, indices, axis), (-1,))
+    column = xp.reshape(updates, (-1, 1))
+    return xp.reshape(_scatter_rows(xp, xp.reshape(x, (-1, 1)), places, column, reduction), tuple(x.shape))
+
+
+def scatter_nd(xp: Namespace, x: Array, indices: Array, updates: Array, reduction: str = "none") -> Array:
+    """``x`` with the slices ``updates[i]`` at ``x[indices[i]]`` (ScatterND).
+
+    ``updates``: indices.shape[:-1] + x.shape[k:], k = indices.shape[-1]. ``reduction`` and errors as :func:`scatter_along`.
+    """
+    depth = indices.shape[-1]
+    width = math.prod(x.shape[depth:])
+    rows = xp.reshape(_linear(xp, x, indices, 0), (-1,))
+    flat = xp.reshape(x, (math.prod(x.shape[:depth]), width))
+    values = xp.reshape(updates, (math.prod(indices.shape[:-1]), width))
+    return xp.reshape(_scatter_rows(xp, flat, rows, values, reduction), tuple(x.shape))
+
+
+def row_steps(dims: Ints) -> list[int]:
+    return [math.prod(dims[i + 1 :]) for i in range(len(dims))]
+
+
+def _along(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
+    """The row-major place in ``x`` of every element of ``indices``."""
+    axis %= x.ndim
+    steps = row_steps(x.shape)
+    others = np.zeros((1,) * x.ndim, np.int64)
+    for i, (size, step) in enumerate(zip(indices.shape, steps, strict=True)):
+        if i != axis:
+            others = others + (np.arange(size) * step).reshape((-1,) + (1,) * (x.ndim - 1 - i))
+    return wrapped(xp, indices, x.shape[axis]) * steps[axis] + placed(xp, others, indices)
+
+
+def _linear(xp: Namespace, x: Array, indices: Array, batch_dims: int) -> Array:
+    """The row-major place, among the leading axes that they index, of every tuple in the last axis of ``indices``."""
+    depth = batch_dims + indices.shape[-1]
+    steps = row_steps(x.shape[:depth])
+    batch = np.arange(math.prod(x.shape[:batch_dims])) * math.prod(x.shape[batch_dims:depth])
+    places = batch.reshape((*x.shape[:batch_dims], *(1,) * (indices.ndim - 1 - batch_dims)))
+    rows = xp.broadcast_to(placed(xp, places, indices), tuple(indices.shape[:-1]))
+    for i in range(indices.shape[-1]):
+        rows = rows + wrapped(xp, indices[..., i], x.shape[batch_dims + i]) * steps[batch_dims + i]
+    return rows
+
+
+_REDUCTIONS = {"add": "add", "mul": "multiply", "min": "minimum", "max": "maximum"}
+
+
+def _scatter_rows(xp: Namespace, x: Array, rows: Array, updates: Array, reduction: str) -> Array:
+    """``x`` [m, r] with ``updates`` [n, r] at ``rows`` [n], one after the other."""
+    combine = None if reduction == "none" else getattr(xp, _REDUCTIONS[reduction])
+    if not is_numpy(xp):
+        return _scatter_rounds(xp, x, rows, updates, combine)
+    result = x.copy()
+    if combine is None:
+        result[rows] = updates
+    else:
+        with np.errstate(all="ignore"):
+            combine.at(result, rows, updates)
+    return result
+
+
+def _scatter_rounds(xp: Namespace, x: Array, rows: Array, updates: Array, combine: Any) -> Array:
+    """Scatter without writing: in round i every row of ``x`` takes the i-th update meant for it, if there is one."""
+    if not rows.shape[0] or not math.prod(x.shape):
+        return x
+    order = xp.argsort(rows, stable=True)
+    ordered, updates = xp.take(rows, order, axis=0), xp.take(updates, order, axis=0)
+    places = retyped(xp, placed(xp, np.arange(x.shape[0]), rows), ordered.dtype)
+    first = xp.searchsorted(ordered, places, side="left")
+    counts = xp.searchsorted(ordered, places, side="right") - first
+    if combine is None:
+        return _scatter_round(xp, x, updates, first + counts - 1, counts > 0, None)
+    for i in range(int(xp.max(counts))):
+        x = _scatter_round(xp, x, updates, first + i, counts > i, combine)
+    return x
+
+
+def _scatter_round(xp: Namespace, x: Array, updates: Array, which: Array, hit: Array, combine: Any) -> Array:
+    mine = xp.take(updates, xp.where(hit, which, xp.zeros_like(which)), axis=0)
+    return xp.where(hit[:, None], mine if combine is None else combine(x, mine), x)

@@ -1,0 +1,148 @@
+"""Array libraries, their element types, and the way between them and numpy."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.dtypes import DType
+from dovetail.errors import UnsupportedError
+
+Array: TypeAlias = Any
+Namespace: TypeAlias = Any
+Ints: TypeAlias = Sequence[int]
+
+
+def is_numpy(xp: Namespace) -> bool:
+    """Whether ``xp`` is numpy, as itself or wrapped by array_api_compat."""
+    return xp is np or getattr(xp, "__name__", "") == "array_api_compat.numpy"
+
+
+def namespace(array: Array) -> Namespace:
+    """The array API namespace that ``array`` belongs to; numpy itself for numpy's arrays and scalars.
+
+    Raises UnsupportedError [array.library] where there is none.
+    """
+    if isinstance(array, (np.ndarray, np.generic)):
+        return np
+    import array_api_compat
+
+    try:
+        return array_api_compat.array_namespace(array)
+    except TypeError:
+        raise UnsupportedError(
+            "array.library", f"{type(array).__name__} belongs to no array library that dovetail knows"
+        ) from None
+
+
+def standard(xp: Namespace) -> Namespace:
+    """The array API namespace of a library: torch, cupy and dask.array through array_api_compat, numpy as it is, any other
+    module (jax.numpy, array_api_strict) as it stands. ``jax`` and ``dask`` mean their array modules.
+
+    Raises UnsupportedError [array.library] for what is no namespace of the standard.
+    """
+    name = str(getattr(xp, "__name__", type(xp).__name__))
+    if name in ("numpy", "array_api_compat.numpy"):
+        return np
+    wrapped_name = {"dask": "dask.array"}.get(name, name)
+    if wrapped_name in ("torch", "cupy", "dask.array"):
+        return importlib.import_module(f"array_api_compat.{wrapped_name}")
+    if name == "jax":
+        return importlib.import_module("jax.numpy")
+    if not all(hasattr(xp, function) for function in ("asarray", "concat", "reshape", "permute_dims", "astype")):
+        raise UnsupportedError("array.library", f"{name} is no namespace of the array API standard")
+    return xp
+
+
+def element(array: Array) -> DType:
+    """The element type of an array of any library (u1, u3, u6 and nf4 codes read as the u8 they travel in)."""
+    kind = array.dtype
+    return dtypes.dtype(kind if isinstance(kind, np.dtype) else str(kind).rsplit(".", 1)[-1])
+
+
+def dtype_in(xp: Namespace, dtype: DType) -> Any:
+    """What ``xp`` calls the element type ``dtype``.
+
+    Raises UnsupportedError [array.dtype] for a type that the library lacks, [array.narrowed] where JAX without x64 would
+    silently take a narrower one.
+    """
+    if is_numpy(xp):
+        return dtype.numpy
+    if not dtype.standard or not hasattr(xp, dtype.numpy.name):
+        raise UnsupportedError("array.dtype", f"{library_name(xp)} cannot hold {dtype} exactly; numpy can")
+    if is_narrow(xp) and dtype in ("f64", "i64", "u64", "complex128"):
+        raise UnsupportedError("array.narrowed", f"{library_name(xp)} without x64 would narrow {dtype}; enable jax_enable_x64")
+    return getattr(xp, dtype.numpy.name)
+
+
+def to_numpy(array: Array) -> Array:
+    """``array`` as numpy, from any library or anything with ``__array__`` or ``__dlpack__``; strings as objects."""
+    if hasattr(array, "detach"):
+        return _torch_to_numpy(array.detach().cpu())
+    if hasattr(array, "__cuda_array_interface__"):
+        array = array.get()
+    if not hasattr(array, "__array__") and hasattr(array, "__dlpack__"):
+        array = np.from_dlpack(array)
+    result = np.asarray(array)
+    return result.astype(object) if result.dtype.kind in "UT" else result
+
+
+def from_numpy(xp: Namespace, array: Array, like: Array = None) -> Array:
+    """A numpy array as one of ``xp``, on the device of ``like`` where that is given. Raises as :func:`dtype_in`."""
+    if is_numpy(xp):
+        return array
+    dtype_in(xp, element(array))
+    return placed(xp, array, like)
+
+
+def library_name(xp: Namespace) -> str:
+    return str(getattr(xp, "__name__", xp)).removeprefix("array_api_compat.").split(".")[0]
+
+
+def is_narrow(xp: Namespace) -> bool:
+    return library_name(xp) == "jax" and not sys.modules["jax"].config.jax_enable_x64
+
+
+def _torch_to_numpy(array: Array) -> Array:
+    kind = element(array)
+    if kind.standard or kind == "f16":
+        return array.numpy()
+    integer = getattr(sys.modules["torch"], f"uint{kind.bits}")
+    return array.view(integer).numpy().view(kind.numpy)
+
+
+def placed(xp: Namespace, array: Array, like: Array = None) -> Array:
+    """A numpy array in ``xp``. Index arrays come through here unchecked: without x64 JAX counts in int32, and they fit."""
+    if is_numpy(xp):
+        return array
+    # torch shares the memory it is given, warns when that is read-only, and has no negative strides.
+    array = np.ascontiguousarray(array).reshape(array.shape) if array.flags.writeable else array.copy()
+    device = getattr(like, "device", None)
+    return xp.asarray(array) if device is None else xp.asarray(array, device=device)
+
+
+def index_type(xp: Namespace) -> Any:
+    return xp.int32 if is_narrow(xp) else xp.int64
+
+
+def retyped(xp: Namespace, x: Array, kind: Any) -> Array:
+    """``x`` as the library's type ``kind``; numpy's own astype refuses the scalars that its arithmetic yields."""
+    return np.asarray(x).astype(kind, copy=False) if is_numpy(xp) else xp.astype(x, kind, copy=False)
+
+
+def filled(xp: Namespace, shape: Ints, value: Any, like: Array) -> Array:
+    """An array of ``like``'s type and device that holds ``value`` (a number, or an array of no dimensions) everywhere."""
+    if not hasattr(value, "dtype"):
+        value = placed(xp, np.asarray(value, dtype=element(like).numpy), like)
+    return xp.broadcast_to(retyped(xp, value, like.dtype), tuple(shape))
+
+
+def widened(xp: Namespace, x: Array) -> Array:
+    """``x`` in the type that sums over it run in: f32 for floats of fewer bits, otherwise its own."""
+    kind = element(x)
+    return retyped(xp, x, xp.float32) if kind.is_float and kind.bits < 32 else x

@@ -1,0 +1,119 @@
+"""Movement: slices, padding, repetition."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.arrays.libraries import Array, Ints, Namespace, element, filled, index_type, is_numpy, placed, retyped
+from dovetail.errors import EngineError
+
+
+def strided(xp: Namespace, x: Array, starts: Sequence[int | None], stops: Sequence[int | None], steps: Ints) -> Array:
+    """``x[starts[0]:stops[0]:steps[0], ...]`` as Python slices mean it (None, negative steps), over the leading axes."""
+    slices = [slice(*bounds) for bounds in zip(starts, stops, steps, strict=True)]
+    if is_numpy(xp):
+        return x[tuple(slices)]
+    ranges = [range(*item.indices(size)) for item, size in zip(slices, x.shape, strict=False)]
+    backward = tuple(axis for axis, item in enumerate(ranges) if item.step < 0)
+    x = x[tuple(_forward(item) for item in ranges)] if ranges else x
+    return xp.flip(x, axis=backward) if backward else x
+
+
+def _forward(indices: range) -> slice:
+    if not indices:
+        return slice(0, 0)
+    low, high = sorted((indices[0], indices[-1]))
+    return slice(low, high + 1, abs(indices.step))
+
+
+def pad(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, mode: str = "constant", value: Any = 0) -> Array:
+    """``x`` with ``pads_begin[i]`` elements before and ``pads_end[i]`` after its axis i; negative pads crop.
+
+    ``mode``: "constant" (``value``, a number or an array of no dimensions), "edge", "reflect" (the border is not repeated),
+    "symmetric" (it is) or "wrap". Every mode but the first says which element of ``x`` each place shows, however far away,
+    as ``numpy.pad`` does; a crop on one side does not hide elements from the other.
+    Raises EngineError [array.pad-empty] where there is nothing to repeat.
+    """
+    if mode == "constant":
+        return _pad_constant(xp, x, pads_begin, pads_end, value)
+    for axis, (size, begin, end) in enumerate(zip(x.shape, pads_begin, pads_end, strict=True)):
+        if begin <= 0 and end <= 0:
+            x = slice_axis(xp, x, axis, -begin, max(size + end, -begin))
+        elif not size:
+            raise EngineError("array.pad-empty", f"axis {axis} of size 0 has nothing to pad with in mode {mode}")
+        else:
+            places = _REFLECTIONS[mode](np.arange(-begin, size + end), size)
+            x = xp.take(x, placed(xp, places, x), axis=axis)
+    return x
+
+
+_REFLECTIONS: dict[str, Callable[[Array, int], Array]] = {
+    "edge": lambda places, size: np.clip(places, 0, size - 1),
+    "reflect": lambda places, size: (size - 1) - np.abs(places % max(2 * (size - 1), 1) - (size - 1)),
+    "symmetric": lambda places, size: np.minimum(places % (2 * size), 2 * size - 1 - places % (2 * size)),
+    "wrap": lambda places, size: places % size,
+}
+
+
+def slice_axis(xp: Namespace, x: Array, axis: int, start: int, stop: int, step: int = 1) -> Array:
+    if (start, stop, step) == (0, x.shape[axis], 1):
+        return x
+    return x[(*(slice(None),) * axis, slice(start, stop, step))]
+
+
+def _pad_constant(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, value: Any) -> Array:
+    for axis, (size, begin, end) in enumerate(zip(x.shape, pads_begin, pads_end, strict=True)):
+        start, stop = min(max(0, -begin), size), max(min(size, size + end), 0)
+        # A crop past everything there eats into the padding of the other side.
+        before, after = max(begin, 0) + min(size + end, 0), max(end, 0) + min(size + begin, 0)
+        if begin <= 0 and end <= 0:
+            x = slice_axis(xp, x, axis, start, max(start, stop))
+            continue
+        parts = (before, slice_axis(xp, x, axis, start, max(start, stop)), after)
+        x = between(xp, parts, axis, value)
+    return x
+
+
+def between(xp: Namespace, parts: tuple[int, Array, int], axis: int, value: Any) -> Array:
+    before, x, after = parts
+    shape = x.shape
+    blocks = [filled(xp, (*shape[:axis], max(n, 0), *shape[axis + 1 :]), value, x) for n in (before, after)]
+    return xp.concat([blocks[0], x, blocks[1]], axis=axis)
+
+
+def tile(xp: Namespace, x: Array, repeats: Ints) -> Array:
+    """``x`` laid ``repeats[i]`` times end to end along each axis i."""
+    shape = tuple(x.shape)
+    split = xp.reshape(x, tuple(itertools.chain.from_iterable((1, size) for size in shape)))
+    wide = xp.broadcast_to(split, tuple(itertools.chain.from_iterable(zip(repeats, shape, strict=True))))
+    return xp.reshape(wide, tuple(n * size for n, size in zip(repeats, shape, strict=True)))
+
+
+def repeat(xp: Namespace, x: Array, counts: int | Ints, axis: int) -> Array:
+    """Each element of ``x`` along ``axis`` as often as ``counts`` (one number, or one per element) says."""
+    return xp.take(x, placed(xp, np.repeat(np.arange(x.shape[axis]), counts), x), axis=axis)
+
+
+def triangle(xp: Namespace, x: Array, diagonal: int = 0, upper: bool = True) -> Array:
+    """The part of the trailing matrices of ``x`` on and above (below) a diagonal, zero elsewhere."""
+    rows, columns = x.shape[-2:]
+    distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
+    keep = distance >= diagonal if upper else distance <= diagonal
+    return xp.where(placed(xp, keep, x), x, filled(xp, (), 0, x))
+
+
+def one_hot(xp: Namespace, indices: Array, depth: int, on: Array, off: Array, axis: int = -1, negative: bool = True) -> Array:
+    """A new axis of size ``depth`` that holds ``on`` where its place equals the index and ``off`` elsewhere.
+
+    An index outside the range gives ``off`` everywhere; with ``negative`` those in [-depth, -1] count from the back.
+    ``on`` and ``off``: arrays of no dimensions, whose type the result has.
+    """
+    wide = retyped(xp, indices, index_type(xp)) if element(indices).is_integer else indices
+    wide = xp.where(wide < 0, wide + depth, wide) if negative else wide
+    places = retyped(xp, placed(xp, np.arange(depth), indices), wide.dtype)
+    hot = xp.where(wide[..., None] == places, on, off)
+    return xp.moveaxis(hot, -1, axis)

@@ -1,0 +1,43 @@
+"""Broadcasting that aligns the second tensor with an axis of the first: ONNX before version 7, PaddlePaddle's in OpenVINO."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail import dims
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.graph import Value
+from dovetail.types import broadcast
+
+
+def aligned(b: Any, x: Value, y: Value, axis: int | None) -> Value:
+    """``y`` in a shape that broadcasts to that of ``x`` as meant.
+
+    Its first axis goes with ``axis`` of ``x``, or where that is None its last with the last. ``y``
+    never stretches ``x``; sizes of 1 at its end that reach beyond ``x`` are dropped.
+    Raises RuleError [shape.broadcast], UnsupportedError [broadcast.unknown] where sizes that decide it are not known.
+    """
+    if x.shape is None or y.shape is None:
+        raise UnsupportedError("broadcast.unknown", f"broadcasting {y.type} along axis {axis} of {x.type} needs both ranks")
+    rank, own = len(x.shape), len(y.shape)
+    is_one = all(dims.equal(size, 1) is True for size in y.shape)
+    if axis is not None and not is_one:
+        behind = rank - axis - own
+        if axis < 0 or (behind < 0 and not all(dims.equal(size, 1) is True for size in y.shape[behind:])):
+            raise RuleError("shape.broadcast", f"shape {list(y.shape)} does not go with axis {axis} of {list(x.shape)}")
+        if behind < 0:
+            y = b.Squeeze(y, list(range(own + behind, own)))
+        elif behind:
+            y = b.Unsqueeze(y, list(range(own, own + behind)))
+    _check(x, y)
+    return y
+
+
+def _check(x: Value, y: Value) -> None:
+    result = broadcast(x.shape, y.shape) or ()
+    shape = x.shape or ()
+    fits = [size is not None and dims.equal(size, own) for size, own in zip(result, shape, strict=False)]
+    if len(result) != len(shape) or any(fit is False and size is not None for fit, size in zip(fits, result, strict=False)):
+        raise RuleError("shape.broadcast", f"shape {list(y.shape or ())} does not broadcast to {list(shape)}")
+    if not all(fits):
+        raise UnsupportedError("broadcast.unknown", f"whether {y.type} broadcasts to {x.type} is not known")

@@ -1,0 +1,35 @@
+"""Dropout before its flag for training became an input, and where an older version has to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail.formats.lift import Lifting
+from dovetail.formats.onnx.dialect import ONNX
+from dovetail.graph import Node, Value
+from dovetail.ops.norm import Dropout, is_inference
+
+
+@ONNX.lift("Dropout", 1, 6)
+def dropout(node: Lifting) -> list[Value]:
+    node.ignore("consumed_inputs")
+    is_test, ratio = node.attribute("is_test", "bool", False), node.attribute("ratio", "float", 0.5)
+    op = Dropout(mask_like=True, outputs=max(len(node.node.outputs), 1))
+    if is_test:
+        return node.b.add(op, node.input(0))
+    return node.b.add(op, node.input(0), node.b.constant(np.float32(ratio)), node.b.constant(np.array(True)))
+
+
+@ONNX.lower("Dropout")
+def lower_dropout(b: Any, node: Node) -> Any:
+    """In inference the mask's type is all that versions differ in, and its inputs mean nothing."""
+    op: Any = node.op
+    x, ratio, training = (*node.inputs, None, None)[:3]
+    if op.mask_like and op.outputs == 2:
+        y, mask = b.add(op.with_(mask_like=False), x, *(each for each in (ratio, training) if each is not None))
+        return [y, b.Cast(mask, to=x.dtype)]  # type: ignore[union-attr]
+    if is_inference(training) and (ratio is not None or training is not None):
+        return b.add(op.with_(seed=None), x)
+    return None

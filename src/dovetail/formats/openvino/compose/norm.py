@@ -1,0 +1,63 @@
+"""Normalisation in OpenVINO's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.build import shape_value
+from dovetail.errors import UnsupportedError
+from dovetail.formats.lift import Lifting
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.graph import Node, Value
+from dovetail.ops.norm import LRN, MeanVarianceNormalization, is_inference
+
+
+@OPENVINO.lift("MVN", 2)
+def mean_variance(node: Lifting) -> list[Value]:
+    """MVN-1: epsilon is inside the root; the axes are listed, or all after the channels or after the batch."""
+    x = node.input(0)
+    across = node.attribute("across_channels", "bool", True)
+    axes = node.attribute("reduction_axes", "tuple[int, ...]", ()) or tuple(range(1 if across else 2, len(x.dims)))
+    op = MeanVarianceNormalization(node.attribute("normalize_variance", "bool", True), node.attribute("eps", "float", 1e-9))
+    return node.b.add(op, x, node.b.constant(list(axes), dtypes.i64))
+
+
+@OPENVINO.lift("LRN", 1)
+def local_response(node: Lifting) -> list[Value]:
+    size = node.attribute("size", "int")
+    if size % 2 == 0:
+        raise UnsupportedError(
+            "norm.size", f"a region of {size} places, of which OpenVINO's text and implementation make different things"
+        )
+    op = LRN(size, *(node.attribute(name, "float") for name in ("alpha", "beta", "bias")), node.constant(1, "tuple[int, ...]"))
+    return node.b.add(op, node.input(0))
+
+
+@OPENVINO.lower("LRN")
+def lower_local_response(b: Any, node: Node) -> Any:
+    op: Any = node.op
+    return op.decompose(b, *node.inputs) if op.size % 2 == 0 else None
+
+
+@OPENVINO.lower("BatchNormalization")
+def batch(b: Any, node: Node) -> Any:
+    """All five inputs are of one element type there."""
+    op: Any = node.op
+    is_one_type = len({x.dtype for x in node.inputs if x is not None}) == 1
+    return None if is_one_type or op.training else op.decompose(b, *node.inputs)
+
+
+@OPENVINO.lower("Dropout")
+def dropout(b: Any, node: Node) -> Any:
+    """In inference it is nothing, and its mask is full."""
+    op: Any = node.op
+    x, _, training = (*node.inputs, None, None)[:3]
+    if x is None or not is_inference(training):
+        return None
+    if op.outputs == 1:
+        return [x]
+    kind = x.dtype if op.mask_like else dtypes.boolean
+    return [x, b.Expand(b.constant(np.ones((), dtype=kind.numpy), kind), shape_value(b, x))]

@@ -1,0 +1,221 @@
+"""Tensors with some elements replaced or combined: ScatterElements, ScatterND, ScatterUpdate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays
+from dovetail.errors import EngineError, RuleError, UnsupportedError
+from dovetail.op import Op
+from dovetail.ops.indexing import check_indices, check_smaller, check_tuples
+from dovetail.ops.moving import inverse
+from dovetail.ops.slicing import joined
+from dovetail.ops.source import zeros_like
+from dovetail.types import agree_shapes, axis_in
+
+_TO_16 = "reduction~{none:none,add:add,mul:mul}=none"
+_TO_18 = "reduction~{none:none,add:add,mul:mul,max:max,min:min}=none"
+_OPENVINO = "reduction~{none:none,sum:add,prod:mul,max:max,min:min%s}=none"
+
+
+class _Scatter(Op):
+    """What the operators share: how updates combine with what is there."""
+
+    reduction: str = "none"
+
+    def validate(self) -> None:
+        if self.reduction not in ("none", "add", "mul", "min", "max", "mean"):
+            raise RuleError("scatter.reduction", f"{self.reduction!r} is no reduction")
+
+    def _check_slope(self) -> None:
+        if self.reduction not in ("none", "add"):
+            raise UnsupportedError("grad.reduction", f"{type(self).__name__} has no gradient with the reduction {self.reduction}")
+
+
+class ScatterElements(
+    _Scatter,
+    sig="x: T, indices: I, updates: T -> y: T",
+    onnx=(
+        "Scatter-9,11(x, indices, updates; axis=0)",
+        "ScatterElements-11,13(x, indices, updates; axis=0)",
+        f"ScatterElements-16(x, indices, updates; axis=0, {_TO_16})",
+        f"ScatterElements-18(x, indices, updates; axis=0, {_TO_18})",
+    ),
+    openvino=(
+        "ScatterElementsUpdate-3(x, indices, updates, axis)",
+        f"ScatterElementsUpdate-12(x, indices, updates, axis; {_OPENVINO % ',mean:mean'}, use_init_val:initial=true)",
+    ),
+):
+    """``x`` with each element of ``updates`` at its own place, but ``indices`` along ``axis``.
+
+    ``indices`` has the rank of ``x`` and the shape of ``updates``, and is no larger than ``x`` off the axis. Indices count from the end when
+    negative; others outside the axis are an error. ``reduction`` combines an update with what is there, one after the other:
+    ``none`` replaces (of several updates of one place the last stays); ``mean`` is the mean of all, of integers rounded down. Without
+    ``initial`` a place that is updated forgets what ``x`` had. Sources: ONNX Scatter 9, 11, ScatterElements 11 to 18; OpenVINO
+    ScatterElementsUpdate-3, -12.
+    """
+
+    axis: int = 0
+    initial: bool = True
+
+    def shape(self, x: Any, indices: Any, updates: Any) -> Any:
+        shape = agree_shapes(indices.shape, updates.shape)
+        if x.shape is None:
+            return None
+        axis = axis_in(self.axis, len(x.shape))
+        if shape is not None:
+            check_smaller(x.shape, shape, axis)
+        check_indices(indices, x.shape[axis])
+        return x.shape
+
+    def canonical(self, x: Any, indices: Any, updates: Any) -> Op:
+        changes: dict[str, Any] = {} if x.shape is None else {"axis": axis_in(self.axis, len(x.shape))}
+        if self.reduction == "none":
+            changes["initial"] = True
+        return self.with_(**changes)
+
+    def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
+        if self.reduction == "none" or (self.initial and self.reduction != "mean"):
+            return arrays.scatter_along(xp, x, indices, updates, self.axis, self.reduction)
+        ones, zeros = xp.ones_like(updates), xp.zeros_like(x)
+        counts = arrays.scatter_along(xp, zeros, indices, ones, self.axis, "add")
+        if self.reduction != "mean":
+            base = xp.where(counts != 0, _identity(xp, x, self.reduction), x)
+            return arrays.scatter_along(xp, base, indices, updates, self.axis, self.reduction)
+        if self.initial:
+            counts = counts + xp.ones_like(counts)
+        base = x if self.initial else xp.where(counts != 0, zeros, x)
+        total = arrays.scatter_along(xp, base, indices, updates, self.axis, "add")
+        safe = xp.where(counts != 0, counts, xp.ones_like(counts))
+        integer = arrays.element(x).is_integer
+        return arrays.floor_divide(xp, total, safe) if integer else xp.where(counts != 0, total / safe, total)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
+        self._check_slope()
+        kept = self.reduction == "add" and self.initial
+        mine = g if kept else b.ScatterElements(g, indices, zeros_like(b, updates), axis=self.axis)
+        return [mine, None, b.GatherElements(g, indices, axis=self.axis)]
+
+
+def _identity(xp: Any, x: Any, reduction: str) -> Any:
+    """What changes nothing: of an element type, as an array of the shape of ``x``."""
+    if reduction in ("add", "mul"):
+        return xp.zeros_like(x) if reduction == "add" else xp.ones_like(x)
+    kind = arrays.element(x)
+    if kind.is_integer:
+        bound: Any = kind.range()[reduction == "min"]
+    else:
+        bound = np.inf if reduction == "min" else -np.inf
+    if kind == "boolean":
+        bound = reduction == "min"
+    return xp.full_like(x, bound)
+
+
+class ScatterND(
+    _Scatter,
+    sig="x: T, indices: I, updates: T -> y: T",
+    onnx=(
+        "ScatterND-11,13(x, indices, updates)",
+        f"ScatterND-16(x, indices, updates; {_TO_16})",
+        f"ScatterND-18(x, indices, updates; {_TO_18})",
+    ),
+    openvino=(
+        "ScatterNDUpdate-3(x, indices, updates)",
+        f"ScatterNDUpdate-15(x, indices, updates; {_OPENVINO % ''})",
+    ),
+):
+    """``x`` with the slices ``updates[i]`` at ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the first k axes.
+
+    ``updates`` has the shape indices.shape[:-1] + x.shape[k:]. Coordinates and ``reduction`` as in ScatterElements.
+    Sources: ONNX ScatterND 11 to 18; OpenVINO ScatterNDUpdate-3, -15.
+    """
+
+    def shape(self, x: Any, indices: Any, updates: Any) -> Any:
+        if x.shape is None or indices.shape is None:
+            return x.shape
+        depth = check_tuples(x.shape, indices, 0)
+        if depth is not None:
+            agree_shapes((*indices.shape[:-1], *x.shape[depth:]), updates.shape)
+        return x.shape
+
+    def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
+        return arrays.scatter_nd(xp, x, indices, updates, self.reduction)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
+        self._check_slope()
+        mine = g if self.reduction == "add" else b.ScatterND(g, indices, zeros_like(b, updates))
+        return [mine, None, b.GatherND(g, indices)]
+
+
+class ScatterUpdate(
+    Op,
+    sig="x: T, indices: I, updates: T -> y: T",
+    openvino="ScatterUpdate-3(x, indices, updates, axis)",
+):
+    """``x`` with the slices ``updates[..., i, ...]`` at ``indices[i]`` along ``axis``; an index lies in [0, size - 1].
+
+    ``updates`` has the shape x.shape[:axis] + indices.shape + x.shape[axis + 1:]. Source: OpenVINO ScatterUpdate-3.
+    """
+
+    axis: int = 0
+
+    def shape(self, x: Any, indices: Any, updates: Any) -> Any:
+        if x.shape is None or indices.shape is None:
+            return x.shape
+        if not x.shape:
+            raise RuleError("shape.scalar", "a scalar has no axis to write along")
+        axis = axis_in(self.axis, len(x.shape))
+        agree_shapes((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), updates.shape)
+        check_indices(indices, x.shape[axis], natural=True)
+        return x.shape
+
+    def canonical(self, x: Any, indices: Any, updates: Any) -> Op:
+        return self if x.shape is None else ScatterUpdate(axis_in(self.axis, len(x.shape)))
+
+    def _orders(self, rank: int, count: int) -> tuple[list[int], list[int]]:
+        """The axes of ``x`` with this one in front, and those of ``updates`` with the indices' in front."""
+        axis = axis_in(self.axis, rank)
+        ours = [axis, *range(axis), *range(axis + 1, rank)]
+        theirs = [*range(axis, axis + count), *range(axis), *range(axis + count, rank - 1 + count)]
+        return ours, theirs
+
+    def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
+        ours, theirs = self._orders(x.ndim, indices.ndim)
+        if bool(xp.any(indices < 0)):
+            raise EngineError("array.index-range", "an index is negative")
+        front = xp.permute_dims(x, tuple(ours))
+        found = arrays.scatter_nd(xp, front, indices[..., None], xp.permute_dims(updates, tuple(theirs)))
+        return xp.permute_dims(found, tuple(inverse(ours)))
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
+        mine = b.ScatterUpdate(g, indices, zeros_like(b, updates), axis=self.axis)
+        return [mine, None, b.Gather(g, indices, axis=self.axis)]
+
+    def decompose(self, b: Any, x: Any, indices: Any, updates: Any) -> Any:
+        ours, theirs = self._orders(len(x.dims), len(indices.dims))
+        columns = b.Unsqueeze(indices, [-1])
+        if ours[0] == 0:
+            return b.ScatterND(x, columns, updates)
+        found = b.ScatterND(b.Transpose(x, ours), columns, b.Transpose(updates, theirs))
+        return b.Transpose(found, inverse(ours))
+
+
+def added_back(b: Any, g: Any, indices: Any, axis: int, size: Any) -> Any:
+    """The gradient of ``Gather(x, indices, axis)`` for ``x``: the slices of ``g`` added up where they came from.
+
+    ``size``: that of ``x`` along ``axis``, as a list of one number or a vector of one element.
+    """
+    from dovetail.build import shape_value
+
+    count, rank = len(indices.dims), len(g.dims) - len(indices.dims) + 1
+    others = [*range(axis), *range(axis + count, rank - 1 + count)]
+    order = [*range(axis, axis + count), *others]
+    moved = g if order == list(range(len(order))) else b.Transpose(g, order)
+    whole = joined(b, [size, shape_value(b, g, others)])
+    zero = b.constant(np.zeros((), dtype=g.dtype.numpy), g.dtype)
+    found = b.ScatterND(b.Expand(zero, whole), b.Unsqueeze(indices, [-1]), moved, reduction="add")
+    ours = [axis, *range(axis), *range(axis + 1, rank)]
+    return found if axis == 0 else b.Transpose(found, inverse(ours))
+

@@ -1,0 +1,432 @@
+"""Reshape by the rules of its documents: ONNX 1, 5, 13, 14, 19, 21, 23, 24, 25 and OpenVINO Reshape-1. Each test names its rule after SEMANTICS."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+from foreign import (
+    FIFTEEN,
+    FLOATS,
+    IR_TYPES,
+    KNOWN,
+    LATE,
+    NODE,
+    ONNX_TYPES,
+    OPEN,
+    RANKLESS,
+    SIXTEEN,
+    STORED,
+    Operator,
+    assert_bits,
+    elements,
+    feeds,
+    given,
+    holds,
+    refused,
+    sweep,
+    write,
+)
+
+import dovetail
+from dovetail import dtypes
+from dovetail.errors import DovetailError
+
+F8 = ("f8e4m3", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz")
+ALLOWED = {
+    1: FLOATS,
+    5: FIFTEEN,
+    13: SIXTEEN,
+    14: SIXTEEN,
+    19: (*SIXTEEN, *F8),
+    21: (*SIXTEEN, *F8, "i4", "u4"),
+    23: (*SIXTEEN, *F8, "i4", "u4", "f4e2m1"),
+    24: (*SIXTEEN, *F8, "i4", "u4", "f4e2m1", "f8e8m0"),
+    25: (*SIXTEEN, *F8, "i4", "u4", "f4e2m1", "f8e8m0", "i2", "u2"),
+}
+ALLOWZERO = (14, 19, 21, 23, 24, 25)
+# Each meaning once in full; the other versions differ in types alone, and are swept below.
+FULL = (1, 5, 13, 14, 25)
+COPYING = [("onnx", version) for version in FULL] + [("openvino", 1)]
+LITERAL = [("onnx", 14), ("onnx", 25), ("openvino", 1)]
+copying = pytest.mark.parametrize(("format", "version"), COPYING)
+literal = pytest.mark.parametrize(("format", "version"), LITERAL)
+EIGHT = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+
+
+def reshape(format: str, version: int, x: Any, target: Any, zeros: str = "copy", **attributes: Any) -> Operator:
+    """A Reshape in which a 0 copies a dimension (``copy``) or stands for itself (``literal``)."""
+    if format == "openvino":
+        attributes = {"special_zero": zeros == "copy", **attributes}
+    elif version == 1:
+        return Operator(format, "Reshape", 1, (x,), {"shape": list(target), **attributes})
+    elif zeros == "literal":
+        attributes = {"allowzero": 1, **attributes}
+    vector = target if hasattr(target, "dtype") else np.array(target, dtype=np.int64)
+    return Operator(format, "Reshape", version, (x, vector), attributes, host=(1,))
+
+
+def f32(*shape: int) -> Any:
+    return elements("f32", int(np.prod(shape))).reshape(shape)
+
+
+@copying
+@pytest.mark.parametrize(
+    ("shape", "target", "result"),
+    [
+        ((2, 3), (3, 2), (3, 2)),
+        ((2, 3), (6,), (6,)),
+        ((6,), (1, 2, 1, 3), (1, 2, 1, 3)),
+        ((2, 3), (-1,), (6,)),
+        ((2, 3, 4), (2, -1), (2, 12)),
+        ((2, 3, 4), (-1, 4), (6, 4)),
+        ((), (1, 1), (1, 1)),
+        ((), (-1,), (1,)),
+    ],
+)
+def test_the_elements_keep_their_order(format: str, version: int, shape: Any, target: Any, result: Any) -> None:
+    """SEMANTICS: (3) -1 = volume / product of the rest."""
+    x = f32(*shape)
+    holds(reshape(format, version, x, target), x.reshape(result))
+
+
+@copying
+@pytest.mark.parametrize(
+    ("shape", "target", "result"),
+    [
+        ((2, 3, 4), (0, 12), (2, 12)),
+        ((2, 3, 4), (0, 0, 4), (2, 3, 4)),
+        ((2, 3, 4), (4, 0, 2), (4, 3, 2)),
+        ((2, 3, 4), (0, -1), (2, 12)),
+        ((2, 3, 4), (-1, 0), (8, 3)),
+        ((2, 3, 4), (0, 0, -1, 1), (2, 3, 4, 1)),
+        ((0, 3), (0, 3), (0, 3)),
+        ((3, 0), (3, 0), (3, 0)),
+        ((2, 0, 3), (0, -1, 3), None),
+    ],
+)
+def test_0_copies_the_dimension_at_its_index(format: str, version: int, shape: Any, target: Any, result: Any) -> None:
+    """SEMANTICS: (2) 0 copies the input dim at that index (ONNX allowzero=0, OpenVINO special_zero=true)."""
+    x = f32(*shape)
+    holds(reshape(format, version, x, target), x.reshape(result or (2, 0, 3)))
+
+
+@copying
+@pytest.mark.parametrize(("shape", "target"), [((6,), (6, 0)), ((2, 3), (2, 3, 0)), ((2, 3), (3, 2, 0)), ((), (0,)), ((6,), (-1, 0)), ((0,), (0, 0))])
+def test_a_0_that_copies_needs_its_index_below_the_rank(format: str, version: int, shape: Any, target: Any) -> None:
+    """SEMANTICS: (2) needs index < rank. Ruling 4: the index of a 0 must be smaller than the rank."""
+    refused(reshape(format, version, f32(*shape), target), "reshape.target", silent=True)
+
+
+@literal
+@pytest.mark.parametrize(
+    ("shape", "target"),
+    [((0, 3), (3, 0)), ((2, 5, 5, 0), (0, 4)), ((0,), (4, 0, 7)), ((0,), (1, 2, 3, 0)), ((2, 0), (0,)), ((0, 3), (0, 0, 0))],
+)
+def test_otherwise_0_is_a_literal_zero(format: str, version: int, shape: Any, target: Any) -> None:
+    """SEMANTICS: (2) otherwise 0 is a literal zero; with allowzero=1 a 0 has no rank limit."""
+    x = f32(*shape)
+    operator = reshape(format, version, x, target, "literal")
+    # What an opset that has no allowzero cannot say is refused.
+    holds(operator, x.reshape(target))
+
+
+@pytest.mark.parametrize("opset", [5, 13])
+def test_a_literal_0_needs_an_opset_with_allowzero(opset: int) -> None:
+    """SEMANTICS: 14 + allowzero. A version before it copies."""
+    x = f32(0, 3)
+    operator = reshape("openvino", 1, x, (3, 0), "literal")
+    holds(operator, x.reshape(3, 0), through=(KNOWN, OPEN, LATE, RANKLESS), other="op.unsayable", opset=opset)
+    holds(reshape("openvino", 1, f32(2, 3), (3, 2), "literal"), f32(2, 3).reshape(3, 2), through=(KNOWN, OPEN), opset=opset)
+
+
+@literal
+@pytest.mark.parametrize(("shape", "target"), [((2, 3), (0, 6)), ((2, 3), (0,)), ((), (0,)), ((2, 3), (2, 3, 0)), ((0, 3), (2, 3))])
+def test_a_literal_0_makes_an_empty_tensor_and_takes_one(format: str, version: int, shape: Any, target: Any) -> None:
+    """SEMANTICS: (4) volumes must be equal."""
+    refused(reshape(format, version, f32(*shape), target, "literal"), "reshape.volume", silent=True)
+
+
+@literal
+@pytest.mark.parametrize(("shape", "target"), [((0, 3), (0, -1)), ((2, 3), (0, -1)), ((0, 3), (-1, 0)), ((0,), (3, 0, -1))])
+def test_a_literal_0_together_with_minus_1_is_forbidden(format: str, version: int, shape: Any, target: Any) -> None:
+    """SEMANTICS: 0 together with -1 is forbidden when allowzero is 1, also when the target arrives at run time; OpenVINO with a literal 0: refuse."""
+    refused(reshape(format, version, f32(*shape), target, "literal"), "reshape.target", silent=True)
+
+
+@copying
+@pytest.mark.parametrize("target", [(-1, -1), (2, -1, -1), (-2, 3), (-2,), (-1, -3), (2, -(2**63)), (-1, 0, -1)])
+def test_at_most_one_minus_1_and_nothing_below(format: str, version: int, target: Any) -> None:
+    """SEMANTICS: (1) at most one -1, nothing below -1."""
+    refused(reshape(format, version, f32(2, 3), target), "reshape.target", silent=True)
+
+
+@literal
+@pytest.mark.parametrize("target", [(-1, -1), (-2, -3)])
+def test_at_most_one_minus_1_and_nothing_below_beside_literal_zeros(format: str, version: int, target: Any) -> None:
+    """SEMANTICS: (1) at most one -1, nothing below -1."""
+    refused(reshape(format, version, f32(2, 3), target, "literal"), "reshape.target", silent=True)
+
+
+@copying
+@pytest.mark.parametrize(
+    ("shape", "target"),
+    [
+        ((2, 3), (5,)),
+        ((2, 3), (4, -1)),
+        ((2, 3), (2, 2)),
+        ((2, 3), ()),
+        ((2, 3), (0, 4)),
+        ((2, 3), (0, -1, 4)),
+        ((2, 3, 5), (0, 4, -1)),
+        ((0, 3), (6,)),
+        ((2, 3), (7, -1)),
+        ((), (2,)),
+        ((1,), (0, 2)),
+        ((3, 4), (8, -1)),
+    ],
+)
+def test_volumes_are_equal(format: str, version: int, shape: Any, target: Any) -> None:
+    """SEMANTICS: (3) must divide; (4) volumes must be equal, also when a 0 was copied. Ruling 5: [2,3] by [0,4] is refused."""
+    refused(reshape(format, version, f32(*shape), target), "reshape.volume", silent=True)
+
+
+@copying
+@pytest.mark.parametrize(
+    ("shape", "target"), [((), (2**32, 2**32)), ((2, 3), (2**62, 4)), ((1,), (2**63 - 1, 2)), ((6,), (-1, 2**33, 2**33)), ((6,), (2**32 + 6, 2**32))]
+)
+def test_volumes_are_counted_in_arithmetic_that_cannot_wrap(format: str, version: int, shape: Any, target: Any) -> None:
+    """SEMANTICS: (4) in arithmetic that cannot wrap."""
+    refused(reshape(format, version, f32(*shape), target), "shape.overflow", silent=True)
+
+
+@copying
+def test_an_empty_target_is_a_scalar(format: str, version: int) -> None:
+    """SEMANTICS: empty target = scalar."""
+    x = f32(1, 1)
+    holds(reshape(format, version, x, ()), x.reshape(()))
+
+
+@pytest.mark.parametrize(("format", "version"), COPYING[1:])
+@pytest.mark.parametrize("shape", [(), (1, 2), (2, 1)])
+def test_the_target_is_a_vector(format: str, version: int, shape: Any) -> None:
+    """SEMANTICS: the target is 1-D."""
+    target = np.full(shape, 6 if shape == () else 1, dtype=np.int64)
+    refused(reshape(format, version, f32(6) if shape == () else f32(1), target), "reshape.target", silent=True)
+
+
+@pytest.mark.parametrize("version", [5, 13, 14, 25])
+@pytest.mark.parametrize("name", ["i32", "u8", "u64", "f32", "boolean", "i4"])
+def test_the_target_of_onnx_is_int64_only(version: int, name: str) -> None:
+    """SEMANTICS: ONNX: int64 only."""
+    code = "type.version" if name in ("i32", "u8", "u64") else "type.class"
+    refused(reshape("onnx", version, f32(6), np.array([6], dtype=dtypes.dtype(name).numpy)), code)
+
+
+@pytest.mark.parametrize("name", EIGHT)
+def test_the_target_of_openvino_is_any_of_eight_integer_types(name: str) -> None:
+    """SEMANTICS: OpenVINO: any of the eight integer types (unsigned 255 is 255)."""
+    kind = dtypes.dtype(name)
+    through = (KNOWN, OPEN, LATE, RANKLESS)
+    x = f32(255)
+    if kind.range()[1] >= 255:
+        holds(reshape("openvino", 1, x, np.array([255], dtype=kind.numpy)), x, through=through, other=None)
+    if kind.kind == "int":
+        holds(reshape("openvino", 1, x, np.array([-1, 5], dtype=kind.numpy)), x.reshape(51, 5), through=through, other=None)
+    else:
+        largest = np.array([kind.range()[1]], dtype=kind.numpy)
+        code = "shape.overflow" if name == "u64" else "reshape.volume"
+        if name != "u8":
+            refused(reshape("openvino", 1, x, largest), code, silent=True)
+    holds(reshape("openvino", 1, x, np.array([0, 1], dtype=kind.numpy)), x.reshape(255, 1), through=through, other=None)
+
+
+@pytest.mark.parametrize("name", EIGHT)
+def test_a_target_of_any_type_reaches_onnx_as_int64(name: str) -> None:
+    """SEMANTICS: ONNX: int64 only; OpenVINO: any of the eight integer types."""
+    x = f32(2, 3)
+    holds(reshape("openvino", 1, x, np.array([3, 2], dtype=dtypes.dtype(name).numpy)), x.reshape(3, 2), through=(KNOWN, STORED, OPEN))
+
+
+@pytest.mark.parametrize("name", ["f32", "f16", "boolean", "string", "i4", "u4", "u1", "u2", "u3", "u6", "nf4"])
+def test_the_target_of_openvino_has_no_other_type(name: str) -> None:
+    """SEMANTICS: OpenVINO: any of the eight integer types."""
+    target = given(np.array(["1"], dtype=object) if name == "string" else np.array([1], dtype=dtypes.dtype(name).numpy), name)
+    operator = Operator("openvino", "Reshape", 1, (f32(1), target), {"special_zero": False}, host=(1,))
+    refused(operator, "type.class")
+
+
+def test_onnx_1_demands_its_attribute() -> None:
+    """SEMANTICS: 1 = attribute `shape` (demand it)."""
+    refused(Operator("onnx", "Reshape", 1, (f32(6),)), "attribute.missing")
+    refused(Operator("onnx", "Reshape", 1, (f32(6),), {"shape": 6}), "attribute.value")
+    refused(Operator("onnx", "Reshape", 1, (f32(6),), {"shape": [6.0]}), "attribute.value")
+    refused(Operator("onnx", "Reshape", 1, (f32(6), np.array([6])), {"shape": [6]}), "node.inputs")
+    holds(Operator("onnx", "Reshape", 1, (f32(6),), {"shape": [2, 3], "consumed_inputs": [0]}), f32(2, 3))
+
+
+@pytest.mark.parametrize("version", [5, 13, 14, 25])
+def test_onnx_5_and_later_demand_their_input(version: int) -> None:
+    """SEMANTICS: 5 = input."""
+    refused(Operator("onnx", "Reshape", version, (f32(6),)), "node.inputs")
+    refused(reshape("onnx", version, f32(6), (2, 3)).with_(shape=[2, 3]), "attribute.unknown")
+
+
+@pytest.mark.parametrize("version", [5, 13])
+def test_there_is_no_allowzero_before_onnx_14(version: int) -> None:
+    """SEMANTICS: 14 + allowzero."""
+    refused(reshape("onnx", version, f32(6), (2, 3), allowzero=0), "attribute.unknown")
+
+
+@pytest.mark.parametrize("version", ALLOWZERO)
+def test_allowzero_is_0_when_left_out_and_a_flag(version: int) -> None:
+    """SEMANTICS: 14 + allowzero; 0 copies the input dim at that index (ONNX allowzero=0)."""
+    x = f32(2, 3)
+    holds(reshape("onnx", version, x, (0, -1)), x)
+    holds(reshape("onnx", version, x, (0, -1), allowzero=0), x, through=(KNOWN,))
+    holds(reshape("onnx", version, f32(0, 3), (3, 0), "literal"), f32(3, 0), through=(KNOWN, LATE))
+    for wrong in (2, -1, 1.0, "1"):
+        refused(reshape("onnx", version, x, (0, -1), allowzero=wrong), "attribute.value", through=(KNOWN,))
+
+
+def test_special_zero_is_required_and_a_flag() -> None:
+    """SEMANTICS: special_zero. Ruling 5: a missing required attribute is refused."""
+    operator = reshape("openvino", 1, f32(6), (2, 3))
+    refused(replace(operator, attributes={}), "attribute.missing")
+    for wrong in ("", "yes", "2", "-1", "0.0"):
+        refused(operator.with_(special_zero=wrong), "attribute.value")
+    for right in ("1", "True", "true", "TRUE"):
+        holds(reshape("openvino", 1, f32(2, 3), (0, 3), special_zero=right), f32(2, 3), through=(KNOWN,))
+    for right in ("0", "False", "false"):
+        holds(reshape("openvino", 1, f32(0, 3), (3, 0), special_zero=right), f32(3, 0), through=(KNOWN,))
+
+
+@pytest.mark.parametrize(("version", "name", "is_allowed"), sweep(ALLOWED, ONNX_TYPES))
+def test_each_version_of_onnx_moves_its_types_bit_for_bit_and_no_other(version: int, name: str, is_allowed: bool) -> None:
+    """SEMANTICS: 1: 3 float types; 5: 15; 13 + bf16; 19 + four f8; 21 + i4, u4; 23 + f4e2m1; 24 + f8e8m0; 25 + i2, u2. Ruling 7."""
+    x = elements(name, 18).reshape(2, 9)
+    operator = reshape("onnx", version, x, (3, 6))
+    if is_allowed:
+        holds(operator, x.reshape(3, 6), through=(KNOWN, STORED), other="" if dtypes.dtype(name).openvino else "type.version")
+    else:
+        refused(operator, "type.version", through=(KNOWN,))
+
+
+@pytest.mark.parametrize("name", IR_TYPES)
+def test_openvino_moves_any_type_bit_for_bit(name: str) -> None:
+    """SEMANTICS: types any. Ruling 3: bool and string are moved too. Ruling 7: sub-byte elements move by element, not by byte."""
+    x = elements(name, 15).reshape(3, 5)
+    opset = next((version for version, names in ALLOWED.items() if name in names and version > 1), 25)
+    other = "" if any(name in names for names in ALLOWED.values()) else "type.version"
+    holds(reshape("openvino", 1, given(x, name), (5, -1)), x.reshape(5, 3), through=(KNOWN, STORED), other=other, opset=opset)
+
+
+@copying
+@pytest.mark.parametrize(("shape", "target", "result"), [((0, 3), (-1, 5), (0, 5)), ((0,), (-1, 2, 2), (0, 2, 2)), ((2, 0), (0, -1), (2, 0)), ((3, 0), (-1,), (0,))])
+def test_minus_1_over_an_empty_tensor_is_fine_while_the_rest_is_not_zero(
+    format: str, version: int, shape: Any, target: Any, result: Any
+) -> None:
+    """SEMANTICS: -1 over an empty tensor is fine while the rest is non-zero ([0,3] to [-1,5] = [0,5])."""
+    x = f32(*shape)
+    holds(reshape(format, version, x, target), x.reshape(result))
+
+
+@pytest.mark.parametrize("version", FULL)
+@pytest.mark.parametrize(("shape", "target"), [((0, 3), (0, -1)), ((0, 3), (-1, 3)[::-1]), ((2, 0, 3), (-1, 0)), ((0, 0), (0, -1))])
+def test_minus_1_beside_a_rest_of_zero_is_refused_by_onnx(version: int, shape: Any, target: Any) -> None:
+    """SEMANTICS: when the rest is 0: ONNX refuses."""
+    if 0 not in target:
+        return
+    # IR has no word for refusing here; what it says instead answers where ONNX refuses, and is the same everywhere else.
+    refused(reshape("onnx", version, f32(*shape), target), "reshape.target", silent=True, other=False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "result"),
+    [
+        ((0, 3), (0, -1), (0, 3)),
+        ((2, 0, 3), (-1, 0), (6, 0)),
+        ((0, 3, 4), (0, -1, 2), (0, 6, 2)),
+        ((0, 0), (0, -1), (0, 0)),
+        ((0, 0, 5), (0, 0, -1), (0, 0, 5)),
+        ((0, 4), (0, 2, -1), (0, 2, 2)),
+    ],
+)
+def test_openvino_cancels_copied_dims_first(shape: Any, target: Any, result: Any) -> None:
+    """SEMANTICS: OpenVINO with special_zero=true cancels copied dims first ([0,3] by [0,-1] = [0,3])."""
+    x = f32(*shape)
+    operator = reshape("openvino", 1, x, target)
+    holds(operator, x.reshape(result), through=(KNOWN, STORED))
+    # ONNX refuses where a copied dimension turns out to be 0: it has to be told the size in another way, or the node is refused.
+    holds(operator, x.reshape(result), through=(OPEN, LATE, RANKLESS), other=None)
+
+
+@pytest.mark.parametrize(("shape", "target"), [((0, 3), (0, -1, 2)), ((0, 5), (0, 3, -1)), ((0, 3), (0, 0, -1))])
+def test_what_is_left_after_cancelling_divides(shape: Any, target: Any) -> None:
+    """SEMANTICS: (3) must divide, after OpenVINO cancels copied dims; (2) needs index < rank."""
+    if target == (0, 0, -1):
+        holds(reshape("openvino", 1, f32(*shape), target), f32(0, 3, 1), through=(KNOWN,))
+        return
+    refused(reshape("openvino", 1, f32(*shape), target), "reshape.volume", silent=True, other=False)
+
+
+def test_what_inference_says_of_a_copied_size_is_its_symbol(tmp_path: Path) -> None:
+    """SEMANTICS: (2) and (3) hold in shape inference, with symbols."""
+    for format, version in COPYING:
+        path = write(reshape(format, version, f32(2, 3, 4), (0, -1)), OPEN, tmp_path)
+        model = dovetail.load(path)
+        (first, second) = model.values["y0"].type.shape  # type: ignore[union-attr, misc]
+        a, b, c = model.values["x0"].type.shape  # type: ignore[union-attr, misc]
+        assert (first, second) == (a, b * c)
+        path = write(reshape(format, version, f32(2, 3, 4), (-1, 4)), OPEN, tmp_path)
+        model = dovetail.load(path)
+        a, b, c = model.values["x0"].type.shape  # type: ignore[union-attr, misc]
+        assert model.values["y0"].type.shape == (a * b * c // 4, 4)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("version", [5, 13, 14])
+@pytest.mark.parametrize(
+    ("shape", "target", "zeros"),
+    [((2, 3), (3, -1), "copy"), ((2, 3), (0, 3), "copy"), ((2, 3), (-1, 0), "copy"), ((1, 1), (), "copy"), ((0, 3), (3, 0), "literal"), ((0, 3), (-1, 5), "copy")],
+)
+def test_oracles_of_onnx_give_the_same(version: int, shape: Any, target: Any, zeros: str, tmp_path: Path) -> None:
+    """SEMANTICS: Reshape, ONNX: by onnxruntime and onnx.reference."""
+    if zeros == "literal" and version < 14:
+        return
+    operator = reshape("onnx", version, f32(*shape), target, zeros)
+    data = write(operator, LATE, tmp_path).read_bytes()
+    ours = dovetail.run(tmp_path / "model.onnx", feeds(operator, LATE))["y0"]
+    for oracle in (oracles.run_onnxruntime, oracles.run_reference):
+        assert_bits(ours, np.asarray(oracle(data, feeds(operator, LATE))[0]))
+
+
+@pytest.mark.parametrize(("shape", "target", "zeros"), [((2, 3), (4, -1), "copy"), ((2, 3), (0, 4), "copy"), ((6,), (6, 0), "copy"), ((2, 3), (-1, -1), "copy"), ((0, 3), (0, -1), "literal")])
+def test_onnxruntime_refuses_what_we_refuse(shape: Any, target: Any, zeros: str, tmp_path: Path) -> None:
+    """SEMANTICS: Reshape, ONNX: refusals by onnxruntime."""
+    operator = reshape("onnx", 14, f32(*shape), target, zeros)
+    with pytest.raises(DovetailError):
+        dovetail.run(write(operator, LATE, tmp_path), feeds(operator, LATE))
+    with pytest.raises(Exception, match=r"(?i)reshape|shape"):
+        oracles.run_onnxruntime((tmp_path / "model.onnx").read_bytes(), feeds(operator, LATE))
+
+
+def test_openvino_gives_the_same(tmp_path: Path) -> None:
+    """SEMANTICS: Reshape-1: by OpenVINO, cancelled zeros included."""
+    for shape, target, zeros in (
+        ((2, 3), (3, -1), "copy"),
+        ((2, 3), (0, 3), "copy"),
+        ((2, 3, 4), (-1, 0), "copy"),
+        ((1, 1), (), "copy"),
+        ((0, 3), (3, 0), "literal"),
+        ((0, 3), (0, -1), "copy"),
+        ((0, 3), (-1, 5), "copy"),
+    ):
+        operator = reshape("openvino", 1, f32(*shape), target, zeros)
+        path = write(operator, KNOWN, tmp_path)
+        (theirs,) = oracles.run_openvino_file(str(path), feeds(operator, KNOWN), ["y0"])
+        assert_bits(dovetail.run(path, feeds(operator, KNOWN))["y0"], theirs, f"{shape} by {target}")
+    assert NODE
