@@ -1,6 +1,7 @@
 """The nine architectures that the ``onnx`` package brings along, as they are or with seeded random weights.
 
-Their stored weights are constant fills, which hide every ordering error: reversing every Concat moves the outputs by 3e-7. With random weights,
+Their stored weights are constant fills, which hide every ordering error: reversing every Concat moves the outputs by 3e-7.
+With random weights,
 scaled so that the signal keeps its size from layer to layer, a swapped channel shows.
 """
 
@@ -76,7 +77,7 @@ def _final_readers(name: str, readers: dict[str, list[tuple[onnx.NodeProto, int]
 
 def _weight(generator: np.random.Generator, shape: tuple[int, ...], reader: onnx.NodeProto, index: int) -> np.ndarray[Any, Any]:
     kind = reader.op_type
-    if kind == "BatchNormalization" and index in (1, 4) or kind == "Mul":
+    if (kind == "BatchNormalization" and index in (1, 4)) or kind == "Mul":
         found = generator.uniform(0.5, 1.5, shape)
     elif len(shape) >= 2 and index == 1:
         transposed = any(item.name == "transB" and item.i for item in reader.attribute)

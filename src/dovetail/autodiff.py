@@ -17,9 +17,12 @@ from dovetail.types import Tensor
 def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str] | str | None = None) -> Model:
     """A Model that computes ``of`` and then its gradient with respect to each of ``wrt``.
 
-    ``of``: an output's (or any value's) name; the model's only output when left out. ``wrt``: names of inputs, weights or any values;
-    all float inputs when left out. The outputs are ``of``, then ``grad:<name>`` for each. Where ``of`` is not a scalar, the new model has one
-    more input, ``grad:<of>``, the incoming gradient of the same shape. A value that ``of`` does not depend on has a gradient of zeros.
+    ``of``: an output's (or any value's) name; the model's only output when left out. ``wrt``: names of inputs, weights or
+    any values;
+    all float inputs when left out. The outputs are ``of``, then ``grad:<name>`` for each. Where ``of`` is not a scalar, the
+    new model has one
+    more input, ``grad:<of>``, the incoming gradient of the same shape. A value that ``of`` does not depend on has a gradient
+    of zeros.
 
     Raises RuleError [grad.unknown] for a name that the model lacks, [grad.dtype] for one that is not of a float type, and
     UnsupportedError [grad.op] where an operator on the way has no gradient, with all such nodes.
@@ -28,7 +31,9 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     graph = new.graph
     values = new.values
     target = _named(values, of, [value.name for value in new.outputs], "of")[0]
-    floats = [value.name for value in graph.inputs if isinstance(value.type, Tensor) and value.type.dtype and value.type.dtype.is_float]
+    floats = [
+        value.name for value in graph.inputs if isinstance(value.type, Tensor) and value.type.dtype and value.type.dtype.is_float
+    ]
     sources = _named(values, wrt, floats, "wrt")
     for value in (target, *sources):
         if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
@@ -63,7 +68,8 @@ def _seed(b: Builder, target: Value) -> Value:
 
 
 def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sources: Sequence[Value]) -> list[Value]:
-    """For each of ``sources`` the sum over ``outputs`` of the incoming gradients ``deltas`` pulled back, written through ``b``."""
+    """For each of ``sources`` the sum over ``outputs`` of the incoming gradients ``deltas`` pulled back, written through
+    ``b``."""
     flow: dict[int, Value] = {}
     for output, delta in zip(outputs, deltas, strict=True):
         _accumulate(b, flow, output, delta)

@@ -57,6 +57,7 @@ class Builder:
         self.fold = fold
         self.place = ""
         self._tokens: list[Token[Builder]] = []
+        self._grown = 0
 
     def __enter__(self) -> Builder:
         self._tokens.append(_CURRENT.set(self))
@@ -109,6 +110,8 @@ class Builder:
     def add(self, op: Op, *inputs: Any, names: Sequence[str | None] | None = None, name: str = "") -> list[Value]:
         """Write one node and return its outputs. ``names`` are wished for its outputs; a taken one gets a number."""
         xs = self._values(inputs)
+        while xs and xs[-1] is None:
+            xs.pop()
         if self.fold and (folded := self._folded(op, xs)) is not None:
             return folded
         graph = self.graph
@@ -196,13 +199,17 @@ class Builder:
         return self.constant(x)
 
     def _folded(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
-        if not xs or not all(x is not None and x.constant is not None for x in xs):
+        if not xs or not all(x is None or x.constant is not None for x in xs):
             return None
-        from dovetail.evaluate import folded
+        from dovetail.evaluate import FOLD_TOTAL, folded
 
+        if self._grown > FOLD_TOTAL:
+            return None
         arrays = folded(op, xs)
         if arrays is None:
             return None
+        before = sum(x.constant.nbytes for x in xs if x is not None and x.constant is not None)
+        self._grown += max(0, sum(array.nbytes for array, _ in arrays) - before)
         return [self.constant(array, dtype) for array, dtype in arrays]
 
 

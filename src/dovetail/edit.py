@@ -99,7 +99,8 @@ Rule = Callable[["Builder", Node], "Value | Sequence[Value | None] | None"]
 
 
 def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
-    """Offer each node, in order, to ``rule(b, node)``. Where it returns values, these (one per output, written through ``b`` just before
+    """Offer each node, in order, to ``rule(b, node)``. Where it returns values, these (one per output, written through ``b``
+    just before
     the node) take the place of the node's outputs, with their names. Returns how many nodes were replaced.
     """
     from dovetail.build import Builder

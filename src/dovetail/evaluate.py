@@ -16,6 +16,11 @@ from dovetail.types import Tensor, Unknown, View
 
 FOLD_LIMIT = 1 << 20
 """The most elements a folded constant may have beyond those of its inputs."""
+FOLD_TOTAL = 1 << 28
+"""The most bytes that folding may add to one graph: a small file full of small bombs is still a bomb."""
+CHAIN_LIMIT = 1024
+"""The most nodes that are run to learn one constant."""
+BIG = 1 << 16
 
 
 def apply(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
@@ -72,7 +77,9 @@ def run(graph: Graph, inputs: Sequence[Any], xp: Any) -> list[Any]:
                 ys = _on_host(node, xs) if place in hosted else apply(node.op, xp, xs)
             except DovetailError as error:
                 raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
-            except (ValueError, IndexError, TypeError, OverflowError, MemoryError, ZeroDivisionError) as error:
+            except MemoryError as error:
+                raise EngineError("run.memory", str(error), node=node.label, op=written(node.op, node.inputs)) from None
+            except (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError) as error:
                 raise EngineError(
                     "run.failed", f"{type(error).__name__}: {error}", node=node.label, op=written(node.op, node.inputs)
                 ) from error
@@ -162,6 +169,7 @@ def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
     """The elements of ``value`` where they follow from constants alone, through any number of nodes; None otherwise."""
     found: dict[int, Any] = {}
     stack = [value]
+    budget = CHAIN_LIMIT
     while stack:
         current = stack[-1]
         if id(current) in found:
@@ -171,7 +179,7 @@ def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
             found[id(current)] = current.constant
             continue
         node = current.node
-        if node is None or not _is_small(node):
+        if node is None or not _is_small(node) or budget < 0:
             return None
         missing = [x for x in node.inputs if x is not None and id(x) not in found]
         if missing:
@@ -181,7 +189,10 @@ def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
             results = apply(node.op, np, [None if x is None else found[id(x)] for x in node.inputs])
         except (DovetailError, ValueError, IndexError, TypeError, NotImplementedError):
             return None
+        budget -= 1
         found.update({id(y): result for y, result in zip(node.outputs, results, strict=False)})
+        if sum(np.size(result) for result in results) > BIG:
+            budget -= CHAIN_LIMIT // 16
     return np.asarray(found[id(value)])
 
 

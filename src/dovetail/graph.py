@@ -225,7 +225,9 @@ class Model:
 
     __slots__ = ("__weakref__", "doc", "file", "format", "graph", "metadata", "producer", "versions", "warnings")
 
-    def __init__(self, graph: Graph, *, format: str = "", versions: dict[str, int] | None = None, file: str | None = None) -> None:
+    def __init__(
+        self, graph: Graph, *, format: str = "", versions: dict[str, int] | None = None, file: str | None = None
+    ) -> None:
         self.graph = graph
         self.format = format
         self.versions: dict[str, int] = dict(versions or {})

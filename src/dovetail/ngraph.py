@@ -1,6 +1,8 @@
-"""nGraph's operator interface over the Builder: nodes that validate when they are made, fold to constants, and pull gradients back.
+"""nGraph's operator interface over the Builder: nodes that validate when they are made, fold to constants, and pull
+gradients back.
 
-``Reshape``, ``Slice`` and ``Split`` are nGraph's v0; ``v1`` holds ``Reshape``, ``Split`` and ``VariadicSplit``. A Function is an ordinary Model to
+``Reshape``, ``Slice`` and ``Split`` are nGraph's v0; ``v1`` holds ``Reshape``, ``Split`` and ``VariadicSplit``. A Function
+is an ordinary Model to
 everything else. Source: nGraph's operation documents (Concat) and its operators of version 0 and 1.
 """
 
@@ -84,7 +86,11 @@ class Node:
         b = Builder(fold=True)
         xs = [b.constant(constant.data, constant.dtype) for constant in constants if constant is not None]
         ys = _listed(self.write(b, *xs))
-        return [Constant(_dtype_of(y), y.constant.shape, y.constant) for y in ys if y.constant is not None] if _all_constant(ys) else []
+        return (
+            [Constant(_dtype_of(y), y.constant.shape, y.constant) for y in ys if y.constant is not None]
+            if _all_constant(ys)
+            else []
+        )
 
     def output(self, index: int) -> Output:
         """One output. Raises RuleError [node.outputs]."""
@@ -271,7 +277,8 @@ def _plain(item: Any) -> Any:
 
 
 class Slice(Node):
-    """Version 0: elements from ``lower_bounds`` up to ``upper_bounds`` in steps of ``strides``. Bounds are checked, never clamped."""
+    """Version 0: elements from ``lower_bounds`` up to ``upper_bounds`` in steps of ``strides``. Bounds are checked, never
+    clamped."""
 
     def __init__(
         self, arg: Node | Output, lower_bounds: Sequence[int], upper_bounds: Sequence[int], strides: Sequence[int] | None = None
@@ -299,7 +306,8 @@ class Slice(Node):
 
 
 class Split(Node):
-    """Version 0: cut along ``axis``, a scalar Constant (or an integer), into ``splits`` pieces, or pieces of the lengths ``splits``."""
+    """Version 0: cut along ``axis``, a scalar Constant (or an integer), into ``splits`` pieces, or pieces of the lengths
+    ``splits``."""
 
     def __init__(self, arg: Node | Output, axis: Node | int, splits: int | Sequence[int]) -> None:
         self.axis = _scalar_axis(axis)
@@ -340,11 +348,14 @@ class SplitV1(Node):
 
 
 class VariadicSplit(Node):
-    """Version 1: cut along ``axis`` (a scalar or a vector of one) into pieces of ``split_lengths``, one of which may be -1, the rest."""
+    """Version 1: cut along ``axis`` (a scalar or a vector of one) into pieces of ``split_lengths``, one of which may be -1,
+    the rest."""
 
     def __init__(self, data: Node | Output, axis: Node | int, split_lengths: Node | Sequence[int]) -> None:
         self.axis = _vector_axis(axis)
-        lengths = split_lengths if isinstance(split_lengths, Node) else Constant("i64", (len(split_lengths),), list(split_lengths))
+        lengths = (
+            split_lengths if isinstance(split_lengths, Node) else Constant("i64", (len(split_lengths),), list(split_lengths))
+        )
         shape = lengths.get_shape()
         if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
             raise RuleError("split.sizes", f"the lengths should be a vector of known length, not {lengths!r}")
@@ -448,7 +459,9 @@ def _in_order(roots: Sequence[Node], is_done: Any) -> list[Node]:
         if state.get(id(node)) or is_done(node):
             stack.pop()
             continue
-        waiting = [argument.node for argument in node.arguments if not state.get(id(argument.node)) and not is_done(argument.node)]
+        waiting = [
+            argument.node for argument in node.arguments if not state.get(id(argument.node)) and not is_done(argument.node)
+        ]
         if waiting:
             stack.extend(reversed(waiting))
             continue
@@ -494,7 +507,8 @@ class Adjoints(dict[Parameter, Node]):
 
 
 def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[Node | Output] | Node | Output) -> Adjoints:
-    """The gradients of ``outputs``, with ``deltas`` coming in, as a node for each float Parameter that the outputs are made from."""
+    """The gradients of ``outputs``, with ``deltas`` coming in, as a node for each float Parameter that the outputs are made
+    from."""
     ends = [_output(each) for each in ([outputs] if isinstance(outputs, Node | Output) else outputs)]
     starts = [_output(each) for each in ([deltas] if isinstance(deltas, Node | Output) else deltas)]
     if len(ends) != len(starts):

@@ -377,7 +377,16 @@ def _fitting(value: Any, type: Type) -> Any:
     if value is None or type.dtype.kind == "bool":
         return value
     array = np.asarray(value)
-    return array if dims.fits(array, *type.dtype.range()) is not False else None
+    return array if _holds(array, type.dtype) else None
+
+
+def _holds(array: Any, dtype: DType) -> bool:
+    """Whether a type holds all elements. Sizes are taken to fit the 32- and 64-bit types, where unsigned if they are not negative."""
+    low, high = dtype.range()
+    answer = dims.fits(array, low, high)
+    if answer is not None or dtype.bits < 32:
+        return bool(answer)
+    return low < 0 or all((dims.bounds(item)[0] or 0) >= 0 and dims.bounds(item)[0] is not None for item in array.reshape(-1).tolist())
 
 
 def _is_default(op: Op, field: Field) -> bool:

@@ -29,7 +29,11 @@ class Program:
 
     def __call__(self, *inputs: Any) -> dict[str, np.ndarray[Any, Any]]:
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
-        return _owned(interpret(self.model, given), _arrays(given.values() if isinstance(given, Mapping) else given))
+        outputs = interpret(self.model, given)
+        try:
+            return _owned(outputs, _arrays(given.values() if isinstance(given, Mapping) else given))
+        except MemoryError as error:
+            raise EngineError("run.memory", f"the outputs do not fit into memory: {error}", file=self.model.file) from None
 
     def __repr__(self) -> str:
         return f"<Program {self.engine}: {self.model!r}>"

@@ -7,6 +7,7 @@ from os import PathLike
 from dovetail.edit import copy_model
 from dovetail.errors import Diagnostic, DovetailError
 from dovetail.graph import Graph, Model
+from dovetail.inference import infer_graph
 from dovetail.op import bodies
 
 
@@ -52,7 +53,8 @@ def validate(graph: Graph) -> list[Diagnostic]:
 def check(model: Model | str | PathLike[str]) -> list[Diagnostic]:
     """Every independent fault of a model, or of the file of one; empty when it is sound. Nothing is raised for a bad file.
 
-    Each has ``code``, ``node``, ``message``, ``file``. Operators that dovetail does not know are no fault of the model and are not
+    Each has ``code``, ``node``, ``message``, ``file``. Operators that dovetail does not know are no fault of the model and
+    are not
     listed.
     """
     if not isinstance(model, Model):
@@ -65,8 +67,6 @@ def check(model: Model | str | PathLike[str]) -> list[Diagnostic]:
     faults = validate(model.graph)
     if faults:
         return faults
-    from dovetail.passes.infer import infer_graph
-
     try:
         infer_graph(copy_model(model).graph, file=model.file)
     except DovetailError as error:

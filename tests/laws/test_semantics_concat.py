@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sameness import assert_same_bits
+
 import dovetail
 import oracles
 from dovetail import dtypes

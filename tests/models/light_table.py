@@ -1,6 +1,7 @@
 """The worst difference of every way through the nine light models: ``python tests/models/light_table.py [--json] [names ...]``.
 
-Ways: our run against onnxruntime's of the same file; our IR of it in OpenVINO; OpenVINO's own IR of it (with and without fp16 compression) through our
+Ways: our run against onnxruntime's of the same file; our IR of it in OpenVINO; OpenVINO's own IR of it (with and without
+fp16 compression) through our
 ONNX in onnxruntime, against OpenVINO's run of that IR. Each with the stored constant weights and with seeded random ones.
 """
 
@@ -109,8 +110,10 @@ def main() -> int:
 
 
 def _line(row: Way) -> str:
-    mark = row.difference.why or ("" if row.difference.agrees else "beyond the tolerance")
-    return f"{row.model:14}{row.weights:8}{row.way:56}{row.difference.absolute:10.3g}{row.difference.relative:10.3g}  {mark}".rstrip()
+    found = row.difference
+    mark = found.why or ("" if found.agrees else "beyond the tolerance")
+    figures = f"{found.absolute:10.3g}{found.relative:10.3g}"
+    return f"{row.model:14}{row.weights:8}{row.way:56}{figures}  {mark}".rstrip()
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models.light_table import source_of
 
 import dovetail
 from dovetail.verify import compare
+from models.light_table import source_of
 
 
 def _namespace(library: str) -> Any:

@@ -1,4 +1,5 @@
-"""The nine light models there and back: same answers, same names, no growth. The worst differences are printed by light_table.py."""
+"""The nine light models there and back: same answers, same names, no growth. The worst differences are printed by
+light_table.py."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ import light_models
 import numpy as np
 import onnx
 import pytest
-from models.light_table import source_of, ways
 
 import dovetail
 from dovetail.summary import summarize
 from dovetail.types import Tensor
 from dovetail.validate import validate
 from dovetail.verify import compare
+from models.light_table import source_of, ways
 
 MODELS = light_models.names()
 
@@ -24,7 +25,8 @@ MODELS = light_models.names()
 def test_every_way_through_a_light_model_agrees(name: str, weights: str, tmp_path: Path) -> None:
     for row in ways(name, weights, tmp_path):
         if weights == "stored" and row.way == "our IR in OpenVINO = onnxruntime":
-            # Constant weights make OpenVINO miss onnxruntime's output by itself; what it computes from the ONNX file is the measure.
+            # Constant weights make OpenVINO miss onnxruntime's output by itself; what it computes from the ONNX file is the
+            # measure.
             continue
         assert row.difference.agrees, row
 

@@ -1,4 +1,5 @@
-"""The gradient of a small convolutional network with Concat, Split and Reshape in it: as torch has it, and the same in every runtime."""
+"""The gradient of a small convolutional network with Concat, Split and Reshape in it: as torch has it, and the same in every
+runtime."""
 
 from __future__ import annotations
 

@@ -30,9 +30,8 @@ def read(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | No
         if weights is not None:
             raise FormatError("weights.format", "an ONNX model says itself where its weights are", file=str(path))
         return codec.read(path)
-    from dovetail.formats.openvino import codec as ir
-
     from dovetail.formats import travel
+    from dovetail.formats.openvino import codec as ir
 
     foreign = ir.read(path, weights=weights)
     travel.into_ir(foreign)
@@ -41,19 +40,23 @@ def read(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | No
 
 def lifted(foreign: ForeignModel) -> Model:
     """A foreign model as a graph."""
-    if foreign.format == "onnx":
-        from dovetail.formats.onnx.compose import ONNX as dialect
-    else:
-        from dovetail.formats.openvino.compose import OPENVINO as dialect
-    from dovetail.formats.lift import lift as lift_with
+    from dovetail.formats.lift import lift
 
-    return lift_with(foreign, dialect)
+    if foreign.format == "onnx":
+        from dovetail.formats.onnx.compose import ONNX
+
+        return lift(foreign, ONNX)
+    from dovetail.formats.openvino.compose import OPENVINO
+
+    return lift(foreign, OPENVINO)
 
 
 def load(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | None = None) -> Model:
-    """Read a model: ``.onnx``, or ``.xml`` with its ``.bin`` beside it (or ``weights``). Types and shapes are inferred on the way.
+    """Read a model: ``.onnx``, or ``.xml`` with its ``.bin`` beside it (or ``weights``). Types and shapes are inferred on
+    the way.
 
-    Raises FormatError (the file is not what its format says), UnsupportedError (we do not handle it exactly), RuleError (the model
+    Raises FormatError (the file is not what its format says), UnsupportedError (we do not handle it exactly), RuleError (the
+    model
     breaks an operator's rule), each with every independent fault in ``diagnostics``; OSError where the file cannot be opened.
     """
     if not os.path.exists(path):
@@ -62,10 +65,13 @@ def load(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | No
 
 
 def save(model: Model, path: str | PathLike[str], *, opset: int | None = None, **options: Any) -> None:
-    """Write ``model`` in the format that the suffix names: ONNX in the version ``opset``, OpenVINO IR 11 as ``.xml`` with ``.bin``.
+    """Write ``model`` in the format that the suffix names: ONNX in the version ``opset``, OpenVINO IR 11 as ``.xml`` with
+    ``.bin``.
 
-    Without ``opset`` an ONNX model keeps its own; a model from elsewhere gets the default of ``formats.onnx.write``. ``external``: for ONNX,
-    put tensors into one file beside. Files are replaced whole or not at all. Raises UnsupportedError with all nodes that the target
+    Without ``opset`` an ONNX model keeps its own; a model from elsewhere gets the default of ``formats.onnx.write``.
+    ``external``: for ONNX,
+    put tensors into one file beside. Files are replaced whole or not at all. Raises UnsupportedError with all nodes that the
+    target
     cannot say.
     """
     if format_of(path) == "onnx":

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dovetail import op as operators
-from dovetail import slots
+from dovetail import op as operators, slots
 from dovetail.formats.foreign import ForeignNode
 from dovetail.op import Op
 from dovetail.slots import Spelling
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
     from dovetail.graph import Node, Value
 
 Lift = Callable[["Lifting"], "Value | list[Value] | Op | None"]
-"""What a foreign node is: values written through the builder, an operator of ours on the node's own inputs, or (None) what the slot lines say."""
+"""What a foreign node is: values written through the builder, an operator of ours on the node's own inputs, or (None) what
+the slot lines say."""
 Lower = Callable[["Builder", "Node"], "Value | list[Value | None] | None"]
 Emit = Callable[["Lowering", "Node"], "list[ForeignNode]"]
 TypeCheck = Callable[[ForeignNode, "Iterable[Value | None]", "Iterable[Value]"], None]
@@ -27,8 +27,10 @@ TypeCheck = Callable[[ForeignNode, "Iterable[Value | None]", "Iterable[Value]"],
 
 @dataclass
 class Dialect:
-    """One format. ``lifts``: foreign operators that are several of ours, or need more than a slot line, by (domain, kind); ``lowers``: core
-    operators rewritten into ones that the format can spell, by class; ``emits``: core operators whose foreign node no slot line can say.
+    """One format. ``lifts``: foreign operators that are several of ours, or need more than a slot line, by (domain, kind);
+    ``lowers``: core
+    operators rewritten into ones that the format can spell, by class; ``emits``: core operators whose foreign node no slot
+    line can say.
     ``is_text``: attribute values are texts, numbers too."""
 
     name: str

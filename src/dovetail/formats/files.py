@@ -62,7 +62,7 @@ def open_beside(model_path: StrPath, location: str, *, allow_symlinks_within: St
         target = os.path.realpath(os.path.join(root, *parts))
         root = os.path.realpath(allow_symlinks_within)
         parts = _parts_below(target, root, location, file=os.fspath(model_path))
-    with _Folder.walk(root, parts[:-1], location) as folder:
+    with _Folder.walk(root, parts[:-1], os.fspath(model_path)) as folder:
         return folder.open_file(parts[-1])
 
 

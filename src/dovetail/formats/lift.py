@@ -427,7 +427,11 @@ class Lifter:
             items = [item for item in items if item]
             numbers: list[Any] = [float(item) if not item.lstrip("+-").isdigit() else int(item) for item in items]
             raw = numbers if "," in text or port.host else numbers[0]
-        return self.b.constant(np.asarray(raw, dtype=None if np.size(raw) else np.int64), self._input_dtype(spelling, port.type, xs))
+        data = np.asarray(raw, dtype=None if np.size(raw) else np.int64)
+        kind = self._input_dtype(spelling, port.type, xs)
+        if kind.is_integer and data.dtype.kind not in "iu":
+            raise FormatError("attribute.value", f"{spelling.kind}: {name} = {raw!r} is no list of integers")
+        return self.b.constant(data, kind)
 
     def _input_dtype(self, spelling: Spelling, variable: str, xs: list[Value | None]) -> Any:
         exact = dtypes._BY_NAME.get(variable)

@@ -276,8 +276,11 @@ class Lowering:
             elif given.get(slot.ours) is None:
                 if not slot.optional:
                     raise _NoFit(f"{spelling.kind} needs {slot.ours!r}")
-            elif constant_or_none(given[slot.ours]) is None:
-                raise _NoFit(f"{spelling.kind} needs {slot.ours!r} to be constant")
+            else:
+                data = constant_or_none(given[slot.ours])
+                if data is None:
+                    raise _NoFit(f"{spelling.kind} needs {slot.ours!r} to be constant")
+                self._out(slot, _plain(data), spelling)
 
     def _out(self, slot: Slot, value: Any, spelling: Spelling) -> Any:
         if value is None:

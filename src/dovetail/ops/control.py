@@ -6,14 +6,13 @@ from typing import Any
 
 from dovetail.errors import EngineError, RuleError
 from dovetail.graph import Graph
+from dovetail.inference import infer_graph
 from dovetail.op import Op, infer_types
 from dovetail.types import Tensor, Type, agree_shapes
 
 
 def infer_body(body: Graph, xs: tuple[Any, ...]) -> list[Type]:
     """Give a body its input types and infer it. Returns its outputs' types."""
-    from dovetail.passes.infer import infer_graph
-
     for inner, x in zip(body.inputs, xs, strict=True):
         inner.type = x.type
         if x.value is not None:

@@ -10,7 +10,7 @@ from dovetail import dims, dtypes
 from dovetail.arrays import element
 from dovetail.errors import RuleError
 from dovetail.op import Op, Window, Windows
-from dovetail.ops.reshaping import seen
+from dovetail.ops.reshaping import as_i64, held, items, seen
 from dovetail.ops.source import zeros_like
 from dovetail.types import INT64_MAX, agree, axis_in, static
 
@@ -116,14 +116,12 @@ class Split(
             raise RuleError("split.outputs", f"{self.outputs} outputs; at least one is needed")
 
     def shape(self, x: Any, sizes: Any = None) -> Any:
-        count = self.outputs
-        if sizes is not None:
-            self._check_count(sizes)
+        lengths = None if sizes is None else self._lengths(sizes)
         shape = x.shape
         if shape is None:
-            return [None] * count
+            return [None] * self.outputs
         axis = axis_in(self.axis, _positive_rank(len(shape)))
-        pieces = self._equal(shape[axis]) if sizes is None else self._explicit(shape[axis], sizes)
+        pieces = self._equal(shape[axis]) if sizes is None else self._explicit(shape[axis], lengths)
         return [(*shape[:axis], piece, *shape[axis + 1 :]) for piece in pieces]
 
     def _check_count(self, sizes: Any) -> None:
@@ -148,26 +146,38 @@ class Split(
             raise RuleError("split.divide", f"{count} pieces of {piece} are more than {size}")
         return [piece] * (count - 1) + [last]
 
-    def _explicit(self, size: Any, sizes: Any) -> list[Any]:
-        value = sizes.value
-        if value is None:
-            return [None] * self.outputs
-        lengths = [_plain(length) for length in value]
-        wild = [place for place, length in enumerate(lengths) if isinstance(length, int) and length == -1]
-        if wild and not self.wildcard:
+    def _lengths(self, sizes: Any) -> list[Any] | None:
+        """The lengths as they stand, where they are known."""
+        self._check_count(sizes)
+        if sizes.value is None:
+            return None
+        lengths = items(sizes) or []
+        numbers = [length for length in lengths if isinstance(length, int)]
+        if any(length < -1 for length in numbers):
+            raise RuleError("split.sizes", f"lengths {_listed(lengths)} should not be negative")
+        if -1 in numbers and not self.wildcard:
             raise RuleError("split.sizes", "a length of -1 is no wildcard here")
-        if len(wild) > 1:
+        if numbers.count(-1) > 1:
             raise RuleError("split.sizes", "at most one length may be -1")
-        if any(isinstance(length, int) and length < -1 for length in lengths):
-            raise RuleError("split.sizes", f"lengths {lengths} should not be negative")
-        rest = sum((length for place, length in enumerate(lengths) if place not in wild), 0)
-        if wild:
-            lengths[wild[0]] = size - rest
-            if isinstance(lengths[wild[0]], int) and lengths[wild[0]] < 0:
-                raise RuleError("split.sizes", f"lengths {rest} leave less than nothing of {size}")
-        elif dims.equal(rest, size) is False:
-            raise RuleError("split.sizes", f"lengths {lengths} should add up to {size}")
-        return [None if (low := dims.bounds(length)[0]) is None or low < 0 else length for length in lengths]
+        return lengths
+
+    def _explicit(self, size: Any, lengths: list[Any] | None) -> list[Any]:
+        if lengths is None:
+            return [None] * self.outputs
+        rest = sum(length for length in lengths if not _is_wild(length))
+        if any(map(_is_wild, lengths)):
+            remainder = size - rest
+            if dims.less(remainder, 0):
+                raise RuleError("split.sizes", f"lengths {_listed(lengths)} leave less than nothing of {size}")
+            lengths = [remainder if _is_wild(length) else length for length in lengths]
+        elif not any(map(self._is_vague, lengths)) and dims.equal(rest, size) is False:
+            raise RuleError("split.sizes", f"lengths {_listed(lengths)} should add up to {size}")
+        return [None if self._is_vague(length) else length for length in lengths]
+
+    def _is_vague(self, length: Any) -> bool:
+        """Whether a length may turn out to be the remainder, or not to be a length."""
+        low = dims.bounds(length)[0]
+        return low is None or low < 0
 
     def canonical(self, x: Any, sizes: Any = None) -> Op:
         changes: dict[str, Any] = {}
@@ -176,18 +186,16 @@ class Split(
             if self.ragged and dims.exact_quotient(x.shape[changes["axis"]], self.outputs) is not None:
                 changes["ragged"] = False
         if self.wildcard and sizes is not None and sizes.value is not None:
-            low = [dims.bounds(_plain(length))[0] for length in sizes.value]
-            if all(bound is not None and bound >= 0 for bound in low):
+            if not any(map(self._is_vague, items(sizes) or [])):
                 changes["wildcard"] = False
         return self.with_(**changes) if changes else self
 
     def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:
-        from dovetail.types import Tensor, View
-
-        axis = self.axis % x.ndim if x.ndim else axis_in(self.axis, _positive_rank(0))
-        seen = View(Tensor(None, tuple(x.shape)))
-        host = None if sizes is None else View(Tensor(None, tuple(sizes.shape)), sizes)
-        pieces = [shape[axis] for shape in self.shape(seen, host)]
+        shapes = self.shape(seen(x), held(sizes))
+        axis = axis_in(self.axis, x.ndim)
+        pieces = [shape[axis] for shape in shapes]
+        if not all(isinstance(piece, int) for piece in pieces):
+            raise dims.Inexact
         front = (slice(None),) * axis
         starts = accumulate(pieces, initial=0)
         return tuple(x[(*front, slice(start, start + piece))] for start, piece in zip(starts, pieces, strict=False))
@@ -198,25 +206,28 @@ class Split(
 
     def decompose(self, b: Any, x: Any, sizes: Any = None) -> Any:
         """With every length written out, for a format that has no remainder or no ragged pieces; None where it is so already."""
-        if sizes is not None and not self.wildcard or sizes is None and not self.ragged:
+        if not (self.ragged if sizes is None else self.wildcard):
             return None
-        axis = axis_in(self.axis, _positive_rank(len(x.dims)))
-        lengths = [shape[axis] for shape in self.shape(x, sizes)]
+        shapes = self.shape(x, sizes)
+        lengths: Any = [None if shape is None else shape[axis_in(self.axis, len(shape))] for shape in shapes]
         if not all(isinstance(length, int) for length in lengths):
-            lengths = self._computed(b, b.Gather(b.Shape(x, dtype=dtypes.i64), [axis], axis=0), sizes)
-        return None if lengths is None else b.Split(x, lengths, axis=self.axis, outputs=self.outputs)
+            size = b.Gather(b.Shape(x, dtype=dtypes.i64), [self.axis], axis=0)
+            lengths = self._ragged(b, size) if sizes is None else self._filled(b, size, sizes)
+        return b.Split(x, lengths, axis=self.axis, outputs=self.outputs)
 
-    def _computed(self, b: Any, size: Any, sizes: Any) -> Any:
-        """The lengths as a vector, from the size as a vector of one; None where the given lengths are not known."""
+    def _ragged(self, b: Any, size: Any) -> Any:
         last = self.outputs - 1
-        if sizes is None:
-            piece = b.Divide(b.Add(size, last), self.outputs)
-            return b.Concat(*[piece] * last, b.Subtract(size, b.Multiply(piece, last)), axis=0)
-        given = [] if sizes.value is None else [_plain(length) for length in sizes.value]
-        if not given or not all(isinstance(length, int) for length in given):
-            return None
-        rest = b.Subtract(size, sum(length for length in given if length != -1))
-        return b.Concat(*(rest if length == -1 else [length] for length in given), axis=0)
+        piece = b.Divide(b.Add(size, last), self.outputs)
+        return b.Concat(*[piece] * last, b.Subtract(size, b.Multiply(piece, last)), axis=0)
+
+    def _filled(self, b: Any, size: Any, sizes: Any) -> Any:
+        """The lengths with the remainder in its place; two of -1 are left as they are, to be refused."""
+        given = as_i64(b, sizes)
+        zero, one, free = (b.constant(number, dtypes.i64) for number in (0, 1, -1))
+        is_free = b.Equal(given, free)
+        count = b.ReduceSum(b.Where(is_free, one, zero), [0])
+        rest = b.Subtract(size, b.ReduceSum(b.Where(is_free, zero, given), [0]))
+        return b.Where(is_free, b.Where(b.Greater(count, one), free, rest), given)
 
     def windows(self, x: Any, sizes: Any = None) -> Windows:
         shape = static(x.shape)
@@ -232,6 +243,9 @@ class Split(
         )
 
 
-def _plain(item: Any) -> Any:
-    """A dimension out of an integer array: a Python integer or a Dim."""
-    return item if isinstance(item, dims.Dim) else int(item)
+def _is_wild(length: Any) -> bool:
+    return isinstance(length, int) and length == -1
+
+
+def _listed(lengths: list[Any]) -> str:
+    return f"[{', '.join(map(str, lengths))}]"

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims
+from dovetail import arrays, dims, dtypes
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op, Windows
 from dovetail.ops.reshaping import held, items, numbers, open_shape, seen, vector_length
-from dovetail.ops.slicing import Piece, windows_of
+from dovetail.ops.slicing import Piece, count_up, joined, windows_of
 from dovetail.ops.source import zeros_like
 from dovetail.types import axes_in, static
 
@@ -93,8 +93,6 @@ class Pad(
         return arrays.pad(xp, x, [before for before, _ in pairs], [after for _, after in pairs], self.mode, fill)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
-        from dovetail.ops.slicing import count_up
-
         rest = [None] * (axes is not None)
         if self.mode == "constant":
             back = [b.Pad(g, b.Negative(pads), None, axes), None]
@@ -136,9 +134,13 @@ class Pad(
         return Windows(tuple(windows_of(pieces, shape, target)), fill if self.mode == "constant" else None)
 
     def decompose(self, b: Any, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
-        """Gathered along each axis, where everything is known."""
+        """With pads for every axis; then, where everything is known, gathered along each axis. None where that is no help."""
         rows = None if x.shape is None else self._rows(x, pads, axes)
-        if self.mode == "constant" or rows is None:
+        if rows is None:
+            return None
+        if axes is not None:
+            return b.apply("Pad", x, self._everywhere(b, x, pads, rows), value, mode=self.mode)
+        if self.mode == "constant":
             return None
         for axis, pair in rows.items():
             size = x.dims[axis]
@@ -148,6 +150,18 @@ class Pad(
                 indices = Pad(self.mode).evaluate(np, np.arange(size), np.array(pair))
                 x = b.Gather(x, indices, axis=axis)
         return x
+
+    def _everywhere(self, b: Any, x: Any, pads: Any, rows: dict[int, tuple[Any, Any]]) -> Any:
+        """The pads of all axes, 0 for those that are not named."""
+        places = {axis: index for index, axis in enumerate(rows)}
+        vector = pads if pads.dtype == "i64" or pads.constant is not None else b.Cast(pads, to=dtypes.i64)
+        parts: list[Any] = []
+        for side in (0, 1):
+            for axis in range(len(x.shape)):
+                pad = rows.get(axis, (0, 0))[side]
+                at = side * len(rows) + places.get(axis, 0)
+                parts.append(pad if isinstance(pad, int) else b.Gather(vector, [at], axis=0))
+        return joined(b, parts)
 
 
 def _zero(x: Any) -> Any:

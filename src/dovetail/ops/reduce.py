@@ -97,6 +97,12 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
                 y = arrays.cast(xp, xp.asarray(self.function(xp, arrays.widened(xp, x), reduced)), kind, saturate=False)
         return y if self.keep_dims else xp.squeeze(y, axis=reduced)
 
+    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
+        """Axes counted from the end were not there from the beginning."""
+        if axes is None or axes.constant is None or x.shape is None or not any(axis < 0 for axis in np.ravel(axes.constant)):
+            return None
+        return b.add(self, x, b.constant(np.array(self.axes_of(len(x.shape), axes.constant), np.int64)))[0]
+
     # For gradients
 
     def kept(self, b: Any, reduced: Any, x: Any, axes: Any) -> Any:
@@ -316,7 +322,7 @@ class ReduceL2(_Whole, onnx=_versions("ReduceL2", (1, 11, 13), "18"), openvino=_
 
     def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
         if x.dtype.is_integer:
-            return None
+            return super().decompose(b, x, axes)
         return b.Sqrt(b.ReduceSum(b.Multiply(x, x), axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all))
 
     def slope(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
@@ -353,7 +359,7 @@ class ReduceLogSum(_Whole, onnx=_versions("ReduceLogSum", (1, 11, 13), "18,28"))
 
     def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
         if x.dtype.is_integer:
-            return None
+            return super().decompose(b, x, axes)
         return b.Log(b.ReduceSum(x, axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all))
 
     def slope(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
@@ -372,7 +378,7 @@ class ReduceLogSumExp(_Whole, onnx=_versions("ReduceLogSumExp", (1, 11, 13), "18
     def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
         """The greatest element, where it is finite, is taken out of the sum."""
         if x.dtype.is_integer:
-            return None
+            return super().decompose(b, x, axes)
         greatest = self.again(b, "ReduceMax", x, axes)
         greatest = b.Where(b.IsInf(greatest), number(b, 0, x), greatest)
         logarithm = b.Log(self.again(b, "ReduceSum", b.Exp(b.Subtract(x, greatest)), axes))

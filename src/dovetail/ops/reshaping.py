@@ -57,6 +57,16 @@ def reshaped(b: Any, x: Any, like: Any) -> Any:
     return b.Reshape(x, shape_value(b, like), copy_zeros=False)
 
 
+def as_i64(b: Any, vector: Any) -> Any:
+    """Targets or lengths as i64. A u64 beyond it becomes a number that nothing takes, and not -1."""
+    if vector.dtype == "i64":
+        return vector
+    found = b.Cast(vector, to=dtypes.i64)
+    if vector.dtype != "u64":
+        return found
+    return b.Where(b.Less(found, b.constant(0, dtypes.i64)), b.constant(-7, dtypes.i64), found)
+
+
 _MOST_AXES = 64
 """Beyond this a length says that something is wrong, not what a rank is."""
 
@@ -96,6 +106,8 @@ class Reshape(
         negative = [size for size in wanted if isinstance(size, int) and size < -1]
         if negative:
             raise RuleError("reshape.target", f"size {negative[0]} in the target is below -1")
+        if 0 not in wanted and all(isinstance(size, int) for size in wanted):
+            total(size for size in wanted if size > 0)
         free = [place for place, size in enumerate(wanted) if isinstance(size, int) and size == -1]
         if len(free) > 1:
             raise RuleError("reshape.target", f"{len(free)} sizes of -1 in the target; at most one can be computed")
@@ -173,6 +185,8 @@ class Reshape(
 
     def canonical(self, x: Any, target: Any) -> Op:
         """Without a 0 that copies, and without one beside -1, all choices say the same."""
+        if not self.copy_zeros and self.empty != "refuse":
+            return self.with_(empty="refuse").canonical(x, target)
         wanted = items(target)
         if wanted is None:
             return self
@@ -200,6 +214,40 @@ class Reshape(
 
     def windows(self, x: Any, target: Any) -> Windows:
         return whole(x)
+
+    def decompose(self, b: Any, x: Any, target: Any) -> Any:
+        """With every size written out, for a format that rules otherwise on -1 beside a copied 0; None where it is so already."""
+        if self.empty == "refuse" or not self.copy_zeros:
+            return None
+        wanted, shape = items(target), self.shape(x, target)
+        if wanted is not None and shape is not None and all(isinstance(size, int) for size in wanted) and -1 in wanted:
+            size = shape[wanted.index(-1)]
+            if isinstance(size, int) and size > 0:
+                return b.Reshape(x, [size if each == -1 else each for each in wanted])
+            if all(isinstance(each, int) for each in shape):
+                return b.Reshape(x, list(shape), copy_zeros=False)
+        return b.Reshape(x, self._written(b, x, target), copy_zeros=False)
+
+    def _written(self, b: Any, x: Any, target: Any) -> Any:
+        """The sizes, computed; what is to be refused becomes a size that no format takes."""
+        zero, one, free, wrong = (b.constant(number, dtypes.i64) for number in (0, 1, -1, -7))
+        given = as_i64(b, target)
+        shape, length = b.Shape(x, dtype=dtypes.i64), b.Shape(given, dtype=dtypes.i64)
+        rank = b.Shape(shape, dtype=dtypes.i64)
+        beside = b.Slice(b.Concat(shape, b.Expand(wrong, length), axis=0), [0], length, [0], [1])
+        copies = b.Slice(b.Concat(b.Equal(given, zero), b.Expand(b.constant(False), rank), axis=0), [0], rank, [0], [1])
+        left = b.ReduceProd(b.Where(copies, one, shape), [0])
+        literal = b.ReduceProd(b.Where(b.Greater(given, zero), given, one), [0])
+        is_free = b.Equal(given, free)
+        count = b.ReduceSum(b.Where(is_free, one, zero), [0])
+        # A product that wraps to 0 must not be divided by; it does not fit either.
+        size = b.Divide(left, b.Where(b.Equal(literal, zero), one, literal))
+        fits = b.And(b.Equal(b.Multiply(size, literal), left), b.LessEqual(count, one))
+        sizes = b.Where(b.Equal(given, zero), beside, b.Where(is_free, b.Where(fits, size, wrong), given))
+        if self.empty == "zero":
+            is_empty = b.Equal(b.ReduceProd(b.Where(is_free, one, sizes), [0]), zero)
+            sizes = b.Where(b.And(is_free, is_empty), zero, sizes)
+        return sizes
 
 
 class Flatten(

@@ -15,22 +15,22 @@ from dovetail.ops.slicing import joined
 from dovetail.ops.source import zeros_like
 from dovetail.types import agree_shapes, axis_in
 
-_TO_16 = "reduction~{none:none,add:add,mul:mul}=none"
-_TO_18 = "reduction~{none:none,add:add,mul:mul,max:max,min:min}=none"
-_OPENVINO = "reduction~{none:none,sum:add,prod:mul,max:max,min:min%s}=none"
+_TO_16 = "reduction~{none:replace,add:add,mul:mul}=none"
+_TO_18 = "reduction~{none:replace,add:add,mul:mul,max:max,min:min}=none"
+_OPENVINO = "reduction~{none:replace,sum:add,prod:mul,max:max,min:min%s}=none"
 
 
 class _Scatter(Op):
     """What the operators share: how updates combine with what is there."""
 
-    reduction: str = "none"
+    reduction: str = "replace"
 
     def validate(self) -> None:
-        if self.reduction not in ("none", "add", "mul", "min", "max", "mean"):
+        if self.reduction not in ("replace", "add", "mul", "min", "max", "mean"):
             raise RuleError("scatter.reduction", f"{self.reduction!r} is no reduction")
 
     def _check_slope(self) -> None:
-        if self.reduction not in ("none", "add"):
+        if self.reduction not in ("replace", "add"):
             raise UnsupportedError("grad.reduction", f"{type(self).__name__} has no gradient with the reduction {self.reduction}")
 
 
@@ -52,12 +52,13 @@ class ScatterElements(
 
     ``indices`` has the rank of ``x`` and the shape of ``updates``, and is no larger than ``x`` off the axis. Indices count from the end when
     negative; others outside the axis are an error. ``reduction`` combines an update with what is there, one after the other:
-    ``none`` replaces (of several updates of one place the last stays); ``mean`` is the mean of all, of integers rounded down. Without
+    ``replace`` (of several updates of one place the last stays); ``mean`` is the mean of all, of integers rounded down. Without
     ``initial`` a place that is updated forgets what ``x`` had. Sources: ONNX Scatter 9, 11, ScatterElements 11 to 18; OpenVINO
     ScatterElementsUpdate-3, -12.
     """
 
     axis: int = 0
+    reduction: str = "replace"
     initial: bool = True
 
     def shape(self, x: Any, indices: Any, updates: Any) -> Any:
@@ -72,13 +73,13 @@ class ScatterElements(
 
     def canonical(self, x: Any, indices: Any, updates: Any) -> Op:
         changes: dict[str, Any] = {} if x.shape is None else {"axis": axis_in(self.axis, len(x.shape))}
-        if self.reduction == "none":
+        if self.reduction == "replace":
             changes["initial"] = True
         return self.with_(**changes)
 
     def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
-        if self.reduction == "none" or (self.initial and self.reduction != "mean"):
-            return arrays.scatter_along(xp, x, indices, updates, self.axis, self.reduction)
+        if self.reduction == "replace" or (self.initial and self.reduction != "mean"):
+            return arrays.scatter_along(xp, x, indices, updates, self.axis, _word(self.reduction))
         ones, zeros = xp.ones_like(updates), xp.zeros_like(x)
         counts = arrays.scatter_along(xp, zeros, indices, ones, self.axis, "add")
         if self.reduction != "mean":
@@ -97,6 +98,11 @@ class ScatterElements(
         kept = self.reduction == "add" and self.initial
         mine = g if kept else b.ScatterElements(g, indices, zeros_like(b, updates), axis=self.axis)
         return [mine, None, b.GatherElements(g, indices, axis=self.axis)]
+
+
+def _word(reduction: str) -> str:
+    """What ``arrays`` calls a reduction."""
+    return "none" if reduction == "replace" else reduction
 
 
 def _identity(xp: Any, x: Any, reduction: str) -> Any:
@@ -141,7 +147,7 @@ class ScatterND(
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
-        return arrays.scatter_nd(xp, x, indices, updates, self.reduction)
+        return arrays.scatter_nd(xp, x, indices, updates, _word(self.reduction))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
         self._check_slope()

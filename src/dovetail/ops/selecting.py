@@ -87,7 +87,7 @@ class OneHot(
     sig="indices: R, depth!: R1, on: T, off: T -> y: T",
     openvino=(
         "OneHot-1(indices, depth, on, off; axis | negative=false)",
-        "OneHot-16(indices, depth, on, off; axis, negative_indices_mode~{ignore_negative:false,normalize:true}:negative=false)",
+        "OneHot-16(indices, depth, on, off; axis, negative_indices_mode~{ignore_negative:false,normalize:true}:negative=ignore_negative)",
     ),
 ):
     """A new axis of size ``depth`` at ``axis`` of the result, ``on`` where its place is the index and ``off`` elsewhere.

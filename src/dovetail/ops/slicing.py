@@ -150,6 +150,14 @@ class Slice(
             g = b.Pad(g, joined(b, [*begins, *ends]), None, padded)
         return [g, None, None, *(None for each in (axes, steps) if each is not None)]
 
+    def decompose(self, b: Any, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Any:
+        """Without steps that are all 1, with axes counted from the front; None where it is so already."""
+        places = numbers(axes) if axes is not None else None
+        plain = places is None or x.shape is None or all(place >= 0 for place in places)
+        if steps is not None and set(items(steps) or [None]) == {1}:
+            return b.Slice(x, starts, stops, axes)
+        return None if plain else b.Slice(x, starts, stops, list(axes_in(places or [], len(x.shape))), steps)
+
     def windows(self, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Windows:
         shape = static(x.shape)
         sizes = static(self.shape(x, starts, stops, axes, steps))

@@ -11,7 +11,8 @@ from dovetail.graph import Graph, Node, Value
 def fold(graph: Graph) -> int:
     """Replace every node whose inputs are constants by its outputs' values. Returns how many nodes went.
 
-    Random operators, operators without a rule, and whatever would grow a constant (see :data:`dovetail.evaluate.FOLD_LIMIT`) stay.
+    Random operators, operators without a rule, and whatever would grow a constant (see :data:`dovetail.evaluate.FOLD_LIMIT`)
+    stay.
     """
     changed = rewrite(graph, _fold_node)
     if changed:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError
+from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
 from dovetail.graph import Value
@@ -37,7 +37,8 @@ def since_version(domain: str, kind: str, opset: int) -> int | None:
 
 @lru_cache(maxsize=None)
 def _constraints(domain: str, kind: str, version: int) -> tuple[tuple[tuple[str, frozenset[str]], ...], bool, bool, Any] | None:
-    """For each formal input its name and allowed types, whether the last repeats and is of one type, and the outputs' likewise."""
+    """For each formal input its name and allowed types, whether the last repeats and is of one type, and the outputs'
+    likewise."""
     import onnx
 
     try:
@@ -98,7 +99,7 @@ def spell(value: Any) -> Any:
         return int(value)
     if isinstance(value, DType):
         if value.onnx is None:
-            raise RuleError("type.version", f"ONNX has no element type {value}")
+            raise UnsupportedError("type.version", f"ONNX has no element type {value}")
         return value.onnx
     if isinstance(value, tuple):
         return [spell(item) for item in value]

@@ -93,6 +93,9 @@ def _shape(proto: TensorShapeProto, fresh: _Fresh, path: str, notes: Denotations
         if denotation := fields.get("denotation", ""):
             notes[f"{path}{axis}"] = denotation
         value, name = fields.get("dim_value", -1), fields.get("dim_param", "")
+        if value < -1:
+            # -1 stands for an unknown size in files of several exporters; nothing else below 0 has a meaning.
+            raise FormatError("type.dims", f"the size {value} is negative")
         if value >= 0:
             sizes.append(value)
         elif name and not name.startswith(UNNAMED):

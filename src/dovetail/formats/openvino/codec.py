@@ -24,7 +24,8 @@ from dovetail.errors import FormatError, UnsupportedError, raise_all
 from dovetail.formats import files
 from dovetail.formats.foreign import ForeignGraph, ForeignModel
 from dovetail.formats.openvino import document, packing, rt_info
-from dovetail.formats.openvino.reader import LEGACY, Reader, TooMany
+from dovetail.formats.openvino.checks import TooMany
+from dovetail.formats.openvino.reader import LEGACY, Reader
 from dovetail.formats.openvino.writer import Writer
 
 VERSIONS = (10, 11)
@@ -52,7 +53,7 @@ def read(
         pass
     except RecursionError:
         raise FormatError("ir.depth", "the file nests too deeply", file=file) from None
-    raise_all(reader.errors, f"faults in {file}")
+    raise_all(reader.checks.errors, f"faults in {file}")
     metadata: dict[str, Any] = {tag: graph.metadata.pop(tag) for tag in ("rt_info", *LEGACY) if tag in graph.metadata}
     info = metadata.get("rt_info", [])
     producer = rt_info.get(info, "Runtime_version") or rt_info.get(metadata.get("meta_data", []), "MO_version")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError
+from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
 from dovetail.graph import Value
@@ -30,7 +30,7 @@ def spell(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, DType):
         if value.openvino is None:
-            raise RuleError("type.version", f"OpenVINO has no element type {value}")
+            raise UnsupportedError("type.version", f"OpenVINO has no element type {value}")
         return value.openvino
     if isinstance(value, tuple | list):
         return ", ".join(map(spell, value))

@@ -17,8 +17,10 @@ from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import packing
+from dovetail.formats.openvino.bodies import MAP_NUMBERS
 from dovetail.formats.openvino.fields import PRECISIONS
-from dovetail.formats.openvino.reader import BODIES, LEGACY, MAP_NUMBERS, NESTING
+from dovetail.formats.openvino.layers import BODIES
+from dovetail.formats.openvino.reader import LEGACY, NESTING
 from dovetail.formats.openvino.rt_info import DEPTH, Item
 from dovetail.formats.openvino.versions import spelled
 from dovetail.types import Size, Tensor, Type

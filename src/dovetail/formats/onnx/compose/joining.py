@@ -1,0 +1,60 @@
+"""Split and Reshape where a version of ONNX says more than a slot line, or takes fewer types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail.build import Builder
+from dovetail.errors import FormatError, RuleError
+from dovetail.formats.lift import Lifting, constant_of
+from dovetail.formats.onnx.dialect import ONNX
+from dovetail.graph import Node, Value
+from dovetail.ops.reshaping import as_i64
+
+
+@ONNX.lift("Split", 1)
+def split_1(node: Lifting) -> list[Value] | None:
+    """The lengths may also be the second input, in the type of the data."""
+    lengths = node.optional(1)
+    if lengths is None:
+        return None
+    if "split" in node.node.attributes:
+        raise FormatError("split.sizes", "Split has its lengths both as an attribute and as an input")
+    axis = node.attribute("axis", "int", 0)
+    if axis < 0:
+        raise FormatError("attribute.value", f"Split: axis = {axis} is not 0 or a positive 64-bit integer")
+    if lengths.dtype is not node.input(0).dtype:
+        raise RuleError("type.disagree", f"element types {node.input(0).dtype}, {lengths.dtype} should be equal")
+    data = constant_of(lengths, "Split: the lengths").astype(np.float64)
+    if not np.array_equal(data, np.trunc(data)) or np.abs(data).max(initial=0) > 2**53:
+        raise FormatError("split.sizes", f"lengths {data.tolist()} are no whole numbers")
+    node.lifter.spend(lengths)
+    made: list[Value] = node.b.Split(node.input(0), data.astype(np.int64), axis=axis, outputs=len(node.node.outputs))
+    return made
+
+
+@ONNX.lift("Split", 18)
+def split_18(node: Lifting) -> None:
+    """Exactly one of the lengths and num_outputs."""
+    if (node.optional(1) is None) == ("num_outputs" not in node.node.attributes):
+        how = "neither" if node.optional(1) is None else "both"
+        raise FormatError("split.outputs", f"Split needs the lengths or num_outputs, and has {how}")
+
+
+@ONNX.lower("Reshape", "Split")
+def with_i64(b: Builder, node: Node) -> Any:
+    """Targets and lengths are i64."""
+    vector = node.inputs[1] if len(node.inputs) > 1 else None
+    if vector is None or vector.dtype == "i64":
+        return None
+    data = vector.constant
+    if data is None:
+        exact: Any = as_i64(b, vector)
+    elif all(int(item) < 2**63 for item in data.reshape(-1).tolist()):
+        exact = data.astype(np.int64)
+    else:
+        return None
+    made = b.add(node.op, node.inputs[0], exact)
+    return made

@@ -1,0 +1,55 @@
+"""Pooling in ONNX's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.errors import UnsupportedError
+from dovetail.formats.onnx.dialect import ONNX
+from dovetail.graph import Node
+
+
+@ONNX.lower("MaxPool")
+def max_pool(b: Any, node: Node) -> Any:
+    """Indices that nobody reads are left out; others count from the first axis and are of i64."""
+    op: Any = node.op
+    x = node.inputs[0]
+    if op.outputs == 2 and not node.outputs[1].uses and not any(node.outputs[1] is value for value in b.graph.outputs):
+        return [b.add(op.with_(outputs=1), x)[0], None]
+    if op.outputs == 2 and (op.index_axis % max(len(x.dims), 1) or op.index_dtype != "i64"):  # type: ignore[union-attr]
+        return op.decompose(b, x)
+    return _rounded(b, op, x)
+
+
+@ONNX.lower("AveragePool")
+def average_pool(b: Any, node: Node) -> Any:
+    """An average over whole windows: over the padded input, which they do not leave where their padding is written out."""
+    op: Any = node.op
+    x = node.inputs[0]
+    if op.divisor == "window":
+        if op.rounding == "floor" or op.auto_pad.startswith("same"):
+            return b.add(op.with_(divisor="padded"), x)
+        if not any(op.pads or ()):
+            return b.add(op.with_(divisor="inside"), x)
+        simple = op.floored(x)
+        if simple is None:
+            raise UnsupportedError("pool.rounding", f"{op} over sizes that only run time knows")
+        return b.add(simple.with_(divisor="padded"), x)
+    return _rounded(b, op, x)
+
+
+def _rounded(b: Any, op: Any, x: Any) -> Any:
+    """``ceil`` may make a window of padding alone, and ``valid`` has no rounding up: both are written out as padding."""
+    canonical = op.canonical(x)
+    if op.rounding == "floor" or canonical.rounding == "floor":
+        return None
+    if op.rounding == "ceil_torch" and op.auto_pad != "valid":
+        return None
+    torch = op.with_(rounding="ceil_torch", auto_pad="explicit")
+    simple = op.floored(x)
+    if simple is None:
+        raise UnsupportedError("pool.rounding", f"{op} over sizes that only run time knows")
+    if getattr(op, "divisor", "inside") == "inside":
+        same = torch.geometry(x.dims[2:], op.kernel).outs == op.geometry(x.dims[2:], op.kernel).outs
+        return b.add(torch if same else simple, x)
+    return None

@@ -1,0 +1,52 @@
+"""Pooling in OpenVINO's words: MaxPool always gives indices, and an average that counts padding counts the whole window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.errors import UnsupportedError
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.graph import Node
+from dovetail.ops.pool import AveragePool
+
+
+@OPENVINO.lower("MaxPool")
+def max_pool(b: Any, node: Node) -> Any:
+    op: Any = node.op
+    x = node.inputs[0]
+    if op.column_major:
+        return op.decompose(b, x)
+    if op.outputs == 1:
+        return [b.add(op.with_(outputs=2), x)[0]]
+    return None
+
+
+@OPENVINO.lower("AveragePool")
+def average_pool(b: Any, node: Node) -> Any:
+    op: Any = node.op
+    x = node.inputs[0]
+    if op.divisor != "padded":
+        return None
+    if op.auto_pad != "explicit" or not any(op.pads or ()):
+        # Automatic padding is never exceeded, and without any both mean the elements inside.
+        return b.add(op.with_(divisor="window" if op.auto_pad.startswith("same") else "inside"), x)
+    if op.rounding == "floor" or op.canonical(x).rounding == "floor":
+        return b.add(op.with_(divisor="window", rounding="floor"), x)
+    return _padded_first(b, op, x)
+
+
+def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
+    """The padding made part of the input, so that a window which reaches past it counts what is there."""
+    simple: Any = op.floored(x)
+    if simple is None:
+        raise UnsupportedError("pool.rounding", f"{op} over sizes that only run time knows")
+    count = len(op.kernel)
+    begins, ends = op.explicit_pads(count)
+    found = op.geometry(x.dims[2:], op.kernel)
+    # How far the windows reach, which is less than the padding where the last one was left out.
+    reach = op._reach(found, x.dims[2:])
+    kept = [min(end, far) for end, far in zip(ends, reach, strict=True)]
+    padded = b.Pad(x, [0, 0, *begins, 0, 0, *kept])
+    rest = [max(far - end, 0) for end, far in zip(kept, reach, strict=True)]
+    pool = AveragePool(simple.strides, (*(0,) * count, *rest), simple.dilations, "explicit", op.kernel, "floor", "inside")
+    return b.add(pool, padded)[0]

@@ -1,0 +1,136 @@
+"""The layers of a graph of an IR file, and their ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dovetail import dims
+from dovetail.formats.foreign import ForeignValue
+from dovetail.formats.openvino import fields
+from dovetail.formats.openvino.checks import Checks, Layer
+from dovetail.types import Shape, Size, Tensor
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+# The element of a body, and that of its port map.
+BODIES = {"body": "port_map", "then_body": "then_port_map", "else_body": "else_port_map"}
+
+
+class LayerReader:
+    """Reads layers. ``path`` sets the names of the unknown dimensions of one graph apart."""
+
+    def __init__(self, checks: Checks) -> None:
+        self.checks = checks
+        self._sizes: dict[tuple[str | None, ...], tuple[Size | None, ...] | str] = {}
+
+    def layers(self, section: Element | None, path: str) -> dict[str, Layer]:
+        layers: dict[str, Layer] = {}
+        for element in () if section is None else section:
+            if element.tag != "layer":
+                self.checks.unsupported("ir.element_unknown", f"<layers> holds <{element.tag}>, which dovetail does not know")
+                continue
+            layer = self._layer(element, path)
+            if layer is None:
+                continue
+            if layer.id in layers:
+                self.checks.fault(
+                    "ir.layer_repeated", f"two layers have the id {layer.id}, {layers[layer.id].name!r} is the first", layer
+                )
+            else:
+                layers[layer.id] = layer
+        return layers
+
+    def _layer(self, element: Element, path: str) -> Layer | None:
+        get = element.get
+        layer = Layer(get("id", "?"), get("name", ""), get("type", ""), get("version", ""), element, get("output_names"))
+        known = ("id", "name", "type", "version", "output_names") if layer.kind == "Result" else ("id", "name", "type", "version")
+        self.checks.refuse_attributes(element, known, layer)
+        missing = [name for name in ("id", "name", "type", "version") if element.get(name) is None]
+        if missing:
+            self.checks.fault("ir.attribute_missing", f"<layer> has no {', '.join(missing)}", layer)
+        if "id" in missing or not self.checks.is_number(layer.id, "the layer's id", layer):
+            return None
+        layer.id = str(int(layer.id))
+        for child in element:
+            if child.tag in layer.children:
+                self.checks.fault("ir.element_repeated", f"the layer holds two <{child.tag}>", layer)
+            elif child.tag == "input":
+                for port in self._ports(child, layer):
+                    self._input(port, layer)
+            elif child.tag == "output":
+                for port in self._ports(child, layer):
+                    self._output(port, layer, path)
+            elif child.tag == "rt_info":
+                layer.rt_info = self.checks.info(child, layer)
+            elif child.tag not in ("data", "back_edges") and child.tag not in BODIES and child.tag not in BODIES.values():
+                self.checks.unsupported("ir.element_unknown", f"<layer> holds <{child.tag}>, which dovetail does not know", layer)
+            layer.children[child.tag] = child
+        layer.inputs = dict(sorted(layer.inputs.items()))
+        layer.outputs = dict(sorted(layer.outputs.items()))
+        return layer
+
+    def _ports(self, section: Element, layer: Layer) -> Iterable[Element]:
+        self.checks.refuse_attributes(section, (), layer)
+        for port in section:
+            if port.tag == "port":
+                yield port
+            else:
+                self.checks.unsupported("ir.element_unknown", f"<{section.tag}> holds <{port.tag}>", layer)
+
+    def _input(self, port: Element, layer: Layer) -> None:
+        self.checks.refuse_attributes(port, ("id", "precision"), layer)
+        number = self._port_id(port, layer.inputs, "input", layer)
+        self._shape(port, layer)
+        if number is not None:
+            layer.inputs[number] = self.checks.info(port.find("rt_info"), layer)
+
+    def _output(self, port: Element, layer: Layer, path: str) -> None:
+        self.checks.refuse_attributes(port, ("id", "precision", "names"), layer)
+        number = self._port_id(port, layer.outputs, "output", layer)
+        sizes = self._shape(port, layer)
+        if number is None:
+            return
+        key = f"{layer.id}:{number}"
+        shape: Shape | None = None
+        # A port without dims is a scalar or of unknown rank: OpenVINO writes both so.
+        if sizes:
+            shape = tuple(dims.symbol(f"?{path}{key}.{axis}") if size is None else size for axis, size in enumerate(sizes))
+        value = ForeignValue(key, Tensor(self.checks.dtype(port.get("precision", "UNSPECIFIED"), layer), shape))
+        value.names = fields.names(port.get("names", ""))
+        info = self.checks.info(port.find("rt_info"), layer)
+        if info:
+            value.metadata["rt_info"] = info
+        layer.outputs[number] = value
+
+    def _port_id(self, port: Element, taken: Iterable[int], side: str, layer: Layer) -> int | None:
+        text = port.get("id")
+        if text is None:
+            self.checks.fault("ir.attribute_missing", f"an {side} port has no id", layer)
+            return None
+        if not self.checks.is_number(text, f"an {side} port's id", layer):
+            return None
+        if int(text) in taken:
+            self.checks.fault("ir.port_repeated", f"two {side} ports have the id {int(text)}", layer)
+            return None
+        return int(text)
+
+    def _shape(self, port: Element, layer: Layer) -> tuple[Size | None, ...]:
+        """The sizes that a port declares, None for an unknown one."""
+        texts: list[str | None] = []
+        for child in port:
+            if child.tag == "dim":
+                texts.append(child.text)
+                if child.keys() or len(child):
+                    self.checks.unsupported("ir.element_unknown", "<dim> holds more than a number", layer)
+            elif child.tag != "rt_info":
+                self.checks.unsupported("ir.element_unknown", f"<port> holds <{child.tag}>", layer)
+        known = tuple(texts)
+        found = self._sizes.get(known)
+        if found is None:
+            found = self._sizes[known] = fields.port_sizes(known)
+        if isinstance(found, str):
+            self.checks.fault("ir.dims", found, layer)
+            return ()
+        return found

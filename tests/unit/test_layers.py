@@ -1,0 +1,137 @@
+"""The layers of docs/architecture.md: a module imports from its own layer and from those below it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import dovetail
+
+PACKAGE = Path(dovetail.__file__).parent
+
+LAYERS = (
+    "errors",
+    "dtypes dims types arrays native",
+    "graph",
+    "op slots edit build evaluate inference",
+    "ops",
+    "interpret autodiff validate passes formats show summary sampling",
+    "program verify backend ngraph",
+    "cli",
+)
+"""The rooms, the lowest layer first."""
+
+EXCEPTIONS = {
+    ("graph", "build"): "arithmetic on values writes nodes through the builder that is running",
+    ("graph", "edit"): "copy.deepcopy of a model is the copying verb",
+    ("graph", "show"): "print of a model is its text",
+}
+"""What a room reaches for above its layer. It does so when a method is called, never when it is imported."""
+
+# What `import dovetail` leaves to those who need it: array libraries, file formats' packages, the terminal's.
+LATE = (
+    "array_api_compat click cupy dask defusedxml google.protobuf jax onnx onnxruntime openvino rich torch xml.etree.ElementTree"
+).split()
+
+
+class Import(NamedTuple):
+    """One room's import of another's module."""
+
+    source: str
+    target: str
+    path: Path
+    line: int
+    is_late: bool
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(PACKAGE.parent)}:{self.line} imports {self.target}"
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[Import]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing = {id(inner) for node in ast.walk(tree) if is_for_types(node) for inner in ast.walk(node)}
+    late = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if id(node) not in typing:
+            for target in targets(node):
+                if target != room(path):
+                    yield Import(room(path), target, path, node.lineno, id(node) in late)
+
+
+def is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def targets(node: ast.AST) -> Iterator[str]:
+    """The rooms that an import statement names."""
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports are absolute"
+        names = [f"{node.module}.{alias.name}" if node.module == "dovetail" else str(node.module) for alias in node.names]
+    for name in names:
+        first, _, rest = name.partition(".")
+        if first == "dovetail" and rest.split(".")[0] not in ("__version__", "_native"):
+            yield rest.split(".")[0]
+
+
+LAYER_OF = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem not in ("__init__", "__main__"))
+IMPORTS = [each for path in FILES for each in imports(path)]
+
+
+def test_every_room_has_a_layer() -> None:
+    assert {room(path) for path in FILES} == set(LAYER_OF)
+
+
+def test_imports_point_down() -> None:
+    upward = [each for each in IMPORTS if LAYER_OF[each.target] > LAYER_OF[each.source]]
+    assert [str(each) for each in upward if (each.source, each.target) not in EXCEPTIONS] == []
+    assert [str(each) for each in upward if not each.is_late] == []
+    assert {(each.source, each.target) for each in upward} == set(EXCEPTIONS), "an exception that nobody needs"
+
+
+def test_no_format_knows_another() -> None:
+    folders = sorted(path.name for path in (PACKAGE / "formats").iterdir() if path.is_dir() and path.name != "__pycache__")
+    assert len(folders) > 1
+    for folder in folders:
+        others = "|".join(other for other in folders if other != folder)
+        for path in (PACKAGE / "formats" / folder).rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            assert not re.search(rf"dovetail\.formats(\.({others})\b| import .*\b({others})\b)", text), path
+
+
+def test_the_layers_of_the_documentation_are_these() -> None:
+    page = PACKAGE.parents[1] / "docs" / "architecture.md"
+    if not page.exists():
+        pytest.skip("an installed package comes without its documentation")
+    intro = "Layers, each importing only from its own and those below it:"
+    (line,) = re.findall(rf"^{intro}\s(.*?)\.", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    written = [part.split() for part in line.replace("`", "").split(">")]
+    assert [sorted(names) for names in written] == [sorted(names.split()) for names in reversed(LAYERS)]
+
+
+def test_importing_dovetail_imports_no_array_library_but_numpy_and_no_format() -> None:
+    code = f"import dovetail, sys; print(*[name for name in {LATE!r} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []
+
+
+def test_help_imports_no_command() -> None:
+    code = "import sys; from dovetail.cli import dovetail as main; main(['--help'], standalone_mode=False); print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = found.stdout.splitlines()[-1].split()
+    assert [name for name in loaded if name.startswith("dovetail.cli.")] == []
+    assert [name for name in loaded if name in LATE and name != "click"] == []
