@@ -40,7 +40,7 @@ def _options() -> Any:
 _UNKNOWN_TO_ONNXRUNTIME = (
     "Could not find an implementation", "NOT_IMPLEMENTED", "is not a registered function/op", "Unsupported type",
     "No Op registered for", "does not support type", "Type not supported", "not supported yet", "cannot be created",
-    "not implemented", "unsupported data type",
+    "not implemented", "unsupported data type", "No corresponding Numpy type",
 )  # fmt: skip
 # numpy's own types reach onnxruntime as arrays, all others as OrtValues over their bits.
 _CARRIED = {"bf16": np.uint16, "f8e4m3": np.uint8, "f8e4m3fnuz": np.uint8, "f8e5m2": np.uint8, "f8e5m2fnuz": np.uint8}
@@ -142,6 +142,9 @@ def run_openvino_file(path: str, inputs: Mapping[str, Any], outputs: Sequence[st
         raise AssertionError("OpenVINO aborted") from None
 
 
+# What the CPU plugin says of element types that it has no kernel for.
+_UNKNOWN_TO_OPENVINO = ("unsupported src_prc", "unsupported dst_prc")
+
 # In a process of its own: what OpenVINO does not expect it answers with abort().
 _worker: ProcessPoolExecutor | None = None
 
@@ -155,13 +158,23 @@ def _core() -> Any:
 
 def _infer(path: str, inputs: dict[str, Any], outputs: tuple[str, ...]) -> list[Any]:
     options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
-    compiled = _core().compile_model(_core().read_model(path), "CPU", options)
+    model = _core().read_model(path)
+    try:
+        compiled = _core().compile_model(model, "CPU", options)
+    except RuntimeError as error:
+        if any(text in str(error) for text in _UNKNOWN_TO_OPENVINO):
+            raise Silent(f"OpenVINO: {str(error).strip().splitlines()[-1][:160]}") from None
+        raise
     request = compiled.create_infer_request()
-    for port, (name, array) in zip(compiled.inputs, inputs.items(), strict=True):
-        assert name in port.get_names(), f"input {name!r} has become {port.get_names()}"
+    for read, port, (name, array) in zip(model.inputs, compiled.inputs, inputs.items(), strict=True):
+        assert name in read.get_names(), f"input {name!r} has become {read.get_names()}"
         request.set_tensor(port, _tensor(array))
     request.infer()
     found = []
+    for port in compiled.outputs:
+        kind = port.get_element_type().get_type_name()
+        if kind in _SUB_BYTE:
+            raise Silent(f"OpenVINO gives no {kind} to numpy")
     for port, name in zip(compiled.outputs, outputs, strict=True):
         assert name in port.get_names(), f"output {name!r} has become {port.get_names()}"
         found.append(_from_tensor(request.get_tensor(port)))
@@ -187,7 +200,7 @@ def _from_tensor(tensor: Any) -> Any:
     if kind.name == "string":
         return np.array(tensor.str_data.tolist(), dtype=object).reshape(tuple(tensor.shape))
     data = np.array(tensor.data)
-    return data if data.dtype == kind.numpy else data.view(kind.numpy)
+    return data if data.dtype == kind.numpy else data.reshape(-1).view(kind.numpy).reshape(tuple(tensor.shape))
 
 
 def as_f32(array: Any) -> Any:

@@ -58,6 +58,8 @@ class Builder:
         self.place = ""
         self._tokens: list[Token[Builder]] = []
         self._grown = 0
+        # Constants that something folded away has read.
+        self.spent: set[int] = set()
 
     def __enter__(self) -> Builder:
         self._tokens.append(_CURRENT.set(self))
@@ -105,7 +107,9 @@ class Builder:
             # The caller may go on writing into it; a constant stays what it was.
             array = array.copy()
         array.flags.writeable = False
-        return self.add(REGISTRY["Constant"](array, kind), names=[name or "constant"])[0]
+        value = Value(self.graph.claim(name or "constant"), Tensor(kind, array.shape))
+        self.graph.nodes.append(connect(Node(REGISTRY["Constant"](array, kind), [], [value], "", self.place)))
+        return value
 
     def add(self, op: Op, *inputs: Any, names: Sequence[str | None] | None = None, name: str = "") -> list[Value]:
         """Write one node and return its outputs. ``names`` are wished for its outputs; a taken one gets a number."""
@@ -210,6 +214,7 @@ class Builder:
             return None
         before = sum(x.constant.nbytes for x in xs if x is not None and x.constant is not None)
         self._grown += max(0, sum(array.nbytes for array, _ in arrays) - before)
+        self.spent.update(map(id, xs))
         return [self.constant(array, dtype) for array, dtype in arrays]
 
 

@@ -175,6 +175,46 @@ def _copy_value(value: Value, found: dict[int, Value]) -> Value:
     return new
 
 
+Flat = tuple[dict[str, Any], list[tuple[Any, ...]], list[tuple[Any, ...]], list[int], list[int]]
+
+
+def flat(graph: Graph) -> Flat:
+    """A graph as lists of plain rows that refer to each other by number."""
+    values = list(graph.values())
+    number = {id(value): index for index, value in enumerate(values)}
+    rows = [(x.name, x.type, x.names, x._value, x.doc, x.metadata) for x in values]
+    nodes = [
+        (
+            node.op,
+            [None if x is None else number[id(x)] for x in node.inputs],
+            [number[id(y)] for y in node.outputs],
+            (node.name, node.place, node.doc, node.metadata),
+        )
+        for node in graph.nodes
+    ]
+    facts = {"name": graph.name, "doc": graph.doc, "metadata": graph.metadata, "_names": graph._names}
+    return facts, rows, nodes, [number[id(x)] for x in graph.inputs], [number[id(y)] for y in graph.outputs]
+
+
+def unflat(rows: Flat) -> Graph:
+    """The graph that ``flat`` made rows of."""
+    facts, value_rows, node_rows, inputs, outputs = rows
+    graph = Graph()
+    for name, fact in facts.items():
+        setattr(graph, name, fact)
+    values = []
+    for name, type, names, value, doc, metadata in value_rows:
+        made = Value(name, type)
+        made.names, made._value, made.doc, made.metadata = names, value, doc, metadata
+        values.append(made)
+    for op, xs, ys, (name, place, doc, metadata) in node_rows:
+        node = Node(op, [None if x is None else values[x] for x in xs], [values[y] for y in ys], name, place)
+        node.doc, node.metadata = doc, metadata
+        graph.nodes.append(connect(node))
+    graph.inputs, graph.outputs = [values[x] for x in inputs], [values[y] for y in outputs]
+    return graph
+
+
 def copy_model(model: Model, graph: Graph | None = None) -> Model:
     """A model of its own, around ``graph`` or a copy of its graph."""
     new = Model(

@@ -18,9 +18,9 @@ FOLD_LIMIT = 1 << 20
 """The most elements a folded constant may have beyond those of its inputs."""
 FOLD_TOTAL = 1 << 28
 """The most bytes that folding may add to one graph: a small file full of small bombs is still a bomb."""
-CHAIN_LIMIT = 1024
-"""The most nodes that are run to learn one constant."""
-BIG = 1 << 16
+CHAIN_LIMIT = 1 << 24
+"""The most elements that are computed to learn one constant; a node counts as NODE_COST of them."""
+NODE_COST = 1 << 14
 
 
 def apply(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
@@ -79,7 +79,7 @@ def run(graph: Graph, inputs: Sequence[Any], xp: Any) -> list[Any]:
                 raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
             except MemoryError as error:
                 raise EngineError("run.memory", str(error), node=node.label, op=written(node.op, node.inputs)) from None
-            except (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError) as error:
+            except (ValueError, IndexError, KeyError, TypeError, ArithmeticError, RuntimeError, dims.Inexact) as error:
                 raise EngineError(
                     "run.failed", f"{type(error).__name__}: {error}", node=node.label, op=written(node.op, node.inputs)
                 ) from error
@@ -189,10 +189,8 @@ def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
             results = apply(node.op, np, [None if x is None else found[id(x)] for x in node.inputs])
         except (DovetailError, ValueError, IndexError, TypeError, NotImplementedError):
             return None
-        budget -= 1
+        budget -= NODE_COST + sum(np.size(result) for result in results)
         found.update({id(y): result for y, result in zip(node.outputs, results, strict=False)})
-        if sum(np.size(result) for result in results) > BIG:
-            budget -= CHAIN_LIMIT // 16
     return np.asarray(found[id(value)])
 
 

@@ -75,6 +75,9 @@ class Value:
     def __repr__(self) -> str:
         return f"<{self.name}: {self.type}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a Value is a part of its graph and is not copied or pickled alone; take the Model or the Graph")
+
     def _operator(self, kind: str, *others: Any, swap: bool = False) -> Value:
         from dovetail.build import current
 
@@ -162,6 +165,9 @@ class Node:
         """What to call this node in a message: its name, or what it makes."""
         return self.name or (self.outputs[0].name if self.outputs else type(self.op).__name__)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a Node is a part of its graph and is not copied or pickled alone; take the Model or the Graph")
+
     def __repr__(self) -> str:
         inputs = ", ".join("-" if x is None else x.name for x in self.inputs)
         return f"<{', '.join(y.name for y in self.outputs)} = {self.op}({inputs})>"
@@ -211,6 +217,17 @@ class Graph:
     def __iter__(self) -> Iterator[Node]:
         return iter(tuple(self.nodes))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Flat: pickling from node to node would go as deep as the graph is long.
+        from dovetail.edit import flat, unflat
+
+        return unflat, (flat(self),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
+        from dovetail.edit import copy_graph
+
+        return copy_graph(self)
+
     def __repr__(self) -> str:
         return f"<Graph {self.name!r}: {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
 
@@ -259,6 +276,11 @@ class Model:
         from dovetail.show import show
 
         return show(self)
+
+    def _repr_html_(self) -> str:
+        from dovetail.notebook import html
+
+        return html(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
         from dovetail.edit import copy_model

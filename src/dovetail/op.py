@@ -69,17 +69,22 @@ class Port(NamedTuple):
     host: bool = False
 
 
-class Signature(NamedTuple):
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+class Signature:
+    """What goes into an operator and what comes out. ``least``: how many inputs it needs; ``repeated``: the place of the repeated one;
+    ``has_hosts``: whether shape rules read some input."""
 
-    @property
-    def least(self) -> int:
-        return sum(1 for port in self.inputs if not port.optional and not port.repeated)
+    __slots__ = ("has_hosts", "inputs", "least", "outputs", "repeated")
+
+    def __init__(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+        self.least = sum(1 for port in inputs if not port.optional and not port.repeated)
+        self.repeated = next((place for place, port in enumerate(inputs) if port.repeated), None)
+        self.has_hosts = any(port.host for port in inputs)
 
     def port(self, index: int, count: int) -> Port:
         """The port that input ``index`` of ``count`` belongs to."""
-        repeated = next((place for place, port in enumerate(self.inputs) if port.repeated), None)
+        repeated = self.repeated
         if repeated is None or index < repeated:
             return self.inputs[index]
         after = len(self.inputs) - repeated - 1
@@ -124,7 +129,10 @@ class Op:
     onnx: ClassVar[tuple[str, ...]] = ()
     openvino: ClassVar[tuple[str, ...]] = ()
     fields: ClassVar[tuple[Field, ...]] = ()
-    _signature: ClassVar[Signature | None] = None
+    fields_by_name: ClassVar[dict[str, Field]] = {}
+    signature: ClassVar[Signature] = Signature((), ())
+    _defaults: ClassVar[dict[str, Any]] = {}
+    _needed: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(
         cls, *, sig: str | None = None, onnx: str | tuple[str, ...] = (), openvino: str | tuple[str, ...] = (), **rest: Any
@@ -132,7 +140,7 @@ class Op:
         super().__init_subclass__(**rest)
         if sig is not None:
             cls.sig = sig
-            cls._signature = None
+            cls.signature = parse_signature(sig)
         cls.onnx = (onnx,) if isinstance(onnx, str) else onnx
         cls.openvino = (openvino,) if isinstance(openvino, str) else openvino
         own = {
@@ -146,24 +154,31 @@ class Op:
             if field.name not in own
         )
         cls.fields = inherited + tuple(own.values())
-        cls.__match_args__ = tuple(field.name for field in cls.fields)
+        cls.fields_by_name = {field.name: field for field in cls.fields}
+        cls.__match_args__ = tuple(cls.fields_by_name)
+        cls._defaults = {field.name: field.default for field in cls.fields}
+        cls._needed = tuple(field.name for field in cls.fields if field.default is REQUIRED)
         if not cls.__name__.startswith("_") and cls.sig:
             REGISTRY[cls.__name__] = cls
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
-        fields = type(self).fields
-        if len(args) > len(fields):
-            raise TypeError(f"{type(self).__name__} takes {len(fields)} attributes, not {len(args)}")
+        cls = type(self)
         put = self.__dict__
-        for field, value in zip(fields, args, strict=False):
-            put[field.name] = value
-        for field in fields[len(args) :]:
-            value = attributes.pop(field.name, field.default)
-            if value is REQUIRED:
-                raise TypeError(f"{type(self).__name__} needs the attribute {field.name!r}")
-            put[field.name] = value
-        if attributes:
-            raise TypeError(f"{type(self).__name__} has no attribute {', '.join(map(repr, attributes))}")
+        put.update(cls._defaults)
+        if args:
+            names = cls.__match_args__[: len(args)]
+            if len(args) > len(names):
+                raise TypeError(f"{cls.__name__} takes {len(names)} attributes, not {len(args)}")
+            if not attributes.keys().isdisjoint(names):
+                raise TypeError(f"{cls.__name__} is given {', '.join(name for name in names if name in attributes)} twice")
+            put.update(zip(names, args, strict=True))
+        put.update(attributes)
+        if len(put) != len(cls.fields):
+            extra = [name for name in attributes if name not in cls.fields_by_name]
+            raise TypeError(f"{cls.__name__} has no attribute {', '.join(map(repr, extra))}")
+        for name in cls._needed:
+            if put[name] is REQUIRED:
+                raise TypeError(f"{cls.__name__} needs the attribute {name!r}")
         self.validate()
 
     def validate(self) -> None:
@@ -231,15 +246,6 @@ def has(op: Op | type[Op], rule: str) -> bool:
     return getattr(cls, rule) is not getattr(Op, rule)
 
 
-def signature(op: Op | type[Op]) -> Signature:
-    cls = op if isinstance(op, type) else type(op)
-    found = cls.__dict__.get("_signature")
-    if found is None:
-        found = parse_signature(cls.sig)
-        cls._signature = found
-    return found  # type: ignore[no-any-return]
-
-
 def bodies(op: Op) -> Iterator[tuple[str, Any]]:
     """The sub-graphs among the attributes, by name."""
     for field in op.fields:
@@ -249,13 +255,13 @@ def bodies(op: Op) -> Iterator[tuple[str, Any]]:
 
 def output_count(op: Op) -> int:
     count = op.__dict__.get("outputs")
-    return len(signature(op).outputs) if count is None else int(count)
+    return len(op.signature.outputs) if count is None else int(count)
 
 
 def host_inputs(op: Op, count: int) -> tuple[bool, ...]:
     """For each of ``count`` inputs, whether it is read by shape rules and stays a numpy array on the host."""
-    found = signature(op)
-    if not any(port.host for port in found.inputs):
+    found = op.signature
+    if not found.has_hosts:
         return (False,) * count
     return tuple(found.port(index, count).host for index in range(count))
 
@@ -265,15 +271,14 @@ def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
 
     Raises RuleError [node.inputs], [type.disagree], [type.class].
     """
-    found = signature(op)
+    found = op.signature
     ports = found.inputs
     count = len(xs)
-    repeated = any(port.repeated for port in ports)
-    if count < found.least or (count > len(ports) and not repeated):
-        most = "more" if repeated else str(len(ports))
+    plain = found.repeated is None
+    if count < found.least or (plain and count > len(ports)):
+        most = str(len(ports)) if plain else "more"
         raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
     bound: dict[str, DType] = {}
-    plain = not repeated
     for index, x in enumerate(xs):
         port = ports[index] if plain else found.port(index, count)
         if x is None:
@@ -310,7 +315,7 @@ def _check_class(variable: str, dtype: DType, port: str) -> None:
 
 def default_types(op: Op, xs: tuple[Any, ...]) -> list[Type]:
     bound = check_inputs(op, xs)
-    ports = signature(op).outputs
+    ports = op.signature.outputs
     count = output_count(op)
     try:
         shapes = op.shape(*xs)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dovetail.errors import printable
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import bodies, signature
+from dovetail.op import bodies
 
 
 def show(model: Model) -> str:
@@ -85,4 +85,4 @@ def _argument(x: Value | None) -> str:
     return printable(x.name)
 
 
-__all__ = ["printable", "show", "show_graph", "signature"]
+__all__ = ["printable", "show", "show_graph"]

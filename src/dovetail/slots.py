@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -27,7 +27,7 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.op import REQUIRED, Field, Op, signature
+from dovetail.op import REQUIRED, Field, Op
 
 _LINE = re.compile(r"(?:(?P<domain>[\w.]+):)?(?P<kind>\w+)-(?P<versions>[\d,]+)\((?P<body>.*)\)$", re.S)
 _INT64 = range(-(2**63), 2**63)
@@ -52,7 +52,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """One slot line of an operator class."""
+    """One slot line of an operator class. ``implied``: the core attributes that it fixes; ``known``: the foreign attributes it speaks of."""
 
     op: type[Op]
     domain: str
@@ -63,6 +63,8 @@ class Spelling:
     fixed: tuple[tuple[str, tuple[str, ...]], ...]
     line: str
     is_written_only: bool = False
+    implied: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
+    known: frozenset[str] = field(default=frozenset(), compare=False)
 
     def covers(self, name: str) -> bool:
         """Whether some place of this spelling speaks of the core input or attribute ``name``."""
@@ -110,23 +112,27 @@ def parse(op: type[Op], line: str) -> Spelling:
     body, *fixed = split_top(match["body"], "|")
     inputs, *attributes = split_top(body, ";") if not body.strip().startswith(";") else ["", body.strip()[1:]]
     pairs = [item.partition("=")[::2] for item in split_top(fixed[0])] if fixed else []
+    fixed_words = tuple((name.strip(), tuple(value.strip().split("/"))) for name, value in pairs)
+    slots = tuple(map(_parse_slot, split_top(attributes[0]))) if attributes else ()
     found = Spelling(
         op,
         match["domain"] or "",
         match["kind"],
         tuple(int(version) for version in match["versions"].split(",")),
         tuple(map(_parse_slot, split_top(inputs))),
-        tuple(map(_parse_slot, split_top(attributes[0]))) if attributes else (),
-        tuple((name.strip(), tuple(value.strip().split("/"))) for name, value in pairs),
+        slots,
+        fixed_words,
         line,
         line.strip().startswith(">"),
+        tuple((name, fixed_value(op.fields_by_name[name], words[0])) for name, words in fixed_words if name in op.fields_by_name),
+        frozenset(name for slot in slots for name in slot.theirs),
     )
     _check(found)
     return found
 
 
 def _check(spelling: Spelling) -> None:
-    known = {field.name for field in spelling.op.fields} | {port.name for port in signature(spelling.op).inputs}
+    known = {field.name for field in spelling.op.fields} | {port.name for port in spelling.op.signature.inputs}
     for slot in (*spelling.inputs, *spelling.attributes):
         assert slot.is_ignored or slot.ours in known, f"{spelling.op.__name__} has no {slot.ours!r}: {spelling.line}"
         _check_default(spelling, slot)
@@ -242,7 +248,7 @@ def fixed_value(field: Field, text: Any) -> Any:
 
 
 def field_of(op: type[Op], name: str) -> Field | None:
-    return next((field for field in op.fields if field.name == name), None)
+    return op.fields_by_name.get(name)
 
 
 def convert_in(slot: Slot, raw: Any) -> Any:
@@ -274,8 +280,10 @@ def convert_out(slot: Slot, value: Any) -> Any:
             if value is not None and min(value if isinstance(value, tuple) else (value,), default=0) < 0:
                 raise KeyError
         case "table":
-            text = {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-            return {ours: theirs for theirs, ours in slot.table}[text]
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            word = {ours: theirs for theirs, ours in slot.table}[text]
+            # A table of numbers speaks of an integer attribute.
+            return int(word) if word.lstrip("-").isdigit() else word
     return value
 
 
@@ -354,7 +362,6 @@ def read_constant(slot: Slot, field: Field, data: np.ndarray[Any, Any]) -> Any:
 
 def refuse_unknown(spelling: Spelling, attributes: dict[str, Any]) -> None:
     """Raise UnsupportedError [attribute.unknown] where a node has an attribute that no slot speaks of."""
-    known = {name for slot in spelling.attributes for name in slot.theirs}
-    extra = [name for name in attributes if name not in known]
-    if extra:
+    if not spelling.known.issuperset(attributes):
+        extra = [name for name in attributes if name not in spelling.known]
         raise UnsupportedError("attribute.unknown", f"{spelling.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows")

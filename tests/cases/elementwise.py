@@ -74,11 +74,12 @@ def tolerance(name: str) -> float | None:
 def arithmetic() -> Iterator[Case]:
     for op in (Add(), Subtract(), Multiply()):
         for name in (*FLOATS, *INTEGERS):
-            yield Case(op, (numbers(name, 2, 3, high=9), numbers(name, 2, 3, high=9, seed=1)), tolerance=tolerance(name))
+            yield Case(op, (numbers(name, 2, 3, low=5, high=9), numbers(name, 2, 3, high=5, seed=1)), tolerance=tolerance(name))
         for shapes in (((2, 3), (3,)), ((2, 1, 3), (4, 1)), ((), (2, 2)), ((), ()), ((0, 3), (1, 3)), ((1,), (0,))):
             yield Case(op, tuple(numbers("f32", *shape, seed=index) for index, shape in enumerate(shapes)))
         yield Case(type(op)(broadcast=False), (numbers("f32", 2, 3), numbers("f32", 2, 3, seed=1)))
-        yield Case(op, (np.array([127, -128, -1], np.int8), np.array([2, -3, -128], np.int8)), name=f"{op} wraps")
+        pair = (np.array([127, -128, -1], np.int8), np.array([2, -3, -128], np.int8))
+        yield Case(op, pair, name=f"{op} wraps", skip={"openvino": "OpenVINO's CPU plugin saturates short integers"})
 
 
 def divisions() -> Iterator[Case]:
@@ -136,7 +137,8 @@ def of_many() -> Iterator[Case]:
     for op in (Maximum(), Minimum(), Sum(), Mean()):
         for shapes in (((2, 3),), ((2, 3), (2, 3)), ((2, 1, 3), (4, 1), (3,)), ((3,), (), (2, 1), (1, 3))):
             arrays = tuple(numbers("f32", *shape, seed=index) for index, shape in enumerate(shapes))
-            yield Case(op, arrays, tolerance=1e-6)
+            skip = {"openvino": "OpenVINO drops the name of an input that is an output"} if len(shapes) == 1 else {}
+            yield Case(op, arrays, tolerance=1e-6, skip=skip)
         for name in ("f64", "f16", "bf16"):
             skip = {"openvino": "OpenVINO sums in f32"} if name != "f64" and type(op) in (Sum, Mean) else {}
             yield Case(
@@ -196,10 +198,12 @@ def functions() -> Iterator[Case]:
         low, high = DOMAINS.get(kind, (-4, 4))
         for name in FLOATS:
             exact = kind in STEPS
+            skip = {"onnxruntime": "computed in f32, or not at all"} if name == "f64" and kind in ("Erf", "Gelu", "HardSwish") else {}
             yield Case(
                 op,
                 (numbers(name, 2, 5, low=low, high=high),),
                 tolerance=None if exact else max(TOLERANCES[name], 1e-5 if name == "f32" else 0),
+                skip=skip,
             )
         yield Case(op, (numbers("f32", low=low, high=high),), tolerance=1e-5)
         yield Case(op, (numbers("f32", 0, 3, low=low, high=high),), tolerance=1e-5)
@@ -227,10 +231,12 @@ def activations() -> Iterator[Case]:
     for op in ops:
         for name in FLOATS:
             skip = {}
-            if op in (LeakyRelu(), Selu(), HardSigmoid(), HardSigmoid(SIXTH, 0.5)):
-                skip = {"ir": "an attribute that IR holds in the type of the tensor"} if name in ("f16", "bf16", "f32") else {}
-                if name in FLOATS:
-                    skip["onnx"] = "an attribute that ONNX holds in f32"
+            if op in (LeakyRelu(), Selu(), HardSigmoid(), HardSigmoid(SIXTH, 0.5)) and name != "f64":
+                skip["ir"] = "an attribute that IR holds in the type of the tensor"
+            if op == HardSigmoid(SIXTH, 0.5):
+                skip["onnx"] = "an attribute that ONNX holds in f32"
+            if name == "f64" and isinstance(op, Gelu | Shrink | HardSigmoid):
+                skip["onnxruntime"] = "computed in f32, or not at all"
             yield Case(
                 op,
                 (numbers(name, 2, 5, low=-4, high=4),),
@@ -273,7 +279,8 @@ def limits() -> Iterator[Case]:
         low, high = (1, 5) if name == "u8" else (-2, 2)
         given = (numbers(name, 2, 5, low=-9, high=9), scalar(low, name), scalar(high, name))
         yield Case(Clip(), given, constants=(1, 2))
-        yield Case(Clip(), given)
+        if name != "bf16":
+            yield Case(Clip(), given)
     yield Case(Clip(), (numbers("i64", 5), scalar(0, "i64")), constants=(1,))
     yield Case(Clip(), (INFINITIES,), name="Clip to what is finite", skip={"openvino": "OpenVINO leaves NaN open"})
 

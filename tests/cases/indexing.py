@@ -26,14 +26,19 @@ def rows(*items: Any) -> np.ndarray[Any, Any]:
     return np.array(items, dtype=np.int64)
 
 
+_ABORTS = {"openvino": "OpenVINO's CPU plugin aborts on empty tensors"}
+_NARROW = {"openvino": "OpenVINO's CPU plugin holds i64 in 32 bits"}
+_DEPTH = {"rank": "it depends on the size of the last axis"}
+_FLOATS = {"shape": "a float is no shape value"}
+_COUNT = {"shape": "how many there are depends on the elements"}
 READING: list[Case] = [
     *of_every_type(Gather(1), i64(2, 0, 2)),
     Case(Gather(), (ramp(4, 3), i64(1, -1)), "Gather from the end"),
     Case(Gather(-1), (ramp(4, 3), rows([0, 2], [1, 1])), "Gather by a matrix"),
     Case(Gather(), (ramp(4, 3), scalar(2)), "Gather by a scalar"),
     Case(Gather(1), (ramp(2, 3, 4), i32(2, 1)), "Gather by 32 bits"),
-    Case(Gather(), (ramp(4, 3), _EMPTY), "Gather by nothing"),
-    Case(Gather(1), (ramp(0, 3), i64(1)), "Gather from nothing along another axis"),
+    Case(Gather(), (ramp(4, 3), _EMPTY), "Gather by nothing", skip=_ABORTS),
+    Case(Gather(1), (ramp(0, 3), i64(1)), "Gather from nothing along another axis", skip=_ABORTS),
     Case(Gather(bounds="zero"), (ramp(3, 2), i64(0, 3, -3, -4)), "Gather with zeros outside", skip={"onnx": "onnx refuses at run time", "onnxruntime": "onnx refuses at run time"}),
     Case(Gather(1, bounds="zero"), (ramp(2, 3), i64(0, -1)), "Gather with zeros outside, all inside"),
     Case(Gather(bounds="natural"), (ramp(3, 2), i64(2, 0)), "Gather by natural numbers"),
@@ -48,13 +53,13 @@ READING: list[Case] = [
     Case(GatherElements(1), (ramp(2, 2), rows([-1, 0, 1], [0, -2, 1])), "GatherElements with more indices than elements"),
     Case(GatherElements(), (ramp(3, 4), rows([0, 1], [2, 2])), "GatherElements with fewer columns"),
     Case(GatherElements(-1), (ramp(2, 3), i32(1).reshape(1, 1)), "GatherElements of one"),
-    *of_every_type(GatherND(), rows([0, 1], [1, 2])),
-    Case(GatherND(), (ramp(2, 3, 2), rows([1], [0])), "GatherND of slices"),
-    Case(GatherND(), (ramp(2, 2, 2), rows([[0, 1]], [[1, 0]])), "GatherND by three axes"),
-    Case(GatherND(1), (ramp(2, 3, 2), rows([1], [0])), "GatherND with a batch"),
-    Case(GatherND(2), (ramp(2, 3, 4), rows([[[1]], [[0]], [[2]]], [[[0]], [[2]], [[3]]])), "GatherND with a batch of two axes"),
-    Case(GatherND(), (ramp(2, 3), rows([-1, -3])), "GatherND from the end"),
-    Case(GatherND(), (ramp(2, 3), np.zeros((0, 2), np.int64)), "GatherND of nothing"),
+    *of_every_type(GatherND(), rows([0, 1], [1, 2]), skip=_DEPTH),
+    Case(GatherND(), (ramp(2, 3, 2), rows([1], [0])), "GatherND of slices", skip=_DEPTH),
+    Case(GatherND(), (ramp(2, 2, 2), rows([[0, 1]], [[1, 0]])), "GatherND by three axes", skip=_DEPTH),
+    Case(GatherND(1), (ramp(2, 3, 2), rows([1], [0])), "GatherND with a batch", skip=_DEPTH),
+    Case(GatherND(2), (ramp(2, 3, 4), rows([[[1]], [[0]], [[2]]], [[[0]], [[2]], [[3]]])), "GatherND with a batch of two axes", skip=_DEPTH),
+    Case(GatherND(), (ramp(2, 3), rows([-1, -3])), "GatherND from the end", skip=_DEPTH),
+    Case(GatherND(), (ramp(2, 3), np.zeros((0, 2), np.int64)), "GatherND of nothing", skip=_DEPTH),
 ]
 
 _UPDATES = f32(2, 2, start=9)
@@ -112,14 +117,14 @@ SHAPES: list[Case] = [
     Case(Size(), (ramp(),), "Size of a scalar"),
     Case(Size(), (ramp(2, 0),), "Size of nothing"),
     *(
-        Case(ConstantOfShape(), (i64(2, 3), elements(name, (1,), 3)), f"ConstantOfShape of {name}", constants=(1,))
+        Case(ConstantOfShape(), (i64(2, 3), elements(name, (1,), 3)), f"ConstantOfShape of {name}", constants=(1,), skip=_NARROW if name == "i64" else {})
         for name in ("f32", "f16", "f64", "bf16", "i64", "i8", "u8", "boolean")
     ),
     Case(ConstantOfShape(), (_EMPTY, np.float32([2])), "ConstantOfShape of a scalar", constants=(1,)),
     Case(ConstantOfShape(), (i64(0, 2), np.float32([2])), "ConstantOfShape of nothing", constants=(1,)),
-    Case(ConstantOfShape(), (i32(2, 2), np.float32(2).reshape(())), "ConstantOfShape of a computed value"),
+    Case(ConstantOfShape(), (i32(2, 2), np.array(2, np.float32)), "ConstantOfShape of a computed value"),
     *(
-        Case(Range(), tuple(scalar(item, kind) for item in items), f"Range of {kind}: {items}", tolerance=1e-6)
+        Case(Range(), tuple(scalar(item, kind) for item in items), f"Range of {kind}: {items}", skip=_FLOATS if kind.startswith("float") else {}, tolerance=1e-6)
         for kind, items in (
             ("int64", (3, 9, 3)),
             ("int64", (10, 4, -2)),
@@ -139,20 +144,20 @@ SHAPES: list[Case] = [
 
 _HOT = (scalar(5, "float32"), scalar(-1, "float32"))
 CHOOSING: list[Case] = [
-    Case(NonZero(), (np.array([[1, 0, 3], [0, 0, 2]], np.float32),), "NonZero of f32"),
-    Case(NonZero(), (np.array([True, False, True]),), "NonZero of boolean"),
-    Case(NonZero(_I32), (np.array([[[0, 1]], [[2, 0]]], np.int64),), "NonZero of 32 bits"),
-    Case(NonZero(), (np.zeros((2, 2), np.float32),), "NonZero of zeros"),
-    Case(NonZero(), (np.zeros((0, 3), np.float32),), "NonZero of nothing"),
-    Case(Compress(0), (ramp(3, 2), np.array([False, True, True])), "Compress of rows"),
-    Case(Compress(-1), (ramp(3, 2), np.array([False, True])), "Compress of columns"),
-    Case(Compress(), (ramp(3, 2), np.array([False, True, False, True])), "Compress of elements"),
-    Case(Compress(0), (ramp(3, 2), np.array([True])), "Compress with a short condition"),
+    Case(NonZero(), (np.array([[1, 0, 3], [0, 0, 2]], np.float32),), "NonZero of f32", skip=_COUNT),
+    Case(NonZero(), (np.array([True, False, True]),), "NonZero of boolean", skip=_COUNT),
+    Case(NonZero(_I32), (np.array([[[0, 1]], [[2, 0]]], np.int64),), "NonZero of 32 bits", skip=_COUNT),
+    Case(NonZero(), (np.zeros((2, 2), np.float32),), "NonZero of zeros", skip=_COUNT),
+    Case(NonZero(), (np.zeros((0, 3), np.float32),), "NonZero of nothing", skip=_COUNT),
+    Case(Compress(0), (ramp(3, 2), np.array([False, True, True])), "Compress of rows", skip=_COUNT),
+    Case(Compress(-1), (ramp(3, 2), np.array([False, True])), "Compress of columns", skip=_COUNT),
+    Case(Compress(), (ramp(3, 2), np.array([False, True, False, True])), "Compress of elements", skip=_COUNT),
+    Case(Compress(0), (ramp(3, 2), np.array([True])), "Compress with a short condition", skip=_COUNT),
     Case(OneHot(), (i64(1, -1, 3, -4, 2), scalar(3), *_HOT), "OneHot", constants=(2, 3)),
     Case(OneHot(0), (rows([0, 2], [1, 1]), scalar(3), *_HOT), "OneHot at the front", constants=(2, 3)),
     Case(OneHot(1, False), (i64(1, -1, 3), scalar(3), *_HOT), "OneHot of natural numbers", constants=(2, 3)),
     Case(OneHot(), (i32(0, 1), scalar(2), scalar(1), scalar(0)), "OneHot of i64", constants=(2, 3)),
-    Case(OneHot(), (np.float32([1.5, 0]), i64(3), *_HOT), "OneHot of floats", constants=(2, 3)),
+    Case(OneHot(), (np.float32([1.5, 0]), i64(3), *_HOT), "OneHot of floats", constants=(2, 3), skip={"onnxruntime": "onnxruntime has not these types"}),
     Case(OneHot(), (i64(1, 0), scalar(2), *_HOT), "OneHot of computed values"),
     *(
         Case(Trilu(upper), (elements(name, (2, 3, 4)), scalar(k)), f"Trilu of {name}, {'upper' if upper else 'lower'}, from {k}")

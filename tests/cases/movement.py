@@ -24,10 +24,16 @@ def i32(*items: int) -> np.ndarray[Any, Any]:
     return np.array(items, dtype=np.int32)
 
 
-def of_every_type(op: Op, *rest: Any, shape: tuple[int, ...] = (2, 3)) -> list[Case]:
+def of_every_type(op: Op, *rest: Any, shape: tuple[int, ...] = (2, 3), skip: dict[str, str] | None = None) -> list[Case]:
     """The operator over all element types."""
+    outside = skip or {}
     return [
-        Case(op, (elements(name, shape), *rest), f"{type(op).__name__} of {name}", skip=_NO_STRINGS if name == "string" else {})
+        Case(
+            op,
+            (elements(name, shape), *rest),
+            f"{type(op).__name__} of {name}",
+            skip={**outside, **_NO_STRINGS} if name == "string" else outside,
+        )
         for name in TYPES
     ]
 
@@ -131,27 +137,24 @@ SLICING: list[Case] = [
 ]
 
 PADDING: list[Case] = [
-    *(
-        case
-        for case in of_every_type(Pad(), i64(0, 1, 2, 0))
-        if not case.name.endswith("string")
-    ),
+    # f8e8m0 has no 0 to pad with.
+    *(case for case in of_every_type(Pad(), i64(0, 1, 2, 0)) if not case.name.endswith("f8e8m0")),
     *(Case(Pad(mode), (ramp(3, 4), i64(1, 2, 0, 3)), f"Pad by {mode}") for mode in ("constant", "edge", "reflect", "symmetric")),
     Case(Pad("wrap"), (ramp(3, 4), i64(1, 2, 0, 3)), "Pad by wrap"),
     Case(Pad("wrap"), (ramp(3), i64(7, 8)), "Pad by wrap several times"),
     Case(Pad("reflect"), (ramp(3), i64(5, 7)), "Pad by reflect several times", skip={"onnxruntime": "onnxruntime reflects once"}),
     Case(Pad("symmetric"), (ramp(3), i64(5, 7)), "Pad by symmetric several times"),
-    Case(Pad(), (ramp(2, 3), i64(1, 0, 0, 1), np.float32(7.5).reshape(())), "Pad with a value", constants=(2,)),
-    Case(Pad(), (ramp(2, 3), i64(1, 0, 0, 1), np.float32(7.5).reshape(())), "Pad with a value that is computed"),
+    Case(Pad(), (ramp(2, 3), i64(1, 0, 0, 1), np.array(7.5, np.float32)), "Pad with a value", constants=(2,)),
+    Case(Pad(), (ramp(2, 3), i64(1, 0, 0, 1), np.array(7.5, np.float32)), "Pad with a value that is computed"),
     Case(Pad(), (ramp(2, 3), i64(1, 0, 0, 1), np.float32([-np.inf])), "Pad with a vector of one value", constants=(2,)),
     Case(Pad(), (ramp(2, 3), i64(-1, 1, 0, -2)), "Pad that crops"),
-    Case(Pad(), (ramp(5), i64(-6, 3)), "Pad that crops everything"),
+    Case(Pad(), (ramp(5), i64(-6, 3)), "Pad that crops everything", skip={"openvino": "OpenVINO aborts"}),
     Case(Pad(), (ramp(0, 3), i64(1, 0, 1, 0)), "Pad of nothing"),
     *(Case(Pad(mode), (ramp(5, 3), i64(-1, 0, 2, 1)), f"Pad by {mode} that crops") for mode in ("edge", "reflect", "symmetric")),
     Case(Pad("wrap"), (ramp(5), i64(-1, 2)), "Pad by wrap that crops"),
     Case(Pad(), (ramp(2, 3, 4), i64(1, 2, 0, 1), None, i64(2, 0)), "Pad of some axes"),
     Case(Pad("edge"), (ramp(2, 3, 4), i64(1, 2), None, i32(-2)), "Pad of one axis by its edge"),
-    Case(Pad(), (ramp(2, 3), i64(1, 2), np.float32(3).reshape(()), i64(1)), "Pad of one axis with a value", constants=(2,)),
+    Case(Pad(), (ramp(2, 3), i64(1, 2), np.array(3, np.float32), i64(1)), "Pad of one axis with a value", constants=(2,)),
     Case(Pad(), (ramp(), _EMPTY), "Pad of a scalar", skip={"onnxruntime": "onnxruntime needs an axis"}),
     Case(Pad("edge"), (ramp(1, 1), i32(2, 0, 1, 3)), "Pad by 32 bits"),
 ]

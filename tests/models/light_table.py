@@ -27,6 +27,8 @@ import dovetail
 from dovetail.verify import TOLERANCE, Difference, compare, runner_for
 
 WEIGHTS = ("stored", "random")
+MISSED = " (which OpenVINO misses by itself)"
+"""Marks a model on which OpenVINO, given the ONNX file, does not agree with onnxruntime; there the file in OpenVINO is the measure."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,18 @@ def ways(name: str, weights: str, folder: Path) -> Iterator[Way]:
     own = _openvino_on_onnx(source, image)
     ours = runner_for(ir, "openvino").run(image)
     yield way("our IR in OpenVINO = the ONNX file in OpenVINO", dict(zip(reference, own, strict=True)), ours)
-    yield way("our IR in OpenVINO = onnxruntime", reference, ours)
+    missed = not way("", dict(zip(reference, own, strict=True)), reference).difference.agrees
+    yield way(f"our IR in OpenVINO = onnxruntime{MISSED if missed else ''}", reference, ours)
+    theirs, back = folder / "theirs.xml", folder / "back.onnx"
     for compressed in (False, True):
-        theirs, back = folder / "theirs.xml", folder / "back.onnx"
         _openvino_ir(source, theirs, compressed)
         dovetail.save(dovetail.load(theirs), back)
-        expected = runner_for(theirs, "openvino").run(image)
         found = runner_for(back, "onnxruntime").run(image)
-        yield way(f"OpenVINO's {'fp16' if compressed else 'f32'} IR as our ONNX in onnxruntime", expected, found)
+        if not compressed:
+            yield way("OpenVINO's f32 IR as our ONNX in onnxruntime = onnxruntime", reference, found)
+        else:
+            expected = runner_for(theirs, "openvino").run(image)
+            yield way(f"OpenVINO's fp16 IR as our ONNX in onnxruntime = OpenVINO{MISSED if missed else ''}", expected, found)
 
 
 def _openvino_on_onnx(path: Path, image: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
@@ -104,7 +110,7 @@ def main() -> int:
             gc.collect()
     if options.json:
         print(json.dumps([{**row.__dict__, "difference": str(row.difference)} for row in rows]))
-    wrong = [row for row in rows if not row.difference.agrees and "= onnxruntime" not in row.way]
+    wrong = [row for row in rows if not row.difference.agrees and MISSED not in row.way]
     print(f"{len(rows)} comparisons, {len(wrong)} beyond {TOLERANCE:g} of the largest magnitude")
     return 1 if wrong else 0
 
@@ -113,7 +119,7 @@ def _line(row: Way) -> str:
     found = row.difference
     mark = found.why or ("" if found.agrees else "beyond the tolerance")
     figures = f"{found.absolute:10.3g}{found.relative:10.3g}"
-    return f"{row.model:14}{row.weights:8}{row.way:56}{figures}  {mark}".rstrip()
+    return f"{row.model:14}{row.weights:8}{row.way:92}{figures}  {mark}".rstrip()
 
 
 if __name__ == "__main__":

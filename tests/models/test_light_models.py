@@ -15,7 +15,7 @@ from dovetail.summary import summarize
 from dovetail.types import Tensor
 from dovetail.validate import validate
 from dovetail.verify import compare
-from models.light_table import source_of, ways
+from models.light_table import MISSED, source_of, ways
 
 MODELS = light_models.names()
 
@@ -24,11 +24,7 @@ MODELS = light_models.names()
 @pytest.mark.parametrize("name", MODELS)
 def test_every_way_through_a_light_model_agrees(name: str, weights: str, tmp_path: Path) -> None:
     for row in ways(name, weights, tmp_path):
-        if weights == "stored" and row.way == "our IR in OpenVINO = onnxruntime":
-            # Constant weights make OpenVINO miss onnxruntime's output by itself; what it computes from the ONNX file is the
-            # measure.
-            continue
-        assert row.difference.agrees, row
+        assert row.difference.agrees or row.way.endswith(MISSED), row
 
 
 @pytest.mark.parametrize("name", MODELS)

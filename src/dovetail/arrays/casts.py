@@ -30,7 +30,7 @@ def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, satura
 
     Floats go to integers toward zero (out of range: undefined), integers wrap, anything but zero is True (NaN too).
     ``saturate`` is for f8: beyond the range the greatest value, otherwise infinity or NaN. ``rounding`` ("up", "down",
-    "nearest") is for f8e8m0, which takes a magnitude. Every value is rounded once, to nearest even. ``source`` is needed only
+    "nearest", of two the greater, "even", of two the even code) is for f8e8m0, which takes a magnitude. Every value is rounded once, to nearest even. ``source`` is needed only
     for nf4, whose codes travel as u8. Strings: numpy only; number to text as Python writes it.
 
     Raises UnsupportedError [array.cast] for complex types and into nf4, EngineError [array.not-a-number] for a text that
@@ -105,7 +105,12 @@ def _odd_f32(x: Array) -> Array:
 def _scale(x: Array, saturate: bool, rounding: str) -> Array:
     """The codes of f8e8m0, 2^(code - 127) and 255 for NaN, by the table in ONNX Cast-25."""
     fraction, exponent = np.frexp(np.abs(x))
-    up = {"up": fraction > 0.5, "down": np.zeros(np.shape(x), bool), "nearest": fraction >= 0.75}[rounding]
+    up = {
+        "up": fraction > 0.5,
+        "down": np.zeros(np.shape(x), bool),
+        "nearest": fraction >= 0.75,
+        "even": (fraction > 0.75) | ((fraction == 0.75) & (exponent % 2 != 0)),
+    }[rounding]
     codes = np.where(x == 0, -1, np.where(np.isinf(x), 255, exponent + 126 + up))
     codes = np.clip(codes, 0, 254) if saturate else np.where((codes < 0) | (codes > 254), 255, codes)
     return np.asarray(np.where(np.isnan(x), 255, codes).astype(np.uint8))

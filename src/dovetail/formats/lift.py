@@ -14,7 +14,7 @@ from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, U
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REGISTRY, REQUIRED, Op, infer_types, infer_values, signature
+from dovetail.op import REGISTRY, REQUIRED, Op, infer_types, infer_values, output_count
 from dovetail.slots import Spelling
 from dovetail.types import UNKNOWN, Tensor, Type, Unknown, is_unnamed
 
@@ -273,6 +273,9 @@ class Lifter:
             for key, item in ((key, self.foreign.values.get(key or "")) for key in node.outputs)
         ]
         first = names[0] if names else ""
+        if "outputs" in op.__match_args__ and output_count(op) != count:
+            # Before anything is made for each of them.
+            raise RuleError("node.outputs", f"{node.kind} makes {output_count(op)} outputs here, and the node has {count}")
         try:
             types = infer_types(op, tuple(inputs), first)
         except DovetailError as error:
@@ -371,16 +374,12 @@ class Lifter:
                 attributes[slot.ours] = value
             else:
                 inputs[slot.ours] = self._constant_input(spelling, slot.ours, value, xs)
-        if len(node.attributes) > len(spelling.attributes) or node.attributes:
-            slots.refuse_unknown(spelling, node.attributes)
-        for name, texts in spelling.fixed:
-            field = slots.field_of(spelling.op, name)
-            if field is not None:
-                attributes[name] = slots.fixed_value(field, texts[0])
+        slots.refuse_unknown(spelling, node.attributes)
+        attributes.update(spelling.implied)
         if "outputs" in spelling.op.__match_args__ and "outputs" not in attributes:
             attributes["outputs"] = len(node.outputs)
         ordered: list[Value | None] = []
-        for port in signature(spelling.op).inputs:
+        for port in spelling.op.signature.inputs:
             if port.repeated:
                 ordered.extend(inputs.get(port.name) or [])
             else:
@@ -420,7 +419,7 @@ class Lifter:
         """A foreign attribute that is an input of ours."""
         if isinstance(raw, ForeignTensor):
             return self.b.constant(raw.data, raw.dtype)
-        port = next(port for port in signature(spelling.op).inputs if port.name == name)
+        port = next(port for port in spelling.op.signature.inputs if port.name == name)
         if isinstance(raw, str):
             text = raw.strip().removeprefix("[").removesuffix("]")
             items = [piece.strip() for piece in text.split(",")] if "," in text or port.host else [text]
@@ -437,7 +436,7 @@ class Lifter:
         exact = dtypes._BY_NAME.get(variable)
         if exact is not None:
             return exact
-        for port, x in zip(signature(spelling.op).inputs, xs, strict=False):
+        for port, x in zip(spelling.op.signature.inputs, xs, strict=False):
             if port.type == variable and x is not None and isinstance(x.type, Tensor) and x.type.dtype is not None:
                 return x.type.dtype
         return dtypes.i64 if variable[0] in "IZT" else dtypes.f32

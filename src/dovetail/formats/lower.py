@@ -17,7 +17,7 @@ from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_al
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import Op, bodies, has, signature
+from dovetail.op import Op, bodies, has
 from dovetail.slots import Slot, Spelling
 from dovetail.types import Unknown
 
@@ -59,7 +59,7 @@ class Lowering:
         self.taken: set[str] = set()
         self.sunk: dict[str, dict[str, None]] = {}
         self.foreign = ForeignGraph()
-        self.types: dict[str, Value] = {}
+        self.typed: dict[str, Value | ForeignValue] = {}
 
     # Rewriting
 
@@ -116,7 +116,9 @@ class Lowering:
             try:
                 self._node(node, outputs)
             except DovetailError as error:
-                self.errors.append(error.at(node=node.label, op=written(node.op, node.inputs), file=self.file))
+                # The graph is sound: where a rule is broken, it is the target that lacks the type.
+                refusal = UnsupportedError(error.code, error.message) if isinstance(error, RuleError) else error
+                self.errors.append(refusal.at(node=node.label, op=written(node.op, node.inputs), file=self.file))
                 for y in node.outputs:
                     self.keys.setdefault(id(y), y.name)
         for key, names in self.sunk.items():
@@ -156,6 +158,7 @@ class Lowering:
         """Give ``value`` a key that is unique in the whole model, and enter what is known of it."""
         key = self.claim(value.name)
         self.keys[id(value)] = key
+        self.typed[key] = value
         item = self._value(value)
         self.foreign.values[key] = item
         return item
@@ -186,11 +189,9 @@ class Lowering:
         else:
             made = [self.spelled(node)]
         self.foreign.nodes.extend(made)
-        try:
-            self.dialect.check_types(made[-1], node.inputs, node.outputs)
-        except RuleError as error:
-            # The graph is sound; it is the target that lacks the type.
-            raise UnsupportedError(error.code, error.message) from None
+        # What stands among their attributes is no input of theirs.
+        inputs = [None if key is None else self.typed.get(key) for key in made[-1].inputs]
+        self.dialect.check_types(made[-1], inputs, node.outputs)
 
     def _sink(self, node: Node) -> None:
         x, y = node.inputs[0], node.outputs[0]
@@ -336,7 +337,7 @@ class Lowering:
         self.foreign.constants[key] = ForeignTensor(dtype, data, key)
         from dovetail.types import Tensor
 
-        self.foreign.values[key] = ForeignValue(key, Tensor(dtype, data.shape), (), "", {"name": key})
+        self.foreign.values[key] = self.typed[key] = ForeignValue(key, Tensor(dtype, data.shape), (), "", {"name": key})
         return key
 
 
@@ -344,7 +345,7 @@ def arguments(op: Op, xs: Sequence[Value | None]) -> dict[str, Any]:
     """The inputs by the names of the signature; a list for a repeated one."""
     found: dict[str, Any] = {}
     position = 0
-    for port in signature(op).inputs:
+    for port in op.signature.inputs:
         if port.repeated:
             found[port.name] = list(xs[position:])
             position = len(xs)

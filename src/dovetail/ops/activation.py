@@ -37,7 +37,7 @@ class LeakyRelu(
 ):
     """x, or alpha * x where x < 0. Source: ONNX LeakyRelu 1 to 16."""
 
-    alpha: float = 0.01
+    alpha: float = 0.009999999776482582
 
     def function(self, xp: Any, x: Any) -> Any:
         return xp.where(x < 0, x * self.alpha, x)
@@ -210,7 +210,7 @@ class HardSigmoid(
     Sources: ONNX HardSigmoid 1 to 22, OpenVINO HardSigmoid-1 and HSigmoid-5 (alpha 1/6, beta 1/2).
     """
 
-    alpha: float = 0.2
+    alpha: float = 0.20000000298023224
     beta: float = 0.5
 
     def function(self, xp: Any, x: Any) -> Any:

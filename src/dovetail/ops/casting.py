@@ -21,8 +21,8 @@ _NAMES = (
 
 
 def _check_rounding(rounding: str) -> None:
-    if rounding not in ("up", "down", "nearest"):
-        raise RuleError("cast.rounding", f"rounding {rounding!r} should be up, down or nearest")
+    if rounding not in ("up", "down", "nearest", "even"):
+        raise RuleError("cast.rounding", f"rounding {rounding!r} should be up, down, nearest or even")
 
 
 class Cast(
@@ -32,11 +32,11 @@ class Cast(
         f"Cast-1(x; to~{{{_NAMES}}})",
         "Cast-6,9,13(x; to)",
         "Cast-19,21,23(x; to, saturate=1 | saturate_infinity=true/false)",
-        "Cast-24,25,28(x; to, saturate=1, round_mode:rounding=up)",
+        "Cast-24,25,28(x; to, saturate=1, round_mode~{up:up,down:down,nearest:nearest}:rounding=up)",
     ),
     openvino=(
         "Convert-1(x; destination_type:to | "
-        "saturate=true/false, saturate_infinity=true/false, rounding=up/down/nearest, source=none/nf4)"
+        "saturate=true/false, saturate_infinity=true/false, rounding=up/even, source=none/nf4)"
     ),
 ):
     """The elements of ``x`` as the type ``to``.
@@ -44,7 +44,8 @@ class Cast(
     Floats go to integers toward zero (out of range: anything); integers wrap; whatever is not 0 is True; numbers are rounded to
     the nearest, of two to the even one, and beyond the range of a float type to infinity. To f8 with ``saturate`` to the greatest
     value instead, from infinity too unless ``saturate_infinity`` is off, when f8e4m3fnuz and f8e5m2fnuz take NaN; without
-    ``saturate`` to infinity or NaN. ``rounding`` (up, down, nearest) and ``saturate`` rule f8e8m0. ``source`` names the type of
+    ``saturate`` to infinity or NaN. ``rounding`` (up, down, nearest, of two to the greater, even, of two to the even code) and
+    ``saturate`` rule f8e8m0, which takes magnitudes. ``source`` names the type of
     ``x`` where its array does not: nf4.
 
     Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
@@ -102,7 +103,7 @@ class CastLike(
     onnx=(
         "CastLike-15(x, like)",
         "CastLike-19,21,23(x, like; saturate=1)",
-        "CastLike-24,25(x, like; saturate=1, round_mode:rounding=up)",
+        "CastLike-24,25(x, like; saturate=1, round_mode~{up:up,down:down,nearest:nearest}:rounding=up)",
     ),
     openvino="ConvertLike-1(x, like)",
 ):

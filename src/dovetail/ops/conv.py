@@ -260,7 +260,7 @@ class ConvTranspose(
         """Without an output shape, or with it as a cut through all there is: what a format without such an input can say."""
         found = self.resolved(x, w, output_shape)
         if found is not None:
-            return b.add(found, x, w, bias)[0]
+            return _grown(b, found, x, w, bias)
         if self.auto_pad.startswith("same"):
             if output_shape is not None:
                 raise UnsupportedError("conv.output-shape", "an output shape that only run time knows")
@@ -275,6 +275,16 @@ class ConvTranspose(
         return cropped(b, full, begins, output_shape)
 
 
+def _grown(b: Any, op: ConvTranspose, x: Any, w: Any, bias: Any) -> Any:
+    """``op``, which has explicit pads; where its output padding is a whole stride or more, zeros stand for what no product reaches."""
+    extra, (strides, _) = op.output_padding or (), op.steps(len(w.dims) - 2)
+    if all(more < stride for more, stride in zip(extra, strides, strict=True)):
+        return b.add(op, x, w, bias)[0]
+    y = b.add(op.with_(output_padding=None), x, w)[0]
+    y = b.Pad(y, [0, 0, *(0,) * len(extra), 0, 0, *extra])
+    return y if bias is None else b.Add(y, b.Reshape(bias, [1, -1] + [1] * len(extra)))
+
+
 class GroupConv(
     _Convolution,
     sig="x: N, w: N -> y: N",
@@ -286,7 +296,9 @@ class GroupConv(
     """Conv with weights [G, O / G, C / G, *kernel], which say how many groups there are. Source: OpenVINO GroupConvolution-1."""
 
     def shape(self, x: Any, w: Any) -> Any:
-        return Conv.shape(self._conv(w), x, _Merged(w))
+        if not isinstance(w.dims[0], int):
+            return _open(x, w)
+        return self._conv(w).shape(x, _Merged(w))
 
     def _conv(self, w: Any) -> Conv:
         groups = static(w.dims[:1])[0]
@@ -314,6 +326,8 @@ class GroupConvTranspose(
     output_padding: tuple[int, ...] | None = None
 
     def shape(self, x: Any, w: Any, output_shape: Any = None) -> Any:
+        if not isinstance(w.dims[0], int):
+            return _open(x, w)
         return self._conv(w).shape(x, _Merged(w), None, output_shape)
 
     def _conv(self, w: Any) -> ConvTranspose:
@@ -325,6 +339,11 @@ class GroupConvTranspose(
 
     def canonical(self, x: Any, w: Any, output_shape: Any = None) -> Op:
         return self.with_(**self.plain(len(w.dims) - 3))
+
+
+def _open(x: Any, w: Any) -> Any:
+    """All that is known where the number of groups is not."""
+    return (None if x.shape is None else x.shape[0], *(None,) * (len(w.dims) - 2))
 
 
 class _Merged:

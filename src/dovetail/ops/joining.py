@@ -159,6 +159,8 @@ class Split(
             raise RuleError("split.sizes", "a length of -1 is no wildcard here")
         if numbers.count(-1) > 1:
             raise RuleError("split.sizes", "at most one length may be -1")
+        if sum(length for length in numbers if length > 0) > INT64_MAX:
+            raise RuleError("split.sizes", f"lengths {_listed(lengths)} add up to more than 2**63 - 1")
         return lengths
 
     def _explicit(self, size: Any, lengths: list[Any] | None) -> list[Any]:

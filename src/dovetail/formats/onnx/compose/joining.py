@@ -11,6 +11,8 @@ from dovetail.errors import FormatError, RuleError
 from dovetail.formats.lift import Lifting, constant_of
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
+from dovetail.op import Op
+from dovetail.ops.joining import Split
 from dovetail.ops.reshaping import as_i64
 
 
@@ -36,11 +38,14 @@ def split_1(node: Lifting) -> list[Value] | None:
 
 
 @ONNX.lift("Split", 18)
-def split_18(node: Lifting) -> None:
+def split_18(node: Lifting) -> Op | None:
     """Exactly one of the lengths and num_outputs."""
     if (node.optional(1) is None) == ("num_outputs" not in node.node.attributes):
         how = "neither" if node.optional(1) is None else "both"
         raise FormatError("split.outputs", f"Split needs the lengths or num_outputs, and has {how}")
+    if node.optional(1) is not None:
+        return None
+    return Split(node.attribute("axis", "int", 0), node.attribute("num_outputs", "int"), ragged=True)
 
 
 @ONNX.lower("Reshape", "Split")

@@ -31,7 +31,7 @@ _INTEGERS: dict[str, dict[int, tuple[str, ...]]] = {
     "Expand": {1: _I64},
     "Tile": {1: _I64},
     "Slice": dict.fromkeys((1, 2, 3, 4), _BOTH),
-    "Pad": {1: _I64, 3: _BOTH},
+    "Pad": {1: _I64, 3: _I64},
     "Gather": {1: _BOTH},
     "GatherElements": {1: _BOTH},
     "GatherND": {1: _I64},
@@ -108,6 +108,13 @@ def _upright(b: Builder, node: Node) -> Any:
     return typed(b, node)
 
 
+@ONNX.lower("Transpose")
+def transpose(b: Builder, node: Node) -> Any:
+    """An empty order is left out."""
+    x, order = (*node.inputs, None)[:2]
+    return b.Transpose(x) if order is not None and order.shape == (0,) else None
+
+
 @ONNX.lower("DepthToSpace", "SpaceToDepth")
 def blocks(b: Builder, node: Node) -> Any:
     """ONNX has them for two spatial axes only."""
@@ -147,15 +154,16 @@ _RANGES = ("f32", "f64", "i16", "i32", "i64")
 
 @ONNX.lower("Range")
 def range_(b: Builder, node: Node) -> Any:
-    """Types that Range does not have, by one that it has."""
+    """One-element vectors are no scalars; types that Range does not have, by one that it has."""
     op: Any = node.op
-    start, stop, step = node.inputs
-    assert start is not None
+    xs = [x for x in node.inputs if x is not None]
+    if any(x.shape is not None and x.shape != () for x in xs):
+        return b.add(op, *(x if x.shape == () else b.Reshape(x, []) for x in xs))[0]
+    start = xs[0]
     dtype = op.dtype or start.dtype
     if dtype.name in (*_RANGES, "f16", "bf16") or not dtype.is_integer:
         return None
-    wide = [_cast(b, x, dtypes.i64) for x in (start, stop, step) if x is not None]
-    return b.Cast(b.Range(*wide), to=dtype)
+    return b.Cast(b.Range(*(_cast(b, x, dtypes.i64) for x in xs)), to=dtype)
 
 
 # Constants

@@ -212,7 +212,7 @@ def reduction(b: Builder, node: Node) -> Value | None:
         kind = "ReduceAny" if type(op).__name__ == "ReduceMax" else "ReduceAll"
         result: Value = b.apply(kind, x, axes, keep_dims=op.keep_dims, empty_is_all=op.empty_is_all)
         return result
-    if axes is not None and not op.empty_is_all:
+    if axes is not None and not op.empty_is_all and axes.shape != (0,):
         return None
     some = (
         axes is not None
@@ -225,6 +225,9 @@ def reduction(b: Builder, node: Node) -> Value | None:
     if not none or (x.shape is None and op.empty_is_all):
         raise UnsupportedError("reduce.axes", f"which axes of {x.type} are reduced is known only at run time")
     listed = list(range(len(x.dims))) if op.empty_is_all else []
+    if not listed:
+        # OpenVINO takes no empty constant: each element is put on an axis of its own, which is reduced.
+        return b.add(op.with_(empty_is_all=False, keep_dims=False), b.Unsqueeze(x, [-1]), [-1])[0]
     return b.add(op.with_(empty_is_all=False), x, listed)[0]
 
 
@@ -233,13 +236,13 @@ def reduction(b: Builder, node: Node) -> Value | None:
 
 @OPENVINO.lift("Convert", 1)
 def convert(node: Lifting) -> Op | None:
-    """Beyond the range of f8 OpenVINO gives infinity or NaN; it rounds f8e8m0 to the nearest, within its range; nf4 is named."""
+    """Beyond the range of f8 OpenVINO gives infinity or NaN; it rounds to f8e8m0 within its range; nf4 is named."""
     to, x = node.attribute("destination_type", "DType"), node.input(0)
     source = x.dtype if x.dtype == "nf4" else None
     if to in ("f8e4m3", "f8e5m2"):
         return REGISTRY["Cast"](to, saturate=False, source=source)
     if to == "f8e8m0":
-        return REGISTRY["Cast"](to, rounding="nearest", source=source)
+        return REGISTRY["Cast"](to, rounding="even", source=source)
     return None if source is None else REGISTRY["Cast"](to, source=source)
 
 
@@ -250,7 +253,7 @@ def convert_like(node: Lifting) -> Value | None:
         return None
     f8 = to in ("f8e4m3", "f8e5m2")
     source = x.dtype if x.dtype == "nf4" else None
-    made: Value = node.b.Cast(x, to=to, saturate=not f8, rounding="nearest" if to == "f8e8m0" else "up", source=source)
+    made: Value = node.b.Cast(x, to=to, saturate=not f8, rounding="even" if to == "f8e8m0" else "up", source=source)
     return made
 
 
@@ -275,7 +278,8 @@ def cast(b: Builder, node: Node) -> Value | None:
     if x.dtype.is_integer or x.dtype.kind == "bool":
         x = b.Cast(x, to=dtypes.f32)
     limited = b.Clip(x, _like(b, least, x), _like(b, greatest, x))
-    result: Value = b.Cast(limited, to=op.to, saturate=False)
+    # What Clamp makes of NaN is open.
+    result: Value = b.Cast(b.Where(b.IsNaN(x), x, limited), to=op.to, saturate=False)
     return result
 
 
@@ -284,8 +288,8 @@ def emit_cast(lowering: Lowering, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
-    if op.to == "f8e8m0" and (not op.saturate or op.rounding != "nearest"):
-        raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to the nearest within its range, not {op}")
+    if op.to == "f8e8m0" and (not op.saturate or op.rounding != "even"):
+        raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to even within its range, which is not {op}")
     if "string" in (x.dtype.name, op.to.name):
         raise UnsupportedError("op.unsayable", f"Convert does not go from {x.dtype} to {op.to}")
     return [lowering.spelled(node)]

@@ -14,7 +14,9 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.op import REQUIRED, Op
 from dovetail.ops.joining import Split
-from dovetail.ops.reshaping import numbers, vector_length
+from dovetail.ops.moving import Tile
+from dovetail.ops.reshaping import items, numbers, vector_length
+from dovetail.ops.slicing import count_up
 from dovetail.types import INT64_MAX, axis_in
 
 # Pad
@@ -77,6 +79,8 @@ def pad_in_two(b: Builder, node: Node) -> Any:
     op: Any = node.op
     x, pads, value, axes = (*node.inputs, None, None)[:4]
     assert x is not None and pads is not None
+    if x.shape == ():
+        return b.Identity(x)
     if axes is not None:
         return op.decompose(b, x, pads, value, axes)
     if op.mode == "wrap" or (op.mode != "constant" and _is_far(op, x, pads)):
@@ -262,6 +266,8 @@ def slice_with_steps(b: Builder, node: Node) -> Any:
     """OpenVINO's steps are not optional."""
     x, starts, stops, axes, steps = (*node.inputs, None, None)[:5]
     assert starts is not None
+    if starts.shape == (0,):
+        return b.Identity(x)
     if steps is not None:
         return None
     length = None if starts.shape is None else starts.shape[0]
@@ -308,10 +314,41 @@ def squeeze(node: Lifting) -> Any:
     return node.b.apply("Squeeze", node.input(0), *([] if axes is None else [axes]), skip=True)
 
 
-@OPENVINO.lower("Squeeze")
-def squeeze_nothing(b: Builder, node: Node) -> Any:
+@OPENVINO.lower("Squeeze", "Unsqueeze", "Tile")
+def nothing(b: Builder, node: Node) -> Any:
+    """By no axes, which OpenVINO does not read from an empty constant, nothing happens."""
     x, axes = (*node.inputs, None)[:2]
-    return b.Identity(x) if axes is not None and axes.shape == (0,) else None
+    if axes is None or axes.shape != (0,) or (isinstance(node.op, Tile) and node.outputs[0].shape != ()):
+        return None
+    return b.Identity(x)
+
+
+@OPENVINO.lower("Transpose")
+def transpose(b: Builder, node: Node) -> Any:
+    """One axis has no order, and an empty order is spelled out."""
+    x, order = (*node.inputs, None)[:2]
+    assert x is not None
+    if x.shape is not None and len(x.shape) < 2:
+        return b.Identity(x)
+    if order is not None and order.shape == (0,) and x.shape is not None:
+        return b.Transpose(x, list(reversed(range(len(x.shape)))))
+    return None
+
+
+@OPENVINO.lower("Expand")
+def expand(b: Builder, node: Node) -> Any:
+    """To a size of 0 OpenVINO expands in one direction only; to no shape nothing happens."""
+    op: Any = node.op
+    x, shape = node.inputs
+    assert x is not None and shape is not None
+    if shape.shape == (0,):
+        return b.Identity(x)
+    sizes = items(shape)
+    if not op.both or sizes is None or x.shape is None or all(dims.equal(size, 0) is False for size in sizes):
+        return None
+    found = node.outputs[0].shape
+    same = found is not None and len(found) == len(sizes) and all(dims.equal(*pair) is True for pair in zip(found, sizes, strict=True))
+    return b.apply("Expand", x, shape, both=False) if same else None
 
 
 @OPENVINO.lower("Range")
@@ -349,9 +386,7 @@ def _rest(rows: Value, batch: int) -> list[int]:
 
 @OPENVINO.lower("GatherElements")
 def gather_elements(b: Builder, node: Node) -> Any:
-    """OpenVINO wants the other axes of both alike: the tensor is cut to the indices' sizes."""
-    from dovetail.build import shape_value
-
+    """OpenVINO wants the other axes of both alike: the tensor is cut to the indices' sizes (not by Slice, which it would optimise away)."""
     op: Any = node.op
     x, indices = node.inputs
     assert x is not None and indices is not None
@@ -365,8 +400,21 @@ def gather_elements(b: Builder, node: Node) -> Any:
     ]
     if not larger:
         return None
-    cut = b.Slice(x, [0] * len(larger), shape_value(b, indices, larger), larger)
-    return b.GatherElements(cut, indices, axis=axis)
+    for place in larger:
+        x = b.Gather(x, count_up(b, indices, place), axis=place)
+    return b.GatherElements(x, indices, axis=axis)
+
+
+@OPENVINO.lower("ScatterUpdate")
+def scatter_update(b: Builder, node: Node) -> Any:
+    """OpenVINO's CPU plugin takes no scalar index: a vector of one, and one more axis for the update."""
+    op: Any = node.op
+    x, indices, updates = node.inputs
+    assert x is not None and indices is not None
+    if indices.shape != () or x.shape is None:
+        return None
+    axis = axis_in(op.axis, len(x.shape))
+    return b.ScatterUpdate(x, b.Unsqueeze(indices, [0]), b.Unsqueeze(updates, [axis]), axis=axis)
 
 
 @OPENVINO.lift("ScatterNDUpdate", 15)
