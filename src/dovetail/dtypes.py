@@ -17,7 +17,7 @@ from dovetail.errors import UnsupportedError
 class DType:
     """An element type. Interned: compare with ``is`` or ``==``; ``dtype == "f32"`` holds too. Prints as its name."""
 
-    __slots__ = ("bits", "kind", "name", "numpy", "onnx", "openvino", "standard")
+    __slots__ = ("bits", "is_float", "is_integer", "is_number", "kind", "name", "numpy", "onnx", "openvino", "standard")
 
     def __init__(self, name: str, bits: int, kind: str, numpy: Any, onnx: int | None, openvino: str | None) -> None:
         self.name = name
@@ -27,6 +27,9 @@ class DType:
         self.onnx = onnx
         self.openvino = openvino
         self.standard = name in _STANDARD
+        self.is_float = kind == "float"
+        self.is_integer = kind in ("int", "uint")
+        self.is_number = kind in ("float", "int", "uint", "complex")
 
     def __repr__(self) -> str:
         return self.name
@@ -39,18 +42,6 @@ class DType:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dtype, (self.name,)
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind == "float"
-
-    @property
-    def is_integer(self) -> bool:
-        return self.kind in ("int", "uint")
-
-    @property
-    def is_number(self) -> bool:
-        return self.kind in ("float", "int", "uint", "complex")
 
     def range(self) -> tuple[int, int]:
         """The least and greatest value of an integer type."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from dovetail import arrays, dims
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
-from dovetail.op import Op, bodies, has, host_inputs
-from dovetail.types import Tensor, Unknown, View
+from dovetail.op import Op, bodies, has, host_inputs, infer_types
+from dovetail.types import Tensor, Unknown, View, is_static, static
 
 FOLD_LIMIT = 1 << 20
 """The most elements a folded constant may have beyond those of its inputs."""
@@ -145,16 +146,12 @@ def folded(op: Op, xs: Sequence[Value | None]) -> list[tuple[np.ndarray[Any, Any
     data = [None if x is None else x.constant for x in xs]
     if any(array is None and x is not None for array, x in zip(data, xs, strict=True)):
         return None
-    from dovetail.op import infer_types
-
     types = infer_types(op, tuple(xs))
     limit = max((array.nbytes for array in data if array is not None), default=0)
     for type in types:
-        if not isinstance(type, Tensor) or type.dtype is None or type.shape is None:
+        if not isinstance(type, Tensor) or type.dtype is None or not is_static(type):
             return None
-        if not all(isinstance(size, int) for size in type.shape):
-            return None
-        size = int(np.prod(np.array(type.shape, dtype=object), initial=1))
+        size = prod(static(type.shape))
         if size > FOLD_LIMIT and size * type.dtype.numpy.itemsize > limit:
             return None
     try:

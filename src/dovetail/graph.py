@@ -44,7 +44,8 @@ class Value:
 
     @property
     def shape(self) -> Shape | None:
-        return shape_of(self.type)
+        type = self.type
+        return type.shape if type.__class__ is Tensor else shape_of(type)
 
     @property
     def dims(self) -> Shape:

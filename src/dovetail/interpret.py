@@ -98,6 +98,10 @@ def _exact(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any] | 
         return None
     if array.dtype.kind == "f" and (dtype.is_float or dtype.kind == "complex"):
         return array.astype(dtype.numpy)
+    if array.size and dtype.is_integer:
+        low, high = dtype.range()
+        if not low <= array.min().item() <= array.max().item() <= high:
+            return None
     with np.errstate(all="ignore"):
         found = array.astype(dtype.numpy)
     return found if np.array_equal(found.astype(array.dtype), array) else None

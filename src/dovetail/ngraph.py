@@ -20,7 +20,7 @@ from dovetail.build import Builder, dimension
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.evaluate import folded
-from dovetail.graph import Graph, Model, Value
+from dovetail.graph import VALUE_LIMIT, Graph, Model, Value
 from dovetail.op import Op
 from dovetail.types import Shape, Tensor, Type, axis_in
 
@@ -80,11 +80,18 @@ class Node:
 
     def as_constants(self) -> list[Constant]:
         """Constants that can replace the outputs, bit for bit the run-time values; empty where that is not done."""
-        constants = [_constant_of(argument) for argument in self.arguments]
-        if not constants or any(constant is None for constant in constants):
+        found: dict[int, list[Constant]] = {}
+        for node in _in_order([self], lambda node: id(node) in found):
+            constants = [found[id(argument.node)][argument.index : argument.index + 1] for argument in node.arguments]
+            found[id(node)] = node.fold([constant for each in constants for constant in each])
+        return found[id(self)]
+
+    def fold(self, constants: Sequence[Constant]) -> list[Constant]:
+        """Constants in place of the outputs where ``constants`` are the arguments; empty where that is not done."""
+        if not constants or len(constants) < len(self.arguments):
             return []
         b = Builder(fold=True)
-        xs = [b.constant(constant.data, constant.dtype) for constant in constants if constant is not None]
+        xs = [b.constant(constant.data, constant.dtype) for constant in constants]
         ys = _listed(self.write(b, *xs))
         return (
             [Constant(_dtype_of(y), y.constant.shape, y.constant) for y in ys if y.constant is not None]
@@ -147,6 +154,16 @@ def _output(argument: Node | Output) -> Output:
     return Output(argument, 0)
 
 
+def _whole(numbers: Any, what: str) -> tuple[int, ...]:
+    """Integers of 64 bits. Raises RuleError [node.number]: nothing is rounded or wrapped."""
+    found = []
+    for number in numbers:
+        if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer) or not -(2**63) <= int(number) < 2**63:
+            raise RuleError("node.number", f"{what} should be an integer of 64 bits, not {number!r}")
+        found.append(int(number))
+    return tuple(found)
+
+
 def _listed(made: Value | Sequence[Value]) -> list[Value]:
     return [made] if isinstance(made, Value) else list(made)
 
@@ -161,8 +178,6 @@ def _all_constant(values: Sequence[Value]) -> bool:
 
 def _constant_of(argument: Output) -> Constant | None:
     """The constant that an argument is, or can be replaced by."""
-    if isinstance(argument.node, Constant):
-        return argument.node
     found = argument.node.as_constants()
     return found[argument.index] if found else None
 
@@ -186,7 +201,7 @@ class Parameter(Node):
     def validate_and_infer_types(self) -> None:
         self.types, self.values = [self.type], [None]
 
-    def as_constants(self) -> list[Constant]:
+    def fold(self, constants: Sequence[Constant]) -> list[Constant]:
         return []
 
 
@@ -195,7 +210,9 @@ class Constant(Node):
 
     def __init__(self, dtype: Any, shape: Sizes, data: Any) -> None:
         self.dtype = dtypes.dtype(dtype)
-        sizes = tuple(int(size) for size in shape)
+        sizes = _whole(shape, "a size")
+        if any(size < 0 for size in sizes):
+            raise RuleError("shape.range", f"a dimension of {list(sizes)} is negative")
         given = np.asarray(data)
         flat = np.array(given, dtype=self.dtype.numpy).reshape(-1)
         count = int(np.prod(np.array(sizes, dtype=object), initial=1))
@@ -210,10 +227,11 @@ class Constant(Node):
         super().__init__()
 
     def validate_and_infer_types(self) -> None:
-        value = self.data.astype(np.int64) if self.dtype.is_integer and self.dtype != "u64" and self.data.size <= 1024 else None
+        is_followed = self.dtype.is_integer and self.data.size <= VALUE_LIMIT
+        value = self.data.astype(object if self.dtype == "u64" else np.int64) if is_followed else None
         self.types, self.values = [Tensor(self.dtype, self.data.shape)], [value]
 
-    def as_constants(self) -> list[Constant]:
+    def fold(self, constants: Sequence[Constant]) -> list[Constant]:
         return [self]
 
     def write(self, b: Builder, *xs: Value) -> Value:
@@ -224,9 +242,7 @@ class Concat(Node):
     """Concatenation of ``args`` along ``concatenation_axis``, which may count from the end."""
 
     def __init__(self, args: Sequence[Node | Output], concatenation_axis: int) -> None:
-        if isinstance(concatenation_axis, bool) or not isinstance(concatenation_axis, int | np.integer):
-            raise RuleError("axis.range", f"the axis {concatenation_axis!r} is no integer")
-        self.axis = int(concatenation_axis)
+        (self.axis,) = _whole([concatenation_axis], "the axis")
         super().__init__(*args)
 
     def write(self, b: Builder, *xs: Value) -> Any:
@@ -242,8 +258,8 @@ class Reshape(Node):
     """Version 0: transpose by ``input_order``, a permutation of the axes, then reshape to ``output_shape``."""
 
     def __init__(self, arg: Node | Output, input_order: Sequence[int], output_shape: Sizes) -> None:
-        self.input_order = tuple(int(axis) for axis in input_order)
-        self.output_shape = tuple(int(size) for size in output_shape)
+        self.input_order = _whole(input_order, "an axis")
+        self.output_shape = _whole(output_shape, "a size")
         super().__init__(arg)
 
     def write(self, b: Builder, *xs: Value) -> Any:
@@ -253,7 +269,8 @@ class Reshape(Node):
         rank = len(self.input_order) if x.shape is None else len(x.shape)
         if sorted(self.input_order) != list(range(rank)):
             raise RuleError("reshape.order", f"{list(self.input_order)} is no permutation of {rank} axes")
-        if self.input_order != tuple(range(rank)):
+        # Where the rank is not known yet, the transpose sees to it that it is this one.
+        if self.input_order != tuple(range(rank)) or x.shape is None:
             x = b.Transpose(x, self.input_order)
         return b.Reshape(x, list(self.output_shape), copy_zeros=False)
 
@@ -267,13 +284,7 @@ class ReshapeV1(Node):
 
     def write(self, b: Builder, *xs: Value) -> Any:
         x, pattern = xs
-        if not self.special_zero and pattern.value is not None and [_plain(item) for item in pattern.value] == [0]:
-            raise RuleError("reshape.target", "a pattern of [0] needs special_zero")
         return b.Reshape(x, pattern, copy_zeros=self.special_zero, empty="zero")
-
-
-def _plain(item: Any) -> Any:
-    return item if isinstance(item, dims.Dim) else int(item)
 
 
 class Slice(Node):
@@ -283,9 +294,9 @@ class Slice(Node):
     def __init__(
         self, arg: Node | Output, lower_bounds: Sequence[int], upper_bounds: Sequence[int], strides: Sequence[int] | None = None
     ) -> None:
-        self.lower_bounds = tuple(int(bound) for bound in lower_bounds)
-        self.upper_bounds = tuple(int(bound) for bound in upper_bounds)
-        self.strides = (1,) * len(self.lower_bounds) if strides is None else tuple(int(stride) for stride in strides)
+        self.lower_bounds = _whole(lower_bounds, "a bound")
+        self.upper_bounds = _whole(upper_bounds, "a bound")
+        self.strides = (1,) * len(self.lower_bounds) if strides is None else _whole(strides, "a stride")
         super().__init__(arg)
 
     def write(self, b: Builder, *xs: Value) -> Any:
@@ -302,17 +313,25 @@ class Slice(Node):
         axes = list(range(len(self.lower_bounds)))
         if not axes:
             return b.Identity(x)
-        return b.Slice(x, list(self.lower_bounds), list(self.upper_bounds), axes, list(self.strides))
+        if x.shape is None:
+            x = b.Transpose(x, tuple(axes))
+        lows, highs = list(self.lower_bounds), list(self.upper_bounds)
+        for axis in axes:
+            if dims.less_equal(highs[axis], x.dims[axis]) is not True:
+                # A cut refuses at run time what a slice would clamp.
+                x = b.Split(x, [lows[axis], highs[axis] - lows[axis], -1], axis=axis, outputs=3, wildcard=True)[1]
+                lows[axis], highs[axis] = 0, highs[axis] - lows[axis]
+        return b.Slice(x, lows, highs, axes, list(self.strides))
 
 
 class Split(Node):
     """Version 0: cut along ``axis``, a scalar Constant (or an integer), into ``splits`` pieces, or pieces of the lengths
     ``splits``."""
 
-    def __init__(self, arg: Node | Output, axis: Node | int, splits: int | Sequence[int]) -> None:
+    def __init__(self, arg: Node | Output, axis: Node | Output | int, splits: int | Sequence[int]) -> None:
         self.axis = _scalar_axis(axis)
-        self.lengths = None if isinstance(splits, int) else tuple(int(length) for length in splits)
-        self.count = splits if isinstance(splits, int) else len(splits)
+        self.lengths = _whole(splits, "a length") if isinstance(splits, Sequence | np.ndarray) else None
+        (self.count,) = [len(self.lengths)] if self.lengths is not None else _whole([splits], "the number of pieces")
         super().__init__(arg)
 
     def write(self, b: Builder, *xs: Value) -> list[Value]:
@@ -325,9 +344,9 @@ class Split(Node):
         return made
 
 
-def _scalar_axis(axis: Node | int) -> int:
-    if isinstance(axis, int):
-        return axis
+def _scalar_axis(axis: Node | Output | int) -> int:
+    if not isinstance(axis, Node | Output):
+        return _whole([axis], "the axis")[0]
     constant = _constant_of(_output(axis))
     if constant is None or constant.data.ndim != 0 or not constant.dtype.is_integer:
         raise RuleError("split.axis", f"the axis should be a scalar integer constant, not {axis!r}")
@@ -337,9 +356,9 @@ def _scalar_axis(axis: Node | int) -> int:
 class SplitV1(Node):
     """Version 1: cut along ``axis``, a scalar integer node, into ``num_splits`` equal pieces."""
 
-    def __init__(self, data: Node | Output, axis: Node | int, num_splits: int) -> None:
+    def __init__(self, data: Node | Output, axis: Node | Output | int, num_splits: int) -> None:
         self.axis = _scalar_axis(axis)
-        self.num_splits = int(num_splits)
+        (self.num_splits,) = _whole([num_splits], "the number of pieces")
         super().__init__(data)
 
     def write(self, b: Builder, *xs: Value) -> list[Value]:
@@ -351,11 +370,12 @@ class VariadicSplit(Node):
     """Version 1: cut along ``axis`` (a scalar or a vector of one) into pieces of ``split_lengths``, one of which may be -1,
     the rest."""
 
-    def __init__(self, data: Node | Output, axis: Node | int, split_lengths: Node | Sequence[int]) -> None:
+    def __init__(self, data: Node | Output, axis: Node | Output | int, split_lengths: Node | Output | Sequence[int]) -> None:
         self.axis = _vector_axis(axis)
-        lengths = (
-            split_lengths if isinstance(split_lengths, Node) else Constant("i64", (len(split_lengths),), list(split_lengths))
-        )
+        if isinstance(split_lengths, Node | Output):
+            lengths: Node | Output = split_lengths
+        else:
+            lengths = Constant("i64", (len(split_lengths),), list(_whole(split_lengths, "a length")))
         shape = lengths.get_shape()
         if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
             raise RuleError("split.sizes", f"the lengths should be a vector of known length, not {lengths!r}")
@@ -367,8 +387,8 @@ class VariadicSplit(Node):
         return made
 
 
-def _vector_axis(axis: Node | int) -> int:
-    constant = None if isinstance(axis, int) else _constant_of(_output(axis))
+def _vector_axis(axis: Node | Output | int) -> int:
+    constant = _constant_of(_output(axis)) if isinstance(axis, Node | Output) else None
     if constant is not None and constant.data.shape == (1,) and constant.dtype.is_integer:
         return int(constant.data[0])
     return _scalar_axis(axis)
@@ -386,7 +406,7 @@ class _Binary(Node):
         from dovetail.types import agree_shapes
 
         agree_shapes(xs[0].shape, xs[1].shape)
-        return b.apply(self.kind, *xs)
+        return b.apply(self.kind, *xs, broadcast=False)
 
 
 class Add(_Binary):

@@ -25,13 +25,16 @@ from dovetail.types import Tensor, Type, Unknown, UNKNOWN, is_static
 
 REGISTRY: dict[str, type[Op]] = {}
 
-_CLASSES: dict[str, Callable[[DType], bool]] = {
-    "T": lambda dtype: True,
-    "N": lambda dtype: dtype.is_number,
-    "R": lambda dtype: dtype.kind in ("float", "int", "uint"),
-    "F": lambda dtype: dtype.is_float,
-    "I": lambda dtype: dtype.is_integer,
-    "Z": lambda dtype: dtype.kind == "int",
+_CLASSES = {
+    letter: frozenset(item.name for item in dtypes.ALL if not kinds or item.kind in kinds.split())
+    for letter, kinds in {
+        "T": "",
+        "N": "float int uint complex",
+        "R": "float int uint",
+        "F": "float",
+        "I": "int uint",
+        "Z": "int",
+    }.items()
 }
 _CLASS_NAMES = {"N": "a number type", "R": "a real number type", "F": "a float type", "I": "an integer type", "Z": "a signed integer type"}
 
@@ -309,7 +312,7 @@ def _check_class(variable: str, dtype: DType, port: str) -> None:
     if exact is not None:
         if exact is not dtype:
             raise RuleError("type.class", f"input {port!r} should be {exact}, not {dtype}")
-    elif not _CLASSES[variable[0]](dtype):
+    elif dtype.name not in _CLASSES[variable[0]]:
         raise RuleError("type.class", f"input {port!r} should be {_CLASS_NAMES[variable[0]]}, not {dtype}")
 
 

@@ -154,6 +154,8 @@ def _check_default(spelling: Spelling, slot: Slot) -> None:
 
 
 def _integer(raw: Any) -> int:
+    if raw.__class__ is int and raw in _INT64:
+        return raw  # type: ignore[no-any-return]
     if isinstance(raw, str):
         text = raw.strip()
         if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):

@@ -26,7 +26,8 @@ def plain() -> Iterator[Case]:
         x = numbers(source, 2, 3, low=0, high=100)
         for target in NUMBERS:
             if source != target:
-                yield Case(Cast(named(target)), (x,))
+                short = {"openvino": "OpenVINO's CPU plugin cuts f64 off to bf16"} if (source, target) == ("f64", "bf16") else {}
+                yield Case(Cast(named(target)), (x,), skip=short)
     yield Case(Cast(named("i8")), (np.array([300, -300, 127, -128], np.int32),), name="integers wrap")
     yield Case(Cast(named("u8")), (np.array([300, -1], np.int64),), name="negative integers wrap")
     yield Case(Cast(named("boolean")), (np.array([0.0, -0.0, 0.5, -2], np.float32),), name="whatever is not 0 is true")
@@ -40,8 +41,10 @@ def narrow() -> Iterator[Case]:
     x = np.array([0, 0.3, 1, 1.5, 2.25, 300], np.float32)
     for target in SMALL:
         values: Any = np.array([0, 1, 1], np.float32) if named(target).is_integer else x
-        yield Case(Cast(named(target)), (values,))
-        yield Case(Cast(named("f32")), (values.astype(named(target).numpy),))
+        packed = named(target).bits < 8 or target == "f8e8m0"
+        skip = {law: f"it gives no {target} to Python" for law in ("onnxruntime", "openvino")} if packed else {}
+        yield Case(Cast(named(target)), (values,), skip=skip)
+        yield Case(Cast(named("f32")), (values.astype(named(target).numpy),), skip=skip)
     f8 = np.array([448, 464, 1e6, -1e6, np.inf, -np.inf, np.nan, 0.01, -0.0], np.float32)
     for target in SMALL[5:9]:
         yield Case(Cast(named(target)), (f8,), name=f"saturated to {target}")
@@ -49,9 +52,9 @@ def narrow() -> Iterator[Case]:
         yield Case(Cast(named(target)), (f8.astype(np.float16),), name=f"f16 saturated to {target}")
     for target in SMALL[7:9]:
         yield Case(Cast(named(target), saturate_infinity=False), (f8,), name=f"infinity to {target}")
-    for rounding in ("up", "down", "nearest"):
+    for rounding in ("up", "down", "nearest", "even"):
         scales = np.array([0.3, 1, 1.2, 1.5, 3, 5, 300], np.float32)
-        yield Case(Cast(named("f8e8m0"), rounding=rounding), (scales,))
+        yield Case(Cast(named("f8e8m0"), rounding=rounding), (scales,), skip={"onnxruntime": "it gives no f8e8m0 to Python"})
 
 
 def texts() -> Iterator[Case]:

@@ -15,7 +15,9 @@ def i64(*items: int) -> np.ndarray[Any, Any]:
     return np.array(items, dtype=np.int64)
 
 
-def conv(op: Any, x: tuple[int, ...], w: tuple[int, ...], name: str, *, bias: int | None = None, target: Any = None, **more: Any) -> Case:
+def conv(
+    op: Any, x: tuple[int, ...], w: tuple[int, ...], name: str, *, bias: int | None = None, target: Any = None, **more: Any
+) -> Case:
     inputs: tuple[Any, ...] = (floats(*x), floats(*w, seed=1))
     if bias is not None or target is not None:
         inputs += (None if bias is None else floats(bias, seed=2),)

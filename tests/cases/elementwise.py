@@ -90,7 +90,9 @@ def divisions() -> Iterator[Case]:
         yield Case(Divide(), inputs, tolerance=tolerance(name))
         for truncate in (False, True):
             yield Case(
-                Mod(truncate=truncate), (numbers(name, 2, 3, low=-9, high=9), numbers(name, 3, low=0.5, seed=1)), tolerance=tolerance(name)
+                Mod(truncate=truncate),
+                (numbers(name, 2, 3, low=-9, high=9), numbers(name, 3, low=0.5, seed=1)),
+                tolerance=tolerance(name),
             )
     for name in ("i8", "i32", "i64"):
         pair = tuple(np.array(row).astype(dtypes.dtype(name).numpy) for row in signs)
@@ -178,7 +180,9 @@ def bits() -> Iterator[Case]:
             }
             yield Case(BitShift(direction=direction), (numbers(name, 6, low=-90, high=90), amounts), skip=skip)
     told = {"onnx": "opset 28 says more than open, and is read so"}
-    yield Case(BitShift(direction="left", beyond="open"), (numbers("u8", 2, 1, low=0, high=9), np.array([0, 1], np.uint8)), skip=told)
+    yield Case(
+        BitShift(direction="left", beyond="open"), (numbers("u8", 2, 1, low=0, high=9), np.array([0, 1], np.uint8)), skip=told
+    )
 
 
 DOMAINS: dict[str, tuple[float, float]] = {
@@ -198,7 +202,11 @@ def functions() -> Iterator[Case]:
         low, high = DOMAINS.get(kind, (-4, 4))
         for name in FLOATS:
             exact = kind in STEPS
-            skip = {"onnxruntime": "computed in f32, or not at all"} if name == "f64" and kind in ("Erf", "Gelu", "HardSwish") else {}
+            skip = (
+                {"onnxruntime": "computed in f32, or not at all"}
+                if name == "f64" and kind in ("Erf", "Gelu", "HardSwish")
+                else {}
+            )
             yield Case(
                 op,
                 (numbers(name, 2, 5, low=low, high=high),),

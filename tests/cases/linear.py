@@ -40,7 +40,10 @@ _SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((3, 0), (0, 5)),
     ((2, 0, 4), (4, 3)),
 ]
-_EMPTY = {"onnxruntime": "it leaves a product over nothing unwritten", "openvino": "the CPU plugin does not run a product over nothing"}
+_EMPTY = {
+    "onnxruntime": "it leaves a product over nothing unwritten",
+    "openvino": "the CPU plugin does not run a product over nothing",
+}
 
 CASES: list[Case] = [
     *(
@@ -78,7 +81,9 @@ CASES: list[Case] = [
     Case(MatMul(True, True), (floats(2, 4, 3), floats(1, 5, 4, seed=1)), "MatMul with both transposed", tolerance=1e-5),
     Case(MatMul(True, True), (floats(4), floats(5, 4, seed=1)), "MatMul with a vector that is not transposed", tolerance=1e-5),
     Case(MatMul(True, False), (floats(4, 3), floats(4, seed=1)), "MatMul of a transposed matrix with a vector", tolerance=1e-5),
-    Case(MatMul(False, True), (floats(3, 4), floats(5, 4, seed=1)), "MatMul with constant weights", constants=(1,), tolerance=1e-5),
+    Case(
+        MatMul(False, True), (floats(3, 4), floats(5, 4, seed=1)), "MatMul with constant weights", constants=(1,), tolerance=1e-5
+    ),
     Case(Gemm(), (floats(3, 4), floats(4, 5, seed=1)), "Gemm without bias", tolerance=1e-5),
     Case(Gemm(), (floats(3, 4), floats(4, 5, seed=1), floats(5, seed=2)), "Gemm with a row", tolerance=1e-5),
     Case(Gemm(), (floats(3, 4), floats(4, 5, seed=1), floats(3, 1, seed=2)), "Gemm with a column", tolerance=1e-5),

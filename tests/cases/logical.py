@@ -58,7 +58,9 @@ def predicates() -> Iterator[Case]:
     for name in ("f32", "f64", "f16", "bf16"):
         x = INFINITIES.astype(dtypes.dtype(name).numpy)
         for op in (IsNaN(), IsFinite(), IsInf(), IsInf(negative=False), IsInf(positive=False), IsInf(False, False)):
-            yield Case(op, (x,), skip={"openvino": "OpenVINO's CPU plugin makes f64 f32, and infinity finite"} if name == "f64" else {})
+            yield Case(
+                op, (x,), skip={"openvino": "OpenVINO's CPU plugin makes f64 f32, and infinity finite"} if name == "f64" else {}
+            )
     for name in ("f8e4m3", "f8e5m2", "f8e4m3fnuz"):
         x = INFINITIES.astype(dtypes.dtype(name).numpy)
         skip = {"openvino": "OpenVINO's CPU plugin does not compute in f8"}

@@ -17,6 +17,7 @@ from dovetail.ops.slicing import Roll, Slice
 
 MOST, LEAST = 2**63 - 1, -(2**63)
 _NO_STRINGS = {"openvino": "OpenVINO's CPU plugin aborts on it"}
+_PADS = {"onnxruntime": "onnxruntime pads no texts", "onnx.reference": "onnx.reference pads with the text 0"}
 _EMPTY = np.array([], dtype=np.int64)
 
 
@@ -138,7 +139,7 @@ SLICING: list[Case] = [
 
 PADDING: list[Case] = [
     # f8e8m0 has no 0 to pad with.
-    *(case for case in of_every_type(Pad(), i64(0, 1, 2, 0)) if not case.name.endswith("f8e8m0")),
+    *(case for case in of_every_type(Pad(), i64(0, 1, 2, 0), skip=_PADS) if not case.name.endswith("f8e8m0")),
     *(Case(Pad(mode), (ramp(3, 4), i64(1, 2, 0, 3)), f"Pad by {mode}") for mode in ("constant", "edge", "reflect", "symmetric")),
     Case(Pad("wrap"), (ramp(3, 4), i64(1, 2, 0, 3)), "Pad by wrap"),
     Case(Pad("wrap"), (ramp(3), i64(7, 8)), "Pad by wrap several times"),
@@ -162,13 +163,19 @@ PADDING: list[Case] = [
 BLOCKS: list[Case] = [
     *of_every_type(DepthToSpace(2), shape=(1, 4, 1, 2)),
     *(Case(DepthToSpace(2, mode), (ramp(2, 8, 2, 3),)) for mode in ("blocks_first", "depth_first")),
-    *(Case(DepthToSpace(2, mode), (ramp(1, 16, 2, 1, 3),), f"DepthToSpace of three axes, {mode}") for mode in ("blocks_first", "depth_first")),
+    *(
+        Case(DepthToSpace(2, mode), (ramp(1, 16, 2, 1, 3),), f"DepthToSpace of three axes, {mode}")
+        for mode in ("blocks_first", "depth_first")
+    ),
     Case(DepthToSpace(3), (ramp(1, 3, 2),), "DepthToSpace of one axis"),
     Case(DepthToSpace(1), (ramp(1, 3, 2, 2),), "DepthToSpace of blocks of 1"),
     Case(DepthToSpace(2), (ramp(0, 4, 2, 2),), "DepthToSpace of nothing"),
     *of_every_type(SpaceToDepth(2), shape=(1, 1, 2, 2)),
     *(Case(SpaceToDepth(2, mode), (ramp(2, 3, 4, 6),)) for mode in ("blocks_first", "depth_first")),
-    *(Case(SpaceToDepth(2, mode), (ramp(1, 2, 4, 2, 2),), f"SpaceToDepth of three axes, {mode}") for mode in ("blocks_first", "depth_first")),
+    *(
+        Case(SpaceToDepth(2, mode), (ramp(1, 2, 4, 2, 2),), f"SpaceToDepth of three axes, {mode}")
+        for mode in ("blocks_first", "depth_first")
+    ),
     Case(SpaceToDepth(3), (ramp(2, 2, 6),), "SpaceToDepth of one axis"),
     *of_every_type(ShuffleChannels(1, 2), shape=(1, 4, 2)),
     Case(ShuffleChannels(1, 3), (ramp(2, 12, 2, 2),), "ShuffleChannels in three groups"),

@@ -61,9 +61,16 @@ CASES: list[Case] = [
     pool(MaxPool(kernel=(2, 3)), floats(2, 3, 4, 5), "MaxPool over two axes"),
     pool(MaxPool((2, 1), (1, 1, 0, 1), (1, 2), kernel=(2, 2), outputs=2), floats(2, 3, 5, 6), "MaxPool with everything"),
     pool(MaxPool(kernel=(2, 2, 2), outputs=2), floats(1, 2, 3, 4, 3), "MaxPool over three axes"),
-    pool(MaxPool((1,), kernel=(3,), outputs=2), _TIES, "MaxPool takes the first of equal elements", skip={"gradient": "a tie has no slope"}),
+    pool(
+        MaxPool((1,), kernel=(3,), outputs=2),
+        _TIES,
+        "MaxPool takes the first of equal elements",
+        skip={"gradient": "a tie has no slope"},
+    ),
     pool(MaxPool(kernel=(2, 2), column_major=True, outputs=2), floats(2, 2, 3, 4), "MaxPool column by column"),
-    pool(MaxPool(kernel=(2, 2, 2), column_major=True, outputs=2), floats(1, 2, 3, 4, 3), "MaxPool column by column over three axes"),
+    pool(
+        MaxPool(kernel=(2, 2, 2), column_major=True, outputs=2), floats(1, 2, 3, 4, 3), "MaxPool column by column over three axes"
+    ),
     *(
         pool(MaxPool(kernel=(2, 2), index_axis=axis, outputs=2), floats(2, 2, 3, 4), f"MaxPool counting from axis {axis}")
         for axis in (1, 2, 3, -1)
@@ -75,7 +82,11 @@ CASES: list[Case] = [
     pool(MaxPool(kernel=(2,)), np.full((1, 1, 4), -np.inf, np.float32), "MaxPool of minus infinity", skip=_LOWEST),
     pool(MaxPool(kernel=(2,)), floats(0, 2, 4), "MaxPool of no images"),
     pool(AveragePool(kernel=(2, 3)), floats(2, 3, 4, 5), "AveragePool over two axes"),
-    pool(AveragePool((2, 2), (1, 1, 0, 1), kernel=(3, 2), divisor="padded"), floats(2, 3, 5, 6), "AveragePool with padding that counts"),
+    pool(
+        AveragePool((2, 2), (1, 1, 0, 1), kernel=(3, 2), divisor="padded"),
+        floats(2, 3, 5, 6),
+        "AveragePool with padding that counts",
+    ),
     pool(AveragePool(None, (0, 1, 1, 1), (2, 2), kernel=(2, 3)), floats(1, 2, 7, 8), "AveragePool dilated"),
     pool(AveragePool(kernel=(2, 2, 2)), floats(1, 2, 3, 4, 3), "AveragePool over three axes"),
     *(pool(AveragePool((2,), kernel=(3,)), floats(1, 2, 7, name=name), f"AveragePool of {name}") for name in _NARROW),
@@ -88,7 +99,12 @@ CASES: list[Case] = [
         for shape in ((2, 3, 4), (2, 3, 4, 5), (1, 2, 2, 3, 2))
     ),
     *(
-        Case(op, (floats(2, 3, 4, 5, name=name),), f"{type(op).__name__} of {name}", tolerance={"f64": 1e-13, "f16": 2e-3}.get(name, 1.6e-2))
+        Case(
+            op,
+            (floats(2, 3, 4, 5, name=name),),
+            f"{type(op).__name__} of {name}",
+            tolerance={"f64": 1e-13, "f16": 2e-3}.get(name, 1.6e-2),
+        )
         for op in (GlobalAveragePool(), GlobalMaxPool(), GlobalLpPool())
         for name in _NARROW
     ),

@@ -17,6 +17,7 @@ KINDS = (
     "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp"
 ).split()
 _EMPTY = {"openvino": "OpenVINO leaves the reduction of nothing open"}
+_NAN = {"openvino": "OpenVINO leaves NaN open", "onnxruntime": "onnxruntime passes over NaN"}
 
 
 def axes(*items: int) -> np.ndarray[Any, Any]:
@@ -38,7 +39,10 @@ def reductions() -> Iterator[Case]:
         for name in ("f64", "f16", "bf16"):
             yield Case(op(), (numbers(name, 3, 4, low=0.5, high=1.5), axes(1)), tolerance=tolerance(name))
         for shape in ((0, 3), (2, 0)):
-            yield Case(op(), (numbers("f32", *shape), axes(0)), tolerance=1e-5, skip=_EMPTY if 0 in shape[:1] else {})
+            skip = _EMPTY if shape[0] == 0 else {}
+            if kind == "ReduceMean":
+                skip = {**skip, "onnxruntime": "the mean of nothing is undefined"}
+            yield Case(op(), (numbers("f32", *shape), axes(0)), tolerance=1e-5, skip=skip)
         integers = ("i32", "i64", "u32") if "Log" not in kind else ()
         for name in integers:
             skip = (
@@ -46,15 +50,17 @@ def reductions() -> Iterator[Case]:
                 if kind in ("ReduceL2", "ReduceMean")
                 else {}
             )
+            if name == "u32" and kind == "ReduceSumSquare":
+                skip = {"onnxruntime": "onnx.reference makes u64"}
             yield Case(op(), (numbers(name, 3, 4, low=-5, high=5), axes(-1)), skip=skip)
     for op in (ReduceMax(), ReduceMin()):
         for name in ("i8", "u8"):
             yield Case(op, (numbers(name, 3, 4, low=-90, high=90), axes(0)))
         yield Case(op, (numbers("boolean", 3, 4), axes(0)))
         yield Case(op, (numbers("i32", 0, 4), axes(0)), skip=_EMPTY)
-        yield Case(op, (numbers("boolean", 0, 4), axes(0)), skip=_EMPTY)
+        yield Case(op, (numbers("boolean", 0, 4), axes(0)), skip={**_EMPTY, "onnxruntime": "onnxruntime refuses it"})
         nan = np.array([[1, np.nan, 2], [3, 1, 2]], np.float32)
-        yield Case(op, (nan, axes(1)), name=f"{op} of NaN", skip={"openvino": "OpenVINO leaves NaN open"})
+        yield Case(op, (nan, axes(1)), name=f"{op} of NaN", skip=_NAN)
     for op in (ReduceAll, ReduceAny):
         for given in ((), (axes(0),), (axes(-1, 0),)):
             for keep in (True, False):

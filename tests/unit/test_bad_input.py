@@ -1,8 +1,9 @@
-"""Bad files, end to end: each ends in a DovetailError with code, file and node, in bounded time and memory, and nothing is written."""
+"""Bad files, end to end: a DovetailError with code, file and node, in bounded time and memory, and nothing written."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,12 +28,12 @@ FLOAT = TensorProto.FLOAT
 
 @dataclass(frozen=True)
 class Bad:
-    """A file that is no model: its text, the codes of which one must be told, and the node it must name."""
+    """A file that is no model: how it is written, the code that must be told, and the node it must name."""
 
     name: str
     file: str
     write: Callable[[Path], Any]
-    codes: tuple[str, ...]
+    code: str
     node: str | None = None
 
 
@@ -87,6 +88,15 @@ def raw(data: bytes) -> Callable[[Path], Any]:
     return lambda path: path.write_bytes(data)
 
 
+def beside(*constants: TensorProto) -> Callable[[Path], Any]:
+    """A model that joins a constant to its input."""
+    return saved(model_of(concat(("x", "c"), axis=0), constants=constants))
+
+
+def fed(node: NodeProto, *inputs: Any) -> Callable[[Path], Any]:
+    return saved(model_of(node, inputs=list(inputs)))
+
+
 def linked(link: Callable[[Path, Path], None]) -> Callable[[Path], Any]:
     """A side file that is another name of one outside the model's folder."""
 
@@ -94,7 +104,7 @@ def linked(link: Callable[[Path, Path], None]) -> Callable[[Path], Any]:
         outside = path.parent.parent / f"secret_{path.parent.name}"
         outside.write_bytes(bytes(32))
         link(outside, path.parent / "w.data")
-        saved(model_of(concat(("x", "c"), axis=0), constants=[external("w.data")]))(path)
+        beside(external("w.data"))(path)
 
     return write
 
@@ -113,14 +123,14 @@ def split(*sizes: int, opset: int = 18, count: int = 2) -> ModelProto:
 SOUND = model_of(concat(axis=1)).SerializeToString()
 CYCLE = (concat(("x", "b"), "a", axis=0), concat(("a", "x"), "b", axis=0), concat(("b", "b"), "y", axis=0))
 
-ONNX: list[tuple[str, Callable[[Path], Any], str | tuple[str, ...], str | None]] = [
+ONNX: list[tuple[str, Callable[[Path], Any], str, str | None]] = [
     ("an empty file", raw(b""), "graph.missing", None),
     ("half a file", raw(SOUND[: len(SOUND) // 2]), "proto.parse", None),
     ("random bytes", raw(np.random.default_rng(0).bytes(5000)), "proto.parse", None),
     ("a name that nothing makes", saved(model_of(concat(("x", "lost"), axis=0))), "graph.dangling", "here"),
     ("an output that nothing makes", saved(model_of(concat(axis=0), outputs=[value("z")])), "graph.dangling", None),
-    ("one name made twice", saved(model_of(concat(axis=0), concat(axis=1))), "graph.repeated", None),
-    ("a cycle", saved(model_of(*CYCLE)), "graph.cycle", None),
+    ("one name made twice", saved(model_of(concat(axis=0), concat(axis=1))), "graph.repeated", "here"),
+    ("a cycle", saved(model_of(*CYCLE)), "graph.cycle", "here"),
     ("an axis out of range", saved(model_of(concat(axis=2))), "axis.range", "here"),
     ("an axis of 2^32", saved(model_of(concat(axis=2**32))), "axis.range", "here"),
     ("an axis of 1.5", saved(model_of(concat(axis=1.5))), "attribute.value", "here"),
@@ -136,35 +146,35 @@ ONNX: list[tuple[str, Callable[[Path], Any], str | tuple[str, ...], str | None]]
     ("no axis", saved(model_of(concat())), "attribute.missing", "here"),
     ("a negative axis before opset 11", saved(model_of(concat(axis=-1), opset=9)), "attribute.value", "here"),
     ("an unknown attribute", saved(model_of(concat(axis=1, colour=1))), "attribute.unknown", "here"),
-    ("a constant with too few bytes", saved(model_of(concat(("x", "c"), axis=0), constants=[tensor([2, 4], bytes(20))])), "data.size", "initializer 'c'"),
-    ("a constant of 2^40 elements", saved(model_of(concat(("x", "c"), axis=0), constants=[tensor([2**40, 4], bytes(20))])), "data.size", "initializer 'c'"),
-    ("a constant whose size overflows", saved(model_of(concat(("x", "c"), axis=0), constants=[tensor([2**62, 4], b"")])), "data.size", "initializer 'c'"),
-    ("a constant of negative size", saved(model_of(concat(("x", "c"), axis=0), constants=[tensor([-2, 4], b"")])), "data.shape", "initializer 'c'"),
-    ("an input whose size overflows", saved(model_of(concat(axis=0), inputs=[value("x", [2**62, 2**62])])), ("shape.overflow", "type.dims"), None),
-    ("an input of negative size", saved(model_of(concat(axis=0), inputs=[value("x", [-2, 2])])), "type.dims", None),
+    ("a constant with too few bytes", beside(tensor([2, 4], bytes(20))), "data.size", "initializer 'c'"),
+    ("a constant of 2^40 elements", beside(tensor([2**40, 4], bytes(20))), "data.size", "initializer 'c'"),
+    ("a constant whose size overflows", beside(tensor([2**62, 4], b"")), "data.size", "initializer 'c'"),
+    ("a constant of negative size", beside(tensor([-2, 4], b"")), "data.shape", "initializer 'c'"),
+    ("an input whose size overflows", fed(concat(axis=0), value("x", [2**62, 2**62])), "type.dims", "input 0"),
+    ("an input of negative size", fed(concat(axis=0), value("x", [-2, 2])), "type.dims", "input 0"),
     (
         "a sum past 2^63 - 1",
         saved(model_of(concat(axis=0), inputs=[value("x", [2**62])])),
         "shape.overflow",
         "here",
     ),
-    ("dimensions that disagree", saved(model_of(concat(("x", "z"), axis=0), inputs=[value("x", [2, 4]), value("z", [2, 5])])), "shape.disagree", "here"),
-    ("element types that disagree", saved(model_of(concat(("x", "z"), axis=0), inputs=[value("x", [2]), value("z", [2], TensorProto.INT64)])), "type.disagree", "here"),
-    ("an element type that the version lacks", saved(model_of(concat(axis=0), inputs=[value("x", [2], TensorProto.FLOAT8E5M2)])), ("type.version", "type.allowed"), "here"),
+    ("dimensions that disagree", fed(concat(("x", "z"), axis=0), value("x", [2, 4]), value("z", [2, 5])), "shape.disagree", "here"),
+    ("element types that disagree", fed(concat(("x", "z"), axis=0), value("x", [2]), value("z", [2], TensorProto.INT64)), "type.disagree", "here"),
+    ("an element type that the version lacks", fed(concat(axis=0), value("x", [2], TensorProto.FLOAT8E5M2)), "type.version", "here"),
     ("a target that does not fit", saved(reshape(3, 3)), "reshape.volume", "here"),
     ("two wildcards", saved(reshape(-1, -1)), "reshape.target", "here"),
     ("a target below -1", saved(reshape(-2, 4)), "reshape.target", "here"),
-    ("a target whose product overflows", saved(reshape(2**62, 4)), ("shape.overflow", "reshape.volume"), "here"),
-    ("lengths with another sum", saved(split(1, 2)), ("split.sum", "split.sizes"), "here"),
-    ("a negative length", saved(split(-1, 5)), ("split.sizes", "split.negative"), "here"),
-    ("lengths for another number of outputs", saved(split(1, 3, count=3)), ("split.outputs", "split.count", "node.outputs"), "here"),
-    ("absolute external data", saved(model_of(concat(("x", "c"), axis=0), constants=[external("/etc/passwd")])), "path.absolute", None),
-    ("external data above the folder", saved(model_of(concat(("x", "c"), axis=0), constants=[external("../w.data")])), "path.escape", None),
-    ("external data around two corners", saved(model_of(concat(("x", "c"), axis=0), constants=[external("a/../../w.data")])), "path.escape", None),
-    ("external data with a NUL", saved(model_of(concat(("x", "c"), axis=0), constants=[external("w\0.data")])), "path.nul", None),
-    ("external data that is missing", saved(model_of(concat(("x", "c"), axis=0), constants=[external("w.data")])), "path.missing", None),
-    ("external data behind a symbolic link", linked(lambda secret, path: path.symlink_to(secret)), "path.link", None),
-    ("external data behind a hard link", linked(lambda secret, path: os.link(secret, path)), "path.link", None),
+    ("a target whose product overflows", saved(reshape(2**62, 4)), "shape.overflow", "here"),
+    ("lengths with another sum", saved(split(1, 2)), "split.sizes", "here"),
+    ("a negative length", saved(split(-1, 5)), "split.sizes", "here"),
+    ("lengths for another number of outputs", saved(split(1, 3, count=3)), "split.outputs", "here"),
+    ("absolute external data", beside(external("/etc/passwd")), "path.absolute", "initializer 'c'"),
+    ("external data above the folder", beside(external("../w.data")), "path.escape", "initializer 'c'"),
+    ("external data around two corners", beside(external("a/../../w.data")), "path.escape", "initializer 'c'"),
+    ("external data with a NUL", beside(external("w\0.data")), "path.nul", "initializer 'c'"),
+    ("external data that is missing", beside(external("w.data")), "path.missing", "initializer 'c'"),
+    ("external data behind a symbolic link", linked(lambda secret, path: path.symlink_to(secret)), "path.link", "initializer 'c'"),
+    ("external data behind a hard link", linked(lambda secret, path: os.link(secret, path)), "path.link", "initializer 'c'"),
 ]  # fmt: skip
 
 
@@ -209,6 +219,14 @@ def joined(data: str = 'axis="1"') -> str:
 TARGET = constant(3, "i64", "2", 0, 16, 2)
 
 
+def target(**changes: str) -> str:
+    """A Reshape to a constant whose attributes are changed."""
+    text = TARGET
+    for name, changed in changes.items():
+        text = re.sub(f'{name}="[^"]*"', f'{name}="{changed}"', text)
+    return reshaped(text)
+
+
 def reshaped(target: str = TARGET, data: str = 'special_zero="true"') -> str:
     middle = layer(1, "Reshape", data, port(0, 2, 4) + port(1, 2, kind="I64"), port(2, 8, 1), name="here")
     result = layer(2, "Result", inputs=port(0, 8, 1))
@@ -249,15 +267,15 @@ RESULT = layer(2, "Result", inputs=port(0, 2, 8))
 BOMB = '<!DOCTYPE net [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;">]><net name="&b;" version="11"/>'
 FETCH = '<!DOCTYPE net [<!ENTITY a SYSTEM "file:///etc/passwd">]><net name="m" version="11">&a;</net>'
 
-IR: list[tuple[str, Callable[[Path], Any], str | tuple[str, ...], str | None]] = [
+IR: list[tuple[str, Callable[[Path], Any], str, str | None]] = [
     ("an empty file", written(b""), "ir.xml", None),
     ("half a file", written(joined()[:200]), "ir.xml", None),
     ("random bytes", written(np.random.default_rng(0).bytes(5000)), "ir.xml", None),
     ("an entity bomb", written(BOMB), "ir.dtd", None),
     ("a file that is fetched", written(FETCH), "ir.dtd", None),
-    ("two layers with one id", written(joined().replace('id="2" name', 'id="0" name')), "ir.layer_repeated", None),
+    ("two layers with one id", written(joined().replace('id="2" name', 'id="0" name')), "ir.layer_repeated", "n2"),
     ("two ports with one id", written(joined().replace(port(1, 2, 4), port(0, 2, 4))), "ir.port_repeated", "here"),
-    ("an edge from nowhere", written(joined().replace('from-layer="0"', 'from-layer="9"')), "ir.edge_dangling", None),
+    ("an edge from nowhere", written(joined().replace('from-layer="0"', 'from-layer="9"')), "ir.edge_dangling", "here"),
     ("an input that nothing leads to", written(joined().replace(edges((0, 0, 1, 1))[7:-8], "")), "ir.port_unconnected", "here"),
     ("a cycle", written(joined().replace(edges((0, 0, 1, 1))[7:-8], edges((1, 2, 1, 1))[7:-8])), "ir.cycle", "here"),
     ("no Result", written(joined().replace(RESULT, "").replace(edges((1, 2, 2, 0))[7:-8], "")), "ir.result_missing", None),
@@ -274,26 +292,26 @@ IR: list[tuple[str, Callable[[Path], Any], str | tuple[str, ...], str | None]] =
     ("a flag that is none", written(reshaped(data='special_zero="maybe"'), 8, 1), "attribute.value", "here"),
     ("a target that does not fit", written(reshaped(), 3, 3), "reshape.volume", "here"),
     ("two wildcards", written(reshaped(), -1, -1), "reshape.target", "here"),
-    ("a target of floats", written(reshaped(constant(3, "f32", "2", 0, 8, 2)), 8), ("type.class", "ir.port_type"), "here"),
-    ("a constant with too few bytes", written(reshaped(TARGET.replace('size="16"', 'size="8"')), 8, 1), "ir.constant_size", "n3"),
+    ("a target of floats", written(reshaped(constant(3, "f32", "2", 0, 8, 2)), 8), "type.class", "here"),
+    ("a constant with too few bytes", written(target(size="8"), 8, 1), "ir.constant_size", "n3"),
     ("a constant beyond the file", written(reshaped(), 8), "ir.constant_range", "n3"),
-    ("a constant of 2^40 elements", written(reshaped(TARGET.replace('shape="2"', f'shape="{2**40}"')), 8, 1), "ir.constant_size", "n3"),
-    ("a constant whose size overflows", written(reshaped(TARGET.replace('shape="2"', f'shape="{2**62},4"')), 8, 1), ("ir.dims", "ir.shape"), "n3"),
-    ("an offset that wraps", written(reshaped(TARGET.replace('offset="0"', f'offset="{2**63 - 8}"')), 8, 1), "ir.constant_range", "n3"),
-    ("a Parameter whose size overflows", written(joined().replace('shape="2,4"', f'shape="{2**62},4"')), ("ir.dims", "ir.shape"), "n0"),
-    ("a split that does not divide", written(cut('num_splits="3"'), 1), ("split.divide", "node.outputs", "split.uneven"), "here"),
+    ("a constant of 2^40 elements", written(target(shape=f"{2**40}"), 8, 1), "ir.constant_size", "n3"),
+    ("a constant whose size overflows", written(target(shape=f"{2**62},4"), 8, 1), "ir.dims", "n3"),
+    ("an offset that wraps", written(target(offset=f"{2**63 - 8}"), 8, 1), "ir.constant_range", "n3"),
+    ("a Parameter whose size overflows", written(joined().replace('shape="2,4"', f'shape="{2**62},4"')), "ir.dims", "n0"),
+    ("a split that does not divide", written(cut('num_splits="3"'), 1), "node.outputs", "here"),
     ("a split without a count", written(cut(""), 1), "attribute.missing", "here"),
-    ("a split into nothing", written(cut('num_splits="0"'), 1), ("split.outputs", "node.outputs", "attribute.value"), "here"),
+    ("a split into nothing", written(cut('num_splits="0"'), 1), "split.outputs", "here"),
     ("a split's axis that is no scalar", written(cut(axis="1", dims=(1,)), 1), "constant.value", "here"),
     ("a split's axis out of range", written(cut(), 2), "axis.range", "here"),
-    ("missing weights", missing_weights, "path.missing", None),
-    ("weights behind a symbolic link", with_linked_weights(lambda secret, path: path.symlink_to(secret)), "path.link", None),
-    ("weights behind a hard link", with_linked_weights(lambda secret, path: os.link(secret, path)), "path.link", None),
+    ("missing weights", missing_weights, "path.missing", "n3"),
+    ("weights behind a symbolic link", with_linked_weights(lambda secret, path: path.symlink_to(secret)), "path.link", "n3"),
+    ("weights behind a hard link", with_linked_weights(lambda secret, path: os.link(secret, path)), "path.link", "n3"),
 ]  # fmt: skip
 
 
-def _case(name: str, file: str, write: Callable[[Path], Any], codes: str | tuple[str, ...], node: str | None) -> Any:
-    return pytest.param(Bad(name, file, write, (codes,) if isinstance(codes, str) else codes, node), id=f"{file}: {name}")
+def _case(name: str, file: str, write: Callable[[Path], Any], code: str, node: str | None) -> Any:
+    return pytest.param(Bad(name, file, write, code, node), id=f"{file}: {name}")
 
 
 CASES = [_case(name, "m.onnx", *rest) for name, *rest in ONNX] + [_case(name, "m.xml", *rest) for name, *rest in IR]
@@ -330,7 +348,7 @@ def test_a_bad_file_is_refused_with_code_file_and_node(bad: Bad, tmp_path: Path)
         dovetail.load(path)
     assert time.perf_counter() - start < 5
     found = caught.value.diagnostics
-    right = [item for item in found if item.code in bad.codes]
+    right = [item for item in found if item.code == bad.code]
     assert right, f"{[item.code for item in found]}: {caught.value}"
     assert all(item.file and str(path.parent) in item.file for item in found), found
     if bad.node is not None:
@@ -346,7 +364,7 @@ def test_a_bad_file_is_not_converted_and_nothing_is_written(bad: Bad, tmp_path: 
     code = convert(str(inside / bad.file), str(target))
     told = capsys.readouterr()
     assert 3 <= code <= 6
-    assert any(f"[{each}]" in told.err for each in bad.codes) and not told.out
+    assert f"[{bad.code}]" in told.err and not told.out
     assert "Traceback" not in told.err
     assert sorted(os.listdir(inside)) == before
 
@@ -388,15 +406,21 @@ def folding_bombs(tmp_path: Path) -> list[Path]:
     """Models whose constants are small, and whose folding would not be."""
     size = 2**40
     bombs = {
-        "Expand": model_of(helper.make_node("Expand", ["c", "s"], ["y"]), inputs=[], constants=[tensor([1], bytes(4)), ints("s", size)]),
+        "Expand": model_of(
+            helper.make_node("Expand", ["c", "s"], ["y"]), inputs=[], constants=[tensor([1], bytes(4)), ints("s", size)]
+        ),
         "ConstantOfShape": model_of(helper.make_node("ConstantOfShape", ["s"], ["y"]), inputs=[], constants=[ints("s", size)]),
-        "Tile": model_of(helper.make_node("Tile", ["c", "s"], ["y"]), inputs=[], constants=[tensor([1], bytes(4)), ints("s", size)]),
+        "Tile": model_of(
+            helper.make_node("Tile", ["c", "s"], ["y"]), inputs=[], constants=[tensor([1], bytes(4)), ints("s", size)]
+        ),
         "Range": model_of(
             helper.make_node("Range", ["a", "b", "d"], ["y"]),
             inputs=[],
             constants=[numpy_helper.from_array(np.array(number), name) for name, number in (("a", 0), ("b", size), ("d", 1))],
         ),
-        "Pad": model_of(helper.make_node("Pad", ["c", "s"], ["y"]), inputs=[], constants=[tensor([1], bytes(4)), ints("s", 0, size)]),
+        "Pad": model_of(
+            helper.make_node("Pad", ["c", "s"], ["y"]), inputs=[], constants=[tensor([1], bytes(4)), ints("s", 0, size)]
+        ),
         "MatMul": model_of(
             helper.make_node("MatMul", ["c", "d"], ["y"]),
             inputs=[],
@@ -556,7 +580,9 @@ def written_file(path: Path, write: Callable[[Path], Any]) -> Path:
 def test_a_refused_conversion_leaves_the_old_target_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad, target = tmp_path / "good.onnx", tmp_path / "bad.onnx", tmp_path / "out.xml"
     raw(SOUND)(good)
-    saved(model_of(concat(output="t", axis=0), helper.make_node("Mystery", ["t"], ["y"], domain="far.away")))(bad)
+    strange = model_of(concat(output="t", axis=0), helper.make_node("Mystery", ["t"], ["y"], domain="far.away"))
+    strange.opset_import.add(domain="far.away", version=1)
+    saved(strange)(bad)
     assert convert(str(good), str(target)) == 0
     before = target.read_bytes()
     assert convert(str(bad), str(target)) == 4

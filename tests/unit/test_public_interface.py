@@ -81,7 +81,7 @@ def test_every_line_of_the_manual_works(path: Path, tmp_path: Path) -> None:
     assert [(x.name, str(x.type)) for x in model.inputs] == [("x", "f32[n, 4]")]
     assert [(y.name, str(y.type)) for y in model.outputs] == [("y", "f32[2*n]"), ("z", "f32[n, 6]")]
     type = model.values["y"].type
-    assert type.dtype == "f32" and type.dtype is dovetail.DType and False or type.dtype == "f32"
+    assert isinstance(type.dtype, dovetail.DType) and type.dtype == "f32"
     (size,) = type.shape
     assert isinstance(size, dovetail.Dim) and str(size) == "2*n"
     node = next(node for node in model.graph.nodes if node.name == "cut")
@@ -235,9 +235,7 @@ def test_a_graph_can_be_edited_while_it_is_walked(model: dovetail.Model) -> None
     for node in graph:
         seen.append(node.name)
         graph.nodes = [other for other in graph.nodes if other is not node]
-    assert seen == [node.name for node in dovetail.load_names] if hasattr(dovetail, "load_names") else len(seen) == 5
-    for value in dovetail.Builder().graph.values():
-        raise AssertionError(value)
+    assert sorted(seen) == ["", "", "cut", "flatten", "join"] and not graph.nodes
 
 
 # What goes in
@@ -318,8 +316,14 @@ def test_torch_bfloat16_goes_in() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "given", "found"),
-    [("i64", [1, 2], [1, 2]), ("f32", [1, 0.1], [1, np.float32(0.1)]), ("u8", [255], [255]), ("boolean", [True], [True]), ("f16", [3], [3])],
-)  # fmt: skip
+    [
+        ("i64", [1, 2], [1, 2]),
+        ("f32", [1, 0.1], [1, np.float32(0.1)]),
+        ("u8", [255], [255]),
+        ("boolean", [True], [True]),
+        ("f16", [3], [3]),
+    ],
+)
 def test_python_numbers_take_the_type_of_the_input(dtype: str, given: Any, found: Any) -> None:
     assert dovetail.run(identity(dtype), {"x": given})["y"].tolist() == found
 
@@ -348,7 +352,9 @@ def test_inputs_that_do_not_fit_are_refused_by_name(code: str, name: str, inputs
     assert caught.value.code == code and name in str(caught.value)
 
 
-@pytest.mark.parametrize(("dtype", "given"), [("i64", [1.5]), ("u8", [256]), ("u8", [-1]), ("i64", [2**63]), ("boolean", [1]), ("f32", [True])])
+@pytest.mark.parametrize(
+    ("dtype", "given"), [("i64", [1.5]), ("u8", [256]), ("u8", [-1]), ("i64", [2**63]), ("boolean", [1]), ("f32", [True])]
+)
 def test_python_numbers_are_not_narrowed(dtype: str, given: Any) -> None:
     with pytest.raises(EngineError) as caught:
         dovetail.run(identity(dtype), {"x": given})

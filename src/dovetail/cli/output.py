@@ -116,7 +116,7 @@ def error_text(error: Exception) -> str:
 
 
 def _code(error: Exception) -> str:
-    return "file.system" if isinstance(error, OSError) else "memory.exhausted" if isinstance(error, MemoryError) else "internal"
+    return "file.system" if isinstance(error, OSError) else "run.memory" if isinstance(error, MemoryError) else "internal"
 
 
 def _message(error: Exception) -> str:

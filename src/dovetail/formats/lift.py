@@ -119,7 +119,6 @@ class Lifter:
         self.b = Builder(graph=self.graph, fold=True)
         self.found: dict[str, Value] = {}
         self.captures: list[Value] = []
-        self.spent: set[int] = set()
         self.errors: list[DovetailError] = [] if outer is None else outer.errors
         self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
 
@@ -138,12 +137,12 @@ class Lifter:
         return self.graph
 
     def _drop_spent(self) -> None:
-        """Take out the constants that have become attributes, and are read by nothing else."""
+        """Take out the constants that have become attributes or other constants, and are read by nothing else."""
         kept = {id(value) for value in self.graph.outputs}
         nodes = []
         for node in self.graph.nodes:
             value = node.outputs[0] if node.outputs else None
-            if value is not None and id(value) in self.spent and not value.uses and id(value) not in kept:
+            if value is not None and id(value) in self.b.spent and not value.uses and id(value) not in kept:
                 self.graph.release(value.name)
             else:
                 nodes.append(node)
@@ -191,7 +190,7 @@ class Lifter:
     def spend(self, x: Value) -> None:
         """Note that ``x`` was read as an attribute."""
         if x.constant is not None:
-            self.spent.add(id(x))
+            self.b.spent.add(id(x))
 
     def lookup(self, key: str) -> Value | None:
         """The value of ``key`` here, or the input through which an outer value comes in."""
@@ -209,19 +208,17 @@ class Lifter:
     def body(self, foreign: ForeignGraph, captures: list[Value]) -> Graph:
         inner = Lifter(self.dialect, foreign, file=self.file, outer=self)
         inner.run()
-        own = len(foreign.inputs)
-        brought = inner.graph.inputs[own:]
-        inner.graph.inputs = inner.graph.inputs[:own]
+        graph, own = inner.graph, len(foreign.inputs)
+        brought = {id(outside): value for outside, value in zip(inner.captures, graph.inputs[own:], strict=True)}
+        del graph.inputs[own:]
         for outside in captures:
-            if not any(outside is each for each in inner.captures):
-                inner.graph.inputs.append(Value(inner.graph.claim(outside.name), outside.type))
-            else:
-                inner.graph.inputs.append(brought[[outside is each for each in inner.captures].index(True)])
-        for outside, value in zip(inner.captures, brought, strict=True):
-            if not any(outside is each for each in captures):
+            value = brought.pop(id(outside), None)
+            graph.inputs.append(Value(graph.claim(outside.name), outside.type) if value is None else value)
+        for outside in inner.captures:
+            if id(outside) in brought:
                 captures.append(outside)
-                inner.graph.inputs.append(value)
-        return inner.graph
+                graph.inputs.append(brought[id(outside)])
+        return graph
 
     def _node(self, node: ForeignNode) -> None:
         xs: list[Value | None] = []
@@ -239,6 +236,10 @@ class Lifter:
             lifting = Lifting(self.b, node, xs, self)
             try:
                 made = compose(lifting)
+            except DovetailError as error:
+                # Not the name of what was being written in its place.
+                error.node = node.name or node.place or node.kind
+                raise
             except Unknown:
                 raise UnsupportedError("type.unknown", f"how {_kind(node)} is read depends on types that are not known") from None
             if made is not None:
@@ -268,12 +269,9 @@ class Lifter:
     def _direct(self, node: ForeignNode, op: Op, inputs: list[Value | None], xs: list[Value | None]) -> None:
         """One foreign node, one of ours."""
         count = len(node.outputs)
-        names = [
-            "" if key is None else key if item is None else _name(item)
-            for key, item in ((key, self.foreign.values.get(key or "")) for key in node.outputs)
-        ]
+        names = [self._name_of(key) for key in node.outputs]
         first = names[0] if names else ""
-        if "outputs" in op.__match_args__ and output_count(op) != count:
+        if "outputs" in op.fields_by_name and output_count(op) != count:
             # Before anything is made for each of them.
             raise RuleError("node.outputs", f"{node.kind} makes {output_count(op)} outputs here, and the node has {count}")
         try:
@@ -302,8 +300,7 @@ class Lifter:
         young = {id(y) for each in self.graph.nodes[mark:] for y in each.outputs}
         outputs = []
         for key, value in zip(node.outputs, made, strict=False):
-            item = self.foreign.values.get(key or "")
-            name = "" if key is None else key if item is None else _name(item)
+            name = self._name_of(key)
             if id(value) not in young:
                 value = self.b.add(REGISTRY["Identity"](), value)[0]
             young.discard(id(value))
@@ -327,6 +324,13 @@ class Lifter:
                 self._describe(y, item)
                 self._declared(y, item)
         self.dialect.check_types(node, xs, outputs)
+
+    def _name_of(self, key: str | None) -> str:
+        """What the file calls a value; nothing for an output left out."""
+        if key is None:
+            return ""
+        item = self.foreign.values.get(key)
+        return key if item is None else _name(item)
 
     def _describe(self, value: Value, item: ForeignValue) -> None:
         value.names, value.doc, value.metadata = item.names, item.doc, dict(item.metadata)

@@ -59,7 +59,7 @@ class Lowering:
         self.taken: set[str] = set()
         self.sunk: dict[str, dict[str, None]] = {}
         self.foreign = ForeignGraph()
-        self.typed: dict[str, Value | ForeignValue] = {}
+        self.typed: dict[str, Any] = {}
 
     # Rewriting
 
@@ -85,7 +85,9 @@ class Lowering:
             # A rule that needs types which are not known leaves the node as it is.
             return None
         except DovetailError as error:
-            self.errors.append(error.at(node=node.label, op=written(node.op, node.inputs), file=self.file))
+            # Not the name of what was being written in its place.
+            error.node, error.op = node.label, written(node.op, node.inputs)
+            self.errors.append(error.at(file=self.file))
             return None
         if made is not None:
             inherit(b.graph, mark, node)
@@ -97,8 +99,9 @@ class Lowering:
         if type(node.op).__name__ in self.dialect.emits or type(node.op).__name__ in ("Constant", "Foreign"):
             return True
         try:
-            self._fit(node)
-        except _NoFit:
+            spelling, _, version = self._fit(node)
+            self.dialect.check_types(ForeignNode(spelling.kind, version, [], [], domain=spelling.domain), node.inputs, node.outputs)
+        except (_NoFit, RuleError):
             return False
         return True
 

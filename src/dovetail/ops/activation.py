@@ -42,7 +42,7 @@ class LeakyRelu(
     def function(self, xp: Any, x: Any) -> Any:
         return xp.where(x < 0, x * self.alpha, x)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Any, x: Any) -> Any:
         return b.PRelu(x, b.constant([self.alpha], x.dtype))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
@@ -97,7 +97,7 @@ class PRelu(
             return None
         return b.Unsqueeze(slope, list(range(1, len(x.shape) - 1))) if by_channel else slope
 
-    def decompose(self, b: Any, x: Any, slope: Any) -> Any:
+    def composed(self, b: Any, x: Any, slope: Any) -> Any:
         slope = self.aligned(b, x, slope)
         return None if slope is None or not self.channels else b.PRelu(x, slope)
 
@@ -172,7 +172,7 @@ class Celu(_Unary, onnx="Celu-12,28(x; alpha=1.0)"):
         zero = xp.zeros_like(x)
         return xp.maximum(x, zero) + xp.minimum(xp.expm1(x / self.alpha) * self.alpha, zero)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Any, x: Any) -> Any:
         zero = number(b, 0, x)
         below = b.Multiply(b.Subtract(b.Exp(b.Divide(x, self.alpha)), 1), self.alpha)
         return b.Add(b.Maximum(x, zero), b.Minimum(below, zero))
@@ -190,7 +190,7 @@ class ThresholdedRelu(_Unary, onnx="ThresholdedRelu-10,22(x; alpha=1.0)"):
     def function(self, xp: Any, x: Any) -> Any:
         return xp.where(x > self.alpha, x, xp.zeros_like(x))
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Any, x: Any) -> Any:
         return b.Where(b.Greater(x, self.alpha), x, number(b, 0, x))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
@@ -229,7 +229,7 @@ class HardSwish(_Unary, onnx="HardSwish-14,22(x)", openvino="HSwish-4(x)"):
     def function(self, xp: Any, x: Any) -> Any:
         return x * HardSigmoid(SIXTH, 0.5).function(xp, x)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Any, x: Any) -> Any:
         return b.Multiply(x, b.HardSigmoid(x, alpha=SIXTH, beta=0.5))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
@@ -298,7 +298,7 @@ class Gelu(
         cube = b.Multiply(b.Multiply(b.Multiply(x, x), x), 0.044715)
         return b.Tanh(b.Multiply(b.Add(x, cube), sqrt(2 / pi)))
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Any, x: Any) -> Any:
         return b.Multiply(b.Multiply(x, 0.5), b.Add(self.chance(b, x), 1))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
@@ -320,7 +320,7 @@ class Swish(_Unary, onnx="Swish-24(x; alpha=1.0)", openvino="Swish-4(x, beta:alp
     def function(self, xp: Any, x: Any) -> Any:
         return x / (1 + xp.exp(x * -self.alpha))
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Any, x: Any) -> Any:
         return b.Multiply(x, self.gate(b, x))
 
     def gate(self, b: Any, x: Any) -> Any:
@@ -338,7 +338,7 @@ class Mish(_Unary, onnx="Mish-18,22(x)", openvino="Mish-4(x)"):
     def function(self, xp: Any, x: Any) -> Any:
         return x * xp.tanh(xp.logaddexp(x, xp.zeros_like(x)))
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Any, x: Any) -> Any:
         return b.Multiply(x, b.Tanh(b.Softplus(x)))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
@@ -367,7 +367,7 @@ class Shrink(_Unary, sig="x: R -> y: R", onnx="Shrink-9(x; bias=0.0, lambd=0.5)"
     def function(self, xp: Any, x: Any) -> Any:
         return xp.where(x < -self.lambd, x + self.bias, xp.where(x > self.lambd, x - self.bias, xp.zeros_like(x)))
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Any, x: Any) -> Any:
         if x.dtype.is_integer:
             return b.Cast(b.Shrink(b.Cast(x, to=dtypes.f64), bias=self.bias, lambd=self.lambd), to=x.dtype)
         inner = b.Where(b.Greater(x, self.lambd), b.Subtract(x, self.bias), number(b, 0, x))

@@ -67,7 +67,9 @@ def _at_run_time(b: Any, size: Size, x: Any, factors: Sequence[int]) -> Any:
                 return b.Multiply(shape_value(b, x, [axis]), factor)
             if dims.equal(known // factor, size) is True or dims.exact_quotient(known, factor) == size:
                 return b.Divide(shape_value(b, x, [axis]), factor)
-    raise UnsupportedError("blocks.size", f"the size {size} is not known to be one of {list(map(str, x.dims))} or a multiple of one")
+    raise UnsupportedError(
+        "blocks.size", f"the size {size} is not known to be one of {list(map(str, x.dims))} or a multiple of one"
+    )
 
 
 def _check_rank(shape: Sequence[Any]) -> int:
@@ -106,7 +108,8 @@ class DepthToSpace(
     ),
     openvino=f"DepthToSpace-1(x; block_size=1, {_OPENVINO_MODES})",
 ):
-    """Channels of ``x`` [N, C, *spatial] as blocks of ``block_size`` in every spatial axis: [N, C / block_size^k, *spatial * block_size].
+    """Channels of ``x`` [N, C, *spatial] as blocks of ``block_size`` in every spatial axis: [N, C / block_size^k, *spatial *
+    block_size].
 
     The channel index is (*block place, new channel) with ``blocks_first``, (new channel, *block place) with ``depth_first``.
     Sources: ONNX DepthToSpace 1 to 28 (DCR, CRD; two spatial axes); OpenVINO DepthToSpace-1.
@@ -142,9 +145,11 @@ class SpaceToDepth(
     ),
     openvino=f"SpaceToDepth-1(x; block_size=1, {_OPENVINO_MODES})",
 ):
-    """Blocks of ``block_size`` in every spatial axis of ``x`` [N, C, *spatial] as channels: [N, C * block_size^k, *spatial / block_size].
+    """Blocks of ``block_size`` in every spatial axis of ``x`` [N, C, *spatial] as channels: [N, C * block_size^k, *spatial /
+    block_size].
 
-    The inverse of DepthToSpace in the same ``mode``. Sources: ONNX SpaceToDepth 1 to 28 (two spatial axes); OpenVINO SpaceToDepth-1.
+    The inverse of DepthToSpace in the same ``mode``. Sources: ONNX SpaceToDepth 1 to 28 (two spatial axes); OpenVINO
+    SpaceToDepth-1.
     """
 
     def shape(self, x: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail import arrays, dims, dtypes
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, default_types
+from dovetail.op import Op, default_types, infer_types
 from dovetail.types import Shape, Type, agree_shapes, broadcast
 
 # How OpenVINO spells the attribute ``broadcast``; ``pdpd`` is a matter of its compose module.
@@ -18,8 +18,20 @@ AUTO = "auto_broadcast~{numpy:true,explicit:false,none:false}:broadcast=numpy"
 _CODES = ("nf4", "u1", "u3", "u6")
 
 
+# Narrow types that came late to ONNX, and one in which the same is computed: floats are rounded once, integers wrap at the end.
+_WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.i32, "u16": dtypes.i32}
+
+
 class _Elementwise(Op):
     """One result for each place. Types that travel as codes have no arithmetic."""
+
+    def decompose(self, b: Any, *xs: Any) -> Any:
+        """In a wider type, where that is the same; otherwise as ``composed`` says."""
+        return _in_wider(b, self, xs) or self.composed(b, *xs)
+
+    def composed(self, b: Any, *xs: Any) -> Any:
+        """The same from other operators, or None."""
+        return None
 
     def types(self, *xs: Any) -> list[Type]:
         for x in xs:
@@ -27,6 +39,16 @@ class _Elementwise(Op):
             if dtype is not None and dtype.name in _CODES:
                 raise RuleError("type.class", f"{type(self).__name__} does not compute in {dtype}; convert it first")
         return default_types(self, xs)
+
+
+def _in_wider(b: Any, op: Op, xs: tuple[Any, ...]) -> Any:
+    narrow = [x is not None and x.dtype.name in _WIDER for x in xs]
+    if not any(narrow):
+        return None
+    wide = [b.Cast(x, to=_WIDER[x.dtype.name]) if is_narrow else x for x, is_narrow in zip(xs, narrow, strict=True)]
+    y, type = b.add(op, *wide)[0], infer_types(op, xs)[0]
+    dtype = getattr(type, "dtype", None)
+    return y if dtype is None or dtype is y.dtype else b.Cast(y, to=dtype)
 
 
 class _Broadcasting(_Elementwise):

@@ -35,8 +35,7 @@ class Cast(
         "Cast-24,25,28(x; to, saturate=1, round_mode~{up:up,down:down,nearest:nearest}:rounding=up)",
     ),
     openvino=(
-        "Convert-1(x; destination_type:to | "
-        "saturate=true/false, saturate_infinity=true/false, rounding=up/even, source=none/nf4)"
+        "Convert-1(x; destination_type:to | saturate=true/false, saturate_infinity=true/false, rounding=up/even, source=none/nf4)"
     ),
 ):
     """The elements of ``x`` as the type ``to``.

@@ -105,7 +105,7 @@ class Divide(
         dtype = x.type.dtype
         return plain if not self.floor or dtype is None or dtype.kind == "int" else plain.with_(floor=False)
 
-    def decompose(self, b: Any, x: Any, y: Any) -> Any:
+    def composed(self, b: Any, x: Any, y: Any) -> Any:
         if not self.floor or x.dtype.kind != "int":
             return None
         quotient = b.Divide(x, y, broadcast=self.broadcast)
@@ -197,7 +197,7 @@ class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO})"):
         difference = xp.subtract(x, y)
         return xp.multiply(difference, difference)
 
-    def decompose(self, b: Any, x: Any, y: Any) -> Any:
+    def composed(self, b: Any, x: Any, y: Any) -> Any:
         difference = b.Subtract(x, y, broadcast=self.broadcast)
         return b.Multiply(difference, difference)
 
@@ -226,7 +226,7 @@ class _Variadic(_Broadcasting, sig="*xs: R -> y: R"):
     def evaluate(self, xp: Any, *xs: Any) -> Any:
         return reduce(lambda x, y: computed(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
 
-    def decompose(self, b: Any, *xs: Any) -> Any:
+    def composed(self, b: Any, *xs: Any) -> Any:
         """One after the other."""
         if len(xs) == 1:
             return b.Identity(xs[0])
@@ -284,7 +284,7 @@ class Sum(
     def function(self, xp: Any, x: Any, y: Any) -> Any:
         return xp.add(x, y)
 
-    def decompose(self, b: Any, *xs: Any) -> Any:
+    def composed(self, b: Any, *xs: Any) -> Any:
         if len(xs) == 1:
             return b.Identity(xs[0])
         return reduce(lambda x, y: b.Add(x, y, broadcast=self.broadcast), xs)
@@ -308,7 +308,7 @@ class Mean(
         total = Sum(broadcast=self.broadcast).evaluate(xp, *xs)
         return computed(xp, lambda sum: xp.divide(sum, xp.full_like(sum, len(xs))), total)
 
-    def decompose(self, b: Any, *xs: Any) -> Any:
+    def composed(self, b: Any, *xs: Any) -> Any:
         return b.Divide(b.Sum(*xs, broadcast=self.broadcast), len(xs))
 
     def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:

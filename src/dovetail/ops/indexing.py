@@ -40,20 +40,20 @@ class Gather(
     sig="x: T, indices: I -> y: T",
     onnx=(
         "Gather-1(x, indices; axis=0 | bounds=natural)",
-        "Gather-11,13(x, indices; axis=0 | bounds=error/natural/zero)",
+        "Gather-11,13(x, indices; axis=0 | bounds=error)",
     ),
     openvino=(
         "Gather-1(x, indices, axis | bounds=natural)",
         "Gather-7(x, indices, axis; batch_dims=0 | bounds=natural)",
-        "Gather-8(x, indices, axis; batch_dims=0 | bounds=zero/error/natural)",
+        "Gather-8(x, indices, axis; batch_dims=0 | bounds=zero)",
     ),
 ):
     """The slices of ``x`` at ``indices`` along ``axis``: x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1:].
 
-    The first ``batch_dims`` axes of both go together; a negative number counts from the rank of ``indices``. An index counts from the end
-    when negative; ``bounds`` rules on others outside the axis: an ``error``, or ``zero`` in their place. With ``natural`` a negative one
-    is an error too. Written as ONNX, what ``zero`` would answer is refused at run time. Sources: ONNX Gather 1 (no negative
-    indices), 11, 13; OpenVINO Gather-1, -7 (no negative indices), -8 (zero).
+    The first ``batch_dims`` axes of both go together; a negative number counts from the rank of ``indices``. An index counts
+    from the end when negative; ``bounds`` rules on others outside the axis: an ``error``, or ``zero`` in their place. With
+    ``natural`` a negative one is an error too. Sources: ONNX Gather 1 (no negative indices), 11, 13; OpenVINO Gather-1, -7 (no
+    negative indices), -8 (zero).
     """
 
     axis: int = 0
@@ -134,7 +134,9 @@ class Gather(
         return [b.Transpose(found, inverse(order)), None]
 
     def decompose(self, b: Any, x: Any, indices: Any) -> Any:
-        """With batch axes: by GatherND, the axis moved behind them."""
+        """With more indices allowed; with batch axes: by GatherND, the axis moved behind them."""
+        if self.bounds == "natural":
+            return b.add(self.with_(bounds="error"), x, indices)[0]
         if not self.batch_dims:
             return None
         axis, batch = axis_in(self.axis, len(x.dims)), self._batch(len(x.dims), len(indices.dims))
@@ -188,10 +190,11 @@ class GatherElements(
     onnx="GatherElements-11,13(x, indices; axis=0)",
     openvino="GatherElements-6(x, indices; axis)",
 ):
-    """``x`` read at ``indices`` along ``axis`` and at the place itself on every other axis; the result has the shape of ``indices``.
+    """``x`` read at ``indices`` along ``axis`` and at the place itself on every other axis; the result has the shape of
+    ``indices``.
 
-    Off the axis ``indices`` is no larger than ``x``. Indices count from the end when negative; others outside the axis are an error.
-    Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
+    Off the axis ``indices`` is no larger than ``x``. Indices count from the end when negative; others outside the axis are an
+    error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
     """
 
     axis: int = 0
@@ -243,10 +246,12 @@ class GatherND(
     onnx=("GatherND-11(x, indices)", "GatherND-12,13(x, indices; batch_dims=0)"),
     openvino=("GatherND-5(x, indices; batch_dims=0)", "GatherND-8(x, indices; batch_dims=0)"),
 ):
-    """The slices ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the axes behind the first ``batch_dims``.
+    """The slices ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the axes behind the first
+    ``batch_dims``.
 
-    The shape is indices.shape[:-1] + x.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the end when
-    negative; others outside are an error. Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis), -8.
+    The shape is indices.shape[:-1] + x.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the end
+    when negative; others outside are an error. Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis),
+    -8.
     """
 
     batch_dims: int = 0
@@ -270,4 +275,3 @@ class GatherND(
         if self.batch_dims:
             indices = _with_batch(b, indices, x, self.batch_dims)
         return [b.ScatterND(zeros_like(b, x), indices, g, reduction="add"), None]
-

@@ -44,7 +44,7 @@ class NotEqual(_Comparison, sig="x: T, y: T -> z: boolean", openvino=f"NotEqual-
     def question(self, xp: Any, x: Any, y: Any) -> Any:
         return xp.not_equal(x, y)
 
-    def decompose(self, b: Any, x: Any, y: Any) -> Any:
+    def composed(self, b: Any, x: Any, y: Any) -> Any:
         return b.Not(b.Equal(x, y, broadcast=self.broadcast))
 
 
@@ -63,7 +63,7 @@ class LessEqual(_Comparison, onnx="LessOrEqual-12,16(x, y | broadcast=true/false
     def question(self, xp: Any, x: Any, y: Any) -> Any:
         return xp.less_equal(x, y)
 
-    def decompose(self, b: Any, x: Any, y: Any) -> Any:
+    def composed(self, b: Any, x: Any, y: Any) -> Any:
         return b.Or(b.Less(x, y, broadcast=self.broadcast), b.Equal(x, y))
 
 
@@ -86,7 +86,7 @@ class GreaterEqual(
     def question(self, xp: Any, x: Any, y: Any) -> Any:
         return xp.greater_equal(x, y)
 
-    def decompose(self, b: Any, x: Any, y: Any) -> Any:
+    def composed(self, b: Any, x: Any, y: Any) -> Any:
         return b.Or(b.Greater(x, y, broadcast=self.broadcast), b.Equal(x, y))
 
 
@@ -169,7 +169,7 @@ class IsFinite(_Predicate, openvino="IsFinite-10(x)"):
     def evaluate(self, xp: Any, x: Any) -> Any:
         return xp.isfinite(arrays.widened(xp, x))
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Any, x: Any) -> Any:
         return b.Not(b.Or(b.IsNaN(x), b.IsInf(x)))
 
 

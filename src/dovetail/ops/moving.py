@@ -11,7 +11,7 @@ import numpy as np
 from dovetail import arrays, dims
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op, Window, Windows
-from dovetail.ops.reshaping import held, items, numbers, open_shape, seen, vector_length
+from dovetail.ops.reshaping import held, is_size, items, numbers, open_shape, seen, vector_length
 from dovetail.types import broadcast_size, static
 
 
@@ -93,7 +93,7 @@ def inverse(order: Sequence[int]) -> list[int]:
 class Expand(
     Op,
     sig="x: T, shape!: I -> y: T",
-    onnx="Expand-8,13(x, shape | both=true/false)",
+    onnx="Expand-8,13(x, shape | both=true)",
     openvino=(
         "Broadcast-1(x, shape; mode~{numpy:false}:both=numpy)",
         "Broadcast-3(x, shape; mode~{bidirectional:true,numpy:false}:both=numpy)",
@@ -119,6 +119,15 @@ class Expand(
             raise RuleError("shape.broadcast", f"{len(x.shape)} axes do not broadcast to {rank}")
         return tuple(map(self._meet, aligned(x.shape, rank), aligned([self._size(size) for size in wanted], rank)))
 
+    def canonical(self, x: Any, shape: Any) -> Op:
+        """Where the result has exactly ``shape``, both directions are one."""
+        sizes = items(shape)
+        if self.both or sizes is None or x.shape is None or len(sizes) < len(x.shape):
+            return self
+        found = Expand().shape(x, shape)
+        same = all(size is not None and dims.equal(size, wanted) is True for size, wanted in zip(found, sizes, strict=True))
+        return Expand() if same else self
+
     def _open(self, shape: Any, length: Any) -> Any:
         if self.both or not isinstance(length, int):
             return None
@@ -127,10 +136,9 @@ class Expand(
 
     def _size(self, size: Any) -> Any:
         """A size out of ``shape``, None where nothing is known of it."""
-        low = None if size is None else dims.bounds(size)[0]
         if isinstance(size, int) and size < 0:
             raise RuleError("expand.shape", f"the size {size} should not be negative")
-        return size if low is not None and low >= 0 else None
+        return size if size is not None and is_size(size) else None
 
     def _meet(self, ours: Any, theirs: Any) -> Any:
         if theirs is None:
@@ -195,8 +203,7 @@ class Tile(
     def _size(self, size: Any, count: Any) -> Any:
         if isinstance(count, int) and count < 0:
             raise RuleError("tile.repeats", f"{count} repeats")
-        low = dims.bounds(count)[0]
-        return size * count if low is not None and low >= 0 else None
+        return size * count if is_size(count) else None
 
     def canonical(self, x: Any, repeats: Any) -> Op:
         same = x.shape is not None and repeats.shape is not None and repeats.shape[0] == len(x.shape)
@@ -260,8 +267,6 @@ class Tile(
         if rank > len(x.shape):
             x = b.Unsqueeze(x, list(range(rank - len(x.shape))))
         return b.Tile(x, _filled(b, repeats, rank))
-
-
 
 
 def _filled(b: Any, vector: Any, rank: int) -> Any:

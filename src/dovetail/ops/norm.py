@@ -52,8 +52,9 @@ def _as(b: Any, x: Any, dtype: DType) -> Any:
     return x if x.dtype is dtype else b.Cast(x, to=dtype)
 
 
-def _wide(dtype: DType) -> DType:
-    return dtypes.f32 if dtype.bits < 32 else dtype
+def _wide(*kinds: DType) -> DType:
+    """The type in which statistics of these are computed: f64 where one is f64, otherwise f32."""
+    return dtypes.f64 if any(kind == "f64" for kind in kinds) else dtypes.f32
 
 
 def _check_vector(values: Any, size: Any, what: str) -> None:
@@ -88,7 +89,7 @@ class BatchNormalization(
     BatchNormInference-1, -5.
     """
 
-    epsilon: float = 1e-5
+    epsilon: float = 9.999999747378752e-06
     momentum: float = 0.8999999761581421
     training: bool = False
     spatial: bool = True
@@ -227,12 +228,13 @@ class LayerNormalization(
 ):
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
 
-    The statistics are computed in the type ``stash``, of which the outputs ``mean`` and 1 / sqrt(variance + epsilon) are, with
+    The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash``; all is computed in it, in f32 and in the type of ``x``,
+    whichever is the most exact, with
     those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX LayerNormalization 17.
     """
 
     axis: int = -1
-    epsilon: float = 1e-5
+    epsilon: float = 9.999999747378752e-06
     stash: DType = dtypes.f32
     outputs: int = 1
 
@@ -252,26 +254,27 @@ class LayerNormalization(
         return types[: self.outputs]
 
     def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any = None) -> Any:
-        work = arrays.cast(xp, x, self.stash)
+        kind = arrays.element(x)
+        work = arrays.cast(xp, x, _wide(kind, self.stash))
         axes = range(axis_in(self.axis, x.ndim), x.ndim)
         y, mean, inverse = _standardized(xp, work, axes, self.epsilon)
-        kind = arrays.element(x)
         y = arrays.cast(xp, y, _wide(kind)) * arrays.widened(xp, scale)
         if bias is not None:
             y = y + arrays.widened(xp, bias)
-        return (_rounded(xp, y, kind), mean, inverse)[: self.outputs]
+        statistics = (arrays.cast(xp, values, self.stash) for values in (mean, inverse))
+        return (_rounded(xp, y, kind), *statistics)[: self.outputs]
 
     def decompose(self, b: Any, x: Any, scale: Any, bias: Any = None) -> Any:
         rank = len(x.dims)
         axes = list(range(axis_in(self.axis, rank), rank))
-        work = _as(b, x, self.stash)
+        work = _as(b, x, _wide(x.dtype, self.stash))
         statistics = []
         if self.outputs > 1:
             mean = b.ReduceMean(work, axes, keep_dims=True)
             centred = b.Subtract(work, mean)
             inverse = b.Divide(1.0, b.Sqrt(b.Add(b.ReduceMean(b.Multiply(centred, centred), axes, keep_dims=True), self.epsilon)))
             y = b.Multiply(centred, inverse)
-            statistics = [mean, inverse]
+            statistics = [_as(b, values, self.stash) for values in (mean, inverse)]
         else:
             y = standardized(b, work, axes, self.epsilon)
         kind = _wide(x.dtype)
@@ -292,7 +295,7 @@ class RMSNormalization(
     """
 
     axis: int = -1
-    epsilon: float = 1e-5
+    epsilon: float = 9.999999747378752e-06
     stash: DType = dtypes.f32
 
     def shape(self, x: Any, scale: Any) -> Any:
@@ -302,7 +305,7 @@ class RMSNormalization(
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, scale: Any) -> Any:
-        work = arrays.cast(xp, x, self.stash)
+        work = arrays.cast(xp, x, _wide(arrays.element(x), self.stash))
         axes = tuple(range(axis_in(self.axis, x.ndim), x.ndim))
         y = work / xp.sqrt(xp.mean(work * work, axis=axes, keepdims=True) + self.epsilon)
         kind = arrays.element(scale)
@@ -311,7 +314,7 @@ class RMSNormalization(
     def decompose(self, b: Any, x: Any, scale: Any) -> Any:
         rank, kind = len(x.dims), _wide(scale.dtype)
         axes = list(range(axis_in(self.axis, rank), rank))
-        work = _as(b, x, self.stash)
+        work = _as(b, x, _wide(x.dtype, self.stash))
         y = b.Divide(work, b.Sqrt(b.Add(b.ReduceMean(b.Multiply(work, work), axes, keep_dims=True), self.epsilon)))
         return _as(b, b.Multiply(_as(b, y, kind), _as(b, scale, kind)), scale.dtype)
 
@@ -330,7 +333,7 @@ class InstanceNormalization(
     ``scale`` and ``bias``: [C]. Source: ONNX InstanceNormalization 1, 6, 22.
     """
 
-    epsilon: float = 1e-5
+    epsilon: float = 9.999999747378752e-06
 
     def shape(self, x: Any, scale: Any, bias: Any) -> Any:
         if x.shape is not None:
@@ -368,7 +371,7 @@ class GroupNormalization(
     """
 
     groups: int = 1
-    epsilon: float = 1e-5
+    epsilon: float = 9.999999747378752e-06
     per_group: bool = False
     stash: DType | None = None
 
@@ -391,7 +394,7 @@ class GroupNormalization(
     def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any) -> Any:
         kind = arrays.element(x)
         split = (x.shape[0], self.groups, x.shape[1] // self.groups, *x.shape[2:])
-        work = xp.reshape(arrays.cast(xp, x, self.stash or _wide(kind)), split)
+        work = xp.reshape(arrays.cast(xp, x, _wide(kind, self.stash or kind)), split)
         y, _, _ = _standardized(xp, work, range(2, len(split)), self.epsilon)
         y = arrays.cast(xp, y, _wide(kind))
         placed = (1, self.groups, 1 if self.per_group else split[2], *(1,) * (x.ndim - 2))
@@ -408,7 +411,7 @@ class GroupNormalization(
             return b.add(self.with_(per_group=False), x, *each)[0]
         shape = shape_value(b, x)
         split = joined(b, shape_value(b, x, [0]), [self.groups, -1], shape_value(b, x, range(2, rank)))
-        work = b.Reshape(_as(b, x, self.stash or kind), split, copy_zeros=False)
+        work = b.Reshape(_as(b, x, _wide(kind, self.stash or kind)), split, copy_zeros=False)
         y = b.Reshape(standardized(b, work, range(2, rank + 1), self.epsilon), shape, copy_zeros=False)
         scale, bias = (_channels_value(b, _as(b, values, kind), rank) for values in (scale, bias))
         return _as(b, b.Add(b.Multiply(_as(b, y, kind), scale), bias), x.dtype)

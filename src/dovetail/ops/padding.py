@@ -33,10 +33,10 @@ class Pad(
 ):
     """``x`` with ``pads[i]`` elements before and ``pads[n + i]`` after it along ``axes[i]``, n axes in all; negative pads crop.
 
-    ``pads`` is a vector, ``axes`` are all when left out. ``mode`` says what the new elements are: ``constant``: ``value`` (0, False or
-    the empty text when left out); ``edge``: the nearest one; ``reflect`` and ``symmetric``: the mirrored ones, without and with the
-    border; ``wrap``: those of the other end. A crop comes before wrapping; in the other modes it does not hide elements from the
-    other side. A size below 0 is 0. Sources: ONNX Pad 1 to 25; OpenVINO Pad-1, -12; numpy.pad.
+    ``pads`` is a vector, ``axes`` are all when left out. ``mode`` says what the new elements are: ``constant``: ``value`` (0,
+    False or the empty text when left out); ``edge``: the nearest one; ``reflect`` and ``symmetric``: the mirrored ones, without
+    and with the border; ``wrap``: those of the other end. A crop comes before wrapping; in the other modes it does not hide
+    elements from the other side. A size below 0 is 0. Sources: ONNX Pad 1 to 25; OpenVINO Pad-1, -12; numpy.pad.
     """
 
     mode: str = "constant"

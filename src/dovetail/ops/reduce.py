@@ -97,7 +97,7 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
                 y = arrays.cast(xp, xp.asarray(self.function(xp, arrays.widened(xp, x), reduced)), kind, saturate=False)
         return y if self.keep_dims else xp.squeeze(y, axis=reduced)
 
-    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
+    def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
         """Axes counted from the end were not there from the beginning."""
         if axes is None or axes.constant is None or x.shape is None or not any(axis < 0 for axis in np.ravel(axes.constant)):
             return None
@@ -186,6 +186,10 @@ class ReduceMean(_Reduction, onnx=_versions("ReduceMean", (1, 11, 13), "18"), op
     def nothing(self, dtype: Any) -> Any:
         return 0 if dtype.is_integer else np.nan
 
+    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
+        """The sum of integers wraps before it is divided: in a wider type it would not."""
+        return self.composed(b, x, axes) if x.dtype.is_integer else super().decompose(b, x, axes)
+
     def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any = None) -> Any:
         if not is_float(x):
             return [None, None]
@@ -210,6 +214,12 @@ def _sizes(b: Any, x: Any) -> Any:
 
 class _Extreme(_Reduction, sig="x: T, axes!?: I -> y: T"):
     """The greatest or least, of real numbers or truth values (False < True)."""
+
+    def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
+        """Truth values as numbers."""
+        if x.dtype.kind != "bool":
+            return super().composed(b, x, axes)
+        return b.Cast(b.add(self, b.Cast(x, to=dtypes.i32), axes)[0], to=dtypes.boolean)
 
     def types(self, x: Any, axes: Any = None) -> Any:
         found = super().types(x, axes)
@@ -303,7 +313,7 @@ class ReduceL1(_Reduction, onnx=_versions("ReduceL1", (1, 11, 13), "18"), openvi
     def nothing(self, dtype: Any) -> Any:
         return 0
 
-    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
+    def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
         return b.ReduceSum(b.Abs(x), axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all)
 
     def slope(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
@@ -320,9 +330,9 @@ class ReduceL2(_Whole, onnx=_versions("ReduceL2", (1, 11, 13), "18"), openvino=_
     def nothing(self, dtype: Any) -> Any:
         return 0
 
-    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
+    def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
         if x.dtype.is_integer:
-            return super().decompose(b, x, axes)
+            return super().composed(b, x, axes)
         return b.Sqrt(b.ReduceSum(b.Multiply(x, x), axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all))
 
     def slope(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
@@ -340,7 +350,7 @@ class ReduceSumSquare(_Reduction, onnx=_versions("ReduceSumSquare", (1, 11, 13),
     def nothing(self, dtype: Any) -> Any:
         return 0
 
-    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
+    def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
         return b.ReduceSum(b.Multiply(x, x), axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all)
 
     def slope(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
@@ -357,9 +367,9 @@ class ReduceLogSum(_Whole, onnx=_versions("ReduceLogSum", (1, 11, 13), "18,28"))
     def nothing(self, dtype: Any) -> Any:
         return _outermost(dtype, -1)
 
-    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
+    def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
         if x.dtype.is_integer:
-            return super().decompose(b, x, axes)
+            return super().composed(b, x, axes)
         return b.Log(b.ReduceSum(x, axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all))
 
     def slope(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
@@ -375,10 +385,10 @@ class ReduceLogSumExp(_Whole, onnx=_versions("ReduceLogSumExp", (1, 11, 13), "18
     def nothing(self, dtype: Any) -> Any:
         return _outermost(dtype, -1)
 
-    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
+    def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
         """The greatest element, where it is finite, is taken out of the sum."""
         if x.dtype.is_integer:
-            return super().decompose(b, x, axes)
+            return super().composed(b, x, axes)
         greatest = self.again(b, "ReduceMax", x, axes)
         greatest = b.Where(b.IsInf(greatest), number(b, 0, x), greatest)
         logarithm = b.Log(self.again(b, "ReduceSum", b.Exp(b.Subtract(x, greatest)), axes))
@@ -393,7 +403,7 @@ class ReduceLogSumExp(_Whole, onnx=_versions("ReduceLogSumExp", (1, 11, 13), "18
 class _Quantifier(_Reduction, sig="x: boolean, axes!?: I -> y: boolean"):
     """A truth value of all those along ``axes``."""
 
-    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
+    def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
         """As numbers: the truth values' own extremes came only with ONNX 20."""
         kind = "ReduceMin" if isinstance(self, ReduceAll) else "ReduceMax"
         counted = b.apply(kind, b.Cast(x, to=dtypes.i32), axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all)

@@ -26,6 +26,12 @@ def numbers(x: Any) -> list[int] | None:
     return None if found is None or any(isinstance(item, dims.Dim) for item in found) else found
 
 
+def is_size(item: Any) -> bool:
+    """Whether an element cannot be negative."""
+    low = dims.bounds(item)[0]
+    return low is not None and low >= 0
+
+
 def vector_length(x: Any, what: str, scalar: bool = False) -> Any:
     """The length of a vector (of a scalar: 1), None where it is not known. Raises RuleError [input.rank]."""
     if x.shape is None:
@@ -88,11 +94,12 @@ class Reshape(
 ):
     """The elements of ``x`` in row-major order under the shape ``target``, a vector.
 
-    With ``copy_zeros`` a 0 copies the input's dimension at its index, which has to be below the rank; otherwise it is a size of zero.
-    At most one -1 is computed so that the volumes agree. ``empty`` rules on -1 where the other sizes multiply to 0: ``refuse``;
-    ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0. Where a literal 0 stands
-    beside -1, every choice refuses. A symbol in the target is a size, also when it turns out to be 0.
-    Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
+    With ``copy_zeros`` a 0 copies the input's dimension at its index, which has to be below the rank; otherwise it is a size of
+    zero. At most one -1 is computed so that the volumes agree. ``empty`` rules on -1 where the other sizes multiply to 0:
+    ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
+    refuses the target [0] unless that copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in the target
+    is a size, also when it turns out to be 0. Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero),
+    nGraph Reshape v1.
     """
 
     copy_zeros: bool = True
@@ -108,6 +115,8 @@ class Reshape(
             raise RuleError("reshape.target", f"size {negative[0]} in the target is below -1")
         if 0 not in wanted and all(isinstance(size, int) for size in wanted):
             total(size for size in wanted if size > 0)
+        if self.empty == "zero" and not self.copy_zeros and wanted == [0]:
+            raise RuleError("reshape.target", "a target of [0] has to copy")
         free = [place for place, size in enumerate(wanted) if isinstance(size, int) and size == -1]
         if len(free) > 1:
             raise RuleError("reshape.target", f"{len(free)} sizes of -1 in the target; at most one can be computed")
@@ -117,7 +126,9 @@ class Reshape(
             for place in copied:
                 if place >= len(shape):
                     raise RuleError("reshape.target", f"0 at index {place} copies from a rank of {len(shape)}")
-        sizes: list[Any] = [(None if shape is None else shape[place]) if place in copied else size for place, size in enumerate(wanted)]
+        sizes: list[Any] = [
+            (None if shape is None else shape[place]) if place in copied else size for place, size in enumerate(wanted)
+        ]
         vague = [place for place, size in enumerate(sizes) if self._is_vague(wanted[place])]
         if free and not self.copy_zeros and any(isinstance(size, int) and size == 0 for size in wanted):
             raise RuleError("reshape.target", "a size of 0 and one of -1 in the same target")
@@ -185,7 +196,7 @@ class Reshape(
 
     def canonical(self, x: Any, target: Any) -> Op:
         """Without a 0 that copies, and without one beside -1, all choices say the same."""
-        if not self.copy_zeros and self.empty != "refuse":
+        if self._is_plain(items(target)):
             return self.with_(empty="refuse").canonical(x, target)
         wanted = items(target)
         if wanted is None:
@@ -215,10 +226,19 @@ class Reshape(
     def windows(self, x: Any, target: Any) -> Windows:
         return whole(x)
 
+    def _is_plain(self, wanted: list[Any] | None) -> bool:
+        """Whether ``empty`` makes no difference because no 0 is copied."""
+        if self.copy_zeros or self.empty == "refuse":
+            return False
+        return self.empty == "cancel" or (wanted is not None and (len(wanted) != 1 or dims.equal(wanted[0], 0) is False))
+
     def decompose(self, b: Any, x: Any, target: Any) -> Any:
         """With every size written out, for a format that rules otherwise on -1 beside a copied 0; None where it is so already."""
-        if self.empty == "refuse" or not self.copy_zeros:
+        if self.empty == "refuse":
             return None
+        if not self.copy_zeros:
+            # A format that has no such ruling answers where nGraph refuses [0].
+            return b.Reshape(x, target, copy_zeros=False)
         wanted, shape = items(target), self.shape(x, target)
         if wanted is not None and shape is not None and all(isinstance(size, int) for size in wanted) and -1 in wanted:
             size = shape[wanted.index(-1)]
@@ -307,16 +327,16 @@ class Squeeze(
     Op,
     sig="x: T, axes?!: I -> y: T",
     onnx=(
-        "Squeeze-1(x; axes~natural? | skip=false/true)",
-        "Squeeze-11(x; axes? | skip=false/true)",
-        "Squeeze-13,21,23,24,25(x, axes? | skip=false/true)",
+        "Squeeze-1(x; axes~natural? | skip=false)",
+        "Squeeze-11(x; axes? | skip=false)",
+        "Squeeze-13,21,23,24,25(x, axes? | skip=false)",
     ),
-    openvino=("Squeeze-1(x, axes? | skip=true/false)", "Squeeze-15(x, axes?; allow_axis_skip:_? | skip=true/false)"),
+    openvino=("Squeeze-1(x, axes? | skip=true)", "Squeeze-15(x, axes?; allow_axis_skip:_? | skip=true)"),
 ):
     """``x`` without its ``axes``, which have the size 1; without ``axes``: without every axis of size 1.
 
-    With ``skip`` an axis of another size stays; otherwise it is an error, also when it is found at run time. Each axis comes once.
-    Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` speaks of inference only).
+    With ``skip`` an axis of another size stays; otherwise it is an error, also when it is found at run time. Each axis comes
+    once. Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` speaks of inference only).
     """
 
     skip: bool = False
@@ -333,6 +353,14 @@ class Squeeze(
         if places is None:
             return (None,) * (rank - count) if isinstance(count, int) and count <= rank and not self.skip else None
         return _without(x.shape, axes_in(places, rank), self.skip)
+
+    def canonical(self, x: Any, axes: Any = None) -> Op:
+        """Where every axis that is named is known to have the size 1, nothing is skipped."""
+        places = None if axes is None else numbers(axes)
+        if not self.skip or (axes is not None and (places is None or x.shape is None)):
+            return self
+        ones = places is None or all(dims.equal(x.shape[place], 1) is True for place in axes_in(places, len(x.shape)))
+        return Squeeze() if ones else self
 
     def evaluate(self, xp: Any, x: Any, axes: Any = None) -> Any:
         shape = tuple(x.shape)
@@ -424,5 +452,3 @@ class Unsqueeze(
         if places is None or x.shape is None or all(place >= 0 for place in places):
             return None
         return b.Unsqueeze(x, list(axes_in(places, len(x.shape) + len(places))))
-
-

@@ -267,7 +267,7 @@ class Resize(
         if self.exclude_outside or self.antialias:
             total = weights.sum(axis=1, keepdims=True)
             weights = weights / np.where(total == 0, 1, total)
-        used = np.flatnonzero((weights != 0).any(axis=0))
+        used = np.flatnonzero((weights != 0).any(axis=0)) if weights.any() else np.arange(1)
         return Taps(np.clip(places, 0, max(size - 1, 0))[:, used], weights[:, used], outside)
 
     def matrix(self, row: Axis) -> Any:
@@ -416,7 +416,7 @@ def _weighed(xp: Any, x: Any, axis: int, taps: Taps) -> Any:
         weights = taps.weights[:, tap].astype(arrays.element(x).numpy).reshape((-1, *after))
         part = xp.take(x, _indices(xp, taps.places[:, tap], x), axis=axis) * arrays.from_numpy(xp, weights, x)
         total = part if total is None else total + part
-    return xp.take(x, _indices(xp, taps.places[:, 0], x), axis=axis) if total is None else total
+    return total
 
 
 def _product(b: Any, x: Any, axis: int, matrix: Any) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dovetail import arrays
-from dovetail.errors import EngineError, RuleError, UnsupportedError
+from dovetail.errors import EngineError, RuleError
 from dovetail.op import Op
+from dovetail.ops.broadcasting import number
 from dovetail.ops.indexing import check_indices, check_smaller, check_tuples
 from dovetail.ops.moving import inverse
 from dovetail.ops.slicing import joined
@@ -20,6 +22,10 @@ _TO_18 = "reduction~{none:replace,add:add,mul:mul,max:max,min:min}=none"
 _OPENVINO = "reduction~{none:replace,sum:add,prod:mul,max:max,min:min%s}=none"
 
 
+Put: TypeAlias = Callable[[Any, Any, str], Any]
+Read: TypeAlias = Callable[[Any], Any]
+
+
 class _Scatter(Op):
     """What the operators share: how updates combine with what is there."""
 
@@ -29,9 +35,42 @@ class _Scatter(Op):
         if self.reduction not in ("replace", "add", "mul", "min", "max", "mean"):
             raise RuleError("scatter.reduction", f"{self.reduction!r} is no reduction")
 
-    def _check_slope(self) -> None:
-        if self.reduction not in ("replace", "add"):
-            raise UnsupportedError("grad.reduction", f"{type(self).__name__} has no gradient with the reduction {self.reduction}")
+    def slopes(self, b: Any, g: Any, y: Any, x: Any, updates: Any, put: Put, read: Read, initial: bool = True) -> tuple[Any, Any]:
+        """The gradients of ``x`` and ``updates``; ``put`` scatters updates, ``read`` gathers from where they went."""
+        nothing = zeros_like(b, updates)
+        untouched = g if initial and self.reduction != "replace" else put(g, nothing, "replace")
+        match self.reduction:
+            case "replace" | "add":
+                return untouched, read(g)
+            case "mean":
+                counts = put(b.Add(zeros_like(b, x), number(b, float(initial), x)), b.Add(nothing, number(b, 1, x)), "add")
+                share = b.Divide(g, b.Maximum(counts, number(b, 1, x)))
+                return (share if initial else untouched), read(share)
+            case "mul":
+                return self._of_product(b, g, x, updates, put, read, initial)
+        mine, theirs = (b.Cast(b.Equal(*pair), to=x.dtype) for pair in ((x, y), (updates, read(y))))
+        mine = mine if initial else put(mine, nothing, "replace")
+        share = b.Divide(g, put(mine, theirs, "add"))
+        return b.Multiply(share, mine), b.Multiply(read(share), theirs)
+
+    def _of_product(self, b: Any, g: Any, x: Any, updates: Any, put: Put, read: Read, initial: bool) -> tuple[Any, Any]:
+        """The product of the others: that of all divided by the own factor, and where one factor alone is 0, that of the rest for it."""
+        zero, one = number(b, 0, x), number(b, 1, x)
+        first = x if initial else put(x, b.Add(zeros_like(b, updates), one), "replace")
+        is_zero = [b.Equal(each, zero) for each in (first, updates)]
+        zeros = put(b.Cast(is_zero[0], to=x.dtype), b.Cast(is_zero[1], to=x.dtype), "add")
+        factors = [b.Where(each, one, value) for each, value in zip(is_zero, (first, updates), strict=True)]
+        product = put(factors[0], factors[1], "mul")
+        lone = b.Where(b.Equal(zeros, one), b.Multiply(g, product), zero)
+        none = b.Where(b.Equal(zeros, zero), b.Multiply(g, product), zero)
+        mine, theirs = (
+            b.Where(each, alone, b.Divide(others, factor))
+            for each, alone, others, factor in (
+                (is_zero[0], lone, none, factors[0]),
+                (is_zero[1], read(lone), read(none), factors[1]),
+            )
+        )
+        return (mine if initial else put(mine, zeros_like(b, updates), "replace")), theirs
 
 
 class ScatterElements(
@@ -50,11 +89,11 @@ class ScatterElements(
 ):
     """``x`` with each element of ``updates`` at its own place, but ``indices`` along ``axis``.
 
-    ``indices`` has the rank of ``x`` and the shape of ``updates``, and is no larger than ``x`` off the axis. Indices count from the end when
-    negative; others outside the axis are an error. ``reduction`` combines an update with what is there, one after the other:
-    ``replace`` (of several updates of one place the last stays); ``mean`` is the mean of all, of integers rounded down. Without
-    ``initial`` a place that is updated forgets what ``x`` had. Sources: ONNX Scatter 9, 11, ScatterElements 11 to 18; OpenVINO
-    ScatterElementsUpdate-3, -12.
+    ``indices`` has the rank of ``x`` and the shape of ``updates``, and is no larger than ``x`` off the axis. Indices count from
+    the end when negative; others outside the axis are an error. ``reduction`` combines an update with what is there, one after
+    the other: ``replace`` (of several updates of one place the last stays); ``mean`` is the mean of all, of integers rounded
+    down. Without ``initial`` a place that is updated forgets what ``x`` had. Sources: ONNX Scatter 9, 11, ScatterElements 11 to
+    18; OpenVINO ScatterElementsUpdate-3, -12.
     """
 
     axis: int = 0
@@ -94,10 +133,11 @@ class ScatterElements(
         return arrays.floor_divide(xp, total, safe) if integer else xp.where(counts != 0, total / safe, total)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
-        self._check_slope()
-        kept = self.reduction == "add" and self.initial
-        mine = g if kept else b.ScatterElements(g, indices, zeros_like(b, updates), axis=self.axis)
-        return [mine, None, b.GatherElements(g, indices, axis=self.axis)]
+        def put(base: Any, values: Any, reduction: str) -> Any:
+            return b.ScatterElements(base, indices, values, axis=self.axis, reduction=reduction)
+
+        mine, theirs = self.slopes(b, g, y, x, updates, put, lambda v: b.GatherElements(v, indices, axis=self.axis), self.initial)
+        return [mine, None, theirs]
 
 
 def _word(reduction: str) -> str:
@@ -132,7 +172,8 @@ class ScatterND(
         f"ScatterNDUpdate-15(x, indices, updates; {_OPENVINO % ''})",
     ),
 ):
-    """``x`` with the slices ``updates[i]`` at ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the first k axes.
+    """``x`` with the slices ``updates[i]`` at ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the
+    first k axes.
 
     ``updates`` has the shape indices.shape[:-1] + x.shape[k:]. Coordinates and ``reduction`` as in ScatterElements.
     Sources: ONNX ScatterND 11 to 18; OpenVINO ScatterNDUpdate-3, -15.
@@ -150,9 +191,11 @@ class ScatterND(
         return arrays.scatter_nd(xp, x, indices, updates, _word(self.reduction))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
-        self._check_slope()
-        mine = g if self.reduction == "add" else b.ScatterND(g, indices, zeros_like(b, updates))
-        return [mine, None, b.GatherND(g, indices)]
+        def put(base: Any, values: Any, reduction: str) -> Any:
+            return b.ScatterND(base, indices, values, reduction=reduction)
+
+        mine, theirs = self.slopes(b, g, y, x, updates, put, lambda values: b.GatherND(values, indices))
+        return [mine, None, theirs]
 
 
 class ScatterUpdate(
@@ -224,4 +267,3 @@ def added_back(b: Any, g: Any, indices: Any, axis: int, size: Any) -> Any:
     found = b.ScatterND(b.Expand(zero, whole), b.Unsqueeze(indices, [-1]), moved, reduction="add")
     ours = [axis, *range(axis), *range(axis + 1, rank)]
     return found if axis == 0 else b.Transpose(found, inverse(ours))
-

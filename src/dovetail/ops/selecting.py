@@ -10,8 +10,17 @@ from dovetail import arrays, dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.op import Op, check_inputs
-from dovetail.ops.reshaping import held, items, numbers
+from dovetail.ops.reshaping import held, is_size, items, numbers
 from dovetail.types import Tensor, Type, agree, axis_in
+
+
+def _elements(x: Any) -> Any:
+    """The elements of an input as a numpy array, where all of them are known."""
+    data = getattr(x, "constant", None)
+    if data is not None:
+        return data
+    value = None if x.value is None else np.asarray(x.value)
+    return None if value is None or any(isinstance(item, dims.Dim) for item in value.reshape(-1).tolist()) else value
 
 
 class NonZero(
@@ -29,7 +38,9 @@ class NonZero(
 
     def types(self, x: Any) -> list[Type]:
         check_inputs(self, (x,))
-        return [Tensor(self.dtype, (None if x.shape is None else len(x.shape), None))]  # type: ignore[arg-type]
+        data = _elements(x)
+        count = None if data is None else int(np.count_nonzero(data != 0))
+        return [Tensor(self.dtype, (None if x.shape is None else len(x.shape), count))]  # type: ignore[arg-type]
 
     def value(self, x: Any) -> Any:
         raise dims.Inexact
@@ -53,7 +64,8 @@ class Compress(
     sig="x: T, condition: boolean -> y: T",
     onnx=("Compress-9(x, condition; axis~natural?)", "Compress-11,28(x, condition; axis?)"),
 ):
-    """The slices of ``x`` along ``axis`` (without one: the elements, in row-major order) whose place in ``condition``, a vector, is true.
+    """The slices of ``x`` along ``axis`` (without one: the elements, in row-major order) whose place in ``condition``, a
+    vector, is true.
 
     What lies beyond the end of ``condition`` is left out. Source: ONNX Compress 9 to 28.
     """
@@ -63,14 +75,16 @@ class Compress(
     def shape(self, x: Any, condition: Any) -> Any:
         if condition.shape is not None and len(condition.shape) != 1:
             raise RuleError("input.rank", f"the condition should be a vector, not of rank {len(condition.shape)}")
+        data = _elements(condition)
+        count = None if data is None else int(np.count_nonzero(data))
         if self.axis is None:
-            return (None,)
+            return (count,)
         if x.shape is None:
             return None
         axis = axis_in(self.axis, len(x.shape))
         if condition.shape is not None and dims.less(x.shape[axis], condition.shape[0]) is True:
             raise RuleError("compress.condition", f"a condition of {condition.shape[0]} for {x.shape[axis]} slices")
-        return (*x.shape[:axis], None, *x.shape[axis + 1 :])
+        return (*x.shape[:axis], count, *x.shape[axis + 1 :])
 
     def evaluate(self, xp: Any, x: Any, condition: Any) -> Any:
         (places,) = xp.nonzero(condition)
@@ -82,18 +96,22 @@ class Compress(
         return b.Gather(b.Reshape(x, [-1]), places, axis=0) if self.axis is None else b.Gather(x, places, axis=self.axis)
 
 
+_NEGATIVE = "negative_indices_mode~{ignore_negative:false,normalize:true}:negative=ignore_negative"
+
+
 class OneHot(
     Op,
     sig="indices: R, depth!: R1, on: T, off: T -> y: T",
     openvino=(
         "OneHot-1(indices, depth, on, off; axis | negative=false)",
-        "OneHot-16(indices, depth, on, off; axis, negative_indices_mode~{ignore_negative:false,normalize:true}:negative=ignore_negative)",
+        f"OneHot-16(indices, depth, on, off; axis, {_NEGATIVE})",
     ),
 ):
     """A new axis of size ``depth`` at ``axis`` of the result, ``on`` where its place is the index and ``off`` elsewhere.
 
-    With ``negative`` indices in [-depth, -1] count from the end; any other index outside [0, depth - 1] gives ``off`` everywhere. Indices
-    and depths that are not integers are cut toward zero. Sources: ONNX OneHot 9 (no negative indices), 11, 28; OpenVINO OneHot-1, -16.
+    With ``negative`` indices in [-depth, -1] count from the end; any other index outside [0, depth - 1] gives ``off``
+    everywhere. Indices and depths that are not integers are cut toward zero. Sources: ONNX OneHot 9 (no negative indices), 11,
+    28; OpenVINO OneHot-1, -16.
     """
 
     axis: int = -1
@@ -106,9 +124,8 @@ class OneHot(
         if indices.shape is None:
             return None
         axis = axis_in(self.axis, len(indices.shape) + 1)
-        if size is not None and (dims.bounds(size)[0] is None or dims.bounds(size)[0] < 0):
-            size = None
-        return (*indices.shape[:axis], size, *indices.shape[axis:])
+        known = size is not None and is_size(size)
+        return (*indices.shape[:axis], size if known else None, *indices.shape[axis:])
 
     def canonical(self, indices: Any, depth: Any, on: Any, off: Any) -> Op:
         return self if indices.shape is None else self.with_(axis=axis_in(self.axis, len(indices.shape) + 1))
@@ -181,7 +198,8 @@ class ReverseSequence(
     onnx="ReverseSequence-10,28(x, lengths; batch_axis=1, time_axis=0)",
     openvino="ReverseSequence-1(x, lengths; batch_axis=0, seq_axis:time_axis=1)",
 ):
-    """For each place i along ``batch_axis``, the first ``lengths[i]`` elements along ``time_axis`` in reverse order, the others as they are.
+    """For each place i along ``batch_axis``, the first ``lengths[i]`` elements along ``time_axis`` in reverse order, the others
+    as they are.
 
     Sources: ONNX ReverseSequence 10, 28; OpenVINO ReverseSequence-1.
     """

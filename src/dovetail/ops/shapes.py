@@ -11,7 +11,7 @@ from dovetail import arrays, dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op, check_inputs
-from dovetail.ops.reshaping import held, items, open_shape, vector_length
+from dovetail.ops.reshaping import held, is_size, items, open_shape, vector_length
 from dovetail.types import Tensor, Type, total
 
 
@@ -102,7 +102,7 @@ class ConstantOfShape(Op, sig="shape!: I, value: T -> y: T"):
             return open_shape(length)
         if any(isinstance(size, int) and size < 0 for size in sizes):
             raise RuleError("shape.range", f"sizes {sizes} should not be negative")
-        return tuple(size if (dims.bounds(size)[0] or 0) >= 0 and dims.bounds(size)[0] is not None else None for size in sizes)
+        return tuple(size if isinstance(size, int) or dims.less_equal(0, size) else None for size in sizes)
 
     def evaluate(self, xp: Any, shape: Any, value: Any) -> Any:
         sizes = self.shape(held(shape), _any_shape)
@@ -131,10 +131,11 @@ class Range(
     onnx=("Range-11(start, stop, step)", "Range-27(start, stop, step; stash_type~{1:true}:wide=1)"),
     openvino=("Range-1(start, stop, step)", "Range-4(start, stop, step; output_type:dtype)"),
 ):
-    """``start``, ``start + step``, ``start + 2 step`` and so on, as far as they lie before ``stop``: max(ceil((stop - start) / step), 0) of them.
+    """``start``, ``start + step``, ``start + 2 step`` and so on, as far as they lie before ``stop``: max(ceil((stop - start) /
+    step), 0) of them.
 
-    Each input is one element; ``step`` is not 0. ``dtype`` is that of the result, by default of ``start``; floats of fewer than 32 bits are
-    computed in f32 (``wide``). Whole numbers from floats are refused (OpenVINO leaves open where they are rounded).
+    Each input is one element; ``step`` is not 0. ``dtype`` is that of the result, by default of ``start``; floats of fewer than
+    32 bits are computed in f32 (``wide``). Whole numbers from floats are refused (OpenVINO leaves open where they are rounded).
     Sources: ONNX Range 11, 27; OpenVINO Range-1, -4.
     """
 
@@ -164,12 +165,12 @@ class Range(
     def evaluate(self, xp: Any, start: Any, stop: Any, step: Any) -> Any:
         kind = self.dtype or dtypes.dtype(start.dtype)
         work = kind.numpy if kind.is_integer or kind.bits >= 32 else np.dtype(np.float32)
+        numbers = [np.asarray(x).reshape(()) for x in (start, stop, step)]
         if kind.is_integer:
-            first, last, each = (int(x.reshape(())) for x in (start, stop, step))
-            count = _count(first, last, each)
-            wide = first + np.arange(count, dtype=object) * each
-            return arrays.from_numpy(xp, wide.astype(object).astype(work))
-        first, last, each = (np.asarray(x).reshape(()).astype(work) for x in (start, stop, step))
+            start_, stop_, step_ = (int(number) for number in numbers)
+            whole = start_ + np.arange(_count(start_, stop_, step_), dtype=object) * step_
+            return arrays.from_numpy(xp, whole.astype(object).astype(work))
+        first, last, each = (number.astype(work) for number in numbers)
         if each == 0:
             raise RuleError("range.step", "a step of 0")
         count = max(ceil(float(last - first) / float(each)), 0)
@@ -194,10 +195,8 @@ class Range(
 
     def canonical(self, start: Any, stop: Any, step: Any) -> Op:
         """With the type of the result spelled out."""
-        kinds = [x.type.dtype for x in (start, stop, step)]
-        if self.dtype is None:
-            return self if kinds[0] is None else self.with_(dtype=kinds[0])
-        return self.with_(dtype=None) if all(kind is self.dtype for kind in kinds) else self
+        kind = start.type.dtype
+        return self if self.dtype is not None or kind is None else self.with_(dtype=kind)
 
 
 def _scalar(x: Any) -> Any:
@@ -217,4 +216,4 @@ def _count(start: Any, stop: Any, step: Any) -> Any:
     if any(isinstance(each, float) for each in (start, stop, step)):
         return None if any(isinstance(each, dims.Dim) for each in (start, stop)) else max(ceil((stop - start) / step), 0)
     distance = stop - start if step > 0 else start - stop
-    return dims.maximum(dims.ceil_divide(distance, abs(step)), 0)
+    return dims.maximum(dims.ceil_divide(distance, abs(int(step))), 0)

@@ -80,10 +80,10 @@ class Slice(
 ):
     """Every ``steps[i]``-th element of ``x`` from ``starts[i]`` to before ``stops[i]`` along ``axes[i]``; all of the other axes.
 
-    Bounds count from the end when negative. With a positive step the start is clamped to [0, size] and the stop to [0, size]; with a
-    negative one to [0, size - 1] and [-1, size - 1]. No step is 0; no axis comes twice; without ``axes`` they are the first ones.
-    The greatest value of a 32-bit bound means the end of the axis, the least the place before it ("INT_MAX", "INT_MIN").
-    Sources: ONNX Slice 1, 10, 11, 13; OpenVINO Slice-8.
+    Bounds count from the end when negative. With a positive step the start is clamped to [0, size] and the stop to [0, size];
+    with a negative one to [0, size - 1] and [-1, size - 1]. No step is 0; no axis comes twice; without ``axes`` they are the
+    first ones. The greatest value of a 32-bit bound means the end of the axis, the least the place before it ("INT_MAX",
+    "INT_MIN"). Sources: ONNX Slice 1, 10, 11, 13; OpenVINO Slice-8.
     """
 
     def shape(self, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Any:
@@ -246,7 +246,8 @@ def joined(b: Any, parts: Sequence[Any]) -> Any:
 
 
 class Roll(Op, sig="x: T, shift!: I, axes!: I1 -> y: T", openvino="Roll-7(x, shift, axes)"):
-    """``x`` moved by ``shift[i]`` places towards larger indices along ``axes[i]``; what leaves at the end comes back at the front.
+    """``x`` moved by ``shift[i]`` places towards larger indices along ``axes[i]``; what leaves at the end comes back at the
+    front.
 
     An axis that is named several times moves by the sum; one shift stands for all axes. Source: OpenVINO Roll-7.
     """
@@ -294,7 +295,9 @@ class Roll(Op, sig="x: T, shift!: I, axes!: I1 -> y: T", openvino="Roll-7(x, shi
         """Along each axis the end before the beginning."""
         found = None if x.shape is None else self._shifts(x, shift, axes)
         if found is None:
-            raise UnsupportedError("roll.axes", "the axes or shifts of Roll are computed at run time, and have to be constant here")
+            raise UnsupportedError(
+                "roll.axes", "the axes or shifts of Roll are computed at run time, and have to be constant here"
+            )
         for axis, step in sorted(found.items()):
             x = _rolled_axis(b, x, axis, step)
         return b.Identity(x) if all(step == 0 for step in found.values()) else x

@@ -36,6 +36,9 @@ class Abs(_Unary, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_?)", "Abs
 class Negative(_Unary, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_?)", "Neg-6,13(x)"), openvino="Negative-1(x)"):
     """-x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
 
+    def composed(self, b: Any, x: Any) -> Any:
+        return b.Subtract(0, x) if x.dtype.kind == "uint" else None
+
     def function(self, xp: Any, x: Any) -> Any:
         unsigned = xp is not dims.xp and arrays.element(x).kind == "uint"
         return xp.subtract(xp.zeros_like(x), x) if unsigned else xp.negative(x)
@@ -60,6 +63,9 @@ class Sign(_Stepped, onnx="Sign-9,13(x)", openvino="Sign-1(x)"):
 
 class _Whole(_Stepped):
     """A rounding: an integer is one already."""
+
+    def decompose(self, b: Any, x: Any) -> Any:
+        return b.Identity(x) if x.dtype.is_integer else super().decompose(b, x)
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         return x if xp is dims.xp or arrays.element(x).is_integer else super().evaluate(xp, x)
@@ -94,7 +100,7 @@ class Round(_Whole, onnx="Round-11,22(x | mode=half_to_even)", openvino="Round-5
     def function(self, xp: Any, x: Any) -> Any:
         return arrays.round_half_even(xp, x) if self.mode == "half_to_even" else arrays.round_half_away(xp, x)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Any, x: Any) -> Any:
         """x less its whole part is exact, where adding a half before cutting off is not."""
         if self.mode == "half_to_even":
             return None
@@ -140,7 +146,7 @@ class Reciprocal(_Unary, onnx=("Reciprocal-1(x; consumed_inputs:_?)", "Reciproca
     def function(self, xp: Any, x: Any) -> Any:
         return xp.divide(xp.ones_like(x), x)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Any, x: Any) -> Any:
         return b.Divide(1, x)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:

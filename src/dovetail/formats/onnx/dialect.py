@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
@@ -24,7 +24,7 @@ _ELEMENTS = {
 _SPELLED = {ours: theirs for theirs, ours in _ELEMENTS.items()}
 
 
-@lru_cache(maxsize=None)
+@cache
 def since_version(domain: str, kind: str, opset: int) -> int | None:
     """The version of an operator that is in force at ``opset`` of its domain; None where there is none."""
     import onnx
@@ -35,35 +35,40 @@ def since_version(domain: str, kind: str, opset: int) -> int | None:
         return None
 
 
-@lru_cache(maxsize=None)
-def _constraints(domain: str, kind: str, version: int) -> tuple[tuple[tuple[str, frozenset[str]], ...], bool, bool, Any] | None:
-    """For each formal input its name and allowed types, whether the last repeats and is of one type, and the outputs'
-    likewise."""
+class _Constraints(NamedTuple):
+    """For each formal input and output the texts of its allowed types; whether the last input repeats."""
+
+    inputs: tuple[frozenset[str], ...]
+    outputs: tuple[frozenset[str], ...]
+    is_repeated: bool
+
+
+@cache
+def _constraints(domain: str, kind: str, version: int) -> _Constraints | None:
     import onnx
 
     try:
         schema = onnx.defs.get_schema(kind, version, domain)
     except onnx.defs.SchemaError:
         return None
-    inputs = tuple((item.type_str, frozenset(item.types)) for item in schema.inputs)
-    outputs = tuple((item.type_str, frozenset(item.types)) for item in schema.outputs)
+    inputs, outputs = (tuple(frozenset(map(_plain, item.types)) for item in side) for side in (schema.inputs, schema.outputs))
     option = onnx.defs.OpSchema.FormalParameterOption.Variadic
-    repeated = bool(schema.inputs) and schema.inputs[-1].option == option
-    return inputs, repeated, repeated and schema.inputs[-1].is_homogeneous, outputs
+    return _Constraints(inputs, outputs, bool(schema.inputs) and schema.inputs[-1].option == option)
 
 
-@lru_cache(maxsize=None)
-def _spelled(dtype: DType) -> str:
-    return f"tensor({_SPELLED.get(dtype.name, dtype.name)})"
+def _plain(text: str) -> str:
+    """A schema's type as :func:`type_text` writes it."""
+    return _ELEMENTS.get(text[7:-1], text) if text.startswith("tensor(") else text
 
 
 def type_text(type: Type) -> str | None:
-    """A type as ONNX's schemas write it; None where the element type is unknown."""
+    """A tensor type by its element type's name, another type as ONNX's schemas write it; None where an element type is unknown."""
     if isinstance(type, Tensor):
-        return None if type.dtype is None else _spelled(type.dtype)
+        return None if type.dtype is None else type.dtype.name
     inner = type_text(type.element)
     if inner is None:
         return None
+    inner = f"tensor({_SPELLED.get(inner, inner)})" if isinstance(type.element, Tensor) else inner
     return f"seq({inner})" if isinstance(type, Sequence) else f"optional({inner})" if isinstance(type, Optional) else None
 
 
@@ -72,25 +77,23 @@ def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Valu
     found = _constraints(node.domain, node.kind, node.version)
     if found is None:
         return
-    inputs, repeated, _, outputs = found
-    last = len(inputs) - 1
-    for index, x in enumerate(xs):
-        if x is None:
-            continue
-        if index > last and not repeated:
-            break
-        allowed = inputs[min(index, last)][1]
-        text = type_text(x.type)
-        if text is not None and allowed and text not in allowed:
-            raise RuleError("type.version", f"{node.kind}-{node.version} does not allow {x.type} as input {index}")
-    last = len(outputs) - 1
-    for index, y in enumerate(ys):
-        if last < 0 or y is None:
-            break
-        allowed = outputs[min(index, last)][1]
-        text = type_text(y.type)
-        if text is not None and allowed and text not in allowed:
-            raise RuleError("type.version", f"{node.kind}-{node.version} does not make {y.type} as output {index}")
+    if found.inputs:
+        last = len(found.inputs) - 1
+        for index, x in enumerate(xs):
+            if index > last and not found.is_repeated:
+                break
+            if x is not None and not _is_allowed(x.type, found.inputs[min(index, last)]):
+                raise RuleError("type.version", f"{node.kind}-{node.version} does not allow {x.type} as input {index}")
+    if found.outputs:
+        last = len(found.outputs) - 1
+        for index, y in enumerate(ys):
+            if not _is_allowed(y.type, found.outputs[min(index, last)]):
+                raise RuleError("type.version", f"{node.kind}-{node.version} does not make {y.type} as output {index}")
+
+
+def _is_allowed(type: Type, allowed: frozenset[str]) -> bool:
+    text = type_text(type)
+    return text is None or not allowed or text in allowed
 
 
 def spell(value: Any) -> Any:

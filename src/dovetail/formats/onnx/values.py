@@ -9,7 +9,7 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse_rest
 from dovetail.formats.onnx.tensors import element_type
-from dovetail.types import Optional, Sequence, Shape, Size, Tensor, Type
+from dovetail.types import INT64_MAX, Optional, Sequence, Shape, Size, Tensor, Type
 
 if TYPE_CHECKING:
     from onnx import TensorShapeProto, TypeProto, ValueInfoProto
@@ -102,7 +102,17 @@ def _shape(proto: TensorShapeProto, fresh: _Fresh, path: str, notes: Denotations
             sizes.append(dims.symbol(name))
         else:
             sizes.append(fresh.symbol(path, axis))
+    _refuse_overflow([size for size in sizes if isinstance(size, int)])
     return tuple(sizes)
+
+
+def _refuse_overflow(known: list[int]) -> None:
+    product = 1
+    # A million large sizes would make a product of many million digits: stop at the first that is too much.
+    for size in known if 0 not in known else ():
+        product *= size
+        if product > INT64_MAX:
+            raise FormatError("type.dims", f"the sizes {', '.join(map(str, known[:8]))} have more than 2**63 - 1 elements")
 
 
 def read_value(proto: ValueInfoProto, types: TypeReader, scope: str) -> ForeignValue:

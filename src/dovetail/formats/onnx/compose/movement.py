@@ -69,9 +69,24 @@ def _cast(b: Builder, x: Value, dtype: DType) -> Value:
     return result
 
 
-@ONNX.lower("Tile", "Expand", "Slice", "Pad", "Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Trilu")
+@ONNX.lower("Tile", "Slice", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Trilu")
 def integers(b: Builder, node: Node) -> Any:
     return typed(b, node)
+
+
+@ONNX.lower("Gather")
+def gather(b: Builder, node: Node) -> Any:
+    """An index outside, for which OpenVINO gives zeros, is refused by ONNX at run time."""
+    op: Any = node.op
+    x, indices = node.inputs
+    return b.add(op.with_(bounds="error"), x, indices)[0] if op.bounds == "zero" else typed(b, node)
+
+
+@ONNX.lower("Expand")
+def expand(b: Builder, node: Node) -> Any:
+    """ONNX expands both ways; a shape that refuses this is taken all the same."""
+    op: Any = node.op
+    return typed(b, node) if op.both else b.Expand(*node.inputs)
 
 
 @ONNX.lower("Squeeze")
@@ -80,15 +95,17 @@ def squeeze(b: Builder, node: Node) -> Any:
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     assert x is not None
-    places = None if axes is None else numbers(axes)
+    if axes is None:
+        return b.Squeeze(x) if op.skip else None
+    places = numbers(axes)
     if places is None or x.shape is None:
-        return _upright(b, node) if axes is not None else None
+        return b.Squeeze(x, axes) if op.skip else _upright(b, node)
     rank = len(x.shape)
     kept = [place for place in places if not (op.skip and isinstance(x.shape[place % rank], int) and x.shape[place % rank] != 1)]
     if not kept:
         return b.Identity(x)
-    if kept != places:
-        return b.apply("Squeeze", x, kept, skip=op.skip)
+    if kept != places or op.skip:
+        return b.Squeeze(x, axes if kept == places else kept)
     return _upright(b, node)
 
 
@@ -196,7 +213,11 @@ def constant(node: Lifting) -> Value:
     if name in _CONSTANT_FORMS:
         annotation, dtype = _CONSTANT_FORMS[name]
         data = node.attribute(name, annotation)
-        array = np.empty((), dtype=object) if dtype is dtypes.string and isinstance(data, str) else np.asarray(data, dtype=dtype.numpy)
+        array = (
+            np.empty((), dtype=object)
+            if dtype is dtypes.string and isinstance(data, str)
+            else np.asarray(data, dtype=dtype.numpy)
+        )
         if dtype is dtypes.string and isinstance(data, str):
             array[()] = data
         return node.b.constant(array, dtype)
@@ -219,7 +240,8 @@ def constant_of_shape(node: Lifting) -> Any:
         raise FormatError("attribute.value", "ConstantOfShape: value is no tensor of one element")
     else:
         value = node.b.constant(tensor.data, tensor.dtype)
-    return node.b.ConstantOfShape(node.input(0), value)
+    # Not folded: a tensor that is one number and its shape stays so.
+    return Builder(graph=node.b.graph).ConstantOfShape(node.input(0), value)
 
 
 @ONNX.lower("ConstantOfShape")

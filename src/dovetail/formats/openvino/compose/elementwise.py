@@ -63,7 +63,7 @@ def select(node: Lifting) -> None:
 
 @OPENVINO.lower("Maximum", "Minimum")
 def two_by_two(b: Builder, node: Node) -> Value | None:
-    made: Value | None = None if len(node.inputs) == 2 else node.op.decompose(b, *node.inputs)
+    made: Value | None = None if len(node.inputs) == 2 else node.op.composed(b, *node.inputs)  # type: ignore[attr-defined]
     return made
 
 

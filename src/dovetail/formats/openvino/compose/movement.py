@@ -10,6 +10,7 @@ from dovetail import dims, dtypes
 from dovetail.build import Builder
 from dovetail.errors import FormatError, RuleError, UnsupportedError
 from dovetail.formats.lift import Lifting, constant_of
+from dovetail.formats.lower import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.op import REQUIRED, Op
@@ -85,10 +86,22 @@ def pad_in_two(b: Builder, node: Node) -> Any:
         return op.decompose(b, x, pads, value, axes)
     if op.mode == "wrap" or (op.mode != "constant" and _is_far(op, x, pads)):
         return op.decompose(b, x, pads)
+    if op.mode == "constant" and value is not None:
+        if constant_or_none(value) is None:
+            return _around(b, x, pads, value)
+        value = value if value.shape == () else b.Reshape(value, [])
     begin, end = _halves(b, pads)
-    if op.mode == "constant" and value is not None and value.shape != ():
-        value = b.Reshape(value, [])
     return b.add(_Pad(op.mode), x, begin, end, value if op.mode == "constant" else None)[0]
+
+
+def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
+    """A value that is computed, put where the padding is: OpenVINO's CPU plugin takes 0 for it."""
+    from dovetail.build import shape_value
+
+    ones = b.Expand(b.constant(np.array(1, np.int32)), shape_value(b, x))
+    inside = b.Equal(b.Pad(ones, pads), b.constant(np.array(1, np.int32)))
+    result: Value = b.Where(inside, b.Pad(x, pads), value)
+    return result
 
 
 def _is_far(op: Any, x: Value, pads: Value) -> bool:
@@ -124,8 +137,9 @@ _MASKS = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellips
 def strided_slice(node: Lifting) -> Any:
     """Python's indexing as five masks: Slice, then Gather for each axis that shrinks, then Unsqueeze.
 
-    Masks shorter than the bounds go on with 0; longer ones are cut. An ellipsis goes before a new axis, that before one that shrinks. In
-    reverse a masked end takes the first element along, as OpenVINO's implementation has it (its text stops short of it).
+    Masks shorter than the bounds go on with 0; longer ones are cut. An ellipsis goes before a new axis, that before one that
+    shrinks. In reverse a masked end takes the first element along, as OpenVINO's implementation has it (its text stops short of
+    it).
     """
     b = node.b
     masks = {name: node.attribute(name, "tuple[int, ...]", REQUIRED if name in _MASKS[:2] else ()) for name in _MASKS}
@@ -143,12 +157,16 @@ def strided_slice(node: Lifting) -> Any:
         raise UnsupportedError("slice.rank", "StridedSlice of a tensor of unknown rank")
     plan = _plan(len(x.shape), new_axis, shrink, ellipsis)
     steps = [1] * length if strides is None else _known_steps(strides)
-    y = _cut(b, x, begin, end, strides, [(place, axis) for place, axis, how in plan if how == "slice"], begin_mask, end_mask, steps)
+    y = _cut(
+        b, x, begin, end, strides, [(place, axis) for place, axis, how in plan if how == "slice"], begin_mask, end_mask, steps
+    )
     return _reshaped(b, y, begin, plan, begin_mask)
 
 
 def _bounds_length(begin: Value, end: Value, strides: Value | None) -> int:
-    found = {vector_length(each, name) for each, name in ((begin, "begin"), (end, "end"), (strides, "strides")) if each is not None}
+    found = {
+        vector_length(each, name) for each, name in ((begin, "begin"), (end, "end"), (strides, "strides")) if each is not None
+    }
     lengths = {length for length in found if isinstance(length, int)}
     if len(lengths) > 1:
         raise RuleError("slice.bounds", f"bounds of {sorted(lengths)} elements should be as many")
@@ -213,7 +231,9 @@ def _masked(b: Builder, bounds: Value, places: list[int], mask: list[int], inste
     data = bounds.constant
     if data is not None:
         known = [int(item) for item in data.reshape(-1).tolist()]
-        return b.constant(np.array([each if bit else known[place] for place, bit, each in zip(places, mask, instead, strict=True)]))
+        return b.constant(
+            np.array([each if bit else known[place] for place, bit, each in zip(places, mask, instead, strict=True)])
+        )
     wide = _cast(b, bounds)
     if places != list(range(len(places))) or wide.shape != (len(places),):
         wide = b.Gather(wide, places, axis=0)
@@ -314,7 +334,17 @@ def squeeze(node: Lifting) -> Any:
     return node.b.apply("Squeeze", node.input(0), *([] if axes is None else [axes]), skip=True)
 
 
-@OPENVINO.lower("Squeeze", "Unsqueeze", "Tile")
+@OPENVINO.lower("Squeeze")
+def squeeze_or_skip(b: Builder, node: Node) -> Any:
+    """OpenVINO leaves an axis alone whose size is not 1, where the core may refuse."""
+    op: Any = node.op
+    x, axes = (*node.inputs, None)[:2]
+    if axes is not None and axes.shape == (0,):
+        return b.Identity(x)
+    return None if op.skip else b.apply("Squeeze", x, *([] if axes is None else [axes]), skip=True)
+
+
+@OPENVINO.lower("Unsqueeze", "Tile")
 def nothing(b: Builder, node: Node) -> Any:
     """By no axes, which OpenVINO does not read from an empty constant, nothing happens."""
     x, axes = (*node.inputs, None)[:2]
@@ -347,7 +377,11 @@ def expand(b: Builder, node: Node) -> Any:
     if not op.both or sizes is None or x.shape is None or all(dims.equal(size, 0) is False for size in sizes):
         return None
     found = node.outputs[0].shape
-    same = found is not None and len(found) == len(sizes) and all(dims.equal(*pair) is True for pair in zip(found, sizes, strict=True))
+    same = (
+        found is not None
+        and len(found) == len(sizes)
+        and all(dims.equal(*pair) is True for pair in zip(found, sizes, strict=True))
+    )
     return b.apply("Expand", x, shape, both=False) if same else None
 
 
@@ -382,6 +416,14 @@ def _rest(rows: Value, batch: int) -> list[int]:
     if not all(isinstance(size, int) for size in rows.shape[batch:]):
         raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes, and sizes that only run time knows")
     return [int(size) for size in rows.shape[batch:]]  # type: ignore[arg-type]
+
+
+@OPENVINO.lower("Gather")
+def gather(b: Builder, node: Node) -> Any:
+    """OpenVINO gives zeros for an index outside, where the core may refuse."""
+    op: Any = node.op
+    x, indices = node.inputs
+    return None if op.bounds == "zero" else b.add(op.with_(bounds="zero"), x, indices)[0]
 
 
 @OPENVINO.lower("GatherElements")

@@ -88,7 +88,7 @@ def _by_scales(node: Lifting) -> bool:
 
 
 def _pads(node: Lifting, rank: int) -> tuple[int, ...]:
-    sides = []
+    sides: list[int] = []
     for name in ("pads_begin", "pads_end"):
         given = node.attribute(name, _INTS, ())
         if len(given) > rank:
@@ -114,11 +114,14 @@ def _resize(
     b, x = node.b, node.input(0)
     if any(pads):
         x = b.Pad(x, list(pads))
-    # Its linear mode leaves out what lies outside; without antialias that is the border repeated.
-    op = Resize(mode, coordinates, nearest, cubic, antialias, exclude_outside=antialias, axes=axes)
+    # Its linear mode leaves out what lies outside, which is the border repeated where weights are not widened.
+    op = Resize(mode, coordinates, nearest, cubic, axes=axes)
     rows = op.plan(x, sizes, scales, None)
     for row in rows or [Axis(axis, None, None, None) for axis in op.places(len(x.dims))]:
         _check_row(op, row, sizes is None)
+        if antialias and (row.scale is None or row.scale < 1):
+            # The CPU plugin ignores it where the text and the reference widen the weights.
+            raise UnsupportedError("resize.antialias", f"antialias of axis {row.axis}, of which sources make different things")
     return b.add(op, x, *((sizes,) if sizes is not None else (None, scales)))
 
 
@@ -135,13 +138,11 @@ def _check_row(op: Resize, row: Axis, by_scales: bool) -> None:
         raise UnsupportedError(
             "resize.dynamic", f"axis {row.axis} of {row.size} elements by {row.scale}, which formats round differently"
         )
-    if op.antialias and (row.scale is None or row.scale > 1):
-        raise UnsupportedError("resize.antialias", f"antialias of axis {row.axis}, which may grow")
 
 
 def _surely_changes(row: Axis) -> bool:
     """Whether an axis of more than one element never keeps its length; one element alone is itself whatever the place."""
-    return row.scale is not None and (row.scale < 1 or row.scale >= _SURE)
+    return row.scale is not None and bool(row.scale < 1 or row.scale >= _SURE)
 
 
 def _same_length(row: Axis) -> bool:
@@ -162,9 +163,7 @@ def lower_resize(b: Any, node: Node) -> Any:
     if plain != op:
         return b.add(plain, *node.inputs)
     assert x is not None
-    if op.mode == "nearest" and x.dtype.bits < 8 or not _is_sayable(op, x, sizes, scales):
-        return op.decompose(b, x, sizes, scales, roi)
-    return None
+    return None if _is_sayable(op, x, sizes, scales) else op.decompose(b, x, sizes, scales, roi)
 
 
 def _is_sayable(op: Resize, x: Value, sizes: Value | None, scales: Value | None) -> bool:
@@ -197,14 +196,14 @@ def emit_resize(lowering: Lowering, node: Node) -> list[ForeignNode]:
     axes = op.places(len(x.dims))
     mode = op.mode
     if mode == "linear":
-        mode = "linear" if op.antialias or not _suits_linear_onnx(axes, len(x.dims)) else "linear_onnx"
+        mode = "linear_onnx" if _suits_linear_onnx(axes, len(x.dims)) else "linear"
     rank = len(x.dims)
     attributes = {
         "mode": mode,
         "shape_calculation_mode": "sizes" if given else "scales",
         "coordinate_transformation_mode": op.coordinates,
         "nearest_mode": op.nearest,
-        "antialias": spell(op.antialias),
+        "antialias": spell(False),
         "pads_begin": spell((0,) * rank),
         "pads_end": spell((0,) * rank),
         "cube_coeff": spell(op.cubic_coefficient),

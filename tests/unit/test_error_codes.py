@@ -1,0 +1,82 @@
+"""docs/errors.md has an entry for every code that the source raises, and for no other.
+
+``python tests/unit/test_error_codes.py`` prints a line to fill in for each code that has none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "errors.md"
+CODE = re.compile(r"[a-z][a-z0-9]*\.[a-z][a-z0-9_-]*")
+ENTRY = re.compile(r"\| `([^`]+)` \| (.+) \| (.+) \|")
+RAISING = re.compile(r"(\w*Error|Diagnostic|_?fault|unsupported|properties|element_type)$")
+# Words with a dot that are no codes: names of domains and modules.
+OTHER_WORDS = {"ai.onnx", "dovetail.openvino"}
+
+
+def _codes(call: ast.Call) -> Iterator[str]:
+    """The code that a call gives, or the two that it chooses from."""
+    for argument in (each for each in call.args if isinstance(each, ast.Constant | ast.IfExp)):
+        for item in ast.walk(argument):
+            if isinstance(item, ast.Constant) and isinstance(item.value, str) and CODE.fullmatch(item.value):
+                yield item.value
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def raised() -> dict[str, set[str]]:
+    """Every code in the source, and the modules it is in: arguments of errors, and words of the same rooms anywhere else."""
+    folder = ROOT / "src" / "dovetail"
+    trees = {str(path.relative_to(folder)): ast.parse(path.read_text()) for path in sorted(folder.rglob("*.py"))}
+    found: dict[str, set[str]] = {}
+    for name, tree in trees.items():
+        for item in ast.walk(tree):
+            if isinstance(item, ast.Call) and RAISING.search(_name(item)):
+                for code in _codes(item):
+                    found.setdefault(code, set()).add(name)
+    rooms = {code.partition(".")[0] for code in found}
+    for name, tree in trees.items():
+        for item in ast.walk(tree):
+            word = item.value if isinstance(item, ast.Constant) and isinstance(item.value, str) else ""
+            if CODE.fullmatch(word) and word.partition(".")[0] in rooms and word not in OTHER_WORDS:
+                found.setdefault(word, set()).add(name)
+    return found
+
+
+def described() -> dict[str, tuple[str, str]]:
+    return {code: (meaning, mend) for code, meaning, mend in ENTRY.findall(PAGE.read_text()) if CODE.fullmatch(code)}
+
+
+def test_the_source_raises_codes_that_can_be_found() -> None:
+    found = raised()
+    assert {"axis.range", "shape.disagree", "data.external", "ir.dtd", "graph.cycle", "type.declared", "run.memory"} <= set(found)
+    assert len(found) > 200
+
+
+def test_every_code_has_a_page_entry() -> None:
+    missing = {code: sorted(modules) for code, modules in raised().items() if code not in described()}
+    assert not missing, f"describe these in {PAGE.relative_to(ROOT)}: {missing}"
+
+
+def test_every_page_entry_has_a_code() -> None:
+    assert sorted(set(described()) - set(raised())) == []
+
+
+def test_every_entry_says_what_it_means_and_how_to_mend_it_once() -> None:
+    codes = [code for code, _, _ in ENTRY.findall(PAGE.read_text()) if CODE.fullmatch(code)]
+    assert len(codes) == len(set(codes))
+    for code, (meaning, mend) in described().items():
+        assert len(meaning.split()) >= 4 and meaning.endswith("."), code
+        assert len(mend.split()) >= 2 and mend.endswith("."), code
+
+
+if __name__ == "__main__":
+    for code in sorted(set(raised()) - set(described())):
+        print(f"| `{code}` |  |  |")
