@@ -11,7 +11,7 @@ import light_models
 import onnx
 
 import dovetail
-from dovetail.cli.output import differences, table
+from dovetail.cli.output import table
 from dovetail.verify import Runner, compare, runner_for
 
 
@@ -40,7 +40,9 @@ def main(name: str = "densenet121") -> int:
             results.append(outputs)
             rows.append([path.name, runner.name, f"{seconds * 1000:.0f} ms"])
         found = [compare(results[0], other)[0] for other in results]
-        shown = [[*row, *differences([item])[0][2:]] for row, item in zip(rows, found, strict=True)]
+        verdicts = ["agrees" if item.agrees else "DIFFERS" for item in found]
+        figures = [[f"{item.absolute:.3g}", f"{item.relative:.3g}"] for item in found]
+        shown = [[*row, *figure, verdict] for row, figure, verdict in zip(rows, figures, verdicts, strict=True)]
         table(("file", "run by", "time", "max abs", "max rel", ""), shown)
         agree = all(item.agrees for item in found)
         print(f"\n{'All of them agree' if agree else 'THEY DIFFER'} (within 1e-4 of the largest magnitude).")

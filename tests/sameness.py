@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,8 +96,11 @@ def is_vague(size: Any) -> bool:
     return not isinstance(size, int) and any((dims.name_of(symbol) or "").startswith("?") for symbol in dims.symbols(size))
 
 
-def differences(first: Graph, second: Graph) -> list[str]:
-    """Where two graphs differ in what they compute, node by node; names of values inside do not matter, names at the ends do."""
+def differences(first: Graph, second: Graph, alike: Callable[[Op, Op], bool] | None = None) -> list[str]:
+    """Where two graphs differ in what they compute, node by node; names of values inside do not matter, names at the ends do.
+
+    ``alike`` may allow operators of one class that are not equal.
+    """
     found: list[str] = []
     ours, theirs = _Numbers(), _Numbers()
     for side, xs, ys in (("input", first.inputs, second.inputs), ("output", first.outputs, second.outputs)):
@@ -113,7 +116,7 @@ def differences(first: Graph, second: Graph) -> list[str]:
     if len(mine) != len(yours):
         return [*found, f"{len(mine)} nodes {_kinds(mine)}, {len(yours)} nodes {_kinds(yours)}"]
     for node, other in zip(mine, yours, strict=True):
-        found.extend(_node_differences(node, other, ours, theirs))
+        found.extend(_node_differences(node, other, ours, theirs, alike))
         ours.enter(node.outputs), theirs.enter(other.outputs)
     if [ours.of(y) for y in first.outputs] != [theirs.of(y) for y in second.outputs]:
         found.append("the outputs are made by other nodes")
@@ -152,18 +155,27 @@ def _kinds(nodes: Sequence[Node]) -> list[str]:
     return [type(node.op).__name__ for node in nodes]
 
 
-def _node_differences(node: Node, other: Node, ours: _Numbers, theirs: _Numbers) -> list[str]:
+def _node_differences(
+    node: Node, other: Node, ours: _Numbers, theirs: _Numbers, alike: Callable[[Op, Op], bool] | None
+) -> list[str]:
     found = []
-    if not same_op(node, other):
+    if not same_op(node, other) and not (alike and type(node.op) is type(other.op) and alike(_plainest(node), _plainest(other))):
         found.append(f"{node.op}, {other.op}")
-    inputs = [ours.of(x) for x in node.inputs], [theirs.of(x) for x in other.inputs]
-    if inputs[0] != inputs[1]:
+    if _numbered(node, ours) != _numbered(other, theirs):
         found.append(f"{node.op}: inputs {node.inputs}, {other.inputs}")
     for x, y in zip(node.outputs, other.outputs, strict=False):
         if not _same_type(x.type, y.type):
             found.append(f"{node.op} makes {x.type}, {y.type}")
     if len(node.outputs) != len(other.outputs):
         found.append(f"{node.op}: {len(node.outputs)} outputs, {len(other.outputs)}")
+    return found
+
+
+def _numbered(node: Node, numbers: _Numbers) -> list[Any]:
+    """What a node reads, without optional inputs left out at its end."""
+    found = [numbers.of(x) for x in node.inputs]
+    while found and found[-1] is None:
+        found.pop()
     return found
 
 

@@ -166,23 +166,28 @@ class Op:
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         cls = type(self)
+        if args:
+            attributes = cls._named(args, attributes)
         put = self.__dict__
         put.update(cls._defaults)
-        if args:
-            names = cls.__match_args__[: len(args)]
-            if len(args) > len(names):
-                raise TypeError(f"{cls.__name__} takes {len(names)} attributes, not {len(args)}")
-            if not attributes.keys().isdisjoint(names):
-                raise TypeError(f"{cls.__name__} is given {', '.join(name for name in names if name in attributes)} twice")
-            put.update(zip(names, args, strict=True))
         put.update(attributes)
-        if len(put) != len(cls.fields):
-            extra = [name for name in attributes if name not in cls.fields_by_name]
+        if len(put) != len(cls._defaults):
+            extra = [name for name in attributes if name not in cls._defaults]
             raise TypeError(f"{cls.__name__} has no attribute {', '.join(map(repr, extra))}")
         for name in cls._needed:
             if put[name] is REQUIRED:
                 raise TypeError(f"{cls.__name__} needs the attribute {name!r}")
         self.validate()
+
+    @classmethod
+    def _named(cls, args: tuple[Any, ...], attributes: dict[str, Any]) -> dict[str, Any]:
+        """All attributes by name, of which the first are given by their places."""
+        if len(args) > len(cls.fields):
+            raise TypeError(f"{cls.__name__} takes {len(cls.fields)} attributes, not {len(args)}")
+        placed = dict(zip(cls._defaults, args, strict=False))
+        if not placed.keys().isdisjoint(attributes):
+            raise TypeError(f"{cls.__name__} is given {', '.join(name for name in placed if name in attributes)} twice")
+        return placed | attributes
 
     def validate(self) -> None:
         """Raise RuleError where the attributes alone are already wrong."""
@@ -328,6 +333,8 @@ def default_types(op: Op, xs: tuple[Any, ...]) -> list[Type]:
         shapes = [shapes]
     if len(shapes) != count:
         raise RuleError("node.outputs", f"{len(shapes)} outputs, but the node has {count}")
+    if count == 1:
+        return [Tensor(_output_dtype(ports[0].type, bound), shapes[0])]
     last = len(ports) - 1
     return [Tensor(_output_dtype(ports[min(index, last)].type, bound), shape) for index, shape in enumerate(shapes)]
 

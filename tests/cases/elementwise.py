@@ -13,7 +13,6 @@ from dovetail.op import REGISTRY, Op
 from dovetail.ops.activation import (
     SIXTH,
     Celu,
-    Clip,
     Elu,
     Gelu,
     HardSigmoid,
@@ -27,10 +26,12 @@ from dovetail.ops.activation import (
     Sigmoid,
     Softplus,
     Softsign,
+    SwiGLU,
     Swish,
     ThresholdedRelu,
 )
 from dovetail.ops.bitwise import BitShift, BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor
+from dovetail.ops.clip import Clip
 from dovetail.ops.elementwise import (
     Add,
     Divide,
@@ -253,6 +254,9 @@ def activations() -> Iterator[Case]:
             )
     yield Case(Shrink(1.0, 2.0), (numbers("i32", 2, 5, low=-9, high=9),))
     yield Case(Shrink(1.0, 2.0), (numbers("u8", 2, 5, low=0, high=9),))
+    for name in ("f32", "f16"):
+        pair = (numbers(name, 2, 3), numbers(name, 2, 3, seed=1))
+        yield Case(SwiGLU(1.5), pair, tolerance=max(TOLERANCES[name], 1e-5))
     for op in (HardSwish(), Mish(), Softsign()):
         yield Case(op, (numbers("f32", 2, 5, low=-30, high=30),), name=f"{op} far out", tolerance=1e-5)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,7 +16,8 @@ from dovetail.errors import UnsupportedError
 from dovetail.interpret import interpret
 from dovetail.op import has
 from dovetail.program import compile
-from rig import CASES, answer, every_case, feeds, model_of, over, skip_where_outside, write
+from dovetail.types import is_static
+from rig import CASES, answer, every_case, feeds, model_of, skip_where_outside, write
 from sameness import assert_close, assert_same_bits
 
 STANDARD = [
@@ -23,6 +25,25 @@ STANDARD = [
     for family, case in CASES
     if all(x is None or dtypes.dtype(x.dtype).standard for x in (*case.inputs, *answer(case)))
 ]
+MOST_IN_JAX = 2
+"""Cases of one operator. JAX compiles each operation for each shape, which takes longer than all the rest of the law."""
+
+
+def chosen() -> list[Any]:
+    """For each operator, attributes and shapes one case, in torch; the first few of each operator in JAX too."""
+    found = []
+    seen: set[Any] = set()
+    counts: Counter[type] = Counter()
+    for family, case in STANDARD:
+        key = repr(case.op), tuple(None if x is None else x.shape for x in case.inputs)
+        if key in seen:
+            continue
+        seen.add(key)
+        counts[type(case.op)] += 1
+        found.append(pytest.param(case, "torch", id=f"{family}: {case}: torch"))
+        if counts[type(case.op)] <= MOST_IN_JAX:
+            found.append(pytest.param(case, "jax", id=f"{family}: {case}: jax"))
+    return found
 
 
 def namespace(name: str) -> Any:
@@ -30,8 +51,7 @@ def namespace(name: str) -> Any:
     return module.numpy if name == "jax" else module
 
 
-@pytest.mark.parametrize("library", ["torch", "jax"])
-@over(STANDARD)
+@pytest.mark.parametrize(("case", "library"), chosen())
 def test_every_library_gives_the_answer_of_numpy(case: Case, library: str) -> None:
     skip_where_outside(case, library)
     xp = namespace(library)
@@ -61,7 +81,7 @@ def test_folding_gives_the_value_of_a_run(case: Case) -> None:
     for index, (y, ran) in enumerate(zip(ys, run.values(), strict=True)):
         if y.constant is not None:
             assert_same_bits(y.constant, ran, f"output {index}")
-    if has(case.op, "evaluate") and "fold" not in case.skip:
+    if has(case.op, "evaluate") and all(is_static(y.type) for y in ys) and "fold" not in case.skip:
         assert all(y.constant is not None for y in ys), "all inputs are constant, and nothing was folded"
 
 

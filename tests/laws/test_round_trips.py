@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from dovetail import slots
 from dovetail.edit import copy_graph
 from dovetail.errors import UnsupportedError
 from dovetail.formats import lifted
+from dovetail.formats.dialect import Dialect
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.onnx.compose import ONNX
@@ -24,9 +24,9 @@ from dovetail.formats.openvino import codec as openvino_codec, write as openvino
 from dovetail.formats.openvino.compose import OPENVINO
 from dovetail.graph import Model
 from dovetail.interpret import interpret
-from dovetail.op import REGISTRY, Op
+from dovetail.op import REGISTRY, Field, Op
 from dovetail.validate import validate
-from rig import CASES, answer, every_case, feeds, model_of, skip_where_outside, sound
+from rig import answer, every_case, feeds, model_of, skip_where_outside, sound
 from sameness import assert_close, differences
 
 OLDEST = 7
@@ -40,12 +40,6 @@ def opsets(op: type[Op]) -> tuple[int, ...]:
     kinds = {(spelling.domain, spelling.kind) for spelling in (slots.parse(op, line) for line in op.onnx)}
     lines = {schema.since_version for schema in onnx.defs.get_all_schemas_with_history() if (schema.domain, schema.name) in kinds}
     return tuple(sorted({max(version, OLDEST) for version in lines} | {onnx.defs.onnx_opset_version()}))
-
-
-def trips() -> Iterator[Any]:
-    for family, case in CASES:
-        for opset in opsets(type(case.op)):
-            yield pytest.param(case, opset, id=f"{family}: {case}: opset {opset}")
 
 
 class Onnx(NamedTuple):
@@ -75,44 +69,68 @@ class OpenVino(NamedTuple):
         return Lowering(OPENVINO, openvino_write.version_of, file=None, sink=True)
 
 
-def check_trip(case: Case, trip: Onnx | OpenVino) -> None:
+def check_trip(case: Case, trip: Onnx | OpenVino) -> str | None:
+    """Hold the law for one way out and back. Returns the reason of a refusal."""
     model = model_of(case)
     try:
         once = trip(model)
     except UnsupportedError as error:
         named = {item.node for item in error.diagnostics}
-        assert None not in named, f"a refusal should name the node: {error}"
-        pytest.skip(f"refused: {error.diagnostics[0].message}")
-    if is_direct(model, trip.lowering()):
-        assert differences(model.graph, once.graph) == []
+        assert None not in named, f"{trip}: a refusal should name the node: {error}"
+        return error.diagnostics[0].message
+    prepared = copy_graph(model.graph)
+    lowering = trip.lowering()
+    lowering.prepare(prepared)
+    assert validate(prepared) == []
+    if not differences(model.graph, prepared) and kinds(model) == kinds(once):
+        assert differences(model.graph, once.graph, lambda op, other: is_said_as(op, other, lowering.dialect)) == [], str(trip)
     else:
         # Said through other operators: then the answer stays.
         ours = interpret(once, feeds(case))
         assert list(ours) == [value.name for value in model.outputs]
         for mine, theirs in zip(ours.values(), answer(case), strict=True):
-            assert_close(np.asarray(mine), theirs, case.tolerance, "after one trip")
+            assert_close(np.asarray(mine), theirs, case.tolerance, f"{trip}: after one trip")
     twice = trip(once)
-    assert differences(once.graph, twice.graph) == [], "the second trip changes the graph"
+    assert differences(once.graph, twice.graph) == [], f"{trip}: the second trip changes the graph"
+    return None
 
 
-def is_direct(model: Model, lowering: Lowering) -> bool:
-    """Whether nothing has to be rewritten before it is spelled."""
-    graph = copy_graph(model.graph)
-    lowering.prepare(graph)
-    assert validate(graph) == []
-    return differences(model.graph, graph) == []
+def kinds(model: Model) -> list[str]:
+    return [type(node.op).__name__ for node in model.graph.nodes if type(node.op).__name__ != "Constant"]
 
 
-@pytest.mark.parametrize(("case", "opset"), list(trips()))
-def test_onnx_gives_back_the_graph(case: Case, opset: int) -> None:
+def is_said_as(op: Op, other: Op, dialect: Dialect) -> bool:
+    """Whether some spelling that reads as ``other`` may also say ``op``, which only refuses where ``other`` answers."""
+    changed = {field.name for field in op.fields if op.__dict__[field.name] != other.__dict__[field.name]}
+    for spelling in dialect.writers(op):
+        lenient = {name: [slots.fixed_value(field_of(op, name), text) for text in texts] for name, texts in spelling.fixed}
+        if all(
+            name in lenient and op.__dict__[name] in lenient[name][1:] and other.__dict__[name] == lenient[name][0]
+            for name in changed
+        ):
+            return True
+    return False
+
+
+def field_of(op: Op, name: str) -> Field:
+    found = slots.field_of(type(op), name)
+    assert found is not None
+    return found
+
+
+@every_case
+def test_onnx_gives_back_the_graph(case: Case) -> None:
     skip_where_outside(case, "onnx")
-    check_trip(case, Onnx(opset))
+    refusals = {opset: check_trip(case, Onnx(opset)) for opset in opsets(type(case.op))}
+    if all(refusals.values()):
+        pytest.skip(f"refused in every opset: {refusals[max(refusals)]}")
 
 
 @every_case
 def test_ir_gives_back_the_graph(case: Case) -> None:
     skip_where_outside(case, "ir")
-    check_trip(case, OpenVino())
+    if refusal := check_trip(case, OpenVino()):
+        pytest.skip(f"refused: {refusal}")
 
 
 def test_each_spelling_belongs_to_an_operator_that_onnx_has() -> None:

@@ -121,6 +121,7 @@ def split(*sizes: int, opset: int = 18, count: int = 2) -> ModelProto:
 
 
 SOUND = model_of(concat(axis=1)).SerializeToString()
+PAIR = concat(("x", "z"), axis=0)
 CYCLE = (concat(("x", "b"), "a", axis=0), concat(("a", "x"), "b", axis=0), concat(("b", "b"), "y", axis=0))
 
 ONNX: list[tuple[str, Callable[[Path], Any], str, str | None]] = [
@@ -158,9 +159,9 @@ ONNX: list[tuple[str, Callable[[Path], Any], str, str | None]] = [
         "shape.overflow",
         "here",
     ),
-    ("dimensions that disagree", fed(concat(("x", "z"), axis=0), value("x", [2, 4]), value("z", [2, 5])), "shape.disagree", "here"),
-    ("element types that disagree", fed(concat(("x", "z"), axis=0), value("x", [2]), value("z", [2], TensorProto.INT64)), "type.disagree", "here"),
-    ("an element type that the version lacks", fed(concat(axis=0), value("x", [2], TensorProto.FLOAT8E5M2)), "type.version", "here"),
+    ("dimensions that disagree", fed(PAIR, value("x", [2, 4]), value("z", [2, 5])), "shape.disagree", "here"),
+    ("element types that disagree", fed(PAIR, value("x", [2]), value("z", [2], TensorProto.INT64)), "type.disagree", "here"),
+    ("an element type that is too new", fed(concat(axis=0), value("x", [2], TensorProto.FLOAT8E5M2)), "type.version", "here"),
     ("a target that does not fit", saved(reshape(3, 3)), "reshape.volume", "here"),
     ("two wildcards", saved(reshape(-1, -1)), "reshape.target", "here"),
     ("a target below -1", saved(reshape(-2, 4)), "reshape.target", "here"),
@@ -173,7 +174,7 @@ ONNX: list[tuple[str, Callable[[Path], Any], str, str | None]] = [
     ("external data around two corners", beside(external("a/../../w.data")), "path.escape", "initializer 'c'"),
     ("external data with a NUL", beside(external("w\0.data")), "path.nul", "initializer 'c'"),
     ("external data that is missing", beside(external("w.data")), "path.missing", "initializer 'c'"),
-    ("external data behind a symbolic link", linked(lambda secret, path: path.symlink_to(secret)), "path.link", "initializer 'c'"),
+    ("external data behind a link", linked(lambda secret, path: path.symlink_to(secret)), "path.link", "initializer 'c'"),
     ("external data behind a hard link", linked(lambda secret, path: os.link(secret, path)), "path.link", "initializer 'c'"),
 ]  # fmt: skip
 

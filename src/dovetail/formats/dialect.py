@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dovetail.formats.lower import Lowering
     from dovetail.graph import Node, Value
 
-Lift = Callable[["Lifting"], "Value | list[Value] | Op | None"]
-"""What a foreign node is: values written through the builder, an operator of ours on the node's own inputs, or (None) what
-the slot lines say."""
+Lift = Callable[["Lifting"], "Value | list[Value] | Op | tuple[Op, list[Value | None]] | None"]
+"""What a foreign node is: values written through the builder, an operator of ours on the node's own inputs or on others, or
+(None) what the slot lines say."""
 Lower = Callable[["Builder", "Node"], "Value | list[Value | None] | None"]
 Emit = Callable[["Lowering", "Node"], "list[ForeignNode]"]
 TypeCheck = Callable[[ForeignNode, "Iterable[Value | None]", "Iterable[Value]"], None]

@@ -61,6 +61,8 @@ class Lifting:
                 raise FormatError("attribute.missing", f"{self.node.kind} needs the attribute {name!r}")
             return default
         raw = self.node.attributes[name]
+        if (annotation == "Graph") != isinstance(raw, ForeignGraph):
+            raise FormatError("attribute.value", f"{self.node.kind}: {name} is {'no' if annotation == 'Graph' else 'a'} graph")
         try:
             if not self.lifter.dialect.is_text:
                 slots.refuse_texts(annotation, [raw])
@@ -223,7 +225,7 @@ class Lifter:
     def _node(self, node: ForeignNode) -> None:
         xs: list[Value | None] = []
         for key in node.inputs:
-            value = None if key is None else self.lookup(key)
+            value = None if key is None else self.found.get(key) or self.lookup(key)
             if value is None and key is not None:
                 raise FormatError("graph.dangling", f"{node.kind} reads {key!r}, which nothing makes")
             xs.append(value)
@@ -246,6 +248,8 @@ class Lifter:
                 lifting.finish()
                 if isinstance(made, Op):
                     self._direct(node, made, xs, xs)
+                elif isinstance(made, tuple) and isinstance(made[0], Op):
+                    self._direct(node, made[0], made[1], xs)
                 else:
                     self._adopt(node, xs, [made] if isinstance(made, Value) else list(made), mark)
                 return
@@ -420,9 +424,17 @@ class Lifter:
         return attributes, inputs
 
     def _constant_input(self, spelling: Spelling, name: str, raw: Any, xs: list[Value | None]) -> Value:
-        """A foreign attribute that is an input of ours."""
+        """A foreign attribute that is an input of ours. Raises FormatError [attribute.value]."""
         if isinstance(raw, ForeignTensor):
             return self.b.constant(raw.data, raw.dtype)
+        try:
+            return self._number_input(spelling, name, raw, xs)
+        except (ValueError, TypeError, OverflowError, IndexError) as error:
+            if isinstance(error, DovetailError):
+                raise
+            raise FormatError("attribute.value", f"{spelling.kind}: {name} = {raw!r} does not become a tensor") from None
+
+    def _number_input(self, spelling: Spelling, name: str, raw: Any, xs: list[Value | None]) -> Value:
         port = next(port for port in spelling.op.signature.inputs if port.name == name)
         if isinstance(raw, str):
             text = raw.strip().removeprefix("[").removesuffix("]")
@@ -430,7 +442,8 @@ class Lifter:
             items = [item for item in items if item]
             numbers: list[Any] = [float(item) if not item.lstrip("+-").isdigit() else int(item) for item in items]
             raw = numbers if "," in text or port.host else numbers[0]
-        data = np.asarray(raw, dtype=None if np.size(raw) else np.int64)
+        data = np.asarray(raw)
+        data = data if data.size else data.astype(np.int64)
         kind = self._input_dtype(spelling, port.type, xs)
         if kind.is_integer and data.dtype.kind not in "iu":
             raise FormatError("attribute.value", f"{spelling.kind}: {name} = {raw!r} is no list of integers")

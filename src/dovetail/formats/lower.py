@@ -17,7 +17,7 @@ from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_al
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import Op, bodies, has
+from dovetail.op import REQUIRED, Op, bodies, has
 from dovetail.slots import Slot, Spelling
 from dovetail.types import Unknown
 
@@ -237,13 +237,14 @@ class Lowering:
         if not writers:
             raise _NoFit("it has no such operator that dovetail knows")
         plain = node.op.canonical(*node.inputs)
-        for op in (node.op,) if plain is node.op else (node.op, plain):
+        for form in ((lambda _: node.op), (lambda _: plain), (lambda spelling: shortened(plain, spelling, node))):
             for spelling in writers:
                 version = self.version_of(spelling.domain, spelling.kind)
                 if version not in spelling.versions:
-                    has_it = version is not None
-                    reason = reason or _NoFit(f"{spelling.kind}-{version if has_it else spelling.versions[0]} is {'unknown' if has_it else 'not in the target'}")
+                    is_there = f"{spelling.kind}-{version} is unknown" if version else f"the target has no {spelling.kind}"
+                    reason = reason or _NoFit(is_there)
                     continue
+                op = form(spelling)
                 try:
                     self._check_fit(node, op, spelling)
                 except _NoFit as error:
@@ -342,6 +343,17 @@ class Lowering:
 
         self.foreign.values[key] = self.typed[key] = ForeignValue(key, Tensor(dtype, data.shape), (), "", {"name": key})
         return key
+
+
+def shortened(plain: Op, spelling: Spelling, node: Node) -> Op:
+    """The operator without the attributes that ``spelling`` has no word for, where leaving them out means the same."""
+    changes = {
+        field.name: field.default
+        for field in plain.fields
+        if field.name != "outputs" and field.default is not REQUIRED and not spelling.covers(field.name)
+    }
+    short = plain.with_(**changes)
+    return short if short != plain and short.canonical(*node.inputs) == plain else plain
 
 
 def arguments(op: Op, xs: Sequence[Value | None]) -> dict[str, Any]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from math import pi, sqrt
 from typing import Any
 
-import numpy as np
-
 from dovetail import arrays, dims, dtypes
-from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.op import Op
 from dovetail.ops.broadcasting import _Elementwise, computed, number, unbroadcast
 from dovetail.ops.unary import _Unary
-from dovetail.types import broadcast
+from dovetail.types import agree_shapes, broadcast
 
 SIXTH = 0.16666666666666666
 
@@ -378,51 +375,20 @@ class Shrink(_Unary, sig="x: R -> y: R", onnx="Shrink-9(x; bias=0.0, lambd=0.5)"
         return [b.Where(outside, g, number(b, 0, x))]
 
 
-class Clip(
-    _Elementwise,
-    sig="x: R, low?: R, high?: R -> y: R",
-    onnx=(
-        "Clip-1(x; min:low?, max:high?, consumed_inputs:_?)",
-        "Clip-6(x; max:high=3.4028234663852886e+38, min:low=-3.4028234663852886e+38)",
-        "Clip-11,12,13(x, low?, high?)",
-    ),
-    openvino="> Clamp-1(x; min:low, max:high)",
-):
-    """min(high, max(low, x)), so that ``high`` wins where the two cross. A bound is a scalar; one left out is the least or
-    greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO Clamp-1.
-    """
+class SwiGLU(_Elementwise, sig="x: F, y: F -> z: F", onnx="SwiGLU-28(x, y; alpha=1.0)"):
+    """x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
 
-    def shape(self, x: Any, low: Any = None, high: Any = None) -> Any:
-        for name, bound in (("low", low), ("high", high)):
-            if bound is not None and bound.shape is not None and len(bound.shape):
-                raise RuleError("clip.bound", f"{name} should be a scalar, not of shape {list(bound.shape)}")
-        return x.shape
+    alpha: float = 1.0
 
-    def evaluate(self, xp: Any, x: Any, low: Any = None, high: Any = None) -> Any:
-        if xp is not dims.xp:
-            least, greatest = finite_range(arrays.element(x))
-            low = xp.asarray(np.asarray(least), dtype=x.dtype) if low is None else low
-            high = xp.asarray(np.asarray(greatest), dtype=x.dtype) if high is None else high
-        x = x if low is None else computed(xp, xp.maximum, x, low)
-        return x if high is None else computed(xp, xp.minimum, x, high)
+    def shape(self, x: Any, y: Any) -> Any:
+        return agree_shapes(x.shape, y.shape)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, low: Any = None, high: Any = None) -> Any:
-        zero = number(b, 0, x)
-        below = None if low is None else b.Less(x, low)
-        raised = x if low is None else b.Maximum(x, low)
-        above = None if high is None else b.Greater(raised, high)
-        kept = g if above is None else b.Where(above, zero, g)
-        dlow = None if below is None else unbroadcast(b, b.Where(below, kept, zero), low)
-        dhigh = None if above is None else unbroadcast(b, b.Where(above, g, zero), high)
-        return [kept if below is None else b.Where(below, zero, kept), dlow, dhigh]
+    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        return computed(xp, lambda gate, value: Swish(self.alpha).function(xp, gate) * value, x, y)
 
+    def composed(self, b: Any, x: Any, y: Any) -> Any:
+        return b.Multiply(b.Swish(x, alpha=self.alpha), y)
 
-def finite_range(dtype: DType) -> tuple[Any, Any]:
-    """The least and the greatest finite value of a type, as numpy scalars of it."""
-    if dtype.is_integer:
-        low, high = dtype.range()
-        return dtype.numpy.type(low), dtype.numpy.type(high)
-    import ml_dtypes
-
-    info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
-    return info.min, info.max
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        swish = b.Swish(x, alpha=self.alpha)
+        return [Swish(self.alpha).vjp(b, b.Multiply(g, y), swish, x)[0], b.Multiply(g, swish)]

@@ -367,6 +367,10 @@ class GlobalLpPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalLpPool-2,22(x; p
 
     p: int = 2
 
+    def validate(self) -> None:
+        if self.p < 1:
+            raise RuleError("pool.p", f"p = {self.p} should be at least 1")
+
     def evaluate(self, xp: Any, x: Any) -> Any:
         powers = xp.abs(arrays.widened(xp, x)) ** self.p
         total = xp.sum(powers, axis=tuple(range(2, x.ndim)), keepdims=True)

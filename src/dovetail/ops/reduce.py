@@ -11,8 +11,8 @@ import numpy as np
 from dovetail import arrays, dims, dtypes
 from dovetail.errors import RuleError
 from dovetail.op import Op
-from dovetail.ops.activation import finite_range
 from dovetail.ops.broadcasting import _Elementwise, is_float, number
+from dovetail.ops.clip import finite_range
 from dovetail.types import axes_in, axis_in, total
 
 
@@ -216,10 +216,10 @@ class _Extreme(_Reduction, sig="x: T, axes!?: I -> y: T"):
     """The greatest or least, of real numbers or truth values (False < True)."""
 
     def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
-        """Truth values as numbers."""
+        """Truth values as numbers; of nothing the last number of its sign."""
         if x.dtype.kind != "bool":
             return super().composed(b, x, axes)
-        return b.Cast(b.add(self, b.Cast(x, to=dtypes.i32), axes)[0], to=dtypes.boolean)
+        return b.Greater(b.add(self, b.Cast(x, to=dtypes.i32), axes)[0], 0)
 
     def types(self, x: Any, axes: Any = None) -> Any:
         found = super().types(x, axes)
@@ -407,7 +407,7 @@ class _Quantifier(_Reduction, sig="x: boolean, axes!?: I -> y: boolean"):
         """As numbers: the truth values' own extremes came only with ONNX 20."""
         kind = "ReduceMin" if isinstance(self, ReduceAll) else "ReduceMax"
         counted = b.apply(kind, b.Cast(x, to=dtypes.i32), axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all)
-        return b.Cast(counted, to=dtypes.boolean)
+        return b.Greater(counted, 0)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any = None) -> Any:
         return [None, None]

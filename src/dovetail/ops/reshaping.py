@@ -17,7 +17,9 @@ def items(x: Any) -> list[Any] | None:
     """The elements of an integer input as Python integers and dims, in row-major order; None where they are not known."""
     if x is None or x.value is None:
         return None
-    return [item if isinstance(item, dims.Dim) else int(item) for item in np.asarray(x.value).reshape(-1).tolist()]
+    array = np.asarray(x.value).reshape(-1)
+    found: list[Any] = array.tolist()
+    return found if array.dtype.kind in "iu" else [item if isinstance(item, dims.Dim) else int(item) for item in found]
 
 
 def numbers(x: Any) -> list[int] | None:

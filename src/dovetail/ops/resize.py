@@ -48,6 +48,28 @@ def _crop(y: Any, out: int, size: int, start: float, end: float) -> Any:
     return places.astype(np.float32)
 
 
+_SINCE_18 = ", antialias, axes?, keep_aspect_ratio_policy:policy"
+
+
+def _line(version: int, inputs: str, more: str = "", attributes: str = "") -> str:
+    """How ONNX spells it; what a version reads differs too much for one line."""
+    coordinates = ",".join(
+        (
+            "half_pixel:half_pixel",
+            "asymmetric:asymmetric",
+            "pytorch_half_pixel:pytorch_half_pixel",
+            "tf_crop_and_resize:tf_crop_and_resize",
+            "align_corners:align_corners_scaled",
+            "align_corners:align_corners",
+        )
+    )
+    nearest = ",".join(f"{name}:{name}" for name in NEAREST if name != "simple")
+    return (
+        f"> Resize-{version}(x, {inputs}; mode, coordinate_transformation_mode~{{{coordinates}{more}}}:coordinates, "
+        f"nearest_mode~{{{nearest}}}:nearest, cubic_coeff_a:cubic_coefficient, exclude_outside, extrapolation_value{attributes})"
+    )
+
+
 class Axis(NamedTuple):
     """What becomes of one axis: ``size`` elements to ``out``, at ``scale``; ``roi``: the part of it that is looked at."""
 
@@ -73,24 +95,10 @@ class Resize(
     sig="x: T, sizes?!: I, scales?!: F1, roi?!: F2 -> y: T",
     onnx=(
         "> Resize-10(x, scales; mode~{nearest:nearest,linear:linear} | coordinates=asymmetric, nearest=simple)",
-        *(
-            f"> Resize-{versions}(x, {inputs}; mode, coordinate_transformation_mode~{{half_pixel:half_pixel,asymmetric:asymmetric,"
-            f"pytorch_half_pixel:pytorch_half_pixel,tf_crop_and_resize:tf_crop_and_resize,align_corners:align_corners_scaled,"
-            f"align_corners:align_corners{extra}}}:coordinates, nearest_mode~{{round_prefer_floor:round_prefer_floor,"
-            "round_prefer_ceil:round_prefer_ceil,floor:floor,ceil:ceil}:nearest, cubic_coeff_a:cubic_coefficient, exclude_outside, "
-            f"extrapolation_value{attributes})"
-            for versions, inputs, extra, attributes in (
-                ("11", "roi, scales, sizes?", ",tf_half_pixel_for_nn:tf_half_pixel_for_nn", ""),
-                ("13", "roi?, scales?, sizes?", "", ""),
-                ("18", "roi?, scales?, sizes?", "", ", antialias, axes?, keep_aspect_ratio_policy:policy"),
-                (
-                    "19",
-                    "roi?, scales?, sizes?",
-                    ",half_pixel_symmetric:half_pixel_symmetric",
-                    ", antialias, axes?, keep_aspect_ratio_policy:policy",
-                ),
-            )
-        ),
+        _line(11, "roi, scales, sizes?", ",tf_half_pixel_for_nn:tf_half_pixel_for_nn"),
+        _line(13, "roi?, scales?, sizes?"),
+        _line(18, "roi?, scales?, sizes?", "", _SINCE_18),
+        _line(19, "roi?, scales?, sizes?", ",half_pixel_symmetric:half_pixel_symmetric", _SINCE_18),
     ),
 ):
     """``x`` with ``sizes`` elements along ``axes`` (all when left out), or floor(size * scale) with ``scales``; one of the two is
@@ -163,6 +171,7 @@ class Resize(
         shape = x.dims
         axes = self.places(len(shape))
         regions = self._regions(roi, len(axes))
+        whole = [(0.0, 1.0)] * len(axes)
         lengths = [shape[axis] for axis in axes]
         if sizes is not None:
             if sizes.value is None:
@@ -171,17 +180,16 @@ class Resize(
             outs, ratios = self._fitted(lengths, wanted)
         else:
             known = known_scales(scales)
-            if known is None:
+            if known is None or regions is None:
                 return None
             ratios = known
-            outs = [_scaled(*item) for item in zip(lengths, ratios, regions or [None] * len(axes), strict=True)]
-        rows = zip(axes, lengths, outs, ratios, regions or [(0.0, 1.0)] * len(axes), strict=True)
-        return [Axis(*row) for row in rows]
+            outs = [_scaled(*item) for item in zip(lengths, ratios, regions or whole, strict=True)]
+        return [Axis(*row) for row in zip(axes, lengths, outs, ratios, regions or whole, strict=True)]
 
     def _regions(self, roi: Any, count: int) -> list[tuple[float, float]] | None:
-        """The part of each axis; None where it is not known, or does not count."""
+        """The part of each axis that is looked at; None where it is not known."""
         if self.coordinates != "tf_crop_and_resize":
-            return None
+            return [(0.0, 1.0)] * count
         if roi is None:
             raise RuleError("resize.roi", "tf_crop_and_resize needs a region")
         values = known_floats(roi)
@@ -375,13 +383,14 @@ def _ratio(out: Any, size: Any) -> Any:
     return None
 
 
-def _scaled(size: Any, scale: Any, roi: tuple[float, float] | None) -> Any:
-    """floor(size * scale), in f32; of a region of the axis, where one is given."""
+def _scaled(size: Any, scale: Any, roi: tuple[float, float]) -> Any:
+    """floor(size * scale), of the part of the axis that ``roi`` gives, in f32."""
+    whole = tuple(roi) == (0.0, 1.0)
     if isinstance(size, int):
-        part = np.float32(size) if roi is None else np.float32(size) * (np.float32(roi[1]) - np.float32(roi[0]))
+        part = np.float32(size) if whole else np.float32(size) * (np.float32(roi[1]) - np.float32(roi[0]))
         return int(np.floor(part * scale))
     exact = Fraction(float(scale))
-    if roi is not None or exact.denominator > 1024:
+    if not whole or exact.denominator > 1024:
         return None
     return size * exact.numerator // exact.denominator
 

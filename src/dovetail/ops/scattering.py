@@ -54,7 +54,7 @@ class _Scatter(Op):
         return b.Multiply(share, mine), b.Multiply(read(share), theirs)
 
     def _of_product(self, b: Any, g: Any, x: Any, updates: Any, put: Put, read: Read, initial: bool) -> tuple[Any, Any]:
-        """The product of the others: that of all divided by the own factor, and where one factor alone is 0, that of the rest for it."""
+        """The product of the others: that of all over the own factor, and for a factor that alone is 0 that of the rest."""
         zero, one = number(b, 0, x), number(b, 1, x)
         first = x if initial else put(x, b.Add(zeros_like(b, updates), one), "replace")
         is_zero = [b.Equal(each, zero) for each in (first, updates)]

@@ -11,7 +11,7 @@ from dovetail import arrays, dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op, check_inputs
-from dovetail.ops.reshaping import held, is_size, items, open_shape, vector_length
+from dovetail.ops.reshaping import held, items, open_shape, seen, vector_length
 from dovetail.types import Tensor, Type, total
 
 
@@ -34,7 +34,7 @@ class Shape(
     def types(self, x: Any) -> list[Type]:
         check_inputs(self, (x,))
         count = None if x.shape is None else len(x.shape[self._cut(len(x.shape))])
-        return [Tensor(self.dtype, None if count is None else (count,))] if count is not None else [Tensor(self.dtype, (None,))]  # type: ignore[arg-type]
+        return [Tensor(self.dtype, (count,))]  # type: ignore[arg-type]
 
     def _cut(self, rank: int) -> slice:
         return slice(self.start, self.end)
@@ -105,7 +105,7 @@ class ConstantOfShape(Op, sig="shape!: I, value: T -> y: T"):
         return tuple(size if isinstance(size, int) or dims.less_equal(0, size) else None for size in sizes)
 
     def evaluate(self, xp: Any, shape: Any, value: Any) -> Any:
-        sizes = self.shape(held(shape), _any_shape)
+        sizes = self.shape(held(shape), seen(value))
         if sizes is None or not all(isinstance(size, int) for size in sizes):
             raise dims.Inexact
         return xp.broadcast_to(xp.reshape(value, ()), sizes)
@@ -116,13 +116,6 @@ class ConstantOfShape(Op, sig="shape!: I, value: T -> y: T"):
 
     def decompose(self, b: Any, shape: Any, value: Any) -> Any:
         return b.Expand(b.Reshape(value, []), shape)
-
-
-class _AnyShape:
-    shape = None
-
-
-_any_shape = _AnyShape()
 
 
 class Range(
@@ -151,7 +144,7 @@ class Range(
         for name, x in (("start", start), ("stop", stop), ("step", step)):
             if x.shape is not None and (len(x.shape) > 1 or dims.equal(total(x.shape), 1) is False):
                 raise RuleError("range.scalar", f"{name} should be a scalar, not of shape {list(map(str, x.shape))}")
-        return [Tensor(dtype, (_count(*(_scalar(x) for x in (start, stop, step))),))]  # type: ignore[arg-type]
+        return [Tensor(dtype, (_count(*(_scalar(x) for x in (start, stop, step))),))]
 
     def value(self, start: Any, stop: Any, step: Any) -> Any:
         first, last, each = (_scalar(x) for x in (start, stop, step))

@@ -92,6 +92,8 @@ def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Valu
 
 
 def _is_allowed(type: Type, allowed: frozenset[str]) -> bool:
+    if type.__class__ is Tensor and type.dtype is not None and type.dtype.name in allowed:
+        return True
     text = type_text(type)
     return text is None or not allowed or text in allowed
 

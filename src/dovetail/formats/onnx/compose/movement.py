@@ -21,6 +21,7 @@ from dovetail.ops.indexing import Gather
 from dovetail.ops.moving import inverse
 from dovetail.ops.reshaping import numbers
 from dovetail.ops.selecting import OneHot
+from dovetail.ops.shapes import ConstantOfShape
 
 _I64 = ("i64",)
 _BOTH = ("i32", "i64")
@@ -43,7 +44,7 @@ _INTEGERS: dict[str, dict[int, tuple[str, ...]]] = {
 }
 
 
-def typed(b: Builder, node: Node) -> Value | list[Value] | None:
+def typed(b: Builder, node: Node) -> Value | None:
     """The node with its integer inputs of a type that ONNX takes; None where they are already."""
     xs = list(node.inputs)
     allowed = _INTEGERS.get(type(node.op).__name__, {})
@@ -57,8 +58,7 @@ def typed(b: Builder, node: Node) -> Value | list[Value] | None:
             changed = True
     if not changed:
         return None
-    made = b.add(node.op, *xs)
-    return made if len(node.outputs) > 1 or "outputs" in node.op.__match_args__ else made[0]
+    return b.add(node.op, *xs)[0]
 
 
 def _cast(b: Builder, x: Value, dtype: DType) -> Value:
@@ -240,8 +240,7 @@ def constant_of_shape(node: Lifting) -> Any:
         raise FormatError("attribute.value", "ConstantOfShape: value is no tensor of one element")
     else:
         value = node.b.constant(tensor.data, tensor.dtype)
-    # Not folded: a tensor that is one number and its shape stays so.
-    return Builder(graph=node.b.graph).ConstantOfShape(node.input(0), value)
+    return ConstantOfShape(), [node.input(0), value]
 
 
 @ONNX.lower("ConstantOfShape")
@@ -250,7 +249,7 @@ def constant_of_computed_shape(b: Builder, node: Node) -> Any:
     shape, value = node.inputs
     assert value is not None
     if constant_or_none(value) is None:
-        return node.op.decompose(b, shape, value)  # type: ignore[arg-type]
+        return node.op.decompose(b, shape, value)
     return typed(b, node)
 
 

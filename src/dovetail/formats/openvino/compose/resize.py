@@ -150,7 +150,7 @@ def _same_length(row: Axis) -> bool:
     if row.scale is None:
         return False
     if isinstance(row.size, int):
-        return int(np.floor(np.float32(row.size) * (row.scale + _MARGIN))) == row.out
+        return bool(np.floor(np.float32(row.size) * (row.scale + _MARGIN)) == row.out)
     # Steps of 1/1024 are wider than what the margin makes of any length that is found in practice.
     return float(row.scale) * 1024 == int(float(row.scale) * 1024)
 
@@ -168,13 +168,9 @@ def lower_resize(b: Any, node: Node) -> Any:
 
 def _is_sayable(op: Resize, x: Value, sizes: Value | None, scales: Value | None) -> bool:
     given = sizes is not None and sizes.shape != (0,)
-    if (
-        op.coordinates not in _COORDINATES
-        or op.policy != "stretch"
-        or (op.exclude_outside and not op.antialias and op.mode == "cubic")
-    ):
+    if op.coordinates not in _COORDINATES or op.policy != "stretch" or op.antialias:
         return False
-    if op.antialias and not (op.mode == "linear" and op.exclude_outside):
+    if op.exclude_outside and op.mode == "cubic":
         return False
     try:
         rows = op.plan(x, sizes if given else None, None if given else scales, None)
