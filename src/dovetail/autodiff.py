@@ -19,7 +19,7 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
 
     ``of``: an output's (or any value's) name; the model's only output when left out. ``wrt``: names of inputs, weights or
     any values;
-    all float inputs when left out. The outputs are ``of``, then ``grad:<name>`` for each. Where ``of`` is not a scalar, the
+    all float inputs when left out. The outputs are ``of``, then ``grad:<name>`` for each (with a number behind it where that is taken). Where ``of`` is not a scalar, the
     new model has one
     more input, ``grad:<of>``, the incoming gradient of the same shape. A value that ``of`` does not depend on has a gradient
     of zeros.
@@ -44,7 +44,7 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     graph.outputs = []
     graph.outputs.append(target)
     for source, gradient in zip(sources, gradients, strict=True):
-        b.output(f"grad:{source.name}", gradient)
+        b.output(graph.free_name(f"grad:{source.name}"), gradient)
     remove_dead(graph)
     return new
 
@@ -64,7 +64,7 @@ def _named(values: dict[str, Value], names: Sequence[str] | str | None, default:
 def _seed(b: Builder, target: Value) -> Value:
     if target.shape == ():
         return b.constant(np.ones((), dtype=target.dtype.numpy), target.dtype)
-    return b.input_of(b.graph.claim(f"grad:{target.name}") if False else f"grad:{target.name}", target.type)
+    return b.input_of(f"grad:{target.name}", target.type)
 
 
 def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sources: Sequence[Value]) -> list[Value]:

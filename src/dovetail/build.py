@@ -24,7 +24,7 @@ from dovetail.dtypes import DType
 from dovetail.edit import connect
 from dovetail.errors import DovetailError, RuleError
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count
+from dovetail.op import REGISTRY, Op, allows, infer_types, infer_values, output_count
 from dovetail.types import Shape, Size, Tensor, Type
 
 _CURRENT: ContextVar[Builder] = ContextVar("dovetail.builder")
@@ -113,7 +113,7 @@ class Builder:
 
     def add(self, op: Op, *inputs: Any, names: Sequence[str | None] | None = None, name: str = "") -> list[Value]:
         """Write one node and return its outputs. ``names`` are wished for its outputs; a taken one gets a number."""
-        xs = self._values(inputs)
+        xs = self._values(op, list(inputs))
         while xs and xs[-1] is None:
             xs.pop()
         if self.fold and (folded := self._folded(op, xs)) is not None:
@@ -142,7 +142,7 @@ class Builder:
         if found is None:
             raise AttributeError(f"no operator is called {kind!r}")
         outputs = self.add(found(**attributes), *inputs)
-        return outputs[0] if len(outputs) == 1 and "outputs" not in found.__match_args__ else outputs
+        return outputs[0] if len(outputs) == 1 and not found.signature.outputs[0].repeated else outputs
 
     def __getattr__(self, kind: str) -> Callable[..., Any]:
         if kind.startswith("_") or kind not in REGISTRY:
@@ -188,16 +188,15 @@ class Builder:
             x = self.apply("Unsqueeze", x, added)
         return x
 
-    def _values(self, inputs: Iterable[Any]) -> list[Value | None]:
-        given = list(inputs)
-        like = next((x for x in given if isinstance(x, Value) and isinstance(x.type, Tensor)), None)
-        return [self._value(x, like) for x in given]
+    def _values(self, op: Op, inputs: list[Any]) -> list[Value | None]:
+        return [
+            x if x is None or isinstance(x, Value) else self._value(x, _beside(op, inputs, index))
+            for index, x in enumerate(inputs)
+        ]
 
-    def _value(self, x: Any, like: Value | None) -> Value | None:
-        if x is None or isinstance(x, Value):
-            return x
-        if isinstance(x, int | float) and not isinstance(x, bool) and like is not None:
-            return self.constant(x, like.dtype)
+    def _value(self, x: Any, dtype: DType | None) -> Value:
+        if isinstance(x, int | float) and not isinstance(x, bool) and dtype is not None:
+            return self.constant(x, dtype)
         if isinstance(x, Sequence) and not len(x):
             return self.constant(x, dtypes.i64)
         return self.constant(x)
@@ -216,6 +215,17 @@ class Builder:
         self._grown += max(0, sum(array.nbytes for array, _ in arrays) - before)
         self.spent.update(map(id, xs))
         return [self.constant(array, dtype) for array, dtype in arrays]
+
+
+def _beside(op: Op, inputs: list[Any], index: int) -> DType | None:
+    """The element type of a number among the inputs: that of an input which must have the same, else of the first, if it may."""
+    ports, count = op.signature, len(inputs)
+    if ports.repeated is None and count > len(ports.inputs):
+        return None
+    variable = ports.port(index, count).type
+    values = [(place, x) for place, x in enumerate(inputs) if isinstance(x, Value) and isinstance(x.type, Tensor)]
+    same = next((x for place, x in values if ports.port(place, count).type == variable), values[0][1] if values else None)
+    return same.dtype if same is not None and allows(variable, same.dtype) else None
 
 
 def written(op: Op, xs: Iterable[Value | None]) -> str:

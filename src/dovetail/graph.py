@@ -206,6 +206,12 @@ class Graph:
         self._names[found] = 1
         return found
 
+    def free_name(self, name: str) -> str:
+        """The name that ``claim`` would give, without taking it."""
+        found = self.claim(name)
+        self.release(found)
+        return found
+
     def release(self, name: str) -> None:
         self._names.pop(name, None)
 

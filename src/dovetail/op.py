@@ -312,6 +312,12 @@ def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
     return bound
 
 
+def allows(variable: str, dtype: DType) -> bool:
+    """Whether a type of a signature may be ``dtype``."""
+    exact = dtypes._BY_NAME.get(variable)
+    return variable == "any" or (dtype is exact if exact is not None else dtype.name in _CLASSES[variable[0]])
+
+
 def _check_class(variable: str, dtype: DType, port: str) -> None:
     exact = dtypes._BY_NAME.get(variable)
     if exact is not None:
@@ -396,12 +402,15 @@ def _fitting(value: Any, type: Type) -> Any:
 
 
 def _holds(array: Any, dtype: DType) -> bool:
-    """Whether a type holds all elements. Sizes are taken to fit the 32- and 64-bit types, where unsigned if they are not negative."""
+    """Whether a type holds all elements. Sizes are taken to fit 32 and 64 bits, unsigned if they are not negative."""
     low, high = dtype.range()
     answer = dims.fits(array, low, high)
     if answer is not None or dtype.bits < 32:
         return bool(answer)
-    return low < 0 or all((dims.bounds(item)[0] or 0) >= 0 and dims.bounds(item)[0] is not None for item in array.reshape(-1).tolist())
+    if low < 0:
+        return True
+    lows = [dims.bounds(item)[0] for item in array.reshape(-1).tolist()]
+    return all(least is not None and least >= 0 for least in lows)
 
 
 def _is_default(op: Op, field: Field) -> bool:

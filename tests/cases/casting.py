@@ -71,9 +71,8 @@ def like() -> Iterator[Case]:
 
 
 def same_bits() -> Iterator[Case]:
-    pairs = (("f32", "i32"), ("i32", "f32"), ("u8", "i8"), ("f64", "u64"), ("bf16", "f16"), ("i4", "u4"), ("u4", "i4"), ("u2", "i2"),
-             ("f4e2m1", "u4"), ("u4", "f4e2m1"), ("u8", "f8e4m3"), ("boolean", "u8"))  # fmt: skip
-    for source, target in pairs:
+    pairs = "f32 i32, i32 f32, u8 i8, f64 u64, bf16 f16, i4 u4, u4 i4, u2 i2, f4e2m1 u4, u4 f4e2m1, u8 f8e4m3, boolean u8"
+    for source, target in (pair.split() for pair in pairs.split(", ")):
         yield Case(BitCast(named(target)), (numbers(source, 2, 3, low=-2, high=3),))
     yield Case(BitCast(named("i32")), (np.array(1.5, np.float32),))
 

@@ -10,7 +10,8 @@ import numpy as np
 from cases import Case
 from cases.elementwise import numbers, tolerance
 from dovetail.op import REGISTRY
-from dovetail.ops.reduce import ArgMax, ArgMin, ReduceAll, ReduceAny, ReduceMax, ReduceMin
+from dovetail.ops.extremes import ArgMax, ArgMin
+from dovetail.ops.reduce import ReduceAll, ReduceAny, ReduceMax, ReduceMin
 from dovetail.ops.running import CumProd, CumSum
 
 KINDS = (

@@ -64,11 +64,10 @@ def points(case: Case, kind: Any, seed: int = 0) -> list[Any]:
 
 
 def forward(case: Case, inputs: Sequence[Any]) -> Model:
-    """The case's operator, with its outputs of a float type as wide as the inputs. Skips a case that is not to be had in that type."""
+    """The case's operator, with those outputs that are floats as wide as its inputs. Skips one that is not to be had so."""
     b = Builder("forward")
-    kind = next(
-        dtypes.dtype(x.dtype) for x, constant in zip(inputs, is_constant(case), strict=True) if is_smooth(x) and not constant
-    )
+    given = zip(inputs, is_constant(case), strict=True)
+    kind = next(dtypes.dtype(x.dtype) for x, constant in given if is_smooth(x) and not constant)
     try:
         ys = write(b, case, inputs)
     except RuleError as error:

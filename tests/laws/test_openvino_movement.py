@@ -81,8 +81,8 @@ SPELLINGS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (CUBE, np.array([1, 1]), np.array([2, 0])),
     ),
     "a computed place": (
-        lambda x, b: opset1.strided_slice(x, b, vector(0), vector(1), [0], [0], [0], [1]),
-        (CUBE, np.array([-1])),
+        lambda x, b: opset1.strided_slice(x, b, vector(1, 3), vector(1, 1), [0, 0], [0, 0], [0, 0], [1, 0]),
+        (CUBE, np.array([0, 1])),
     ),
     "explicit broadcast": (lambda x: opset3.broadcast(x, vector(2, 4, 3), vector(0, 2), "EXPLICIT"), (ramp(2, 3),)),
     "explicit broadcast of a 1": (lambda x: opset3.broadcast(x, vector(2, 4, 3), vector(0, 2), "EXPLICIT"), (ramp(2, 1),)),
@@ -130,14 +130,14 @@ def run_openvino(path: Path, arrays: tuple[Any, ...]) -> Any:
 def test_what_openvino_writes_means_what_it_computes(name: str, dynamic: bool, tmp_path: Path) -> None:
     write, arrays = SPELLINGS[name]
     path = saved(tmp_path, write, *arrays, dynamic=dynamic and not name.startswith("computed") and "Pad by" not in name)
-    model = dovetail.load(path)
     inputs = {f"x{index}": array for index, array in enumerate(arrays)}
     try:
-        ours = dovetail.run(model, inputs)["y"]
+        ours = dovetail.run(dovetail.load(path), inputs)["y"]
     except DovetailError as error:
-        assert error.code in ("gather.batch",) and dynamic, error
+        assert error.code == "gather.rank" and dynamic, error
         pytest.skip(str(error))
-    theirs = run_openvino(path, arrays)
+    # Open ranks, which some of these lead to, OpenVINO does not run.
+    theirs = run_openvino(saved(tmp_path, write, *arrays), arrays)
     assert ours.dtype == theirs.dtype
     np.testing.assert_array_equal(ours, theirs)
 

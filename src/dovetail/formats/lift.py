@@ -179,7 +179,9 @@ class Lifter:
                 value = self.b.add(REGISTRY["Identity"](), value, names=[_name(item)])[0]
             elif item.names and item.names[0] != value.name and item.names[0] in value.names:
                 rename(graph, value, item.names[0])
-            self._declared(value, item)
+            inside = self.foreign.values.get(item.key)
+            if inside is None or inside.type != item.type:
+                self._declared(value, item)
             value.doc = value.doc or item.doc
             value.metadata.update(item.metadata)
             graph.outputs.append(value)

@@ -346,12 +346,17 @@ class Lowering:
 
 
 def shortened(plain: Op, spelling: Spelling, node: Node) -> Op:
-    """The operator without the attributes that ``spelling`` has no word for, where leaving them out means the same."""
+    """The operator as ``spelling`` would have it (what it implies set, what it has no word for left out), where that means the
+    same for these inputs; otherwise as it is."""
     changes = {
         field.name: field.default
         for field in plain.fields
         if field.name != "outputs" and field.default is not REQUIRED and not spelling.covers(field.name)
     }
+    for name, texts in spelling.fixed:
+        field = slots.field_of(spelling.op, name)
+        if field is not None and name != "outputs":
+            changes[name] = slots.fixed_value(field, texts[0])
     short = plain.with_(**changes)
     return short if short != plain and short.canonical(*node.inputs) == plain else plain
 

@@ -29,6 +29,7 @@ class BitwiseAnd(_Bitwise, onnx="BitwiseAnd-18(x, y | broadcast=true/false)", op
     """The bits that are set in both. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
 
     def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        self.hold(x, y)
         return computed(xp, xp.bitwise_and, x, y)
 
 
@@ -36,6 +37,7 @@ class BitwiseOr(_Bitwise, onnx="BitwiseOr-18(x, y | broadcast=true/false)", open
     """The bits that are set in either. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
 
     def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        self.hold(x, y)
         return computed(xp, xp.bitwise_or, x, y)
 
 
@@ -43,6 +45,7 @@ class BitwiseXor(_Bitwise, onnx="BitwiseXor-18(x, y | broadcast=true/false)", op
     """The bits that are set in one. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
 
     def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        self.hold(x, y)
         return computed(xp, xp.bitwise_xor, x, y)
 
 
@@ -90,6 +93,7 @@ class BitShift(
     def evaluate(self, xp: Any, x: Any, amount: Any) -> Any:
         if xp is dims.xp:
             raise dims.Inexact("bits of dimensions")
+        self.hold(x, amount)
         bits = arrays.element(x).bits
         return arrays.bit_shift(xp, x, xp.where(amount < 0, xp.full_like(amount, bits), amount), self.direction)
 

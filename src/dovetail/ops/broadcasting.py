@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import arrays, dims, dtypes
-from dovetail.errors import RuleError, UnsupportedError
+from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.op import Op, default_types, infer_types
 from dovetail.types import Shape, Type, agree_shapes, broadcast
 
@@ -64,6 +64,12 @@ class _Broadcasting(_Elementwise):
         for shape in shapes[1:]:
             result = agree_shapes(result, shape)
         return result
+
+    def hold(self, *arrays: Any) -> None:
+        """Raise EngineError [shape.disagree] where shapes differ that should not."""
+        shapes = [tuple(array.shape) for array in arrays]
+        if not self.broadcast and len(set(shapes)) > 1:
+            raise EngineError("shape.disagree", f"shapes {', '.join(str(list(shape)) for shape in shapes)} should be equal")
 
     def canonical(self, *xs: Any) -> Op:
         """Where the shapes are known to be equal, a refusal to broadcast says the same, and every version can say it."""

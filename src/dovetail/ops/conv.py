@@ -109,7 +109,8 @@ class Conv(
 
 _ONNX_TARGET = (
     "strides?, dilations?, pads:_?, "
-    "auto_pad~{NOTSET:same_lower,VALID:same_lower,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, group=1, kernel_shape:kernel?, output_padding~natural?, output_shape"
+    "auto_pad~{NOTSET:same_lower,VALID:same_lower,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, "
+    "group=1, kernel_shape:kernel?, output_padding~natural?, output_shape"
 )
 _EXPLICIT = "strides, dilations, pads_begin+pads_end:pads, auto_pad~{explicit:explicit}=explicit, output_padding?"
 _AUTO = "strides, dilations, pads_begin:_?, pads_end:_?, output_padding?, "
@@ -276,7 +277,9 @@ class ConvTranspose(
 
 
 def _grown(b: Any, op: ConvTranspose, x: Any, w: Any, bias: Any) -> Any:
-    """``op``, which has explicit pads; where its output padding is a whole stride or more, zeros stand for what no product reaches."""
+    """``op``, which has explicit pads; where its output padding is a whole stride or more, zeros stand for what no product
+    reaches.
+    """
     extra, (strides, _) = op.output_padding or (), op.steps(len(w.dims) - 2)
     if all(more < stride for more, stride in zip(extra, strides, strict=True)):
         return b.add(op, x, w, bias)[0]

@@ -19,6 +19,7 @@ class _Binary(_Broadcasting, sig="x: R, y: R -> z: R"):
         raise NotImplementedError
 
     def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        self.hold(x, y)
         return computed(xp, lambda *xs: self.function(xp, *xs), x, y)
 
 
@@ -175,6 +176,7 @@ class Power(
     """
 
     def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        self.hold(x, y)
         return arrays.power(xp, x, y)
 
     def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
@@ -224,6 +226,7 @@ class _Variadic(_Broadcasting, sig="*xs: R -> y: R"):
         raise NotImplementedError
 
     def evaluate(self, xp: Any, *xs: Any) -> Any:
+        self.hold(*xs)
         return reduce(lambda x, y: computed(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
 
     def composed(self, b: Any, *xs: Any) -> Any:

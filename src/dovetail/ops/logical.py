@@ -19,6 +19,7 @@ class _Comparison(_Broadcasting, sig="x: R, y: R -> z: boolean"):
         raise NotImplementedError
 
     def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        self.hold(x, y)
         with np.errstate(all="ignore"):
             return self.question(xp, x, y)
 
@@ -98,6 +99,7 @@ class And(_Connective, onnx=(f"And-1({_LEGACY})", "And-7(x, y | broadcast=true/f
     """Whether both hold. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
 
     def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        self.hold(x, y)
         return xp.logical_and(x, y)
 
 
@@ -105,6 +107,7 @@ class Or(_Connective, onnx=(f"Or-1({_LEGACY})", "Or-7(x, y | broadcast=true/fals
     """Whether one holds, or both. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
 
     def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        self.hold(x, y)
         return xp.logical_or(x, y)
 
 
@@ -116,6 +119,7 @@ class Xor(
     """Whether exactly one holds. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
 
     def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        self.hold(x, y)
         return xp.logical_xor(x, y)
 
 
@@ -188,6 +192,7 @@ class Where(
         return default_types(self, (condition, x, y))
 
     def evaluate(self, xp: Any, condition: Any, x: Any, y: Any) -> Any:
+        self.hold(condition, x, y)
         return xp.where(condition, x, y)
 
     def vjp(self, b: Any, g: Any, z: Any, condition: Any, x: Any, y: Any) -> Any:

@@ -18,6 +18,7 @@ from dovetail.ops.sliding import halves, spatial
 from dovetail.types import Tensor, Type, agree, axes_in, axis_in, broadcast
 
 _EPSILON = "epsilon=9.999999747378752e-06"
+_BATCH = f"x, scale, bias, mean, variance; {_EPSILON}, momentum=0.8999999761581421"
 
 
 class _Normalization(Op):
@@ -69,12 +70,10 @@ class BatchNormalization(
     _Normalization,
     sig="x: F, scale: F1, bias: F1, mean: F2, variance: F2 -> y: F, running_mean: F2, running_variance: F2",
     onnx=(
-        f"BatchNormalization-1,6(x, scale, bias, mean, variance; {_EPSILON}, momentum=0.8999999761581421, is_test~{{1:false}}:training, "
-        "spatial~{1:true}=1, consumed_inputs:_? | outputs=1)",
-        f"BatchNormalization-7(x, scale, bias, mean, variance; {_EPSILON}, momentum=0.8999999761581421, spatial=1 | "
-        "training=false, outputs=1)",
-        f"BatchNormalization-9(x, scale, bias, mean, variance; {_EPSILON}, momentum=0.8999999761581421 | training=false, outputs=1)",
-        f"BatchNormalization-14,15(x, scale, bias, mean, variance; {_EPSILON}, momentum=0.8999999761581421, training_mode:training=0)",
+        f"BatchNormalization-1,6({_BATCH}, is_test~{{1:false}}:training, spatial~{{1:true}}=1, consumed_inputs:_? | outputs=1)",
+        f"BatchNormalization-7({_BATCH}, spatial=1 | training=false, outputs=1)",
+        f"BatchNormalization-9({_BATCH} | training=false, outputs=1)",
+        f"BatchNormalization-14,15({_BATCH}, training_mode:training=0)",
     ),
     openvino=(
         "BatchNormInference-1(scale, bias, x, mean, variance; epsilon | training=false, outputs=1)",
@@ -228,9 +227,9 @@ class LayerNormalization(
 ):
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
 
-    The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash``; all is computed in it, in f32 and in the type of ``x``,
-    whichever is the most exact, with
-    those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX LayerNormalization 17.
+    The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash``; all is computed in it, in f32 and in the type
+    of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
+    LayerNormalization 17.
     """
 
     axis: int = -1

@@ -13,7 +13,7 @@ from dovetail.op import Op, Windows
 from dovetail.ops.reshaping import held, items, numbers, open_shape, seen, vector_length
 from dovetail.ops.slicing import Piece, count_up, joined, windows_of
 from dovetail.ops.source import zeros_like
-from dovetail.types import axes_in, static
+from dovetail.types import INT64_MAX, axes_in, static
 
 MODES = ("constant", "reflect", "edge", "wrap", "symmetric")
 _BEFORE_19 = "{constant:constant,reflect:reflect,edge:edge}"
@@ -134,7 +134,7 @@ class Pad(
         return Windows(tuple(windows_of(pieces, shape, target)), fill if self.mode == "constant" else None)
 
     def decompose(self, b: Any, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
-        """With pads for every axis; then, where everything is known, gathered along each axis. None where that is no help."""
+        """With pads for every axis; then gathered along each axis. None where that is no help."""
         rows = None if x.shape is None else self._rows(x, pads, axes)
         if rows is None:
             return None
@@ -143,13 +143,33 @@ class Pad(
         if self.mode == "constant":
             return None
         for axis, pair in rows.items():
-            size = x.dims[axis]
-            if not isinstance(size, int) or not all(isinstance(pad, int) for pad in pair):
-                raise UnsupportedError("pad.mode", f"mode {self.mode} along axis {axis}, whose size or pads only run time knows")
-            if pair != (0, 0):
-                indices = Pad(self.mode).evaluate(np, np.arange(size), np.array(pair))
-                x = b.Gather(x, indices, axis=axis)
+            if pair == (0, 0):
+                continue
+            if not all(isinstance(pad, int) for pad in pair):
+                raise UnsupportedError("pad.mode", f"mode {self.mode} along axis {axis} by pads that only run time knows")
+            if self.mode == "wrap" and min(pair) < 0:
+                x = b.Slice(x, [max(-pair[0], 0)], [min(pair[1], 0) or INT64_MAX], [axis])
+                pair = (max(pair[0], 0), max(pair[1], 0))
+            x = b.Gather(x, self._places(b, x, axis, *pair), axis=axis)
         return x
+
+    def _places(self, b: Any, x: Any, axis: int, before: int, after: int) -> Any:
+        """The index along an axis that each place of the result shows."""
+        if isinstance(x.dims[axis], int):
+            return Pad(self.mode).evaluate(np, np.arange(x.dims[axis]), np.array([before, after]))
+        size = b.Gather(b.Shape(x), b.constant(np.array(axis)), axis=0)
+        places = b.Range(b.constant(-before), b.Add(size, after), b.constant(1))
+        last = b.Subtract(size, 1)
+        match self.mode:
+            case "edge":
+                return b.Minimum(b.Maximum(places, 0), last)
+            case "wrap":
+                return b.Mod(places, size)
+            case "symmetric":
+                turn = b.Mod(places, b.Multiply(size, 2))
+                return b.Minimum(turn, b.Subtract(b.Subtract(b.Multiply(size, 2), 1), turn))
+        turn = b.Mod(places, b.Maximum(b.Multiply(last, 2), 1))
+        return b.Subtract(last, b.Abs(b.Subtract(turn, last)))
 
     def _everywhere(self, b: Any, x: Any, pads: Any, rows: dict[int, tuple[Any, Any]]) -> Any:
         """The pads of all axes, 0 for those that are not named."""

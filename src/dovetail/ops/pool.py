@@ -75,14 +75,15 @@ class _Pool(_Sliding):
         )
 
     def canonical(self, x: Any) -> Op:
-        plain: Any = self.with_(**self.plain(len(self.kernel)))
+        plain = self.with_(**self.plain(len(self.kernel)))
         try:
             sizes = static(x.dims[2:])
         except Unknown:
             return plain
-        floor: Op = plain.with_(rounding="floor")
-        same = plain.with_(rounding="floor").geometry(sizes, self.kernel).outs == self.geometry(sizes, self.kernel).outs
-        return floor if same else plain
+        floor: Any = plain.with_(rounding="floor")
+        same: bool = floor.geometry(sizes, self.kernel).outs == self.geometry(sizes, self.kernel).outs
+        made: Op = floor if same else plain
+        return made
 
     def floored(self, x: Any) -> Op | None:
         """The same with explicit padding and ``floor``, where every size is known and no padding counts."""

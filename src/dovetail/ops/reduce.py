@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -10,10 +9,9 @@ import numpy as np
 
 from dovetail import arrays, dims, dtypes
 from dovetail.errors import RuleError
-from dovetail.op import Op
 from dovetail.ops.broadcasting import _Elementwise, is_float, number
 from dovetail.ops.clip import finite_range
-from dovetail.types import axes_in, axis_in, total
+from dovetail.types import axes_in, total
 
 
 def _versions(kind: str, old: tuple[int, ...], by_input: str) -> tuple[str, ...]:
@@ -431,69 +429,3 @@ class ReduceAny(_Quantifier, openvino=_line("ReduceLogicalOr")):
 
     def nothing(self, dtype: Any) -> Any:
         return False
-
-
-# Places of extremes
-
-
-class _Place(_Elementwise, sig="x: R -> y: i64"):
-    """Where along ``axis`` the extreme element is: the first of several, or with ``last`` the last.
-
-    The axis is kept with size 1, or taken out.
-    """
-
-    axis: int = 0
-    keep_dims: bool = True
-    last: bool = False
-
-    def shape(self, x: Any) -> Any:
-        if x.shape is None:
-            return None
-        axis = axis_in(self.axis, len(x.shape))
-        if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
-            raise RuleError("argument.empty", f"axis {axis} of size 0 has no extreme element")
-        return x.shape[:axis] + ((1,) if self.keep_dims else ()) + x.shape[axis + 1 :]
-
-    def canonical(self, x: Any) -> Op:
-        return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
-
-    def place(self, xp: Any) -> Callable[..., Any]:
-        raise NotImplementedError
-
-    def evaluate(self, xp: Any, x: Any) -> Any:
-        if xp is dims.xp:
-            raise dims.Inexact("the place of an extreme")
-        axis = axis_in(self.axis, x.ndim)
-        kind = arrays.element(x)
-        wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widened(xp, x)
-        if self.last:
-            found = x.shape[axis] - 1 - self.place(xp)(xp.flip(wide, axis=axis), axis=axis)
-        else:
-            found = self.place(xp)(wide, axis=axis)
-        places = arrays.cast(xp, xp.asarray(found), dtypes.i64)
-        return xp.expand_dims(places, axis=axis) if self.keep_dims else places
-
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
-        return [None]
-
-
-def _place_lines(kind: str) -> tuple[str, ...]:
-    return (
-        f"{kind}-1(x; axis~natural=0, keepdims:keep_dims=1 | last=false)",
-        f"{kind}-11(x; axis=0, keepdims:keep_dims=1 | last=false)",
-        f"{kind}-12,13(x; axis=0, keepdims:keep_dims=1, select_last_index:last=0)",
-    )
-
-
-class ArgMax(_Place, onnx=_place_lines("ArgMax")):
-    """The place of the greatest element. Source: ONNX ArgMax 1 to 13 (before 12 any of several; here the first)."""
-
-    def place(self, xp: Any) -> Callable[..., Any]:
-        return xp.argmax  # type: ignore[no-any-return]
-
-
-class ArgMin(_Place, onnx=_place_lines("ArgMin")):
-    """The place of the least element. Source: ONNX ArgMin 1 to 13 (before 12 any of several; here the first)."""
-
-    def place(self, xp: Any) -> Callable[..., Any]:
-        return xp.argmin  # type: ignore[no-any-return]

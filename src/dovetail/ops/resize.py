@@ -53,15 +53,9 @@ _SINCE_18 = ", antialias, axes?, keep_aspect_ratio_policy:policy"
 
 def _line(version: int, inputs: str, more: str = "", attributes: str = "") -> str:
     """How ONNX spells it; what a version reads differs too much for one line."""
-    coordinates = ",".join(
-        (
-            "half_pixel:half_pixel",
-            "asymmetric:asymmetric",
-            "pytorch_half_pixel:pytorch_half_pixel",
-            "tf_crop_and_resize:tf_crop_and_resize",
-            "align_corners:align_corners_scaled",
-            "align_corners:align_corners",
-        )
+    coordinates = (
+        "half_pixel:half_pixel,asymmetric:asymmetric,pytorch_half_pixel:pytorch_half_pixel,tf_crop_and_resize:tf_crop_and_resize,"
+        "align_corners:align_corners_scaled,align_corners:align_corners"
     )
     nearest = ",".join(f"{name}:{name}" for name in NEAREST if name != "simple")
     return (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from dovetail import arrays
+from dovetail import arrays, dims
 from dovetail.errors import EngineError, RuleError
 from dovetail.op import Op
 from dovetail.ops.broadcasting import number
@@ -34,6 +35,15 @@ class _Scatter(Op):
     def validate(self) -> None:
         if self.reduction not in ("replace", "add", "mul", "min", "max", "mean"):
             raise RuleError("scatter.reduction", f"{self.reduction!r} is no reduction")
+
+    def on_sizes(self, x: Any, rows: Iterable[tuple[Any, ...]], updates: Any) -> Any:
+        """Shape values, with those of ``updates`` put in one after the other."""
+        if self.reduction != "replace":
+            raise dims.Inexact(f"the reduction {self.reduction} of dimensions")
+        found = np.array(x, dtype=object)
+        for row, update in zip(rows, updates, strict=True):
+            found[tuple(map(operator.index, row))] = update
+        return dims.xp.asarray(found)
 
     def slopes(self, b: Any, g: Any, y: Any, x: Any, updates: Any, put: Put, read: Read, initial: bool = True) -> tuple[Any, Any]:
         """The gradients of ``x`` and ``updates``; ``put`` scatters updates, ``read`` gathers from where they went."""
@@ -117,6 +127,10 @@ class ScatterElements(
         return self.with_(**changes)
 
     def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
+        if xp is dims.xp:
+            axis = axis_in(self.axis, x.ndim)
+            rows = ((*place[:axis], index, *place[axis + 1 :]) for place, index in np.ndenumerate(np.asarray(indices)))
+            return self.on_sizes(x, rows, np.asarray(updates).reshape(-1))
         if self.reduction == "replace" or (self.initial and self.reduction != "mean"):
             return arrays.scatter_along(xp, x, indices, updates, self.axis, _word(self.reduction))
         ones, zeros = xp.ones_like(updates), xp.zeros_like(x)
@@ -188,6 +202,10 @@ class ScatterND(
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
+        if xp is dims.xp:
+            table = np.asarray(indices)
+            rows = (tuple(table[place].tolist()) for place in np.ndindex(table.shape[:-1]))
+            return self.on_sizes(x, rows, np.asarray(updates).reshape((-1, *x.shape[table.shape[-1] :])))
         return arrays.scatter_nd(xp, x, indices, updates, _word(self.reduction))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:

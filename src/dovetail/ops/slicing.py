@@ -65,6 +65,9 @@ def slice_length(size: Any, bounds: Bounds) -> Any:
     first, end, step = first_index(size, bounds), end_index(size, bounds), bounds.step
     if first is None or end is None:
         return None
+    if step > 0 and end is size and isinstance(bounds.start, int) and bounds.start < 0:
+        # The last elements: simpler said than size - max(size + start, 0).
+        return dims.ceil_divide(dims.minimum(-bounds.start, size), step)
     distance = end - first if step > 0 else first - end
     return dims.maximum(dims.ceil_divide(distance, abs(step)), 0)
 

@@ -32,7 +32,8 @@ def local_response(node: Lifting) -> list[Value]:
         raise UnsupportedError(
             "norm.size", f"a region of {size} places, of which OpenVINO's text and implementation make different things"
         )
-    op = LRN(size, *(node.attribute(name, "float") for name in ("alpha", "beta", "bias")), node.constant(1, "tuple[int, ...]"))
+    alpha, beta, bias = (node.attribute(name, "float") for name in ("alpha", "beta", "bias"))
+    op = LRN(size, alpha, beta, bias, node.constant(1, "tuple[int, ...]"))
     return node.b.add(op, node.input(0))
 
 

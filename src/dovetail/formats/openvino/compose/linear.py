@@ -1,0 +1,41 @@
+"""Products of matrices: ONNX writes a transposed factor as a node of its own, which MatMul-1 says by a flag."""
+
+from __future__ import annotations
+
+from dovetail.build import Builder
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.graph import Node, Value
+from dovetail.ops.linear import MatMul
+from dovetail.ops.moving import Transpose
+
+
+@OPENVINO.lower("MatMul")
+def absorb_transposes(b: Builder, node: Node) -> Value | None:
+    """A factor whose last two axes are swapped for this product alone is given as it was, with the flag turned."""
+    op = node.op
+    assert isinstance(op, MatMul)
+    x, y = (None if factor is None else untransposed(factor) for factor in node.inputs)
+    if x is None and y is None:
+        return None
+    made: Value = b.MatMul(
+        x or node.inputs[0],
+        y or node.inputs[1],
+        transpose_a=op.transpose_a != (x is not None),
+        transpose_b=op.transpose_b != (y is not None),
+    )
+    return made
+
+
+def untransposed(factor: Value) -> Value | None:
+    """What ``factor`` is the transpose of in its last two axes, where nobody else reads it; None where it is none."""
+    maker = factor.node
+    if maker is None or not isinstance(maker.op, Transpose) or len(factor.uses) != 1 or factor.shape is None:
+        return None
+    rank = len(factor.shape)
+    given = maker.inputs[1] if len(maker.inputs) > 1 else None
+    order = None if given is None else given.constant
+    if order is None:
+        swaps = given is None and rank == 2
+    else:
+        swaps = rank >= 2 and (order.tolist() or list(range(rank))[::-1]) == [*range(rank - 2), rank - 1, rank - 2]
+    return maker.inputs[0] if swaps else None
