@@ -158,6 +158,7 @@ def _core() -> Any:
 
 def _infer(path: str, inputs: dict[str, Any], outputs: tuple[str, ...]) -> list[Any]:
     options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+    # Compiling may drop names of values that are the same.
     model = _core().read_model(path)
     try:
         compiled = _core().compile_model(model, "CPU", options)
@@ -175,8 +176,8 @@ def _infer(path: str, inputs: dict[str, Any], outputs: tuple[str, ...]) -> list[
         kind = port.get_element_type().get_type_name()
         if kind in _SUB_BYTE:
             raise Silent(f"OpenVINO gives no {kind} to numpy")
-    for port, name in zip(compiled.outputs, outputs, strict=True):
-        assert name in port.get_names(), f"output {name!r} has become {port.get_names()}"
+    for read, port, name in zip(model.outputs, compiled.outputs, outputs, strict=True):
+        assert name in read.get_names(), f"output {name!r} has become {read.get_names()}"
         found.append(_from_tensor(request.get_tensor(port)))
     return found
 

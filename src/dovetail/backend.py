@@ -75,11 +75,8 @@ class DovetailBackend(Backend):
     ) -> tuple[Any, ...]:
         """The outputs of one operator in the newest opset, or in that of ``opset_version``."""
         opset = kwargs.pop("opset_version", defs.onnx_opset_version())
-        arrays = [_array(item) for item in inputs]
-        named = [name for name in node.input if name]
-        values = [
-            helper.make_tensor_value_info(name, _number(array), array.shape) for name, array in zip(named, arrays, strict=False)
-        ]
+        arrays = dict(zip((name for name in node.input if name), (_array(item) for item in inputs), strict=False))
+        values = [helper.make_tensor_value_info(name, _number(array), array.shape) for name, array in arrays.items()]
         infos: list[Any] = list(outputs_info or ())
         results = [
             helper.make_tensor_value_info(name, _number(np.zeros(0, infos[index][0])), infos[index][1])

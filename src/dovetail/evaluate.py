@@ -12,7 +12,7 @@ from dovetail import arrays, dims
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
-from dovetail.op import Op, bodies, has, host_inputs, infer_types
+from dovetail.op import Op, bodies, has, host_inputs, infer_types, output_count
 from dovetail.types import Tensor, Unknown, View, is_static, static
 
 FOLD_LIMIT = 1 << 20
@@ -34,7 +34,9 @@ def apply(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
         hosts = host_inputs(op, len(xs))
         xs = [arrays.to_numpy(x) if host and x is not None else x for x, host in zip(xs, hosts, strict=True)]
     found = op.evaluate(xp, *xs)
-    results = tuple(found) if isinstance(found, tuple | list) else (found,)
+    # A lone output may be a sequence, which is a list.
+    several = isinstance(found, tuple) or (isinstance(found, list) and output_count(op) != 1)
+    results = tuple(found) if several else (found,)
     if arrays.is_numpy(xp):
         # numpy's reductions hand back scalars
         return tuple(

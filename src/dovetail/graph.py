@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import dims
 from dovetail.dtypes import DType
-from dovetail.types import UNKNOWN, Shape, Tensor, Type, Unknown, dims_of, dtype_of, is_static, shape_of
+from dovetail.types import UNKNOWN, Shape, Tensor, Type, Unknown, dims_of, dtype_of, is_static, shape_of, static
 
 if TYPE_CHECKING:
     from dovetail.op import Op
@@ -131,20 +132,22 @@ class Value:
 def _first_value(value: Value) -> Any:
     """A Constant's elements, or a symbol for each element of a small integer tensor that nothing is known of."""
     type = value.type
-    if not isinstance(type, Tensor) or type.dtype is None or not type.dtype.is_integer or not is_static(type):
+    if not isinstance(type, Tensor) or type.dtype is None or not type.dtype.is_integer:
         return None
     data = value.constant
     if data is not None:
         return data.astype(np.int64 if type.dtype.name != "u64" else object) if data.size <= VALUE_LIMIT else None
-    sizes = type.shape or ()
-    count = int(np.prod(sizes, dtype=object))
+    if not is_static(type):
+        return None
+    sizes = static(type.shape)
+    count = prod(sizes)
     if count > 64:
         return None
     low, high = type.dtype.range()
     array = np.empty(count, dtype=object)
     for position in range(count):
         array[position] = dims.symbol(f"?{value.name}[{position}]", low, high)
-    return array.reshape([int(size) for size in sizes])
+    return array.reshape(sizes)
 
 
 class Node:

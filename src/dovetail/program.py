@@ -76,6 +76,6 @@ def compile(model: Model | str | PathLike[str], engine: str = "auto") -> Program
 def run(
     model: Model | str | PathLike[str], inputs: Mapping[str, Any] | Sequence[Any] | Any, engine: str = "auto"
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The outputs of a model (or the file of one) by name, for inputs by name, a list or tuple of them in order, or the only one."""
+    """The outputs of a model (or the file of one) by name, for inputs by name, in a list in order, or the only one."""
     program = compile(model, engine)
     return program(*inputs) if isinstance(inputs, list | tuple) else program(inputs)

@@ -155,7 +155,7 @@ def _check_default(spelling: Spelling, slot: Slot) -> None:
 
 def _integer(raw: Any) -> int:
     if raw.__class__ is int and raw in _INT64:
-        return raw  # type: ignore[no-any-return]
+        return raw
     if isinstance(raw, str):
         text = raw.strip()
         if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
@@ -206,7 +206,7 @@ def _many(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
         if isinstance(raw, str):
             text = raw.strip().removeprefix("[").removesuffix("]").strip()
             raw = [piece.strip() for piece in text.split(",")] if text else []
-        if not isinstance(raw, list | tuple | np.ndarray):
+        if not isinstance(raw, (list, tuple, np.ndarray)):
             raise ValueError
         return tuple(one(item) for item in raw)
 
@@ -231,8 +231,10 @@ _TEXTS = ("str", "tuple[str, ...]", "DType")
 
 def refuse_texts(annotation: str, raws: Iterable[Any]) -> None:
     """Raise ValueError for a text where a format with typed attributes has to have a number."""
-    if annotation.removesuffix(" | None") not in _TEXTS and any(isinstance(raw, str) for raw in raws):
-        raise ValueError
+    if annotation.removesuffix(" | None") not in _TEXTS:
+        for raw in raws:
+            if isinstance(raw, str):
+                raise ValueError
 
 
 def coerce(annotation: str, raw: Any) -> Any:
@@ -261,7 +263,7 @@ def convert_in(slot: Slot, raw: Any) -> Any:
         case "lower":
             return _text(raw).lower()
         case "natural":
-            if min(_many(_integer)(raw) if isinstance(raw, list | tuple) else (_integer(raw),), default=0) < 0:
+            if any(_integer(item) < 0 for item in (raw if isinstance(raw, (list, tuple)) else (raw,))):
                 raise ValueError
         case "table":
             found = dict(slot.table).get(str(raw).strip())

@@ -184,9 +184,11 @@ def broadcast(*shapes: Shape | None) -> tuple[Size | None, ...] | None:
 
     Raises RuleError [shape.broadcast].
     """
-    result: list[Size | None] = []
-    if any(shape is None for shape in shapes):
+    if None in shapes:
         return None
+    if len(shapes) == 2 and shapes[0] == shapes[1]:
+        return shapes[0]
+    result: list[Size | None] = []
     known = [shape for shape in shapes if shape is not None]
     rank = max(map(len, known), default=0)
     for axis in range(-rank, 0):

@@ -12,7 +12,7 @@ from cases.movement import i32, of_every_type, ramp
 from dovetail import dtypes
 from dovetail.ops.indexing import Gather, GatherElements, GatherND
 from dovetail.ops.scattering import ScatterElements, ScatterND, ScatterUpdate
-from dovetail.ops.selecting import Compress, NonZero, OneHot, ReverseSequence, Trilu
+from dovetail.ops.selecting import Compress, EyeLike, NonZero, OneHot, ReverseSequence, Trilu
 from dovetail.ops.shapes import ConstantOfShape, Range, Shape, Size
 
 _EMPTY = np.array([], dtype=np.int64)
@@ -213,6 +213,9 @@ CHOOSING: list[Case] = [
         for k in (-1, 0, 2)
     ),
     Case(Trilu(), (ramp(3, 3),), "Trilu"),
+    Case(EyeLike(), (ramp(3, 4),), "EyeLike"),
+    Case(EyeLike(-1, _I32), (ramp(3, 3),), "EyeLike below the diagonal"),
+    Case(EyeLike(5), (ramp(2, 3),), "EyeLike beside the matrix"),
     Case(ReverseSequence(), (ramp(4, 3), i64(4, 1, 2)), "ReverseSequence of columns"),
     Case(ReverseSequence(0, 1), (ramp(3, 4, 2), i64(1, 4, 3)), "ReverseSequence of rows"),
     Case(ReverseSequence(2, -3), (ramp(4, 2, 3), i64(1, 4, 3)), "ReverseSequence of other axes"),

@@ -20,7 +20,8 @@ def run(kind: str, opset: int, inputs: dict[str, Any], *, constants: dict[str, A
     fixed = constants or {}
     node = helper.make_node(kind, [*inputs, *fixed], ["y"], **attributes)
     values = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape) for name, array in inputs.items()
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in inputs.items()
     ]
     tensors = [onnx.numpy_helper.from_array(array, name) for name, array in fixed.items()]
     graph = helper.make_graph([node], "graph", values, [helper.make_empty_tensor_value_info("y")], tensors)
@@ -81,7 +82,9 @@ def test_pad_1_and_2_have_their_pads_as_attributes() -> None:
     wanted = np.pad(X, ((1, 0), (2, 1)), constant_values=7)
     np.testing.assert_array_equal(run("Pad", 1, {"x": X}, paddings=[1, 2, 0, 1], value=7.0), wanted)
     np.testing.assert_array_equal(run("Pad", 2, {"x": X}, pads=[1, 2, 0, 1], value=7.0), wanted)
-    np.testing.assert_array_equal(run("Pad", 2, {"x": X}, pads=[0, 2, 0, 1], mode="reflect"), np.pad(X, ((0, 0), (2, 1)), "reflect"))
+    np.testing.assert_array_equal(
+        run("Pad", 2, {"x": X}, pads=[0, 2, 0, 1], mode="reflect"), np.pad(X, ((0, 0), (2, 1)), "reflect")
+    )
 
 
 def test_wrapping_came_with_pad_19() -> None:
@@ -107,7 +110,9 @@ def test_negative_indices_came_with_gather_11_and_one_hot_11() -> None:
     np.testing.assert_array_equal(run("OneHot", 9, {"i": np.array([-1])}, constants=hot), [[0, 0, 0]])
 
 
-@pytest.mark.parametrize(("kind", "attributes"), [("Squeeze", {"axes": [-1]}), ("Unsqueeze", {"axes": [-1]}), ("Flatten", {"axis": -1})])
+@pytest.mark.parametrize(
+    ("kind", "attributes"), [("Squeeze", {"axes": [-1]}), ("Unsqueeze", {"axes": [-1]}), ("Flatten", {"axis": -1})]
+)
 def test_negative_axes_came_with_version_11(kind: str, attributes: dict[str, Any]) -> None:
     x = X.reshape(2, 3, 1)
     run(kind, 11, {"x": x}, **attributes)

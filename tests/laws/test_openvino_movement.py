@@ -1,4 +1,4 @@
-"""IR that OpenVINO writes: spellings of its movement operators that no core operator has for itself mean what OpenVINO makes of them."""
+"""IR that OpenVINO writes: what no core operator spells for itself means what OpenVINO makes of it."""
 
 from __future__ import annotations
 
@@ -67,13 +67,20 @@ SPELLINGS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "an ellipsis of no axes": (strided((0, 9, 1, 1), (1, 9, 3, 2), ellipsis_mask=(0, 1, 0, 0)), (CUBE,)),
     "an ellipsis in front": (strided((9, 1), (9, 3), ellipsis_mask=(1, 0)), (CUBE,)),
     "all masks": (
-        strided((0, 9, 1, 0), (0, 9, 2, 2), new_axis_mask=(1, 0, 0, 0), ellipsis_mask=(0, 1, 0, 0), shrink_axis_mask=(0, 0, 1, 0)),
+        strided(
+            (0, 9, 1, 0), (0, 9, 2, 2), new_axis_mask=(1, 0, 0, 0), ellipsis_mask=(0, 1, 0, 0), shrink_axis_mask=(0, 0, 1, 0)
+        ),
         (CUBE,),
     ),
     "an ellipsis and a new axis in one place": (strided((0, 1), (0, 2), new_axis_mask=(1, 0), ellipsis_mask=(1, 0)), (CUBE,)),
-    "a new axis and one that shrinks in one place": (strided((0, 1), (0, 2), new_axis_mask=(1, 0), shrink_axis_mask=(1, 0)), (CUBE,)),
+    "a new axis and one that shrinks in one place": (
+        strided((0, 1), (0, 2), new_axis_mask=(1, 0), shrink_axis_mask=(1, 0)),
+        (CUBE,),
+    ),
     "32-bit bounds": (
-        lambda x: opset1.strided_slice(x, vector(1, kind="int32"), vector(2**31 - 1, kind="int32"), vector(1, kind="int32"), [0], [0]),
+        lambda x: opset1.strided_slice(
+            x, vector(1, kind="int32"), vector(2**31 - 1, kind="int32"), vector(1, kind="int32"), [0], [0]
+        ),
         (ramp(5),),
     ),
     "computed bounds": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ Lift = Callable[["Lifting"], "Value | list[Value] | Op | tuple[Op, list[Value | 
 (None) what the slot lines say."""
 Lower = Callable[["Builder", "Node"], "Value | list[Value | None] | None"]
 Emit = Callable[["Lowering", "Node"], "list[ForeignNode]"]
-TypeCheck = Callable[[ForeignNode, "Iterable[Value | None]", "Iterable[Value]"], None]
+TypeCheck = Callable[[ForeignNode, "Sequence[Value | None]", "Sequence[Value]"], None]
 
 
 @dataclass

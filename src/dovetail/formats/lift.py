@@ -280,8 +280,9 @@ class Lifter:
         if "outputs" in op.fields_by_name and output_count(op) != count:
             # Before anything is made for each of them.
             raise RuleError("node.outputs", f"{node.kind} makes {output_count(op)} outputs here, and the node has {count}")
+        given = tuple(inputs)
         try:
-            types = infer_types(op, tuple(inputs), first)
+            types = infer_types(op, given, first)
         except DovetailError as error:
             raise error.at(op=written(op, inputs)) from None
         if len(types) != count:
@@ -291,9 +292,8 @@ class Lifter:
             Value(graph.claim(name or f"{first or node.kind}:{index}"), type)
             for index, (name, type) in enumerate(zip(names, types, strict=True))
         ]
-        for y, value in zip(outputs, infer_values(op, tuple(inputs), types), strict=True):
-            if value is not None:
-                y.value = value
+        for y, value in zip(outputs, infer_values(op, given, types), strict=True):
+            y.value = value
         made = Node(op, inputs, outputs, node.name, node.place)
         made.doc, made.metadata = node.doc, node.metadata
         graph.nodes.append(connect(made))

@@ -128,8 +128,11 @@ class Lowering:
             if key in foreign.values:
                 foreign.values[key].names = tuple(names)
         for value in graph.outputs:
-            item = self._value(value)
-            foreign.outputs.append(ForeignValue(self.keys[id(value)], value.type, item.names, value.doc, dict(value.metadata)))
+            names = self._value(value).names
+            if value.name in names:
+                # It may share its key with values of other names: its own leads.
+                names = (value.name, *(name for name in names if name != value.name))
+            foreign.outputs.append(ForeignValue(self.keys[id(value)], value.type, names, value.doc, dict(value.metadata)))
         self.foreign = saved
         return foreign
 

@@ -60,8 +60,7 @@ class _Convolution(_Sliding):
 
     def decompose_bias(self, b: Any, x: Any, w: Any, bias: Any, *rest: Any) -> Any:
         """The same without its bias, and the bias added after."""
-        y = b.add(self, x, w, *((None, *rest) if any(item is not None for item in rest) else ()))[0]
-        return b.Add(y, b.Reshape(bias, [1, -1] + [1] * (len(w.dims) - 2)))
+        return _biased(b, b.add(self, x, w, *((None, *rest) if any(item is not None for item in rest) else ()))[0], bias)
 
 
 class Conv(
@@ -258,7 +257,12 @@ class ConvTranspose(
         return ConvTranspose(found.strides, (*found.begins, *ends), found.dilations, group=self.group, output_padding=extra)
 
     def decompose(self, b: Any, x: Any, w: Any, bias: Any = None, output_shape: Any = None) -> Any:
-        """Without an output shape, or with it as a cut through all there is: what a format without such an input can say."""
+        """Without an output shape, or with it as a cut through all there is: what a format without such an input can say.
+
+        None where there is no output shape to do without.
+        """
+        if output_shape is None and not self.auto_pad.startswith("same"):
+            return None
         found = self.resolved(x, w, output_shape)
         if found is not None:
             return _grown(b, found, x, w, bias)
@@ -271,9 +275,15 @@ class ConvTranspose(
         count = len(w.dims) - 2
         strides, dilations = self.steps(count)
         begins = list(self.explicit_pads(count)[0])
-        more = tuple(stride - 1 for stride in strides)
-        full = b.add(ConvTranspose(strides, None, dilations, group=self.group, output_padding=more), x, w, bias)[0]
-        return cropped(b, full, begins, output_shape)
+        full = b.add(ConvTranspose(strides, None, dilations, group=self.group), x, w)[0]
+        ends = b.Add(_vector(b, output_shape), begins)
+        more = b.Maximum(b.Subtract(ends, _vector(b, sizes_of(b, full))), b.constant([0]))
+        full = b.Pad(full, joined(b, [0, 0], [0] * count, [0, 0], more))
+        return _biased(b, cropped(b, full, begins, output_shape), bias)
+
+
+def _biased(b: Any, y: Any, bias: Any) -> Any:
+    return y if bias is None else b.Add(y, b.Reshape(bias, [1, -1] + [1] * (len(y.dims) - 2)))
 
 
 def _grown(b: Any, op: ConvTranspose, x: Any, w: Any, bias: Any) -> Any:
@@ -284,8 +294,7 @@ def _grown(b: Any, op: ConvTranspose, x: Any, w: Any, bias: Any) -> Any:
     if all(more < stride for more, stride in zip(extra, strides, strict=True)):
         return b.add(op, x, w, bias)[0]
     y = b.add(op.with_(output_padding=None), x, w)[0]
-    y = b.Pad(y, [0, 0, *(0,) * len(extra), 0, 0, *extra])
-    return y if bias is None else b.Add(y, b.Reshape(bias, [1, -1] + [1] * len(extra)))
+    return _biased(b, b.Pad(y, [0, 0, *(0,) * len(extra), 0, 0, *extra]), bias)
 
 
 class GroupConv(

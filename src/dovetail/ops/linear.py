@@ -74,6 +74,9 @@ class MatMul(
         return [_like(b, dx, x, left), _like(b, dy, y, right)]
 
     def decompose(self, b: Any, x: Any, y: Any) -> Any:
+        """The operands transposed beforehand; None where there is nothing to transpose."""
+        if not (self.transpose_a or self.transpose_b):
+            return None
         x = transposed(b, x) if self.transpose_a else x
         y = transposed(b, y) if self.transpose_b else y
         return b.MatMul(x, y)

@@ -583,16 +583,6 @@ class Hardmax(
         """A step function has no slope."""
         return [None]
 
-    def decompose(self, b: Any, x: Any) -> Any:
-        if self.coerce:
-            return super().decompose(b, x)
-        rank = len(x.dims)
-        axis = axis_in(self.axis, rank)
-        count = shape_value(b, x, [axis])
-        places = b.constant(np.arange(count[0])) if isinstance(count, list) else b.Range(0, b.Squeeze(count, [0]), 1)
-        places = b.Reshape(places, [-1] + [1] * (rank - 1 - axis))
-        return b.Cast(b.Equal(b.ArgMax(x, axis=axis, keep_dims=True), places), to=x.dtype)
-
 
 class NormalizeL2(_Normalization, sig="x: F, axes!: I -> y: F", openvino="NormalizeL2-1(x, axes; eps:epsilon, eps_mode:mode)"):
     """``x / sqrt(s + epsilon)`` where s is the sum of squares over ``axes`` (none: of the element alone).

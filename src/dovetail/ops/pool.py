@@ -171,11 +171,13 @@ class MaxPool(
         return [b.Reshape(flat, shape_value(b, x), copy_zeros=False)]
 
     def decompose(self, b: Any, x: Any) -> Any:
-        """With ``floor``, and indices as every format has them, which are then counted otherwise."""
+        """With ``floor``, and indices as every format has them, which are then counted otherwise; None where that is what it
+        says.
+        """
         simple = self.floored(x) or self
         if not self.column_major and self.index_axis == 0 and self.index_dtype == "i64":
             if simple == self:
-                raise UnsupportedError("pool.rounding", f"{self} over sizes that only run time knows")
+                return None
             return b.add(simple, x)
         y, places = b.add(simple.with_(column_major=False, index_dtype=dtypes.i64, index_axis=0, outputs=2), x)
         shape = static(x.dims)

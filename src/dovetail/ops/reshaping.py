@@ -25,7 +25,9 @@ def items(x: Any) -> list[Any] | None:
 def numbers(x: Any) -> list[int] | None:
     """The elements of an integer input where all of them are numbers."""
     found = items(x)
-    return None if found is None or any(isinstance(item, dims.Dim) for item in found) else found
+    if found is None or dims.Dim in map(type, found):
+        return None
+    return found
 
 
 def is_size(item: Any) -> bool:
@@ -36,13 +38,14 @@ def is_size(item: Any) -> bool:
 
 def vector_length(x: Any, what: str, scalar: bool = False) -> Any:
     """The length of a vector (of a scalar: 1), None where it is not known. Raises RuleError [input.rank]."""
-    if x.shape is None:
+    shape = x.shape
+    if shape is None:
         return None
-    if len(x.shape) == 1:
-        return x.shape[0]
-    if scalar and not x.shape:
+    if len(shape) == 1:
+        return shape[0]
+    if scalar and not shape:
         return 1
-    raise RuleError("input.rank", f"{what} should be a vector, not of rank {len(x.shape)}")
+    raise RuleError("input.rank", f"{what} should be a vector, not of rank {len(shape)}")
 
 
 def seen(x: Any) -> View:

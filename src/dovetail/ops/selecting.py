@@ -1,4 +1,4 @@
-"""Elements chosen by a condition, and masks: NonZero, Compress, OneHot, Trilu, ReverseSequence."""
+"""Elements chosen by a condition, and masks: NonZero, Compress, OneHot, Trilu, EyeLike, ReverseSequence."""
 
 from __future__ import annotations
 
@@ -190,6 +190,39 @@ class Trilu(Op, sig="x: T, k?!: I -> y: T", onnx="Trilu-14(x, k?; upper=1)"):
         limit = limit if limit.dtype == "i64" else b.Cast(limit, to=dtypes.i64)
         keep = b.GreaterEqual(distance, limit) if self.upper else b.LessEqual(distance, limit)
         return b.Where(keep, x, b.constant(np.zeros((), dtype=x.dtype.numpy), x.dtype))
+
+
+class EyeLike(Op, sig="x: T -> y: T1", onnx="EyeLike-9,22(x; dtype?, k=0)"):
+    """A matrix of the shape of ``x`` with 1 on the ``k``-th diagonal and 0 elsewhere, of ``dtype`` or else of the type of ``x``.
+
+    Source: ONNX EyeLike 9, 22.
+    """
+
+    k: int = 0
+    dtype: DType | None = None
+
+    def types(self, x: Any) -> list[Type]:
+        check_inputs(self, (x,))
+        if x.shape is not None and len(x.shape) != 2:
+            raise RuleError("shape.rank", f"a matrix is needed, not rank {len(x.shape)}")
+        return [Tensor(self.dtype or x.type.dtype, x.shape or (None, None))]  # type: ignore[arg-type]
+
+    def value(self, x: Any) -> Any:
+        raise dims.Inexact
+
+    def evaluate(self, xp: Any, x: Any) -> Any:
+        kind = self.dtype or arrays.element(x)
+        return arrays.from_numpy(xp, np.eye(int(x.shape[0]), int(x.shape[1]), k=self.k).astype(kind.numpy), x)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+        return [None]
+
+    def decompose(self, b: Any, x: Any) -> Any:
+        """By comparing column and row."""
+        from dovetail.ops.slicing import count_up
+
+        rows, columns = (count_up(b, x, axis) for axis in (0, 1))
+        return b.Cast(b.Equal(b.Subtract(columns, b.Unsqueeze(rows, [1])), self.k), to=self.dtype or x.dtype)
 
 
 class ReverseSequence(

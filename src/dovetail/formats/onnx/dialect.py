@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence as Seq
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -42,6 +42,14 @@ class _Constraints(NamedTuple):
     outputs: tuple[frozenset[str], ...]
     is_repeated: bool
 
+    def inputs_of(self, count: int) -> tuple[frozenset[str], ...]:
+        """As many as a node may have of its ``count`` inputs."""
+        more = count - len(self.inputs)
+        return self.inputs + self.inputs[-1:] * more if more > 0 and self.is_repeated else self.inputs
+
+    def outputs_of(self, count: int) -> tuple[frozenset[str], ...]:
+        return self.outputs + self.outputs[-1:] * (count - len(self.outputs))
+
 
 @cache
 def _constraints(domain: str, kind: str, version: int) -> _Constraints | None:
@@ -62,7 +70,7 @@ def _plain(text: str) -> str:
 
 
 def type_text(type: Type) -> str | None:
-    """A tensor type by its element type's name, another type as ONNX's schemas write it; None where an element type is unknown."""
+    """A tensor type by its element type's name, another as ONNX's schemas write it; None where an element type is unknown."""
     if isinstance(type, Tensor):
         return None if type.dtype is None else type.dtype.name
     inner = type_text(type.element)
@@ -72,23 +80,17 @@ def type_text(type: Type) -> str | None:
     return f"seq({inner})" if isinstance(type, Sequence) else f"optional({inner})" if isinstance(type, Optional) else None
 
 
-def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Value]) -> None:
+def check_types(node: ForeignNode, xs: Seq[Value | None], ys: Seq[Value]) -> None:
     """Raise RuleError [type.version] where this version of the operator does not allow an element type."""
     found = _constraints(node.domain, node.kind, node.version)
     if found is None:
         return
-    if found.inputs:
-        last = len(found.inputs) - 1
-        for index, x in enumerate(xs):
-            if index > last and not found.is_repeated:
-                break
-            if x is not None and not _is_allowed(x.type, found.inputs[min(index, last)]):
-                raise RuleError("type.version", f"{node.kind}-{node.version} does not allow {x.type} as input {index}")
-    if found.outputs:
-        last = len(found.outputs) - 1
-        for index, y in enumerate(ys):
-            if not _is_allowed(y.type, found.outputs[min(index, last)]):
-                raise RuleError("type.version", f"{node.kind}-{node.version} does not make {y.type} as output {index}")
+    for index, (x, allowed) in enumerate(zip(xs, found.inputs_of(len(xs)), strict=False)):
+        if x is not None and not _is_allowed(x.type, allowed):
+            raise RuleError("type.version", f"{node.kind}-{node.version} does not allow {x.type} as input {index}")
+    for index, (y, allowed) in enumerate(zip(ys, found.outputs_of(len(ys)), strict=False)):
+        if not _is_allowed(y.type, allowed):
+            raise RuleError("type.version", f"{node.kind}-{node.version} does not make {y.type} as output {index}")
 
 
 def _is_allowed(type: Type, allowed: frozenset[str]) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from dovetail.edit import inline
 from dovetail.errors import UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
 from dovetail.formats.lift import Lifting
@@ -16,7 +19,16 @@ IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 def lift_if(node: Lifting) -> Value | list[Value]:
     """A branch reads outer names; what both read becomes the inputs of both."""
     captures: list[Value] = []
-    branches = [node.body(_branch(node, name), captures) for name in ("then_branch", "else_branch")]
+    taken = _taken(node.input(0))
+    branches: list[Graph] = []
+    for index, name in enumerate(("then_branch", "else_branch")):
+        before = len(node.lifter.errors)
+        branches.append(node.body(_branch(node, name), captures))
+        if taken == 1 - index and len(node.lifter.errors) > before:
+            # What can never run need not fit: the other branch stands for the whole.
+            del node.lifter.errors[before:]
+            other = node.body(_branch(node, "else_branch"), captures) if taken else branches[0]
+            return inline(node.b, other, captures[: len(other.inputs)])
     for branch in branches:
         for outside in captures[len(branch.inputs) :]:
             branch.inputs.append(Value(branch.claim(outside.name), outside.type))
@@ -24,6 +36,15 @@ def lift_if(node: Lifting) -> Value | list[Value]:
         "If", node.input(0), *captures, then_branch=branches[0], else_branch=branches[1], outputs=len(node.node.outputs)
     )
     return made
+
+
+def _taken(condition: Value) -> int | None:
+    """The place of the branch that runs, where the condition is known."""
+    known = condition.value
+    if known is None or np.size(known) != 1:
+        return None
+    item = np.reshape(known, ()).item()
+    return int(not item) if isinstance(item, bool) else None
 
 
 def _branch(node: Lifting, name: str) -> ForeignGraph:

@@ -1,4 +1,4 @@
-"""Transposed convolutions that ONNX says with explicit pads alone."""
+"""Convolutions that ONNX says with pads of at least 0, and transposed ones with pads alone."""
 
 from __future__ import annotations
 
@@ -16,3 +16,18 @@ def conv_transpose(b: Any, node: Node) -> Any:
     if target is None or op.auto_pad.startswith("same"):
         return None
     return op.decompose(b, x, w, bias, target)
+
+
+@ONNX.lower("Conv")
+def conv(b: Any, node: Node) -> Any:
+    """A negative pad, which crops: OpenVINO has them."""
+    op: Any = node.op
+    x, *rest = node.inputs
+    pads = op.pads or ()
+    if min(pads, default=0) >= 0:
+        return None
+    count = len(pads) // 2
+    starts = [max(-pad, 0) for pad in pads[:count]]
+    stops = [pad if pad < 0 else 2**63 - 1 for pad in pads[count:]]
+    cropped = b.Slice(x, starts, stops, list(range(2, count + 2)), [1] * count)
+    return b.add(op.with_(pads=tuple(max(pad, 0) for pad in pads)), cropped, *rest)

@@ -13,6 +13,7 @@ from dovetail.formats.lift import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.ops.norm import LRN, MeanVarianceNormalization, is_inference
+from dovetail.types import axis_in
 
 
 @OPENVINO.lift("MVN", 2)
@@ -49,6 +50,22 @@ def batch(b: Any, node: Node) -> Any:
     op: Any = node.op
     is_one_type = len({x.dtype for x in node.inputs if x is not None}) == 1
     return None if is_one_type or op.training else op.decompose(b, *node.inputs)
+
+
+@OPENVINO.lower("Hardmax")
+def hardmax(b: Any, node: Node) -> Any:
+    """The greatest elements that no other stands before."""
+    op: Any = node.op
+    x = node.inputs[0]
+    assert x is not None
+    rank = len(x.dims)
+    axis = axis_in(op.axis, rank)
+    if op.coerce:
+        flat = b.Reshape(x, [0] * axis + [-1])
+        return b.Reshape(b.Hardmax(flat, axis=-1), shape_value(b, x), copy_zeros=False)
+    is_greatest = b.Equal(x, b.ReduceMax(x, [axis], keep_dims=True))
+    before = b.CumSum(b.Cast(is_greatest, to=dtypes.i32), b.constant(axis), exclusive=True)
+    return b.Cast(b.And(is_greatest, b.Equal(before, 0)), to=x.dtype)
 
 
 @OPENVINO.lower("Dropout")

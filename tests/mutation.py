@@ -1,0 +1,639 @@
+"""Mutants: the sources with one small fault each, and whether the tests see it.
+
+    python tests/mutation.py [--paths PATH ...] [--lines FIRST-LAST] [--json] [--jobs N] [--list]
+
+Without --paths: all of ``src/dovetail/ops`` and ``slots.py``. Everything is imported and every test collected once; each mutant then runs in a
+forked child, where the faulty module is written over the imported one and the tests run that reach the faulty function, the quickest
+first, until one fails. Printed are the survivors, as file:line, original -> mutant. ``mutants_equivalent.toml`` lists mutants that mean the same
+as the original, each with its reason. The exit code is 1 where a mutant of the mission's operators (Concat, Reshape, Split) survives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import os
+import pickle
+import re
+import resource
+import select
+import signal
+import sys
+import time
+import tomllib
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "dovetail"
+EQUIVALENT = Path(__file__).with_name("mutants_equivalent.toml")
+MISSION: dict[str, tuple[str, ...]] = {
+    "ops/joining.py": ("",),
+    "ops/reshaping.py": ("Reshape", "items", "seen", "held", "as_i64", "open_shape", "reshaped"),
+}
+"""The mission's operators: by module, the names at its top; "" stands for all of them."""
+
+_SEMANTICS = [f"tests/laws/test_semantics_{name}.py" for name in ("concat", "reshape", "split", "ngraph", "rulings")]
+_LAWS = [f"tests/laws/test_{name}.py" for name in ("shapes", "windows", "round_trips", "gradients", "libraries")]
+TESTS: dict[str, tuple[list[str], str]] = {
+    "ops/joining.py": ([*_SEMANTICS, *_LAWS, "tests/unit/test_joining.py"], "semantics or joining"),
+    "ops/reshaping.py": ([*_SEMANTICS, *_LAWS, "tests/unit/test_reshaping.py"], "semantics or reshaping or movement"),
+    "slots.py": ([*_SEMANTICS, "tests/laws/test_round_trips.py", "tests/unit/test_slots.py"], "semantics or slots or round_trips"),
+}
+"""By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over its own cases."""
+
+MEMORY = 12 << 30
+
+
+def tests_of(module: str) -> tuple[list[str], str]:
+    files, words = TESTS.get(module, (_LAWS, Path(module).stem))
+    return [name for name in files if (ROOT / name).exists()], words
+
+
+# Faults
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault. ``scope`` is the function or class it stands in, ``first`` the first line of that function (0: runs at import)."""
+
+    module: str
+    line: int
+    scope: str
+    first: int
+    original: str
+    mutated: str
+
+    @property
+    def is_mission(self) -> bool:
+        names = MISSION.get(self.module, ())
+        return "" in names or self.scope.partition(".")[0] in names
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What ``mutants_equivalent.toml`` calls it by, wherever its line moves."""
+        return self.module, self.scope, self.original, self.mutated
+
+    def __str__(self) -> str:
+        return f"src/dovetail/{self.module}:{self.line}: {self.original}  ->  {self.mutated}"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A mutant and what makes the tree of its module."""
+
+    mutant: Mutant
+    tree: Callable[[], ast.Module]
+
+
+Change = Callable[[ast.AST], ast.AST | None]
+
+_COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
+    ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,),
+}  # fmt: skip
+_ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Div: ast.Mult,
+    ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitXor: ast.BitOr,
+}  # fmt: skip
+
+
+def faults(node: ast.AST, parents: Sequence[ast.AST]) -> Iterator[Change]:
+    """What may be wrong with one node. A change gets a copy of the node and gives what stands there instead."""
+    parent = parents[-1] if parents else None
+    if isinstance(node, ast.Compare):
+        for place, operator in enumerate(node.ops):
+            for other in _COMPARISONS[type(operator)]:
+                yield lambda node, place=place, other=other: _put(node, "ops", other(), place)  # type: ignore[misc]
+    elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        yield lambda node: _put(node, "op", _ARITHMETIC[type(node.op)]())  # type: ignore[attr-defined]
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+        yield lambda node: node.operand  # type: ignore[attr-defined]
+    elif isinstance(node, ast.BoolOp):
+        yield lambda node: _put(node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And())  # type: ignore[attr-defined]
+        for place in range(len(node.values)):
+            yield lambda node, place=place: _without(node, "values", place)  # type: ignore[misc]
+    elif isinstance(node, ast.Constant):
+        yield from _constants(node, parents)
+    elif isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)) or _is_store(node):
+        yield lambda node: ast.Pass()
+    elif isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
+        yield lambda node: _put(node, "value", ast.Constant(None))
+    elif isinstance(node, ast.If | ast.IfExp | ast.While) and not isinstance(node.test, ast.Compare | ast.UnaryOp):
+        yield lambda node: _put(node, "test", ast.UnaryOp(ast.Not(), node.test))  # type: ignore[attr-defined]
+    elif isinstance(node, ast.comprehension):
+        for place in range(len(node.ifs)):
+            yield lambda node, place=place: _without(node, "ifs", place)  # type: ignore[misc]
+    elif isinstance(node, ast.Call) and not isinstance(parent, ast.Raise):
+        plain = [arg for arg in node.args if not isinstance(arg, ast.Starred)]
+        if len(plain) == len(node.args) >= 2 and ast.dump(node.args[0]) != ast.dump(node.args[1]):
+            yield lambda node: _put(node, "args", [node.args[1], node.args[0], *node.args[2:]])  # type: ignore[attr-defined]
+
+
+def _put(node: ast.AST, name: str, value: Any, place: int | None = None) -> ast.AST:
+    if place is None:
+        setattr(node, name, value)
+    else:
+        getattr(node, name)[place] = value
+    return node
+
+
+def _without(node: ast.AST, name: str, place: int) -> ast.AST:
+    items = getattr(node, name)
+    del items[place]
+    return items[0] if isinstance(node, ast.BoolOp) and len(items) == 1 else node  # type: ignore[no-any-return]
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_store(node: ast.AST) -> bool:
+    """An assignment whose target was there before."""
+    if isinstance(node, ast.AugAssign):
+        return True
+    return isinstance(node, ast.Assign) and all(isinstance(target, ast.Subscript | ast.Attribute) for target in node.targets)
+
+
+def _constants(node: ast.Constant, parents: Sequence[ast.AST]) -> Iterator[Change]:
+    value, parent = node.value, parents[-1]
+    if isinstance(value, bool):
+        yield lambda node: _put(node, "value", not node.value)  # type: ignore[attr-defined]
+    elif isinstance(value, int):
+        for step in (1, -1):
+            yield lambda node, step=step: ast.Constant(node.value + step)  # type: ignore[misc, attr-defined]
+    elif isinstance(value, str) and not _is_words(node, parents):
+        lines = any(isinstance(each, ast.keyword) and each.arg in ("onnx", "openvino") for each in parents)
+        for other in dict.fromkeys(_lines(value) if lines else [f"{value}_"]):
+            yield lambda node, other=other: ast.Constant(other)  # type: ignore[misc]
+    del parent
+
+
+def _is_words(node: ast.Constant, parents: Sequence[ast.AST]) -> bool:
+    """Whether a text is for people: a docstring, a message, part of one."""
+    parent = parents[-1]
+    if isinstance(parent, ast.Expr | ast.JoinedStr | ast.FormattedValue):
+        return True
+    call = next((each for each in reversed(parents) if isinstance(each, ast.Call)), None)
+    if call is None or not isinstance(call.func, ast.Name) or not call.func.id.endswith("Error"):
+        return False
+    return not (call.args and node is call.args[0])
+
+
+def _lines(line: str) -> Iterator[str]:
+    """A slot line with one mark changed."""
+    for match in re.finditer(r"=(\d+)\b", line):
+        yield f"{line[: match.start(1)]}{int(match[1]) ^ 1}{line[match.end(1) :]}"
+    for match in re.finditer(r"=(true|false)\b", line):
+        yield f"{line[: match.start(1)]}{'false' if match[1] == 'true' else 'true'}{line[match.end(1) :]}"
+    for match in re.finditer(r"~(?:natural|scalar|vector|not|lower)|\?|:_|(?<=[a-z])/\w+|,\d+(?=[,(])|(?<=-)\d+,", line):
+        yield line[: match.start()] + line[match.end() :]
+    for match in re.finditer(r"\|.*?(?=\))", line):
+        yield line[: match.start()].rstrip() + line[match.end() :]
+
+
+def mutants(module: str, source: str) -> list[Made]:
+    """Every mutant of a module, with what makes its whole tree."""
+    tree = ast.parse(source)
+    found: dict[Mutant, Made] = {}
+    for path in _paths(tree, ()):
+        nodes = _along(tree, path)
+        for change in faults(nodes[-1], nodes[:-1]):
+            made = Made(*_described(module, tree, path, nodes, change), lambda path=path, change=change: _changed(tree, path, change))  # type: ignore[misc]
+            if made.mutant.original != made.mutant.mutated:
+                found.setdefault(made.mutant, made)
+    return list(found.values())
+
+
+Path_ = tuple[tuple[str, int | None], ...]
+_SKIPPED = {"annotation", "returns", "decorator_list", "type_params"}
+
+
+def _paths(node: ast.AST, path: Path_) -> Iterator[Path_]:
+    """The way to every node whose change could matter."""
+    for name, value in ast.iter_fields(node):
+        if name in _SKIPPED or (isinstance(node, ast.Assign | ast.AnnAssign) and _is_listing(node)):
+            continue
+        for place, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if not isinstance(child, ast.AST) or isinstance(child, ast.Import | ast.ImportFrom | ast.Assert) or _is_for_types(child):
+                continue
+            step = (*path, (name, place))
+            yield step
+            yield from _paths(child, step)
+
+
+def _is_listing(node: ast.Assign | ast.AnnAssign) -> bool:
+    return isinstance(node, ast.Assign) and any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _along(tree: ast.AST, path: Path_) -> list[ast.AST]:
+    nodes = [tree]
+    for name, place in path:
+        value = getattr(nodes[-1], name)
+        nodes.append(value if place is None else value[place])
+    return nodes
+
+
+def _changed(tree: ast.Module, path: Path_, change: Change) -> ast.Module:
+    new = copy.deepcopy(tree)
+    copies = _along(new, path)
+    changed = change(copies[-1])
+    name, place = path[-1]
+    if changed is not copies[-1]:
+        _put(copies[-2], name, changed, place)
+    return ast.fix_missing_locations(new)
+
+
+def _described(module: str, tree: ast.Module, path: Path_, nodes: list[ast.AST], change: Change) -> tuple[Mutant]:
+    depth = max(index for index, node in enumerate(nodes) if isinstance(node, ast.stmt) or index == 0)
+    # Copied from its statement down: that is all that is shown.
+    stub = ast.Module([copy.deepcopy(nodes[depth])], [])  # type: ignore[list-item]
+    stated = _header(_changed(stub, (("body", 0), *path[depth:]), change).body[0])
+    names = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node is not nodes[-1]]
+    first = min([functions[-1].lineno, *(each.lineno for each in functions[-1].decorator_list)]) if functions else 0
+    if functions and any(node is part for node in nodes for part in ast.walk(functions[-1].args)):
+        first = 0  # a default is made when the function is
+    line = next((node.lineno for node in reversed(nodes) if hasattr(node, "lineno")), 0)
+    return (Mutant(module, line, ".".join(names), first, _header(nodes[depth]), stated),)
+
+
+def _header(node: ast.AST) -> str:
+    text = ast.unparse(node)
+    return text.partition("\n")[0]
+
+
+# In the child
+
+
+def install(module: types.ModuleType, tree: ast.Module) -> None:
+    """Write the mutated module over the imported one: classes and functions stay the objects that everybody holds."""
+    from dovetail import slots
+    from dovetail.formats.onnx.dialect import ONNX
+    from dovetail.formats.openvino.dialect import OPENVINO
+    from dovetail.op import REGISTRY
+
+    old, registry = dict(module.__dict__), dict(REGISTRY)
+    exec(compile(tree, str(module.__file__), "exec"), module.__dict__)
+    REGISTRY.clear()
+    REGISTRY.update(registry)
+    for name, new in list(module.__dict__.items()):
+        before = old.get(name)
+        if before is new or before is None or name.startswith("__"):
+            continue
+        if isinstance(before, type) and isinstance(new, type):
+            _over_class(before, new)
+            module.__dict__[name] = before
+        elif isinstance(before, types.FunctionType) and isinstance(new, types.FunctionType) and _over_function(before, new):
+            module.__dict__[name] = before
+        elif not isinstance(before, int | float | str | bytes):
+            _everywhere(before, new)
+    slots.parse.cache_clear()
+    for dialect in (ONNX, OPENVINO):
+        dialect._readers = None
+        dialect._writers.clear()
+
+
+def _over_function(old: types.FunctionType, new: types.FunctionType) -> bool:
+    if len(old.__code__.co_freevars) != len(new.__code__.co_freevars):
+        return False
+    old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    return True
+
+
+def _over_class(old: type, new: type) -> None:
+    for name, value in vars(new).items():
+        before = vars(old).get(name)
+        if name in ("__dict__", "__weakref__", "__module__", "__qualname__") or isinstance(value, types.MemberDescriptorType):
+            continue
+        if isinstance(before, types.FunctionType) and isinstance(value, types.FunctionType) and _over_function(before, value):
+            continue
+        if before is not value:
+            setattr(old, name, value)
+    for name in set(vars(old)) - set(vars(new)):
+        delattr(old, name)
+
+
+def _everywhere(old: Any, new: Any) -> None:
+    for module in list(sys.modules.values()):
+        space = getattr(module, "__dict__", {})
+        for name in [name for name, value in list(space.items()) if value is old]:
+            space[name] = new
+
+
+class Watch:
+    """A pytest plugin that notes what became of the test that is running."""
+
+    def __init__(self) -> None:
+        self.outcome = "passed"
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.outcome = "failed"
+        elif report.skipped and self.outcome == "passed":
+            self.outcome = "skipped"
+
+
+def run_item(item: Any, watch: Watch) -> str:
+    watch.outcome = "passed"
+    item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+    return watch.outcome
+
+
+def _quiet(config: Any) -> None:
+    """A child says nothing, and takes a folder of its own for temporary files."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 1), os.dup2(sink, 2)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    factory = getattr(config, "_tmp_path_factory", None)
+    if factory is not None:
+        factory._basetemp = None
+        factory._given_basetemp = Path(f"/tmp/mutation.{os.getpid()}")
+
+
+def forked(work: Callable[[], Any], config: Any) -> tuple[int, int]:
+    """``work`` in a child: its process id, and the pipe in which its pickled answer comes."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        return child, reader
+    try:
+        os.close(reader)
+        os.setsid()
+        _quiet(config)
+        try:
+            answer = work()
+        except BaseException as error:
+            answer = error if isinstance(error, MemoryError | RecursionError) else f"{type(error).__name__}: {error}"
+        with os.fdopen(writer, "wb") as stream:
+            pickle.dump(answer, stream)
+    finally:
+        os._exit(0)
+
+
+# Running
+
+
+def _is_offline(item: Any) -> bool:
+    """Whether a test asks nobody else: foreign runtimes have threads, which do not survive a fork."""
+    code = getattr(getattr(item, "function", None), "__code__", None)
+    return code is None or not {"oracles", "openvino", "onnxruntime", "torch", "jax"} & {*code.co_names, *code.co_varnames}
+
+
+def measure(items: list[Any], files: dict[str, str], watch: Watch) -> Any:
+    """Run all tests once, and note who calls what."""
+
+    def work() -> Any:
+        rows = []
+        for number, item in enumerate(items):
+            calls: set[tuple[str, int]] = set()
+
+            def trace(frame: Any, event: str, argument: Any, calls: set[tuple[str, int]] = calls) -> None:
+                module = files.get(frame.f_code.co_filename)
+                if module is not None:
+                    calls.add((module, frame.f_code.co_firstlineno))
+
+            start = time.perf_counter()
+            sys.settrace(trace)
+            try:
+                outcome = run_item(item, watch)
+            finally:
+                sys.settrace(None)
+            rows.append((number, outcome, time.perf_counter() - start, frozenset(calls)))
+        return rows
+
+    return work
+
+
+class Runner:
+    """The plugin that takes the place of pytest's own loop."""
+
+    def __init__(self, chosen: list[Made], jobs: int, say: Callable[[str], None]) -> None:
+        self.chosen = chosen
+        self.jobs = jobs
+        self.say = say
+        self.watch = Watch()
+        self.survivors: list[Mutant] = []
+        self.killed: dict[str, int] = {}
+        self.seconds = 0.0
+        self.untested: list[str] = []
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        session.config.pluginmanager.register(self.watch)
+        items = [item for item in session.items if _is_offline(item)]
+        files = {str(PACKAGE / each.mutant.module): each.mutant.module for each in self.chosen}
+        rows = _wait(*forked(measure(items, files, self.watch), session.config), limit=1800)
+        if not isinstance(rows, list):
+            raise SystemExit(f"the tests do not run: {rows}")
+        known = {number: (seconds, calls) for number, outcome, seconds, calls in rows if outcome == "passed"}
+        self.untested = [items[number].nodeid for number, outcome, _, _ in rows if outcome == "failed"]
+        self.say(f"{len(known)} tests pass in {sum(seconds for seconds, _ in known.values()):.0f} s; {len(self.chosen)} mutants")
+        self._all(items, known, session.config)
+        return True
+
+    def _all(self, items: list[Any], known: dict[int, tuple[float, frozenset[tuple[str, int]]]], config: Any) -> None:
+        start = time.perf_counter()
+        waiting = list(reversed(self.chosen))
+        running: dict[int, tuple[int, Mutant, float, bytes]] = {}
+        killers: dict[tuple[str, str], list[int]] = {}
+        while waiting or running:
+            while waiting and len(running) < self.jobs:
+                made = waiting.pop()
+                mutant = made.mutant
+                numbers = self._tests(mutant, items, known, killers.get((mutant.module, mutant.scope), []))
+                limit = 10 + 5 * sum(known[number][0] for number in numbers)
+                child, reader = forked(self._work(made, [(number, items[number]) for number in numbers]), config)
+                running[reader] = (child, mutant, time.perf_counter() + limit, b"")
+            ready, _, _ = select.select(list(running), [], [], 0.5)
+            for reader in list(running):
+                child, mutant, deadline, data = running[reader]
+                late = time.perf_counter() > deadline
+                if reader in ready:
+                    piece = os.read(reader, 1 << 16)
+                    running[reader] = (child, mutant, deadline, data + piece)
+                    if piece:
+                        continue
+                elif not late:
+                    continue
+                del running[reader]
+                os.close(reader)
+                _end(child)
+                self._note(mutant, data, killers)
+        self.seconds = time.perf_counter() - start
+
+    def _tests(self, mutant: Mutant, items: list[Any], known: dict[int, Any], first: list[int]) -> list[int]:
+        """The tests that reach the mutant, those first that killed others of its function, then the quickest."""
+        words = _fitting(mutant.module)
+        if mutant.first:
+            reach = [number for number, (_, calls) in known.items() if (mutant.module, mutant.first) in calls]
+        else:
+            reach = [number for number in known if words(items[number])]
+        reach.sort(key=lambda number: (number not in first, known[number][0]))
+        return reach
+
+    def _work(self, made: Made, chosen: list[tuple[int, Any]]) -> Callable[[], Any]:
+        def work() -> Any:
+            name = f"dovetail.{made.mutant.module.removesuffix('.py').replace('/', '.')}"
+            try:
+                install(sys.modules[name], made.tree())
+            except Exception as error:
+                return f"import: {type(error).__name__}"
+            for number, item in chosen:
+                if run_item(item, self.watch) == "failed":
+                    return number
+            return None
+
+        return work
+
+    def _note(self, mutant: Mutant, data: bytes, killers: dict[tuple[str, str], list[int]]) -> None:
+        try:
+            answer = pickle.loads(data) if data else "time or memory"
+        except Exception:
+            answer = "no answer"
+        if answer is None:
+            self.survivors.append(mutant)
+            self.say(str(mutant))
+            return
+        how = "test" if isinstance(answer, int) else str(answer).partition(":")[0]
+        self.killed[how] = self.killed.get(how, 0) + 1
+        if isinstance(answer, int):
+            row = killers.setdefault((mutant.module, mutant.scope), [])
+            if answer in row:
+                row.remove(answer)
+            row.insert(0, answer)
+            del row[8:]
+
+
+def _fitting(module: str) -> Callable[[Any], bool]:
+    """Whether a test is one of a module's, by the expression in TESTS."""
+    files, words = tests_of(module)
+    texts = [word.strip() for word in words.split(" or ")]
+    return lambda item: any(item.nodeid.startswith(name) for name in files) and any(text in item.nodeid for text in texts)
+
+
+def _wait(child: int, reader: int, limit: float) -> Any:
+    data, deadline = b"", time.perf_counter() + limit
+    while time.perf_counter() < deadline:
+        ready, _, _ = select.select([reader], [], [], 0.5)
+        if ready:
+            piece = os.read(reader, 1 << 16)
+            if not piece:
+                break
+            data += piece
+    os.close(reader)
+    _end(child)
+    return pickle.loads(data) if data else "no answer"
+
+
+def _end(child: int) -> None:
+    import shutil
+
+    try:
+        os.killpg(child, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    os.waitpid(child, 0)
+    shutil.rmtree(f"/tmp/mutation.{child}", ignore_errors=True)
+
+
+# The command
+
+
+def equivalents() -> dict[tuple[str, str, str, str], str]:
+    """The mutants that mean the same, with the reason. Raises ValueError for an entry without one."""
+    if not EQUIVALENT.exists():
+        return {}
+    found = {}
+    for entry in tomllib.loads(EQUIVALENT.read_text()).get("mutant", []):
+        if set(entry) != {"module", "scope", "original", "mutated", "reason"} or not entry["reason"].strip():
+            raise ValueError(f"mutants_equivalent.toml: module, scope, original, mutated and reason are needed, not {entry}")
+        found[entry["module"], entry["scope"], entry["original"], entry["mutated"]] = entry["reason"]
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--paths", nargs="+", type=Path, help="modules of src/dovetail; all of ops and slots.py when left out")
+    parser.add_argument("--lines", help="only mutants on these lines, FIRST-LAST")
+    parser.add_argument("--scope", help="only mutants in this function or class")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
+    options = parser.parse_args(arguments)
+    paths = [path.resolve() for path in options.paths or [*sorted((PACKAGE / "ops").glob("*.py")), PACKAGE / "slots.py"]]
+    modules = [str(path.relative_to(PACKAGE)) for path in paths if path.name != "__init__.py"]
+    low, _, high = (options.lines or "0-1000000000").partition("-")
+    everything = [made for module in modules for made in mutants(module, (PACKAGE / module).read_text())]
+    same = equivalents()
+    stale = [key for key in same if key[0] in modules and key not in {made.mutant.key for made in everything}]
+    wanted = [
+        made
+        for made in everything
+        if int(low) <= made.mutant.line <= int(high or low)
+        and (not options.scope or f"{made.mutant.scope}.".startswith(f"{options.scope}."))
+    ]
+    equal = [made.mutant for made in wanted if made.mutant.key in same]
+    chosen = [made for made in wanted if made.mutant.key not in same]
+    if options.list:
+        print("\n".join(str(made.mutant) for made in chosen))
+        return 0
+    return _report(_run(modules, chosen, options), equal, stale, options)
+
+
+def _run(modules: list[str], chosen: list[Made], options: Any) -> Runner:
+    import pytest
+
+    files, words = [], []
+    for module in modules:
+        names, expression = tests_of(module)
+        files += names
+        words.append(expression)
+    out = os.fdopen(os.dup(1), "w")
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr if options.json else out, flush=True)
+
+    runner = Runner(chosen, options.jobs, say)
+    os.chdir(ROOT)
+    silent = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--no-header", "--no-summary", "-q", "-q", "--capture=no"]
+    code = pytest.main([*silent, "-k", " or ".join(f"({each})" for each in words), *dict.fromkeys(files)], plugins=[runner])
+    if code not in (0, 1, 5):
+        raise SystemExit(f"pytest ended with {code}")
+    return runner
+
+
+def _report(runner: Runner, equal: list[Mutant], stale: list[tuple[str, ...]], options: Any) -> int:
+    lost = [mutant for mutant in runner.survivors if mutant.is_mission]
+    figures = {
+        "mutants": len(runner.chosen) + len(equal),
+        "killed": sum(runner.killed.values()),
+        "killed_by": runner.killed,
+        "equivalent": len(equal),
+        "survivors": len(runner.survivors),
+        "survivors_in_mission": len(lost),
+        "seconds": round(runner.seconds),
+    }
+    if options.json:
+        listed = [{"file": f"src/dovetail/{m.module}", "line": m.line, "scope": m.scope, "original": m.original, "mutated": m.mutated} for m in runner.survivors]
+        print(json.dumps({**figures, "survived": listed, "failing_unharmed": runner.untested, "stale_equivalents": stale}, indent=1))
+    else:
+        for name in runner.untested:
+            print(f"fails unharmed: {name}")
+        for key in stale:
+            print(f"mutants_equivalent.toml: no such mutant: {key}")
+        print(", ".join(f"{name} {value}" for name, value in figures.items()))
+    return 1 if lost or stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
