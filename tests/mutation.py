@@ -176,8 +176,7 @@ def _constants(node: ast.Constant, parents: Sequence[ast.AST]) -> Iterator[Chang
 
 def _is_words(node: ast.Constant, parents: Sequence[ast.AST]) -> bool:
     """Whether a text is for people: a docstring, a message, part of one."""
-    parent = parents[-1]
-    if isinstance(parent, ast.Expr | ast.JoinedStr | ast.FormattedValue):
+    if isinstance(parents[-1], ast.Expr) or any(isinstance(each, ast.JoinedStr) for each in parents):
         return True
     call = next((each for each in reversed(parents) if isinstance(each, ast.Call)), None)
     if call is None or not isinstance(call.func, ast.Name) or not call.func.id.endswith("Error"):

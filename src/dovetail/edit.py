@@ -16,7 +16,7 @@ def connect(node: Node) -> Node:
     """Enter a new node into the uses of its inputs."""
     for index, x in enumerate(node.inputs):
         if x is not None:
-            x.uses.append((node, index))
+            x.uses[node, index] = None
     for index, y in enumerate(node.outputs):
         y.node = node
         y.index = index
@@ -29,27 +29,31 @@ def set_input(node: Node, index: int, value: Value | None) -> None:
     if old is value:
         return
     if old is not None:
-        old.uses.remove((node, index))
+        del old.uses[node, index]
     node.inputs[index] = value
     if value is not None:
-        value.uses.append((node, index))
+        value.uses[node, index] = None
 
 
 def disconnect(node: Node) -> None:
     """Take a node that leaves its graph out of the uses of its inputs."""
     for index, x in enumerate(node.inputs):
         if x is not None:
-            x.uses.remove((node, index))
+            del x.uses[node, index]
     node.inputs = [None] * len(node.inputs)
 
 
 def replace_uses(graph: Graph, old: Value, new: Value) -> None:
     """Let everything that reads ``old``, the graph's outputs included, read ``new``."""
+    _let_nodes_read(old, new)
+    graph.outputs = [new if value is old else value for value in graph.outputs]
+
+
+def _let_nodes_read(old: Value, new: Value) -> None:
     for node, index in old.uses:
         node.inputs[index] = new
-    new.uses.extend(old.uses)
-    old.uses = []
-    graph.outputs = [new if value is old else value for value in graph.outputs]
+    new.uses.update(old.uses)
+    old.uses = {}
 
 
 def rename(graph: Graph, value: Value, name: str) -> None:
@@ -72,27 +76,16 @@ def remove_dead(graph: Graph) -> int:
     """Remove every node none of whose outputs is read. Returns how many."""
     kept = {id(value) for value in graph.outputs}
     nodes: list[Node] = []
-    dead: set[int] = set()
-    left: dict[int, int] = {}
-    touched: dict[int, Value] = {}
     for node in reversed(graph.nodes):
-        if any(id(y) in kept or left.get(id(y), len(y.uses)) for y in node.outputs):
+        if any(y.uses or id(y) in kept for y in node.outputs):
             nodes.append(node)
             continue
-        dead.add(id(node))
-        for x in node.inputs:
-            if x is not None:
-                left[id(x)] = left.get(id(x), len(x.uses)) - 1
-                touched[id(x)] = x
+        disconnect(node)
         for y in node.outputs:
             graph.release(y.name)
-    # At once, because taking readers out of a list one by one is quadratic where one value has many.
-    for x in touched.values():
-        x.uses = [(user, index) for user, index in x.uses if id(user) not in dead]
-    graph.nodes, removed = nodes[::-1], [node for node in graph.nodes if id(node) in dead]
-    for node in removed:
-        node.inputs = [None] * len(node.inputs)
-    return len(removed)
+    removed = len(graph.nodes) - len(nodes)
+    graph.nodes = nodes[::-1]
+    return removed
 
 
 Rule = Callable[["Builder", Node], "Value | Sequence[Value | None] | None"]
@@ -109,6 +102,7 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
     b = Builder(graph=graph, fold=fold)
     outputs = {id(value) for value in graph.outputs}
     inputs = {id(value) for value in graph.inputs}
+    replaced: dict[int, Value] = {}
     changed = 0
     for place, node in enumerate(old_nodes):
         mark = len(graph.nodes)
@@ -132,13 +126,15 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
             was_output = id(old) in outputs
             if was_output and (id(new) in inputs or id(new) in outputs):
                 new = b.apply("Identity", new)
-            replace_uses(graph, old, new)
+            _let_nodes_read(old, new)
             if was_output:
                 outputs.add(id(new))
+                replaced[id(old)] = new
             if was_output or (new.node is not None and new.node in graph.nodes[mark:]):
                 take_name(graph, old, new)
         for y in node.outputs:
             graph.release(y.name)
+    graph.outputs = [replaced.get(id(value), value) for value in graph.outputs]
     return changed
 
 

@@ -22,7 +22,8 @@ VALUE_LIMIT = 1024
 class Value:
     """One tensor (or sequence, or optional) that flows through a graph: ``name``, ``type``, who makes and who reads it.
 
-    ``names`` are all the names a file gave it (an IR port may have several or none). ``value`` is what is known of its
+    ``uses`` are the inputs that read it, as (node, place), in the order in which they came; a dict, so that one leaves as
+    quickly as it comes. ``names`` are all the names a file gave it (an IR port may have several or none). ``value`` is what is known of its
     elements before anything runs: an exact array of integers and dims, or None.
     """
 
@@ -34,7 +35,7 @@ class Value:
         self.type = type
         self.node = node
         self.index = index
-        self.uses: list[tuple[Node, int]] = []
+        self.uses: dict[tuple[Node, int], None] = {}
         self._value: Any = None
         self.doc = ""
         self.metadata: dict[str, Any] = {}

@@ -133,6 +133,7 @@ class Op:
     openvino: ClassVar[tuple[str, ...]] = ()
     fields: ClassVar[tuple[Field, ...]] = ()
     fields_by_name: ClassVar[dict[str, Field]] = {}
+    __match_args__: ClassVar[tuple[str, ...]] = ()
     signature: ClassVar[Signature] = Signature((), ())
     _defaults: ClassVar[dict[str, Any]] = {}
     _needed: ClassVar[tuple[str, ...]] = ()

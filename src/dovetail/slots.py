@@ -19,7 +19,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -104,9 +103,8 @@ def _parse_slot(text: str) -> Slot:
     return Slot(theirs, match["ours"] or theirs[0], bool(match["star"]), bool(match["optional"]), default, how, table)
 
 
-@lru_cache(maxsize=None)
 def parse(op: type[Op], line: str) -> Spelling:
-    """Read one slot line of ``op``."""
+    """Read one slot line of ``op``. A format's dialect keeps what it has read."""
     match = _LINE.match(line.strip().removeprefix(">").strip())
     assert match, f"{op.__name__}: not a slot line: {line!r}"
     body, *fixed = split_top(match["body"], "|")

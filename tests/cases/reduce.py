@@ -82,8 +82,7 @@ def places() -> Iterator[Case]:
                 yield Case(op(axis, keep), (ties,))
                 yield Case(op(axis, keep, True), (ties,))
         for name in ("f64", "f16", "bf16", "i8", "i32", "u8"):
-            skip = {"openvino": "OpenVINO's CPU plugin has no such TopK"} if name in ("f64",) else {}
-            yield Case(op(1), (numbers(name, 2, 3, 4, low=-90, high=90),), skip=skip)
+            yield Case(op(1), (numbers(name, 2, 3, 4, low=-90, high=90),))
         yield Case(op(), (numbers("f32", 1, 0),))
 
 

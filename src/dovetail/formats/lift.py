@@ -14,9 +14,9 @@ from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, U
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REGISTRY, REQUIRED, Op, infer_types, infer_values, output_count
+from dovetail.op import REGISTRY, REQUIRED, Field, Op, infer_types, infer_values, output_count
 from dovetail.slots import Spelling
-from dovetail.types import UNKNOWN, Tensor, Type, Unknown, is_unnamed
+from dovetail.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed
 
 
 def lift(foreign: ForeignModel, dialect: Dialect) -> Model:
@@ -84,7 +84,7 @@ class Lifting:
         self.lifter.spend(x)
         return slots.read_constant(
             slots.Slot((f"input {index}",), f"input {index}", how=how),
-            slots.Field(f"input {index}", annotation, REQUIRED),
+            Field(f"input {index}", annotation, REQUIRED),
             constant_of(x, f"{self.node.kind}: input {index}"),
         )
 
@@ -160,10 +160,11 @@ class Lifter:
             self.found[item.key] = value
         constant = REGISTRY["Constant"]
         for key, tensor in foreign.constants.items():
-            item = foreign.values.get(key)
-            value = Value(graph.claim(tensor.name or (key if item is None else _name(item))), Tensor(tensor.dtype, tensor.data.shape))
-            if item is not None:
-                self._describe(value, item)
+            known = foreign.values.get(key)
+            name = tensor.name or (key if known is None else _name(known))
+            value = Value(graph.claim(name), Tensor(tensor.dtype, tensor.data.shape))
+            if known is not None:
+                self._describe(value, known)
             graph.nodes.append(connect(Node(constant(tensor.data, tensor.dtype), [], [value])))
             self.found[key] = value
 
@@ -500,7 +501,7 @@ def merge_declared(known: Tensor, declared: Tensor) -> tuple[Tensor, bool]:
         return Tensor(dtype, known.shape if declared.shape is None else declared.shape), wrong
     if len(known.shape) != len(declared.shape):
         return Tensor(dtype, known.shape), True
-    sizes = []
+    sizes: list[Size] = []
     for ours, theirs in zip(known.shape, declared.shape, strict=True):
         if ours.__class__ is int:
             wrong = wrong or (theirs.__class__ is int and theirs != ours)

@@ -124,9 +124,9 @@ class Lowering:
                 self.errors.append(refusal.at(node=node.label, op=written(node.op, node.inputs), file=self.file))
                 for y in node.outputs:
                     self.keys.setdefault(id(y), y.name)
-        for key, names in self.sunk.items():
+        for key, sunk in self.sunk.items():
             if key in foreign.values:
-                foreign.values[key].names = tuple(names)
+                foreign.values[key].names = tuple(sunk)
         for value in graph.outputs:
             names = self._value(value).names
             if value.name in names:
@@ -240,14 +240,14 @@ class Lowering:
         if not writers:
             raise _NoFit("it has no such operator that dovetail knows")
         plain = node.op.canonical(*node.inputs)
-        for form in ((lambda _: node.op), (lambda _: plain), (lambda spelling: shortened(plain, spelling, node))):
+        for form in ("as it is", "plain", "shortened"):
             for spelling in writers:
                 version = self.version_of(spelling.domain, spelling.kind)
                 if version not in spelling.versions:
                     is_there = f"{spelling.kind}-{version} is unknown" if version else f"the target has no {spelling.kind}"
                     reason = reason or _NoFit(is_there)
                     continue
-                op = form(spelling)
+                op = node.op if form == "as it is" else plain if form == "plain" else shortened(plain, spelling, node)
                 try:
                     self._check_fit(node, op, spelling)
                 except _NoFit as error:

@@ -32,7 +32,8 @@ def common_type(first: Type, second: Type) -> Type:
     dtype = first.dtype or second.dtype
     if first.shape is None or second.shape is None or len(first.shape) != len(second.shape):
         return Tensor(dtype, None)
-    return Tensor(dtype, tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True)))  # type: ignore[arg-type]
+    sizes: Any = tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True))
+    return Tensor(dtype, sizes)
 
 
 class If(Op, sig="condition: boolean, *captures: any -> *ys: any"):

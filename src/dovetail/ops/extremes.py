@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from dovetail import arrays, dims, dtypes
 from dovetail.errors import RuleError
@@ -21,6 +23,7 @@ class _Place(_Elementwise, sig="x: R -> y: i64"):
     axis: int = 0
     keep_dims: bool = True
     last: bool = False
+    reduction: ClassVar[str]
 
     def shape(self, x: Any) -> Any:
         if x.shape is None:
@@ -49,8 +52,34 @@ class _Place(_Elementwise, sig="x: R -> y: i64"):
         places = arrays.cast(xp, xp.asarray(found), dtypes.i64)
         return xp.expand_dims(places, axis=axis) if self.keep_dims else places
 
+    def composed(self, b: Any, x: Any) -> Any:
+        """The least (or greatest) of the places that hold the extreme element."""
+        if x.shape is None:
+            return None
+        axis = axis_in(self.axis, len(x.shape))
+        hit = b.Equal(x, b.apply(self.reduction, x, [axis]))
+        places = _places(b, x, axis)
+        beyond = -1 if self.last else _BEYOND
+        found = b.Where(hit, places, b.constant(beyond, dtypes.i64))
+        return b.apply("ReduceMax" if self.last else "ReduceMin", found, [axis], keep_dims=self.keep_dims)
+
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         return [None]
+
+
+# Farther than any place, also where i64 is computed in 32 bits.
+_BEYOND = 2**31 - 1
+
+
+def _places(b: Any, x: Any, axis: int) -> Any:
+    """0, 1, ... along ``axis``, in a shape that broadcasts to that of ``x``."""
+    size = x.shape[axis]
+    behind = list(range(1, len(x.shape) - axis))
+    if isinstance(size, int):
+        return b.constant(np.arange(size).reshape(-1, *(1,) * len(behind)))
+    ones = b.Expand(b.constant(1, dtypes.i64), b.Gather(b.Shape(x, dtype=dtypes.i64), [axis], axis=0))
+    counted = b.Subtract(b.CumSum(ones, b.constant(0, dtypes.i64)), 1)
+    return b.Unsqueeze(counted, behind) if behind else counted
 
 
 def _place_lines(kind: str) -> tuple[str, ...]:
@@ -64,12 +93,16 @@ def _place_lines(kind: str) -> tuple[str, ...]:
 class ArgMax(_Place, onnx=_place_lines("ArgMax")):
     """The place of the greatest element. Source: ONNX ArgMax 1 to 13 (before 12 any of several; here the first)."""
 
+    reduction: ClassVar[str] = "ReduceMax"
+
     def place(self, xp: Any) -> Callable[..., Any]:
         return xp.argmax  # type: ignore[no-any-return]
 
 
 class ArgMin(_Place, onnx=_place_lines("ArgMin")):
     """The place of the least element. Source: ONNX ArgMin 1 to 13 (before 12 any of several; here the first)."""
+
+    reduction: ClassVar[str] = "ReduceMin"
 
     def place(self, xp: Any) -> Callable[..., Any]:
         return xp.argmin  # type: ignore[no-any-return]

@@ -52,9 +52,8 @@ def _describe(model: Model, foreign: ForeignModel) -> None:
         return
     kept: dict[str, Any] = dict(model.metadata.get("onnx", {}))
     foreign.metadata = {name: kept[name] for name in ("ir_version", "domain", "model_version") if name in kept}
-    foreign.producer = tuple(kept.get("producer", ("", "")))[:2] or ("", "")  # type: ignore[assignment]
-    if len(foreign.producer) != 2 or not any(foreign.producer):
-        foreign.producer = ("dovetail", "")
+    maker, version = [*kept.get("producer", ()), "", ""][:2]
+    foreign.producer = (maker, version) if maker or version else ("dovetail", "")
     foreign.doc = kept.get("doc", model.doc)
     foreign.graph.name = kept.get("graph", foreign.graph.name) or "graph"
     foreign.graph.doc = kept.get("graph_doc", foreign.graph.doc)
