@@ -19,7 +19,8 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
 
     ``of``: an output's (or any value's) name; the model's only output when left out. ``wrt``: names of inputs, weights or
     any values;
-    all float inputs when left out. The outputs are ``of``, then ``grad:<name>`` for each (with a number behind it where that is taken). Where ``of`` is not a scalar, the
+    all float inputs when left out. The outputs are ``of``, then ``grad:<name>`` for each (with a number behind it where that
+    is taken). Where ``of`` is not a scalar, the
     new model has one
     more input, ``grad:<of>``, the incoming gradient of the same shape. A value that ``of`` does not depend on has a gradient
     of zeros.
@@ -126,7 +127,7 @@ def _pull_back(b: Builder, node: Node, incoming: list[Value | None]) -> Sequence
         several = len(node.outputs) > 1 or "outputs" in op.__match_args__
         g = tuple(incoming) if several else incoming[0]
         y = tuple(node.outputs) if several else node.outputs[0]
-        found = op.vjp(b, g, y, *node.inputs)  # type: ignore[arg-type]
+        found = op.vjp(b, g, y, *node.inputs)
         return [found] if isinstance(found, Value) or found is None else list(found)
     if has(op, "decompose"):
         inner = Builder()
@@ -134,7 +135,7 @@ def _pull_back(b: Builder, node: Node, incoming: list[Value | None]) -> Sequence
         for x, value in zip(node.inputs, inputs, strict=True):
             if x is not None and value is not None and x.value is not None:
                 value.value = x.value
-        made = op.decompose(inner, *inputs)  # type: ignore[arg-type]
+        made = op.decompose(inner, *inputs)
         inner.graph.outputs = [made] if isinstance(made, Value) else list(made)
         given = [value for value in inputs if value is not None]
         smooth = [value for value in given if _is_smooth(value)]

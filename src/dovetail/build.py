@@ -7,7 +7,8 @@
         y = b.output("y", b.Concat(x, x * 2, axis=1))
     model = b.model
 
-Every operator is a method (``b.Concat(...)``: values first, attributes by name); numbers and arrays among the inputs become constants.
+Every operator is a method (``b.Concat(...)``: values first, attributes by name); numbers and arrays among the inputs become
+constants.
 Types are inferred, and the operator's rules are held, as each node is written.
 """
 
@@ -74,7 +75,8 @@ class Builder:
         return Model(self.graph)
 
     def input(self, name: str, dtype: Any, shape: Sequence[Size | str | None] | None = None) -> Value:
-        """A new graph input; a size may be an integer, a symbol's name, or None (unknown); ``shape`` None leaves the rank open."""
+        """A new graph input; a size may be an integer, a symbol's name, or None (unknown); ``shape`` None leaves the rank
+        open."""
         sizes = None if shape is None else tuple(dimension(size, name, axis) for axis, size in enumerate(shape))
         return self.input_of(name, Tensor(dtypes.dtype(dtype), sizes))
 
@@ -240,9 +242,9 @@ def shape_value(b: Builder, x: Value, axes: Iterable[int] | None = None) -> Valu
     if shape is not None:
         sizes = [shape[axis] for axis in (range(len(shape)) if wanted is None else wanted)]
         if all(isinstance(size, int) for size in sizes):
-            return [int(size) for size in sizes]  # type: ignore[arg-type]
+            return [int(size) for size in sizes]
     found: Value = b.apply("Shape", x, dtype=dtypes.i64)
-    return found if wanted is None else b.apply("Gather", found, wanted, axis=0)  # type: ignore[no-any-return]
+    return found if wanted is None else b.apply("Gather", found, wanted, axis=0)
 
 
 __all__ = ["Builder", "DType", "current", "dimension", "shape_value", "written"]

@@ -93,8 +93,7 @@ Rule = Callable[["Builder", Node], "Value | Sequence[Value | None] | None"]
 
 def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
     """Offer each node, in order, to ``rule(b, node)``. Where it returns values, these (one per output, written through ``b``
-    just before
-    the node) take the place of the node's outputs, with their names. Returns how many nodes were replaced.
+    just before the node) take the place of the node's outputs, with their names. Returns how many nodes were replaced.
     """
     from dovetail.build import Builder
 
@@ -110,6 +109,7 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
             made = rule(b, node)
         except BaseException:
             graph.nodes.extend(old_nodes[place:])
+            _put_outputs(graph, replaced)
             raise
         if made is None:
             for extra in reversed(graph.nodes[mark:]):
@@ -134,8 +134,12 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
                 take_name(graph, old, new)
         for y in node.outputs:
             graph.release(y.name)
-    graph.outputs = [replaced.get(id(value), value) for value in graph.outputs]
+    _put_outputs(graph, replaced)
     return changed
+
+
+def _put_outputs(graph: Graph, replaced: dict[int, Value]) -> None:
+    graph.outputs = [replaced.get(id(value), value) for value in graph.outputs]
 
 
 def inherit(graph: Graph, mark: int, node: Node) -> None:

@@ -23,8 +23,8 @@ class Value:
     """One tensor (or sequence, or optional) that flows through a graph: ``name``, ``type``, who makes and who reads it.
 
     ``uses`` are the inputs that read it, as (node, place), in the order in which they came; a dict, so that one leaves as
-    quickly as it comes. ``names`` are all the names a file gave it (an IR port may have several or none). ``value`` is what is known of its
-    elements before anything runs: an exact array of integers and dims, or None.
+    quickly as it comes. ``names`` are all the names a file gave it (an IR port may have several or none). ``value`` is what is
+    known of its elements before anything runs: an exact array of integers and dims, or None.
     """
 
     __slots__ = ("_value", "doc", "index", "metadata", "name", "names", "node", "type", "uses")

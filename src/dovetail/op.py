@@ -5,9 +5,12 @@ A subclass declares its attributes as annotations and its signature and spelling
     class Concat(Op, sig="*xs: T -> y: T", onnx=("Concat-1(*xs; axis=1)", "Concat-4(*xs; axis)"), openvino="Concat-1(*xs; axis)"):
         axis: int
 
-``sig``: ``inputs -> outputs``, each ``name: type``. ``*name`` is repeated, ``name?`` optional, ``name!`` is read by shape rules and
-stays a host numpy array in every walk. A type is an element type by name (``i64``) or a variable, whose first letter says what it may be:
-T any, N number, R real number, F float, I integer, Z signed integer; ``any`` is anything, not only a tensor. A variable that occurs twice
+``sig``: ``inputs -> outputs``, each ``name: type``. ``*name`` is repeated, ``name?`` optional, ``name!`` is read by shape
+rules and
+stays a host numpy array in every walk. A type is an element type by name (``i64``) or a variable, whose first letter says
+what it may be:
+T any, N number, R real number, F float, I integer, Z signed integer; ``any`` is anything, not only a tensor. A variable that
+occurs twice
 is the same type in both places. An operator whose number of outputs varies has an attribute ``outputs: int``.
 """
 
@@ -36,7 +39,13 @@ _CLASSES = {
         "Z": "int",
     }.items()
 }
-_CLASS_NAMES = {"N": "a number type", "R": "a real number type", "F": "a float type", "I": "an integer type", "Z": "a signed integer type"}
+_CLASS_NAMES = {
+    "N": "a number type",
+    "R": "a real number type",
+    "F": "a float type",
+    "I": "an integer type",
+    "Z": "a signed integer type",
+}
 
 
 class Window(NamedTuple):
@@ -56,7 +65,8 @@ class Window(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """All windows of a node, later ones over earlier ones; ``fill`` is the scalar of what no window covers (None: all is covered)."""
+    """All windows of a node, later ones over earlier ones; ``fill`` is the scalar of what no window covers (None: all is
+    covered)."""
 
     windows: tuple[Window, ...]
     fill: Any = None
@@ -73,7 +83,8 @@ class Port(NamedTuple):
 
 
 class Signature:
-    """What goes into an operator and what comes out. ``least``: how many inputs it needs; ``repeated``: the place of the repeated one;
+    """What goes into an operator and what comes out. ``least``: how many inputs it needs; ``repeated``: the place of the
+    repeated one;
     ``has_hosts``: whether shape rules read some input."""
 
     __slots__ = ("has_hosts", "inputs", "least", "outputs", "repeated")
@@ -159,7 +170,7 @@ class Op:
         )
         cls.fields = inherited + tuple(own.values())
         cls.fields_by_name = {field.name: field for field in cls.fields}
-        cls.__match_args__ = tuple(cls.fields_by_name)
+        cls.__match_args__ = tuple(cls.fields_by_name)  # type: ignore[misc]
         cls._defaults = {field.name: field.default for field in cls.fields}
         cls._needed = tuple(field.name for field in cls.fields if field.default is REQUIRED)
         if not cls.__name__.startswith("_") and cls.sig:
@@ -204,7 +215,7 @@ class Op:
         return tuple(self.__dict__.values())
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._key() == other._key()  # type: ignore[attr-defined]
+        return type(self) is type(other) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash((type(self), self._key()))

@@ -4,13 +4,18 @@
 
     [domain:]Kind-version[,version...](inputs; attributes | fixed)
 
-``inputs`` stand in the foreign order under our names, ``attributes`` are ``theirs:ours`` (one name where both agree). Marks, in this order:
-``*name`` repeated, ``theirs~how`` converted, ``:ours`` renamed, ``?`` may be left out, ``=value`` what leaving it out stands for, in their words.
-``theirs:_`` is an attribute that the specification says is ignored. A core attribute among the foreign inputs is read from a constant and written as one, a core
-input among the foreign attributes likewise. ``a+b:ours`` joins two lists. ``fixed`` gives core attributes that this spelling implies;
+``inputs`` stand in the foreign order under our names, ``attributes`` are ``theirs:ours`` (one name where both agree). Marks,
+in this order:
+``*name`` repeated, ``theirs~how`` converted, ``:ours`` renamed, ``?`` may be left out, ``=value`` what leaving it out stands
+for, in their words.
+``theirs:_`` is an attribute that the specification says is ignored. A core attribute among the foreign inputs is read from a
+constant and written as one, a core
+input among the foreign attributes likewise. ``a+b:ours`` joins two lists. ``fixed`` gives core attributes that this spelling
+implies;
 ``name=value/other`` reads as ``value`` and can also say ``other`` (because ``other`` only refuses where ``value`` answers).
 Of several lines for one foreign version the first that fits reads it; a line that begins with ``>`` is only written.
-Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``natural`` (an integer that must not be negative), ``scalar`` (an input that must have rank 0), ``vector`` (an input that
+Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``natural`` (an integer that must not be
+negative), ``scalar`` (an input that must have rank 0), ``vector`` (an input that
 must have rank 1), ``{theirs:ours,...}`` (a table).
 """
 
@@ -51,7 +56,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """One slot line of an operator class. ``implied``: the core attributes that it fixes; ``known``: the foreign attributes it speaks of."""
+    """One slot line of an operator class. ``implied``: the core attributes that it fixes; ``known``: the foreign attributes
+    it speaks of."""
 
     op: type[Op]
     domain: str
@@ -87,7 +93,8 @@ def split_top(text: str, mark: str = ",") -> list[str]:
 
 
 _SLOT = re.compile(
-    r"(?P<star>\*)?(?P<theirs>[\w+-]+)(?:~(?P<how>\w+|\{[^}]*\}))?(?::(?P<ours>\w+))?(?P<optional>\?)?(?:=(?P<default>.*))?$", re.S
+    r"(?P<star>\*)?(?P<theirs>[\w+-]+)(?:~(?P<how>\w+|\{[^}]*\}))?(?::(?P<ours>\w+))?(?P<optional>\?)?(?:=(?P<default>.*))?$",
+    re.S,
 )
 
 
@@ -145,7 +152,9 @@ def _check_default(spelling: Spelling, slot: Slot) -> None:
     try:
         fixed_value(field, convert_in(slot, slot.default))
     except ValueError:
-        raise AssertionError(f"{spelling.op.__name__}: {slot.default!r} is no word for {slot.theirs[0]}: {spelling.line}") from None
+        raise AssertionError(
+            f"{spelling.op.__name__}: {slot.default!r} is no word for {slot.theirs[0]}: {spelling.line}"
+        ) from None
 
 
 # Values: text or typed foreign values to core attributes, by the attribute's annotation.
@@ -328,7 +337,9 @@ def _wanted(slot: Slot, kind: str) -> str:
     if slot.how == "natural":
         return "0 or a positive 64-bit integer" if kind.startswith("int") else "a list of integers, none of them negative"
     words = {"int": "a 64-bit integer", "bool": "a flag", "float": "a number", "str": "a text", "DType": "an element type"}
-    return words.get(kind.removesuffix(" | None"), kind.removesuffix(" | None").replace("tuple[int, ...]", "a list of 64-bit integers"))
+    return words.get(
+        kind.removesuffix(" | None"), kind.removesuffix(" | None").replace("tuple[int, ...]", "a list of 64-bit integers")
+    )
 
 
 def _is_integral(data: np.ndarray[Any, Any]) -> bool:
@@ -357,13 +368,13 @@ def read_constant(slot: Slot, field: Field, data: np.ndarray[Any, Any]) -> Any:
     except ValueError:
         shape = list(data.shape)
         rank = {"scalar": " of rank 0", "vector": " of rank 1"}.get(slot.how, "")
-        raise FormatError(
-            "constant.value", f"{slot.ours}: {data.dtype}{shape} is not {_wanted(slot, kind)}{rank}"
-        ) from None
+        raise FormatError("constant.value", f"{slot.ours}: {data.dtype}{shape} is not {_wanted(slot, kind)}{rank}") from None
 
 
 def refuse_unknown(spelling: Spelling, attributes: dict[str, Any]) -> None:
     """Raise UnsupportedError [attribute.unknown] where a node has an attribute that no slot speaks of."""
     if not spelling.known.issuperset(attributes):
         extra = [name for name in attributes if name not in spelling.known]
-        raise UnsupportedError("attribute.unknown", f"{spelling.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows")
+        raise UnsupportedError(
+            "attribute.unknown", f"{spelling.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows"
+        )

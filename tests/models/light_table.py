@@ -28,7 +28,8 @@ from dovetail.verify import TOLERANCE, Difference, compare, runner_for
 
 WEIGHTS = ("stored", "random")
 MISSED = " (which OpenVINO misses by itself)"
-"""Marks a model on which OpenVINO, given the ONNX file, does not agree with onnxruntime; there the file in OpenVINO is the measure."""
+"""Marks a model on which OpenVINO, given the ONNX file, does not agree with onnxruntime; there the file in OpenVINO is the
+measure."""
 
 
 @dataclass(frozen=True)

@@ -110,9 +110,7 @@ class Lifting:
 class Lifter:
     """Lifts one graph; a sub-graph gets a Lifter of its own whose ``outer`` is this one."""
 
-    def __init__(
-        self, dialect: Dialect, foreign: ForeignGraph, *, file: str | None = None, outer: Lifter | None = None
-    ) -> None:
+    def __init__(self, dialect: Dialect, foreign: ForeignGraph, *, file: str | None = None, outer: Lifter | None = None) -> None:
         self.dialect = dialect
         self.foreign = foreign
         self.file = file
@@ -362,7 +360,9 @@ class Lifter:
         for key in node.outputs:
             if key is not None and key not in self.found:
                 item = self.foreign.values.get(key)
-                self.found[key] = Value(self.graph.claim(key), item.type if item is not None and item.type is not None else UNKNOWN)
+                self.found[key] = Value(
+                    self.graph.claim(key), item.type if item is not None and item.type is not None else UNKNOWN
+                )
 
     def _foreign(self, node: ForeignNode, xs: list[Value | None]) -> tuple[Op, list[Value | None]]:
         bodies = [name for name, value in node.attributes.items() if isinstance(value, ForeignGraph)]

@@ -80,7 +80,7 @@ class Lowering:
         try:
             made = None if rule is None else rule(b, node)
             if made is None and has(node.op, "decompose") and not self._can_say(node):
-                made = node.op.decompose(b, *node.inputs)  # type: ignore[arg-type]
+                made = node.op.decompose(b, *node.inputs)
         except Unknown:
             # A rule that needs types which are not known leaves the node as it is.
             return None
@@ -100,7 +100,8 @@ class Lowering:
             return True
         try:
             spelling, _, version = self._fit(node)
-            self.dialect.check_types(ForeignNode(spelling.kind, version, [], [], domain=spelling.domain), node.inputs, node.outputs)
+            foreign = ForeignNode(spelling.kind, version, [], [], domain=spelling.domain)
+            self.dialect.check_types(foreign, _in_their_order(spelling, node), node.outputs)
         except (_NoFit, RuleError):
             return False
         return True
@@ -210,7 +211,9 @@ class Lowering:
     def _foreign(self, node: Node) -> ForeignNode:
         op: Any = node.op
         if op.format != self.dialect.name:
-            raise UnsupportedError("op.unknown", f"{op.kind}-{op.version} of {op.format} has no known equal in {self.dialect.name}")
+            raise UnsupportedError(
+                "op.unknown", f"{op.kind}-{op.version} of {op.format} has no known equal in {self.dialect.name}"
+            )
         return self.finish(node, op.domain, op.kind, op.version, [self.key(x) for x in node.inputs], dict(op.attributes))
 
     def finish(
@@ -220,7 +223,9 @@ class Lowering:
         while inputs and inputs[-1] is None:
             inputs.pop()
         outputs: list[str | None] = [self._declare(y).key for y in node.outputs]
-        return ForeignNode(kind, version, inputs, outputs, attributes, domain, node.name, node.place, node.doc, dict(node.metadata))
+        return ForeignNode(
+            kind, version, inputs, outputs, attributes, domain, node.name, node.place, node.doc, dict(node.metadata)
+        )
 
     def spelled(self, node: Node) -> ForeignNode:
         """``node`` as the slot line that fits it says. Raises UnsupportedError [op.unsayable]."""
@@ -362,6 +367,16 @@ def shortened(plain: Op, spelling: Spelling, node: Node) -> Op:
             changes[name] = slots.fixed_value(field, texts[0])
     short = plain.with_(**changes)
     return short if short != plain and short.canonical(*node.inputs) == plain else plain
+
+
+def _in_their_order(spelling: Spelling, node: Node) -> list[Value | None]:
+    """The inputs as ``spelling`` puts them; None for an attribute of ours among them."""
+    given = arguments(node.op, node.inputs)
+    xs: list[Value | None] = []
+    for slot in spelling.inputs:
+        found = given.get(slot.ours)
+        xs.extend(found if isinstance(found, list) else [found])
+    return xs
 
 
 def arguments(op: Op, xs: Sequence[Value | None]) -> dict[str, Any]:

@@ -67,7 +67,8 @@ class Identity(Op, sig="x: any -> y: any", onnx="Identity-1,13,14,16,19,21,23,24
 
 
 class Foreign(Op, sig="*xs: any -> *ys: any"):
-    """An operator known only by what its file says: it can be shown, checked and written back, not converted or differentiated."""
+    """An operator known only by what its file says: it can be shown, checked and written back, not converted or
+    differentiated."""
 
     format: str
     domain: str
@@ -80,7 +81,9 @@ class Foreign(Op, sig="*xs: any -> *ys: any"):
         return [UNKNOWN] * self.outputs
 
     def evaluate(self, xp: Any, *xs: Any) -> Any:
-        raise UnsupportedError("op.unknown", f"no rule is known to run {self.domain + '.' if self.domain else ''}{self.kind}-{self.version}")
+        raise UnsupportedError(
+            "op.unknown", f"no rule is known to run {self.domain + '.' if self.domain else ''}{self.kind}-{self.version}"
+        )
 
     def __hash__(self) -> int:
         return hash((self.format, self.domain, self.kind, self.version, self.outputs))
