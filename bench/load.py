@@ -65,18 +65,19 @@ def beside_openvino(path: Path, rounds: int) -> bool:
 def chain(count: int) -> onnx.ModelProto:
     """``count`` nodes, each reading the one before."""
     nodes, value = [], "x"
-    for index in range(0, count, 6):
-        names = [f"v{index}.{step}" for step in range(7)]
+    for index in range(0, count, 7):
+        names = [f"v{index}.{step}" for step in range(8)]
         nodes += [
             helper.make_node("Relu", [value], [names[0]]),
-            helper.make_node("Add", [names[0], "one"], [names[1]]),
-            helper.make_node("Concat", [names[1], names[1]], [names[2]], axis=0),
-            helper.make_node("Split", [names[2], "halves"], [names[3], names[4]], axis=0),
-            helper.make_node("Reshape", [names[4], "flat"], [names[5]]),
-            helper.make_node("Identity", [names[5]], [names[6]]),
+            helper.make_node("Concat", ["half", "half"], [names[1]], axis=0),  # what folding takes away
+            helper.make_node("Add", [names[0], names[1]], [names[2]]),
+            helper.make_node("Concat", [names[2], names[2]], [names[3]], axis=0),
+            helper.make_node("Split", [names[3], "halves"], [names[4], names[5]], axis=0),
+            helper.make_node("Reshape", [names[5], "flat"], [names[6]]),
+            helper.make_node("Identity", [names[6]], [names[7]]),
         ]
-        value = names[6]
-    return model(nodes, [value], {"one": np.ones(WIDTH, np.float32), "halves": [WIDTH, WIDTH], "flat": [WIDTH]})
+        value = names[7]
+    return model(nodes, [value], {"half": np.ones(WIDTH // 2, np.float32), "halves": [WIDTH, WIDTH], "flat": [WIDTH]})
 
 
 def wide(count: int) -> onnx.ModelProto:

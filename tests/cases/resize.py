@@ -25,7 +25,7 @@ def scales(*items: float) -> np.ndarray[Any, Any]:
 
 _FLOATS = {"shape": "a view holds no values of floats, so that scales are known to graphs only"}
 _SCALED = {"onnxruntime": "it aligns corners by whole lengths"}
-_BOOLEANS = {"openvino": "the CPU plugin does not resize booleans"}
+_BOOLEANS = dict.fromkeys(("onnxruntime", "openvino"), "it does not resize booleans")
 _CHANNELS = {"openvino": "the CPU plugin does not resize batch and channels"}
 _NOTHING = {"onnxruntime": "it refuses sizes of 0"}
 _NO_EXCLUSION = {

@@ -10,11 +10,14 @@ import numpy as np
 from hypothesis import assume, given, settings, strategies as st
 
 import oracles
+from dovetail.build import Builder
+from dovetail.edit import inline
 from dovetail.formats import lifted
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
 from dovetail.graph import Model
 from dovetail.ops.reshaping import Reshape
+from dovetail.passes.fold import fold
 from dovetail.passes.infer import infer
 from dovetail.program import compile
 from dovetail.validate import check
@@ -38,6 +41,17 @@ def test_a_graph_of_moves_gives_what_numpy_gives(moved: Moved) -> None:
     for value, array in zip(moved.model.outputs, moved.outputs.values(), strict=True):
         assert value.shape == array.shape
     assert_same_graph(moved.model, infer(moved.model))
+
+
+@given(movements())
+def test_folding_a_graph_keeps_the_answer(moved: Moved) -> None:
+    constants = Builder("constants")
+    given = [constants.constant(array) for array in moved.inputs.values()]
+    for name, value in zip(moved.outputs, inline(constants, moved.model.graph, given), strict=True):
+        constants.output(name, value)
+    fold(constants.graph)
+    assert {type(node.op).__name__ for node in constants.graph.nodes} <= {"Constant", "Identity"}
+    assert_gives(constants.model, Moved(constants.model, {}, moved.outputs), "folded")
 
 
 @GRAPHS

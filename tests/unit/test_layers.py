@@ -22,7 +22,7 @@ LAYERS = (
     "graph",
     "op slots edit build evaluate inference",
     "ops",
-    "interpret autodiff validate passes formats show summary sampling",
+    "interpret autodiff validate passes formats show notebook summary sampling",
     "program verify backend ngraph",
     "cli",
 )
@@ -32,6 +32,7 @@ EXCEPTIONS = {
     ("graph", "build"): "arithmetic on values writes nodes through the builder that is running",
     ("graph", "edit"): "copy.deepcopy of a model is the copying verb",
     ("graph", "show"): "print of a model is its text",
+    ("graph", "notebook"): "a notebook shows a model as a picture",
 }
 """What a room reaches for above its layer. It does so when a method is called, never when it is imported."""
 

@@ -313,8 +313,10 @@ class GroupConv(
         return self._conv(w).shape(x, _Merged(w))
 
     def _conv(self, w: Any) -> Conv:
-        groups = static(w.dims[:1])[0]
-        return Conv(self.strides, self.pads, self.dilations, self.auto_pad, groups)
+        return Conv(self.strides, self.pads, self.dilations, self.auto_pad, int(w.shape[0]))
+
+    def evaluate(self, xp: Any, x: Any, w: Any) -> Any:
+        return self._conv(w).evaluate(xp, x, xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:])))
 
     def decompose(self, b: Any, x: Any, w: Any) -> Any:
         return b.add(self._conv(w), x, merged_weights(b, w))[0]
@@ -343,8 +345,12 @@ class GroupConvTranspose(
         return self._conv(w).shape(x, _Merged(w), None, output_shape)
 
     def _conv(self, w: Any) -> ConvTranspose:
-        groups = static(w.dims[:1])[0]
+        groups = int(w.shape[0])
         return ConvTranspose(self.strides, self.pads, self.dilations, self.auto_pad, groups, None, self.output_padding)
+
+    def evaluate(self, xp: Any, x: Any, w: Any, output_shape: Any = None) -> Any:
+        merged = xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:]))
+        return self._conv(w).evaluate(xp, x, merged, None, output_shape)
 
     def decompose(self, b: Any, x: Any, w: Any, output_shape: Any = None) -> Any:
         return b.add(self._conv(w), x, merged_weights(b, w), None, output_shape)[0]

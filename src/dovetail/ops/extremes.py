@@ -59,16 +59,18 @@ class _Place(_Elementwise, sig="x: R -> y: i64"):
         axis = axis_in(self.axis, len(x.shape))
         hit = b.Equal(x, b.apply(self.reduction, x, [axis]))
         places = _places(b, x, axis)
-        beyond = -1 if self.last else _BEYOND
-        found = b.Where(hit, places, b.constant(beyond, dtypes.i64))
+        found = b.Where(hit, places, b.constant(-1, dtypes.i64) if self.last else _size(b, x, axis))
         return b.apply("ReduceMax" if self.last else "ReduceMin", found, [axis], keep_dims=self.keep_dims)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         return [None]
 
 
-# Farther than any place, also where i64 is computed in 32 bits.
-_BEYOND = 2**31 - 1
+def _size(b: Any, x: Any, axis: int) -> Any:
+    """The size of an axis, which is beyond every place on it, as a vector of one element."""
+    from dovetail.build import shape_value
+
+    return shape_value(b, x, [axis])
 
 
 def _places(b: Any, x: Any, axis: int) -> Any:
@@ -77,7 +79,7 @@ def _places(b: Any, x: Any, axis: int) -> Any:
     behind = list(range(1, len(x.shape) - axis))
     if isinstance(size, int):
         return b.constant(np.arange(size).reshape(-1, *(1,) * len(behind)))
-    ones = b.Expand(b.constant(1, dtypes.i64), b.Gather(b.Shape(x, dtype=dtypes.i64), [axis], axis=0))
+    ones = b.Expand(b.constant(1, dtypes.i64), _size(b, x, axis))
     counted = b.Subtract(b.CumSum(ones, b.constant(0, dtypes.i64)), 1)
     return b.Unsqueeze(counted, behind) if behind else counted
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail import arrays, dims, dtypes
+from dovetail.build import shape_value
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.op import Op
 from dovetail.types import Unknown, axes_in
@@ -243,7 +244,7 @@ class Resize(
         """Whether an axis stays as it is."""
         if row.roi != (0.0, 1.0) or self.coordinates == "tf_half_pixel_for_nn":
             return False
-        if dims.equal(row.size, row.out) is not True:
+        if row.out is None or dims.equal(row.size, row.out) is not True:
             return False
         return row.scale is not None and bool(row.scale == 1)
 
@@ -320,7 +321,7 @@ class Resize(
             changes["extrapolation_value"] = 0.0
         if _present(sizes) is None:
             changes["policy"] = "stretch"
-        elif self.coordinates == "align_corners_scaled" and self.policy == "stretch":
+        if self.coordinates == "align_corners_scaled" and self.policy == "stretch" and self.is_whole(x, sizes, scales):
             changes["coordinates"] = "align_corners"
         if x.shape is not None and self.axes is not None:
             changes["axes"] = axes_in(self.axes, len(x.shape))
@@ -332,8 +333,48 @@ class Resize(
                 changes["nearest"] = "floor" if all(each >= 1 for each in values) else "ceil"
         return self.with_(**changes)
 
+    def is_whole(self, x: Any, sizes: Any, scales: Any) -> bool:
+        """Whether every scaled length is known to be a whole number of elements."""
+        if _present(sizes) is not None:
+            return True
+        found = None if _present(scales) is None else known_scales(scales)
+        if found is None or x.shape is None:
+            return False
+        lengths = [x.shape[axis] for axis in self.places(len(x.shape))]
+        pairs = zip(lengths, (float(scale) for scale in found), strict=True)
+        return all(scale.is_integer() or (isinstance(size, int) and (size * scale).is_integer()) for size, scale in pairs)
+
+    def _written_out(self, b: Any, x: Any, sizes: Any, scales: Any, roi: Any) -> Any:
+        """The same over all axes, with empty vectors for inputs that are left out."""
+        rank = len(x.dims)
+        axes = self.places(rank)
+        none = b.constant(np.zeros(0, np.float32))
+        sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
+        if axes != tuple(range(rank)):
+            if sizes is not None:
+                whole = shape_value(b, x)
+                whole = b.constant(whole, sizes.dtype) if isinstance(whole, list) else whole
+                sizes = b.ScatterElements(whole, b.constant(list(axes)), b.Cast(sizes, to=whole.dtype), axis=0)
+            if scales is not None:
+                scales = b.ScatterElements(b.constant(np.ones(rank, np.float32)), b.constant(list(axes)), scales, axis=0)
+            if roi is not None:
+                places = [*axes, *(axis + rank for axis in axes)]
+                roi = b.ScatterElements(
+                    b.constant(np.repeat(np.array([0, 1], np.float32), rank)), b.constant(places), roi, axis=0
+                )
+        return b.add(self.with_(axes=None), x, sizes, none if scales is None else scales, none if roi is None else roi)[0]
+
     def decompose(self, b: Any, x: Any, sizes: Any = None, scales: Any = None, roi: Any = None) -> Any:
-        """Axis after axis: elements picked by place, or a product with a matrix of weights."""
+        """With every axis and input written out, which the first versions demand; and then axis after axis: elements picked by
+        place, or a product with a matrix of weights.
+        """
+        if (
+            (roi is None or scales is None)
+            and self.policy == "stretch"
+            and not self.antialias
+            and self.coordinates != "half_pixel_symmetric"
+        ):
+            return self._written_out(b, x, sizes, scales, roi)
         rows = self.known_rows(x, sizes, scales, roi)
         y = x
         for row in rows:

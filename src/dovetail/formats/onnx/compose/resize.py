@@ -88,7 +88,7 @@ def lower_resize(b: Any, node: Node) -> Any:
     x, sizes, scales, roi = (*node.inputs, None, None, None)[:4]
     if sizes is not None and sizes.dtype is not dtypes.i64:
         return b.add(op, x, b.Cast(sizes, to=dtypes.i64), *(each for each in (scales, roi) if each is not None))
-    if op.coordinates == "align_corners" and scales is not None and _given(scales) is not None:
+    if op.coordinates == "align_corners" and not op.is_whole(x, sizes, scales):
         return op.decompose(b, x, sizes, scales, roi)
     if op.mode == "nearest" and op.nearest == "simple" and op.coordinates != "asymmetric":
         plain = op.canonical(x, sizes, scales, roi)
