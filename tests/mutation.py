@@ -276,7 +276,6 @@ def _header(node: ast.AST) -> str:
 
 def install(module: types.ModuleType, tree: ast.Module) -> None:
     """Write the mutated module over the imported one: classes and functions stay the objects that everybody holds."""
-    from dovetail import slots
     from dovetail.formats.onnx.dialect import ONNX
     from dovetail.formats.openvino.dialect import OPENVINO
     from dovetail.op import REGISTRY
@@ -296,7 +295,9 @@ def install(module: types.ModuleType, tree: ast.Module) -> None:
             module.__dict__[name] = before
         elif not isinstance(before, int | float | str | bytes):
             _everywhere(before, new)
-    slots.parse.cache_clear()
+    for name, each in list(sys.modules.items()):
+        for value in list(vars(each).values()) if name.startswith("dovetail.") else ():
+            getattr(value, "cache_clear", int)()
     for dialect in (ONNX, OPENVINO):
         dialect._readers = None
         dialect._writers.clear()
@@ -436,6 +437,10 @@ class Runner:
             raise SystemExit(f"the tests do not run: {rows}")
         known = {number: (seconds, calls) for number, outcome, seconds, calls in rows if outcome == "passed"}
         self.untested = [items[number].nodeid for number, outcome, _, _ in rows if outcome == "failed"]
+        for module in dict.fromkeys(files.values()):
+            tree = ast.parse((PACKAGE / module).read_text())
+            if (fault := _wait(*forked(lambda tree=tree, module=module: self._installed(module, tree), session.config), limit=60)) is not None:  # type: ignore[misc]
+                raise SystemExit(f"{module} cannot be written over itself: {fault}")
         self.say(f"{len(known)} tests pass in {sum(seconds for seconds, _ in known.values()):.0f} s; {len(self.chosen)} mutants")
         self._all(items, known, session.config)
         return True
@@ -482,17 +487,22 @@ class Runner:
 
     def _work(self, made: Made, chosen: list[tuple[int, Any]]) -> Callable[[], Any]:
         def work() -> Any:
-            name = f"dovetail.{made.mutant.module.removesuffix('.py').replace('/', '.')}"
-            try:
-                install(sys.modules[name], made.tree())
-            except Exception as error:
-                return f"import: {type(error).__name__}"
+            fault = self._installed(made.mutant.module, made.tree())
+            if fault is not None:
+                return f"import: {fault}"
             for number, item in chosen:
                 if run_item(item, self.watch) == "failed":
                     return number
             return None
 
         return work
+
+    def _installed(self, module: str, tree: ast.Module) -> str | None:
+        try:
+            install(sys.modules[f"dovetail.{module.removesuffix('.py').replace('/', '.')}"], tree)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return None
 
     def _note(self, mutant: Mutant, data: bytes, killers: dict[tuple[str, str], list[int]]) -> None:
         try:

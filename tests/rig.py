@@ -21,6 +21,23 @@ from dovetail.validate import validate
 CASES: list[tuple[str, Case]] = list(all_cases())
 
 
+LAWS = {
+    "onnxruntime": "evaluate says what onnxruntime says; where it knows nothing, what onnx.reference says",
+    "onnx.reference": "onnx.reference is asked where onnxruntime knows nothing",
+    "openvino": "evaluate says what OpenVINO says",
+    "onnx": "ONNX gives back the graph",
+    "ir": "IR gives back the graph",
+    "gradient": "a gradient is the slope in a random direction",
+    "second gradient": "the gradient of a gradient is its slope",
+    "shape": "the shape rule says all sizes, not only true ones",
+    "rank": "the rank is known where every size is a symbol",
+    "torch": "torch gives the answer of numpy",
+    "jax": "jax.numpy gives the answer of numpy",
+    "fold": "what follows from constants alone is folded",
+}
+"""What ``Case.skip`` may name."""
+
+
 def over(chosen: Sequence[tuple[str, Case]]) -> Any:
     """A law over these cases: parametrises ``case``, with readable ids."""
     return pytest.mark.parametrize("case", [pytest.param(case, id=f"{family}: {case}") for family, case in chosen])

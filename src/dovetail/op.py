@@ -197,6 +197,8 @@ class Op:
         if len(args) > len(cls.fields):
             raise TypeError(f"{cls.__name__} takes {len(cls.fields)} attributes, not {len(args)}")
         placed = dict(zip(cls._defaults, args, strict=False))
+        if not attributes:
+            return placed
         if not placed.keys().isdisjoint(attributes):
             raise TypeError(f"{cls.__name__} is given {', '.join(name for name in placed if name in attributes)} twice")
         return placed | attributes

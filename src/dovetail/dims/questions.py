@@ -130,6 +130,8 @@ def _shifted(dim: Dim) -> Size:
 
 def equal(a: Size, b: Size) -> bool | None:
     """Whether ``a == b`` whatever the unknowns are (True), for none of their values (False), or not known (None)."""
+    if a is b:
+        return True
     difference: Size = a - b
     if isinstance(difference, int):
         return difference == 0

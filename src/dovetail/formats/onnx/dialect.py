@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Seq
+from collections.abc import Iterable, Sequence as Seq
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -36,11 +36,13 @@ def since_version(domain: str, kind: str, opset: int) -> int | None:
 
 
 class _Constraints(NamedTuple):
-    """For each formal input and output the texts of its allowed types; whether the last input repeats."""
+    """For each formal input and output the texts of its allowed types; whether the last input repeats; the type variable of each
+    input, None where each of its repetitions may have a type of its own."""
 
     inputs: tuple[frozenset[str], ...]
     outputs: tuple[frozenset[str], ...]
     is_repeated: bool
+    variables: tuple[str | None, ...]
 
     def inputs_of(self, count: int) -> tuple[frozenset[str], ...]:
         """As many as a node may have of its ``count`` inputs."""
@@ -61,7 +63,8 @@ def _constraints(domain: str, kind: str, version: int) -> _Constraints | None:
         return None
     inputs, outputs = (tuple(frozenset(map(_plain, item.types)) for item in side) for side in (schema.inputs, schema.outputs))
     option = onnx.defs.OpSchema.FormalParameterOption.Variadic
-    return _Constraints(inputs, outputs, bool(schema.inputs) and schema.inputs[-1].option == option)
+    variables = tuple(item.type_str if item.is_homogeneous else None for item in schema.inputs)
+    return _Constraints(inputs, outputs, bool(schema.inputs) and schema.inputs[-1].option == option, variables)
 
 
 def _plain(text: str) -> str:
@@ -85,19 +88,42 @@ def check_types(node: ForeignNode, xs: Seq[Value | None], ys: Seq[Value]) -> Non
     found = _constraints(node.domain, node.kind, node.version)
     if found is None:
         return
-    for index, (x, allowed) in enumerate(zip(xs, found.inputs_of(len(xs)), strict=False)):
-        if x is not None and not _is_allowed(x.type, allowed):
-            raise RuleError("type.version", f"{node.kind}-{node.version} does not allow {x.type} as input {index}")
-    for index, (y, allowed) in enumerate(zip(ys, found.outputs_of(len(ys)), strict=False)):
-        if not _is_allowed(y.type, allowed):
-            raise RuleError("type.version", f"{node.kind}-{node.version} does not make {y.type} as output {index}")
+    for values, allowed, fact in (
+        (xs, found.inputs_of(len(xs)), "does not allow {} as input {}"),
+        (ys, found.outputs_of(len(ys)), "does not make {} as output {}"),
+    ):
+        refused = _refused(values, allowed)
+        if refused is not None:
+            raise RuleError("type.version", f"{node.kind}-{node.version} {fact.format(*refused)}")
+    if len(xs) > 1:
+        _check_agreement(node, xs, found)
 
 
-def _is_allowed(type: Type, allowed: frozenset[str]) -> bool:
-    if type.__class__ is Tensor and type.dtype is not None and type.dtype.name in allowed:
-        return True
-    text = type_text(type)
-    return text is None or not allowed or text in allowed
+def _refused(values: Seq[Value | None], allowed: Iterable[frozenset[str]]) -> tuple[Type, int] | None:
+    """The first type that is not among those allowed in its place, and that place."""
+    for place, (value, texts) in enumerate(zip(values, allowed, strict=False)):
+        if value is None or not texts:
+            continue
+        type = value.type
+        text = type.dtype.name if type.__class__ is Tensor and type.dtype is not None else type_text(type)
+        if text not in texts and text is not None:
+            return type, place
+    return None
+
+
+def _check_agreement(node: ForeignNode, xs: Seq[Value | None], found: _Constraints) -> None:
+    """Raise RuleError [type.disagree] where inputs that share a type variable are of different types."""
+    bound: dict[str, tuple[int, Type]] = {}
+    last = len(found.variables) - 1
+    for index, x in enumerate(xs):
+        variable = found.variables[min(index, last)]
+        if x is None or variable is None:
+            continue
+        first, known = bound.setdefault(variable, (index, x.type))
+        if known is not x.type and type_text(known) != type_text(x.type) and None not in (type_text(known), type_text(x.type)):
+            raise RuleError(
+                "type.disagree", f"{node.kind}-{node.version} takes inputs {first}, {index} of one type, not {known}, {x.type}"
+            )
 
 
 def spell(value: Any) -> Any:

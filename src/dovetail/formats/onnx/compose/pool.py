@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dovetail import dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node
@@ -15,7 +16,7 @@ def max_pool(b: Any, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
     if op.outputs == 2 and not node.outputs[1].uses and not any(node.outputs[1] is value for value in b.graph.outputs):
-        return [b.add(op.with_(outputs=1), x)[0], None]
+        return [b.add(op.with_(outputs=1, index_axis=0, index_dtype=dtypes.i64, column_major=False), x)[0], None]
     if op.outputs == 2 and (op.index_axis % max(len(x.dims), 1) or op.index_dtype != "i64"):  # type: ignore[union-attr]
         return op.decompose(b, x)
     return _rounded(b, op, x)

@@ -1,0 +1,26 @@
+"""The tables of cases say what they mean."""
+
+from __future__ import annotations
+
+from dovetail.op import REGISTRY
+from rig import CASES, LAWS
+
+WITHOUT_CASES = {
+    "Constant": "it is in most other cases",
+    "Foreign": "it has no rules",
+    "If": "it holds graphs, and has tests of its own",
+}
+
+
+def test_every_operator_has_cases() -> None:
+    assert set(REGISTRY) - {type(case.op).__name__ for _, case in CASES} == set(WITHOUT_CASES)
+
+
+def test_what_a_case_is_outside_of_is_a_law_and_has_a_reason() -> None:
+    wrong = [
+        (str(case), law, reason)
+        for _, case in CASES
+        for law, reason in case.skip.items()
+        if law not in LAWS or not reason.strip()
+    ]
+    assert wrong == []
