@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from cases import Case, all_cases
-from dovetail import dtypes
+from dovetail import dtypes, slots
 from dovetail.build import Builder
 from dovetail.evaluate import apply
 from dovetail.graph import Model, Value
-from dovetail.op import host_inputs
+from dovetail.op import Op, host_inputs
 from dovetail.types import Tensor, View
 from dovetail.validate import validate
 
@@ -24,6 +24,7 @@ CASES: list[tuple[str, Case]] = list(all_cases())
 LAWS = {
     "onnxruntime": "evaluate says what onnxruntime says; where it knows nothing, what onnx.reference says",
     "onnx.reference": "onnx.reference is asked where onnxruntime knows nothing",
+    "old onnxruntime": "the oldest form that can say it gives the same in onnxruntime",
     "openvino": "evaluate says what OpenVINO says",
     "onnx": "ONNX gives back the graph",
     "ir": "IR gives back the graph",
@@ -49,6 +50,19 @@ every_case = over(CASES)
 def skip_where_outside(case: Case, law: str) -> None:
     if law in case.skip:
         pytest.skip(case.skip[law])
+
+
+OLDEST = 7
+
+
+@cache
+def opsets(op: type[Op]) -> tuple[int, ...]:
+    """Every opset in which a way to say ``op`` changes, and the newest."""
+    import onnx
+
+    kinds = {(spelling.domain, spelling.kind) for spelling in (slots.parse(op, line) for line in op.onnx)}
+    lines = {schema.since_version for schema in onnx.defs.get_all_schemas_with_history() if (schema.domain, schema.name) in kinds}
+    return tuple(sorted({max(version, OLDEST) for version in lines} | {onnx.defs.onnx_opset_version()}))
 
 
 def is_constant(case: Case) -> list[bool]:

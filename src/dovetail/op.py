@@ -16,7 +16,7 @@ is the same type in both places. An operator whose number of outputs varies has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
@@ -24,7 +24,7 @@ import numpy as np
 from dovetail import dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
-from dovetail.types import Tensor, Type, Unknown, UNKNOWN, is_static
+from dovetail.types import UNKNOWN, Tensor, Type, Unknown, is_static
 
 REGISTRY: dict[str, type[Op]] = {}
 

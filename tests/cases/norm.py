@@ -9,21 +9,17 @@ import numpy as np
 from cases import Case
 from cases.linear import floats
 from dovetail import dtypes
+from dovetail.ops.dropout import Dropout
 from dovetail.ops.norm import (
-    LRN,
     BatchNormalization,
-    Dropout,
     GroupNormalization,
-    Hardmax,
     InstanceNormalization,
     LayerNormalization,
-    LogSoftmax,
-    LpNormalization,
     MeanVarianceNormalization,
-    NormalizeL2,
     RMSNormalization,
-    Softmax,
 )
+from dovetail.ops.rescaling import LRN, LpNormalization, NormalizeL2
+from dovetail.ops.softmax import Hardmax, LogSoftmax, Softmax
 
 _NEAR = {"f64": 1e-6, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
 

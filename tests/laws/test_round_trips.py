@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,20 +25,8 @@ from dovetail.graph import Model
 from dovetail.interpret import interpret
 from dovetail.op import REGISTRY, Field, Op
 from dovetail.validate import validate
-from rig import answer, every_case, feeds, model_of, skip_where_outside, sound
+from rig import answer, every_case, feeds, model_of, opsets, skip_where_outside, sound
 from sameness import assert_close, differences
-
-OLDEST = 7
-
-
-@cache
-def opsets(op: type[Op]) -> tuple[int, ...]:
-    """Every opset in which a way to say ``op`` changes, and the newest."""
-    import onnx
-
-    kinds = {(spelling.domain, spelling.kind) for spelling in (slots.parse(op, line) for line in op.onnx)}
-    lines = {schema.since_version for schema in onnx.defs.get_all_schemas_with_history() if (schema.domain, schema.name) in kinds}
-    return tuple(sorted({max(version, OLDEST) for version in lines} | {onnx.defs.onnx_opset_version()}))
 
 
 class Onnx(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 from dovetail.formats.lift import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
-from dovetail.ops.norm import Dropout, is_inference
+from dovetail.ops.dropout import Dropout, is_inference
 
 
 @ONNX.lift("Dropout", 1, 6)

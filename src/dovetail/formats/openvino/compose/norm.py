@@ -12,7 +12,9 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lift import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
-from dovetail.ops.norm import LRN, MeanVarianceNormalization, is_inference
+from dovetail.ops.dropout import is_inference
+from dovetail.ops.norm import MeanVarianceNormalization
+from dovetail.ops.rescaling import LRN
 from dovetail.types import axis_in
 
 
