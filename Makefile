@@ -21,7 +21,7 @@ demo: .venv/.installed-$(EXTRAS)
 	$(venv) examples/demo.py
 
 test: .venv/.installed-$(EXTRAS)
-	$(venv) -m pytest
+	$(venv) -m pytest --numprocesses auto
 
 lint: .venv/.installed-$(lint_extras)
 	$(venv) -m ruff check

@@ -16,6 +16,7 @@ is the same type in both places. An operator whose number of outputs varies has 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
@@ -160,7 +161,7 @@ class Op:
         cls.openvino = (openvino,) if isinstance(openvino, str) else openvino
         own = {
             name: Field(name, str(annotation), cls.__dict__.get(name, REQUIRED))
-            for name, annotation in cls.__dict__.get("__annotations__", {}).items()
+            for name, annotation in inspect.get_annotations(cls).items()
             if not str(annotation).startswith("ClassVar")
         }
         inherited = tuple(
