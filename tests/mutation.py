@@ -26,6 +26,7 @@ import tomllib
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,9 @@ def _header(node: ast.AST) -> str:
 # In the child
 
 
+_CACHED: Any = type(lru_cache(int))
+
+
 def install(module: types.ModuleType, tree: ast.Module) -> None:
     """Write the mutated module over the imported one: classes and functions stay the objects that everybody holds."""
     from dovetail.formats.onnx.dialect import ONNX
@@ -297,7 +301,8 @@ def install(module: types.ModuleType, tree: ast.Module) -> None:
             _everywhere(before, new)
     for name, each in list(sys.modules.items()):
         for value in list(vars(each).values()) if name.startswith("dovetail.") else ():
-            getattr(value, "cache_clear", int)()
+            if isinstance(value, _CACHED):
+                value.cache_clear()
     for dialect in (ONNX, OPENVINO):
         dialect._readers = None
         dialect._writers.clear()

@@ -29,6 +29,7 @@ LAWS = {
     "onnx": "ONNX gives back the graph",
     "ir": "IR gives back the graph",
     "gradient": "a gradient is the slope in a random direction",
+    "gradient in onnxruntime": "a gradient model runs in onnxruntime",
     "second gradient": "the gradient of a gradient is its slope",
     "shape": "the shape rule says all sizes, not only true ones",
     "rank": "the rank is known where every size is a symbol",

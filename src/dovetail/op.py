@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
@@ -74,10 +75,12 @@ class Windows(NamedTuple):
 
 
 class Port(NamedTuple):
-    """One input or output of a signature."""
+    """One input or output of a signature. ``allowed``: the names of the element types that it may have, None where it may be
+    anything, not only a tensor."""
 
     name: str
     type: str
+    allowed: frozenset[str] | None
     repeated: bool = False
     optional: bool = False
     host: bool = False
@@ -111,8 +114,16 @@ def _parse_ports(text: str) -> tuple[Port, ...]:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, kind = (piece.strip() for piece in part.partition(":"))
         bare = name.strip("*?!")
-        ports.append(Port(bare, kind, name.startswith("*"), "?" in name, "!" in name))
+        ports.append(Port(bare, kind, _allowed(kind), name.startswith("*"), "?" in name, "!" in name))
     return tuple(ports)
+
+
+@cache
+def _allowed(kind: str) -> frozenset[str] | None:
+    """The names of the element types that a type of a signature stands for."""
+    if kind == "any":
+        return None
+    return frozenset((kind,)) if kind in dtypes._BY_NAME else _CLASSES[kind[0]]
 
 
 def parse_signature(text: str) -> Signature:
@@ -308,8 +319,7 @@ def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
             if not port.optional:
                 raise RuleError("node.inputs", f"input {port.name!r} is missing")
             continue
-        name = port.type
-        if name == "any":
+        if port.allowed is None:
             continue
         type = x.type
         if not isinstance(type, Tensor):
@@ -317,29 +327,19 @@ def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
         dtype = type.dtype
         if dtype is None:
             continue
-        known = bound.get(name)
-        if known is dtype:
-            continue
-        if known is not None:
+        known = bound.setdefault(port.type, dtype)
+        if known is not dtype:
             raise RuleError("type.disagree", f"element types {known}, {dtype} should be equal")
-        _check_class(name, dtype, port.name)
-        bound[name] = dtype
+        if dtype.name not in port.allowed:
+            wanted = port.type if port.type in dtypes._BY_NAME else _CLASS_NAMES[port.type[0]]
+            raise RuleError("type.class", f"input {port.name!r} should be {wanted}, not {dtype}")
     return bound
 
 
 def allows(variable: str, dtype: DType) -> bool:
     """Whether a type of a signature may be ``dtype``."""
-    exact = dtypes._BY_NAME.get(variable)
-    return variable == "any" or (dtype is exact if exact is not None else dtype.name in _CLASSES[variable[0]])
-
-
-def _check_class(variable: str, dtype: DType, port: str) -> None:
-    exact = dtypes._BY_NAME.get(variable)
-    if exact is not None:
-        if exact is not dtype:
-            raise RuleError("type.class", f"input {port!r} should be {exact}, not {dtype}")
-    elif dtype.name not in _CLASSES[variable[0]]:
-        raise RuleError("type.class", f"input {port!r} should be {_CLASS_NAMES[variable[0]]}, not {dtype}")
+    allowed = _allowed(variable)
+    return allowed is None or dtype.name in allowed
 
 
 def default_types(op: Op, xs: tuple[Any, ...]) -> list[Type]:

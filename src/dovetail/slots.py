@@ -264,6 +264,8 @@ def field_of(op: type[Op], name: str) -> Field | None:
 
 def convert_in(slot: Slot, raw: Any) -> Any:
     """A foreign attribute value on its way into the core. Raises ValueError."""
+    if not slot.how:
+        return raw
     match slot.how:
         case "not":
             return not _flag(raw)
@@ -298,25 +300,20 @@ def convert_out(slot: Slot, value: Any) -> Any:
     return value
 
 
-class Absent(Exception):
-    """A required foreign attribute is not there."""
-
-
 def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any], *, is_text: bool = True) -> Any:
     """The value of one foreign attribute, coerced for the core attribute; REQUIRED where the core's own default stands.
 
     ``is_text``: the format writes everything as text. Raises FormatError [attribute.missing] or [attribute.value].
     """
     field = field_of(spelling.op, slot.ours)
-    present = [name for name in slot.theirs if name in attributes]
-    if len(present) < len(slot.theirs):
+    raws = [attributes[name] for name in slot.theirs if name in attributes]
+    if len(raws) < len(slot.theirs):
         if slot.default is not None:
             return slot.default if field is None else fixed_value(field, convert_in(slot, slot.default))
         if slot.optional:
             return REQUIRED
         missing = [name for name in slot.theirs if name not in attributes]
         raise FormatError("attribute.missing", f"{spelling.kind} needs the attribute {missing[0]!r}")
-    raws = [attributes[name] for name in slot.theirs]
     try:
         if not is_text and slot.how not in ("table", "lower"):
             refuse_texts(field.annotation if field else "float", raws)

@@ -166,7 +166,7 @@ def axes_in(axes: Seq[int], rank: int) -> tuple[int, ...]:
 
 def broadcast_size(first: Size, second: Size) -> Size | None:
     """One axis of a numpy broadcast; None where it depends on what the symbols turn out to be."""
-    if first is second or dims.equal(first, second) is True or second == 1:
+    if first == second or dims.equal(first, second) is True or second == 1:
         return first
     if first == 1:
         return second

@@ -51,7 +51,8 @@ def narrow() -> Iterator[Case]:
         yield Case(Cast(named(target), saturate=False), (f8,), name=f"beyond {target}")
         yield Case(Cast(named(target)), (f8.astype(np.float16),), name=f"f16 saturated to {target}")
     for target in SMALL[7:9]:
-        yield Case(Cast(named(target), saturate_infinity=False), (f8,), name=f"infinity to {target}")
+        beyond = {"old onnxruntime": "it saturates infinity, which Cast before 24 makes NaN"}
+        yield Case(Cast(named(target), saturate_infinity=False), (f8,), name=f"infinity to {target}", skip=beyond)
     for rounding in ("up", "down", "nearest", "even"):
         scales = np.array([0.3, 1, 1.2, 1.5, 3, 5, 300], np.float32)
         yield Case(Cast(named("f8e8m0"), rounding=rounding), (scales,), skip={"onnxruntime": "it gives no f8e8m0 to Python"})

@@ -28,6 +28,7 @@ def conv(
 
 _AS_CONV = {"ir": "it is read back as Conv or ConvTranspose with its weights in another shape"}
 _DILATED_SAME = {"onnxruntime": "it refuses dilations with automatic padding"}
+_UNSET = {"gradient in onnxruntime": "it leaves a convolution over no channels unset"}
 _WIDE_STRIDE = {"onnxruntime": "it takes SAME with a stride above the kernel for VALID"}
 
 CASES: list[Case] = [
@@ -67,7 +68,7 @@ CASES: list[Case] = [
         )
         for name in NEAR
     ),
-    conv(Conv(), (0, 3, 5, 6), (4, 3, 3, 2), "Conv of no images", bias=4),
+    conv(Conv(), (0, 3, 5, 6), (4, 3, 3, 2), "Conv of no images", bias=4, skip=_UNSET),
     conv(ConvTranspose(), (2, 3, 4, 5), (3, 2, 3, 2), "ConvTranspose"),
     conv(ConvTranspose(), (2, 3, 4, 5), (3, 2, 3, 2), "ConvTranspose with bias", bias=2),
     conv(ConvTranspose((2,), (1, 0), output_padding=(1,)), (1, 3, 4), (3, 2, 3), "ConvTranspose over one axis", bias=2),

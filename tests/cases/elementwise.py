@@ -287,11 +287,13 @@ def limits() -> Iterator[Case]:
             (x, *bounds),
             constants=(1, 2),
             name=f"Clip with constant bounds {[b if b is None else float(b) for b in bounds]}",
+            skip={"old onnxruntime": "its Clip-6 refuses min > max"} if bounds[:1] == (2,) else {},
         )
     for name in ("f64", "f16", "bf16", "i8", "i32", "i64", "u8"):
         low, high = (1, 5) if name == "u8" else (-2, 2)
         given = (numbers(name, 2, 5, low=-9, high=9), scalar(low, name), scalar(high, name))
-        yield Case(Clip(), given, constants=(1, 2))
+        expands = {"old onnxruntime": "it expands Clip-13 to a Where that has no bf16 yet"}
+        yield Case(Clip(), given, constants=(1, 2), skip=expands if name == "bf16" else {})
         if name != "bf16":
             yield Case(Clip(), given)
     yield Case(Clip(), (numbers("i64", 5), scalar(0, "i64")), constants=(1,))

@@ -387,7 +387,7 @@ class Lifter:
                 inputs[slot.ours] = self._constant_input(spelling, slot.ours, value, xs)
         slots.refuse_unknown(spelling, node.attributes)
         attributes.update(spelling.implied)
-        if "outputs" in spelling.op.__match_args__ and "outputs" not in attributes:
+        if "outputs" in spelling.op.fields_by_name and "outputs" not in attributes:
             attributes["outputs"] = len(node.outputs)
         ordered: list[Value | None] = []
         for port in spelling.op.signature.inputs:

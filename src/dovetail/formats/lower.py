@@ -6,6 +6,7 @@ Everything that cannot be said exactly is collected, and refused in one message.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, Fo
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import REQUIRED, Op, bodies, has
 from dovetail.slots import Slot, Spelling
-from dovetail.types import Unknown
+from dovetail.types import Tensor, Unknown
 
 VersionOf = Callable[[str, str], int | None]
 """The version of an operator (domain, kind) that the target has; None where it has no such operator."""
@@ -119,9 +120,9 @@ class Lowering:
         for node in graph.nodes:
             try:
                 self._node(node, outputs)
-            except DovetailError as error:
+            except (DovetailError, Unknown) as error:
                 # The graph is sound: where a rule is broken, it is the target that lacks the type.
-                refusal = UnsupportedError(error.code, error.message) if isinstance(error, RuleError) else error
+                refusal = error if isinstance(error, UnsupportedError) else _refusal(node, error)
                 self.errors.append(refusal.at(node=node.label, op=written(node.op, node.inputs), file=self.file))
                 for y in node.outputs:
                     self.keys.setdefault(id(y), y.name)
@@ -293,7 +294,7 @@ class Lowering:
                 data = constant_or_none(given[slot.ours])
                 if data is None:
                     raise _NoFit(f"{spelling.kind} needs {slot.ours!r} to be constant")
-                self._out(slot, _plain(data), spelling)
+                self._out(slot, _plain(data, op, slot.ours), spelling)
 
     def _out(self, slot: Slot, value: Any, spelling: Spelling) -> Any:
         if value is None:
@@ -323,7 +324,7 @@ class Lowering:
                 value = self._out(slot, op.__dict__[slot.ours], spelling)
             else:
                 x = given.get(slot.ours)
-                value = None if x is None else _plain(constant_or_none(x))
+                value = None if x is None else _plain(constant_or_none(x), op, slot.ours)
             if value is None:
                 continue
             if len(slot.theirs) == 2:
@@ -344,12 +345,14 @@ class Lowering:
             data = np.asarray(value, dtype=np.int64)
         if slot is not None and slot.how == "vector":
             data = data.reshape(-1)
-        key = self.claim(f"{node.label}/{name}")
-        dtype = dtypes.dtype(data.dtype)
-        self.foreign.constants[key] = ForeignTensor(dtype, data, key)
-        from dovetail.types import Tensor
+        return self.initializer(node, ForeignTensor(dtypes.dtype(data.dtype), data, ""), name)
 
-        self.foreign.values[key] = self.typed[key] = ForeignValue(key, Tensor(dtype, data.shape), (), "", {"name": key})
+    def initializer(self, node: Node, tensor: ForeignTensor, name: str = "value") -> str:
+        """The key of a new constant beside ``node``."""
+        key = self.claim(f"{node.label}/{name}")
+        self.foreign.constants[key] = replace(tensor, name=key)
+        type = Tensor(tensor.dtype, tensor.data.shape)
+        self.foreign.values[key] = self.typed[key] = ForeignValue(key, type, (), "", {"name": key})
         return key
 
 
@@ -409,8 +412,18 @@ def constant_or_none(x: Value) -> np.ndarray[Any, Any] | None:
         return None
 
 
-def _plain(data: Any) -> Any:
-    return data.item() if data.ndim == 0 else tuple(data.tolist())
+def _plain(data: Any, op: Op, name: str) -> Any:
+    """A constant input as an attribute value: lists are what shape rules read; any other input is one number."""
+    is_list = next(port.host for port in op.signature.inputs if port.name == name)
+    return data.reshape(()).item() if data.ndim == 0 or (data.size == 1 and not is_list) else tuple(data.tolist())
+
+
+def _refusal(node: Node, error: DovetailError | Unknown) -> DovetailError:
+    if isinstance(error, RuleError):
+        return UnsupportedError(error.code, error.message)
+    if isinstance(error, DovetailError):
+        return error
+    return UnsupportedError("type.unknown", f"how {type(node.op).__name__} is written depends on types that are not known")
 
 
 def strip_metadata(graph: Graph) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence as Seq
-from functools import cache
+from collections.abc import Sequence as Seq
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from dovetail.dtypes import DType
@@ -11,7 +11,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
 from dovetail.graph import Value
-from dovetail.types import Optional, Sequence, Tensor, Type
+from dovetail.types import UNKNOWN, Optional, Sequence, Tensor, Type
 
 _ELEMENTS = {
     "float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "boolean", "string": "string",
@@ -84,46 +84,60 @@ def type_text(type: Type) -> str | None:
 
 
 def check_types(node: ForeignNode, xs: Seq[Value | None], ys: Seq[Value]) -> None:
-    """Raise RuleError [type.version] where this version of the operator does not allow an element type."""
-    found = _constraints(node.domain, node.kind, node.version)
-    if found is None:
+    """Hold the types of a node against the schema of its version.
+
+    Raises RuleError [type.version] for an element type that it does not allow, [type.disagree] where inputs that share a type
+    variable are of different types.
+    """
+    check = _fault if len(xs) + len(ys) <= _FEW else _fault.__wrapped__
+    fault = check(node.domain, node.kind, node.version, _texts(xs), _texts(ys))
+    if fault is None:
         return
-    for values, allowed, fact in (
-        (xs, found.inputs_of(len(xs)), "does not allow {} as input {}"),
-        (ys, found.outputs_of(len(ys)), "does not make {} as output {}"),
+    which, first, second = fault
+    types = [None if value is None else value.type for value in (ys if which == "output" else xs)]
+    if which == "input":
+        raise RuleError("type.version", f"{node.kind}-{node.version} does not allow {types[first]} as input {first}")
+    if which == "output":
+        raise RuleError("type.version", f"{node.kind}-{node.version} does not make {types[first]} as output {first}")
+    unlike = f"not {types[first]}, {types[second]}"
+    raise RuleError("type.disagree", f"{node.kind}-{node.version} takes inputs {first}, {second} of one type, {unlike}")
+
+
+def _texts(values: Seq[Value | None]) -> tuple[str | None, ...]:
+    """The values' types as :func:`type_text` writes them, None for those left out too."""
+    found: list[str | None] = []
+    for value in values:
+        type = UNKNOWN if value is None else value.type
+        found.append(type.dtype.name if type.__class__ is Tensor and type.dtype is not None else type_text(type))
+    return tuple(found)
+
+
+_FEW = 16
+
+
+@lru_cache(4096)
+def _fault(
+    domain: str, kind: str, version: int, inputs: tuple[str | None, ...], outputs: tuple[str | None, ...]
+) -> tuple[str, int, int] | None:
+    """The first fault: an input or output of a type that is not allowed, by its place, or two inputs that disagree."""
+    found = _constraints(domain, kind, version)
+    if found is None:
+        return None
+    for which, texts, allowed in (
+        ("input", inputs, found.inputs_of(len(inputs))),
+        ("output", outputs, found.outputs_of(len(outputs))),
     ):
-        refused = _refused(values, allowed)
-        if refused is not None:
-            raise RuleError("type.version", f"{node.kind}-{node.version} {fact.format(*refused)}")
-    if len(xs) > 1:
-        _check_agreement(node, xs, found)
-
-
-def _refused(values: Seq[Value | None], allowed: Iterable[frozenset[str]]) -> tuple[Type, int] | None:
-    """The first type that is not among those allowed in its place, and that place."""
-    for place, (value, texts) in enumerate(zip(values, allowed, strict=False)):
-        if value is None or not texts:
-            continue
-        type = value.type
-        text = type.dtype.name if type.__class__ is Tensor and type.dtype is not None else type_text(type)
-        if text not in texts and text is not None:
-            return type, place
+        for place, (text, known) in enumerate(zip(texts, allowed, strict=False)):
+            if text is not None and known and text not in known:
+                return which, place, place
+    bound: dict[str, int] = {}
+    for place, text in enumerate(inputs if found.variables else ()):
+        variable = found.variables[min(place, len(found.variables) - 1)]
+        if text is not None and variable is not None:
+            first = bound.setdefault(variable, place)
+            if inputs[first] != text:
+                return "inputs", first, place
     return None
-
-
-def _check_agreement(node: ForeignNode, xs: Seq[Value | None], found: _Constraints) -> None:
-    """Raise RuleError [type.disagree] where inputs that share a type variable are of different types."""
-    bound: dict[str, tuple[int, Type]] = {}
-    last = len(found.variables) - 1
-    for index, x in enumerate(xs):
-        variable = found.variables[min(index, last)]
-        if x is None or variable is None:
-            continue
-        first, known = bound.setdefault(variable, (index, x.type))
-        if known is not x.type and type_text(known) != type_text(x.type) and None not in (type_text(known), type_text(x.type)):
-            raise RuleError(
-                "type.disagree", f"{node.kind}-{node.version} takes inputs {first}, {index} of one type, not {known}, {x.type}"
-            )
 
 
 def spell(value: Any) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from dovetail.edit import inline
-from dovetail.errors import UnsupportedError
+from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
 from dovetail.formats.lift import Lifting
 from dovetail.formats.lower import Lowering
@@ -68,9 +71,20 @@ def emit_if(lowering: Lowering, node: Node) -> list[ForeignNode]:
 
 @ONNX.emit("Constant")
 def emit_constant(lowering: Lowering, node: Node) -> list[ForeignNode]:
-    """A constant that leaves its graph directly: an initializer may not be an output of a branch."""
-    tensor = ForeignTensor(node.op.dtype, node.op.data, "")  # type: ignore[attr-defined]
-    return [lowering.finish(node, "", "Constant", _version(lowering, "Constant"), [], {"value": tensor})]
+    """A constant that leaves its graph directly: an initializer may not be an output of a branch.
+
+    Constant-1 makes floats only; there an initializer goes out through an Identity.
+    """
+    op: Any = node.op
+    made = lowering.finish(
+        node, "", "Constant", _version(lowering, "Constant"), [], {"value": ForeignTensor(op.dtype, op.data, "")}
+    )
+    try:
+        ONNX.check_types(made, [], node.outputs)
+    except RuleError:
+        key = lowering.initializer(node, tensor)
+        return [replace(made, kind="Identity", version=_version(lowering, "Identity"), inputs=[key], attributes={})]
+    return [made]
 
 
 def _version(lowering: Lowering, kind: str) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail import dims
 from dovetail.build import Builder
 from dovetail.errors import FormatError, RuleError
 from dovetail.formats.lift import Lifting, constant_of
@@ -13,7 +14,7 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
 from dovetail.op import Op
 from dovetail.ops.joining import Split
-from dovetail.ops.reshaping import as_i64
+from dovetail.ops.reshaping import as_i64, items
 
 
 @ONNX.lift("Split", 1)
@@ -48,7 +49,43 @@ def split_18(node: Lifting) -> Op | None:
     return Split(node.attribute("axis", "int", 0), node.attribute("num_outputs", "int"), ragged=True)
 
 
-@ONNX.lower("Reshape", "Split")
+@ONNX.lower("Reshape")
+def reshape(b: Builder, node: Node) -> Any:
+    """As ONNX has it: where a size may turn out to be 0, -1 beside it is then refused at run time, and OpenVINO would answer.
+
+    The exact answer for an empty batch would cost twenty nodes at every Reshape of a model with open sizes; where a size is
+    known to
+    be 0, it is given (by ``decompose``).
+    """
+    made = with_i64(b, node)
+    op: Any = node.op
+    x = node.inputs[0]
+    if made is not None or op.empty != "cancel" or x is None or x.shape is None or 0 in x.shape:
+        return made
+    target = written_sizes(x, node.inputs[1], node.outputs[0])
+    return b.Reshape(x, node.inputs[1] if target is None else target, copy_zeros=op.copy_zeros)
+
+
+def written_sizes(x: Value, target: Value | None, y: Value) -> list[int] | None:
+    """The target as a constant: numbers as they are, a computed size as the number it is, a size of ``x`` as a 0 that copies it.
+
+    None where an element is none of these.
+    """
+    wanted = None if target is None else items(target)
+    if wanted is None or x.shape is None or y.shape is None:
+        return None
+    found: list[int] = []
+    for axis, (size, made) in enumerate(zip(wanted, y.shape, strict=True)):
+        if isinstance(size, int):
+            found.append(made if size == -1 and isinstance(made, int) and made else size)
+        elif axis < len(x.shape) and dims.equal(x.shape[axis], size) is True:
+            found.append(0)
+        else:
+            return None
+    return found
+
+
+@ONNX.lower("Split")
 def with_i64(b: Builder, node: Node) -> Any:
     """Targets and lengths are i64."""
     vector = node.inputs[1] if len(node.inputs) > 1 else None
