@@ -76,9 +76,8 @@ def emit_constant(lowering: Lowering, node: Node) -> list[ForeignNode]:
     Constant-1 makes floats only; there an initializer goes out through an Identity.
     """
     op: Any = node.op
-    made = lowering.finish(
-        node, "", "Constant", _version(lowering, "Constant"), [], {"value": ForeignTensor(op.dtype, op.data, "")}
-    )
+    tensor = ForeignTensor(op.dtype, op.data, "")
+    made = lowering.finish(node, "", "Constant", _version(lowering, "Constant"), [], {"value": tensor})
     try:
         ONNX.check_types(made, [], node.outputs)
     except RuleError:
