@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -51,6 +54,21 @@ def lifted(foreign: ForeignModel) -> Model:
     return lift(foreign, OPENVINO)
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No cyclic garbage collection inside: a graph that is being made is all alive, and walking it over and over finds nothing.
+
+    It took a quarter of the time of loading densenet121. The collector is on again afterwards if it was on before.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def load(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | None = None) -> Model:
     """Read a model: ``.onnx``, or ``.xml`` with its ``.bin`` beside it (or ``weights``). Types and shapes are inferred on
     the way.
@@ -61,7 +79,8 @@ def load(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | No
     """
     if not os.path.exists(path):
         raise FormatError("file.missing", f"there is no file {os.fspath(path)!r}", file=os.fspath(path))
-    return lifted(read(path, weights=weights))
+    with collector_paused():
+        return lifted(read(path, weights=weights))
 
 
 def save(model: Model, path: str | PathLike[str], *, opset: int | None = None, **options: Any) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dovetail import dims, dtypes, slots
 from dovetail.build import Builder, written
+from dovetail.dtypes import DType
 from dovetail.edit import connect, rename
 from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
@@ -17,6 +18,9 @@ from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import REGISTRY, REQUIRED, Field, Op, infer_types, infer_values, output_count
 from dovetail.slots import Spelling
 from dovetail.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed
+
+SMALL = 64
+"""The most elements of a constant that nodes share."""
 
 
 def lift(foreign: ForeignModel, dialect: Dialect) -> Model:
@@ -70,6 +74,10 @@ class Lifting:
         except ValueError:
             raise FormatError("attribute.value", f"{self.node.kind}: {name} = {raw!r} is no {annotation}") from None
 
+    def shared(self, data: Any, dtype: DType) -> Value:
+        """An attribute's value as an input: see :meth:`Lifter.shared`."""
+        return self.lifter.shared(data, dtype)
+
     def ignore(self, *names: str) -> None:
         """Attributes that the specification calls ignored."""
         self._read.update(names)
@@ -119,6 +127,7 @@ class Lifter:
         self.b = Builder(graph=self.graph, fold=True)
         self.found: dict[str, Value] = {}
         self.captures: list[Value] = []
+        self._shared: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
         self.errors: list[DovetailError] = [] if outer is None else outer.errors
         self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
 
@@ -429,7 +438,7 @@ class Lifter:
     def _constant_input(self, spelling: Spelling, name: str, raw: Any, xs: list[Value | None]) -> Value:
         """A foreign attribute that is an input of ours. Raises FormatError [attribute.value]."""
         if isinstance(raw, ForeignTensor):
-            return self.b.constant(raw.data, raw.dtype)
+            return self.shared(raw.data, raw.dtype)
         try:
             return self._number_input(spelling, name, raw, xs)
         except (ValueError, TypeError, OverflowError, IndexError) as error:
@@ -450,7 +459,17 @@ class Lifter:
         kind = self._input_dtype(spelling, port.type, xs)
         if kind.is_integer and data.dtype.kind not in "iu":
             raise FormatError("attribute.value", f"{spelling.kind}: {name} = {raw!r} is no list of integers")
-        return self.b.constant(data, kind)
+        return self.shared(data, kind)
+
+    def shared(self, data: Any, dtype: DType) -> Value:
+        """A constant that the file has no value of its own for; a small one is written once, for all nodes that say the same."""
+        array = np.asarray(data, dtype=dtype.numpy)
+        if array.size > SMALL or array.dtype.hasobject:
+            return self.b.constant(array, dtype)
+        key = dtype.name, array.shape, array.tobytes()
+        if key not in self._shared:
+            self._shared[key] = self.b.constant(array, dtype)
+        return self._shared[key]
 
     def _input_dtype(self, spelling: Spelling, variable: str, xs: list[Value | None]) -> Any:
         exact = dtypes._BY_NAME.get(variable)

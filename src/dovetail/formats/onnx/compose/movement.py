@@ -235,11 +235,11 @@ def constant_of_shape(node: Lifting) -> Any:
     """The value is a tensor of one element, by default the f32 0."""
     tensor = node.attribute("value", "tensor", None)
     if tensor is None:
-        value = node.b.constant(np.zeros(1, dtype=np.float32))
+        value = node.shared(np.zeros(1), dtypes.f32)
     elif not isinstance(tensor, ForeignTensor) or tensor.data.size != 1:
         raise FormatError("attribute.value", "ConstantOfShape: value is no tensor of one element")
     else:
-        value = node.b.constant(tensor.data, tensor.dtype)
+        value = node.shared(tensor.data, tensor.dtype)
     return ConstantOfShape(), [node.input(0), value]
 
 
