@@ -7,13 +7,15 @@ lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 # What the installation depends on. Python sources are read in place; the native core is compiled.
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.*)
 
-.PHONY: help demo test lint bench-import install clean
+.PHONY: help demo test lint models bench-import bench-load install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
 	@echo "make test          the test suite"
 	@echo "make lint          ruff and mypy"
+	@echo "make models        the worst difference of every way through the nine light models"
 	@echo "make bench-import  how long an import and --help take"
+	@echo "make bench-load    how long loading takes, beside OpenVINO's reader, and in large graphs"
 	@echo "make install       only the environment; EXTRAS=test+oracles+dev chooses what is in it, PYTHON= with which Python"
 	@echo "make clean         remove the environment and all that was built"
 
@@ -30,6 +32,12 @@ lint: .venv/.installed-$(lint_extras)
 
 bench-import: .venv/.installed-$(EXTRAS)
 	$(venv) bench/import_time.py
+
+bench-load: .venv/.installed-$(EXTRAS)
+	$(venv) bench/load.py
+
+models: .venv/.installed-$(EXTRAS)
+	$(venv) tests/models/light_table.py
 
 install: .venv/.installed-$(EXTRAS)
 

@@ -41,9 +41,10 @@ MISSION: dict[str, tuple[str, ...]] = {
 
 _SEMANTICS = [f"tests/laws/test_semantics_{name}.py" for name in ("concat", "reshape", "split", "ngraph", "rulings")]
 _LAWS = [f"tests/laws/test_{name}.py" for name in ("shapes", "windows", "round_trips", "gradients", "libraries")]
+_SHAPES = [f"tests/laws/test_{name}.py" for name in ("shapes", "windows", "gradients")]
 TESTS: dict[str, tuple[list[str], str]] = {
-    "ops/joining.py": ([*_SEMANTICS, *_LAWS, "tests/unit/test_joining.py"], "semantics or joining"),
-    "ops/reshaping.py": ([*_SEMANTICS, *_LAWS, "tests/unit/test_reshaping.py"], "semantics or reshaping or movement"),
+    "ops/joining.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
+    "ops/reshaping.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze"),
     "slots.py": ([*_SEMANTICS, "tests/laws/test_round_trips.py", "tests/unit/test_slots.py"], "semantics or slots or round_trips"),
 }
 """By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over its own cases."""
