@@ -61,8 +61,9 @@ class Concat(
 
     def evaluate(self, xp: Any, *xs: Any) -> Any:
         # A library would promote, and has its own words and limits for the rest.
-        if len({element(x) for x in xs}) > 1:
-            raise RuleError("type.disagree", f"element types {', '.join(dict.fromkeys(str(element(x)) for x in xs))} should be equal")
+        kinds = list(dict.fromkeys(str(element(x)) for x in xs))
+        if len(kinds) > 1:
+            raise RuleError("type.disagree", f"element types {', '.join(kinds)} should be equal")
         self.shape(*map(seen, xs))
         return xp.concat(list(xs), axis=self.axis)
 
@@ -102,8 +103,8 @@ class Split(
     """Cut ``x`` along ``axis`` into pieces of ``sizes``, or into ``outputs`` equal ones.
 
     ``sizes`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
-    Without ``sizes`` the dimension divides by ``outputs``, unless ``ragged``: then a piece is ceil(dim / outputs) long and the last may be
-    smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
+    Without ``sizes`` the dimension divides by ``outputs``, unless ``ragged``: then a piece is ceil(dim / outputs) long and the
+    last may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
     """
 
     axis: int = 0
@@ -187,9 +188,9 @@ class Split(
             changes["axis"] = axis_in(self.axis, len(x.shape))
             if self.ragged and dims.exact_quotient(x.shape[changes["axis"]], self.outputs) is not None:
                 changes["ragged"] = False
-        if self.wildcard and sizes is not None and sizes.value is not None:
-            if not any(map(self._is_vague, items(sizes) or [])):
-                changes["wildcard"] = False
+        lengths = items(sizes) if self.wildcard and sizes is not None else None
+        if lengths is not None and not any(map(self._is_vague, lengths)):
+            changes["wildcard"] = False
         return self.with_(**changes) if changes else self
 
     def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:
