@@ -1,7 +1,10 @@
-"""One operator alone in a file of either format, and what the public interface says of it: in check, in inference, at run time, converted.
+"""One operator alone in a file of either format, and what the public interface says of it: in check, in inference, at run
+time, converted.
 
-A rule that lets something through is held by :func:`holds`, one that refuses by :func:`refused`. Both put the operator into files in several
-ways: with everything known when the file is read, with the sizes open, with the shape inputs arriving at run time, with no ranks at all.
+A rule that lets something through is held by :func:`holds`, one that refuses by :func:`refused`. Both put the operator into
+files in several
+ways: with everything known when the file is read, with the sizes open, with the shape inputs arriving at run time, with no
+ranks at all.
 """
 
 from __future__ import annotations
@@ -9,14 +12,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
 import pytest
-from sameness import assert_claim_holds
 
 import dovetail
 from dovetail import dtypes
@@ -25,6 +27,7 @@ from dovetail.errors import DovetailError
 from dovetail.formats.openvino import packing
 from dovetail.graph import Model
 from dovetail.types import Tensor
+from sameness import assert_claim_holds
 
 NODE = "the node"
 """What the operator is called in every file, and therefore in every error."""
@@ -143,7 +146,9 @@ def write_onnx(operator: Operator, way: Way, folder: Path) -> Path:
     outputs = [helper.make_tensor_value_info(name, element or 0, None) for name in names]
     graph = helper.make_graph([node], "alone", inputs, outputs, constants)
     opset = helper.make_opsetid("", operator.version)
-    model = helper.make_model(graph, opset_imports=[opset], ir_version=max(10, helper.find_min_ir_version_for([opset], ignore_unknown=True)))
+    model = helper.make_model(
+        graph, opset_imports=[opset], ir_version=max(10, helper.find_min_ir_version_for([opset], ignore_unknown=True))
+    )
     path = folder / "model.onnx"
     onnx.save(model, path)
     return path
@@ -222,7 +227,9 @@ def _text(value: Any) -> str:
 
 def assert_bits(ours: Any, theirs: Any, what: str = "") -> None:
     """The same type, shape and bytes, every bit of a NaN included."""
-    assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, f"{what}: {ours.dtype}{ours.shape}, {theirs.dtype}{theirs.shape}"
+    assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, (
+        f"{what}: {ours.dtype}{ours.shape}, {theirs.dtype}{theirs.shape}"
+    )
     if ours.dtype == object:
         assert ours.tolist() == theirs.tolist(), what
     else:
@@ -232,8 +239,8 @@ def assert_bits(ours: Any, theirs: Any, what: str = "") -> None:
 def moved(function: Any, *xs: Any) -> Any:
     """``function`` on the bits of arrays: what a move must give, whatever the bits mean."""
     kind = xs[0].dtype
-    bits = kind if kind == object else np.dtype(f"V{kind.itemsize}")
-    found = function(*(x.view(bits) if x.ndim or kind != object else x for x in xs))
+    bits = kind if kind is np.dtype(object) else np.dtype(f"V{kind.itemsize}")
+    found = function(*(x.view(bits) if x.ndim or kind is not np.dtype(object) else x for x in xs))
     return [each.view(kind) for each in found] if isinstance(found, list) else found.view(kind)
 
 
@@ -242,10 +249,13 @@ def place(operator: Operator, way: Way) -> tuple[tempfile.TemporaryDirectory[str
     return folder, write(operator, way, Path(folder.name))
 
 
-def holds(operator: Operator, *expected: Any, through: tuple[Way, ...] = (), other: str | None = "", opset: int | None = None) -> None:
+def holds(
+    operator: Operator, *expected: Any, through: tuple[Way, ...] = (), other: str | None = "", opset: int | None = None
+) -> None:
     """``operator`` gives ``expected``, bit for bit, in all four places and in every way a file can say it.
 
-    ``other``: "" where the other format says it too (ONNX at ``opset``), else the code with which it is refused there, naming the node.
+    ``other``: "" where the other format says it too (ONNX at ``opset``), else the code with which it is refused there,
+    naming the node.
     """
     for way in through or ways(operator):
         _holds(operator, way, expected, other, opset)
@@ -289,11 +299,18 @@ def assert_says(model: Model, operator: Operator, way: Way, expected: tuple[Any,
 
 
 def refused(
-    operator: Operator, code: str, *, through: tuple[Way, ...] = (), late: str | None = None, other: bool = True, silent: bool = False
+    operator: Operator,
+    code: str,
+    *,
+    through: tuple[Way, ...] = (),
+    late: str | None = None,
+    other: bool = True,
+    silent: bool = False,
 ) -> None:
     """``operator`` is refused with ``code`` and its name: where all is known by check and load, else at the latest by a run.
 
-    ``late``: the code at run time, where it is another. ``other``: the other format refuses at run time, too. ``silent``: the fault is in
+    ``late``: the code at run time, where it is another. ``other``: the other format refuses at run time, too. ``silent``:
+    the fault is in
     shape inputs or sizes, so that nothing is refused that is not yet known.
     """
     for way in through or ways(operator):
@@ -345,9 +362,10 @@ def assert_blamed(error: DovetailError, code: str, what: str) -> None:
 # What each type can hold
 
 
-@lru_cache(maxsize=None)
+@cache
 def elements(name: str, count: int, start: int = 0) -> np.ndarray[Any, Any]:
-    """Elements with the bits that a careless move loses: NaNs of several payloads, -0, denormals, the ends of the range, odd texts."""
+    """Elements with the bits that a careless move loses: NaNs of several payloads, -0, denormals, the ends of the range, odd
+    texts."""
     kind = dtypes.dtype(name)
     if name == "string":
         texts = ["", "a", "ä", "two words", "\U0001f642", "x" * 40]
@@ -367,7 +385,7 @@ def elements(name: str, count: int, start: int = 0) -> np.ndarray[Any, Any]:
 
 
 _BITS = {
-    8: list(range(0, 256, 5)) + [255, 128, 127, 254],
+    8: [*range(0, 256, 5), 255, 128, 127, 254],
     16: [0x7E01, 0x8000, 0x0001, 0x7C01, 0x7F81, 0xFFFF, 0x8001, 0x3C00, 0x7FFF, 0x7F80],
     32: [0x7FC00001, 0x80000000, 0x00000001, 0x7F800001, 0xFFFFFFFF, 0x807FFFFF, 0x3F800000, 0x7FFFFFFF, 0x7F800000],
     64: [

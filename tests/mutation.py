@@ -2,16 +2,21 @@
 
     python tests/mutation.py [--paths PATH ...] [--lines FIRST-LAST] [--json] [--jobs N] [--list]
 
-Without --paths: all of ``src/dovetail/ops`` and ``slots.py``. Everything is imported and every test collected once; each mutant then runs in a
-forked child, where the faulty module is written over the imported one and the tests run that reach the faulty function, the quickest
-first, until one fails. Printed are the survivors, as file:line, original -> mutant. ``mutants_equivalent.toml`` lists mutants that mean the same
-as the original, each with its reason. The exit code is 1 where a mutant of the mission's operators (Concat, Reshape, Split) survives.
+Without --paths: all of ``src/dovetail/ops`` and ``slots.py``. Everything is imported and every test collected once; each
+mutant then runs in a
+forked child, where the faulty module is written over the imported one and the tests run that reach the faulty function, the
+quickest
+first, until one fails. Printed are the survivors, as file:line, original -> mutant. ``mutants_equivalent.toml`` lists
+mutants that mean the same
+as the original, each with its reason. The exit code is 1 where a mutant of the mission's operators (Concat, Reshape, Split)
+survives.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
 import json
 import os
@@ -45,9 +50,13 @@ _SHAPES = [f"tests/laws/test_{name}.py" for name in ("shapes", "windows", "gradi
 TESTS: dict[str, tuple[list[str], str]] = {
     "ops/joining.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
     "ops/reshaping.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze"),
-    "slots.py": ([*_SEMANTICS, "tests/laws/test_round_trips.py", "tests/unit/test_slots.py"], "semantics or slots or round_trips"),
+    "slots.py": (
+        [*_SEMANTICS, "tests/laws/test_round_trips.py", "tests/unit/test_slots.py"],
+        "semantics or slots or round_trips",
+    ),
 }
-"""By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over its own cases."""
+"""By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over its own
+cases."""
 
 MEMORY = 12 << 30
 
@@ -62,7 +71,8 @@ def tests_of(module: str) -> tuple[list[str], str]:
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault. ``scope`` is the function or class it stands in, ``first`` the first line of that function (0: runs at import)."""
+    """One fault. ``scope`` is the function or class it stands in, ``first`` the first line of that function (0: runs at
+    import)."""
 
     module: str
     line: int
@@ -97,11 +107,13 @@ Change = Callable[[ast.AST], ast.AST | None]
 
 _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
-    ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,),
+    ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn:
+    (ast.In,),
 }  # fmt: skip
 _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Div: ast.Mult,
-    ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitXor: ast.BitOr,
+    ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
+    ast.BitXor: ast.BitOr,
 }  # fmt: skip
 
 
@@ -205,7 +217,9 @@ def mutants(module: str, source: str) -> list[Made]:
     for path in _paths(tree, ()):
         nodes = _along(tree, path)
         for change in faults(nodes[-1], nodes[:-1]):
-            made = Made(*_described(module, tree, path, nodes, change), lambda path=path, change=change: _changed(tree, path, change))  # type: ignore[misc]
+            made = Made(
+                *_described(module, tree, path, nodes, change), lambda path=path, change=change: _changed(tree, path, change)
+            )  # type: ignore[misc]
             if made.mutant.original != made.mutant.mutated:
                 found.setdefault(made.mutant, made)
     return list(found.values())
@@ -221,7 +235,11 @@ def _paths(node: ast.AST, path: Path_) -> Iterator[Path_]:
         if name in _SKIPPED or (isinstance(node, ast.Assign | ast.AnnAssign) and _is_listing(node)):
             continue
         for place, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            if not isinstance(child, ast.AST) or isinstance(child, ast.Import | ast.ImportFrom | ast.Assert) or _is_for_types(child):
+            if (
+                not isinstance(child, ast.AST)
+                or isinstance(child, ast.Import | ast.ImportFrom | ast.Assert)
+                or _is_for_types(child)
+            ):
                 continue
             step = (*path, (name, place))
             yield step
@@ -229,7 +247,9 @@ def _paths(node: ast.AST, path: Path_) -> Iterator[Path_]:
 
 
 def _is_listing(node: ast.Assign | ast.AnnAssign) -> bool:
-    return isinstance(node, ast.Assign) and any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+    return isinstance(node, ast.Assign) and any(
+        isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
+    )
 
 
 def _is_for_types(node: ast.AST) -> bool:
@@ -445,7 +465,9 @@ class Runner:
         self.untested = [items[number].nodeid for number, outcome, _, _ in rows if outcome == "failed"]
         for module in dict.fromkeys(files.values()):
             tree = ast.parse((PACKAGE / module).read_text())
-            if (fault := _wait(*forked(lambda tree=tree, module=module: self._installed(module, tree), session.config), limit=60)) is not None:  # type: ignore[misc]
+            if (
+                fault := _wait(*forked(lambda tree=tree, module=module: self._installed(module, tree), session.config), limit=60)
+            ) is not None:  # type: ignore[misc]
                 raise SystemExit(f"{module} cannot be written over itself: {fault}")
         self.say(f"{len(known)} tests pass in {sum(seconds for seconds, _ in known.values()):.0f} s; {len(self.chosen)} mutants")
         self._all(items, known, session.config)
@@ -553,10 +575,8 @@ def _wait(child: int, reader: int, limit: float) -> Any:
 def _end(child: int) -> None:
     import shutil
 
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     os.waitpid(child, 0)
     shutil.rmtree(f"/tmp/mutation.{child}", ignore_errors=True)
 
@@ -639,8 +659,13 @@ def _report(runner: Runner, equal: list[Mutant], stale: list[tuple[str, ...]], o
         "seconds": round(runner.seconds),
     }
     if options.json:
-        listed = [{"file": f"src/dovetail/{m.module}", "line": m.line, "scope": m.scope, "original": m.original, "mutated": m.mutated} for m in runner.survivors]
-        print(json.dumps({**figures, "survived": listed, "failing_unharmed": runner.untested, "stale_equivalents": stale}, indent=1))
+        listed = [
+            {"file": f"src/dovetail/{m.module}", "line": m.line, "scope": m.scope, "original": m.original, "mutated": m.mutated}
+            for m in runner.survivors
+        ]
+        print(
+            json.dumps({**figures, "survived": listed, "failing_unharmed": runner.untested, "stale_equivalents": stale}, indent=1)
+        )
     else:
         for name in runner.untested:
             print(f"fails unharmed: {name}")

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sameness import assert_same_bits
-
 import dovetail
 import oracles
 from dovetail import dtypes
@@ -41,6 +39,7 @@ from foreign import (
     sweep,
     write,
 )
+from sameness import assert_same_bits
 
 ALLOWED = {1: FLOATS, 4: FIFTEEN, 11: FIFTEEN, 13: SIXTEEN}
 FORMS = [("onnx", 1), ("onnx", 4), ("onnx", 11), ("onnx", 13), ("openvino", 1)]
@@ -126,7 +125,8 @@ def test_the_axis_of_onnx_is_an_int(version: int, axis: Any) -> None:
 
 @pytest.mark.parametrize(("version", "name", "is_allowed"), sweep(ALLOWED, ONNX_TYPES))
 def test_each_version_of_onnx_moves_its_types_bit_for_bit_and_no_other(version: int, name: str, is_allowed: bool) -> None:
-    """SEMANTICS: types f16 f32 f64; 15 (no bf16); 15 (no bf16); 16 (+bf16); never f8, 4-, 2-bit. Ruling 7: NaN payloads, -0 and denormals survive."""
+    """SEMANTICS: types f16 f32 f64; 15 (no bf16); 15 (no bf16); 16 (+bf16); never f8, 4-, 2-bit. Ruling 7: NaN payloads, -0
+    and denormals survive."""
     x, y = elements(name, 6).reshape(2, 3), elements(name, 10, 6).reshape(2, 5)
     operator = concat("onnx", version, x, y, axis=1)
     if is_allowed:
@@ -220,7 +220,8 @@ def test_every_input_has_the_same_type(format: str, version: int) -> None:
 )
 @every_form
 def test_ranks_and_sizes_off_the_axis_agree(format: str, version: int, shapes: Any, axis: int, code: str) -> None:
-    """SEMANTICS: same rank, same dims off the axis; no broadcasting; an empty input still has to agree off the axis, and a [0] does not join a [2,3]."""
+    """SEMANTICS: same rank, same dims off the axis; no broadcasting; an empty input still has to agree off the axis, and a
+    [0] does not join a [2,3]."""
     refused(concat(format, version, *(f32(*shape) for shape in shapes), axis=axis), code, silent=True)
 
 

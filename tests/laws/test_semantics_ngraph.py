@@ -28,7 +28,8 @@ def i64(*items: int) -> Constant:
 
 
 def holds(make: Make, xs: Sequence[Any], *expected: Any, is_late: bool = False) -> None:
-    """The node that ``make`` gives for these inputs gives ``expected`` in check, in inference, at run time and in both formats, with
+    """The node that ``make`` gives for these inputs gives ``expected`` in check, in inference, at run time and in both
+    formats, with
     sizes known and open; and its constants are what it gives at run time. ``is_late``: inputs decide the shape."""
     for way in ("known", "open", "no rank"):
         sizes = [{"known": x.shape, "open": (None,) * x.ndim, "no rank": None}[way] for x in xs]
@@ -68,7 +69,8 @@ def trips(function: Function) -> list[dovetail.Model]:
 
 
 def refused(make: Make, xs: Sequence[Any], code: str, *, late: str | None = None) -> None:
-    """Construction refuses with ``code``; where sizes are open, a run does at the latest, here and converted (``late``: with that code)."""
+    """Construction refuses with ``code``; where sizes are open, a run does at the latest, here and converted (``late``: with
+    that code)."""
     with pytest.raises(RuleError) as caught:
         make(*(Parameter(x.dtype, x.shape, f"x{index}") for index, x in enumerate(xs)))
     assert caught.value.code == code
@@ -96,7 +98,9 @@ def concat(axis: int) -> Make:
     return lambda *xs: ngraph.Concat(xs, axis)
 
 
-@pytest.mark.parametrize(("axis", "shapes"), [(0, [(2,), (3,)]), (1, [(2, 1), (2, 3)]), (-1, [(2, 1), (2, 3)]), (-2, [(1, 2), (2, 2)]), (0, [(2, 3)])])
+@pytest.mark.parametrize(
+    ("axis", "shapes"), [(0, [(2,), (3,)]), (1, [(2, 1), (2, 3)]), (-1, [(2, 1), (2, 3)]), (-2, [(1, 2), (2, 2)]), (0, [(2, 3)])]
+)
 def test_concat_lays_its_arguments_end_to_end(axis: int, shapes: Any) -> None:
     """SEMANTICS: nGraph Concat: axis required, accept [-R, R-1]; one input is a copy."""
     xs = [f32(*shape, start=index) for index, shape in enumerate(shapes)]
@@ -156,7 +160,12 @@ def test_concat_checks_its_axis_as_a_64_bit_value(axis: int) -> None:
 def test_the_axis_is_an_integer(axis: Any) -> None:
     """SEMANTICS: axis required; check the axis as a 64-bit value."""
     x = Parameter("f32", None)
-    for make in (concat(axis), lambda x: ngraph.Split(x, axis, 2), lambda x: v1.Split(x, axis, 2), lambda x: v1.VariadicSplit(x, axis, [1, 1])):
+    for make in (
+        concat(axis),
+        lambda x: ngraph.Split(x, axis, 2),
+        lambda x: v1.Split(x, axis, 2),
+        lambda x: v1.VariadicSplit(x, axis, [1, 1]),
+    ):
         with pytest.raises(RuleError) as caught:
             make(x)
         assert caught.value.code == "node.number" if axis is not None else True
@@ -255,7 +264,15 @@ def test_backprop_slices_the_incoming_gradient() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "order", "target"),
-    [((2, 3), (0, 1), (3, 2)), ((2, 3), (1, 0), (3, 2)), ((2, 3), (1, 0), (6,)), ((2, 3, 4), (2, 0, 1), (8, 3)), ((1,), (0,), ()), ((), (), (1, 1)), ((0, 3), (1, 0), (0, 7))],
+    [
+        ((2, 3), (0, 1), (3, 2)),
+        ((2, 3), (1, 0), (3, 2)),
+        ((2, 3), (1, 0), (6,)),
+        ((2, 3, 4), (2, 0, 1), (8, 3)),
+        ((1,), (0,), ()),
+        ((), (), (1, 1)),
+        ((0, 3), (1, 0), (0, 7)),
+    ],
 )
 def test_reshape_0_is_a_transpose_and_then_a_reshape(shape: Any, order: Any, target: Any) -> None:
     """SEMANTICS: Reshape v0: a transpose by input_order (a permutation), then a reshape; volumes equal."""
@@ -454,7 +471,12 @@ def test_variadic_split_takes_a_remainder() -> None:
     holds(lambda x: v1.VariadicSplit(x, 1, Constant("u8", (2,), [0, 6])), [x], x[:, :0], x)
     holds(lambda x: v1.VariadicSplit(x, 0, [4, -1]), [x], x, x[:0])
     for wrong in ([-1, -1], [7, -1], [5, 2], [-2, 8]):
-        refused(lambda x, lengths=wrong: v1.VariadicSplit(x, 1, lengths), [x], "split.sizes", late="split.sizes" if wrong[0] > 0 else None)
+        refused(
+            lambda x, lengths=wrong: v1.VariadicSplit(x, 1, lengths),
+            [x],
+            "split.sizes",
+            late="split.sizes" if wrong[0] > 0 else None,
+        )
     refused(lambda x: v1.VariadicSplit(x, Constant("i64", (2,), [0, 1]), [1, -1]), [x], "split.axis")
     refused(lambda x: v1.VariadicSplit(x, 1, Constant("i64", (), 6)), [x], "split.sizes")
     refused(lambda x: v1.VariadicSplit(x, 1, Parameter("i64", None)), [x], "split.sizes")
@@ -471,7 +493,15 @@ def test_variadic_split_takes_a_remainder() -> None:
 
 def test_elements_that_do_not_fit_their_type_are_refused() -> None:
     """SEMANTICS: ruling 7: types are never promoted or narrowed."""
-    for kind, data in (("i8", [128]), ("u8", [-1]), ("i4", [8]), ("u1", [2]), ("i32", [1.5]), ("i64", [2.0**63]), ("i64", [np.nan])):
+    for kind, data in (
+        ("i8", [128]),
+        ("u8", [-1]),
+        ("i4", [8]),
+        ("u1", [2]),
+        ("i32", [1.5]),
+        ("i64", [2.0**63]),
+        ("i64", [np.nan]),
+    ):
         with pytest.raises(RuleError) as caught:
             Constant(kind, (1,), data)
         assert caught.value.code == "constant.range"

@@ -1,4 +1,5 @@
-"""Reshape by the rules of its documents: ONNX 1, 5, 13, 14, 19, 21, 23, 24, 25 and OpenVINO Reshape-1. Each test names its rule after SEMANTICS."""
+"""Reshape by the rules of its documents: ONNX 1, 5, 13, 14, 19, 21, 23, 24, 25 and OpenVINO Reshape-1. Each test names its
+rule after SEMANTICS."""
 
 from __future__ import annotations
 
@@ -7,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
+
+import dovetail
+import oracles
+from dovetail import dtypes
+from dovetail.errors import DovetailError
 from foreign import (
     FIFTEEN,
     FLOATS,
@@ -31,10 +36,6 @@ from foreign import (
     sweep,
     write,
 )
-
-import dovetail
-from dovetail import dtypes
-from dovetail.errors import DovetailError
 
 F8 = ("f8e4m3", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz")
 ALLOWED = {
@@ -116,7 +117,9 @@ def test_0_copies_the_dimension_at_its_index(format: str, version: int, shape: A
 
 
 @copying
-@pytest.mark.parametrize(("shape", "target"), [((6,), (6, 0)), ((2, 3), (2, 3, 0)), ((2, 3), (3, 2, 0)), ((), (0,)), ((6,), (-1, 0)), ((0,), (0, 0))])
+@pytest.mark.parametrize(
+    ("shape", "target"), [((6,), (6, 0)), ((2, 3), (2, 3, 0)), ((2, 3), (3, 2, 0)), ((), (0,)), ((6,), (-1, 0)), ((0,), (0, 0))]
+)
 def test_a_0_that_copies_needs_its_index_below_the_rank(format: str, version: int, shape: Any, target: Any) -> None:
     """SEMANTICS: (2) needs index < rank. Ruling 4: the index of a 0 must be smaller than the rank."""
     refused(reshape(format, version, f32(*shape), target), "reshape.target", silent=True)
@@ -145,7 +148,9 @@ def test_a_literal_0_needs_an_opset_with_allowzero(opset: int) -> None:
 
 
 @literal
-@pytest.mark.parametrize(("shape", "target"), [((2, 3), (0, 6)), ((2, 3), (0,)), ((), (0,)), ((2, 3), (2, 3, 0)), ((0, 3), (2, 3))])
+@pytest.mark.parametrize(
+    ("shape", "target"), [((2, 3), (0, 6)), ((2, 3), (0,)), ((), (0,)), ((2, 3), (2, 3, 0)), ((0, 3), (2, 3))]
+)
 def test_a_literal_0_makes_an_empty_tensor_and_takes_one(format: str, version: int, shape: Any, target: Any) -> None:
     """SEMANTICS: (4) volumes must be equal."""
     refused(reshape(format, version, f32(*shape), target, "literal"), "reshape.volume", silent=True)
@@ -154,7 +159,8 @@ def test_a_literal_0_makes_an_empty_tensor_and_takes_one(format: str, version: i
 @literal
 @pytest.mark.parametrize(("shape", "target"), [((0, 3), (0, -1)), ((2, 3), (0, -1)), ((0, 3), (-1, 0)), ((0,), (3, 0, -1))])
 def test_a_literal_0_together_with_minus_1_is_forbidden(format: str, version: int, shape: Any, target: Any) -> None:
-    """SEMANTICS: 0 together with -1 is forbidden when allowzero is 1, also when the target arrives at run time; OpenVINO with a literal 0: refuse."""
+    """SEMANTICS: 0 together with -1 is forbidden when allowzero is 1, also when the target arrives at run time; OpenVINO
+    with a literal 0: refuse."""
     refused(reshape(format, version, f32(*shape), target, "literal"), "reshape.target", silent=True)
 
 
@@ -197,7 +203,8 @@ def test_volumes_are_equal(format: str, version: int, shape: Any, target: Any) -
 
 @copying
 @pytest.mark.parametrize(
-    ("shape", "target"), [((), (2**32, 2**32)), ((2, 3), (2**62, 4)), ((1,), (2**63 - 1, 2)), ((6,), (-1, 2**33, 2**33)), ((6,), (2**32 + 6, 2**32))]
+    ("shape", "target"),
+    [((), (2**32, 2**32)), ((2, 3), (2**62, 4)), ((1,), (2**63 - 1, 2)), ((6,), (-1, 2**33, 2**33)), ((6,), (2**32 + 6, 2**32))],
 )
 def test_volumes_are_counted_in_arithmetic_that_cannot_wrap(format: str, version: int, shape: Any, target: Any) -> None:
     """SEMANTICS: (4) in arithmetic that cannot wrap."""
@@ -249,7 +256,11 @@ def test_the_target_of_openvino_is_any_of_eight_integer_types(name: str) -> None
 def test_a_target_of_any_type_reaches_onnx_as_int64(name: str) -> None:
     """SEMANTICS: ONNX: int64 only; OpenVINO: any of the eight integer types."""
     x = f32(2, 3)
-    holds(reshape("openvino", 1, x, np.array([3, 2], dtype=dtypes.dtype(name).numpy)), x.reshape(3, 2), through=(KNOWN, STORED, OPEN))
+    holds(
+        reshape("openvino", 1, x, np.array([3, 2], dtype=dtypes.dtype(name).numpy)),
+        x.reshape(3, 2),
+        through=(KNOWN, STORED, OPEN),
+    )
 
 
 @pytest.mark.parametrize("name", ["f32", "f16", "boolean", "string", "i4", "u4", "u1", "u2", "u3", "u6", "nf4"])
@@ -307,7 +318,8 @@ def test_special_zero_is_required_and_a_flag() -> None:
 
 @pytest.mark.parametrize(("version", "name", "is_allowed"), sweep(ALLOWED, ONNX_TYPES))
 def test_each_version_of_onnx_moves_its_types_bit_for_bit_and_no_other(version: int, name: str, is_allowed: bool) -> None:
-    """SEMANTICS: 1: 3 float types; 5: 15; 13 + bf16; 19 + four f8; 21 + i4, u4; 23 + f4e2m1; 24 + f8e8m0; 25 + i2, u2. Ruling 7."""
+    """SEMANTICS: 1: 3 float types; 5: 15; 13 + bf16; 19 + four f8; 21 + i4, u4; 23 + f4e2m1; 24 + f8e8m0; 25 + i2, u2.
+    Ruling 7."""
     x = elements(name, 18).reshape(2, 9)
     operator = reshape("onnx", version, x, (3, 6))
     if is_allowed:
@@ -328,7 +340,10 @@ def test_openvino_moves_any_type_bit_for_bit(name: str) -> None:
 
 
 @copying
-@pytest.mark.parametrize(("shape", "target", "result"), [((0, 3), (-1, 5), (0, 5)), ((0,), (-1, 2, 2), (0, 2, 2)), ((2, 0), (0, -1), (2, 0)), ((3, 0), (-1,), (0,))])
+@pytest.mark.parametrize(
+    ("shape", "target", "result"),
+    [((0, 3), (-1, 5), (0, 5)), ((0,), (-1, 2, 2), (0, 2, 2)), ((2, 0), (0, -1), (2, 0)), ((3, 0), (-1,), (0,))],
+)
 def test_minus_1_over_an_empty_tensor_is_fine_while_the_rest_is_not_zero(
     format: str, version: int, shape: Any, target: Any, result: Any
 ) -> None:
@@ -338,7 +353,9 @@ def test_minus_1_over_an_empty_tensor_is_fine_while_the_rest_is_not_zero(
 
 
 @pytest.mark.parametrize("version", FULL)
-@pytest.mark.parametrize(("shape", "target"), [((0, 3), (0, -1)), ((0, 3), (-1, 3)[::-1]), ((2, 0, 3), (-1, 0)), ((0, 0), (0, -1))])
+@pytest.mark.parametrize(
+    ("shape", "target"), [((0, 3), (0, -1)), ((0, 3), (-1, 3)[::-1]), ((2, 0, 3), (-1, 0)), ((0, 0), (0, -1))]
+)
 def test_minus_1_beside_a_rest_of_zero_is_refused_by_onnx(version: int, shape: Any, target: Any) -> None:
     """SEMANTICS: when the rest is 0: ONNX refuses."""
     if 0 not in target:
@@ -393,7 +410,14 @@ def test_what_inference_says_of_a_copied_size_is_its_symbol(tmp_path: Path) -> N
 @pytest.mark.parametrize("version", [5, 13, 14])
 @pytest.mark.parametrize(
     ("shape", "target", "zeros"),
-    [((2, 3), (3, -1), "copy"), ((2, 3), (0, 3), "copy"), ((2, 3), (-1, 0), "copy"), ((1, 1), (), "copy"), ((0, 3), (3, 0), "literal"), ((0, 3), (-1, 5), "copy")],
+    [
+        ((2, 3), (3, -1), "copy"),
+        ((2, 3), (0, 3), "copy"),
+        ((2, 3), (-1, 0), "copy"),
+        ((1, 1), (), "copy"),
+        ((0, 3), (3, 0), "literal"),
+        ((0, 3), (-1, 5), "copy"),
+    ],
 )
 def test_oracles_of_onnx_give_the_same(version: int, shape: Any, target: Any, zeros: str, tmp_path: Path) -> None:
     """SEMANTICS: Reshape, ONNX: by onnxruntime and onnx.reference."""
@@ -406,7 +430,10 @@ def test_oracles_of_onnx_give_the_same(version: int, shape: Any, target: Any, ze
         assert_bits(ours, np.asarray(oracle(data, feeds(operator, LATE))[0]))
 
 
-@pytest.mark.parametrize(("shape", "target", "zeros"), [((2, 3), (4, -1), "copy"), ((2, 3), (0, 4), "copy"), ((6,), (6, 0), "copy"), ((2, 3), (-1, -1), "copy")])
+@pytest.mark.parametrize(
+    ("shape", "target", "zeros"),
+    [((2, 3), (4, -1), "copy"), ((2, 3), (0, 4), "copy"), ((6,), (6, 0), "copy"), ((2, 3), (-1, -1), "copy")],
+)
 def test_onnxruntime_refuses_what_we_refuse(shape: Any, target: Any, zeros: str, tmp_path: Path) -> None:
     """SEMANTICS: Reshape, ONNX: refusals by onnxruntime."""
     operator = reshape("onnx", 14, f32(*shape), target, zeros)

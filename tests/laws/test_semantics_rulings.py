@@ -1,4 +1,5 @@
-"""The examples of the mission's documents, the rulings where sources disagree, and the gradients, each by its name in SEMANTICS."""
+"""The examples of the mission's documents, the rulings where sources disagree, and the gradients, each by its name in
+SEMANTICS."""
 
 from __future__ import annotations
 
@@ -12,7 +13,23 @@ import dovetail
 import oracles
 from dovetail import dtypes
 from dovetail.errors import DovetailError
-from foreign import KNOWN, NODE, OPEN, Operator, _layer, assert_bits, elements, feeds, given, holds, moved, port, refused, save_ir, write
+from foreign import (
+    KNOWN,
+    NODE,
+    OPEN,
+    Operator,
+    _layer,
+    assert_bits,
+    elements,
+    feeds,
+    given,
+    holds,
+    moved,
+    port,
+    refused,
+    save_ir,
+    write,
+)
 
 
 def f32(*shape: int, start: int = 0) -> Any:
@@ -64,7 +81,7 @@ def example(name: str, folder: Path, declared: list[Any] | None = None) -> tuple
 
 
 def answer(name: str, xs: list[Any]) -> list[Any]:
-    kind, _, _, constants, outputs = EXAMPLES[name]
+    kind, _, _, _, outputs = EXAMPLES[name]
     if kind == "Concat":
         return [np.concatenate(xs, 1)]
     if kind == "Reshape":

@@ -1,4 +1,5 @@
-"""Split by the rules of its documents: ONNX 1, 2, 11, 13, 18, OpenVINO Split-1 and VariadicSplit-1. Each test names its rule after SEMANTICS."""
+"""Split by the rules of its documents: ONNX 1, 2, 11, 13, 18, OpenVINO Split-1 and VariadicSplit-1. Each test names its rule
+after SEMANTICS."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def f32(*shape: int) -> Any:
 def equal(format: str, version: int, x: Any, count: int, axis: int | None = 0) -> Operator:
     """A split into ``count`` equal pieces."""
     if format == "openvino":
-        return Operator(format, "Split", 1, (x, np.array(axis, dtype=np.int64)), {"num_splits": count}, count, fixed=(1,), host=(1,))
+        return Operator(
+            format, "Split", 1, (x, np.array(axis, dtype=np.int64)), {"num_splits": count}, count, fixed=(1,), host=(1,)
+        )
     return Operator(format, "Split", version, (x,), {} if axis is None else {"axis": axis}, count)
 
 
@@ -78,7 +81,9 @@ def cut(x: Any, lengths: Any, axis: int = 0) -> list[Any]:
 
 
 @equal_forms
-@pytest.mark.parametrize(("shape", "count", "axis"), [((6,), 3, 0), ((2, 4), 2, 1), ((4, 2, 3), 4, 0), ((3, 2), 1, 0), ((0, 2), 3, 0), ((2, 0), 2, 0)])
+@pytest.mark.parametrize(
+    ("shape", "count", "axis"), [((6,), 3, 0), ((2, 4), 2, 1), ((4, 2, 3), 4, 0), ((3, 2), 1, 0), ((0, 2), 3, 0), ((2, 0), 2, 0)]
+)
 def test_equal_pieces(format: str, version: int, shape: Any, count: int, axis: int) -> None:
     """SEMANTICS: without lengths the dim must divide by the number of outputs; Split-1: num_splits must divide."""
     x = f32(*shape)
@@ -98,9 +103,15 @@ def test_the_axis_of_onnx_is_0_when_left_out(version: int) -> None:
     """SEMANTICS: ONNX Split: axis default 0."""
     x = f32(4, 2)
     operator = ragged(x, 2) if version == 18 else equal("onnx", version, x, 2, None)
-    holds(replace(operator, attributes={name: value for name, value in operator.attributes.items() if name != "axis"}), *np.split(x, 2))
+    holds(
+        replace(operator, attributes={name: value for name, value in operator.attributes.items() if name != "axis"}),
+        *np.split(x, 2),
+    )
     lengths = explicit("onnx", version, x, (1, 3))
-    holds(replace(lengths, attributes={name: value for name, value in lengths.attributes.items() if name != "axis"}), *cut(x, (1, 3)))
+    holds(
+        replace(lengths, attributes={name: value for name, value in lengths.attributes.items() if name != "axis"}),
+        *cut(x, (1, 3)),
+    )
 
 
 @pytest.mark.parametrize(("format", "version"), FROM_THE_END)
@@ -143,7 +154,14 @@ def test_a_scalar_cannot_be_cut(format: str, version: int) -> None:
 @explicit_forms
 @pytest.mark.parametrize(
     ("shape", "axis", "lengths"),
-    [((6,), 0, (1, 2, 3)), ((2, 6), 1, (4, 2)), ((2, 6), 1, (0, 6, 0)), ((3, 2), 0, (3,)), ((0, 2), 0, (0, 0)), ((2, 0, 3), 2, (1, 2))],
+    [
+        ((6,), 0, (1, 2, 3)),
+        ((2, 6), 1, (4, 2)),
+        ((2, 6), 1, (0, 6, 0)),
+        ((3, 2), 0, (3,)),
+        ((0, 2), 0, (0, 0)),
+        ((2, 0, 3), 2, (1, 2)),
+    ],
 )
 def test_pieces_of_given_lengths(format: str, version: int, shape: Any, axis: int, lengths: Any) -> None:
     """SEMANTICS: lengths >= 0, sum == dim; zero lengths are fine."""
@@ -174,7 +192,14 @@ def test_minus_1_is_no_wildcard_in_onnx(version: int, lengths: Any) -> None:
 
 @pytest.mark.parametrize(
     ("lengths", "whole"),
-    [((-1, 2), (4, 2)), ((2, -1, 3), (2, 1, 3)), ((6, -1), (6, 0)), ((-1,), (6,)), ((0, -1, 0), (0, 6, 0)), ((1, 5, -1), (1, 5, 0))],
+    [
+        ((-1, 2), (4, 2)),
+        ((2, -1, 3), (2, 1, 3)),
+        ((6, -1), (6, 0)),
+        ((-1,), (6,)),
+        ((0, -1, 0), (0, 6, 0)),
+        ((1, 5, -1), (1, 5, 0)),
+    ],
 )
 def test_one_minus_1_is_the_remainder_in_openvino(lengths: Any, whole: Any) -> None:
     """SEMANTICS: at most one -1 = the remainder, which may be 0."""
@@ -291,7 +316,16 @@ def test_num_splits_is_required_and_an_integer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "count", "lengths"), [(7, 3, (3, 3, 1)), (10, 4, (3, 3, 3, 1)), (6, 2, (3, 3)), (3, 4, (1, 1, 1, 0)), (5, 1, (5,)), (0, 2, (0, 0)), (6, 3, (2, 2, 2))]
+    ("size", "count", "lengths"),
+    [
+        (7, 3, (3, 3, 1)),
+        (10, 4, (3, 3, 3, 1)),
+        (6, 2, (3, 3)),
+        (3, 4, (1, 1, 1, 0)),
+        (5, 1, (5,)),
+        (0, 2, (0, 0)),
+        (6, 3, (2, 2, 2)),
+    ],
 )
 def test_in_18_only_the_last_piece_may_be_smaller(size: int, count: int, lengths: Any) -> None:
     """SEMANTICS: 18: num_outputs, chunk = ceil(dim/n), only the last may be smaller."""
@@ -382,7 +416,13 @@ def test_each_version_says_what_ir_says(opset: int, version: int) -> None:
     known = (KNOWN, STORED, OPEN)
     holds(explicit("openvino", 1, x, (4, 2), -1), *cut(x, (4, 2), 1), through=known, opset=opset)
     holds(explicit("openvino", 1, x, (4, -1), 1), *cut(x, (4, 2), 1), through=(KNOWN, STORED), opset=opset)
-    holds(explicit("openvino", 1, x, (4, 2), 1), *cut(x, (4, 2), 1), through=(LATE, RANKLESS), other=None if version < 13 else late, opset=opset)
+    holds(
+        explicit("openvino", 1, x, (4, 2), 1),
+        *cut(x, (4, 2), 1),
+        through=(LATE, RANKLESS),
+        other=None if version < 13 else late,
+        opset=opset,
+    )
     holds(equal("openvino", 1, x, 3, -1), *np.split(x, 3, 1), through=known, opset=opset)
 
 
