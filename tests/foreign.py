@@ -104,6 +104,9 @@ def ways(operator: Operator) -> tuple[Way, ...]:
 
 
 def is_constant(operator: Operator, way: Way, index: int) -> bool:
+    """``data`` "half": every input but the first."""
+    if way.data == "half":
+        return index > 0
     return index in operator.fixed or (way.host if index in operator.host else way.data) == "constant"
 
 

@@ -25,6 +25,7 @@ from foreign import (
     STORED,
     Given,
     Operator,
+    Way,
     _layer,
     assert_bits,
     elements,
@@ -258,6 +259,16 @@ def test_the_largest_axis_sum_is_not_an_error(tmp_path: Path) -> None:
     path = write(concat("onnx", 13, first, second, axis=0), KNOWN, tmp_path)
     assert dovetail.check(path) == []
     assert dovetail.load(path).values["y0"].type.shape == (2**63 - 1,)  # type: ignore[union-attr]
+
+
+def test_what_inference_says_of_open_sizes(tmp_path: Path) -> None:
+    """SEMANTICS: same dims off the axis: they have the first one's name, and a known one wins; the axis is the sum."""
+    for format, version in FORMS:
+        model = dovetail.load(write(concat(format, version, f32(2, 3), f32(2, 1), axis=1), OPEN, tmp_path))
+        (a, b), (_, d) = (value.type.shape for value in model.inputs)  # type: ignore[union-attr]
+        assert model.outputs[0].type.shape == (a, b + d)  # type: ignore[union-attr]
+        half = dovetail.load(write(concat(format, version, f32(2, 3), f32(2, 1), axis=1), Way("half stored", data="half", sizes="open"), tmp_path))
+        assert half.outputs[0].type.shape == (2, 1 + half.inputs[0].type.shape[1])  # type: ignore[union-attr, index]
 
 
 def test_port_ids_give_the_order_in_ir(tmp_path: Path) -> None:

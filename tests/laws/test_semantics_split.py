@@ -14,6 +14,7 @@ import dovetail
 import oracles
 from dovetail import dtypes
 from dovetail.errors import DovetailError
+from dovetail.ops.joining import Split
 from foreign import (
     FIFTEEN,
     FLOATS,
@@ -332,6 +333,37 @@ def test_in_18_only_the_last_piece_may_be_smaller(size: int, count: int, lengths
     x = f32(size, 2)
     holds(ragged(x, count), *cut(x, lengths))
     holds(ragged(f32(2, size), count, -1), *cut(f32(2, size), lengths, 1))
+
+
+def test_in_18_ragged_pieces_stay_one_node(tmp_path: Path) -> None:
+    """SEMANTICS: 18: num_outputs. What it says of an open size is said again with num_outputs, and a size that is known as lengths."""
+    for way in (KNOWN, OPEN):
+        model = dovetail.load(write(ragged(f32(7, 2), 3), way, tmp_path))
+        dovetail.save(model, tmp_path / "again.onnx")
+        again = dovetail.load(tmp_path / "again.onnx")
+        assert [(type(node.op).__name__, node.op) for node in again.graph] == [("Split", model.graph.nodes[0].op)]
+        shapes = [value.type.shape for value in model.outputs]  # type: ignore[union-attr]
+        n = model.inputs[0].type.shape[0]  # type: ignore[union-attr, index]
+        chunk = -(-n // 3)
+        assert [shape[0] for shape in shapes] == [chunk, chunk, n - 2 * chunk]  # type: ignore[index]
+
+
+def test_equal_pieces_of_an_open_size_are_equal_in_inference(tmp_path: Path) -> None:
+    """SEMANTICS: without lengths the dim must divide by the number of outputs: in inference, too."""
+    for format, version in EQUAL:
+        model = dovetail.load(write(equal(format, version, f32(6, 2), 3), OPEN, tmp_path))
+        n, m = model.inputs[0].type.shape  # type: ignore[union-attr, misc]
+        assert [value.type.shape for value in model.outputs] == [(n // 3, m)] * 3  # type: ignore[union-attr]
+        lengths = dovetail.load(write(explicit(format, version, f32(6, 2), (4, 2)), OPEN, tmp_path))
+        assert [value.type.shape[0] for value in lengths.outputs] == [4, 2]  # type: ignore[union-attr, index]
+    rest = dovetail.load(write(explicit("openvino", 1, f32(6, 2), (1, -1, 2)), OPEN, tmp_path))
+    n = rest.inputs[0].type.shape[0]  # type: ignore[union-attr, index]
+    assert [value.type.shape[0] for value in rest.outputs] == [1, n - 3, 2]  # type: ignore[union-attr, index]
+
+
+def test_what_is_left_out_of_a_split() -> None:
+    """SEMANTICS: ONNX Split: axis default 0."""
+    assert Split() == Split(axis=0, outputs=1, ragged=False, wildcard=False)
 
 
 @pytest.mark.parametrize(("size", "count"), [(2, 4), (5, 4), (1, 3), (3, 5)])

@@ -82,7 +82,8 @@ def test_a_second_trip_neither_renames_nor_grows(name: str, tmp_path: Path) -> N
         assert _face(trip) == _face(first) == _face(ir)
         assert trip.versions == first.versions
         sizes.append((summarize(ir)["nodes"], summarize(trip)["nodes"]))
-    assert sizes[0] == sizes[1]
+    # A trip may find that two constants are one.
+    assert all(second <= first for first, second in zip(*sizes, strict=True))
 
 
 def test_symbols_names_and_metadata_travel(tmp_path: Path) -> None:

@@ -92,11 +92,11 @@ class Split(
     Op,
     sig="x: T, sizes?!: I -> *ys: T",
     onnx=(
-        "Split-1,2(x; split:sizes?, axis~natural=0 | wildcard=false)",
-        "Split-11(x; split:sizes?, axis=0 | wildcard=false)",
-        "Split-13(x, sizes?; axis=0 | wildcard=false)",
-        "Split-18(x, sizes; axis=0 | wildcard=false)",
-        "Split-18(x; axis=0, num_outputs:outputs | ragged=true/false)",
+        "Split-1,2(x; split:sizes?, axis~natural=0)",
+        "Split-11(x; split:sizes?, axis=0)",
+        "Split-13(x, sizes?; axis=0)",
+        "Split-18(x, sizes; axis=0)",
+        ">Split-18(x; axis, num_outputs:outputs | ragged=true/false)",
     ),
     openvino=("VariadicSplit-1(x, axis, sizes | wildcard=true/false)", "Split-1(x, axis~scalar; num_splits:outputs)"),
 ):
