@@ -116,6 +116,8 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitXor: ast.BitOr,
 }  # fmt: skip
 
+_SYMMETRIC = ("equal", "Equal", "Add", "Multiply", "And", "Or", "minimum", "maximum", "array_equal")
+
 
 def faults(node: ast.AST, parents: Sequence[ast.AST]) -> Iterator[Change]:
     """What may be wrong with one node. A change gets a copy of the node and gives what stands there instead."""
@@ -145,7 +147,8 @@ def faults(node: ast.AST, parents: Sequence[ast.AST]) -> Iterator[Change]:
             yield lambda node, place=place: _without(node, "ifs", place)  # type: ignore[misc]
     elif isinstance(node, ast.Call) and not isinstance(parent, ast.Raise):
         plain = [arg for arg in node.args if not isinstance(arg, ast.Starred)]
-        if len(plain) == len(node.args) >= 2 and ast.dump(node.args[0]) != ast.dump(node.args[1]):
+        symmetric = isinstance(node.func, ast.Attribute) and node.func.attr in _SYMMETRIC
+        if not symmetric and len(plain) == len(node.args) >= 2 and ast.dump(node.args[0]) != ast.dump(node.args[1]):
             yield lambda node: _put(node, "args", [node.args[1], node.args[0], *node.args[2:]])  # type: ignore[attr-defined]
 
 
@@ -232,7 +235,11 @@ _SKIPPED = {"annotation", "returns", "decorator_list", "type_params"}
 def _paths(node: ast.AST, path: Path_) -> Iterator[Path_]:
     """The way to every node whose change could matter."""
     for name, value in ast.iter_fields(node):
-        if name in _SKIPPED or (isinstance(node, ast.Assign | ast.AnnAssign) and _is_listing(node)):
+        if (
+            name in _SKIPPED
+            or isinstance(node, ast.JoinedStr)
+            or (isinstance(node, ast.Assign | ast.AnnAssign) and _is_listing(node))
+        ):
             continue
         for place, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if (

@@ -267,7 +267,9 @@ def test_what_inference_says_of_open_sizes(tmp_path: Path) -> None:
         model = dovetail.load(write(concat(format, version, f32(2, 3), f32(2, 1), axis=1), OPEN, tmp_path))
         (a, b), (_, d) = (value.type.shape for value in model.inputs)  # type: ignore[union-attr]
         assert model.outputs[0].type.shape == (a, b + d)  # type: ignore[union-attr]
-        half = dovetail.load(write(concat(format, version, f32(2, 3), f32(2, 1), axis=1), Way("half stored", data="half", sizes="open"), tmp_path))
+        half = dovetail.load(
+            write(concat(format, version, f32(2, 3), f32(2, 1), axis=1), Way("half stored", data="half", sizes="open"), tmp_path)
+        )
         assert half.outputs[0].type.shape == (2, 1 + half.inputs[0].type.shape[1])  # type: ignore[union-attr, index]
 
 

@@ -131,16 +131,16 @@ class Split(
             return
         if len(shape) != 1:
             raise RuleError("split.sizes", f"the lengths should be a vector, not of rank {len(shape)}")
-        if dims.equal(shape[0], self.outputs) is False:
-            raise RuleError("split.outputs", f"{shape[0]} lengths for {self.outputs} outputs")
+        (count,) = shape
+        if dims.equal(count, self.outputs) is False:
+            raise RuleError("split.outputs", f"{count} lengths for {self.outputs} outputs")
 
     def _equal(self, size: Any) -> list[Any]:
         count = self.outputs
         if not self.ragged:
             if isinstance(size, int) and size % count:
                 raise RuleError("split.divide", f"{size} does not divide into {count} equal pieces")
-            piece = dims.exact_quotient(size, count)
-            return [size // count if piece is None else piece] * count
+            return [size // count] * count
         piece = -(-size // count)
         last = size - piece * (count - 1)
         if isinstance(last, int) and last < 0:
@@ -168,14 +168,13 @@ class Split(
         if lengths is None:
             return [None] * self.outputs
         rest = sum(length for length in lengths if not _is_wild(length))
-        if any(map(_is_wild, lengths)):
-            remainder = size - rest
-            if dims.less(remainder, 0):
-                raise RuleError("split.sizes", f"lengths {_listed(lengths)} leave less than nothing of {size}")
-            lengths = [remainder if _is_wild(length) else length for length in lengths]
-        elif not any(map(self._is_vague, lengths)) and dims.equal(rest, size) is False:
-            raise RuleError("split.sizes", f"lengths {_listed(lengths)} should add up to {size}")
-        return [None if self._is_vague(length) else length for length in lengths]
+        remainder = size - rest if any(map(_is_wild, lengths)) else None
+        if remainder is None:
+            if not any(map(self._is_vague, lengths)) and dims.equal(rest, size) is False:
+                raise RuleError("split.sizes", f"lengths {_listed(lengths)} should add up to {size}")
+        elif dims.less(remainder, 0):
+            raise RuleError("split.sizes", f"lengths {_listed(lengths)} leave less than nothing of {size}")
+        return [remainder if _is_wild(length) else None if self._is_vague(length) else length for length in lengths]
 
     def _is_vague(self, length: Any) -> bool:
         """Whether a length may turn out to be the remainder, or not to be a length."""
