@@ -36,6 +36,12 @@ bench-import: .venv/.installed-$(EXTRAS)
 bench-load: .venv/.installed-$(EXTRAS)
 	$(venv) bench/load.py
 
+# The core compiled in place, for those who work on it: PYTHONPATH=src finds it.
+native: .venv/.installed-$(EXTRAS)
+	cmake -S . -B build/native -G Ninja -DPython_EXECUTABLE=$(abspath $(venv)) -DCMAKE_BUILD_TYPE=Release \
+		-Dnanobind_DIR=$$($(venv) -m nanobind --cmake_dir) -DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$(abspath src/dovetail)
+	cmake --build build/native --target _native
+
 models: .venv/.installed-$(EXTRAS)
 	$(venv) tests/models/light_table.py
 

@@ -9,6 +9,10 @@
 
 namespace nb = nanobind;
 
+namespace dovetail {
+void bind_program(nb::module_& m);  // bind_program.cpp
+}
+
 namespace {
 
 // Below this, letting other threads run costs more than the copy.
@@ -67,6 +71,7 @@ const char* compiler() {
 
 NB_MODULE(_native, m) {
     m.attr("compiler") = compiler();
+    dovetail::bind_program(m);
     m.def("copy_window", &copy_window, nb::arg("dst"), nb::arg("src"), nb::arg("sizes"), nb::arg("dst_offset"),
           nb::arg("dst_strides"), nb::arg("src_offset"), nb::arg("src_strides"), nb::arg("itemsize"));
 }

@@ -1,0 +1,10 @@
+// The factories of all kernels, by family. One line per kernel here and in table.cpp.
+#pragma once
+
+#include "step.h"
+
+namespace dovetail {
+
+std::unique_ptr<Step> make_copy(const Spec& spec, Store& store);  // move.cpp
+
+}  // namespace dovetail

@@ -1,0 +1,13 @@
+#include "kernels/kernels.h"
+
+namespace dovetail {
+
+Factory factory_of(const std::string& kernel) {
+    static const std::map<std::string, Factory> table = {
+        {"copy", make_copy},
+    };
+    const auto found = table.find(kernel);
+    return found == table.end() ? nullptr : found->second;
+}
+
+}  // namespace dovetail

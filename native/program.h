@@ -1,0 +1,47 @@
+// A list of bound steps, and one call that runs them.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "step.h"
+
+namespace dovetail {
+
+// Steps in order over numbered buffers. Buffer 0 is the arena, which the program owns (one per run at a time, kept for the next); all
+// others are the caller's. Once made it is constant: several threads may run it, each with an arena of its own.
+class Program {
+public:
+    Program(std::shared_ptr<Pool> pool, std::shared_ptr<Store> store, std::size_t arena_bytes, int buffers);
+    ~Program();
+
+    // Throws std::invalid_argument for a kernel that is not there or cannot be made.
+    void add(const Spec& spec);
+    std::size_t size() const { return steps_.size(); }
+    int buffers() const { return buffers_; }
+    const Step& step(std::size_t index) const { return *steps_[index]; }
+
+    // What one run works in: arena and scratch.
+    struct Room;
+    Room* enter();
+    void leave(Room* room);
+    std::byte* arena(Room* room) const;
+
+    // Runs steps first .. last-1. `bases`: one pointer per buffer; the arena's is put in. `times`: nanoseconds per step are added,
+    // unless null.
+    void run(Room* room, std::byte** bases, std::size_t first, std::size_t last, std::int64_t* times) const;
+
+private:
+    std::shared_ptr<Pool> pool_;
+    std::shared_ptr<Store> store_;
+    std::size_t arena_bytes_;
+    int buffers_;
+    std::size_t scratch_bytes_ = 0;
+    std::vector<std::unique_ptr<Step>> steps_;
+    std::mutex mutex_;
+    std::vector<Room*> rooms_;
+};
+
+}  // namespace dovetail

@@ -1,0 +1,137 @@
+#include "step.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <unordered_map>
+
+namespace dovetail {
+
+Element element_of(const std::string& name) {
+    static const std::pair<const char*, Element> table[] = {
+        {"f64", Element::f64}, {"f32", Element::f32}, {"f16", Element::f16}, {"bf16", Element::bf16}, {"i64", Element::i64},
+        {"i32", Element::i32}, {"i16", Element::i16}, {"i8", Element::i8},   {"u64", Element::u64},   {"u32", Element::u32},
+        {"u16", Element::u16}, {"u8", Element::u8},   {"boolean", Element::boolean},
+    };
+    for (const auto& [each, element] : table)
+        if (name == each) return element;
+    return Element::other;
+}
+
+std::int64_t Operand::count() const {
+    std::int64_t count = 1;
+    for (const auto size : sizes) count *= size;
+    return count;
+}
+
+namespace {
+
+template <typename T>
+const T* find(const Spec& spec, const std::string& name) {
+    const auto found = spec.attributes.find(name);
+    if (found == spec.attributes.end()) return nullptr;
+    const T* value = std::get_if<T>(&found->second);
+    if (value == nullptr) throw std::invalid_argument(spec.kernel + ": the attribute " + name + " has another type");
+    return value;
+}
+
+}  // namespace
+
+std::int64_t Spec::integer(const std::string& name, std::int64_t otherwise) const {
+    const auto* value = find<std::int64_t>(*this, name);
+    return value ? *value : otherwise;
+}
+
+double Spec::real(const std::string& name, double otherwise) const {
+    const auto* value = find<double>(*this, name);
+    return value ? *value : otherwise;
+}
+
+std::vector<std::int64_t> Spec::integers(const std::string& name) const {
+    const auto* value = find<std::vector<std::int64_t>>(*this, name);
+    return value ? *value : std::vector<std::int64_t>();
+}
+
+std::vector<double> Spec::reals(const std::string& name) const {
+    const auto* value = find<std::vector<double>>(*this, name);
+    return value ? *value : std::vector<double>();
+}
+
+std::string Spec::text(const std::string& name, const std::string& otherwise) const {
+    const auto* value = find<std::string>(*this, name);
+    return value ? *value : otherwise;
+}
+
+struct Store::State {
+    mutable std::mutex mutex;
+    std::unordered_map<std::string, std::shared_ptr<const void>> kept;
+    std::size_t bytes = 0;
+};
+
+Store::Store() : state_(new State) {}
+Store::~Store() = default;
+
+std::shared_ptr<const void> Store::keep(const std::string& key, const std::function<std::shared_ptr<const void>()>& make) {
+    {
+        const std::lock_guard<std::mutex> lock(state_->mutex);
+        const auto found = state_->kept.find(key);
+        if (found != state_->kept.end()) return found->second;
+    }
+    auto made = make();
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    return state_->kept.emplace(key, std::move(made)).first->second;
+}
+
+std::size_t Store::bytes() const {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    return state_->bytes;
+}
+
+void Store::count(std::size_t bytes) {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->bytes += bytes;
+}
+
+std::shared_ptr<float> aligned_floats(std::size_t count) {
+    auto* memory = static_cast<float*>(::operator new((count ? count : 1) * sizeof(float), std::align_val_t(64)));
+    return {memory, [](float* each) { ::operator delete(each, std::align_val_t(64)); }};
+}
+
+const char* name_of(Isa isa) {
+    switch (isa) {
+        case Isa::avx512: return "avx512";
+        case Isa::avx2: return "avx2";
+        default: return "base";
+    }
+}
+
+namespace {
+
+Isa best() {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return Isa::avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::avx2;
+#endif
+    return Isa::base;
+}
+
+Isa chosen() {
+    const Isa most = best();
+    const char* wanted = std::getenv("DOVETAIL_ISA");
+    for (const Isa each : {Isa::base, Isa::avx2, Isa::avx512})
+        if (wanted != nullptr && std::strcmp(wanted, name_of(each)) == 0 && each <= most) return each;
+    return most;
+}
+
+}  // namespace
+
+Isa isa() {
+    static const Isa found = chosen();
+    return found;
+}
+
+}  // namespace dovetail

@@ -1,0 +1,109 @@
+// What a kernel is to a program: a step bound to the places of its operands.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "threads.h"
+
+namespace dovetail {
+
+// Element types by name ("f32", "i64", "boolean" ...), as in dovetail.dtypes. Types that no kernel computes in are moved by size.
+enum class Element : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean, other };
+Element element_of(const std::string& name);
+
+// One tensor that a step reads or writes: base pointer of `buffer` + `offset`, `strides` per axis, all in bytes. Strides have any
+// sign; zero repeats. Sub-byte elements lie one in a byte.
+struct Operand {
+    int buffer = 0;
+    std::int64_t offset = 0;
+    Element element = Element::other;
+    std::int64_t itemsize = 0;
+    std::vector<std::int64_t> sizes;
+    std::vector<std::int64_t> strides;
+    // The elements themselves, where they are known when the step is made (a constant), at offset 0; else null. They outlive it.
+    const std::byte* constant = nullptr;
+
+    std::int64_t count() const;
+    std::size_t rank() const { return sizes.size(); }
+    bool is_constant() const { return constant != nullptr; }
+};
+
+using Attribute = std::variant<std::int64_t, double, std::vector<std::int64_t>, std::vector<double>, std::string>;
+
+// What a step is made from. The getters give `otherwise` for an attribute that is not there.
+struct Spec {
+    std::string kernel;
+    std::vector<Operand> inputs;
+    std::vector<Operand> outputs;
+    std::map<std::string, Attribute> attributes;
+
+    bool has(const std::string& name) const { return attributes.count(name) != 0; }
+    std::int64_t integer(const std::string& name, std::int64_t otherwise = 0) const;
+    double real(const std::string& name, double otherwise = 0) const;
+    std::vector<std::int64_t> integers(const std::string& name) const;
+    std::vector<double> reals(const std::string& name) const;
+    std::string text(const std::string& name, const std::string& otherwise = "") const;
+};
+
+// Packed weights, made once and shared by all programs of a model: one store per compiled model. Safe from several threads.
+class Store {
+public:
+    Store();
+    ~Store();
+    // What is kept under `key`, made by `make` where it is not there yet.
+    std::shared_ptr<const void> keep(const std::string& key, const std::function<std::shared_ptr<const void>()>& make);
+    std::size_t bytes() const;
+    void count(std::size_t bytes);
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+// Memory aligned to 64 bytes, for packed weights.
+std::shared_ptr<float> aligned_floats(std::size_t count);
+
+// One run of a program.
+struct Run {
+    std::byte* const* bases;  // by buffer
+    Pool* pool;
+    std::byte* scratch;          // `scratch_bytes` of the program for each worker, aligned to 64
+    std::size_t scratch_bytes;
+
+    std::byte* at(const Operand& operand) const {
+        return operand.constant ? const_cast<std::byte*>(operand.constant) : bases[operand.buffer] + operand.offset;
+    }
+    std::byte* scratch_of(int worker) const { return scratch + static_cast<std::size_t>(worker) * scratch_bytes; }
+};
+
+// A kernel bound to its operands. `run` must not throw, allocate or depend on which worker runs a task; the results for a given number
+// of threads are always the same bits.
+class Step {
+public:
+    virtual ~Step() = default;
+    virtual void run(const Run& run) const = 0;
+    // Memory that each worker needs while it runs; contents are not kept.
+    virtual std::size_t scratch_bytes() const { return 0; }
+    // What it is called in a plan: the kernel and the variant chosen ("conv nhwc avx512").
+    virtual std::string name() const = 0;
+};
+
+// Makes a step, or throws std::invalid_argument where it cannot be made for these operands: the planner asks first.
+using Factory = std::unique_ptr<Step> (*)(const Spec& spec, Store& store);
+
+// The factory of a kernel by name, null where there is none (kernels/table.cpp).
+Factory factory_of(const std::string& kernel);
+
+// Instruction sets the kernels are compiled for; the best one this processor has, or the one that DOVETAIL_ISA names if it is there.
+enum class Isa { base, avx2, avx512 };
+Isa isa();
+const char* name_of(Isa isa);
+
+}  // namespace dovetail

@@ -1,0 +1,39 @@
+// The threads that run a program's steps: one pool per program, the caller among them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace dovetail {
+
+// Runs tasks 0 .. count-1, each exactly once, on the caller and up to `threads() - 1` workers; returns when all are done.
+//
+// Tasks are handed out one by one in rising order, so that a worker without a core takes none and holds nobody up: the caller
+// waits only for tasks that were begun. Which thread ran a task must not show in its result. A pool serves one caller at a time;
+// a second one that comes meanwhile runs its tasks alone. Tasks must not throw. After a fork the child's pool starts new workers.
+class Pool {
+public:
+    using Task = void (*)(const void* state, std::int64_t task, int worker);
+
+    // threads: 1 runs everything on the caller and starts no worker.
+    explicit Pool(int threads);
+    ~Pool();
+    Pool(const Pool&) = delete;
+    Pool& operator=(const Pool&) = delete;
+
+    int threads() const;
+
+    // `worker` is in [0, threads()): scratch memory may be indexed by it.
+    void run(std::int64_t count, Task task, const void* state);
+
+    template <typename F>
+    void each(std::int64_t count, const F& task) {
+        run(count, [](const void* state, std::int64_t index, int worker) { (*static_cast<const F*>(state))(index, worker); }, &task);
+    }
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace dovetail
