@@ -3,6 +3,7 @@ after SEMANTICS."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import dovetail
 import oracles
 from dovetail import dtypes
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, RuleError
 from dovetail.ops.joining import Split
 from foreign import (
     FIFTEEN,
@@ -37,6 +38,7 @@ from foreign import (
     sweep,
     write,
 )
+from sameness import is_vague
 
 ALLOWED = {1: FLOATS, 2: FIFTEEN, 11: FIFTEEN, 13: SIXTEEN, 18: SIXTEEN}
 VERSIONS = (1, 2, 11, 13, 18)
@@ -181,6 +183,66 @@ def test_the_lengths_add_up(format: str, version: int, lengths: Any) -> None:
 def test_lengths_are_added_in_arithmetic_that_cannot_wrap(format: str, version: int) -> None:
     """SEMANTICS: the sum must equal the dim."""
     refused(explicit(format, version, f32(6), (2**63 - 1, 2**63 - 1, 8)), "split.sizes", silent=True)
+
+
+def kinds(path: Path) -> list[str]:
+    return [type(node.op).__name__ for node in dovetail.load(path).graph if type(node.op).__name__ != "Constant"]
+
+
+def test_what_is_refused_says_which_lengths_and_of_what() -> None:
+    """SEMANTICS: the sum must equal the dim."""
+    for lengths, words in [((4, 3), "[4, 3] should add up to 6"), ((-1, 7), "[-1, 7] leave less than nothing of 6")]:
+        with pytest.raises(RuleError, match=re.escape(words)):
+            dovetail.Builder().Split(f32(6), lengths, outputs=2, wildcard=True)
+    with pytest.raises(RuleError, match=re.escape("[8, -2] should not be negative")):
+        dovetail.Builder().Split(f32(6), [8, -2], outputs=2)
+
+
+def test_lengths_of_an_open_dimension_add_up_to_a_size() -> None:
+    """SEMANTICS: the sum must equal the dim; a dim is at most 2^63-1."""
+    b = dovetail.Builder()
+    for x in (b.input("open", "f32", ("n",)), b.input("rankless", "f32")):
+        b.Split(x, [2**62, 2**62 - 1], outputs=2)
+        b.Split(x, [-1, 2**62, 0, 2**62 - 1], outputs=4, wildcard=True)
+        for lengths in ([2**62, 2**62], [2**63 - 1, 1], [-1, 2**62, 2**62], [-1, 2**63 - 1, 0, 1]):
+            with pytest.raises(RuleError) as caught:
+                b.Split(x, lengths, outputs=len(lengths), wildcard=True)
+            assert caught.value.code == "split.sizes"
+
+
+def test_a_length_that_arrives_at_run_time_may_be_the_remainder() -> None:
+    """SEMANTICS: at most one -1 = the remainder: lengths of a narrow type need not reach the dimension without it."""
+    holds(explicit("openvino", 1, f32(1000), np.array([-1, 100], dtype=np.int8)), *cut(f32(1000), (900, 100)))
+
+
+def test_lengths_computed_from_sizes_are_the_pieces_where_they_cannot_be_negative() -> None:
+    """SEMANTICS: lengths each >= -1, at most one -1 = the remainder; in inference, too."""
+    for wildcard in (False, True):
+        b = dovetail.Builder()
+        x, z = b.input("x", "f32", (6, 2)), b.input("z", "f32", ("n",))
+        n = b.Shape(z)
+        pieces = b.Split(x, b.Concat(n, b.Subtract([6], n), axis=0), outputs=2, wildcard=wildcard)
+        for index, y in enumerate(pieces):
+            b.output(f"y{index}", y)
+        first, second = (y.shape[0] for y in pieces)
+        assert str(first) == "n" and is_vague(second)
+        for size in (0, 4, 6):
+            arrays = dovetail.run(b.model, [f32(6, 2), f32(size)])
+            for y, expected in zip(arrays.values(), cut(f32(6, 2), (size, 6 - size)), strict=True):
+                assert_bits(y, expected)
+
+
+def test_lengths_that_cannot_be_negative_are_no_remainder_in_any_format(tmp_path: Path) -> None:
+    """SEMANTICS: lengths each >= -1, at most one -1 = the remainder. Where none can be -1, ONNX takes them as they are."""
+    for open_lengths, nodes in [(False, ["Shape", "Split"]), (True, None)]:
+        b = dovetail.Builder()
+        x = b.input("x", "f32", ("n", 2))
+        z = b.input("lengths", "i64", (2,)) if open_lengths else b.Shape(b.input("z", "f32", ("a", "b")))
+        for index, y in enumerate(b.Split(x, z, outputs=2, wildcard=True)):
+            b.output(f"y{index}", y)
+        dovetail.save(b.model, tmp_path / "model.onnx")
+        # Lengths of which nothing is known may hold a -1, so that the remainder has to be computed.
+        assert kinds(tmp_path / "model.onnx") == nodes or (nodes is None and "Where" in kinds(tmp_path / "model.onnx"))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -347,6 +409,17 @@ def test_in_18_ragged_pieces_stay_one_node(tmp_path: Path) -> None:
         n = model.inputs[0].type.shape[0]  # type: ignore[union-attr, index]
         chunk = -(-n // 3)
         assert [shape[0] for shape in shapes] == [chunk, chunk, n - 2 * chunk]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("shape", "is_equal"), [((6,), True), ((7,), False), (("3*n",), True), (("n",), False), (None, False)])
+def test_ragged_pieces_are_equal_ones_where_the_dimension_divides(shape: Any, is_equal: bool, tmp_path: Path) -> None:
+    """SEMANTICS: 18: chunk = ceil(dim/n), only the last may be smaller: where none is, every format has the equal split."""
+    b = dovetail.Builder()
+    for index, y in enumerate(b.Split(b.input("x", "f32", shape), outputs=3, ragged=True)):
+        b.output(f"y{index}", y)
+    dovetail.save(b.model, tmp_path / "model.xml")
+    layers = re.findall(r'type="(Split|VariadicSplit)"', (tmp_path / "model.xml").read_text())
+    assert layers == ["Split" if is_equal else "VariadicSplit"]
 
 
 def test_equal_pieces_of_an_open_size_are_equal_in_inference(tmp_path: Path) -> None:

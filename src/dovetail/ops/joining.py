@@ -72,7 +72,7 @@ class Concat(
         sizes = [x.dims[axis] for x in xs]
         if all(isinstance(size, int) for size in sizes):
             return b.Split(g, sizes, axis=axis, outputs=len(xs))
-        lengths = b.Concat(*(b.Gather(b.Shape(x), [axis], axis=0) for x in xs), axis=0)
+        lengths = b.Concat(*(b.Gather(b.Shape(x), [axis]) for x in xs), axis=0)
         return b.Split(g, lengths, axis=axis, outputs=len(xs))
 
     def windows(self, *xs: Any) -> Windows:
@@ -150,9 +150,9 @@ class Split(
     def _lengths(self, sizes: Any) -> list[Any] | None:
         """The lengths as they stand, where they are known."""
         self._check_count(sizes)
-        if sizes.value is None:
+        lengths = items(sizes)
+        if lengths is None:
             return None
-        lengths = items(sizes) or []
         numbers = [length for length in lengths if isinstance(length, int)]
         if any(length < -1 for length in numbers):
             raise RuleError("split.sizes", f"lengths {_listed(lengths)} should not be negative")
@@ -160,21 +160,21 @@ class Split(
             raise RuleError("split.sizes", "a length of -1 is no wildcard here")
         if numbers.count(-1) > 1:
             raise RuleError("split.sizes", "at most one length may be -1")
-        if sum(length for length in numbers if length > 0) > INT64_MAX:
+        if sum(length for length in numbers if length != -1) > INT64_MAX:
             raise RuleError("split.sizes", f"lengths {_listed(lengths)} add up to more than 2**63 - 1")
         return lengths
 
     def _explicit(self, size: Any, lengths: list[Any] | None) -> list[Any]:
         if lengths is None:
             return [None] * self.outputs
-        rest = sum(length for length in lengths if not _is_wild(length))
-        remainder = size - rest if any(map(_is_wild, lengths)) else None
+        rest = sum(length for length in lengths if length != -1)
+        remainder = size - rest if -1 in lengths else None
         if remainder is None:
             if not any(map(self._is_vague, lengths)) and dims.equal(rest, size) is False:
                 raise RuleError("split.sizes", f"lengths {_listed(lengths)} should add up to {size}")
         elif dims.less(remainder, 0):
             raise RuleError("split.sizes", f"lengths {_listed(lengths)} leave less than nothing of {size}")
-        return [remainder if _is_wild(length) else None if self._is_vague(length) else length for length in lengths]
+        return [remainder if length == -1 else None if self._is_vague(length) else length for length in lengths]
 
     def _is_vague(self, length: Any) -> bool:
         """Whether a length may turn out to be the remainder, or not to be a length."""
@@ -182,28 +182,25 @@ class Split(
         return low is None or low < 0
 
     def canonical(self, x: Any, sizes: Any = None) -> Op:
-        changes: dict[str, Any] = {}
+        axis, ragged, wildcard = self.axis, self.ragged, self.wildcard
         if x.shape is not None:
-            changes["axis"] = axis_in(self.axis, len(x.shape))
-            if self.ragged and dims.exact_quotient(x.shape[changes["axis"]], self.outputs) is not None:
-                changes["ragged"] = False
-        lengths = items(sizes) if self.wildcard and sizes is not None else None
-        if lengths is not None and not any(map(self._is_vague, lengths)):
-            changes["wildcard"] = False
-        return self.with_(**changes) if changes else self
+            axis = axis_in(axis, len(x.shape))
+            ragged = ragged and dims.exact_quotient(x.shape[axis], self.outputs) is None
+        lengths = items(sizes)
+        if lengths is not None:
+            wildcard = wildcard and any(map(self._is_vague, lengths))
+        return Split(axis, self.outputs, ragged, wildcard)
 
     def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:
         shapes = self.shape(seen(x), held(sizes))
         axis = axis_in(self.axis, x.ndim)
         pieces = [shape[axis] for shape in shapes]
-        if not all(isinstance(piece, int) for piece in pieces):
-            raise dims.Inexact
         front = (slice(None),) * axis
         starts = accumulate(pieces, initial=0)
         return tuple(x[(*front, slice(start, start + piece))] for start, piece in zip(starts, pieces, strict=False))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, sizes: Any = None) -> Any:
-        parts = [zeros_like(b, each) if gradient is None else gradient for gradient, each in zip(g, y, strict=True)]
+        parts = [zeros_like(b, y[place]) if gradient is None else gradient for place, gradient in enumerate(g)]
         return [b.Concat(*parts, axis=self.axis), None]
 
     def decompose(self, b: Any, x: Any, sizes: Any = None) -> Any:
@@ -213,7 +210,7 @@ class Split(
         shapes = self.shape(x, sizes)
         lengths: Any = [None if shape is None else shape[axis_in(self.axis, len(shape))] for shape in shapes]
         if not all(isinstance(length, int) for length in lengths):
-            size = b.Gather(b.Shape(x, dtype=dtypes.i64), [self.axis], axis=0)
+            size = b.Gather(b.Shape(x, dtype=dtypes.i64), [self.axis])
             lengths = self._ragged(b, size) if sizes is None else self._filled(b, size, sizes)
         return b.Split(x, lengths, axis=self.axis, outputs=self.outputs)
 
@@ -225,11 +222,11 @@ class Split(
     def _filled(self, b: Any, size: Any, sizes: Any) -> Any:
         """The lengths with the remainder in its place; two of -1 are left as they are, to be refused."""
         given = as_i64(b, sizes)
-        zero, one, free = (b.constant(number, dtypes.i64) for number in (0, 1, -1))
+        free = b.constant(-1, dtypes.i64)
         is_free = b.Equal(given, free)
-        count = b.ReduceSum(b.Where(is_free, one, zero), [0])
-        rest = b.Subtract(size, b.ReduceSum(b.Where(is_free, zero, given), [0]))
-        return b.Where(is_free, b.Where(b.Greater(count, one), free, rest), given)
+        count = b.ReduceSum(b.Cast(is_free, to=dtypes.i64), [0])
+        rest = b.Subtract(size, b.ReduceSum(b.Where(is_free, 0, given), [0]))
+        return b.Where(is_free, b.Where(b.Greater(count, 1), free, rest), given)
 
     def windows(self, x: Any, sizes: Any = None) -> Windows:
         shape = static(x.shape)
@@ -243,10 +240,6 @@ class Split(
                 for index, (row, start) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
             )
         )
-
-
-def _is_wild(length: Any) -> bool:
-    return isinstance(length, int) and length == -1
 
 
 def _listed(lengths: list[Any]) -> str:
