@@ -45,25 +45,41 @@ MISSION: dict[str, tuple[str, ...]] = {
 """The mission's operators: by module, the names at its top; "" stands for all of them."""
 
 _SEMANTICS = [f"tests/laws/test_semantics_{name}.py" for name in ("concat", "reshape", "split", "ngraph", "rulings")]
-_LAWS = [f"tests/laws/test_{name}.py" for name in ("shapes", "windows", "round_trips", "gradients", "libraries")]
-_SHAPES = [f"tests/laws/test_{name}.py" for name in ("shapes", "windows", "gradients")]
+_LAWS = [f"tests/laws/test_{name}.py" for name in ("shapes", "windows", "round_trips", "gradients", "libraries", "spellings")]
+_SHAPES = [f"tests/laws/test_{name}.py" for name in ("shapes", "windows", "gradients", "spellings")]
 TESTS: dict[str, tuple[list[str], str]] = {
     "ops/joining.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
     "ops/reshaping.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze"),
     "slots.py": (
-        [*_SEMANTICS, "tests/laws/test_round_trips.py", "tests/unit/test_slots.py"],
-        "semantics or slots or round_trips",
+        [*_SEMANTICS, "tests/laws/test_round_trips.py", "tests/laws/test_spellings.py", "tests/unit/test_slots.py"],
+        "semantics or slots or round_trips or spellings",
     ),
 }
-"""By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over its own
-cases."""
+"""By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over the cases of
+its operators, and the tests of what operators share."""
+_SHARED = ("onnx_movement", "openvino_movement", "sizes_that_move", "test_elementwise", "sliding")
 
 MEMORY = 12 << 30
 
 
 def tests_of(module: str) -> tuple[list[str], str]:
-    files, words = TESTS.get(module, (_LAWS, Path(module).stem))
+    if module in TESTS:
+        files, words = TESTS[module]
+    else:
+        shared = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py") if path.stem.endswith(_SHARED)]
+        files, words = [*_LAWS, *shared], " or ".join([*operators(module), *_SHARED])
     return [name for name in files if (ROOT / name).exists()], words
+
+
+def operators(module: str) -> list[str]:
+    """The names by which the cases of a module's operators are found: those of its classes; of a module that has none, all."""
+    tree = ast.parse((PACKAGE / module).read_text())
+    names = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    return [name for name in names if any(word.arg in ("sig", "onnx", "openvino") for word in _keywords(tree, name))] or ["test"]
+
+
+def _keywords(tree: ast.Module, name: str) -> list[ast.keyword]:
+    return next(node.keywords for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
 
 
 # Faults
