@@ -7,7 +7,7 @@ lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 # What the installation depends on. Python sources are read in place; the native core is compiled.
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.*)
 
-.PHONY: help demo test lint models bench-import bench-load install clean
+.PHONY: help demo test lint models bench-import bench-load bench-arrays sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -16,6 +16,8 @@ help:
 	@echo "make models        the worst difference of every way through the nine light models"
 	@echo "make bench-import  how long an import and --help take"
 	@echo "make bench-load    how long loading takes, beside OpenVINO's reader, and in large graphs"
+	@echo "make bench-arrays  concat, split and copy of arrays beside numpy, torch, onnxruntime and OpenVINO"
+	@echo "make sanitize      the driver of the native core under ThreadSanitizer and AddressSanitizer"
 	@echo "make install       only the environment; EXTRAS=test+oracles+dev chooses what is in it, PYTHON= with which Python"
 	@echo "make clean         remove the environment and all that was built"
 
@@ -35,6 +37,12 @@ bench-import: .venv/.installed-$(EXTRAS)
 
 bench-load: .venv/.installed-$(EXTRAS)
 	$(venv) bench/load.py
+
+bench-arrays: .venv/.installed-$(EXTRAS)
+	$(venv) bench/arrays.py
+
+sanitize:
+	native/tests/sanitize.sh
 
 # The core compiled in place, for those who work on it: PYTHONPATH=src finds it.
 native: .venv/.installed-$(EXTRAS)

@@ -1,0 +1,44 @@
+# The core as a static library: what the extension module and the driver in tests/ share.
+set(here ${CMAKE_CURRENT_LIST_DIR})
+
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+# Release means -O3; no -march: a wheel runs on machines other than the one that built it.
+string(REPLACE "-O2" "-O3" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
+
+file(GLOB core_sources CONFIGURE_DEPENDS ${here}/step.cpp ${here}/program.cpp ${here}/threads.cpp ${here}/onednn.cpp ${here}/kernels/*.cpp)
+find_package(Threads REQUIRED)
+add_library(dovetail_core STATIC ${core_sources})
+target_include_directories(dovetail_core PUBLIC ${here})
+target_link_libraries(dovetail_core PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
+if(NOT MSVC)
+  target_compile_options(dovetail_core PRIVATE -Wall -Wextra -Wconversion)
+endif()
+
+# native/kernels/simd/*.cpp hold vector code: each file is compiled once per instruction set, in the namespace that DOVETAIL_ISA
+# names, and the best one is chosen at run time (step.h: isa()).
+file(GLOB simd_sources CONFIGURE_DEPENDS ${here}/kernels/simd/*.cpp)
+function(add_isa name)
+  if(NOT simd_sources)
+    return()
+  endif()
+  add_library(dovetail_${name} OBJECT ${simd_sources})
+  target_include_directories(dovetail_${name} PRIVATE ${here})
+  target_compile_definitions(dovetail_${name} PRIVATE DOVETAIL_ISA=${name})
+  target_compile_options(dovetail_${name} PRIVATE -Wall -Wextra -fno-math-errno -fno-trapping-math -ffp-contract=fast ${ARGN})
+  target_sources(dovetail_core PRIVATE $<TARGET_OBJECTS:dovetail_${name}>)
+endfunction()
+add_isa(base)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_definitions(dovetail_core PUBLIC DOVETAIL_X86)
+  add_isa(avx2 -mavx2 -mfma -mf16c)
+  add_isa(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
+endif()
+

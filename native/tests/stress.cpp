@@ -1,0 +1,176 @@
+// A driver of the core without Python, for the sanitizers (`make sanitize`) and for a look at stalls: `stress [seconds]`.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "program.h"
+
+namespace {
+
+using dovetail::Operand;
+using dovetail::Pool;
+using dovetail::Program;
+using Clock = std::chrono::steady_clock;
+
+void require(bool holds, const char* what) {
+    if (holds) return;
+    std::fprintf(stderr, "stress: %s\n", what);
+    std::_Exit(1);
+}
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Every task of a job runs exactly once, on a worker the pool has.
+void run_job(Pool& pool, std::int64_t count) {
+    std::vector<int> ran(static_cast<std::size_t>(count));
+    pool.each(count, [&](std::int64_t task, int worker) {
+        require(worker >= 0 && worker < pool.threads(), "a worker that the pool does not have");
+        ran[static_cast<std::size_t>(task)] += 1;
+    });
+    require(std::all_of(ran.begin(), ran.end(), [](int times) { return times == 1; }), "a task that did not run once");
+}
+
+void run_jobs(Pool& pool, double seconds) {
+    const auto start = Clock::now();
+    for (std::int64_t count = 0; seconds_since(start) < seconds; count = (count * 7 + 1) % 61) run_job(pool, count);
+}
+
+// Pauses let the workers fall asleep, sometimes just as the next job comes.
+void run_jobs_with_pauses(Pool& pool, double seconds) {
+    const auto start = Clock::now();
+    for (unsigned pause = 0; seconds_since(start) < seconds; pause = (pause + 7) % 83) {
+        run_job(pool, 5);
+        std::this_thread::sleep_for(std::chrono::microseconds(pause));
+    }
+}
+
+void share_a_pool(double seconds) {
+    Pool pool(3);
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 3; ++i) callers.emplace_back([&pool, seconds] { run_jobs(pool, seconds); });
+    for (auto& caller : callers) caller.join();
+}
+
+void make_and_end_pools(double seconds) {
+    const auto start = Clock::now();
+    for (int i = 0; seconds_since(start) < seconds; ++i) {
+        Pool pool(1 + i % 4);
+        if (i % 3) run_job(pool, i % 17);
+    }
+}
+
+// The child's pool works, and both can end; also when the fork falls into another thread's job.
+void fork_in_the_middle(double seconds) {
+    const auto start = Clock::now();
+    Pool pool(3);
+    std::atomic<bool> stop{false};
+    std::thread other([&] {
+        while (!stop) run_job(pool, 9);
+    });
+    while (seconds_since(start) < seconds) {
+        const pid_t child = fork();
+        if (child == 0) {
+            run_job(pool, 7);
+            { Pool own(2); run_job(own, 7); }
+            std::_Exit(0);
+        }
+        int status = 1;
+        require(waitpid(child, &status, 0) == child && status == 0, "a child that failed");
+    }
+    stop = true;
+    other.join();
+}
+
+Operand operand(int buffer, std::vector<std::int64_t> sizes, std::vector<std::int64_t> strides, std::int64_t offset = 0) {
+    Operand made;
+    made.buffer = buffer;
+    made.offset = offset;
+    made.element = dovetail::Element::f32;
+    made.itemsize = 4;
+    made.sizes = std::move(sizes);
+    made.strides = std::move(strides);
+    return made;
+}
+
+dovetail::Spec copy_of(Operand from, Operand to) {
+    dovetail::Spec spec;
+    spec.kernel = "copy";
+    spec.inputs = {std::move(from)};
+    spec.outputs = {std::move(to)};
+    return spec;
+}
+
+// A program that transposes into the arena and back, run by several threads at once, each with buffers of its own.
+void run_programs(double seconds) {
+    const std::int64_t rows = 130, columns = 257;
+    const auto pool = std::make_shared<Pool>(3);
+    Program program(pool, std::make_shared<dovetail::Store>(), static_cast<std::size_t>(rows * columns * 4), 3);
+    program.add(copy_of(operand(1, {rows, columns}, {columns * 4, 4}), operand(0, {rows, columns}, {4, rows * 4})));
+    program.add(copy_of(operand(0, {rows, columns}, {4, rows * 4}), operand(2, {rows, columns}, {columns * 4, 4})));
+    const auto visit = [&program, seconds](float first) {
+        std::vector<float> in(130 * 257), out(in.size());
+        std::iota(in.begin(), in.end(), first);
+        const auto start = Clock::now();
+        while (seconds_since(start) < seconds) {
+            std::byte* bases[] = {nullptr, reinterpret_cast<std::byte*>(in.data()), reinterpret_cast<std::byte*>(out.data())};
+            std::fill(out.begin(), out.end(), -1.0f);
+            auto* room = program.enter();
+            program.run(room, bases, 0, program.size(), nullptr);
+            program.leave(room);
+            require(in == out, "a copy that differs");
+        }
+    };
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 3; ++i) callers.emplace_back(visit, static_cast<float>(1000 * i));
+    for (auto& caller : callers) caller.join();
+}
+
+// How long one small job takes, as quantiles: a stall shows as a scheduler's slice (milliseconds).
+void report_stalls(double seconds, int threads, int pause_us) {
+    Pool pool(threads);
+    std::vector<double> times;
+    std::atomic<std::int64_t> sink{0};
+    const auto start = Clock::now();
+    while (seconds_since(start) < seconds) {
+        const auto begin = Clock::now();
+        pool.each(16, [&](std::int64_t task, int) {
+            std::int64_t sum = 0;
+            for (std::int64_t i = 0; i < 2000; ++i) sum += (i ^ task) * i;
+            sink.fetch_add(sum, std::memory_order_relaxed);
+        });
+        times.push_back(seconds_since(begin) * 1e6);
+        if (pause_us) std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+    }
+    std::sort(times.begin(), times.end());
+    const auto quantile = [&](double q) { return times[static_cast<std::size_t>(q * static_cast<double>(times.size() - 1))]; };
+    std::printf("%d threads, %3d us between: %7zu jobs, us: median %.1f  90%% %.1f  99%% %.1f  99.9%% %.1f  most %.1f\n", threads, pause_us,
+                times.size(), quantile(0.5), quantile(0.9), quantile(0.99), quantile(0.999), times.back());
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    const double seconds = count > 1 ? std::atof(arguments[1]) : 1;
+    Pool pool(4);
+    run_jobs(pool, seconds);
+    run_jobs_with_pauses(pool, seconds);
+    share_a_pool(seconds);
+    make_and_end_pools(seconds);
+    run_programs(seconds);
+    // ThreadSanitizer refuses threads that begin after a fork of a process that had several.
+#ifndef __SANITIZE_THREAD__
+    fork_in_the_middle(seconds);
+#endif
+    for (const int threads : {1, 2})
+        for (const int pause : {0, 200}) report_stalls(seconds, threads, pause);
+    std::puts("stress: all well");
+}
