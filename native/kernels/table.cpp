@@ -5,6 +5,7 @@ namespace dovetail {
 Factory factory_of(const std::string& kernel) {
     static const std::map<std::string, Factory> table = {
         {"copy", make_copy},
+        {"conv", make_conv},
     };
     const auto found = table.find(kernel);
     return found == table.end() ? nullptr : found->second;

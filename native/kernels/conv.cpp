@@ -1,0 +1,394 @@
+#include "kernels/conv.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "kernels/kernels.h"
+
+namespace dovetail {
+
+struct Conv::Task {
+    std::int64_t group;
+    std::size_t first_panel, last_panel;
+    std::int64_t first_unit, last_unit;
+};
+
+struct Conv::Room {
+    std::int64_t* rows;  // offsets of one tile
+    float* box;          // copied pixels
+    float* y;            // a tile, where y's channels do not lie side by side
+    float* residual;
+};
+
+struct Conv::Place {
+    std::int64_t line, first, count;  // the output pixels
+    const float* base;
+    const std::int64_t* rows;
+    std::int64_t first_segment, segments;
+};
+
+namespace {
+
+constexpr std::int64_t kTileFloats = kMostRows * kMostVectors * 16;
+constexpr std::int64_t kChunkBytes = 512 << 10;  // of weights that stay in the second level of cache
+constexpr std::int64_t kBoxFloats = 48 << 10;
+constexpr std::int64_t kTasksPerThread = 6;
+constexpr std::int64_t kSmallWork = 1 << 17;  // multiplications that are not worth waking a thread for
+
+std::int64_t whole(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit; }
+
+std::int64_t up_to_line(std::int64_t floats) { return whole(floats, 16) * 16; }
+
+std::vector<float> padded(std::vector<float> values, std::int64_t most) {
+    values.resize(values.size() + static_cast<std::size_t>(most));
+    return values;
+}
+
+std::vector<float> narrowed(const std::vector<double>& values) { return {values.begin(), values.end()}; }
+
+}  // namespace
+
+Conv::Conv(const Spec& spec, Store& store)
+    : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), finish_(spec), geometry_(spec, finish_), table_(tile_table()), stages_(stage_table()) {
+    const Operand& w = spec.inputs.at(1);
+    if (!w.is_constant()) throw std::invalid_argument("conv: the weights are no constant");
+    if (w.sizes[0] != geometry_.outputs * geometry_.groups || w.sizes[1] != geometry_.channels)
+        throw std::invalid_argument("conv: the weights have other channels than the operands");
+    has_prologue_ = spec.has("prologue_scale");
+    scale_ = narrowed(spec.reals("prologue_scale"));
+    shift_ = narrowed(spec.reals("prologue_shift"));
+    clamp_ = spec.integer("prologue_relu") != 0;
+    const auto channels = static_cast<std::size_t>(has_prologue_ ? x_.sizes[1] : 0);
+    if (scale_.size() != channels || shift_.size() != channels) throw std::invalid_argument("conv: a prologue of other channels");
+    if (spec.integer("has_bias") != 0) {
+        bias_ = padded(floats_of(spec.inputs.at(2)), kMostVectors * 16);
+        if (bias_.size() != static_cast<std::size_t>(y_.sizes[1] + kMostVectors * 16)) throw std::invalid_argument("conv: another bias");
+    }
+    if (y_.count() == 0) return;
+    choose_reading();
+    choose_sizes();
+    pack_weights(spec, store);
+}
+
+void Conv::choose_reading() {
+    const bool side_by_side = x_.sizes[1] == 1 || geometry_.x.channel == 1;
+    const bool joined = geometry_.dilation[2] == 1 && geometry_.kernel[2] > 1;
+    if (side_by_side && !has_prologue_)
+        reading_ = joined && geometry_.channels < 8 ? Reading::rows : Reading::in_place;
+    else if (geometry_.is_pointwise())
+        reading_ = Reading::pixels;
+    else
+        reading_ = joined && geometry_.channels < 8 && !side_by_side ? Reading::planes : Reading::rows;
+}
+
+void Conv::choose_sizes() {
+    const Geometry& g = geometry_;
+    cut_ = cut_of(g.out[2], g.outputs, table_);
+    panels_ = panels_of(g.outputs, cut_.vectors, table_.lanes);
+    const bool runs = reading_ == Reading::rows && g.dilation[2] == 1;
+    segments_ = reading_ == Reading::planes ? g.kernel[0] * g.kernel[1] * g.channels : runs ? g.kernel[0] * g.kernel[1] : g.taps();
+    length_ = g.taps() * g.channels / segments_;
+    chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (segments_ * length_ * cut_.vectors * table_.lanes * 4), 1);
+    zeros_.assign(static_cast<std::size_t>(length_), 0.0f);
+
+    // Rows of pixels that would lie a power of two apart fall on each other in the cache.
+    pitch_ = reading_ == Reading::pixels ? up_to_line(g.channels) + 16 : g.channels;
+    box_pixels_ = (g.out[2] - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2] + 1;
+    const auto rows_of = [&](std::int64_t lines) { return (lines - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1; };
+    const std::int64_t most = std::max<std::int64_t>(g.lines() / 8, 1);
+    block_lines_ = 1;
+    while (block_lines_ < std::min(g.out[1], most) &&
+           g.kernel[0] * rows_of(block_lines_ + 1) * box_pixels_ * g.channels <= kBoxFloats)
+        ++block_lines_;
+    box_rows_ = rows_of(block_lines_);
+    small_ = table_of(g.out[2] / cut_.tiles);
+    large_ = table_of(g.out[2] / cut_.tiles + 1);
+}
+
+// Where weights lie for the positions of all segments in turn.
+std::vector<std::int64_t> Conv::order_of(const std::vector<std::int64_t>& strides) const {
+    const Geometry& g = geometry_;
+    const std::size_t rank = strides.size();
+    const auto step = [&](std::size_t axis) { return axis + rank >= 5 ? strides[axis + rank - 3] : 0; };
+    std::vector<std::int64_t> order;
+    for (std::int64_t d = 0; d < g.kernel[0]; ++d)
+        for (std::int64_t h = 0; h < g.kernel[1]; ++h) {
+            const std::int64_t at = d * step(0) + h * step(1);
+            if (reading_ == Reading::planes) {
+                for (std::int64_t c = 0; c < g.channels; ++c)
+                    for (std::int64_t w = 0; w < g.kernel[2]; ++w) order.push_back(at + c * strides[1] + w * step(2));
+            } else {
+                for (std::int64_t w = 0; w < g.kernel[2]; ++w)
+                    for (std::int64_t c = 0; c < g.channels; ++c) order.push_back(at + c * strides[1] + w * step(2));
+            }
+        }
+    return order;
+}
+
+void Conv::pack_weights(const Spec& spec, Store& store) {
+    const auto strides = float_strides(spec, spec.inputs.at(1));
+    const auto* from = reinterpret_cast<const float*>(spec.inputs.at(1).constant);
+    const auto order = order_of(strides);
+    for (std::int64_t group = 0; group < geometry_.groups; ++group)
+        weights_.push_back(pack_once(store, reading_ == Reading::planes ? "conv planes" : "conv",
+                                     {from + group * geometry_.outputs * strides[0], order, strides[0]}, panels_, table_.lanes));
+}
+
+// What `count` neighbouring pixels of a line read, from where the first tap of the first one lies.
+std::vector<std::int64_t> Conv::table_of(std::int64_t count) const {
+    const Geometry& g = geometry_;
+    const bool planes = reading_ == Reading::planes;
+    Three at = g.x.at;
+    if (reading_ == Reading::pixels) at[2] = pitch_;
+    if (is_boxed()) at = {box_rows_ * box_pixels_ * g.channels, box_pixels_ * g.channels, planes ? 1 : g.channels};
+    const std::int64_t inner = planes ? g.channels : segments_ / (g.kernel[0] * g.kernel[1]);
+    const std::int64_t inner_step = planes ? box_pixels_ : g.dilation[2] * at[2];
+    const std::int64_t step = (reading_ == Reading::pixels ? 1 : g.stride[2]) * at[2];
+    std::vector<std::int64_t> table;
+    for (std::int64_t d = 0; d < g.kernel[0]; ++d)
+        for (std::int64_t h = 0; h < g.kernel[1]; ++h)
+            for (std::int64_t i = 0; i < inner; ++i)
+                for (std::int64_t r = 0; r < count; ++r)
+                    table.push_back(d * (is_boxed() ? 1 : g.dilation[0]) * at[0] + h * g.dilation[1] * at[1] + i * inner_step + r * step);
+    return table;
+}
+
+std::int64_t Conv::units() const {
+    if (!is_boxed()) return geometry_.lines() * cut_.tiles;
+    return geometry_.images * geometry_.out[0] * whole(geometry_.out[1], block_lines_);
+}
+
+std::size_t Conv::scratch_bytes() const {
+    const std::int64_t box = is_boxed()                       ? geometry_.kernel[0] * box_rows_ * box_pixels_ * geometry_.channels
+                             : reading_ == Reading::pixels ? kMostRows * pitch_
+                                                           : 0;
+    return static_cast<std::size_t>(up_to_line(segments_ * kMostRows * 2) + up_to_line(box) + 2 * kTileFloats) * sizeof(float);
+}
+
+Conv::Room Conv::room_of(const Run& run, int worker) const {
+    auto* at = reinterpret_cast<float*>(run.scratch_of(worker));
+    auto* tiles = at + up_to_line(segments_ * kMostRows * 2);
+    return {reinterpret_cast<std::int64_t*>(at), tiles + 2 * kTileFloats, tiles, tiles + kTileFloats};
+}
+
+std::string Conv::name() const {
+    static const char* const ways[] = {"in place", "pixels", "rows", "planes"};
+    return std::string("conv ") + ways[static_cast<int>(reading_)] + " " + name_of(isa());
+}
+
+void Conv::run(const Run& run) const {
+    if (y_.count() == 0) return;
+    const auto panels = static_cast<std::int64_t>(panels_.size());
+    const std::int64_t chunks = whole(panels, chunk_panels_), all = units(), threads = run.pool->threads();
+    const bool small = y_.count() * segments_ * length_ < kSmallWork;
+    const std::int64_t wanted = small || threads == 1 ? 1 : whole(kTasksPerThread * threads, chunks * geometry_.groups);
+    const std::int64_t parts = std::min(all, wanted);
+    const auto task = [&](std::int64_t index, int worker) {
+        const std::int64_t part = index % parts, chunk = index / parts % chunks;
+        const Task share{index / parts / chunks, static_cast<std::size_t>(chunk * panels / chunks),
+                         static_cast<std::size_t>((chunk + 1) * panels / chunks), part * all / parts, (part + 1) * all / parts};
+        work(run, share, worker);
+    };
+    const std::int64_t tasks = parts * chunks * geometry_.groups;
+    if (small)
+        for (std::int64_t i = 0; i < tasks; ++i) task(i, 0);
+    else
+        run.pool->each(tasks, task);
+}
+
+void Conv::work(const Run& run, const Task& task, int worker) const {
+    Room room = room_of(run, worker);
+    for (std::int64_t unit = task.first_unit; unit < task.last_unit; ++unit)
+        if (is_boxed())
+            block(run, task, room, unit);
+        else if (reading_ == Reading::pixels)
+            tile_of_pixels(run, task, room, unit / cut_.tiles, unit % cut_.tiles);
+        else
+            tile_in_place(run, task, room, unit / cut_.tiles, unit % cut_.tiles);
+}
+
+namespace {
+
+// An output line's image, depth and row.
+struct Line {
+    std::int64_t image, depth, row;
+};
+
+Line line_of(const Geometry& g, std::int64_t line) { return {line / (g.out[0] * g.out[1]), line / g.out[1] % g.out[0], line % g.out[1]}; }
+
+// The taps first .. last-1 of an axis that fall inside it, for the output position `at`.
+struct Taps {
+    std::int64_t first, last, start;  // start: where tap 0 falls
+};
+
+Taps taps_of(const Geometry& g, std::size_t axis, std::int64_t at) {
+    const std::int64_t start = at * g.stride[axis] - g.before[axis], step = g.dilation[axis];
+    const std::int64_t first = start < 0 ? whole(-start, step) : 0;
+    const std::int64_t last = start < g.in[axis] ? std::min(whole(g.in[axis] - start, step), g.kernel[axis]) : 0;
+    return {first, std::max(first, last), start};
+}
+
+}  // namespace
+
+void Conv::tile_in_place(const Run& run, const Task& task, Room& room, std::int64_t line, std::int64_t tile) const {
+    const Geometry& g = geometry_;
+    const Line at = line_of(g, line);
+    const std::int64_t first = tile_begin(tile), count = tile_begin(tile + 1) - first;
+    const Taps deep = taps_of(g, 0, at.depth), down = taps_of(g, 1, at.row);
+    const std::int64_t left = first * g.stride[2] - g.before[2];
+    const std::int64_t right = left + (count - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2];
+    const float* x = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels;
+    const float* base = x + deep.start * g.x.at[0] + down.start * g.x.at[1] + left * g.x.at[2];
+    Place place{line, first, count, base, count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_};
+    const bool inside = left >= 0 && right < g.in[2];
+    if (inside && g.kernel[0] == 1 && deep.first == 0 && deep.last == 1) {
+        place.first_segment = down.first * g.kernel[2];
+        place.segments = (down.last - down.first) * g.kernel[2];
+        place.rows += place.first_segment * count;
+        return multiply(run, task, room, place);
+    }
+    if (inside && deep.first == 0 && deep.last == g.kernel[0] && down.first == 0 && down.last == g.kernel[1])
+        return multiply(run, task, room, place);
+
+    // At a border: taps outside read zeros, and segments before the first and behind the last that fall inside are left out.
+    const std::int64_t zeros = (reinterpret_cast<std::intptr_t>(zeros_.data()) - reinterpret_cast<std::intptr_t>(base)) / 4;
+    std::int64_t first_segment = segments_, last_segment = 0, segment = 0;
+    const std::int64_t* inner = place.rows;
+    std::int64_t* to = room.rows;
+    for (std::int64_t d = 0; d < g.kernel[0]; ++d)
+        for (std::int64_t h = 0; h < g.kernel[1]; ++h) {
+            const bool there = d >= deep.first && d < deep.last && h >= down.first && h < down.last;
+            for (std::int64_t w = 0; w < g.kernel[2]; ++w, ++segment) {
+                bool any = false;
+                for (std::int64_t r = 0, column = left + w * g.dilation[2]; r < count; ++r, column += g.stride[2], ++inner) {
+                    const bool real = there && column >= 0 && column < g.in[2];
+                    *to++ = real ? *inner : zeros;
+                    any |= real;
+                }
+                if (!any) continue;
+                first_segment = std::min(first_segment, segment);
+                last_segment = segment + 1;
+            }
+        }
+    place.first_segment = std::min(first_segment, last_segment);
+    place.segments = last_segment - place.first_segment;
+    place.rows = room.rows + place.first_segment * count;
+    multiply(run, task, room, place);
+}
+
+void Conv::tile_of_pixels(const Run& run, const Task& task, Room& room, std::int64_t line, std::int64_t tile) const {
+    const Geometry& g = geometry_;
+    const Line at = line_of(g, line);
+    const std::int64_t first = tile_begin(tile), count = tile_begin(tile + 1) - first;
+    const float* x = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels * g.x.channel +
+                     at.depth * g.stride[0] * g.x.at[0] + at.row * g.stride[1] * g.x.at[1] + first * g.stride[2] * g.x.at[2];
+    const Prologue prologue{has_prologue_ ? scale_.data() : nullptr, shift_.data(), clamp_};
+    for (std::int64_t r = 0; r < count; ++r)
+        stages_.run(room.box + r * pitch_, x + r * g.stride[2] * g.x.at[2], g.channels, g.x.channel, prologue, task.group * g.channels,
+                    true);
+    multiply(run, task, room,
+             {line, first, count, room.box, count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_});
+}
+
+void Conv::block(const Run& run, const Task& task, Room& room, std::int64_t block) const {
+    const Geometry& g = geometry_;
+    const std::int64_t blocks = whole(g.out[1], block_lines_), plane = block / blocks, first = block % blocks * block_lines_;
+    const std::int64_t image = plane / g.out[0], depth = plane % g.out[0], last = std::min(first + block_lines_, g.out[1]);
+    const float* x = reinterpret_cast<const float*>(run.at(x_)) + image * g.x.image;
+    fill_box(x, task, room.box, depth, first);
+    const std::int64_t row = box_pixels_ * g.channels, pixel = reading_ == Reading::planes ? 1 : g.channels;
+    for (std::int64_t line = first; line < last; ++line)
+        for (std::int64_t tile = 0; tile < cut_.tiles; ++tile) {
+            const std::int64_t begin = tile_begin(tile), count = tile_begin(tile + 1) - begin;
+            multiply(run, task, room,
+                     {plane * g.out[1] + line, begin, count, room.box + (line - first) * g.stride[1] * row + begin * g.stride[2] * pixel,
+                      count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_});
+        }
+}
+
+void Conv::fill_box(const float* x, const Task& task, float* box, std::int64_t depth, std::int64_t first) const {
+    const Geometry& g = geometry_;
+    for (std::int64_t d = 0; d < g.kernel[0]; ++d)
+        for (std::int64_t r = 0; r < box_rows_; ++r, box += box_pixels_ * g.channels)
+            fill_row(x, task, box, depth * g.stride[0] - g.before[0] + d * g.dilation[0], first * g.stride[1] - g.before[1] + r);
+}
+
+void Conv::fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const {
+    const Geometry& g = geometry_;
+    const bool outside = depth < 0 || depth >= g.in[0] || row < 0 || row >= g.in[1];
+    if (outside) return stages_.clear(to, box_pixels_ * g.channels);
+    const std::int64_t left = std::min(g.before[2], box_pixels_), last = std::min(left + g.in[2], box_pixels_);
+    const Prologue prologue{has_prologue_ ? scale_.data() : nullptr, shift_.data(), clamp_};
+    const std::int64_t channel = task.group * g.channels;
+    const float* from = x + channel * g.x.channel + depth * g.x.at[0] + row * g.x.at[1];
+    if (reading_ == Reading::planes) {
+        for (std::int64_t c = 0; c < g.channels; ++c, to += box_pixels_) {
+            stages_.clear(to, left);
+            stages_.run(to + left, from + c * g.x.channel, last - left, g.x.at[2], prologue, channel + c, false);
+            stages_.clear(to + last, box_pixels_ - last);
+        }
+        return;
+    }
+    stages_.clear(to, left * g.channels);
+    if (!has_prologue_ && g.x.channel == 1 && g.x.at[2] == g.channels)
+        stages_.run(to + left * g.channels, from, (last - left) * g.channels, 1, prologue, channel, true);
+    else
+        for (std::int64_t p = left; p < last; ++p)
+            stages_.run(to + p * g.channels, from + (p - left) * g.x.at[2], g.channels, g.x.channel, prologue, channel, true);
+    stages_.clear(to + last * g.channels, (box_pixels_ - last) * g.channels);
+}
+
+namespace {
+
+float* at(float* base, const Layout& layout, const Line& line, std::int64_t pixel, std::int64_t channel) {
+    return base + line.image * layout.image + channel * layout.channel + line.depth * layout.at[0] + line.row * layout.at[1] +
+           pixel * layout.at[2];
+}
+
+}  // namespace
+
+void Conv::multiply(const Run& run, const Task& task, Room& room, const Place& place) const {
+    const Geometry& g = geometry_;
+    const Line line = line_of(g, place.line);
+    const bool apart = g.y.channel != 1 && y_.sizes[1] != 1;
+    const bool residual_apart = finish_.has_residual && g.residual.channel != 1 && y_.sizes[1] != 1;
+    auto* y = reinterpret_cast<float*>(run.at(y_));
+    auto* residual = finish_.has_residual ? reinterpret_cast<float*>(run.at(finish_.residual)) : nullptr;
+    Tile tile{};
+    tile.base = place.base;
+    tile.rows = place.rows;
+    tile.segments = place.segments;
+    tile.length = length_;
+    tile.finishes = true;
+    tile.scale = 1;
+    tile.residual_last = finish_.residual_last;
+    tile.low = finish_.low;
+    tile.high = finish_.high;
+    for (std::size_t p = task.first_panel; p < task.last_panel; ++p) {
+        const Panel& panel = panels_[p];
+        const std::int64_t channel = task.group * g.outputs + panel.first, width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
+        float* to = at(y, g.y, line, place.first, channel);
+        tile.weights = weights_[static_cast<std::size_t>(task.group)].get() + panel.first * segments_ * length_ +
+                       place.first_segment * length_ * width;
+        tile.weights_stride = width;
+        tile.columns = panel.columns;
+        tile.bias = bias_.empty() ? nullptr : bias_.data() + channel;
+        tile.y = apart ? room.y : to;
+        tile.y_stride = apart ? width : g.y.at[2];
+        if (residual != nullptr) {
+            const float* from = at(residual, g.residual, line, place.first, channel);
+            tile.residual = residual_apart ? room.residual : from;
+            tile.residual_stride = residual_apart ? width : g.residual.at[2];
+            for (std::int64_t r = 0; residual_apart && r < place.count; ++r)
+                for (std::int64_t j = 0; j < panel.columns; ++j)
+                    room.residual[r * width + j] = from[r * g.residual.at[2] + j * g.residual.channel];
+        }
+        table_.of[panel.vectors - 1][place.count - 1](tile);
+        for (std::int64_t j = 0; apart && j < panel.columns; ++j)
+            for (std::int64_t r = 0; r < place.count; ++r) to[r * g.y.at[2] + j * g.y.channel] = room.y[r * width + j];
+    }
+}
+
+std::unique_ptr<Step> make_conv(const Spec& spec, Store& store) { return std::make_unique<Conv>(spec, store); }
+
+}  // namespace dovetail

@@ -1,0 +1,72 @@
+// Convolution by tiles in registers.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kernels/geometry.h"
+#include "kernels/panels.h"
+#include "kernels/stage.h"
+
+namespace dovetail {
+
+// How a convolution comes by what its tiles read.
+enum class Reading {
+    in_place,   // channels lie side by side: each tap of each pixel is read where it is, padding from a run of zeros
+    pixels,     // a pointwise convolution whose pixels are copied (and changed) tile by tile
+    rows,       // rows with their padding are copied into a box, pixel by pixel
+    planes,     // the same plane by plane: for few channels, whose taps along a row are then one run
+};
+
+class Conv : public Step {
+public:
+    Conv(const Spec& spec, Store& store);
+    void run(const Run& run) const override;
+    std::size_t scratch_bytes() const override;
+    std::string name() const override;
+
+private:
+    // One task's share of the work: a group, some of its panels, some units (tiles, or blocks of lines where rows are copied).
+    struct Task;
+    struct Room;
+
+    void choose_reading();
+    void choose_sizes();
+    void pack_weights(const Spec& spec, Store& store);
+    std::vector<std::int64_t> order_of(const std::vector<std::int64_t>& strides) const;
+    std::vector<std::int64_t> table_of(std::int64_t count) const;
+
+    std::int64_t tile_begin(std::int64_t tile) const { return geometry_.out[2] * tile / cut_.tiles; }
+    bool is_boxed() const { return reading_ == Reading::rows || reading_ == Reading::planes; }
+    std::int64_t units() const;
+    Room room_of(const Run& run, int worker) const;
+    void work(const Run& run, const Task& task, int worker) const;
+    void tile_in_place(const Run& run, const Task& task, Room& room, std::int64_t line, std::int64_t tile) const;
+    void tile_of_pixels(const Run& run, const Task& task, Room& room, std::int64_t line, std::int64_t tile) const;
+    void block(const Run& run, const Task& task, Room& room, std::int64_t block) const;
+    void fill_box(const float* x, const Task& task, float* box, std::int64_t depth, std::int64_t first) const;
+    void fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const;
+    // Goes through the task's panels; `place` says where the tile's rows lie and which segments are read.
+    struct Place;
+    void multiply(const Run& run, const Task& task, Room& room, const Place& place) const;
+
+    Operand x_, y_;
+    Finish finish_;
+    Geometry geometry_;
+    const TileTable& table_;
+    const StageTable& stages_;
+    Reading reading_ = Reading::in_place;
+    bool has_prologue_ = false, clamp_ = false;
+    Cut cut_{};
+    std::vector<Panel> panels_;
+    std::int64_t chunk_panels_ = 1;  // that one task goes through
+    std::int64_t segments_ = 0, length_ = 0, width_ = 0;
+    std::int64_t block_lines_ = 0;  // output lines for which rows are copied together
+    std::int64_t box_rows_ = 0, box_pixels_ = 0;  // what the box holds of each depth: rows, and pixels of a row
+    std::int64_t pitch_ = 0;  // floats of a copied pixel
+    std::vector<std::shared_ptr<const float>> weights_;  // by group
+    std::vector<float> bias_, zeros_, scale_, shift_;
+    std::vector<std::int64_t> large_, small_;  // what tiles of either size read, from their first row
+};
+
+}  // namespace dovetail

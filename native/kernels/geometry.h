@@ -1,0 +1,38 @@
+// The numbers of a convolution, in three spatial axes whatever it has.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernels/finish.h"
+#include "step.h"
+
+namespace dovetail {
+
+using Three = std::array<std::int64_t, 3>;
+
+// Where a tensor's elements lie, in floats.
+struct Layout {
+    std::int64_t image = 0;
+    std::int64_t channel = 0;
+    Three at{};
+};
+
+struct Geometry {
+    std::int64_t images, groups;
+    std::int64_t channels, outputs;  // of one group
+    Three in, out, kernel, stride, dilation, before;
+    Layout x, y, residual;
+
+    // From the operands x, w, y and the attributes of convolution; throws std::invalid_argument where they do not fit together.
+    Geometry(const Spec& spec, const Finish& finish);
+
+    std::int64_t lines() const { return images * out[0] * out[1]; }
+    std::int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+    bool is_pointwise() const { return taps() == 1 && before == Three{}; }  // each pixel is read where it lies, and nothing else
+
+private:
+    void join_lines();
+};
+
+}  // namespace dovetail

@@ -1,0 +1,49 @@
+// A tile of a matrix product, held in registers: the inner loop of convolution and of matrix multiplication.
+#pragma once
+
+#include <cstdint>
+
+namespace dovetail {
+
+// y[r, j] = finish(sum over segments s and positions k of base[rows[s, r] + k] * weights[s, k, j]) for `count` rows r and `vectors`
+// vectors of columns j. What a row reads lies in `segments` runs of `length` floats, each wherever its offset says: the taps of a
+// convolution, a plain row of a matrix (one segment), or zeros for padding.
+struct Tile {
+    const float* base;
+    const std::int64_t* rows;  // segments x count, in floats
+    std::int64_t segments;
+    std::int64_t length;
+    const float* weights;
+    std::int64_t weights_stride;  // floats from one position to the next
+    float* y;
+    std::int64_t y_stride;  // floats from row to row
+    std::int64_t columns;   // those that are there: at most vectors * lanes
+    bool continues;         // the sum goes on from what y holds
+    bool finishes;          // else y gets the bare sum
+
+    // What is done to a finished sum, in this order; a null pointer leaves a step out.
+    float scale;
+    const float* bias;  // may be read up to the end of the last vector
+    const float* residual;
+    std::int64_t residual_stride;
+    bool residual_last;  // added after the bounds, not before
+    float low;           // bounds; NaN passes
+    float high;
+};
+
+using TileFunction = void (*)(const Tile&);
+
+constexpr int kMostVectors = 4;
+constexpr int kMostRows = 14;
+
+// The kernels of one instruction set: of[vectors - 1][count - 1], null beyond the rows that registers hold.
+struct TileTable {
+    int lanes;
+    int rows[kMostVectors];  // 0: no kernel of so many vectors
+    TileFunction of[kMostVectors][kMostRows];
+};
+
+// The table of isa().
+const TileTable& tile_table();
+
+}  // namespace dovetail

@@ -1,0 +1,204 @@
+"""Convolution in the compiled core against sums written out in numpy, over layouts, sizes and instruction sets."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail import native
+
+pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
+Array = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def row(array: Array, buffer: int = 0, constant: bool = False) -> tuple[Any, ...]:
+    return (buffer, 0, "f32", 4, list(array.shape), list(array.strides), array.ctypes.data if constant else 0)
+
+
+def run(kernel: str, inputs: Sequence[Array], constants: Sequence[int], y: Array, attributes: dict[str, Any], threads: int = 1) -> str:
+    """Runs one step; `constants` tells which inputs are known when it is made. Gives the step's name."""
+    from dovetail import _native
+
+    arrays = [*inputs, y]
+    program = _native.Program(_native.Pool(threads), _native.Store(), 0, len(arrays) + 1)
+    rows = [row(each, i + 1, i in constants) for i, each in enumerate(inputs)]
+    program.add(kernel, rows, [row(y, len(arrays))], attributes)
+    _native.Visit(program).run([0, *(each.ctypes.data for each in arrays)], 0, 1)
+    return str(program.names()[0])
+
+
+def pattern(*sizes: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(sizes, np.float32)
+
+
+def laid(values: Array, layout: str, spare: float = np.nan) -> Array:
+    """The same values in other places: `last` puts channels last, `slice` does so within wider pixels, `wide` in wider rows too."""
+    if layout == "first":
+        return np.ascontiguousarray(values)
+    order = (0, *range(2, values.ndim), 1)
+    back = np.argsort(order)
+    last = values.transpose(order)
+    if layout == "last":
+        return np.ascontiguousarray(last).transpose(back)
+    wider = [*last.shape[:-2], last.shape[-2] + (3 if layout == "wide" else 0), last.shape[-1] + 5]
+    room = np.full(wider, spare, np.float32)
+    inside = room[..., : last.shape[-2], 3 : 3 + last.shape[-1]]
+    inside[...] = last
+    return inside.transpose(back)
+
+
+def convolved(x: Array, w: Array, strides: Any, dilations: Any, begin: Any, end: Any, groups: int) -> Any:
+    x = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *zip(begin, end, strict=True)])
+    kernel = w.shape[2:]
+    out = [(size - (k - 1) * d - 1) // s + 1 for size, k, s, d in zip(x.shape[2:], kernel, strides, dilations, strict=True)]
+    x = x.reshape(x.shape[0], groups, w.shape[1], *x.shape[2:])
+    w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:]).astype(np.float64)
+    y: Any = 0.0
+    for tap in itertools.product(*map(range, kernel)):
+        where = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilations, out, strides, strict=True))
+        y = y + np.einsum("ngc...,goc->ngo...", x[(..., *where)], w[(..., *tap)])
+    return y.reshape(x.shape[0], w.shape[0] * w.shape[1], *out)
+
+
+def check(y: Array, expected: Any) -> None:
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4 * max(float(np.abs(expected).max(initial=0.0)), 1.0))
+
+
+LAYOUTS = ["first", "last", "slice", "wide"]
+# images, channels, outputs, groups, sizes, kernel, strides, dilations, pads before, pads behind
+CASES = [
+    (1, 16, 32, 1, (5, 6), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0)),
+    (2, 37, 67, 1, (7, 9), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0)),
+    (2, 20, 50, 1, (7, 9), (1, 1), (2, 2), (1, 1), (0, 0), (0, 0)),
+    (1, 8, 32, 1, (1, 40), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0)),
+    (3, 8, 8, 1, (40, 1), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0)),
+    (1, 9, 21, 1, (6, 5), (1, 1), (1, 1), (1, 1), (1, 1), (1, 0)),
+    (2, 16, 48, 1, (9, 17), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
+    (1, 24, 33, 1, (14, 14), (3, 3), (2, 2), (1, 1), (0, 0), (1, 1)),
+    (1, 10, 100, 1, (7, 7), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
+    (1, 12, 17, 1, (9, 30), (3, 5), (1, 2), (2, 3), (2, 1), (0, 4)),
+    (1, 3, 64, 1, (20, 31), (7, 7), (2, 2), (1, 1), (3, 3), (3, 3)),
+    (2, 1, 5, 1, (6, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
+    (1, 5, 1, 1, (6, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
+    (1, 4, 7, 1, (3, 3), (2, 2), (1, 1), (1, 1), (3, 3), (3, 3)),
+    (1, 24, 36, 3, (8, 8), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
+    (2, 24, 36, 3, (8, 8), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0)),
+    (2, 40, 40, 40, (9, 11), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
+    (1, 19, 19, 19, (9, 11), (5, 3), (2, 2), (1, 1), (2, 1), (2, 1)),
+    (1, 18, 36, 18, (9, 11), (3, 3), (1, 2), (2, 1), (1, 1), (1, 1)),
+    (2, 12, 20, 1, (30,), (3,), (1,), (1,), (1,), (1,)),
+    (1, 6, 10, 2, (30,), (4,), (3,), (2,), (2,), (0,)),
+    (1, 10, 20, 1, (5, 6, 7), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
+    (2, 3, 6, 1, (4, 6, 7), (2, 3, 1), (2, 1, 2), (1, 2, 1), (1, 1, 0), (0, 1, 0)),
+    (0, 3, 6, 1, (4, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
+]
+
+
+def attributes_of(case: Any) -> dict[str, Any]:
+    *_, groups, _, _, strides, dilations, begin, end = case
+    names = ("strides", "dilations", "pads_begin", "pads_end")
+    return {"groups": groups, **{n: list(v) for n, v in zip(names, (strides, dilations, begin, end), strict=True)}}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_convolution_is_the_sum_of_its_taps(case: Any, layout: str) -> None:
+    images, channels, outputs, groups, sizes, kernel, *numbers = case
+    x, w = pattern(images, channels, *sizes), pattern(outputs, channels // groups, *kernel, seed=1)
+    expected = convolved(x, w, *numbers, groups)
+    for to in ("first", layout):
+        y = laid(np.zeros(expected.shape, np.float32), to)
+        run("conv", [laid(x, layout), w], [1], y, attributes_of(case))
+        check(y, expected)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("case", [CASES[1], CASES[6], CASES[10], CASES[14], CASES[16]], ids=str)
+def test_bias_residual_and_bounds_follow_in_their_order(case: Any, last: bool, layout: str) -> None:
+    images, channels, outputs, groups, sizes, kernel, *numbers = case
+    x, w, bias = pattern(images, channels, *sizes), pattern(outputs, channels // groups, *kernel, seed=1), pattern(outputs, seed=2)
+    sums = convolved(x, w, *numbers, groups) + bias.reshape(-1, *[1] * len(sizes))
+    residual = pattern(*sums.shape, seed=3)
+    expected = np.clip(sums, -0.5, 2) + residual if last else np.clip(sums + residual, -0.5, 2)
+    attributes = attributes_of(case) | {"has_bias": 1, "has_residual": 1, "activation": "clip", "low": -0.5, "high": 2.0}
+    y = laid(residual.copy(), layout)
+    run("conv", [laid(x, layout), w, bias, y], [1, 2], y, attributes | {"residual_after_activation": int(last)})
+    check(y, expected)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("case", [CASES[1], CASES[2], CASES[5], CASES[6], CASES[10], CASES[14], CASES[16], CASES[21]], ids=str)
+def test_a_prologue_changes_what_is_read_but_not_the_padding(case: Any, relu: bool, layout: str) -> None:
+    images, channels, outputs, groups, sizes, kernel, *numbers = case
+    x, w = pattern(images, channels, *sizes), pattern(outputs, channels // groups, *kernel, seed=1)
+    scale, shift = pattern(channels, seed=4), pattern(channels, seed=5)
+    ones = [1] * len(sizes)
+    changed = x * scale.reshape(-1, *ones) + shift.reshape(-1, *ones)
+    expected = convolved(np.maximum(changed, 0) if relu else changed, w, *numbers, groups)
+    y = laid(np.zeros(expected.shape, np.float32), layout)
+    prologue = {"prologue_scale": [*map(float, scale)], "prologue_shift": [*map(float, shift)], "prologue_relu": int(relu)}
+    run("conv", [laid(x, layout), w], [1], y, attributes_of(case) | prologue)
+    check(y, expected)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_number_of_threads_does_not_show(case: Any) -> None:
+    images, channels, outputs, groups, sizes, kernel, *numbers = case
+    images *= 3
+    x, w = laid(pattern(images, channels, *sizes), "last"), pattern(outputs, channels // groups, *kernel, seed=1)
+    shape = convolved(x, w, *numbers, groups).shape
+    results = []
+    for threads in (1, 2, 3):
+        y = laid(np.zeros(shape, np.float32), "last")
+        run("conv", [x, w], [1], y, attributes_of(case), threads)
+        results.append(y.tobytes())
+    assert results[0] == results[1] == results[2]
+
+
+def test_nothing_is_written_beside_the_result() -> None:
+    x, w = pattern(1, 8, 6, 6), pattern(21, 8, 3, 3, seed=1)
+    y = laid(np.zeros((1, 21, 4, 4), np.float32), "slice", spare=7.0)
+    run("conv", [laid(x, "last"), w], [1], y, {})
+    room = y.base
+    assert isinstance(room, np.ndarray)
+    assert (room[..., :3] == 7).all() and (room[..., 24:] == 7).all()
+
+
+def test_a_nan_is_not_clipped_away() -> None:
+    x, w = np.full((1, 4, 2, 2), np.nan, np.float32), np.ones((3, 4, 1, 1), np.float32)
+    for layout, prologue in itertools.product(LAYOUTS, ({}, {"prologue_scale": [1.0] * 4, "prologue_shift": [0.0] * 4, "prologue_relu": 1})):
+        y = laid(np.zeros((1, 3, 2, 2), np.float32), layout)
+        run("conv", [laid(x, layout), w], [1], y, {"activation": "relu"} | prologue)
+        assert np.isnan(y).all()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "constants", "attributes"),
+    [
+        ([pattern(1, 4, 5, 5), pattern(3, 4, 3, 3)], [], {}),
+        ([pattern(1, 4, 5, 5), pattern(3, 5, 3, 3)], [1], {}),
+        ([pattern(1, 4, 5, 5), pattern(3, 4, 3, 3)], [1], {"activation": "something"}),
+        ([pattern(1, 4, 5, 5), pattern(3, 4, 3, 3), pattern(4)], [1, 2], {"has_bias": 1}),
+        ([pattern(1, 4, 5, 5), pattern(3, 4, 3, 3)], [1], {"strides": [1]}),
+    ],
+)
+def test_operands_that_do_not_fit_are_refused(inputs: Any, constants: Any, attributes: Any) -> None:
+    with pytest.raises(ValueError):
+        run("conv", inputs, constants, np.zeros((1, 3, 3, 3), np.float32), attributes)
+
+
+@pytest.mark.skipif("DOVETAIL_ISA" in os.environ, reason="this is one of them")
+@pytest.mark.parametrize("isa", ["base", "avx2"])
+def test_every_instruction_set_gives_the_same(isa: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", __file__]
+    done = subprocess.run(command, env=os.environ | {"DOVETAIL_ISA": isa}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
