@@ -22,7 +22,9 @@ def row(array: Array, buffer: int = 0, constant: bool = False) -> tuple[Any, ...
     return (buffer, 0, "f32", 4, list(array.shape), list(array.strides), array.ctypes.data if constant else 0)
 
 
-def run(kernel: str, inputs: Sequence[Array], constants: Sequence[int], y: Array, attributes: dict[str, Any], threads: int = 1) -> str:
+def run(
+    kernel: str, inputs: Sequence[Array], constants: Sequence[int], y: Array, attributes: dict[str, Any], threads: int = 1
+) -> str:
     """Runs one step; `constants` tells which inputs are known when it is made. Gives the step's name."""
     from dovetail import _native
 
@@ -124,7 +126,11 @@ def test_convolution_is_the_sum_of_its_taps(case: Any, layout: str) -> None:
 @pytest.mark.parametrize("case", [CASES[1], CASES[6], CASES[10], CASES[14], CASES[16]], ids=str)
 def test_bias_residual_and_bounds_follow_in_their_order(case: Any, last: bool, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
-    x, w, bias = pattern(images, channels, *sizes), pattern(outputs, channels // groups, *kernel, seed=1), pattern(outputs, seed=2)
+    x, w, bias = (
+        pattern(images, channels, *sizes),
+        pattern(outputs, channels // groups, *kernel, seed=1),
+        pattern(outputs, seed=2),
+    )
     sums = convolved(x, w, *numbers, groups) + bias.reshape(-1, *[1] * len(sizes))
     residual = pattern(*sums.shape, seed=3)
     expected = np.clip(sums, -0.5, 2) + residual if last else np.clip(sums + residual, -0.5, 2)
@@ -175,7 +181,9 @@ def test_nothing_is_written_beside_the_result() -> None:
 
 def test_a_nan_is_not_clipped_away() -> None:
     x, w = np.full((1, 4, 2, 2), np.nan, np.float32), np.ones((3, 4, 1, 1), np.float32)
-    for layout, prologue in itertools.product(LAYOUTS, ({}, {"prologue_scale": [1.0] * 4, "prologue_shift": [0.0] * 4, "prologue_relu": 1})):
+    for layout, prologue in itertools.product(
+        LAYOUTS, ({}, {"prologue_scale": [1.0] * 4, "prologue_shift": [0.0] * 4, "prologue_relu": 1})
+    ):
         y = laid(np.zeros((1, 3, 2, 2), np.float32), layout)
         run("conv", [laid(x, layout), w], [1], y, {"activation": "relu"} | prologue)
         assert np.isnan(y).all()
