@@ -7,6 +7,7 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include "kernels/chain.h"
 #include "program.h"
 
 namespace nb = nanobind;
@@ -38,6 +39,18 @@ Spec spec_of(const std::string& kernel, const std::vector<Row>& inputs, const st
     for (const Row& row : outputs) spec.outputs.push_back(operand_of(row));
     spec.attributes = attributes;
     return spec;
+}
+
+// Number, operand types and result type of each chain instruction.
+std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> opcodes() {
+    std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> found;
+    int number = 0;
+    for (const Opcode& opcode : chain_opcodes()) {
+        std::vector<std::string> operands;
+        for (int i = 0; i < opcode.arity; ++i) operands.push_back(name_of(opcode.operands[i]));
+        found[opcode.name] = {number++, operands, name_of(opcode.result)};
+    }
+    return found;
 }
 
 // A room for one call, given back when Python lets it go.
@@ -77,6 +90,7 @@ private:
 void bind_program(nb::module_& m) {
     m.def("isa", [] { return name_of(isa()); });
     m.def("has_kernel", [](const std::string& kernel) { return factory_of(kernel) != nullptr; });
+    m.def("chain_opcodes", &opcodes);
     nb::class_<Pool>(m, "Pool").def(nb::init<int>(), "threads"_a).def_prop_ro("threads", &Pool::threads);
     nb::class_<Store>(m, "Store").def(nb::init<>()).def_prop_ro("bytes", &Store::bytes);
     nb::class_<Program>(m, "Program")

@@ -9,15 +9,26 @@
 
 namespace dovetail {
 
+namespace {
+
+constexpr std::pair<const char*, Element> kElements[] = {
+    {"f64", Element::f64}, {"f32", Element::f32}, {"f16", Element::f16}, {"bf16", Element::bf16}, {"i64", Element::i64},
+    {"i32", Element::i32}, {"i16", Element::i16}, {"i8", Element::i8},   {"u64", Element::u64},   {"u32", Element::u32},
+    {"u16", Element::u16}, {"u8", Element::u8},   {"boolean", Element::boolean},
+};
+
+}  // namespace
+
 Element element_of(const std::string& name) {
-    static const std::pair<const char*, Element> table[] = {
-        {"f64", Element::f64}, {"f32", Element::f32}, {"f16", Element::f16}, {"bf16", Element::bf16}, {"i64", Element::i64},
-        {"i32", Element::i32}, {"i16", Element::i16}, {"i8", Element::i8},   {"u64", Element::u64},   {"u32", Element::u32},
-        {"u16", Element::u16}, {"u8", Element::u8},   {"boolean", Element::boolean},
-    };
-    for (const auto& [each, element] : table)
+    for (const auto& [each, element] : kElements)
         if (name == each) return element;
     return Element::other;
+}
+
+const char* name_of(Element element) {
+    for (const auto& [name, each] : kElements)
+        if (element == each) return name;
+    return "other";
 }
 
 std::int64_t Operand::count() const {
@@ -55,6 +66,10 @@ std::vector<std::int64_t> Spec::integers(const std::string& name) const {
 }
 
 std::vector<double> Spec::reals(const std::string& name) const {
+    // An empty list comes from Python as one of integers.
+    const auto found = attributes.find(name);
+    if (found != attributes.end())
+        if (const auto* whole = std::get_if<std::vector<std::int64_t>>(&found->second)) return {whole->begin(), whole->end()};
     const auto* value = find<std::vector<double>>(*this, name);
     return value ? *value : std::vector<double>();
 }

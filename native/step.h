@@ -17,6 +17,7 @@ namespace dovetail {
 // Element types by name ("f32", "i64", "boolean" ...), as in dovetail.dtypes. Types that no kernel computes in are moved by size.
 enum class Element : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean, other };
 Element element_of(const std::string& name);
+const char* name_of(Element element);
 
 // One tensor that a step reads or writes: base pointer of `buffer` + `offset`, `strides` per axis, all in bytes. Strides have any
 // sign; zero repeats. Sub-byte elements lie one in a byte.

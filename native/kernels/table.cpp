@@ -6,6 +6,7 @@ Factory factory_of(const std::string& kernel) {
     static const std::map<std::string, Factory> table = {
         {"copy", make_copy},
         {"conv", make_conv},
+        {"chain", make_chain},
     };
     const auto found = table.find(kernel);
     return found == table.end() ? nullptr : found->second;

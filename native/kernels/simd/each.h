@@ -1,0 +1,117 @@
+// Loops over the elements of a tile, and the rows of the opcode table made of them.
+//
+// Only headers without code of their own may be included beside this: what the linker merges could be the form for another processor.
+#pragma once
+
+#include "kernels/chain.h"
+#include "kernels/simd/vector.h"
+
+// Code is compiled for DOVETAIL_ISA, the declarations of chain.h name each instruction set: clang and gcc both spell the pragma so.
+#if defined(__clang__)
+#define DOVETAIL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+// Equal pointers (in place) carry nothing from one element to the next.
+#define DOVETAIL_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace dovetail::DOVETAIL_ISA {
+
+template <typename T>
+struct ElementOf;
+template <> struct ElementOf<double> { static constexpr Element value = Element::f64; };
+template <> struct ElementOf<float> { static constexpr Element value = Element::f32; };
+template <> struct ElementOf<std::int64_t> { static constexpr Element value = Element::i64; };
+template <> struct ElementOf<std::int32_t> { static constexpr Element value = Element::i32; };
+template <> struct ElementOf<std::int16_t> { static constexpr Element value = Element::i16; };
+template <> struct ElementOf<std::int8_t> { static constexpr Element value = Element::i8; };
+template <> struct ElementOf<std::uint64_t> { static constexpr Element value = Element::u64; };
+template <> struct ElementOf<std::uint32_t> { static constexpr Element value = Element::u32; };
+template <> struct ElementOf<std::uint16_t> { static constexpr Element value = Element::u16; };
+template <> struct ElementOf<std::uint8_t> { static constexpr Element value = Element::u8; };
+
+// A truth value in memory: a byte of 0 or 1.
+enum class Truth : std::uint8_t {};
+template <> struct ElementOf<Truth> { static constexpr Element value = Element::boolean; };
+
+template <typename T>
+DOVETAIL_INLINE const T* source(const Tile& tile, int operand, std::int64_t row) {
+    return reinterpret_cast<const T*>(tile.from[operand] + row * tile.from_step[operand]);
+}
+
+template <typename T>
+DOVETAIL_INLINE T* target(const Tile& tile, std::int64_t row) {
+    return reinterpret_cast<T*>(tile.to + row * tile.to_step);
+}
+
+template <typename F, typename R, typename A>
+void each1(const Tile& tile) {
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+        R* to = target<R>(tile, row);
+        const A* a = source<A>(tile, 0, row);
+        DOVETAIL_INDEPENDENT
+        for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(a[i]);
+    }
+}
+
+template <typename F, typename R, typename A, typename B>
+void each2(const Tile& tile) {
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+        R* to = target<R>(tile, row);
+        const A* a = source<A>(tile, 0, row);
+        const B* b = source<B>(tile, 1, row);
+        DOVETAIL_INDEPENDENT
+        for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(a[i], b[i]);
+    }
+}
+
+template <typename F, typename R, typename A, typename B, typename C>
+void each3(const Tile& tile) {
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+        R* to = target<R>(tile, row);
+        const A* a = source<A>(tile, 0, row);
+        const B* b = source<B>(tile, 1, row);
+        const C* c = source<C>(tile, 2, row);
+        DOVETAIL_INDEPENDENT
+        for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(a[i], b[i], c[i]);
+    }
+}
+
+// Functions of whole vectors of f32.
+template <typename F>
+void vectors1(const Tile& tile) {
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+        float* to = target<float>(tile, row);
+        const float* a = source<float>(tile, 0, row);
+        std::int64_t i = 0;
+        for (; i + 2 * kLanes <= tile.columns; i += 2 * kLanes) {
+            const Floats first = F::of(load(a + i));
+            const Floats second = F::of(load(a + i + kLanes));
+            store(to + i, first);
+            store(to + i + kLanes, second);
+        }
+        for (; i + kLanes <= tile.columns; i += kLanes) store(to + i, F::of(load(a + i)));
+        if (const std::int64_t rest = tile.columns - i; rest > 0) store_first(to + i, F::of(load_first(a + i, rest)), rest);
+    }
+}
+
+template <typename F, typename R, typename A>
+constexpr Opcode row1(const char* name) {
+    return {name, each1<F, R, A>, ElementOf<R>::value, 1, {ElementOf<A>::value, Element::other, Element::other}};
+}
+
+template <typename F, typename R, typename A, typename B>
+constexpr Opcode row2(const char* name) {
+    return {name, each2<F, R, A, B>, ElementOf<R>::value, 2, {ElementOf<A>::value, ElementOf<B>::value, Element::other}};
+}
+
+template <typename F, typename R, typename A, typename B, typename C>
+constexpr Opcode row3(const char* name) {
+    return {name, each3<F, R, A, B, C>, ElementOf<R>::value, 3, {ElementOf<A>::value, ElementOf<B>::value, ElementOf<C>::value}};
+}
+
+template <typename F>
+constexpr Opcode vector_row1(const char* name) {
+    return {name, vectors1<F>, Element::f32, 1, {Element::f32, Element::other, Element::other}};
+}
+
+}  // namespace dovetail::DOVETAIL_ISA

@@ -1,0 +1,158 @@
+// One vector of f32 of the instruction set that the file is compiled for, and what the compiler's vector types lack.
+//
+// Included only by files in this folder. All is forced inline: nothing of it may be shared between instruction sets.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
+
+#define DOVETAIL_INLINE static inline __attribute__((always_inline, unused))
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed only to functions that are inlined
+#endif
+
+namespace dovetail::DOVETAIL_ISA {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+
+#if defined(__AVX512F__)
+// gcc 12 warns of an uninitialised register inside the forms of some intrinsics that have no mask.
+constexpr __mmask16 kAllLanes = 0xffff;
+#endif
+
+typedef float Floats __attribute__((vector_size(kLanes * 4)));
+typedef std::int32_t Ints __attribute__((vector_size(kLanes * 4)));
+typedef std::uint32_t Words __attribute__((vector_size(kLanes * 4)));
+// As many f64, in two registers; and f64 that fill one.
+typedef double Doubles __attribute__((vector_size(kLanes * 8)));
+
+DOVETAIL_INLINE Floats load(const float* from) {
+    Floats x;
+    __builtin_memcpy(&x, from, sizeof x);
+    return x;
+}
+
+DOVETAIL_INLINE void store(float* to, Floats x) { __builtin_memcpy(to, &x, sizeof x); }
+
+// The first `count` < kLanes elements; the others are 0 and not read.
+DOVETAIL_INLINE Floats load_first(const float* from, std::int64_t count) {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+#elif defined(__AVX2__)
+    const Ints lanes = {0, 1, 2, 3, 4, 5, 6, 7};
+    return (Floats)_mm256_maskload_ps(from, (__m256i)(lanes < (std::int32_t)count));
+#else
+    Floats x = {};
+    for (std::int64_t i = 0; i < count; ++i) x[i] = from[i];
+    return x;
+#endif
+}
+
+DOVETAIL_INLINE void store_first(float* to, Floats x, std::int64_t count) {
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)x);
+#elif defined(__AVX2__)
+    const Ints lanes = {0, 1, 2, 3, 4, 5, 6, 7};
+    _mm256_maskstore_ps(to, (__m256i)(lanes < (std::int32_t)count), (__m256)x);
+#else
+    for (std::int64_t i = 0; i < count; ++i) to[i] = x[i];
+#endif
+}
+
+// Subtracting 0 keeps every x, where adding it would lose the sign of -0.
+DOVETAIL_INLINE Floats splat(float x) { return x - Floats{}; }
+
+// a * b + c, rounded once where the processor can.
+DOVETAIL_INLINE Floats fma(Floats a, Floats b, Floats c) {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+DOVETAIL_INLINE Floats fma(Floats a, Floats b, float c) { return fma(a, b, splat(c)); }
+
+DOVETAIL_INLINE Floats abs(Floats x) { return (Floats)((Words)x & 0x7fffffffu); }
+
+DOVETAIL_INLINE Floats with_sign_of(Floats size, Floats sign) {
+    return (Floats)(((Words)size & 0x7fffffffu) | ((Words)sign & 0x80000000u));
+}
+
+// The greater; `b` where they are equal or one is NaN. One instruction.
+DOVETAIL_INLINE Floats greater_of(Floats a, Floats b) { return a > b ? a : b; }
+DOVETAIL_INLINE Floats lesser_of(Floats a, Floats b) { return a < b ? a : b; }
+
+// numpy's maximum and minimum: NaN where one is, `b` where they are equal.
+DOVETAIL_INLINE Floats maximum(Floats a, Floats b) { return a != a ? a : greater_of(a, b); }
+DOVETAIL_INLINE Floats minimum(Floats a, Floats b) { return a != a ? a : lesser_of(a, b); }
+
+// The nearest whole number, of two the even one.
+DOVETAIL_INLINE Floats round_even(Floats x) {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_maskz_roundscale_ps(kAllLanes, (__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif defined(__AVX2__)
+    return (Floats)_mm256_round_ps((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+    const Floats size = abs(x);
+    const Floats whole = size + 0x1p23f - 0x1p23f;
+    return size < 0x1p23f ? with_sign_of(whole, x) : x;
+#endif
+}
+
+DOVETAIL_INLINE Floats floor(Floats x) {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_maskz_roundscale_ps(kAllLanes, (__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#elif defined(__AVX2__)
+    return (Floats)_mm256_round_ps((__m256)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#else
+    const Floats near = round_even(x);
+    return with_sign_of(near > x ? near - 1.0f : near, x);
+#endif
+}
+
+DOVETAIL_INLINE Floats ceil(Floats x) { return -floor(-x); }
+
+DOVETAIL_INLINE Floats trunc(Floats x) { return with_sign_of(floor(abs(x)), x); }
+
+DOVETAIL_INLINE Floats sqrt(Floats x) {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_maskz_sqrt_ps(kAllLanes, (__m512)x);
+#elif defined(__AVX2__)
+    return (Floats)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE2__)
+    return (Floats)_mm_sqrt_ps((__m128)x);
+#else
+    for (int i = 0; i < kLanes; ++i) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+#endif
+}
+
+DOVETAIL_INLINE float sum_of(Floats x) {
+    float parts[kLanes];
+    store(parts, x);
+    for (int width = kLanes / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; ++i) parts[i] += parts[i + width];
+    return parts[0];
+}
+
+DOVETAIL_INLINE float greatest_of(Floats x) {
+    float parts[kLanes];
+    store(parts, x);
+    for (int width = kLanes / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; ++i) parts[i] = parts[i] > parts[i + width] || parts[i] != parts[i] ? parts[i] : parts[i + width];
+    return parts[0];
+}
+
+}  // namespace dovetail::DOVETAIL_ISA
