@@ -68,29 +68,35 @@ def _decomposed(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
 
 def run(graph: Graph, inputs: Sequence[Any], xp: Any) -> list[Any]:
     """The outputs of ``graph`` for its inputs in order. A value is let go after its last reader."""
-    from dovetail.build import written
-
     found: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
     last = _last_readers(graph)
     hosted = frozenset[int]() if arrays.is_numpy(xp) else _host_nodes(graph)
     with np.errstate(all="ignore"):
         for place, node in enumerate(graph.nodes):
             xs = [None if x is None else found[id(x)] for x in node.inputs]
-            try:
-                ys = _on_host(node, xs) if place in hosted else apply(node.op, xp, xs)
-            except DovetailError as error:
-                raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
-            except MemoryError as error:
-                raise EngineError("run.memory", str(error), node=node.label, op=written(node.op, node.inputs)) from None
-            except (ValueError, IndexError, KeyError, TypeError, ArithmeticError, RuntimeError, dims.Inexact) as error:
-                raise EngineError(
-                    "run.failed", f"{type(error).__name__}: {error}", node=node.label, op=written(node.op, node.inputs)
-                ) from error
+            ys = placed(node, xp, xs, place in hosted)
             for y, array in zip(node.outputs, ys, strict=False):
                 found[id(y)] = array
             for key in last.get(place, ()):
                 found.pop(key, None)
     return [found[id(value)] for value in graph.outputs]
+
+
+def placed(node: Node, xp: Any, xs: Sequence[Any], on_host: bool = False) -> tuple[Any, ...]:
+    """The outputs of a node by its operator's rule. Whatever goes wrong is a DovetailError that names the node."""
+    from dovetail.build import written
+
+    try:
+        with np.errstate(all="ignore"):
+            return _on_host(node, xs) if on_host else apply(node.op, xp, xs)
+    except DovetailError as error:
+        raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
+    except MemoryError as error:
+        raise EngineError("run.memory", str(error), node=node.label, op=written(node.op, node.inputs)) from None
+    except (ValueError, IndexError, KeyError, TypeError, ArithmeticError, RuntimeError, dims.Inexact) as error:
+        raise EngineError(
+            "run.failed", f"{type(error).__name__}: {error}", node=node.label, op=written(node.op, node.inputs)
+        ) from error
 
 
 def _host_nodes(graph: Graph) -> frozenset[int]:

@@ -31,6 +31,11 @@ def build() -> str:
     return f"native core ({_compiled.compiler})" if is_compiled else "pure Python"
 
 
+def core() -> Any:
+    """The compiled core's own module, None where there is none: programs, pools and stores of packed weights."""
+    return _compiled
+
+
 class Axis(NamedTuple):
     """One axis of a window: its size, and its stride in elements in either buffer."""
 

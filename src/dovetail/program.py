@@ -14,21 +14,42 @@ from dovetail.formats import load
 from dovetail.graph import Model
 from dovetail.interpret import interpret
 
-ENGINES = ("interpreter",)
+ENGINES = ("native", "interpreter")
 
 
 class Program:
     """A compiled model: ``program({"x": array})`` or ``program(array, ...)`` gives the outputs by name, as numpy arrays.
 
-    No result shares memory with an input or another result. A Program holds no state and can be called from several threads.
+    No result shares memory with an input or another result. ``out`` names arrays that results are written into. A Program holds no
+    state, can be called from several threads, and can be pickled (the pickle holds the model and the options, and compiles anew).
     """
 
-    def __init__(self, model: Model, engine: str) -> None:
+    def __init__(self, model: Model, engine: str, **options: Any) -> None:
         self.model = copy_model(model)
         self.engine = engine
+        self.options = options
+        self._native = _native(self.model, options) if engine == "native" else None
 
-    def __call__(self, *inputs: Any) -> dict[str, np.ndarray[Any, Any]]:
+    def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None) -> dict[str, np.ndarray[Any, Any]]:
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+        if out is not None:
+            self._check_names(out)
+        if self._native is not None:
+            return dict(self._native(given, out))
+        return _written(self._interpreted(given), out)
+
+    def _check_names(self, out: Mapping[str, Any]) -> None:
+        names = [value.name for value in self.model.outputs]
+        unknown = [name for name in out if name not in names]
+        if unknown:
+            raise EngineError(
+                "output.unknown", f"the model has no output {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}"
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _compiled, (self.model, self.engine, self.options)
+
+    def _interpreted(self, given: Any) -> dict[str, Any]:
         outputs = interpret(self.model, given)
         try:
             return _owned(outputs, _arrays(given.values() if isinstance(given, Mapping) else given))
@@ -37,6 +58,27 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program {self.engine}: {self.model!r}>"
+
+
+def _native(model: Model, options: dict[str, Any]) -> Any:
+    from dovetail.engine.run import Engine
+
+    return Engine(model, **options)
+
+
+def _compiled(model: Model, engine: str, options: dict[str, Any]) -> Program:
+    return Program(model, engine, **options)
+
+
+def _written(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The outputs, those that ``out`` names written into its arrays."""
+    for name, array in (out or {}).items():
+        result = outputs[name]
+        if not isinstance(array, np.ndarray) or array.dtype != result.dtype or array.shape != result.shape or not array.flags.writeable:
+            raise EngineError("output.array", f"out[{name!r}] should be a writable {result.dtype} array of shape {list(result.shape)}")
+        array[...] = result
+        outputs[name] = array
+    return outputs
 
 
 def _arrays(inputs: Iterable[Any]) -> Iterator[Any]:
@@ -63,14 +105,29 @@ def _own(item: Any, taken: set[int]) -> Any:
     return item
 
 
-def compile(model: Model | str | PathLike[str], engine: str = "auto") -> Program:
-    """A Program for ``model`` (a Model, or the path of one). ``engine``: "auto" or "interpreter".
+def compile(
+    model: Model | str | PathLike[str],
+    engine: str = "auto",
+    *,
+    threads: int | None = None,
+    max_memory: int | None = None,
+    elide: str = "auto",
+) -> Program:
+    """A Program for ``model`` (a Model, or the path of one).
 
-    Raises EngineError [engine.unknown], and whatever loading raises.
+    ``engine``: "native" (planned memory, compiled kernels), "interpreter" (the reference: one operator at a time in numpy), or
+    "auto": native. For the native engine: ``threads`` (else DOVETAIL_THREADS, else all that this process may use); ``max_memory``,
+    the most bytes that the activations of one run may take, held against the plan before anything is allocated; ``elide``, whether
+    what only moves data is planned away: "auto" where that is quicker, "all" wherever it is possible, "none".
+
+    Raises EngineError [engine.unknown], [engine.option], [engine.threads], and whatever loading raises.
     """
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"no engine is called {engine!r}; there is {', '.join(('auto', *ENGINES))}")
-    return Program(model if isinstance(model, Model) else load(model), ENGINES[0] if engine == "auto" else engine)
+    loaded = model if isinstance(model, Model) else load(model)
+    if engine == "interpreter":
+        return Program(loaded, engine)
+    return Program(loaded, "native", threads=threads, max_memory=max_memory, elide=elide)
 
 
 def run(

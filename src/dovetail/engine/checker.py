@@ -1,0 +1,143 @@
+"""Proof, from a finished plan alone, that no two live tensors overlap and that nothing is read before it was made.
+
+The plan is run with marks in place of elements. A step that computes marks what it writes with a number of its own, a copy carries
+marks along, memory begins unmarked. What a step reads, and each result at the end, must carry only the marks of what the graph says
+it is made of.
+"""
+
+from __future__ import annotations
+
+from math import gcd, prod
+from typing import Any
+
+import numpy as np
+
+from dovetail.engine.plan import COPY, FILL, Operand, Plan, Step
+from dovetail.engine.work import Scene, Tile
+from dovetail.errors import EngineError
+from dovetail.graph import Graph, Value
+
+CONSTANT = 1
+
+
+def check(plan: Plan, graph: Graph, scene: Scene) -> None:
+    """Raise EngineError [plan.clobbered], [plan.unwritten], [plan.bounds] where the plan would not compute what the graph says."""
+    _Checker(plan, graph, scene).run()
+
+
+class _Checker:
+    def __init__(self, plan: Plan, graph: Graph, scene: Scene) -> None:
+        self.plan = plan
+        self.scene = scene
+        self.unit = _granularity(plan)
+        self.marks: dict[Tile, int] = {}
+        self.makers: dict[Tile, Value] = {scene.tile(y): y for node in graph.nodes for y in node.outputs}
+        self.sources_of: dict[Tile, frozenset[int]] = {}
+        self.names = {0: "nothing", CONSTANT: "a constant"}
+        self.memories = [np.zeros(-(-plan.arena_bytes // self.unit), np.int32)]
+        for tile in (*plan.inputs, *plan.outputs):
+            self.memories.append(np.zeros(0 if tile.is_loose else -(-tile.nbytes // self.unit), np.int32))
+        for number, tile in enumerate(plan.inputs, start=1):
+            self.marks[tile] = self._fresh(tile.name)
+            self.memories[number][...] = self.marks[tile]
+        self.computed = {tile for step in plan.steps if step.work and step.kernel != FILL for tile in step.work.writes}
+
+    def _fresh(self, name: str) -> int:
+        mark = len(self.names)
+        self.names[mark] = name
+        return mark
+
+    def run(self) -> None:
+        for step in self.plan.steps:
+            if step.kernel == COPY:
+                self._copy(step)
+            elif step.kernel == FILL:
+                assert step.work is not None
+                self._mark(step, step.writes[0], self._mark_of(step.work.writes[0], " (its filling)"))
+            else:
+                self._compute(step)
+        for value, tile, memory in zip(self.plan.results, self.plan.outputs, self.memories[1 + len(self.plan.inputs) :], strict=True):
+            if not tile.is_loose and tile.count:
+                self._expect(memory, value, f"the result {tile.name!r}")
+
+    def _mark_of(self, tile: Tile, more: str = "") -> int:
+        if tile not in self.marks:
+            self.marks[tile] = self._fresh(tile.name + more)
+        return self.marks[tile]
+
+    def _compute(self, step: Step) -> None:
+        assert step.work is not None
+        for tile, operand in zip(step.work.reads, step.reads, strict=True):
+            if tile is not None and operand is not None and operand.data is None and not tile.is_loose and tile.count:
+                self._expect(self._seen(step, operand), tile, f"{step.label} reads {tile.name!r}, which")
+        for tile, operand in zip(step.work.writes, step.writes, strict=True):
+            if not tile.is_loose and tile.count:
+                self._mark(step, operand, self._mark_of(tile))
+
+    def _copy(self, step: Step) -> None:
+        source, target = step.reads[0], step.writes[0]
+        assert source is not None
+        if 0 in target.sizes:
+            return
+        into = self._seen(step, target)
+        into[...] = CONSTANT if source.data is not None else self._seen(step, source).copy()
+
+    def _mark(self, step: Step, operand: Operand, mark: int) -> None:
+        self._seen(step, operand)[...] = mark
+
+    def _seen(self, step: Step, operand: Operand) -> np.ndarray[Any, Any]:
+        """The marks of an operand's memory."""
+        memory = self.memories[operand.buffer]
+        if 1 <= operand.buffer <= len(self.plan.inputs):
+            # It lies wherever the caller has it, and is never written: any piece of it carries its mark.
+            return np.broadcast_to(memory[:1].reshape((1,) * (len(operand.sizes) + 1)), (*operand.sizes, 1))
+        size = operand.tile.itemsize
+        low = operand.offset + sum((n - 1) * s for n, s in zip(operand.sizes, operand.strides, strict=True) if s < 0)
+        high = operand.offset + size + sum((n - 1) * s for n, s in zip(operand.sizes, operand.strides, strict=True) if s > 0)
+        if low < 0 or high > memory.nbytes // memory.itemsize * self.unit:
+            raise EngineError("plan.bounds", f"{operand.tile} reaches bytes {low} to {high} of a buffer", node=step.label)
+        strides = [stride // self.unit * memory.itemsize for stride in operand.strides]
+        return np.ndarray(
+            (*operand.sizes, size // self.unit), memory.dtype, memory.data, operand.offset // self.unit * 4, (*strides, memory.itemsize)
+        )
+
+    def _expect(self, seen: np.ndarray[Any, Any], tile: Tile, what: str) -> None:
+        found = {int(mark) for mark in np.unique(seen)}
+        wrong = found - self._sources(tile)
+        if 0 in wrong:
+            raise EngineError("plan.unwritten", f"{what} was not written everywhere")
+        if wrong:
+            raise EngineError("plan.clobbered", f"{what} holds {', '.join(self.names[mark] for mark in sorted(wrong))}")
+
+    def _sources(self, tile: Tile) -> frozenset[int]:
+        """The marks that a tensor may carry: its own if some step computes it, else those of what it is moved together from."""
+        found = self.sources_of.get(tile)
+        if found is None:
+            found = self.sources_of[tile] = self._traced(tile)
+        return found
+
+    def _traced(self, tile: Tile) -> frozenset[int]:
+        if tile.data is not None:
+            return frozenset((CONSTANT,))
+        if tile in self.computed or tile not in self.makers:
+            return frozenset((self._mark_of(tile),))
+        node = self.makers[tile].node
+        assert node is not None
+        parts = [self._sources(self.scene.tile(x)) for x in node.inputs if x is not None]
+        return frozenset((self._mark_of(tile),)).union(*parts)
+
+
+def _granularity(plan: Plan) -> int:
+    """The largest number of bytes that divides every place and step: marks are kept for units of it."""
+    unit = 64
+    for step in plan.steps:
+        for operand in (*step.reads, *step.writes):
+            if operand is not None and _is_kept(plan, operand) and prod(operand.sizes):
+                steps = (stride for size, stride in zip(operand.sizes, operand.strides, strict=True) if size > 1)
+                unit = gcd(unit, operand.offset, operand.tile.itemsize, *steps)
+    return max(unit, 1)
+
+
+def _is_kept(plan: Plan, operand: Operand) -> bool:
+    """Whether an operand lies in the arena or in a result."""
+    return operand.buffer == 0 or operand.buffer > len(plan.inputs)

@@ -1,0 +1,171 @@
+"""Works that become one: element by element what is computed element by element, and what follows a convolution in its last loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dovetail.engine.work import Scene, Tile, Work
+from dovetail.graph import Graph
+from dovetail.ops.activation import Relu
+from dovetail.ops.clip import Clip
+from dovetail.ops.elementwise import Add
+
+LIMIT = 24
+"""The most operators in one chain: its registers have to stay in the first cache."""
+
+
+def fuse(works: list[Work], graph: Graph, scene: Scene) -> list[Work]:
+    """The same works, fewer. Order is kept: a work that takes in others stands where the last of them stood."""
+    kept = {scene.tile(value) for value in graph.outputs}
+    works = _after_products(works, kept)
+    return _chains(works, kept)
+
+
+class _Uses:
+    """Who reads what, and when."""
+
+    def __init__(self, works: Iterable[Work]) -> None:
+        self.readers: dict[Tile, list[int]] = {}
+        self.maker: dict[Tile, int] = {}
+        for place, work in enumerate(works):
+            for tile in work.reads:
+                if tile is not None:
+                    self.readers.setdefault(tile, []).append(place)
+            for tile in work.writes:
+                self.maker[tile] = place
+
+
+# What follows a convolution or a product of matrices
+
+
+def _after_products(works: list[Work], kept: set[Tile]) -> list[Work]:
+    uses = _Uses(works)
+    gone: set[int] = set()
+    result = list(works)
+    for place in range(len(works)):
+        work = result[place]
+        if work.kernel not in ("conv", "matmul") or place in gone:
+            continue
+        while True:
+            tile = work.writes[0]
+            readers = uses.readers.get(tile, [])
+            if tile in kept or len(readers) != 1 or readers[0] in gone:
+                break
+            follower = result[readers[0]]
+            merged = _merged(work, follower, uses, readers[0]) if follower.kernel == "chain" else None
+            if merged is None:
+                break
+            gone.add(place)
+            place = readers[0]
+            result[place] = work = merged
+            uses.maker[work.writes[0]] = place
+    return [work for place, work in enumerate(result) if place not in gone]
+
+
+def _merged(work: Work, follower: Work, uses: _Uses, place: int) -> Work | None:
+    """A convolution or product with the operator after it, where that is an activation, a bias or a sum."""
+    if len(follower.attributes["body"]) != 1 or follower.writes[0].sizes != work.writes[0].sizes:
+        return None
+    op, refs = follower.attributes["body"][0]
+    attributes = dict(work.attributes)
+    reads = list(work.reads)
+    if isinstance(op, Add):
+        if attributes.get("activation") or len(follower.reads) != 2:
+            return None
+        other = follower.reads[1] if follower.reads[0] is work.writes[0] else follower.reads[0]
+        if other is None or other is work.writes[0] or other.dtype is not work.writes[0].dtype:
+            return None
+        if other.sizes == work.writes[0].sizes and not attributes["has_residual"] and other.data is None:
+            attributes["has_residual"] = 1
+            reads.append(other)
+        elif work.kernel == "matmul" and not attributes["has_bias"] and not attributes["has_residual"] and _is_row(other, work.writes[0]):
+            attributes["has_bias"] = 1
+            reads.append(other)
+        else:
+            return None
+    else:
+        activation = _activation(op, follower)
+        if activation is None or attributes.get("activation"):
+            return None
+        attributes.update(activation)
+    images = tuple(tile for tile in work.images if tile is not work.writes[0])
+    if work.images:
+        images += tuple(follower.writes)
+        images += (reads[-1],) if attributes["has_residual"] and reads[-1] is not None else ()
+    return Work(work.kernel, (*work.nodes, *follower.nodes), reads, follower.writes, attributes, images)
+
+
+def _is_row(tile: Tile, product: Tile) -> bool:
+    """Whether a constant is one number per column."""
+    return tile.data is not None and tile.count == product.sizes[-1] and tile.sizes[-1:] == product.sizes[-1:]
+
+
+def _activation(op: Any, follower: Work) -> dict[str, Any] | None:
+    if isinstance(op, Relu):
+        return {"activation": "relu"}
+    if isinstance(op, Clip):
+        bounds = follower.reads[1:]
+        if len(bounds) == 2 and all(tile is not None and tile.data is not None and tile.count == 1 for tile in bounds):
+            low, high = (float(tile.data.reshape(())) for tile in bounds if tile is not None and tile.data is not None)
+            if low <= high:
+                return {"activation": "clip", "low": low, "high": high}
+    return None
+
+
+# Chains
+
+
+def _chains(works: list[Work], kept: set[Tile]) -> list[Work]:
+    """Join each elementwise work to those before it that it reads, wherever nothing else needs their results in between."""
+    result: list[Work | None] = list(works)
+    uses = _Uses(works)
+    readers = {tile: set(places) for tile, places in uses.readers.items()}
+    maker = uses.maker
+    for place, work in enumerate(works):
+        if work.kernel != "chain":
+            continue
+        current = work
+        for tile in dict.fromkeys(work.reads):
+            before = maker.get(tile, place) if tile is not None else place
+            first = result[before]
+            if before == place or first is None or first.kernel != "chain" or tile not in first.writes:
+                continue
+            if not _can_join(first, current, before, place, readers):
+                continue
+            needed = [each for each in first.writes if each in kept or readers.get(each, set()) - {place}]
+            current = _joined(first, current, needed)
+            result[before] = None
+            for each in first.reads:
+                if each is not None:
+                    readers[each] = readers[each] - {before} | {place}
+            maker.update(dict.fromkeys(first.writes, place))
+        result[place] = current
+    return [work for work in result if work is not None]
+
+
+def _can_join(first: Work, second: Work, before: int, place: int, readers: dict[Tile, set[int]]) -> bool:
+    if first.writes[0].sizes != second.writes[0].sizes or len(first.attributes["body"]) + len(second.attributes["body"]) > LIMIT:
+        return False
+    return not any(before < reader < place for tile in first.writes for reader in readers.get(tile, ()))
+
+
+def _joined(first: Work, second: Work, needed: list[Tile]) -> Work:
+    """Both as one. In a body a number is an input, and ``~number`` the result of an entry."""
+    reads = list(first.reads)
+    body = list(first.attributes["body"])
+    shift = len(body)
+    made = {tile: ~index for tile, index in zip(first.writes, first.attributes["results"], strict=True)}
+    refs = []
+    for tile in second.reads:
+        if tile in made:
+            refs.append(made[tile])
+            continue
+        if tile not in reads:
+            reads.append(tile)
+        refs.append(reads.index(tile))
+    for op, inputs in second.attributes["body"]:
+        body.append((op, tuple(refs[ref] if ref >= 0 else ~(~ref + shift) for ref in inputs)))
+    results = [~made[tile] for tile in needed] + [index + shift for index in second.attributes["results"]]
+    nodes = (*first.nodes, *second.nodes)
+    return Work("chain", nodes, reads, [*needed, *second.writes], {"body": body, "results": results})

@@ -1,0 +1,242 @@
+"""Which native kernel does an operator's work, and how its attributes are said to it. One function per kind of kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims
+from dovetail.engine.elementwise import refusal
+from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
+from dovetail.errors import DovetailError
+from dovetail.graph import Node
+from dovetail.op import has
+from dovetail.types import Unknown, axis_in
+
+Choice = Callable[[Node, list[Tile | None], list[Tile]], Work | str]
+"""The work for a node, or the reason why there is no kernel for it."""
+
+
+def work_for(node: Node, scene: Scene) -> Work:
+    """The work that does a node: moving data, a native kernel, or the operator's own rule in the interpreter."""
+    reads = [None if x is None else scene.tile(x) for x in node.inputs]
+    writes = [scene.tile(y) for y in node.outputs]
+    reason = "its shape is known only at run time"
+    if not any(tile is not None and tile.is_loose for tile in (*reads, *writes)):
+        found = _chosen(node, reads, writes)
+        if isinstance(found, Work):
+            return found
+        reason = found
+    return Work(INTERPRET, (node,), reads, writes, reason=reason)
+
+
+def _chosen(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    if has(node.op, "windows"):
+        return _movement(node, reads, writes)
+    choice = CHOICES.get(type(node.op).__name__, _elementwise)
+    return choice(node, reads, writes)
+
+
+def _movement(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    try:
+        windows = node.op.windows(*(None if tile is None else tile.view() for tile in reads))
+    except (Unknown, dims.Inexact, DovetailError, NotImplementedError) as error:
+        return f"where its data goes is known only at run time ({error})" if str(error) else "where its data goes is not known"
+    return Work(MOVE, (node,), reads, writes, windows=windows)
+
+
+def _is_f32(*tiles: Tile | None) -> bool:
+    return all(tile is None or (tile.dtype is not None and tile.dtype.name == "f32") for tile in tiles)
+
+
+def _conv(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, w, bias = (*reads, None)[:3]
+    assert x is not None and w is not None
+    if not _is_f32(x, w):
+        return f"convolution of {x.dtype}"
+    if w.data is None or (bias is not None and bias.data is None):
+        return "weights that are no constants"
+    if len(x.sizes) > 5:
+        return f"{len(x.sizes) - 2} spatial axes"
+    found = op.geometry(x.sizes[2:], w.sizes[2:])
+    attributes: dict[str, Any] = {
+        "strides": list(found.strides),
+        "dilations": list(found.dilations),
+        "pads_begin": list(found.begins),
+        "pads_end": list(found.ends),
+        "groups": op.group,
+        "has_bias": int(bias is not None),
+        "has_residual": 0,
+    }
+    kept: list[Tile | None] = [x, w] if bias is None else [x, w, bias]
+    return Work("conv", (node,), kept, writes, attributes, images=(x, writes[0]))
+
+
+def _pool(mode: str) -> Choice:
+    def choice(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+        op: Any = node.op
+        x = reads[0]
+        assert x is not None
+        if not _is_f32(x):
+            return f"pooling of {x.dtype}"
+        if len(writes) > 1:
+            return "indices beside the values"
+        if not 3 <= len(x.sizes) <= 5:
+            return f"{len(x.sizes) - 2} spatial axes"
+        found = op.geometry(x.sizes[2:], op.kernel)
+        attributes: dict[str, Any] = {
+            "mode": mode,
+            "kernel": list(found.kernel),
+            "strides": list(found.strides),
+            "dilations": list(found.dilations),
+            "pads_begin": list(found.begins),
+            "pads_end": list(found.ends),
+        }
+        if mode == "average":
+            attributes["divisor"] = op.divisor
+            attributes["rounding"] = op.rounding
+        return Work("pool", (node,), [x], writes, attributes, images=(x, writes[0]))
+
+    return choice
+
+
+def _global_pool(mode: str) -> Choice:
+    def choice(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+        x = reads[0]
+        assert x is not None
+        if not _is_f32(x):
+            return f"pooling of {x.dtype}"
+        attributes = {"mode": mode, "axes": list(range(2, len(x.sizes)))}
+        return Work("reduce", (node,), [x], writes, attributes)
+
+    return choice
+
+
+def _reduce(mode: str) -> Choice:
+    def choice(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+        op: Any = node.op
+        x, axes = (*reads, None)[:2]
+        assert x is not None
+        if not _is_f32(x):
+            return f"reduction of {x.dtype}"
+        if axes is not None and axes.data is None:
+            return "axes that are known only at run time"
+        reduced = op.axes_of(len(x.sizes), None if axes is None else axes.data)
+        if not reduced or any(x.sizes[axis] == 0 for axis in reduced):
+            return "a reduction of nothing"
+        return Work("reduce", (node,), [x], writes, {"mode": mode, "axes": list(reduced)})
+
+    return choice
+
+
+def _softmax(kernel: str) -> Choice:
+    def choice(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+        op: Any = node.op
+        x = reads[0]
+        assert x is not None
+        if not _is_f32(x):
+            return f"softmax of {x.dtype}"
+        axes = [axis for axis in op.axes(len(x.sizes)) if x.sizes[axis] != 1]
+        if len(axes) > 1:
+            return "softmax over several axes"
+        axis = axes[0] if axes else axis_in(op.axis, len(x.sizes))
+        return Work(kernel, (node,), [x], writes, {"axis": axis})
+
+    return choice
+
+
+def _layer_norm(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, scale, bias = (*reads, None)[:3]
+    assert x is not None and scale is not None
+    if not _is_f32(x, scale, bias) or len(writes) > 1 or op.stash.name != "f32":
+        return "layer normalisation of other types or with statistics"
+    axis = axis_in(op.axis, len(x.sizes))
+    if any(tile is not None and not _is_suffix(tile, x.sizes[axis:]) for tile in (scale, bias)):
+        return "a scale or bias that broadcasts"
+    attributes = {"axis": axis, "epsilon": float(op.epsilon), "has_bias": int(bias is not None)}
+    return Work("layer_norm", (node,), [x, scale] if bias is None else [x, scale, bias], writes, attributes)
+
+
+def _is_suffix(tile: Tile, sizes: tuple[int, ...]) -> bool:
+    return tuple(size for size in tile.sizes if size != 1) == tuple(size for size in sizes if size != 1)
+
+
+def _lrn(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x = reads[0]
+    assert x is not None
+    if not _is_f32(x) or [axis_in(axis, len(x.sizes)) for axis in op.axes] != [1]:
+        return "local response over other axes or types"
+    attributes = {"size": op.size, "alpha": float(op.alpha), "beta": float(op.beta), "bias": float(op.bias)}
+    return Work("lrn", (node,), [x], writes, attributes, images=(x, writes[0]))
+
+
+def _matmul(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, y = reads[:2]
+    assert x is not None and y is not None
+    if not _is_f32(x, y):
+        return f"product of {x.dtype}"
+    if len(x.sizes) < 2 or len(y.sizes) < 2:
+        return "product with a vector"
+    attributes = {"transpose_a": int(op.transpose_a), "transpose_b": int(op.transpose_b), "has_bias": 0, "has_residual": 0}
+    return Work("matmul", (node,), [x, y], writes, attributes)
+
+
+def _gemm(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, y, bias = (*reads, None)[:3]
+    assert x is not None and y is not None
+    if not _is_f32(x, y, bias):
+        return f"product of {x.dtype}"
+    if bias is not None and op.beta != 1:
+        if bias.data is None:
+            return "a bias with a factor"
+        bias = Tile(bias.name, bias.type, bias.shape, bias.dtype, np.asarray(bias.data * np.float32(op.beta)))
+    attributes = {
+        "transpose_a": int(op.transpose_a),
+        "transpose_b": int(op.transpose_b),
+        "alpha": float(op.alpha),
+        "has_bias": int(bias is not None),
+        "has_residual": 0,
+    }
+    return Work("matmul", (node,), [x, y] if bias is None else [x, y, bias], writes, attributes)
+
+
+def _elementwise(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    given = [tile for tile in reads if tile is not None]
+    if len(given) != len(reads) or len(writes) != 1:
+        return "an input left out"
+    reason = refusal(node.op, [tile.dtype for tile in given], writes[0].dtype)
+    if reason:
+        return reason
+    return Work("chain", (node,), reads, writes, {"body": [(node.op, tuple(range(len(given))))], "results": [0]})
+
+
+CHOICES: dict[str, Choice] = {
+    "Conv": _conv,
+    "MaxPool": _pool("max"),
+    "AveragePool": _pool("average"),
+    "GlobalAveragePool": _global_pool("mean"),
+    "GlobalMaxPool": _global_pool("max"),
+    "ReduceSum": _reduce("sum"),
+    "ReduceMean": _reduce("mean"),
+    "ReduceMax": _reduce("max"),
+    "ReduceMin": _reduce("min"),
+    "ReduceProd": _reduce("prod"),
+    "ReduceL1": _reduce("l1"),
+    "ReduceL2": _reduce("l2"),
+    "ReduceLogSum": _reduce("logsum"),
+    "ReduceLogSumExp": _reduce("logsumexp"),
+    "ReduceSumSquare": _reduce("sumsquare"),
+    "Softmax": _softmax("softmax"),
+    "LogSoftmax": _softmax("log_softmax"),
+    "LayerNormalization": _layer_norm,
+    "LRN": _lrn,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+}

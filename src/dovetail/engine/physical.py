@@ -1,0 +1,108 @@
+"""Where the elements of each root lie in its buffer: in the order of its axes, or channels-last where the kernels want it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dovetail.engine.layout import Layout, compose, ordered, row_major, strided, strides_of
+from dovetail.engine.places import Places
+from dovetail.engine.work import MOVE, Tile, Work
+
+
+class Memory:
+    """The strides of every root, in elements, and through them the layout of every tensor."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self._strides: dict[Tile, tuple[int, ...]] = {}
+        self._layouts: dict[Tile, Layout | None] = {}
+
+    def set_strides(self, root: Tile, strides: tuple[int, ...]) -> None:
+        self._strides[root] = strides
+        self._layouts.clear()
+
+    def turn(self, root: Tile) -> None:
+        """Let a tensor lie channels-last."""
+        self.set_strides(root, channels_last(root.sizes))
+
+    def forget(self) -> None:
+        """Places have changed."""
+        self._layouts.clear()
+
+    def strides(self, root: Tile) -> tuple[int, ...]:
+        return self._strides.get(root) or row_major(root.sizes)
+
+    def layout(self, tile: Tile) -> Layout | None:
+        """Where a tensor's elements lie from the beginning of its root's buffer. None where they lie unevenly."""
+        if tile not in self._layouts:
+            self._layouts[tile] = self._layout(tile)
+        return self._layouts[tile]
+
+    def _layout(self, tile: Tile) -> Layout | None:
+        root, piece = self.places.of(tile)
+        whole = strided(root.sizes, self.strides(root))
+        if not tile.count:
+            return Layout(0, ((0, 1),))
+        return compose(whole, piece.offset, piece.modes)
+
+    def operand(self, tile: Tile) -> tuple[int, tuple[int, ...]] | None:
+        """Offset and stride per axis, or None where an axis does not lie evenly."""
+        if not tile.count:
+            return 0, row_major(tile.sizes)
+        layout = self.layout(tile)
+        strides = None if layout is None else strides_of(layout, tile.sizes)
+        return None if layout is None or strides is None else (layout.offset, strides)
+
+    def is_image(self, tile: Tile) -> bool:
+        """Whether neighbours along axis 1 lie side by side."""
+        found = self.operand(tile)
+        return found is not None and (tile.sizes[1] == 1 or found[1][1] == 1)
+
+
+def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return ordered(shape, (0, *range(2, len(shape)), 1))
+
+
+def choose(works: Iterable[Work], memory: Memory) -> None:
+    """Lay out each root as most of what is done with its pieces wants it."""
+    works = list(works)
+    places = memory.places
+    votes: dict[Tile, int] = {}
+    for work in works:
+        for tile in work.images:
+            root = places.of(tile).root
+            if root in places.fixed or len(root.sizes) < 3:
+                continue
+            votes[root] = votes.get(root, 0) + _preference(tile, root, memory)
+    turned = {root for root, vote in votes.items() if vote > 0}
+    for row in (works, works[::-1]):
+        for work in row:
+            _follow(work, memory, turned, votes)
+    for root in turned:
+        memory.turn(root)
+
+
+def _preference(tile: Tile, root: Tile, memory: Memory) -> int:
+    """Bytes of an image that would lie channels-last if its root did, less those that do so anyway."""
+    if tile.sizes[1] == 1 or tile.count == tile.sizes[0] * tile.sizes[1]:
+        return 0
+    _, piece = memory.places.of(tile)
+    layout = compose(strided(root.sizes, channels_last(root.sizes)), piece.offset, piece.modes)
+    strides = None if layout is None else strides_of(layout, tile.sizes)
+    return tile.nbytes if strides is not None and strides[1] == 1 else -tile.nbytes
+
+
+def _follow(work: Work, memory: Memory, turned: set[Tile], votes: dict[Tile, int]) -> None:
+    """What is made element by element from something channels-last lies so too, where nothing speaks against it."""
+    if work.kernel in ("conv", "pool", MOVE) or not work.writes:
+        return
+    shape = work.writes[0].sizes if not work.writes[0].is_loose else ()
+    if len(shape) < 3:
+        return
+    same = [tile for tile in work.tiles() if not tile.is_loose and tile.sizes == shape and tile.data is None]
+    roots = [memory.places.of(tile).root for tile in same]
+    if not any(root in turned for root in roots):
+        return
+    for root in roots:
+        if root not in memory.places.fixed and root.sizes == shape and not votes.get(root):
+            turned.add(root)

@@ -1,0 +1,424 @@
+"""From a prepared graph and the shapes of its inputs to a plan: every tensor's place, every step in order, and what is still copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail.engine.arena import Span, arranged, lower_bound
+from dovetail.engine.fuse import fuse
+from dovetail.engine.kernels import work_for
+from dovetail.engine.layout import Layout, Mode, compose, dense, row_major, strides_of
+from dovetail.engine.physical import Memory, choose
+from dovetail.engine.places import Places, remaining, settle
+from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
+from dovetail.graph import Graph
+from dovetail.op import Window
+
+COPY, FILL = "copy", "fill"
+ELIDE = ("auto", "all", "none")
+
+
+class Operand(NamedTuple):
+    """A tensor as a step sees it: ``offset`` and ``strides`` in bytes, in buffer number ``buffer`` (0: the arena). ``data`` are the
+    elements of a constant. A loose tensor has no buffer (-1), a name only."""
+
+    tile: Tile
+    buffer: int
+    offset: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    data: np.ndarray[Any, Any] | None = None
+
+
+@dataclass(slots=True)
+class Step:
+    """One call of a kernel, or of an operator's own rule (``kernel`` is INTERPRET)."""
+
+    kernel: str
+    label: str
+    work: Work | None
+    reads: list[Operand | None]
+    writes: list[Operand]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it writes."""
+        return sum(prod(operand.sizes) * operand.tile.itemsize for operand in self.writes if operand.buffer >= 0)
+
+
+class Buffer(NamedTuple):
+    """A piece of the arena: which root lies there, and from which step to which."""
+
+    root: Tile
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Plan:
+    """A program before it is bound: buffers are 0 the arena, then the inputs, then the outputs."""
+
+    inputs: list[Tile]
+    outputs: list[Tile]
+    steps: list[Step]
+    arena_bytes: int
+    lower_bound: int
+    buffers: list[Buffer]
+    moved_bytes: int
+    activation_bytes: int
+    results: list[Tile]
+    """The tensors that the outputs are, as the graph has them."""
+
+    @property
+    def copied_bytes(self) -> int:
+        return sum(step.nbytes for step in self.steps if step.kernel == COPY)
+
+
+def make_plan(graph: Graph, scene: Scene, strides: Sequence[tuple[int, ...] | None] = (), elide: str = "auto") -> Plan:
+    """The plan for one set of input shapes. ``strides``: of each input, in elements, where it is not dense (None: dense)."""
+    works = [work_for(node, scene) for node in _needed(graph, scene)]
+    return _Planner(graph, scene, fuse(works, graph, scene), strides, elide).plan()
+
+
+def _needed(graph: Graph, scene: Scene) -> list[Any]:
+    """The nodes whose results are not known already and lead to an output."""
+    wanted = {id(value) for value in graph.outputs if scene.tile(value).data is None}
+    found = []
+    for node in reversed(graph.nodes):
+        if not any(id(y) in wanted for y in node.outputs):
+            continue
+        found.append(node)
+        wanted.update(id(x) for x in node.inputs if x is not None and scene.tile(x).data is None)
+    return found[::-1]
+
+
+class _Planner:
+    def __init__(self, graph: Graph, scene: Scene, works: list[Work], strides: Sequence[Any], elide: str) -> None:
+        self.graph = graph
+        self.scene = scene
+        self.works = works
+        self.elide = elide
+        self.places = Places()
+        self.memory = Memory(self.places)
+        self.outputs: list[Tile] = []
+        self.steps: list[tuple[str, Work | None, list[Tile | None], list[Tile], dict[str, Any], str]] = []
+        self.copies: dict[tuple[Tile, bool], Tile] = {}
+        self.boxes: dict[Tile, tuple[Tile, Layout]] = {}
+        self.strides = list(strides) or [None] * len(scene.inputs)
+
+    def plan(self) -> Plan:
+        self._fix_outside()
+        settle(self.works, self.places, self.elide != "none")
+        choose(self.works, self.memory)
+        finals = self._place_outputs()
+        moved = sum(_moved(work) for work in self.works if work.kernel == MOVE)
+        fills = self._fills()
+        for work in (*self.works, *finals):
+            for fill in fills.pop(id(work), ()):
+                self._write_fill(fill)
+            self._write(work)
+        return self._finished(moved)
+
+    # Where things are
+
+    def _fix_outside(self) -> None:
+        self.places.fixed.update(self.scene.inputs)
+        for tile, strides in zip(self.scene.inputs, self.strides, strict=True):
+            if strides is not None:
+                self.memory.set_strides(tile, strides)
+        for work in self.works:
+            self.places.fixed.update(tile for tile in work.tiles() if tile.data is not None)
+
+    def _place_outputs(self) -> list[Work]:
+        """A buffer for each output. What cannot be made there in the first place is copied at the end."""
+        finals = []
+        for value in self.graph.outputs:
+            tile = self.scene.tile(value)
+            if tile.is_loose:
+                self.outputs.append(tile)
+                continue
+            out = Tile(value.name, tile.type, tile.shape, tile.dtype)
+            out.is_output = True
+            self.places.fixed.add(out)
+            self.outputs.append(out)
+            if tile.data is not None:
+                self.places.fixed.add(tile)
+            whole = Window(0, 0, (tile.count,), 0, (1,), 0, (1,))
+            root = self.places.of(tile).root
+            is_turned = self.memory.strides(root) != row_major(root.sizes)
+            if self.elide == "none" and tile is not root or is_turned or not tile.count or not self.places.put(tile, out, whole):
+                from dovetail.op import Windows
+
+                finals.append(Work(MOVE, (), [tile], [out], windows=Windows((whole,)), reason="a result has memory of its own"))
+        self.memory.forget()
+        return finals
+
+    def _fills(self) -> dict[int, list[Work]]:
+        """What fills a tensor comes before the first work that writes into its buffer."""
+        found: dict[int, list[Work]] = {}
+        for work in self.works:
+            if work.kernel != MOVE or work.windows is None or work.windows.fill is None:
+                continue
+            root = self.places.of(work.writes[0]).root
+            first = next(each for each in self.works if any(not tile.is_loose and self.places.of(tile).root is root for tile in each.writes))
+            found.setdefault(id(first), []).append(work)
+        return found
+
+    # Steps
+
+    def _write(self, work: Work) -> None:
+        if work.kernel == MOVE:
+            self._write_moves(work)
+            return
+        reads = [None if tile is None else self._readable(tile, work) for tile in work.reads]
+        after: list[tuple[Tile, Tile]] = []
+        writes = [self._writable(tile, work, after) for tile in work.writes]
+        self.steps.append((work.kernel, work, reads, writes, work.attributes, work.reason))
+        for made, tile in after:
+            self._copy(made, tile, f"{work.label} does not write that layout")
+
+    def _readable(self, tile: Tile, work: Work) -> Tile:
+        """The tensor, or a copy of it that the kernel can read."""
+        if tile.is_loose or not tile.count:
+            return tile
+        as_image = tile in work.images and not (work.kernel == "conv" and tile.sizes[1] <= 4)
+        operand = self.memory.operand(tile)
+        if operand is not None and not (as_image and not self.memory.is_image(tile)):
+            return tile
+        key = (tile, as_image)
+        if key not in self.copies:
+            made = Tile(f"{tile.name} (copy)", tile.type, tile.shape, tile.dtype)
+            if as_image:
+                self.memory.turn(made)
+            self._copy(tile, made, "channels-last for a kernel" if operand is not None else "a view that no strides say")
+            self.copies[key] = made
+        return self.copies[key]
+
+    def _writable(self, tile: Tile, work: Work, after: list[tuple[Tile, Tile]]) -> Tile:
+        if tile.is_loose or not tile.count:
+            return tile
+        as_image = tile in work.images
+        if self.memory.operand(tile) is not None and not (as_image and not self.memory.is_image(tile)):
+            return tile
+        made = Tile(f"{tile.name} (made)", tile.type, tile.shape, tile.dtype)
+        if as_image:
+            self.memory.turn(made)
+        after.append((made, tile))
+        return made
+
+    def _write_moves(self, work: Work) -> None:
+        assert work.windows is not None
+        if any(tile is not None and tile.is_loose for tile in work.reads):
+            raise AssertionError(f"{work.label} moves what has no place")
+        for window in remaining(work, self.places):
+            source, target = work.reads[window.input], work.writes[window.output]
+            assert source is not None
+            self._move(window, source, target, work.reason or self._why(work, source, target))
+
+    def _why(self, work: Work, source: Tile, target: Tile) -> str:
+        if self.elide == "none":
+            return "nothing was to be planned away"
+        if source.data is not None:
+            return f"{source.name} is a constant"
+        root = self.places.of(source).root
+        if root in self.scene.inputs:
+            return f"{source.name} lies in the input {root.name}"
+        if sum(tile is source for tile in work.reads) > 1:
+            return f"{source.name} comes more than once"
+        if root.is_output or any(out is root for out in self.outputs):
+            return f"{source.name} is a result of its own"
+        if self.places.of(target).root is root or root.count != source.count:
+            return f"{source.name} is only a part of {root.name}"
+        if len([tile for tile in self.places.pieces(root) if tile is not root]) and not self.places.is_root(root):
+            return f"{source.name} lies elsewhere already"
+        return f"{source.name} does not lie there evenly"
+
+    def _move(self, window: Window, source: Tile, target: Tile, reason: str) -> None:
+        """One window as one copy between two boxes; through a dense copy of the source where its layout does not allow that."""
+        read = self._box(source, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
+        if read is None:
+            made = Tile(f"{source.name} (dense)", source.type, source.shape, source.dtype)
+            self._copy(source, made, f"{reason}; its pieces are not even")
+            source = made
+            read = self._box(source, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
+        written = self._box(target, window.target_offset, zip(window.sizes, window.target_strides, strict=True))
+        if written is None:
+            # Only a turned or joined target can be uneven: the window goes to a dense piece of its own, and that piece on.
+            raise AssertionError(f"{target} is written unevenly")
+        assert read is not None
+        self._copy_boxes(source, read, target, written, reason)
+
+    def _box(self, tile: Tile, offset: int, axes: Iterable[Mode]) -> Layout | None:
+        layout = self.memory.layout(tile)
+        return None if layout is None else compose(layout, offset, axes)
+
+    def _copy(self, source: Tile, target: Tile, reason: str) -> None:
+        read, written = self.memory.layout(source), self.memory.layout(target)
+        assert read is not None and written is not None
+        self._copy_boxes(source, read, target, written, reason)
+
+    def _copy_boxes(self, source: Tile, read: Layout, target: Tile, written: Layout, reason: str) -> None:
+        if read.count == 0:
+            return
+        refined = _refined(read.modes, written.modes)
+        if refined is None:
+            made = Tile(f"{source.name} (dense)", source.type, (read.count,), source.dtype)
+            between = dense(read.count)
+            self._copy_boxes(source, read, made, between, f"{reason}; its pieces are not even")
+            self._copy_boxes(made, between, target, written, f"{reason}; its pieces are not even")
+            return
+        sizes, read_strides, write_strides = refined
+        boxes = [self._boxed(source, sizes, read.offset, read_strides), self._boxed(target, sizes, written.offset, write_strides)]
+        self.steps.append((COPY, None, [boxes[0]], [boxes[1]], {}, reason))
+
+    def _boxed(self, tile: Tile, sizes: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> Tile:
+        """A tensor that is a box of another one's buffer."""
+        made = Tile(tile.name, tile.type, sizes, tile.dtype, tile.data)
+        self.boxes[made] = (tile, Layout(offset, tuple(zip(sizes, strides, strict=True))))
+        return made
+
+    def _write_fill(self, work: Work) -> None:
+        assert work.windows is not None
+        tile = work.writes[0]
+        layout = self.memory.layout(tile)
+        assert layout is not None and tile.dtype is not None
+        if not tile.count:
+            return
+        fill = np.asarray(work.windows.fill).astype(tile.dtype.numpy)
+        sizes, strides = tuple(size for size, _ in layout.modes), tuple(stride for _, stride in layout.modes)
+        data = {"bytes": list(fill.tobytes())}
+        self.steps.append((FILL, work, [], [self._boxed(tile, sizes, layout.offset, strides)], data, ""))
+
+    # The finished plan
+
+    def _root(self, tile: Tile) -> Tile:
+        return self.places.of(self.boxes[tile][0] if tile in self.boxes else tile).root
+
+    def _finished(self, moved: int) -> Plan:
+        storage = self._shared_in_place()
+        life: dict[Tile, list[int]] = {}
+        for index, (_, _, reads, writes, _, _) in enumerate(self.steps):
+            for tile in (*reads, *writes):
+                if tile is not None and not tile.is_loose and self._is_ours(tile):
+                    span = life.setdefault(storage.get(self._root(tile), self._root(tile)), [index, index])
+                    span[1] = index
+        roots = list(life)
+        spans = [Span(self._nbytes(root), *life[root]) for root in roots]
+        offsets, total = arranged(spans)
+        at = dict(zip(roots, offsets, strict=True))
+        numbers = {tile: 1 + index for index, tile in enumerate((*self.scene.inputs, *self.outputs))}
+        buffers = [Buffer(root, at[root], span.nbytes, span.first, span.last) for root, span in zip(roots, spans, strict=True)]
+
+        def operand(tile: Tile | None) -> Operand | None:
+            if tile is None:
+                return None
+            return self._operand(tile, at, numbers, storage)
+
+        steps = [
+            Step(kernel, work.label if work else writes[0].name, work, [operand(each) for each in reads],
+                 [self._operand(each, at, numbers, storage) for each in writes], attributes, reason)
+            for kernel, work, reads, writes, attributes, reason in self.steps
+        ]  # fmt: skip
+        activations = sum(tile.nbytes for work in self.works for tile in work.writes if not tile.is_loose)
+        results = [self.scene.tile(value) for value in self.graph.outputs]
+        return Plan(self.scene.inputs, self.outputs, steps, total, lower_bound(spans), buffers, moved, activations, results)
+
+    def _is_ours(self, tile: Tile) -> bool:
+        return self._root(tile) not in self.places.fixed and tile.data is None and tile.count > 0
+
+    def _nbytes(self, root: Tile) -> int:
+        strides = self.memory.strides(root)
+        return (1 + sum((size - 1) * stride for size, stride in zip(root.sizes, strides, strict=True))) * root.itemsize
+
+    def _shared_in_place(self) -> dict[Tile, Tile]:
+        """Roots that take over the memory of another one: what is computed element by element from a tensor that nobody else needs."""
+        last: dict[Tile, int] = {}
+        first: dict[Tile, int] = {}
+        for index, (_, _, reads, writes, _, _) in enumerate(self.steps):
+            for tile in (*reads, *writes):
+                if tile is not None and not tile.is_loose and self._is_ours(tile):
+                    last[self._root(tile)] = index
+                    first.setdefault(self._root(tile), index)
+        storage: dict[Tile, Tile] = {}
+        for index, (kernel, work, reads, writes, _, _) in enumerate(self.steps):
+            if work is None or len(writes) != 1 or writes[0].is_loose or not self._is_ours(writes[0]):
+                continue
+            target = writes[0]
+            if not self.places.is_root(target) or first[target] != index or target in storage:
+                continue
+            for tile in _overwritable(kernel, work, reads):
+                if not self._is_ours(tile) or tile.sizes != target.sizes or tile.itemsize != target.itemsize:
+                    continue
+                root = self._root(tile)
+                owner = storage.get(root, root)
+                if last[owner] != index or self.memory.operand(tile) != self.memory.operand(target) or root.count != tile.count:
+                    continue
+                others = [each for each in reads if each is not None and each is not tile and not each.is_loose]
+                if any(self._is_ours(each) and storage.get(self._root(each), self._root(each)) is owner for each in others):
+                    continue
+                storage[target] = owner
+                last[owner] = max(last[owner], last[target])
+                break
+        return storage
+
+    def _operand(self, tile: Tile, at: Mapping[Tile, int], numbers: Mapping[Tile, int], storage: Mapping[Tile, Tile]) -> Operand:
+        if tile.is_loose:
+            return Operand(tile, -1, 0, (), ())
+        if tile in self.boxes:
+            offset, strides = self.boxes[tile][1].offset, tuple(stride for _, stride in self.boxes[tile][1].modes)
+        else:
+            found = self.memory.operand(tile)
+            assert found is not None
+            offset, strides = found
+        root = self._root(tile)
+        size = tile.itemsize
+        steps = tuple(stride * size for stride in strides)
+        if root.data is not None:
+            return Operand(tile, -1, offset * size, tile.sizes, steps, root.data)
+        base = at.get(storage.get(root, root), 0)
+        return Operand(tile, numbers.get(root, 0), base + offset * size, tile.sizes, steps)
+
+
+def _overwritable(kernel: str, work: Work, reads: Sequence[Tile | None]) -> list[Tile]:
+    """The inputs over which a kernel may write its result, element by element."""
+    if kernel == "chain":
+        return [tile for tile in reads if tile is not None and not tile.is_loose]
+    if work.attributes.get("has_residual"):
+        residual = reads[-1]
+        return [residual] if residual is not None else []
+    return []
+
+
+def _moved(work: Work) -> int:
+    """The bytes that a moving operator would write if each wrote its results."""
+    return sum(tile.nbytes for tile in work.writes)
+
+
+def _refined(first: Sequence[Mode], second: Sequence[Mode]) -> tuple[tuple[int, ...], ...] | None:
+    """Two lists of modes over the same elements as one box: sizes and the strides of either. None where they divide unevenly."""
+    ours, theirs = list(first), list(second)
+    rows: list[tuple[int, int, int]] = []
+    while ours:
+        (size, stride), (other, step) = ours.pop(), theirs.pop()
+        count = min(size, other)
+        if size % count or other % count:
+            return None
+        rows.append((count, stride, step))
+        if size > count:
+            ours.append((size // count, stride * count))
+        if other > count:
+            theirs.append((other // count, step * count))
+    rows.reverse()
+    return tuple(row[0] for row in rows), tuple(row[1] for row in rows), tuple(row[2] for row in rows)
+
+
+__all__ = ["COPY", "FILL", "Buffer", "Operand", "Plan", "Step", "dense", "make_plan", "strides_of"]

@@ -1,0 +1,113 @@
+"""A graph made ready for an engine, once per model: constants folded, normalisation with known statistics made part of the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail.build import Builder
+from dovetail.edit import copy_graph, remove_dead, rewrite
+from dovetail.graph import Graph, Node, Value
+from dovetail.inference import infer_graph
+from dovetail.ops.conv import Conv, GroupConv
+from dovetail.ops.dropout import Dropout
+from dovetail.ops.elementwise import Add, Multiply
+from dovetail.ops.norm import BatchNormalization
+from dovetail.passes.fold import fold
+
+
+def prepare(graph: Graph, file: str | None = None) -> Graph:
+    """A copy of ``graph`` that computes the same, to within rounding, with less to do. Types and shape values are on every value."""
+    new = copy_graph(graph)
+    infer_graph(new, file=file)
+    fold(new)
+    if rewrite(new, _simpler):
+        fold(new)
+    rewrite(new, _into_weights)
+    remove_dead(new)
+    return new
+
+
+def _simpler(b: Builder, node: Node) -> Any:
+    op, xs = node.op, node.inputs
+    if isinstance(op, BatchNormalization):
+        return _scale_and_shift(b, op, xs)
+    if isinstance(op, GroupConv) and xs[1] is not None and xs[1].constant is not None:
+        return op.decompose(b, *xs)
+    if isinstance(op, Dropout) and op.outputs == 1 and _is_off(xs):
+        return b.Identity(xs[0])
+    return None
+
+
+def _is_off(xs: list[Value | None]) -> bool:
+    """Whether a Dropout does nothing: no third input, or a constant that says so."""
+    training = xs[2] if len(xs) > 2 else None
+    return training is None or (training.constant is not None and not training.constant.any())
+
+
+def _scale_and_shift(b: Builder, op: BatchNormalization, xs: list[Value | None]) -> Any:
+    """Normalisation with statistics that are known is a product and a sum."""
+    x, *parameters = xs
+    assert x is not None
+    if op.training or op.outputs != 1 or not op.spatial or x.shape is None or len(x.shape) < 2 or x.dtype.name not in ("f32", "f64"):
+        return None
+    data = [None if value is None else value.constant for value in parameters]
+    if any(array is None for array in data):
+        return None
+    scale, bias, mean, variance = (np.asarray(array, np.float64) for array in data)
+    factor = scale / np.sqrt(variance + op.epsilon)
+    shape = (-1, *(1,) * (len(x.shape) - 2))
+    made = [np.reshape(array, shape).astype(x.dtype.numpy) for array in (factor, bias - mean * factor)]
+    return b.Add(b.Multiply(x, b.constant(made[0], x.dtype)), b.constant(made[1], x.dtype))
+
+
+def _into_weights(b: Builder, node: Node) -> Any:
+    """A factor or a summand per channel after a convolution, in the convolution's weights."""
+    op = node.op
+    if not isinstance(op, Multiply | Add) or not op.broadcast:
+        return None
+    for place in (0, 1):
+        x, other = node.inputs[place], node.inputs[1 - place]
+        assert x is not None and other is not None
+        if x.node is None or not isinstance(x.node.op, Conv) or len(x.uses) != 1 or x in b.graph.outputs:
+            continue
+        values = _per_channel(x, other)
+        if values is not None:
+            return _merged(b, op, x.node, values)
+    return None
+
+
+def _per_channel(x: Value, other: Value) -> np.ndarray[Any, Any] | None:
+    """A constant that has one number per channel of the convolution's result ``x``, or one for all."""
+    if other.constant is None or x.node is None or x.dtype.name not in ("f32", "f64") or x.shape is None:
+        return None
+    weights = x.node.inputs[1]
+    if weights is None or weights.constant is None:
+        return None
+    bias = x.node.inputs[2] if len(x.node.inputs) > 2 else None
+    if bias is not None and bias.constant is None:
+        return None
+    rank = len(x.shape)
+    shape = (1,) * (rank - other.constant.ndim) + other.constant.shape
+    if len(shape) != rank or any(size != 1 for axis, size in enumerate(shape) if axis != 1):
+        return None
+    channels = weights.constant.shape[0]
+    return np.broadcast_to(other.constant.reshape(-1), (channels,)) if shape[1] in (1, channels) else None
+
+
+def _merged(b: Builder, op: Multiply | Add, node: Node, values: np.ndarray[Any, Any]) -> Any:
+    x, weights, *rest = node.inputs
+    assert weights is not None and weights.constant is not None
+    w = weights.constant
+    bias = rest[0].constant if rest and rest[0] is not None else None
+    if bias is None:
+        bias = np.zeros(w.shape[0], w.dtype)
+    if isinstance(op, Multiply):
+        w = w * values.reshape(-1, *(1,) * (w.ndim - 1))
+        bias = bias * values
+    else:
+        bias = bias + values
+    kind = weights.dtype
+    made: Value = b.add(node.op, x, b.constant(np.asarray(w, kind.numpy), kind), b.constant(np.asarray(bias, kind.numpy), kind))[0]
+    return made

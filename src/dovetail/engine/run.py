@@ -1,0 +1,270 @@
+"""Plans bound to memory and threads: one bound plan per set of input shapes, kept for the next call."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail import native
+from dovetail.edit import copy_graph
+from dovetail.engine.checker import check
+from dovetail.engine.plan import ELIDE, Operand, Plan, Step, make_plan
+from dovetail.engine.prepare import prepare
+from dovetail.engine.steps import finder, python_step
+from dovetail.engine.work import INTERPRET, Scene, Tile
+from dovetail.errors import EngineError
+from dovetail.graph import Graph, Model
+from dovetail.inference import infer_graph
+from dovetail.interpret import check_inputs, named_inputs, to_array
+from dovetail.passes.fold import fold
+from dovetail.types import Tensor
+
+PLANS = 16
+"""How many bound plans a program keeps."""
+
+
+class Engine:
+    """A model prepared once, and bound for each set of input shapes that comes. Calls may come from several threads."""
+
+    def __init__(self, model: Model, threads: int | None = None, max_memory: int | None = None, elide: str = "auto") -> None:
+        if elide not in ELIDE:
+            raise EngineError("engine.option", f"elide is one of {', '.join(ELIDE)}, not {elide!r}")
+        self.model = model
+        self.threads = thread_count(threads)
+        self.max_memory = max_memory
+        self.elide = elide
+        self.graph = prepare(model.graph, file=model.file)
+        self._bound: OrderedDict[Any, Bound] = OrderedDict()
+        self._lock = threading.Lock()
+        self._core = native.core()
+        self._pool = self._core.Pool(self.threads) if self._core else None
+        self._store = self._core.Store() if self._core else None
+
+    def bind(self, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Bound, list[Any]]:
+        """The bound plan for these inputs, and the inputs as arrays in the model's order."""
+        given = named_inputs(self.model, inputs)
+        arrays = [to_array(given[value.name], value) for value in self.model.inputs]
+        sizes = check_inputs(self.model, arrays)
+        strides = [_strides(array) for array in arrays]
+        arrays = [
+            array if not _is_array(array) or stride is not None else np.ascontiguousarray(array)
+            for array, stride in zip(arrays, strides, strict=True)
+        ]
+        key = tuple((array.shape, stride) if _is_array(array) else None for array, stride in zip(arrays, strides, strict=True))
+        with self._lock:
+            found = self._bound.get(key)
+            if found is None:
+                found = self._bound[key] = self._made(arrays, sizes, strides)
+                while len(self._bound) > PLANS:
+                    self._bound.popitem(last=False)
+            self._bound.move_to_end(key)
+        return found, arrays
+
+    def plan(self, shapes: Mapping[str, Sequence[int]] | None = None) -> tuple[Plan, Scene]:
+        """The plan for inputs of these shapes; symbols that nothing is said of are 1."""
+        arrays = []
+        for value in self.model.inputs:
+            if not isinstance(value.type, Tensor) or value.type.shape is None or value.type.dtype is None:
+                raise EngineError("input.shape", f"input {value.name!r} is {value.type}: say its shape")
+            shape = (shapes or {}).get(value.name) or [size if isinstance(size, int) else 1 for size in value.type.shape]
+            arrays.append(np.broadcast_to(np.zeros((), value.type.dtype.numpy), tuple(shape)))
+        return self._planned(arrays, check_inputs(self.model, arrays), [None] * len(arrays))
+
+    def _made(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> Bound:
+        plan, scene = self._planned(arrays, sizes, strides)
+        self._check_memory(plan)
+        return Bound(plan, scene, self._core, self._pool, self._store)
+
+    def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Scene]:
+        shapes = [tuple(array.shape) if _is_array(array) else None for array in arrays]
+        graph = self.graph
+        scene = Scene(graph, sizes, shapes)
+        if any(scene.tile(value).is_loose for value in graph.values()):
+            graph = _settled(graph, shapes)
+            scene = Scene(graph, {}, shapes)
+        steps = [
+            None if stride is None or not _is_array(array) or array.flags.c_contiguous else stride
+            for array, stride in zip(arrays, strides, strict=True)
+        ]
+        plan = make_plan(graph, scene, steps, self.elide)
+        if os.environ.get("DOVETAIL_VERIFY", "") not in ("", "0"):
+            check(plan, graph, scene)
+        return plan, scene
+
+    def _check_memory(self, plan: Plan) -> None:
+        if self.max_memory is not None and plan.arena_bytes > self.max_memory:
+            most = max(plan.buffers, key=lambda buffer: buffer.nbytes)
+            raise EngineError(
+                "run.memory",
+                f"the run needs {plan.arena_bytes} bytes and may take {self.max_memory}; the largest tensor is {most.root.name!r} "
+                f"with {most.nbytes}",
+                file=self.model.file,
+            )
+
+    def __call__(self, inputs: Mapping[str, Any] | Sequence[Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        bound, arrays = self.bind(inputs)
+        return bound(arrays, out, [value.name for value in self.model.outputs])
+
+
+def thread_count(threads: int | None) -> int:
+    """``threads``, else what DOVETAIL_THREADS says, else as many as this process may run on."""
+    if threads is None:
+        said = os.environ.get("DOVETAIL_THREADS", "")
+        if said and not said.isdigit():
+            raise EngineError("engine.threads", f"DOVETAIL_THREADS is {said!r}, which is no number")
+        threads = int(said) if said else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads < 1:
+        raise EngineError("engine.threads", f"{threads} threads; at least one is needed")
+    return threads
+
+
+def _is_array(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype.kind != "O"
+
+
+def _strides(array: Any) -> tuple[int, ...] | None:
+    """Strides in elements, where they are whole numbers of elements."""
+    if not _is_array(array):
+        return None
+    size = array.itemsize
+    if any(stride % size for stride in array.strides) or not array.flags.aligned:
+        return None
+    return tuple(stride // size if length != 1 else 0 for stride, length in zip(array.strides, array.shape, strict=True))
+
+
+def _settled(graph: Graph, shapes: Sequence[tuple[int, ...] | None]) -> Graph:
+    """A copy whose inputs have these shapes, inferred anew: what the symbols left open may follow from numbers."""
+    new = copy_graph(graph)
+    for value, shape in zip(new.inputs, shapes, strict=True):
+        if shape is not None and isinstance(value.type, Tensor):
+            value.type = Tensor(value.type.dtype, shape)
+    for node in new.nodes:
+        for y in node.outputs:
+            y.value = None
+    infer_graph(new)
+    fold(new)
+    return new
+
+
+Call = Callable[[Any, list[int], Any, dict[Tile, Any]], None]
+
+
+class Bound:
+    """A plan whose steps are made. Holds the constants that the steps read."""
+
+    def __init__(self, plan: Plan, scene: Scene, core: Any, pool: Any, store: Any) -> None:
+        self.plan = plan
+        self.scene = scene
+        self.native_steps: list[Step] = []
+        self.python_steps: list[tuple[Step, str]] = []
+        self._core = core
+        self._program = core.Program(pool, store, plan.arena_bytes, 1 + len(plan.inputs) + len(plan.outputs)) if core else None
+        self._pieces: list[Call] = []
+        self._build()
+
+    def _build(self) -> None:
+        first = 0
+        for step in self.plan.steps:
+            refusal = self._add(step)
+            if not refusal:
+                self.native_steps.append(step)
+                continue
+            self._run_until(first)
+            first = len(self.native_steps)
+            self.python_steps.append((step, refusal))
+            self._pieces.append(self._in_python(step))
+        self._run_until(first)
+
+    def _add(self, step: Step) -> str:
+        """Give a step to the core. Returns why that cannot be."""
+        if step.kernel == INTERPRET:
+            return step.reason
+        if self._program is None:
+            return "no native core"
+        from dovetail.engine.bind import spec
+
+        try:
+            self._program.add(*spec(step))
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def _run_until(self, first: int) -> None:
+        last = len(self.native_steps)
+        if last > first:
+            self._pieces.append(lambda visit, addresses, find, loose: visit.run(addresses, first, last))
+
+    def _in_python(self, step: Step) -> Call:
+        run = python_step(step, self.scene)
+        return lambda visit, addresses, find, loose: run(find, loose)
+
+    def __call__(self, arrays: Sequence[Any], out: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
+        loose: dict[Tile, Any] = {}
+        results = [self._result(tile, name, arrays, out) for tile, name in zip(self.plan.outputs, names, strict=True)]
+        try:
+            visit = self._core.Visit(self._program) if self._core else _Room(self.plan.arena_bytes)
+        except MemoryError:
+            raise EngineError("run.memory", f"{self.plan.arena_bytes} bytes cannot be had") from None
+        addresses = [visit.arena, *map(_address, arrays), *map(_address, results)]
+        for tile, array in zip(self.plan.inputs, arrays, strict=True):
+            if tile.is_loose:
+                loose[tile] = array
+        find = finder(addresses, loose)
+        for piece in self._pieces:
+            piece(visit, addresses, find, loose)
+        found = {}
+        for tile, name, result in zip(self.plan.outputs, names, results, strict=True):
+            found[name] = self._delivered(tile, name, result, loose, out)
+        return found
+
+    def profile(self, arrays: Sequence[Any], names: Sequence[str]) -> list[int]:
+        """Nanoseconds of each native step in one run (those in Python: 0)."""
+        results = [self._result(tile, name, arrays, None) for tile, name in zip(self.plan.outputs, names, strict=True)]
+        visit = self._core.Visit(self._program)
+        addresses = [visit.arena, *map(_address, arrays), *map(_address, results)]
+        return list(visit.profile(addresses, 0, len(self.native_steps)))
+
+    def names(self) -> list[str]:
+        """What the core calls its steps."""
+        return list(self._program.names()) if self._program is not None else []
+
+    def _result(self, tile: Tile, name: str, arrays: Sequence[Any], out: Mapping[str, Any] | None) -> Any:
+        if tile.is_loose:
+            return None
+        assert tile.dtype is not None
+        given = None if out is None else out.get(name)
+        if given is None:
+            return np.empty(tile.sizes, tile.dtype.numpy)
+        if not isinstance(given, np.ndarray) or given.dtype != tile.dtype.numpy or given.shape != tile.sizes or not given.flags.writeable:
+            raise EngineError("output.array", f"out[{name!r}] should be a writable {tile.dtype} array of shape {list(tile.sizes)}")
+        direct = given.flags.c_contiguous and not any(_is_array(each) and np.may_share_memory(given, each) for each in arrays)
+        return given if direct else np.empty(tile.sizes, tile.dtype.numpy)
+
+    def _delivered(self, tile: Tile, name: str, result: Any, loose: dict[Tile, Any], out: Mapping[str, Any] | None) -> Any:
+        if tile.is_loose:
+            return loose[tile]
+        given = None if out is None else out.get(name)
+        if given is None or given is result:
+            return result
+        given[...] = result
+        return given
+
+
+class _Room:
+    """An arena where there is no core to keep one."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._memory = np.empty(max(nbytes, 1), np.uint8)
+        self.arena = self._memory.__array_interface__["data"][0]
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0]) if isinstance(array, np.ndarray) else 0
+
+
+__all__ = ["Bound", "Engine", "Operand", "thread_count"]

@@ -1,0 +1,170 @@
+"""What a program does, before anything has a place: pieces of work that read and write values of known shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims
+from dovetail.dtypes import DType
+from dovetail.graph import Graph, Node, Value
+from dovetail.op import Windows
+from dovetail.types import Tensor, Type, View
+
+MOVE, INTERPRET = "move", "interpret"
+
+
+class Tile:
+    """One tensor of a program: a value of the graph at the sizes of this run, or one that the planner needs (a copy).
+
+    ``shape`` is None where it is known only when the program runs (a loose tensor, which is held by Python). ``data`` are the
+    elements where they are known beforehand. Compared by identity.
+    """
+
+    __slots__ = ("data", "dtype", "is_output", "name", "shape", "type")
+
+    def __init__(
+        self, name: str, type: Type, shape: tuple[int, ...] | None, dtype: DType | None, data: np.ndarray[Any, Any] | None = None
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.shape = shape
+        self.dtype = dtype
+        self.data = data
+        self.is_output = False
+
+    @property
+    def is_loose(self) -> bool:
+        return self.shape is None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        assert self.shape is not None
+        return self.shape
+
+    @property
+    def count(self) -> int:
+        count = 1
+        for size in self.sizes:
+            count *= size
+        return count
+
+    @property
+    def itemsize(self) -> int:
+        assert self.dtype is not None
+        return int(self.dtype.numpy.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * self.itemsize
+
+    def view(self) -> View:
+        """What an operator's rules see of it."""
+        type = self.type if self.shape is None else Tensor(self.dtype, self.shape)
+        found = _Known(type)
+        if self.data is not None:
+            found.constant = self.data
+            if self.data.dtype.kind in "biu" and self.data.size <= 1024:
+                found.value = self.data if self.data.dtype.kind == "b" else self.data.astype(np.int64)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.dtype}{list(self.shape) if self.shape is not None else '[...]'}>"
+
+
+class _Known(View):
+    """A view that offers the elements of a constant too, as a graph's values do."""
+
+    __slots__ = ("constant",)
+
+    def __init__(self, type: Type) -> None:
+        super().__init__(type)
+        self.constant: np.ndarray[Any, Any] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Work:
+    """One step to come: ``kernel`` over ``reads`` (None: an optional input left out) and ``writes``, for ``nodes`` of the graph.
+
+    ``images`` are the tensors among them that the kernel wants channels-last (their axis 1 the one that moves fastest).
+    ``windows`` says where the data goes when the kernel is MOVE.
+    """
+
+    kernel: str
+    nodes: tuple[Node, ...]
+    reads: list[Tile | None]
+    writes: list[Tile]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    images: tuple[Tile, ...] = ()
+    windows: Windows | None = None
+    reason: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.nodes[-1].label if self.nodes else self.writes[0].name
+
+    def tiles(self) -> list[Tile]:
+        return [*(tile for tile in self.reads if tile is not None), *self.writes]
+
+
+class Scene:
+    """The tensors of one run: the sizes of every value of a prepared graph, from the sizes of the symbols of its inputs."""
+
+    def __init__(self, graph: Graph, sizes: Mapping[str, int], shapes: Sequence[tuple[int, ...]]) -> None:
+        self._sizes = dict(sizes)
+        self._tiles: dict[int, Tile] = {}
+        self.inputs = [
+            self._put(value, Tile(value.name, value.type, tuple(shape), _dtype(value)))
+            for value, shape in zip(graph.inputs, shapes, strict=True)
+        ]
+
+    def tile(self, value: Value) -> Tile:
+        found = self._tiles.get(id(value))
+        return found if found is not None else self._put(value, self._made(value))
+
+    def has(self, value: Value) -> bool:
+        """Whether anything asked for this value."""
+        return id(value) in self._tiles
+
+    def _put(self, value: Value, tile: Tile) -> Tile:
+        self._tiles[id(value)] = tile
+        return tile
+
+    def _made(self, value: Value) -> Tile:
+        dtype = _dtype(value)
+        data = value.constant
+        if data is not None and dtype is not None:
+            return Tile(value.name, value.type, tuple(data.shape), dtype, data)
+        shape = None if dtype is None or dtype.name == "string" else self._shape(value.type)
+        tile = Tile(value.name, value.type, shape, dtype)
+        if shape is not None and dtype is not None and dtype.is_integer and value._value is not None:
+            tile.data = self._elements(value._value, shape, dtype)
+        return tile
+
+    def _shape(self, type: Type) -> tuple[int, ...] | None:
+        if not isinstance(type, Tensor) or type.shape is None:
+            return None
+        found = tuple(size if isinstance(size, int) else self._size(size) for size in type.shape)
+        return None if any(size is None or size < 0 for size in found) else found  # type: ignore[return-value]
+
+    def _size(self, size: Any) -> int | None:
+        try:
+            found = dims.substitute(size, self._sizes)
+        except (dims.Inexact, ArithmeticError):
+            return None
+        return found if isinstance(found, int) else None
+
+    def _elements(self, value: Any, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any] | None:
+        """A shape value's elements at these sizes, where all are known and the type holds them."""
+        items = [each if isinstance(each, int) else self._size(each) for each in np.asarray(value, dtype=object).reshape(-1).tolist()]
+        low, high = dtype.range()
+        if len(items) != int(np.prod(shape, initial=1)) or any(each is None or not low <= each <= high for each in items):
+            return None
+        return np.array(items, dtype=dtype.numpy).reshape(shape)
+
+
+def _dtype(value: Value) -> DType | None:
+    return value.type.dtype if isinstance(value.type, Tensor) else None
