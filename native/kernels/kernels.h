@@ -8,5 +8,6 @@ namespace dovetail {
 std::unique_ptr<Step> make_copy(const Spec& spec, Store& store);  // move.cpp
 std::unique_ptr<Step> make_conv(const Spec& spec, Store& store);  // conv.cpp
 std::unique_ptr<Step> make_chain(const Spec& spec, Store& store);  // chain.cpp
+std::unique_ptr<Step> make_pool(const Spec& spec, Store& store);  // pool.cpp
 
 }  // namespace dovetail

@@ -7,6 +7,7 @@ Factory factory_of(const std::string& kernel) {
         {"copy", make_copy},
         {"conv", make_conv},
         {"chain", make_chain},
+        {"pool", make_pool},
     };
     const auto found = table.find(kernel);
     return found == table.end() ? nullptr : found->second;

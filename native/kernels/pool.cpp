@@ -1,0 +1,128 @@
+// Pooling of f32: channels that lie dense in vectors of channels, anything else row by row.
+#include "kernels/pool.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "kernels/kernels.h"
+
+namespace dovetail {
+namespace {
+
+constexpr std::int64_t kElementsPerTask = 16 * 1024;
+
+PoolFunctions functions() {
+    switch (isa()) {
+#ifdef DOVETAIL_X86
+        case Isa::avx512: return avx512::pool_functions();
+        case Isa::avx2: return avx2::pool_functions();
+#endif
+        default: return base::pool_functions();
+    }
+}
+
+std::vector<std::int64_t> per_axis(const Spec& spec, const char* name, std::size_t count, std::int64_t otherwise) {
+    auto values = spec.integers(name);
+    if (values.empty()) values.assign(count, otherwise);
+    if (values.size() != count) throw std::invalid_argument("pool: one of " + std::string(name) + " for each spatial axis");
+    return values;
+}
+
+class Pooling : public Step {
+public:
+    explicit Pooling(const Spec& spec) : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)) {
+        if (x_.element != Element::f32 || y_.element != Element::f32) throw std::invalid_argument("pool: f32 alone");
+        if (x_.rank() < 3 || x_.rank() > 5 || y_.rank() != x_.rank()) throw std::invalid_argument("pool: one to three spatial axes");
+        const std::string mode = spec.text("mode");
+        if (mode != "max" && mode != "average") throw std::invalid_argument("pool: there is no mode " + mode);
+        read_axes(spec);
+        if (mode == "average") count(spec);
+        is_empty_ = y_.count() == 0;
+        is_dense_ = (plan_.x_channel == 4 && plan_.y_channel == 4) || (plan_.channels == 1 && plan_.axes[2].x_stride != 4);
+        const PoolFunctions found = functions();
+        const bool is_max = mode == "max";
+        function_ = is_dense_ ? (is_max ? found.dense_max : found.dense_average) : (is_max ? found.row_max : found.row_average);
+        name_ = "pool " + mode + (is_dense_ ? " channels " : " rows ") + name_of(isa());
+    }
+
+    std::string name() const override { return name_; }
+    std::size_t scratch_bytes() const override {
+        return is_dense_ ? 0 : static_cast<std::size_t>(pool_row_floats(plan_)) * sizeof(float);
+    }
+
+    void run(const Run& run) const override {
+        if (is_empty_) return;
+        PoolPlan plan = plan_;
+        for (int axis = 0; axis < 3; ++axis) plan.counts[axis] = counts_[axis].data();
+        const std::byte* x = run.at(x_);
+        std::byte* y = run.at(y_);
+        const std::int64_t rows = plan.batch * plan.axes[0].out * plan.axes[1].out * (is_dense_ ? 1 : plan.channels);
+        const std::int64_t work = y_.count() * plan.axes[0].kernel * plan.axes[1].kernel * plan.axes[2].kernel;
+        const std::int64_t tasks = run.pool->threads() == 1 ? 1 : std::clamp<std::int64_t>(work / kElementsPerTask, 1, rows);
+        const auto part = [&](std::int64_t task, int worker) {
+            function_(plan, x, y, task * rows / tasks, (task + 1) * rows / tasks, reinterpret_cast<float*>(run.scratch_of(worker)));
+        };
+        if (tasks == 1) return part(0, 0);
+        run.pool->each(tasks, part);
+    }
+
+private:
+    void read_axes(const Spec& spec) {
+        const std::size_t spatial = x_.rank() - 2;
+        const auto kernel = spec.integers("kernel");
+        if (kernel.size() != spatial) throw std::invalid_argument("pool: a kernel size for each spatial axis");
+        const auto strides = per_axis(spec, "strides", spatial, 1);
+        const auto dilations = per_axis(spec, "dilations", spatial, 1);
+        const auto begins = per_axis(spec, "pads_begin", spatial, 0);
+        for (std::size_t i = 0; i < spatial; ++i) {
+            if (kernel[i] < 1 || strides[i] < 1 || dilations[i] < 1) throw std::invalid_argument("pool: sizes and steps are positive");
+            plan_.axes[3 - spatial + i] = {x_.sizes[i + 2], y_.sizes[i + 2], kernel[i],          strides[i],
+                                           dilations[i],    begins[i],       x_.strides[i + 2], y_.strides[i + 2]};
+        }
+        if (x_.sizes[0] != y_.sizes[0] || x_.sizes[1] != y_.sizes[1]) throw std::invalid_argument("pool: batch or channels differ");
+        plan_.batch = x_.sizes[0];
+        plan_.channels = x_.sizes[1];
+        plan_.x_batch = x_.strides[0];
+        plan_.x_channel = x_.strides[1];
+        plan_.y_batch = y_.strides[0];
+        plan_.y_channel = y_.strides[1];
+    }
+
+    // What sums are divided by: the elements "inside" the input, those of the "padded" input, or all of the "window".
+    void count(const Spec& spec) {
+        const std::size_t spatial = x_.rank() - 2;
+        const auto ends = per_axis(spec, "pads_end", spatial, 0);
+        const std::string divisor = spec.text("divisor", "inside");
+        if (divisor != "inside" && divisor != "padded" && divisor != "window") throw std::invalid_argument("pool: no such divisor");
+        bool is_padded = false;
+        for (std::size_t i = 0; i < spatial; ++i) is_padded = is_padded || ends[i] != 0 || plan_.axes[3 - spatial + i].begin != 0;
+        for (std::size_t i = 0; i < 3; ++i) {
+            const PoolAxis& axis = plan_.axes[i];
+            const std::int64_t end = i + spatial < 3 ? 0 : ends[i + spatial - 3];
+            for (std::int64_t o = 0; o < axis.out; ++o) {
+                std::int64_t found = 0;
+                for (std::int64_t k = 0; k < axis.kernel; ++k) {
+                    const std::int64_t place = axis.start(o) + k * axis.dilation;
+                    found += divisor == "padded" ? place >= -axis.begin && place < axis.size + end : place >= 0 && place < axis.size;
+                }
+                if (divisor == "window" && is_padded) found = axis.kernel;
+                counts_[i].push_back(static_cast<float>(std::max<std::int64_t>(found, 1)));
+            }
+        }
+    }
+
+    Operand x_;
+    Operand y_;
+    PoolPlan plan_;
+    std::vector<float> counts_[3];
+    PoolFunction function_;
+    std::string name_;
+    bool is_empty_ = false;
+    bool is_dense_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_pool(const Spec& spec, Store&) { return std::make_unique<Pooling>(spec); }
+
+}  // namespace dovetail
