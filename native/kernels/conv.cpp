@@ -49,7 +49,7 @@ std::vector<float> narrowed(const std::vector<double>& values) { return {values.
 }  // namespace
 
 Conv::Conv(const Spec& spec, Store& store)
-    : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), finish_(spec), geometry_(spec, finish_), table_(tile_table()), stages_(stage_table()) {
+    : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), finish_(spec), geometry_(spec, finish_), table_(product_table()), stages_(stage_table()) {
     const Operand& w = spec.inputs.at(1);
     if (!w.is_constant()) throw std::invalid_argument("conv: the weights are no constant");
     if (w.sizes[0] != geometry_.outputs * geometry_.groups || w.sizes[1] != geometry_.channels)
@@ -354,7 +354,7 @@ void Conv::multiply(const Run& run, const Task& task, Room& room, const Place& p
     const bool residual_apart = finish_.has_residual && g.residual.channel != 1 && y_.sizes[1] != 1;
     auto* y = reinterpret_cast<float*>(run.at(y_));
     auto* residual = finish_.has_residual ? reinterpret_cast<float*>(run.at(finish_.residual)) : nullptr;
-    Tile tile{};
+    ProductTile tile{};
     tile.base = place.base;
     tile.rows = place.rows;
     tile.segments = place.segments;

@@ -53,7 +53,7 @@ private:
     Operand x_, y_;
     Finish finish_;
     Geometry geometry_;
-    const TileTable& table_;
+    const ProductTable& table_;
     const StageTable& stages_;
     Reading reading_ = Reading::in_place;
     bool has_prologue_ = false, clamp_ = false;

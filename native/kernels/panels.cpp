@@ -51,7 +51,7 @@ namespace {
 // level of cache (a third of a vector a cycle); and what a tile costs beside them.
 double cost_of(double rows, int vectors) { return std::max(rows * vectors / 2, vectors * 2.5) + 0.4; }
 
-double cost_of(std::int64_t length, std::int64_t columns, int widest, const TileTable& table) {
+double cost_of(std::int64_t length, std::int64_t columns, int widest, const ProductTable& table) {
     double cost = 0;
     const std::int64_t most = table.rows[widest - 1];
     const double tiles = static_cast<double>((length + most - 1) / most);
@@ -62,7 +62,7 @@ double cost_of(std::int64_t length, std::int64_t columns, int widest, const Tile
 
 }  // namespace
 
-Cut cut_of(std::int64_t length, std::int64_t columns, const TileTable& table) {
+Cut cut_of(std::int64_t length, std::int64_t columns, const ProductTable& table) {
     int best = 1;
     for (int widest = 1; widest <= kMostVectors; ++widest)
         if (table.rows[widest - 1] != 0 && cost_of(length, columns, widest, table) < cost_of(length, columns, best, table)) best = widest;

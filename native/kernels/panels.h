@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/tile.h"
+#include "kernels/product.h"
 #include "step.h"
 
 namespace dovetail {
@@ -41,6 +41,6 @@ struct Cut {
 };
 
 // The cheapest cut for the registers there are.
-Cut cut_of(std::int64_t length, std::int64_t columns, const TileTable& table);
+Cut cut_of(std::int64_t length, std::int64_t columns, const ProductTable& table);
 
 }  // namespace dovetail

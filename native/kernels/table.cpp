@@ -8,6 +8,7 @@ Factory factory_of(const std::string& kernel) {
         {"conv", make_conv},
         {"chain", make_chain},
         {"pool", make_pool},
+        {"matmul", make_matmul},
     };
     const auto found = table.find(kernel);
     return found == table.end() ? nullptr : found->second;

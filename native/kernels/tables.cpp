@@ -1,13 +1,15 @@
 // The vector code of the processor at hand.
+#include "kernels/pack.h"
 #include "kernels/stage.h"
-#include "kernels/tile.h"
+#include "kernels/product.h"
 #include "step.h"
 
 namespace dovetail {
 
 #define DOVETAIL_TABLES(isa)          \
     namespace isa {                   \
-    extern const TileTable tiles;     \
+    extern const PackTable packs;     \
+    extern const ProductTable products;     \
     extern const StageTable stages;   \
     }
 
@@ -20,7 +22,8 @@ DOVETAIL_TABLES(avx512)
 #define DOVETAIL_CHOOSE(table) base::table
 #endif
 
-const TileTable& tile_table() { return DOVETAIL_CHOOSE(tiles); }
+const ProductTable& product_table() { return DOVETAIL_CHOOSE(products); }
+const PackTable& pack_table() { return DOVETAIL_CHOOSE(packs); }
 const StageTable& stage_table() { return DOVETAIL_CHOOSE(stages); }
 
 }  // namespace dovetail

@@ -6,42 +6,19 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dovetail import native
+from kernel_rig import Array, check, pattern, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
-Array = np.ndarray[Any, np.dtype[np.float32]]
-
-
-def row(array: Array, buffer: int = 0, constant: bool = False) -> tuple[Any, ...]:
-    return (buffer, 0, "f32", 4, list(array.shape), list(array.strides), array.ctypes.data if constant else 0)
-
-
-def run(
-    kernel: str, inputs: Sequence[Array], constants: Sequence[int], y: Array, attributes: dict[str, Any], threads: int = 1
-) -> str:
-    """Runs one step; `constants` tells which inputs are known when it is made. Gives the step's name."""
-    from dovetail import _native
-
-    arrays = [*inputs, y]
-    program = _native.Program(_native.Pool(threads), _native.Store(), 0, len(arrays) + 1)
-    rows = [row(each, i + 1, i in constants) for i, each in enumerate(inputs)]
-    program.add(kernel, rows, [row(y, len(arrays))], attributes)
-    _native.Visit(program).run([0, *(each.ctypes.data for each in arrays)], 0, 1)
-    return str(program.names()[0])
-
-
-def pattern(*sizes: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).standard_normal(sizes, np.float32)
 
 
 def laid(values: Array, layout: str, spare: float = np.nan) -> Array:
-    """The same values in other places: `last` puts channels last, `slice` does so within wider pixels, `wide` in wider rows too."""
+    """The same values in other places: `last`: channels last; `slice`: within wider pixels; `wide`: in wider rows too."""
     if layout == "first":
         return np.ascontiguousarray(values)
     order = (0, *range(2, values.ndim), 1)
@@ -67,10 +44,6 @@ def convolved(x: Array, w: Array, strides: Any, dilations: Any, begin: Any, end:
         where = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilations, out, strides, strict=True))
         y = y + np.einsum("ngc...,goc->ngo...", x[(..., *where)], w[(..., *tap)])
     return y.reshape(x.shape[0], w.shape[0] * w.shape[1], *out)
-
-
-def check(y: Array, expected: Any) -> None:
-    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4 * max(float(np.abs(expected).max(initial=0.0)), 1.0))
 
 
 LAYOUTS = ["first", "last", "slice", "wide"]
@@ -181,9 +154,8 @@ def test_nothing_is_written_beside_the_result() -> None:
 
 def test_a_nan_is_not_clipped_away() -> None:
     x, w = np.full((1, 4, 2, 2), np.nan, np.float32), np.ones((3, 4, 1, 1), np.float32)
-    for layout, prologue in itertools.product(
-        LAYOUTS, ({}, {"prologue_scale": [1.0] * 4, "prologue_shift": [0.0] * 4, "prologue_relu": 1})
-    ):
+    unchanged = {"prologue_scale": [1.0] * 4, "prologue_shift": [0.0] * 4, "prologue_relu": 1}
+    for layout, prologue in itertools.product(LAYOUTS, ({}, unchanged)):
         y = laid(np.zeros((1, 3, 2, 2), np.float32), layout)
         run("conv", [laid(x, layout), w], [1], y, {"activation": "relu"} | prologue)
         assert np.isnan(y).all()

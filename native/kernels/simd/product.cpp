@@ -1,5 +1,5 @@
 // Register tiles: written once, compiled for each instruction set.
-#include "kernels/tile.h"
+#include "kernels/product.h"
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
@@ -65,7 +65,7 @@ inline Vector bounded(Vector value, Vector low, Vector high) {
 }
 
 // The end of a tile of any kind, from sums that were put into memory.
-void finish_any(const Tile& tile, const Vector* sums, int count, int vectors) {
+void finish_any(const ProductTile& tile, const Vector* sums, int count, int vectors) {
     const Vector low = Vector{} + tile.low, high = Vector{} + tile.high;
     for (int r = 0; r < count; ++r)
         for (int v = 0; v < vectors && v * kLanes < tile.columns; ++v) {
@@ -85,7 +85,7 @@ void finish_any(const Tile& tile, const Vector* sums, int count, int vectors) {
 }
 
 // What a sum goes on from.
-void begin_any(const Tile& tile, Vector* sums, int count, int vectors) {
+void begin_any(const ProductTile& tile, Vector* sums, int count, int vectors) {
     for (int r = 0; r < count; ++r)
         for (int v = 0; v < vectors && v * kLanes < tile.columns; ++v)
             sums[r * vectors + v] = load_some(tile.y + r * tile.y_stride + v * kLanes, tile.columns - v * kLanes);
@@ -95,7 +95,7 @@ void begin_any(const Tile& tile, Vector* sums, int count, int vectors) {
 constexpr int chains_of(int count, int vectors) { return count * vectors >= 8 ? 1 : count * vectors >= 4 ? 2 : 4; }
 
 template <int count, int vectors>
-void tile_of(const Tile& tile) {
+void tile_of(const ProductTile& tile) {
     constexpr int chains = chains_of(count, vectors);
     Vector sums[chains][count][vectors];
 #pragma GCC unroll 32
@@ -172,7 +172,7 @@ void tile_of(const Tile& tile) {
 }
 
 template <int count, int vectors>
-constexpr TileFunction function_of() {
+constexpr ProductFunction function_of() {
     if constexpr (count <= kRows[vectors - 1])
         return tile_of<count, vectors>;
     else
@@ -186,8 +186,8 @@ constexpr TileFunction function_of() {
 
 }  // namespace
 
-extern const TileTable tiles;
-const TileTable tiles = {kLanes,
+extern const ProductTable products;
+const ProductTable products = {kLanes,
                          {kRows[0], kRows[1], kRows[2], kRows[3]},
                          {DOVETAIL_ROW(1), DOVETAIL_ROW(2), DOVETAIL_ROW(3), DOVETAIL_ROW(4)}};
 

@@ -8,7 +8,7 @@ namespace dovetail {
 // y[r, j] = finish(sum over segments s and positions k of base[rows[s, r] + k] * weights[s, k, j]) for `count` rows r and `vectors`
 // vectors of columns j. What a row reads lies in `segments` runs of `length` floats, each wherever its offset says: the taps of a
 // convolution, a plain row of a matrix (one segment), or zeros for padding.
-struct Tile {
+struct ProductTile {
     const float* base;
     const std::int64_t* rows;  // segments x count, in floats
     std::int64_t segments;
@@ -31,19 +31,19 @@ struct Tile {
     float high;
 };
 
-using TileFunction = void (*)(const Tile&);
+using ProductFunction = void (*)(const ProductTile&);
 
 constexpr int kMostVectors = 4;
 constexpr int kMostRows = 14;
 
 // The kernels of one instruction set: of[vectors - 1][count - 1], null beyond the rows that registers hold.
-struct TileTable {
+struct ProductTable {
     int lanes;
     int rows[kMostVectors];  // 0: no kernel of so many vectors
-    TileFunction of[kMostVectors][kMostRows];
+    ProductFunction of[kMostVectors][kMostRows];
 };
 
 // The table of isa().
-const TileTable& tile_table();
+const ProductTable& product_table();
 
 }  // namespace dovetail

@@ -1,0 +1,108 @@
+// Matrices that are no constants, brought into the order in which tiles read them; and products with one row, which are not worth that.
+#include "kernels/pack.h"
+
+namespace dovetail::DOVETAIL_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+
+typedef float Vector __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
+typedef int Order __attribute__((vector_size(kLanes * 4)));
+
+inline Vector load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
+inline void store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
+
+// A square of lanes x lanes, turned: blocks off the diagonal change places, in blocks of 1, 2, 4 ... elements.
+inline void turn(Vector (&rows)[kLanes]) {
+#pragma GCC unroll 4
+    for (int block = 1; block < kLanes; block *= 2) {
+        Order low{}, high{};
+        for (int i = 0; i < kLanes; ++i) {
+            low[i] = (i & block) == 0 ? i : kLanes + i - block;
+            high[i] = (i & block) == 0 ? i + block : kLanes + i;
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i)
+            if ((i & block) == 0) {
+                const Vector first = rows[i], second = rows[i + block];
+                rows[i] = __builtin_shuffle(first, second, low);
+                rows[i + block] = __builtin_shuffle(first, second, high);
+            }
+    }
+}
+
+// Columns that lie side by side along their depth.
+void pack_turned(float* to, const float* from, std::int64_t depth, std::int64_t columns, std::int64_t width, std::int64_t column_step) {
+    std::int64_t j = 0;
+    for (; j + kLanes <= columns; j += kLanes) {
+        std::int64_t k = 0;
+        for (; k + kLanes <= depth; k += kLanes) {
+            Vector rows[kLanes];
+#pragma GCC unroll 16
+            for (int i = 0; i < kLanes; ++i) rows[i] = load(from + (j + i) * column_step + k);
+            turn(rows);
+#pragma GCC unroll 16
+            for (int i = 0; i < kLanes; ++i) store(to + (k + i) * width + j, rows[i]);
+        }
+        for (; k < depth; ++k)
+            for (int i = 0; i < kLanes; ++i) to[k * width + j + i] = from[(j + i) * column_step + k];
+    }
+    for (; j < columns; ++j)
+        for (std::int64_t k = 0; k < depth; ++k) to[k * width + j] = from[j * column_step + k];
+}
+
+void pack(float* to, const float* from, std::int64_t depth, std::int64_t columns, std::int64_t width, std::int64_t depth_step,
+          std::int64_t column_step) {
+    if (depth_step == 1 && column_step != 1)
+        pack_turned(to, from, depth, columns, width, column_step);
+    else
+        for (std::int64_t k = 0; k < depth; ++k)
+            if (column_step == 1)
+                for (std::int64_t j = 0; j < columns; ++j) to[k * width + j] = from[k * depth_step + j];
+            else
+                for (std::int64_t j = 0; j < columns; ++j) to[k * width + j] = from[k * depth_step + j * column_step];
+    for (std::int64_t k = 0; columns < width && k < depth; ++k)
+        for (std::int64_t j = columns; j < width; ++j) to[k * width + j] = 0;
+}
+
+inline float sum_of(Vector value) {
+    float sum = 0;
+    for (int i = 0; i < kLanes; ++i) sum += value[i];
+    return sum;
+}
+
+// `count` columns at once, two chains of sums each.
+template <int count>
+inline void dots_of(float* to, const float* a, const float* b, std::int64_t depth, std::int64_t column_step) {
+    Vector sums[2][count] = {};
+    std::int64_t k = 0;
+    for (; k + 2 * kLanes <= depth; k += 2 * kLanes)
+#pragma GCC unroll 8
+        for (int j = 0; j < count; ++j)
+#pragma GCC unroll 2
+            for (int c = 0; c < 2; ++c) sums[c][j] += load(a + k + c * kLanes) * load(b + j * column_step + k + c * kLanes);
+    for (int j = 0; j < count; ++j) {
+        float sum = sum_of(sums[0][j] + sums[1][j]);
+        for (std::int64_t rest = k; rest < depth; ++rest) sum += a[rest] * b[j * column_step + rest];
+        to[j] = sum;
+    }
+}
+
+void dots(float* to, const float* a, const float* b, std::int64_t depth, std::int64_t columns, std::int64_t column_step) {
+    std::int64_t j = 0;
+    for (; j + 4 <= columns; j += 4) dots_of<4>(to + j, a, b + j * column_step, depth, column_step);
+    for (; j < columns; ++j) dots_of<1>(to + j, a, b + j * column_step, depth, column_step);
+}
+
+}  // namespace
+
+extern const PackTable packs;
+const PackTable packs = {pack, dots};
+
+}  // namespace dovetail::DOVETAIL_ISA

@@ -1,0 +1,119 @@
+"""Matrix products in the compiled core against numpy's in f64, over layouts, sizes and instruction sets."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail import native
+from kernel_rig import check, pattern, run
+
+pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
+
+SIZES = [
+    (1, 1, 1),
+    (1, 300, 130),
+    (2, 64, 7),
+    (3, 33, 100),
+    (5, 0, 4),
+    (6, 16, 64),
+    (0, 3, 4),
+    (40, 20, 0),
+    (33, 70, 45),
+    (100, 129, 200),
+]
+
+
+def turned(values: Any, how: str) -> Any:
+    """The same matrices, row by row, column by column, or as part of wider rows."""
+    if how == "rows":
+        return np.ascontiguousarray(values)
+    if how == "columns":
+        return np.ascontiguousarray(values.swapaxes(-1, -2)).swapaxes(-1, -2)
+    room = np.full((*values.shape[:-1], values.shape[-1] * (2 if how == "spread" else 1) + 3), np.nan, np.float32)
+    inside = room[..., 2 : 2 + 2 * values.shape[-1] : 2] if how == "spread" else room[..., 2 : 2 + values.shape[-1]]
+    inside[...] = values
+    return inside
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_a_product_is_the_sum_over_its_depth(sizes: tuple[int, int, int], constant: bool) -> None:
+    rows, depth, columns = sizes
+    a, b = pattern(rows, depth), pattern(depth, columns, seed=1)
+    expected = a.astype(np.float64) @ b
+    ways = ["rows", "columns", "slice", "spread"]
+    for left, right, out in itertools.product(ways, ways, ["rows", "slice", "columns"]):
+        y = turned(np.zeros((rows, columns), np.float32), out)
+        run("matmul", [turned(a, left), turned(b, right)], [1] if constant else [], y, {})
+        check(y, expected)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("rows", [1, 7, 40])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((3, 2), (3, 2)), ((3, 2), ()), ((3, 2), (1, 2)), ((1, 2), (3, 1)), ((), (2, 3)), ((2, 1), (2, 3)), ((5,), (1,))],
+)
+def test_batches_are_repeated_where_they_are_missing(first: Any, second: Any, rows: int, constant: bool) -> None:
+    a, b = pattern(*first, rows, 20), pattern(*second, 20, 37, seed=1)
+    expected = a.astype(np.float64) @ b
+    for left, right in itertools.product(["rows", "columns", "slice"], repeat=2):
+        y = np.zeros(expected.shape, np.float32)
+        run("matmul", [turned(a, left), turned(b, right)], [1] if constant else [], y, {}, threads=2)
+        check(y, expected)
+
+
+@pytest.mark.parametrize("sizes", [(1, 30, 70), (9, 30, 70), (30, 30, 70)], ids=str)
+@pytest.mark.parametrize("bias_sizes", [(70,), (1,), (1, 70), (3, 1, 1), (3, -1, 70), (-1, 1)])
+@pytest.mark.parametrize("known", [False, True])
+def test_scale_bias_residual_and_bounds_follow_in_their_order(sizes: Any, bias_sizes: Any, known: bool) -> None:
+    rows, depth, columns = sizes
+    a, b = pattern(3, rows, depth), pattern(3, depth, columns, seed=1)
+    bias, residual = pattern(*(rows if n < 0 else n for n in bias_sizes), seed=2), pattern(3, rows, columns, seed=3)
+    expected = np.maximum(0.25 * (a.astype(np.float64) @ b) + bias + residual, 0)
+    attributes = {"has_bias": 1, "has_residual": 1, "alpha": 0.25, "activation": "relu"}
+    y = turned(residual, "slice")
+    run("matmul", [a, b, bias, y], [2] if known else [], y, attributes)
+    check(y, expected)
+    run("matmul", [a, b, bias], [2] if known else [], y, {"has_bias": 1})
+    check(y, a.astype(np.float64) @ b + bias)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 600, 900), (13, 200, 300), (128, 64, 128)], ids=str)
+def test_the_number_of_threads_does_not_show(sizes: Any, constant: bool) -> None:
+    rows, depth, columns = sizes
+    a, b = pattern(4, rows, depth), turned(pattern(4, depth, columns, seed=1), "columns")
+    results = []
+    for threads in (1, 2, 3):
+        y = np.zeros((4, rows, columns), np.float32)
+        run("matmul", [a, b], [1] if constant else [], y, {}, threads)
+        results.append(y.tobytes())
+    assert results[0] == results[1] == results[2]
+
+
+def test_operands_that_do_not_fit_are_refused() -> None:
+    y = np.zeros((3, 5), np.float32)
+    for a, b in [
+        (pattern(3, 4), pattern(5, 5)),
+        (pattern(2, 4), pattern(4, 5)),
+        (pattern(2, 3, 4), pattern(4, 5)),
+        (pattern(4), pattern(4, 5)),
+    ]:
+        with pytest.raises(ValueError):
+            run("matmul", [a, b], [], y, {})
+
+
+@pytest.mark.skipif("DOVETAIL_ISA" in os.environ, reason="this is one of them")
+@pytest.mark.parametrize("isa", ["base", "avx2"])
+def test_every_instruction_set_gives_the_same(isa: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", __file__]
+    done = subprocess.run(command, env=os.environ | {"DOVETAIL_ISA": isa}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
