@@ -7,6 +7,7 @@ taken from. A tensor that is one window of what it goes into, and has a root to 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 from typing import NamedTuple
 
 from dovetail.engine.layout import Layout, compose, dense, inverse
@@ -134,7 +135,7 @@ def settle(works: Iterable[Work], places: Places, elide: bool = True) -> None:
 
 def _views(work: Work, places: Places) -> None:
     assert work.windows is not None
-    if work.windows.fill is not None and any(not _covers(work, index) for index in range(len(work.writes))):
+    if work.windows.fill is not None and not is_covered(work):
         return
     for index, tile in enumerate(work.writes):
         windows = [window for window in work.windows.windows if window.output == index]
@@ -143,16 +144,15 @@ def _views(work: Work, places: Places) -> None:
             places.view(tile, source, windows[0])
 
 
-def _covers(work: Work, index: int) -> bool:
-    """Whether the windows leave nothing of an output to be filled. (A window writes no element twice.)"""
+def is_covered(work: Work) -> bool:
+    """Whether the windows leave nothing to be filled. (Windows of a work with a filling do not overlap.)"""
     assert work.windows is not None
-    sizes = [window.sizes for window in work.windows.windows if window.output == index]
-    if len(sizes) != 1:
-        return False
-    count = 1
-    for size in sizes[0]:
-        count *= size
-    return count == work.writes[index].count
+    return _covered(work) >= sum(tile.count for tile in work.writes)
+
+
+def _covered(work: Work) -> int:
+    assert work.windows is not None
+    return sum(prod(window.sizes) for window in work.windows.windows)
 
 
 def _insides(work: Work, places: Places) -> None:
@@ -176,13 +176,7 @@ def _insides(work: Work, places: Places) -> None:
 def _overlap(work: Work) -> bool:
     """Whether some window may write over another: then their order matters, and each is copied."""
     assert work.windows is not None
-    total = 0
-    for window in work.windows.windows:
-        count = 1
-        for size in window.sizes:
-            count *= size
-        total += count
-    return total > sum(tile.count for tile in work.writes)
+    return _covered(work) > sum(tile.count for tile in work.writes)
 
 
 def remaining(work: Work, places: Places) -> list[Window]:

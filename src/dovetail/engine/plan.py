@@ -14,7 +14,7 @@ from dovetail.engine.fuse import fuse
 from dovetail.engine.kernels import work_for
 from dovetail.engine.layout import Layout, Mode, compose, dense, row_major, strides_of
 from dovetail.engine.physical import Memory, choose
-from dovetail.engine.places import Places, remaining, settle
+from dovetail.engine.places import Places, is_covered, remaining, settle
 from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
 from dovetail.graph import Graph
 from dovetail.op import Window
@@ -166,7 +166,7 @@ class _Planner:
         """What fills a tensor comes before the first work that writes into its buffer."""
         found: dict[int, list[Work]] = {}
         for work in self.works:
-            if work.kernel != MOVE or work.windows is None or work.windows.fill is None:
+            if work.kernel != MOVE or work.windows is None or work.windows.fill is None or is_covered(work):
                 continue
             root = self.places.of(work.writes[0]).root
             first = next(each for each in self.works if any(not tile.is_loose and self.places.of(tile).root is root for tile in each.writes))
@@ -350,7 +350,7 @@ class _Planner:
                     first.setdefault(self._root(tile), index)
         storage: dict[Tile, Tile] = {}
         for index, (kernel, work, reads, writes, _, _) in enumerate(self.steps):
-            if work is None or len(writes) != 1 or writes[0].is_loose or not self._is_ours(writes[0]):
+            if work is None or kernel == FILL or len(writes) != 1 or writes[0].is_loose or not self._is_ours(writes[0]):
                 continue
             target = writes[0]
             if not self.places.is_root(target) or first[target] != index or target in storage:

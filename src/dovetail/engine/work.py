@@ -113,11 +113,11 @@ class Work:
 class Scene:
     """The tensors of one run: the sizes of every value of a prepared graph, from the sizes of the symbols of its inputs."""
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int], shapes: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, graph: Graph, sizes: Mapping[str, int], shapes: Sequence[tuple[int, ...] | None]) -> None:
         self._sizes = dict(sizes)
         self._tiles: dict[int, Tile] = {}
         self.inputs = [
-            self._put(value, Tile(value.name, value.type, tuple(shape), _dtype(value)))
+            self._put(value, Tile(value.name, value.type, shape, _dtype(value)))
             for value, shape in zip(graph.inputs, shapes, strict=True)
         ]
 
@@ -137,7 +137,7 @@ class Scene:
         dtype = _dtype(value)
         data = value.constant
         if data is not None and dtype is not None:
-            return Tile(value.name, value.type, tuple(data.shape), dtype, data)
+            return Tile(value.name, value.type, tuple(data.shape), dtype, np.asarray(data, order="C"))
         shape = None if dtype is None or dtype.name == "string" else self._shape(value.type)
         tile = Tile(value.name, value.type, shape, dtype)
         if shape is not None and dtype is not None and dtype.is_integer and value._value is not None:

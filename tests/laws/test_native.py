@@ -1,0 +1,45 @@
+"""The native engine gives what the interpreter gives: bit for bit where data only moves, within rounding where it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cases import Case
+from dovetail import dtypes
+from dovetail.build import Builder
+from dovetail.errors import DovetailError
+from dovetail.op import has
+from dovetail.program import compile
+from rig import answer, every_case, feeds, model_of
+from sameness import assert_close, assert_same_bits
+
+
+@pytest.fixture(autouse=True)
+def verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every plan is held against the checker."""
+    monkeypatch.setenv("DOVETAIL_VERIFY", "1")
+
+
+@every_case
+def test_the_native_engine_gives_what_the_interpreter_gives(case: Case) -> None:
+    model = model_of(case)
+    program = compile(model, engine="native", threads=2)
+    for _ in range(2):
+        found = program(feeds(case))
+        for name, want in zip(found, answer(case), strict=False):
+            _assert_agrees(case, found[name], want, name)
+
+
+def _assert_agrees(case: Case, found: Any, want: Any, name: str) -> None:
+    if isinstance(want, list):
+        assert len(found) == len(want)
+        for each, other in zip(found, want, strict=True):
+            assert_same_bits(each, other, name)
+    elif has(case.op, "windows") or not dtypes.dtype(want.dtype).is_float:
+        assert_same_bits(found, want, name)
+    else:
+        assert_close(found, want, max(case.tolerance or 0, 2e-6) if want.dtype != np.float64 else case.tolerance, name)
