@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels import LAYOUTS, random, run
 
 from dovetail import native
 from dovetail.ops.pool import AveragePool, MaxPool
+from kernels import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
 

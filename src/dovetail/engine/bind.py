@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dovetail.engine.elementwise import Input, Unsaid, compiled
 from dovetail.engine.plan import Operand, Step
 
 Row = tuple[int, int, str, int, list[int], list[int], int]
@@ -26,7 +27,7 @@ def spec(step: Step) -> Spec:
 
 def _row(operand: Operand) -> Row:
     tile = operand.tile
-    if tile.dtype is None or operand.buffer < 0 and operand.data is None:
+    if tile.dtype is None or (operand.buffer < 0 and operand.data is None):
         raise ValueError("a tensor whose shape is known only at run time")
     address = 0
     if operand.data is not None:
@@ -43,4 +44,17 @@ def _swapped(row: Row) -> Row:
 
 
 def _chain(step: Step, reads: list[Row], writes: list[Row]) -> Spec:
-    raise ValueError("no chains yet")
+    inputs = [Input(operand.tile.dtype, operand.tile.data) for operand in step.reads if operand is not None]
+    try:
+        chain = compiled(step.attributes["body"], step.attributes["results"], inputs)
+    except Unsaid as why:
+        raise ValueError(str(why)) from None
+    return "chain", [_stretched(row, writes[0][4]) for row in reads], writes, chain._asdict()
+
+
+def _stretched(row: Row, sizes: list[int]) -> Row:
+    """An operand broadcast to ``sizes``: nothing is stepped over along axes that it lacks."""
+    buffer, offset, dtype, itemsize, own, strides, address = row
+    lacking = len(sizes) - len(own)
+    steps = [0 if size == 1 else stride for size, stride in zip(own, strides, strict=True)]
+    return buffer, offset, dtype, itemsize, list(sizes), [0] * lacking + steps, address

@@ -211,7 +211,7 @@ def _elementwise(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Wo
     given = [tile for tile in reads if tile is not None]
     if len(given) != len(reads) or len(writes) != 1:
         return "an input left out"
-    reason = refusal(node.op, [tile.dtype for tile in given], writes[0].dtype)
+    reason = refusal(node.op, [tile.dtype for tile in given], writes[0].dtype, [tile.data for tile in given])
     if reason:
         return reason
     return Work("chain", (node,), reads, writes, {"body": [(node.op, tuple(range(len(given))))], "results": [0]})
