@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from dovetail.engine.work import Scene, Tile, Work
 from dovetail.graph import Graph
 from dovetail.ops.activation import Relu
 from dovetail.ops.clip import Clip
-from dovetail.ops.elementwise import Add
+from dovetail.ops.elementwise import Add, Multiply
 
 LIMIT = 24
 """The most operators in one chain: its registers have to stay in the first cache."""
@@ -18,8 +20,7 @@ LIMIT = 24
 def fuse(works: list[Work], graph: Graph, scene: Scene) -> list[Work]:
     """The same works, fewer. Order is kept: a work that takes in others stands where the last of them stood."""
     kept = {scene.tile(value) for value in graph.outputs}
-    works = _after_products(works, kept)
-    return _chains(works, kept)
+    return _before_convolutions(_chains(_after_products(works, kept), kept), kept)
 
 
 class _Uses:
@@ -169,3 +170,62 @@ def _joined(first: Work, second: Work, needed: list[Tile]) -> Work:
     results = [~made[tile] for tile in needed] + [index + shift for index in second.attributes["results"]]
     nodes = (*first.nodes, *second.nodes)
     return Work("chain", nodes, reads, [*needed, *second.writes], {"body": body, "results": results})
+
+
+# What comes before a convolution
+
+
+def _before_convolutions(works: list[Work], kept: set[Tile]) -> list[Work]:
+    """Let a convolution scale, shift and rectify what it reads, where only it needs the result."""
+    uses = _Uses(works)
+    result: list[Work | None] = list(works)
+    for place, work in enumerate(works):
+        x = work.reads[0] if work.kernel == "conv" else None
+        before = result[uses.maker[x]] if x is not None and x in uses.maker else None
+        if x is None or x in kept or before is None or before.kernel != "chain" or uses.readers[x] != [place]:
+            continue
+        found = _prologue(before)
+        if found is None:
+            continue
+        source, attributes = found
+        images = (source, *(tile for tile in work.images if tile is not x))
+        reads = [source, *work.reads[1:]]
+        result[uses.maker[x]] = None
+        result[place] = Work("conv", (*before.nodes, *work.nodes), reads, work.writes, {**work.attributes, **attributes}, images)
+    return [work for work in result if work is not None]
+
+
+def _prologue(work: Work) -> tuple[Tile, dict[str, Any]] | None:
+    """A chain as ``x * scale + shift``, rectified at the end or not: the tensor it is of, and the numbers per channel."""
+    sources = [tile for tile in work.reads if tile is not None and tile.data is None]
+    if len(work.writes) != 1 or len(sources) != 1 or sources[0].sizes != work.writes[0].sizes or len(sources[0].sizes) < 3:
+        return None
+    source = sources[0]
+    channels = source.sizes[1]
+    scale, shift, relu = np.ones(channels), np.zeros(channels), 0
+    current = work.reads.index(source)
+    for index, (op, refs) in enumerate(work.attributes["body"]):
+        others = [ref for ref in refs if ref != current]
+        if relu or len(others) != len(refs) - 1 or any(ref < 0 for ref in others):
+            return None
+        if isinstance(op, Relu):
+            relu = 1
+        elif isinstance(op, Multiply | Add):
+            values = _per_channel(work.reads[others[0]], source)
+            if values is None:
+                return None
+            scale, shift = (scale * values, shift * values) if isinstance(op, Multiply) else (scale, shift + values)
+        else:
+            return None
+        current = ~index
+    return source, {"prologue_scale": scale.tolist(), "prologue_shift": shift.tolist(), "prologue_relu": relu}
+
+
+def _per_channel(tile: Tile | None, source: Tile) -> np.ndarray[Any, Any] | None:
+    """A constant that has one number per channel, or one for all."""
+    if tile is None or tile.data is None:
+        return None
+    sizes = (1,) * (len(source.sizes) - len(tile.sizes)) + tile.sizes
+    if any(size != 1 for axis, size in enumerate(sizes) if axis != 1):
+        return None
+    return np.broadcast_to(tile.data.reshape(-1).astype(np.float64), (source.sizes[1],))

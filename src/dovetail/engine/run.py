@@ -73,14 +73,17 @@ class Engine:
                 raise EngineError("input.shape", f"input {value.name!r} is {value.type}: say its shape")
             shape = (shapes or {}).get(value.name) or [size if isinstance(size, int) else 1 for size in value.type.shape]
             arrays.append(np.broadcast_to(np.zeros((), value.type.dtype.numpy), tuple(shape)))
-        return self._planned(arrays, check_inputs(self.model, arrays), [None] * len(arrays))
+        plan, _, scene = self._planned(arrays, check_inputs(self.model, arrays), [None] * len(arrays))
+        return plan, scene
 
     def _made(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> Bound:
-        plan, scene = self._planned(arrays, sizes, strides)
+        plan, graph, scene = self._planned(arrays, sizes, strides)
         self._check_memory(plan)
+        if os.environ.get("DOVETAIL_VERIFY", "") not in ("", "0"):
+            check(plan, graph, scene)
         return Bound(plan, scene, self._core, self._pool, self._store)
 
-    def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Scene]:
+    def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:
         shapes = [tuple(array.shape) if _is_array(array) else None for array in arrays]
         graph = self.graph
         scene = Scene(graph, sizes, shapes)
@@ -91,10 +94,7 @@ class Engine:
             None if stride is None or not _is_array(array) or array.flags.c_contiguous else stride
             for array, stride in zip(arrays, strides, strict=True)
         ]
-        plan = make_plan(graph, scene, steps, self.elide)
-        if os.environ.get("DOVETAIL_VERIFY", "") not in ("", "0"):
-            check(plan, graph, scene)
-        return plan, scene
+        return make_plan(graph, scene, steps, self.elide), graph, scene
 
     def _check_memory(self, plan: Plan) -> None:
         if self.max_memory is not None and plan.arena_bytes > self.max_memory:

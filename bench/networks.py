@@ -1,0 +1,131 @@
+"""How fast whole networks run, beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
+
+    python bench/networks.py [--models NAME ...] [--batch 1 8] [--threads 1 2] [--rounds N] [--json]
+
+The architectures are those of the onnx package with seeded random weights (examples/light_models.py), in f32; every engine gets the
+same input and the same number of threads, and the results are compared. A ratio below 1 means that dovetail is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+import light_models
+
+MODELS = ("densenet121", "inception_v1", "inception_v2", "squeezenet", "shufflenet", "resnet50")
+Run = Callable[[], Any]
+
+
+def at_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
+    """The model with another batch size, where its file says 1."""
+    graph = model.graph
+    for value in (*graph.input, *graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = batch
+    del graph.value_info[:]
+    targets = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
+    for tensor in graph.initializer:
+        if tensor.name in targets:
+            target = numpy_helper.to_array(tensor).copy()
+            if target.size > 1 and target[0] == 1:
+                target[0] = batch
+                tensor.CopyFrom(numpy_helper.from_array(target, tensor.name))
+    return model
+
+
+def engines(model: onnx.ModelProto, feed: dict[str, Any], threads: int) -> dict[str, Run]:
+    """What runs the model once, for every engine that is installed."""
+    import dovetail
+    from dovetail.formats import lifted
+    from dovetail.formats.onnx import codec
+
+    data = model.SerializeToString()
+    program = dovetail.compile(lifted(codec.read(data)), engine="native", threads=threads)
+    found: dict[str, Run] = {"dovetail": lambda: next(iter(program(feed).values()))}
+    try:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        found["onnxruntime"] = lambda: session.run(None, feed)[0]
+    except ImportError:
+        pass
+    try:
+        import openvino
+
+        core = openvino.Core()
+        config = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+        compiled = core.compile_model(core.read_model(data), "CPU", config)
+        request = compiled.create_infer_request()
+        tensors = {name: openvino.Tensor(array) for name, array in feed.items()}
+        found["openvino"] = lambda: request.infer(tensors)[0]
+    except ImportError:
+        pass
+    return found
+
+
+def interleaved(runs: dict[str, Run], rounds: int) -> dict[str, float]:
+    """The median time of each, in seconds, of runs taken in turn."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+        run()
+    for _ in range(rounds):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(row) for name, row in times.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows = []
+    for name in options.models:
+        for batch in options.batch:
+            model = at_batch(light_models.with_random_weights(name), batch)
+            feed = light_models.image(model)
+            for threads in options.threads:
+                runs = engines(model, feed, threads)
+                times = interleaved(runs, options.rounds)
+                results = {each: np.asarray(run()) for each, run in runs.items()}
+                ours = results.pop("dovetail")
+                worst = max((float(np.abs(ours - other).max() / np.abs(other).max()) for other in results.values()), default=0.0)
+                peers = {each: seconds for each, seconds in times.items() if each != "dovetail"}
+                row = {"model": name, "batch": batch, "threads": threads, "ms": {each: t * 1e3 for each, t in times.items()},
+                       "ratio": times["dovetail"] / min(peers.values()) if peers else None, "worst_difference": worst}  # fmt: skip
+                rows.append(row)
+                if not options.json:
+                    texts = "  ".join(f"{each} {seconds * 1e3:8.2f} ms" for each, seconds in times.items())
+                    ratio = f"{row['ratio']:.2f} of the best peer" if peers else ""
+                    print(f"{name:14} batch {batch} threads {threads}:  {texts}   {ratio}   (difference {worst:.1e})", flush=True)
+    ratios = [row["ratio"] for row in rows if row["ratio"]]
+    mean = float(np.exp(np.mean(np.log(ratios)))) if ratios else None
+    if options.json:
+        print(json.dumps({"rows": rows, "geometric_mean": mean, "load": os.getloadavg()}, indent=1))
+    elif mean:
+        print(f"geometric mean {mean:.3f} of the best peer; load of the machine {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,287 @@
+"""The native engine as a user meets it: what goes in and out, memory, threads, errors, and what is shared with whom."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail import native
+from dovetail.build import Builder
+from dovetail.engine.run import Engine
+from dovetail.errors import EngineError
+from dovetail.graph import Model
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.fixture(autouse=True)
+def verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOVETAIL_VERIFY", "1")
+
+
+def small_net() -> Model:
+    """Two branches joined, cut again, and added to the input."""
+    with Builder("small") as b:
+        x = b.input("x", "f32", ("n", 4, 6, 6))
+        left = b.Relu(b.Conv(x, b.constant(RNG.standard_normal((3, 4, 3, 3)).astype(np.float32)), pads=(1, 1, 1, 1)))
+        right = b.Conv(x, b.constant(RNG.standard_normal((5, 4, 1, 1)).astype(np.float32)))
+        joined = b.Concat(left, right, axis=1)
+        first, second = b.Split(joined, outputs=2, axis=1)
+        b.output("sum", first + second + x)
+        b.output("joined", joined)
+        b.output("left", left)
+    return b.model
+
+
+def images(n: int = 2) -> np.ndarray[Any, Any]:
+    return RNG.standard_normal((n, 4, 6, 6)).astype(np.float32)
+
+
+def assert_agrees(found: dict[str, Any], want: dict[str, Any]) -> None:
+    assert list(found) == list(want)
+    for name, array in want.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-5)
+
+
+def test_it_is_the_default() -> None:
+    assert dovetail.compile(small_net()).engine == "native"
+
+
+@pytest.mark.parametrize("elide", ["auto", "all", "none"])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_it_gives_what_the_interpreter_gives(elide: str, threads: int) -> None:
+    model = small_net()
+    program = dovetail.compile(model, threads=threads, elide=elide)
+    reference = dovetail.compile(model, "interpreter")
+    for n in (1, 3, 2, 0, 3):
+        x = images(n)
+        assert_agrees(program(x), reference(x))
+
+
+def test_the_same_bits_come_every_time() -> None:
+    x = images(3)
+    program = dovetail.compile(small_net(), threads=2)
+    first = program(x)
+    for _ in range(20):
+        again = program(x)
+        assert all(first[name].tobytes() == again[name].tobytes() for name in first)
+
+
+def test_inputs_of_any_strides_are_read_where_they_lie() -> None:
+    model = small_net()
+    program = dovetail.compile(model)
+    x = images(4)
+    want = program(x)
+    wide = np.zeros((4, 8, 6, 12), np.float32)
+    wide[:, ::2, ::-1, 1::2] = x
+    for same in (wide[:, ::2, ::-1, 1::2], np.asfortranarray(x), np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)):
+        assert np.array_equal(same, x)
+        assert_agrees(program(same), want)
+
+
+def test_a_result_shares_memory_with_nothing() -> None:
+    with Builder() as b:
+        x = b.input("x", "f32", (4, 6))
+        b.output("same", b.Identity(x))
+        first, second = b.Split(x, outputs=2, axis=0)
+        b.output("first", first)
+        b.output("second", second)
+        b.output("again", first)
+        b.output("joined", b.Concat(second, first, axis=0))
+        b.output("constant", b.constant(np.arange(3.0)))
+    x = RNG.standard_normal((4, 6)).astype(np.float32)
+    program = dovetail.compile(b.model)
+    found = program(x)
+    assert_agrees(found, dovetail.compile(b.model, "interpreter")(x))
+    arrays = [x, *found.values(), *program(x).values()]
+    for place, array in enumerate(arrays):
+        assert not any(np.may_share_memory(array, other) for other in arrays[:place])
+        array[...] = 7
+    assert program(np.zeros((4, 6), np.float32))["constant"].tolist() == [0, 1, 2]
+
+
+def test_results_are_written_into_the_arrays_that_out_names() -> None:
+    model = small_net()
+    program = dovetail.compile(model)
+    x = images()
+    want = program(x)
+    for order in "CF":
+        joined = np.empty((2, 8, 6, 6), np.float32, order=order)
+        found = program(x, out={"joined": joined})
+        assert found["joined"] is joined
+        assert_agrees(found, want)
+
+
+def test_out_may_overlap_an_input() -> None:
+    with Builder() as b:
+        x = b.input("x", "f32", (6,))
+        b.output("y", b.Concat(x[3:], x[:3], axis=0))
+    x = np.arange(6, dtype=np.float32)
+    dovetail.compile(b.model)(x, out={"y": x})
+    assert x.tolist() == [3, 4, 5, 0, 1, 2]
+
+
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+@pytest.mark.parametrize(
+    ("out", "code"),
+    [
+        ({"nothing": np.zeros(3)}, "output.unknown"),
+        ({"left": np.zeros((2, 3, 6, 6))}, "output.array"),
+        ({"left": np.zeros((2, 3, 6, 7), np.float32)}, "output.array"),
+        ({"left": [1.0]}, "output.array"),
+    ],
+)
+def test_an_out_that_does_not_fit_is_refused(engine: str, out: dict[str, Any], code: str) -> None:
+    with pytest.raises(EngineError) as caught:
+        dovetail.compile(small_net(), engine)(images(), out=out)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({}, "input.missing"),
+        ({"x": np.zeros((1, 4, 6, 6), np.float32), "y": np.zeros(3)}, "input.unknown"),
+        ({"x": np.zeros((1, 4, 6, 6))}, "input.dtype"),
+        ({"x": np.zeros((1, 5, 6, 6), np.float32)}, "input.shape"),
+        ({"x": np.zeros((1, 4, 6), np.float32)}, "input.shape"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_and_the_program_goes_on(given: dict[str, Any], code: str) -> None:
+    program = dovetail.compile(small_net())
+    with pytest.raises(EngineError) as caught:
+        program(given)
+    assert caught.value.code == code
+    assert program(images())["left"].shape == (2, 3, 6, 6)
+
+
+def test_a_failing_operator_is_named_and_the_program_goes_on() -> None:
+    with Builder() as b:
+        x = b.input("x", "f32", (4,))
+        index = b.input("index", "i64", (1,))
+        b.output("y", b.Gather(x, index, axis=0))
+    program = dovetail.compile(b.model)
+    x = np.arange(4, dtype=np.float32)
+    with pytest.raises(dovetail.DovetailError):
+        program(x, np.array([9]))
+    assert program(x, np.array([2]))["y"].tolist() == [2]
+
+
+def test_memory_beyond_the_limit_is_refused_before_it_is_taken() -> None:
+    with Builder() as b:
+        x = b.input("x", "f32", ("n",))
+        y = b.Exp(b.Expand(x, b.constant(np.array([1 << 20, 1]))))
+        b.output("y", b.ReduceSum(y, [0]))
+    program = dovetail.compile(b.model, max_memory=1 << 26)
+    assert program(np.zeros(2, np.float32))["y"].shape == (1, 2)
+    with pytest.raises(EngineError) as caught:
+        program(np.zeros(1 << 20, np.float32))
+    assert caught.value.code == "run.memory"
+
+
+def test_options_that_mean_nothing_are_refused() -> None:
+    for options, code in (({"threads": 0}, "engine.threads"), ({"elide": "some"}, "engine.option")):
+        with pytest.raises(EngineError) as caught:
+            dovetail.compile(small_net(), **options)
+        assert caught.value.code == code
+    with pytest.raises(EngineError) as caught:
+        dovetail.compile(small_net(), "warp")
+    assert caught.value.code == "engine.unknown"
+
+
+def test_the_environment_says_how_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOVETAIL_THREADS", "3")
+    assert Engine(small_net()).threads == 3
+    assert Engine(small_net(), threads=2).threads == 2
+
+
+def test_a_pickle_holds_model_and_options() -> None:
+    program = dovetail.compile(small_net(), threads=1, elide="none")
+    again = pickle.loads(pickle.dumps(program))
+    x = images()
+    assert again.options == program.options
+    assert_agrees(again(x), program(x))
+
+
+def test_several_threads_may_call_one_program() -> None:
+    program = dovetail.compile(small_net(), threads=2)
+    inputs = [images(1 + number % 3) for number in range(24)]
+    want = [program(x) for x in inputs]
+    found: list[Any] = [None] * len(inputs)
+
+    def work(first: int) -> None:
+        for number in range(first, len(inputs), 4):
+            found[number] = program(inputs[number])
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for ours, theirs in zip(found, want, strict=True):
+        assert all(ours[name].tobytes() == theirs[name].tobytes() for name in theirs)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_program_survives_a_fork() -> None:
+    program = dovetail.compile(small_net(), threads=2)
+    x = images()
+    want = program(x)
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=lambda: queue.put(program(x)["sum"]))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    np.testing.assert_array_equal(queue.get(), want["sum"])
+    assert_agrees(program(x), want)
+
+
+def test_a_length_that_grows_is_planned_each_time_and_few_plans_are_kept() -> None:
+    with Builder() as b:
+        cache = b.input("cache", "f32", (2, "length", 4))
+        new = b.input("new", "f32", (2, 1, 4))
+        b.output("next", b.Concat(cache, new, axis=1))
+    program = dovetail.compile(b.model)
+    cache = np.zeros((2, 0, 4), np.float32)
+    for step in range(40):
+        cache = program(cache, np.full((2, 1, 4), step, np.float32))["next"]
+    assert cache[1, :, 2].tolist() == list(range(40))
+
+
+def test_what_is_known_only_at_run_time_stays_with_python() -> None:
+    with Builder() as b:
+        x = b.input("x", "f32", ("n",))
+        places = b.NonZero(x, dtype=dovetail.dtypes.i64)
+        b.output("found", b.Relu(b.Gather(x, b.Squeeze(places, [0]), axis=0)))
+    x = np.array([0, 3, -1, 0, 5], np.float32)
+    assert dovetail.compile(b.model)(x)["found"].tolist() == [3, 0, 5]
+
+
+def test_movement_between_native_steps_costs_nothing() -> None:
+    plan, _ = Engine(small_net()).plan({"x": (1, 4, 6, 6)})
+    assert plan.moved_bytes > 0
+    # `left` and `joined` are results of their own, whatever joins them.
+    assert all("result" in step.reason for step in plan.steps if step.kernel == "copy")
+    assert plan.arena_bytes <= plan.activation_bytes
+
+
+@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+def test_nothing_is_copied_where_branches_are_joined_and_read() -> None:
+    with Builder() as b:
+        x = b.input("x", "f32", (1, 3, 16, 16))
+        weights = [b.constant(RNG.standard_normal((8, channels, 1, 1)).astype(np.float32)) for channels in (3, 8, 16)]
+        y = b.Conv(x, weights[0])
+        y = b.Concat(y, b.Conv(y, weights[1]), axis=1)
+        y = b.Concat(y, b.Conv(y, weights[2]), axis=1)
+        b.output("y", b.GlobalAveragePool(b.Relu(y)))
+    plan, _ = Engine(b.model).plan()
+    assert plan.copied_bytes == 0
+    assert plan.moved_bytes > 0
