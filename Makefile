@@ -7,7 +7,7 @@ lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 # What the installation depends on. Python sources are read in place; the native core is compiled.
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.*)
 
-.PHONY: help demo test lint models bench-import bench-load bench-arrays sanitize install clean
+.PHONY: help demo test lint models bench-import bench-load bench-layers bench-arrays sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -16,6 +16,7 @@ help:
 	@echo "make models        the worst difference of every way through the nine light models"
 	@echo "make bench-import  how long an import and --help take"
 	@echo "make bench-load    how long loading takes, beside OpenVINO's reader, and in large graphs"
+	@echo "make bench-layers  single convolutions and matrix products beside oneDNN as torch calls it"
 	@echo "make bench-arrays  concat, split and copy of arrays beside numpy, torch, onnxruntime and OpenVINO"
 	@echo "make sanitize      the driver of the native core under ThreadSanitizer and AddressSanitizer"
 	@echo "make install       only the environment; EXTRAS=test+oracles+dev chooses what is in it, PYTHON= with which Python"
@@ -37,6 +38,11 @@ bench-import: .venv/.installed-$(EXTRAS)
 
 bench-load: .venv/.installed-$(EXTRAS)
 	$(venv) bench/load.py
+
+bench-layers: .venv/.installed-$(EXTRAS)
+	$(venv) bench/layers.py --threads 1
+	$(venv) bench/layers.py --threads 2
+	$(venv) bench/layers.py --threads 1 --strided
 
 bench-arrays: .venv/.installed-$(EXTRAS)
 	$(venv) bench/arrays.py

@@ -94,6 +94,10 @@ void begin_any(const ProductTile& tile, Vector* sums, int count, int vectors) {
 // Sums of a tile that is too small to keep the processor's adders busy are made in several independent chains.
 constexpr int chains_of(int count, int vectors) { return count * vectors >= 8 ? 1 : count * vectors >= 4 ? 2 : 4; }
 
+// Weights are read once for each tile, mostly from the second level of cache; asked for so many floats ahead, across the end of a panel
+// into the next, they arrive in time.
+constexpr int kAhead = 1024;
+
 template <int count, int vectors>
 void tile_of(const ProductTile& tile) {
     constexpr int chains = chains_of(count, vectors);
@@ -128,11 +132,18 @@ void tile_of(const ProductTile& tile) {
 #pragma GCC unroll 32
                     for (int r = 0; r < count; ++r)
 #pragma GCC unroll 32
-                        for (int v = 0; v < vectors; ++v) sums[c][r][v] += at[r][k + c] * load(weights + c * stride + v * kLanes);
+                        for (int v = 0; v < vectors; ++v) {
+                            const float* w = weights + c * stride + v * kLanes;
+                            if (r == 0) __builtin_prefetch(w + kAhead);
+                            sums[c][r][v] += at[r][k + c] * load(w);
+                        }
         for (; k < length; ++k, weights += stride) {
             Vector w[vectors];
 #pragma GCC unroll 32
-            for (int v = 0; v < vectors; ++v) w[v] = load(weights + v * kLanes);
+            for (int v = 0; v < vectors; ++v) {
+                w[v] = load(weights + v * kLanes);
+                __builtin_prefetch(weights + v * kLanes + kAhead);
+            }
 #pragma GCC unroll 32
             for (int r = 0; r < count; ++r) {
                 const float x = at[r][k];
