@@ -88,6 +88,16 @@ private:
 }  // namespace
 
 void bind_program(nb::module_& m) {
+    // Its arguments are the step's number and the error's code.
+    static PyObject* step_failed = PyErr_NewException("dovetail._native.StepFailed", PyExc_RuntimeError, nullptr);
+    m.attr("StepFailed") = nb::borrow(step_failed);
+    nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+        try {
+            std::rethrow_exception(thrown);
+        } catch (const StepFailed& failed) {
+            PyErr_SetObject(step_failed, nb::make_tuple(failed.step, failed.code).ptr());
+        }
+    });
     m.def("isa", [] { return name_of(isa()); });
     m.def("has_kernel", [](const std::string& kernel) { return factory_of(kernel) != nullptr; });
     m.def("chain_opcodes", &opcodes);

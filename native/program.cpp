@@ -80,15 +80,13 @@ std::byte* Program::arena(Room* room) const { return room->arena; }
 
 void Program::run(Room* room, std::byte** bases, std::size_t first, std::size_t last, std::int64_t* times) const {
     bases[0] = room->arena;
-    const Run run{bases, pool_.get(), room->scratch, scratch_bytes_};
-    if (times == nullptr) {
-        for (std::size_t i = first; i < last; ++i) steps_[i]->run(run);
-        return;
-    }
+    std::atomic<const char*> fault{nullptr};
+    const Run run{bases, pool_.get(), room->scratch, scratch_bytes_, &fault};
     for (std::size_t i = first; i < last; ++i) {
-        const auto start = now();
+        const auto start = times ? now() : 0;
         steps_[i]->run(run);
-        times[i] += now() - start;
+        if (times) times[i] += now() - start;
+        if (const char* code = fault.load(std::memory_order_relaxed)) throw StepFailed(i, code);
     }
 }
 

@@ -1,6 +1,7 @@
 // A list of bound steps, and one call that runs them.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -9,6 +10,15 @@
 #include "step.h"
 
 namespace dovetail {
+
+// A step found at run time that its data do not suit it (Run::fail).
+struct StepFailed : std::exception {
+    StepFailed(std::size_t step, const char* code) : step(step), code(code) {}
+    const char* what() const noexcept override { return code; }
+
+    std::size_t step;
+    const char* code;
+};
 
 // Steps in order over numbered buffers. Buffer 0 is the arena, which the program owns (one per run at a time, kept for the next); all
 // others are the caller's. Once made it is constant: several threads may run it, each with an arena of its own.
@@ -30,7 +40,7 @@ public:
     std::byte* arena(Room* room) const;
 
     // Runs steps first .. last-1. `bases`: one pointer per buffer; the arena's is put in. `times`: nanoseconds per step are added,
-    // unless null.
+    // unless null. Throws StepFailed after the first step that calls Run::fail; the program stays usable.
     void run(Room* room, std::byte** bases, std::size_t first, std::size_t last, std::int64_t* times) const;
 
 private:

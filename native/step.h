@@ -1,6 +1,7 @@
 // What a kernel is to a program: a step bound to the places of its operands.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -77,6 +78,11 @@ struct Run {
     Pool* pool;
     std::byte* scratch;          // `scratch_bytes` of the program for each worker, aligned to 64
     std::size_t scratch_bytes;
+    std::atomic<const char*>* fault;
+
+    // What a step that finds its data unfit does instead of throwing, having written nothing: the program stops after it and says so.
+    // `code` is one of docs/errors.md and lives for ever. Any thread may call it.
+    void fail(const char* code) const { fault->store(code, std::memory_order_relaxed); }
 
     std::byte* at(const Operand& operand) const {
         return operand.constant ? const_cast<std::byte*>(operand.constant) : bases[operand.buffer] + operand.offset;

@@ -5,10 +5,14 @@
 
 namespace dovetail {
 
-std::unique_ptr<Step> make_copy(const Spec& spec, Store& store);  // move.cpp
 std::unique_ptr<Step> make_conv(const Spec& spec, Store& store);  // conv.cpp
 std::unique_ptr<Step> make_chain(const Spec& spec, Store& store);  // chain.cpp
 std::unique_ptr<Step> make_pool(const Spec& spec, Store& store);  // pool.cpp
 std::unique_ptr<Step> make_matmul(const Spec& spec, Store& store);  // matmul.cpp
+std::unique_ptr<Step> make_copy(const Spec& spec, Store& store);    // move.cpp
+std::unique_ptr<Step> make_concat(const Spec& spec, Store& store);  // move.cpp
+std::unique_ptr<Step> make_split(const Spec& spec, Store& store);   // move.cpp
+std::unique_ptr<Step> make_fill(const Spec& spec, Store& store);    // move.cpp
+std::unique_ptr<Step> make_gather(const Spec& spec, Store& store);  // gather.cpp
 
 }  // namespace dovetail

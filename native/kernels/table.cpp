@@ -9,6 +9,10 @@ Factory factory_of(const std::string& kernel) {
         {"chain", make_chain},
         {"pool", make_pool},
         {"matmul", make_matmul},
+        {"concat", make_concat},
+        {"split", make_split},
+        {"fill", make_fill},
+        {"gather", make_gather},
     };
     const auto found = table.find(kernel);
     return found == table.end() ? nullptr : found->second;

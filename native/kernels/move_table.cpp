@@ -1,0 +1,162 @@
+#include <algorithm>
+
+#include "kernels/walks.h"
+
+namespace dovetail::moving {
+namespace {
+
+constexpr int kMostLanes = 64;
+
+bool is_lane(std::int64_t bytes) { return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16; }
+
+// One column of a table: in each row, `bytes` that lie together on both sides.
+struct Column {
+    Place dst;
+    Place src;
+    std::int64_t dst_step;
+    std::int64_t src_step;
+    std::int64_t bytes;
+};
+
+// The rows of a Concat or Split along an inner axis: all columns of a block of rows are done before the next block, so that the side
+// they share is passed once.
+class Table : public Walk {
+public:
+    // joins: the columns, in this order, fill rows of the destination.
+    Table(std::vector<Column> columns, std::int64_t rows, bool joins, const Manner& manner)
+        : columns_(std::move(columns)), rows_(rows), joins_(joins), past_cache_(manner.past_cache) {
+        std::int64_t width = 0;
+        for (const Column& column : columns_) width += column.bytes;
+        task_rows_ = most(1, manner.task_bytes / width);
+        block_rows_ = most(1, kBlockBytes / width);
+    }
+
+    std::int64_t tasks() const override { return parts(rows_, task_rows_); }
+    const char* name() const override { return "table"; }
+
+    void run(std::byte* const* bases, std::int64_t task) const override {
+        const std::int64_t end = least(rows_, (task + 1) * task_rows_);
+        for (std::int64_t row = task * task_rows_; row < end; row += block_rows_) {
+            const std::int64_t rows = least(block_rows_, end - row);
+            if (past_cache_ && joins_ && rows > 1)
+                join(bases, row, rows);
+            else
+                for (const Column& column : columns_) copy(column, bases, row, rows);
+        }
+        if (past_cache_) movers().settle();
+    }
+
+private:
+    void copy(const Column& column, std::byte* const* bases, std::int64_t row, std::int64_t rows) const {
+        std::byte* const dst = column.dst.in(bases) + row * column.dst_step;
+        const std::byte* const src = column.src.in(bases) + row * column.src_step;
+        if (past_cache_)
+            copy_rows_past(dst, column.dst_step, src, column.src_step, rows, column.bytes);
+        else
+            movers().copy_rows(dst, column.dst_step, src, column.src_step, rows, static_cast<std::size_t>(column.bytes));
+    }
+
+    // A block of whole rows, put together before it is written past the cache.
+    void join(std::byte* const* bases, std::int64_t row, std::int64_t rows) const {
+        alignas(64) std::byte block[kBlockBytes];
+        const std::int64_t step = columns_[0].dst_step;
+        std::int64_t at = 0;
+        for (const Column& column : columns_) {
+            const std::byte* const src = column.src.in(bases) + row * column.src_step;
+            movers().copy_rows(block + at, step, src, column.src_step, rows, static_cast<std::size_t>(column.bytes));
+            at += column.bytes;
+        }
+        movers().stream(columns_[0].dst.in(bases) + row * step, block, static_cast<std::size_t>(rows * step));
+    }
+
+    std::vector<Column> columns_;
+    std::int64_t rows_;
+    bool joins_;
+    bool past_cache_;
+    std::int64_t task_rows_;
+    std::int64_t block_rows_;
+};
+
+// Narrow columns of one width, contiguous on the side that is theirs alone, filling the rows of the other side.
+class Lanes : public Walk {
+public:
+    Lanes(std::vector<Column> columns, std::int64_t rows, bool joins, const Manner& manner)
+        : columns_(std::move(columns)), rows_(rows), joins_(joins), past_cache_(manner.past_cache), width_(columns_[0].bytes) {
+        // Whole blocks of 64 rows keep what is stored past the cache aligned.
+        task_rows_ = parts(manner.task_bytes, 64 * width_ * static_cast<std::int64_t>(columns_.size())) * 64;
+    }
+
+    std::int64_t tasks() const override { return parts(rows_, task_rows_); }
+    const char* name() const override { return "lanes"; }
+
+    void run(std::byte* const* bases, std::int64_t task) const override {
+        const std::int64_t row = task * task_rows_;
+        const std::int64_t rows = least(task_rows_, rows_ - row);
+        const int count = static_cast<int>(columns_.size());
+        std::byte* to[kMostLanes];
+        const std::byte* from[kMostLanes];
+        for (int k = 0; k < count; ++k) {
+            const Column& column = columns_[static_cast<std::size_t>(k)];
+            to[k] = column.dst.in(bases) + row * column.dst_step;
+            from[k] = column.src.in(bases) + row * column.src_step;
+        }
+        if (joins_)
+            movers().interleave(to[0], from, count, static_cast<std::size_t>(width_), rows, past_cache_);
+        else
+            movers().deinterleave(to, from[0], count, static_cast<std::size_t>(width_), rows, past_cache_);
+        if (past_cache_) movers().settle();
+    }
+
+private:
+    std::vector<Column> columns_;
+    std::int64_t rows_;
+    bool joins_;
+    bool past_cache_;
+    std::int64_t width_;
+    std::int64_t task_rows_;
+};
+
+bool same_place(const Place& a, std::int64_t bytes, const Place& b) {
+    return a.base == b.base && a.constant == b.constant && a.offset + bytes == b.offset;
+}
+
+// Whether the columns lie side by side and fill the rows, on the side that the two members name.
+bool fill_rows(const std::vector<Column>& columns, Place Column::* place, std::int64_t Column::* step) {
+    std::int64_t width = 0;
+    for (const Column& column : columns) {
+        if (!same_place(columns[0].*place, width, column.*place)) return false;
+        width += column.bytes;
+    }
+    return std::all_of(columns.begin(), columns.end(), [&](const Column& column) { return column.*step == width; });
+}
+
+bool are_lanes(const std::vector<Column>& columns, std::int64_t Column::* own_step) {
+    return columns.size() <= kMostLanes && is_lane(columns[0].bytes) &&
+           std::all_of(columns.begin(), columns.end(), [&](const Column& column) {
+               return column.bytes == columns[0].bytes && column.*own_step == column.bytes;
+           });
+}
+
+}  // namespace
+
+std::unique_ptr<Walk> walk_table(const std::vector<Shape>& shapes, const Manner& manner) {
+    if (shapes.size() < 2) return nullptr;
+    std::vector<Column> columns;
+    for (const Shape& shape : shapes) {
+        if (shape.axes.size() != 1 || shape.axes[0].size != shapes[0].axes[0].size) return nullptr;
+        columns.push_back({shape.dst, shape.src, shape.axes[0].dst, shape.axes[0].src, shape.run});
+    }
+    const std::int64_t rows = shapes[0].axes[0].size;
+    std::vector<Column> sorted = columns;
+    std::sort(sorted.begin(), sorted.end(), [](const Column& a, const Column& b) { return a.dst.offset < b.dst.offset; });
+    if (fill_rows(sorted, &Column::dst, &Column::dst_step)) {
+        if (are_lanes(sorted, &Column::src_step)) return std::make_unique<Lanes>(sorted, rows, true, manner);
+        return std::make_unique<Table>(sorted, rows, true, manner);
+    }
+    std::sort(sorted.begin(), sorted.end(), [](const Column& a, const Column& b) { return a.src.offset < b.src.offset; });
+    if (fill_rows(sorted, &Column::src, &Column::src_step) && are_lanes(sorted, &Column::dst_step))
+        return std::make_unique<Lanes>(sorted, rows, false, manner);
+    return std::make_unique<Table>(columns, rows, false, manner);
+}
+
+}  // namespace dovetail::moving

@@ -1,0 +1,36 @@
+// The inner loops of all movement, compiled once per instruction set (simd/move_*.cpp). Sources and destinations never overlap.
+// "Past the cache" means non-temporal stores: for what is larger than the caches and is not read again soon.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dovetail {
+
+
+struct Movers {
+    // Contiguous bytes past the cache.
+    void (*stream)(std::byte* dst, const std::byte* src, std::size_t bytes);
+
+    // To be called before another thread may learn that what was written past the cache is there.
+    void (*settle)();
+
+    // `rows` rows of `bytes` each: dst + i * dst_step = src + i * src_step.
+    void (*copy_rows)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
+                      std::size_t bytes);
+
+    // Elements of `width` bytes from `count` contiguous sources in turn: dst[i * count + k] = src[k][i], for i < rows.
+    void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
+
+    // Its mirror: dst[k][i] = src[i * count + k].
+    void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
+
+    // dst + c * dst_step + r * width = src + r * src_step + c * width, for r < rows, c < columns; elements of any width.
+    void (*transpose)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
+                      std::int64_t columns, std::size_t width);
+};
+
+// Those of the instruction set in use.
+const Movers& movers();
+
+}  // namespace dovetail

@@ -1,0 +1,94 @@
+// Vectors as movement uses them: bytes in lanes of 16, and the one shuffle that all rearrangement is made of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace dovetail::DOVETAIL_ISA {
+
+#if defined(__AVX512F__)
+constexpr std::size_t kVector = 64;
+#elif defined(__AVX2__)
+constexpr std::size_t kVector = 32;
+#else
+constexpr std::size_t kVector = 16;
+#endif
+
+template <std::size_t Bytes>
+struct VectorOf {
+    typedef unsigned char type __attribute__((vector_size(Bytes)));
+};
+template <std::size_t Bytes>
+using Vector = typename VectorOf<Bytes>::type;
+
+template <std::size_t Bytes>
+inline Vector<Bytes> load(const std::byte* from) {
+    Vector<Bytes> vector;
+    std::memcpy(&vector, from, Bytes);
+    return vector;
+}
+
+template <std::size_t Bytes>
+inline void store(std::byte* to, Vector<Bytes> vector) {
+    std::memcpy(to, &vector, Bytes);
+}
+
+template <int... I>
+struct Indices {};
+template <int N, int... I>
+struct Counted : Counted<N - 1, N - 1, I...> {};
+template <int... I>
+struct Counted<0, I...> {
+    using type = Indices<I...>;
+};
+
+// Which byte of the pair (a, b) comes to byte i when elements of `width` bytes of a and b are put in turn, within each lane of 16: the
+// lower halves of the lanes (high = 0) or the upper ones (high = 1).
+constexpr int zipped(int i, int width, int high, int vector) {
+    const int lane = i / 16, place = i % 16, element = place / width;
+    return (element % 2) * vector + lane * 16 + high * 8 + element / 2 * width + place % width;
+}
+
+template <std::size_t Bytes, int Width, int High, int... I>
+inline Vector<Bytes> zip(Vector<Bytes> a, Vector<Bytes> b, Indices<I...>) {
+    return __builtin_shufflevector(a, b, zipped(I, Width, High, static_cast<int>(Bytes))...);
+}
+
+// One perfect shuffle of `Count` vectors, lane by lane: their first half is put in turn with their second half.
+template <std::size_t Bytes, int Width, int Count>
+inline void shuffle(Vector<Bytes>* vectors) {
+    using All = typename Counted<static_cast<int>(Bytes)>::type;
+    Vector<Bytes> shuffled[Count];
+    for (int i = 0; i < Count / 2; ++i) {
+        shuffled[2 * i] = zip<Bytes, Width, 0>(vectors[i], vectors[i + Count / 2], All());
+        shuffled[2 * i + 1] = zip<Bytes, Width, 1>(vectors[i], vectors[i + Count / 2], All());
+    }
+    for (int i = 0; i < Count; ++i) vectors[i] = shuffled[i];
+}
+
+constexpr int bits(int power) { return power <= 1 ? 0 : 1 + bits(power / 2); }
+
+// `Times` perfect shuffles. Each turns the number of an element by one bit, so that log2(Count) of them put the vectors' elements in turn
+// (an interleave), and log2(16 / Width) undo it.
+template <std::size_t Bytes, int Width, int Count, int Times>
+inline void shuffles(Vector<Bytes>* vectors) {
+    if constexpr (Times > 0) {
+        shuffle<Bytes, Width, Count>(vectors);
+        shuffles<Bytes, Width, Count, Times - 1>(vectors);
+    }
+}
+
+// Past the cache where the processor can; `to` is aligned to 16.
+inline void store_past(std::byte* to, Vector<16> vector) {
+#if defined(__SSE2__)
+    typedef long long Pair __attribute__((vector_size(16)));
+    __builtin_ia32_movntdq(reinterpret_cast<Pair*>(to), (Pair)vector);
+#else
+    store<16>(to, vector);
+#endif
+}
+
+inline bool is_aligned(const void* address, std::size_t to) { return reinterpret_cast<std::uintptr_t>(address) % to == 0; }
+
+}  // namespace dovetail::DOVETAIL_ISA

@@ -1,0 +1,18 @@
+// The inner loops of movement in one instruction set: see movers.h for what each does.
+#pragma once
+
+#include "kernels/movers.h"
+
+namespace dovetail::DOVETAIL_ISA {
+
+void copy_rows(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
+               std::size_t bytes);
+void stream(std::byte* dst, const std::byte* src, std::size_t bytes);
+void settle();
+void interleave(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
+void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
+void transpose(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
+               std::int64_t columns, std::size_t width);
+const Movers& own_movers();
+
+}  // namespace dovetail::DOVETAIL_ISA

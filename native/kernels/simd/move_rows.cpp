@@ -1,0 +1,114 @@
+// Contiguous rows: short ones without a call each.
+#include "kernels/simd/lanes.h"
+#include "kernels/simd/move.h"
+
+namespace dovetail::DOVETAIL_ISA {
+namespace {
+
+template <std::size_t Bytes>
+inline void move(std::byte* dst, const std::byte* src) {
+    unsigned char held[Bytes];
+    std::memcpy(held, src, Bytes);
+    std::memcpy(dst, held, Bytes);
+}
+
+// Elements: four at a time, so that loads need not wait for stores.
+template <std::size_t Bytes>
+void copy_elements(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows) {
+    std::int64_t i = 0;
+    for (; i + 4 <= rows; i += 4, dst += 4 * dst_step, src += 4 * src_step) {
+        unsigned char four[4][Bytes];
+        for (int j = 0; j < 4; ++j) std::memcpy(four[j], src + j * src_step, Bytes);
+        for (int j = 0; j < 4; ++j) std::memcpy(dst + j * dst_step, four[j], Bytes);
+    }
+    for (; i < rows; ++i, dst += dst_step, src += src_step) move<Bytes>(dst, src);
+}
+
+// Rows of Unit .. 2 * Unit bytes: a unit at either end; they may overlap.
+template <std::size_t Unit>
+void copy_pairs(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
+                std::size_t bytes) {
+    const std::size_t last = bytes - Unit;
+    for (; rows > 0; --rows, dst += dst_step, src += src_step) {
+        move<Unit>(dst, src);
+        move<Unit>(dst + last, src + last);
+    }
+}
+
+void copy_vectors(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
+                  std::size_t bytes) {
+    const std::size_t last = bytes - kVector;
+    for (; rows > 0; --rows, dst += dst_step, src += src_step) {
+        for (std::size_t i = 0; i < last; i += kVector) move<kVector>(dst + i, src + i);
+        move<kVector>(dst + last, src + last);
+    }
+}
+
+void copy_long(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
+               std::size_t bytes) {
+    for (; rows > 0; --rows, dst += dst_step, src += src_step) std::memcpy(dst, src, bytes);
+}
+
+// The repeated bytes of one element (a source stride of zero), contiguous.
+template <std::size_t Bytes>
+void fill_elements(std::byte* dst, const std::byte* src, std::int64_t rows) {
+    unsigned char element[Bytes];
+    std::memcpy(element, src, Bytes);
+    for (std::int64_t i = 0; i < rows; ++i) std::memcpy(dst + i * static_cast<std::int64_t>(Bytes), element, Bytes);
+}
+
+template <std::size_t Bytes>
+void copy_any_elements(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows) {
+    constexpr auto bytes = static_cast<std::ptrdiff_t>(Bytes);
+    if (dst_step == bytes && src_step == 0) return fill_elements<Bytes>(dst, src, rows);
+    if (dst_step == bytes) return copy_elements<Bytes>(dst, bytes, src, src_step, rows);
+    if (src_step == bytes) return copy_elements<Bytes>(dst, dst_step, src, bytes, rows);
+    copy_elements<Bytes>(dst, dst_step, src, src_step, rows);
+}
+
+}  // namespace
+
+void copy_rows(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
+               std::size_t bytes) {
+    const auto step = static_cast<std::ptrdiff_t>(bytes);
+    if (dst_step == step && src_step == step) return copy_long(dst, 0, src, 0, 1, bytes * static_cast<std::size_t>(rows));
+    switch (bytes) {
+        case 1: return copy_any_elements<1>(dst, dst_step, src, src_step, rows);
+        case 2: return copy_any_elements<2>(dst, dst_step, src, src_step, rows);
+        case 4: return copy_any_elements<4>(dst, dst_step, src, src_step, rows);
+        case 8: return copy_any_elements<8>(dst, dst_step, src, src_step, rows);
+        case 16: return copy_any_elements<16>(dst, dst_step, src, src_step, rows);
+        case 3: return copy_pairs<2>(dst, dst_step, src, src_step, rows, bytes);
+        default: break;
+    }
+    if (bytes < 8) return copy_pairs<4>(dst, dst_step, src, src_step, rows, bytes);
+    if (bytes < 16) return copy_pairs<8>(dst, dst_step, src, src_step, rows, bytes);
+    if (bytes <= 32) return copy_pairs<16>(dst, dst_step, src, src_step, rows, bytes);
+    if (bytes <= 64 && kVector >= 32) return copy_pairs<32>(dst, dst_step, src, src_step, rows, bytes);
+    if (bytes <= 512) return copy_vectors(dst, dst_step, src, src_step, rows, bytes);
+    copy_long(dst, dst_step, src, src_step, rows, bytes);
+}
+
+void stream(std::byte* dst, const std::byte* src, std::size_t bytes) {
+    std::size_t head = (0 - reinterpret_cast<std::uintptr_t>(dst)) % 16;
+    if (head > bytes) head = bytes;
+    std::memcpy(dst, src, head);
+    std::size_t i = head;
+    for (; i + 64 <= bytes; i += 64) {
+        const auto a = load<16>(src + i), b = load<16>(src + i + 16), c = load<16>(src + i + 32), d = load<16>(src + i + 48);
+        store_past(dst + i, a);
+        store_past(dst + i + 16, b);
+        store_past(dst + i + 32, c);
+        store_past(dst + i + 48, d);
+    }
+    for (; i + 16 <= bytes; i += 16) store_past(dst + i, load<16>(src + i));
+    std::memcpy(dst + i, src + i, bytes - i);
+}
+
+void settle() {
+#if defined(__SSE2__)
+    __builtin_ia32_sfence();
+#endif
+}
+
+}  // namespace dovetail::DOVETAIL_ISA

@@ -1,0 +1,66 @@
+// The ways to go through a job of movement. Each is cut into tasks that may run in any order on any thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kernels/movement.h"
+#include "kernels/movers.h"
+
+namespace dovetail::moving {
+
+// A block of this size stays in the first cache while all that concerns it is done.
+constexpr std::int64_t kBlockBytes = 16 * 1024;
+// From here on, in all, destinations are written past the cache.
+constexpr std::size_t kPastCacheFrom = 8 * 1024 * 1024;
+// Below this, other threads are not worth the call.
+constexpr std::size_t kThreadsFrom = 64 * 1024;
+
+// What a job is done with, the same for all its walks.
+struct Manner {
+    bool past_cache;
+    std::int64_t task_bytes;
+};
+
+class Walk {
+public:
+    virtual ~Walk() = default;
+    virtual std::int64_t tasks() const = 0;
+    virtual void run(std::byte* const* bases, std::int64_t task) const = 0;
+    virtual const char* name() const = 0;
+};
+
+// A piece with its axes from the outermost destination stride to the innermost, neighbours joined, and the bytes that both sides hold
+// together taken out of them as `run`. No axis has size 1 or a negative destination stride.
+struct Shape {
+    Place dst;
+    Place src;
+    std::vector<Stride> axes;
+    std::int64_t run;
+    std::int64_t itemsize;
+
+    std::int64_t rows() const;
+};
+Shape shape_of(const Piece& piece);
+
+// Rows in the order of the destination (move_rows.cpp).
+std::unique_ptr<Walk> walk_rows(const Shape& shape, const Manner& manner);
+
+// Contiguous pieces, any number of them (move_blocks.cpp).
+std::unique_ptr<Walk> walk_blocks(const std::vector<Shape>& shapes, const Manner& manner);
+
+// Rows of several pieces that have the same number of them, together (move_table.cpp): null where they have not.
+std::unique_ptr<Walk> walk_table(const std::vector<Shape>& shapes, const Manner& manner);
+
+// Two axes exchanged, in tiles (move_tiles.cpp): null where none are.
+std::unique_ptr<Walk> walk_tiles(const Shape& shape, const Manner& manner);
+
+inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+inline std::int64_t most(std::int64_t a, std::int64_t b) { return a < b ? b : a; }
+inline std::int64_t parts(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
+
+// Rows past the cache where they allow it.
+void copy_rows_past(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
+                    std::int64_t bytes);
+
+}  // namespace dovetail::moving
