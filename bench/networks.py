@@ -2,8 +2,8 @@
 
     python bench/networks.py [--models NAME ...] [--batch 1 8] [--threads 1 2] [--rounds N] [--json]
 
-The architectures are those of the onnx package with seeded random weights (examples/light_models.py), in f32; every engine gets the
-same input and the same number of threads, and the results are compared. A ratio below 1 means that dovetail is faster.
+The architectures are those of the onnx package with seeded random weights (examples/light_models.py), in f32; every engine gets
+the same input and the same number of threads, and the results are compared. A ratio below 1 means that dovetail is faster.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def main() -> None:
                 worst = max((float(np.abs(ours - other).max() / np.abs(other).max()) for other in results.values()), default=0.0)
                 peers = {each: seconds for each, seconds in times.items() if each != "dovetail"}
                 row = {"model": name, "batch": batch, "threads": threads, "ms": {each: t * 1e3 for each, t in times.items()},
-                       "ratio": times["dovetail"] / min(peers.values()) if peers else None, "worst_difference": worst}  # fmt: skip
+                       "ratio": times["dovetail"] / min(peers.values()) if peers else None, "difference": worst}  # fmt: skip
                 rows.append(row)
                 if not options.json:
                     texts = "  ".join(f"{each} {seconds * 1e3:8.2f} ms" for each, seconds in times.items())

@@ -20,8 +20,8 @@ ENGINES = ("native", "interpreter")
 class Program:
     """A compiled model: ``program({"x": array})`` or ``program(array, ...)`` gives the outputs by name, as numpy arrays.
 
-    No result shares memory with an input or another result. ``out`` names arrays that results are written into. A Program holds no
-    state, can be called from several threads, and can be pickled (the pickle holds the model and the options, and compiles anew).
+    No result shares memory with an input or another result. ``out`` names arrays that results are written into. A Program holds
+    no state, can be called from several threads, and can be pickled (the pickle holds model and options, and compiles anew).
     """
 
     def __init__(self, model: Model, engine: str, **options: Any) -> None:
@@ -74,8 +74,15 @@ def _written(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str
     """The outputs, those that ``out`` names written into its arrays."""
     for name, array in (out or {}).items():
         result = outputs[name]
-        if not isinstance(array, np.ndarray) or array.dtype != result.dtype or array.shape != result.shape or not array.flags.writeable:
-            raise EngineError("output.array", f"out[{name!r}] should be a writable {result.dtype} array of shape {list(result.shape)}")
+        if (
+            not isinstance(array, np.ndarray)
+            or array.dtype != result.dtype
+            or array.shape != result.shape
+            or not array.flags.writeable
+        ):
+            raise EngineError(
+                "output.array", f"out[{name!r}] should be a writable {result.dtype} array of shape {list(result.shape)}"
+            )
         array[...] = result
         outputs[name] = array
     return outputs
@@ -115,10 +122,11 @@ def compile(
 ) -> Program:
     """A Program for ``model`` (a Model, or the path of one).
 
-    ``engine``: "native" (planned memory, compiled kernels), "interpreter" (the reference: one operator at a time in numpy), or
-    "auto": native. For the native engine: ``threads`` (else DOVETAIL_THREADS, else all that this process may use); ``max_memory``,
-    the most bytes that the activations of one run may take, held against the plan before anything is allocated; ``elide``, whether
-    what only moves data is planned away: "auto" where that is quicker, "all" wherever it is possible, "none".
+    ``engine``: "native" (planned memory, compiled kernels), "interpreter" (the reference: one operator at a time in numpy),
+    or "auto": native. For the native engine: ``threads`` (else DOVETAIL_THREADS, else all that this process may use);
+    ``max_memory``, the most bytes that the activations of one run may take, held against the plan before anything is
+    allocated; ``elide``, whether what only moves data is planned away: "auto" where that is quicker, "all" wherever it is
+    possible, "none".
 
     Raises EngineError [engine.unknown], [engine.option], [engine.threads], and whatever loading raises.
     """

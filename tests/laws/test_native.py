@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,6 @@ import pytest
 
 from cases import Case
 from dovetail import dtypes
-from dovetail.build import Builder
-from dovetail.errors import DovetailError
 from dovetail.op import has
 from dovetail.program import compile
 from rig import answer, every_case, feeds, model_of

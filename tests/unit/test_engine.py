@@ -81,7 +81,11 @@ def test_inputs_of_any_strides_are_read_where_they_lie() -> None:
     want = program(x)
     wide = np.zeros((4, 8, 6, 12), np.float32)
     wide[:, ::2, ::-1, 1::2] = x
-    for same in (wide[:, ::2, ::-1, 1::2], np.asfortranarray(x), np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)):
+    for same in (
+        wide[:, ::2, ::-1, 1::2],
+        np.asfortranarray(x),
+        np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2),
+    ):
         assert np.array_equal(same, x)
         assert_agrees(program(same), want)
 

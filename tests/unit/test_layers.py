@@ -23,6 +23,7 @@ LAYERS = (
     "op slots edit build evaluate inference",
     "ops",
     "interpret autodiff validate passes formats show notebook summary sampling",
+    "engine",
     "program verify backend ngraph",
     "cli",
 )

@@ -1,13 +1,13 @@
 """Proof, from a finished plan alone, that no two live tensors overlap and that nothing is read before it was made.
 
-The plan is run with marks in place of elements. A step that computes marks what it writes with a number of its own, a copy carries
-marks along, memory begins unmarked. What a step reads, and each result at the end, must carry only the marks of what the graph says
-it is made of.
+The plan is run with marks in place of elements. A step that computes marks what it writes with a number of its own, a copy
+carries marks along, memory begins unmarked. What a step reads, and each result at the end, must carry only the marks of what the
+graph says it is made of.
 """
 
 from __future__ import annotations
 
-from math import gcd, prod
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ CONSTANT = 1
 
 
 def check(plan: Plan, graph: Graph, scene: Scene) -> None:
-    """Raise EngineError [plan.clobbered], [plan.unwritten], [plan.bounds] where the plan would not compute what the graph says."""
+    """Raise EngineError [plan.clobbered], [plan.unwritten], [plan.bounds] where a plan is not what the graph says."""
     _Checker(plan, graph, scene).run()
 
 
@@ -56,7 +56,9 @@ class _Checker:
                 self._mark(step, step.writes[0], self._mark_of(step.work.writes[0], " (its filling)"))
             else:
                 self._compute(step)
-        for value, tile, memory in zip(self.plan.results, self.plan.outputs, self.memories[1 + len(self.plan.inputs) :], strict=True):
+        for value, tile, memory in zip(
+            self.plan.results, self.plan.outputs, self.memories[1 + len(self.plan.inputs) :], strict=True
+        ):
             if not tile.is_loose and tile.count:
                 self._expect(memory, value, f"the result {tile.name!r}")
 
@@ -98,7 +100,11 @@ class _Checker:
             raise EngineError("plan.bounds", f"{operand.tile} reaches bytes {low} to {high} of a buffer", node=step.label)
         strides = [stride // self.unit * memory.itemsize for stride in operand.strides]
         return np.ndarray(
-            (*operand.sizes, size // self.unit), memory.dtype, memory.data, operand.offset // self.unit * 4, (*strides, memory.itemsize)
+            (*operand.sizes, size // self.unit),
+            memory.dtype,
+            memory.data,
+            operand.offset // self.unit * 4,
+            (*strides, memory.itemsize),
         )
 
     def _expect(self, seen: np.ndarray[Any, Any], tile: Tile, what: str) -> None:
@@ -132,7 +138,7 @@ def _granularity(plan: Plan) -> int:
     unit = 64
     for step in plan.steps:
         for operand in (*step.reads, *step.writes):
-            if operand is not None and _is_kept(plan, operand) and prod(operand.sizes):
+            if operand is not None and _is_kept(plan, operand) and 0 not in operand.sizes:
                 steps = (stride for size, stride in zip(operand.sizes, operand.strides, strict=True) if size > 1)
                 unit = gcd(unit, operand.offset, operand.tile.itemsize, *steps)
     return max(unit, 1)

@@ -1,4 +1,4 @@
-"""Works that become one: element by element what is computed element by element, and what follows a convolution in its last loop."""
+"""Works that become one: element by element what is computed element by element, and what goes with a convolution."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _merged(work: Work, follower: Work, uses: _Uses, place: int) -> Work | None:
     """A convolution or product with the operator after it, where that is an activation, a bias or a sum."""
     if len(follower.attributes["body"]) != 1 or follower.writes[0].sizes != work.writes[0].sizes:
         return None
-    op, refs = follower.attributes["body"][0]
+    op, _ = follower.attributes["body"][0]
     attributes = dict(work.attributes)
     reads = list(work.reads)
     if isinstance(op, Add):
@@ -80,7 +80,12 @@ def _merged(work: Work, follower: Work, uses: _Uses, place: int) -> Work | None:
         if other.sizes == work.writes[0].sizes and not attributes["has_residual"] and other.data is None:
             attributes["has_residual"] = 1
             reads.append(other)
-        elif work.kernel == "matmul" and not attributes["has_bias"] and not attributes["has_residual"] and _is_row(other, work.writes[0]):
+        elif (
+            work.kernel == "matmul"
+            and not attributes["has_bias"]
+            and not attributes["has_residual"]
+            and _is_row(other, work.writes[0])
+        ):
             attributes["has_bias"] = 1
             reads.append(other)
         else:

@@ -1,7 +1,8 @@
 """Where the elements of a tensor lie: affine maps from the row-major index of an element to its place, and their composition.
 
-A :class:`Layout` is an offset and a list of modes ``(size, stride)``, outermost first. The row-major index of an element, written
-in the mixed radix of the modes' sizes, gives one digit per mode; its place is ``offset + sum(digit * stride)``. Units are elements.
+A :class:`Layout` is an offset and a list of modes ``(size, stride)``, outermost first. The row-major index of an element,
+written in the mixed radix of the modes' sizes, gives one digit per mode; its place is ``offset + sum(digit * stride)``. Units are
+elements.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Layout(NamedTuple):
     modes: tuple[Mode, ...]
 
     @property
-    def count(self) -> int:
+    def elements(self) -> int:
         return prod(size for size, _ in self.modes)
 
 

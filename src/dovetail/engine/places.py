@@ -70,7 +70,7 @@ class Places:
             return False
         root, layout = self.of(source)
         found = compose(layout, window.source_offset, [(size, stride) for size, stride, _ in axes])
-        if found is None or found.count != tile.count:
+        if found is None or found.elements != tile.count:
             return False
         self._join(tile, Place(root, found))
         return True
@@ -88,7 +88,7 @@ class Places:
             return False
         back = inverse(layout)
         piece = compose(into.layout, window.target_offset, [(size, stride) for size, stride, _ in axes])
-        if back is None or piece is None or piece.count != tile.count:
+        if back is None or piece is None or piece.elements != tile.count:
             return False
         found = compose(piece, back.offset, back.modes)
         if found is None or not self._fits(root, found):

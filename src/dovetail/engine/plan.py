@@ -1,4 +1,4 @@
-"""From a prepared graph and the shapes of its inputs to a plan: every tensor's place, every step in order, and what is still copied."""
+"""From a prepared graph and the shapes of its inputs to a plan: every tensor's place, every step, and what is still copied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dovetail.engine.kernels import work_for
 from dovetail.engine.layout import Layout, Mode, compose, dense, row_major, strides_of
 from dovetail.engine.physical import Memory, choose
 from dovetail.engine.places import Places, is_covered, remaining, settle
-from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
+from dovetail.engine.work import MOVE, Scene, Tile, Work
 from dovetail.graph import Graph
 from dovetail.op import Window
 
@@ -24,8 +24,8 @@ ELIDE = ("auto", "all", "none")
 
 
 class Operand(NamedTuple):
-    """A tensor as a step sees it: ``offset`` and ``strides`` in bytes, in buffer number ``buffer`` (0: the arena). ``data`` are the
-    elements of a constant. A loose tensor has no buffer (-1), a name only."""
+    """A tensor as a step sees it: ``offset`` and ``strides`` in bytes, in buffer number ``buffer`` (0: the arena). ``data``
+    are the elements of a constant. A loose tensor has no buffer (-1), a name only."""
 
     tile: Tile
     buffer: int
@@ -155,7 +155,12 @@ class _Planner:
             whole = Window(0, 0, (tile.count,), 0, (1,), 0, (1,))
             root = self.places.of(tile).root
             is_turned = self.memory.strides(root) != row_major(root.sizes)
-            if self.elide == "none" and tile is not root or is_turned or not tile.count or not self.places.put(tile, out, whole):
+            if (
+                (self.elide == "none" and tile is not root)
+                or is_turned
+                or not tile.count
+                or not self.places.put(tile, out, whole)
+            ):
                 from dovetail.op import Windows
 
                 finals.append(Work(MOVE, (), [tile], [out], windows=Windows((whole,)), reason="a result has memory of its own"))
@@ -169,7 +174,11 @@ class _Planner:
             if work.kernel != MOVE or work.windows is None or work.windows.fill is None or is_covered(work):
                 continue
             root = self.places.of(work.writes[0]).root
-            first = next(each for each in self.works if any(not tile.is_loose and self.places.of(tile).root is root for tile in each.writes))
+            first = next(
+                each
+                for each in self.works
+                if any(not tile.is_loose and self.places.of(tile).root is root for tile in each.writes)
+            )
             found.setdefault(id(first), []).append(work)
         return found
 
@@ -267,12 +276,12 @@ class _Planner:
         self._copy_boxes(source, read, target, written, reason)
 
     def _copy_boxes(self, source: Tile, read: Layout, target: Tile, written: Layout, reason: str) -> None:
-        if read.count == 0:
+        if read.elements == 0:
             return
         refined = _refined(read.modes, written.modes)
         if refined is None:
-            made = Tile(f"{source.name} (dense)", source.type, (read.count,), source.dtype)
-            between = dense(read.count)
+            made = Tile(f"{source.name} (dense)", source.type, (read.elements,), source.dtype)
+            between = dense(read.elements)
             self._copy_boxes(source, read, made, between, f"{reason}; its pieces are not even")
             self._copy_boxes(made, between, target, written, f"{reason}; its pieces are not even")
             return
@@ -340,7 +349,7 @@ class _Planner:
         return (1 + sum((size - 1) * stride for size, stride in zip(root.sizes, strides, strict=True))) * root.itemsize
 
     def _shared_in_place(self) -> dict[Tile, Tile]:
-        """Roots that take over the memory of another one: what is computed element by element from a tensor that nobody else needs."""
+        """Roots that take over the memory of another one: computed element by element from what nobody else needs."""
         last: dict[Tile, int] = {}
         first: dict[Tile, int] = {}
         for index, (_, _, reads, writes, _, _) in enumerate(self.steps):

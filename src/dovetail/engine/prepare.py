@@ -1,4 +1,4 @@
-"""A graph made ready for an engine, once per model: constants folded, normalisation with known statistics made part of the weights."""
+"""A graph made ready for an engine, once per model: constants folded, known statistics made part of weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dovetail.passes.fold import fold
 
 
 def prepare(graph: Graph, file: str | None = None) -> Graph:
-    """A copy of ``graph`` that computes the same, to within rounding, with less to do. Types and shape values are on every value."""
+    """A copy of ``graph`` that computes the same, to within rounding, with less to do. Types and shape values are everywhere."""
     new = copy_graph(graph)
     infer_graph(new, file=file)
     fold(new)
@@ -50,7 +50,14 @@ def _scale_and_shift(b: Builder, op: BatchNormalization, xs: list[Value | None])
     """Normalisation with statistics that are known is a product and a sum."""
     x, *parameters = xs
     assert x is not None
-    if op.training or op.outputs != 1 or not op.spatial or x.shape is None or len(x.shape) < 2 or x.dtype.name not in ("f32", "f64"):
+    if (
+        op.training
+        or op.outputs != 1
+        or not op.spatial
+        or x.shape is None
+        or len(x.shape) < 2
+        or x.dtype.name not in ("f32", "f64")
+    ):
         return None
     data = [None if value is None else value.constant for value in parameters]
     if any(array is None for array in data):
@@ -109,5 +116,7 @@ def _merged(b: Builder, op: Multiply | Add, node: Node, values: np.ndarray[Any, 
     else:
         bias = bias + values
     kind = weights.dtype
-    made: Value = b.add(node.op, x, b.constant(np.asarray(w, kind.numpy), kind), b.constant(np.asarray(bias, kind.numpy), kind))[0]
+    made: Value = b.add(node.op, x, b.constant(np.asarray(w, kind.numpy), kind), b.constant(np.asarray(bias, kind.numpy), kind))[
+        0
+    ]
     return made

@@ -101,8 +101,8 @@ class Engine:
             most = max(plan.buffers, key=lambda buffer: buffer.nbytes)
             raise EngineError(
                 "run.memory",
-                f"the run needs {plan.arena_bytes} bytes and may take {self.max_memory}; the largest tensor is {most.root.name!r} "
-                f"with {most.nbytes}",
+                f"the run needs {plan.arena_bytes} bytes and may take {self.max_memory}; the largest tensor is "
+                f"{most.root.name!r} with {most.nbytes}",
                 file=self.model.file,
             )
 
@@ -204,16 +204,13 @@ class Bound:
         return lambda visit, addresses, find, loose: run(find, loose)
 
     def __call__(self, arrays: Sequence[Any], out: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
-        loose: dict[Tile, Any] = {}
+        loose = {tile: array for tile, array in zip(self.plan.inputs, arrays, strict=True) if tile.is_loose}
         results = [self._result(tile, name, arrays, out) for tile, name in zip(self.plan.outputs, names, strict=True)]
         try:
             visit = self._core.Visit(self._program) if self._core else _Room(self.plan.arena_bytes)
         except MemoryError:
             raise EngineError("run.memory", f"{self.plan.arena_bytes} bytes cannot be had") from None
         addresses = [visit.arena, *map(_address, arrays), *map(_address, results)]
-        for tile, array in zip(self.plan.inputs, arrays, strict=True):
-            if tile.is_loose:
-                loose[tile] = array
         find = finder(addresses, loose)
         for piece in self._pieces:
             piece(visit, addresses, find, loose)
@@ -240,8 +237,15 @@ class Bound:
         given = None if out is None else out.get(name)
         if given is None:
             return np.empty(tile.sizes, tile.dtype.numpy)
-        if not isinstance(given, np.ndarray) or given.dtype != tile.dtype.numpy or given.shape != tile.sizes or not given.flags.writeable:
-            raise EngineError("output.array", f"out[{name!r}] should be a writable {tile.dtype} array of shape {list(tile.sizes)}")
+        if (
+            not isinstance(given, np.ndarray)
+            or given.dtype != tile.dtype.numpy
+            or given.shape != tile.sizes
+            or not given.flags.writeable
+        ):
+            raise EngineError(
+                "output.array", f"out[{name!r}] should be a writable {tile.dtype} array of shape {list(tile.sizes)}"
+            )
         direct = given.flags.c_contiguous and not any(_is_array(each) and np.may_share_memory(given, each) for each in arrays)
         return given if direct else np.empty(tile.sizes, tile.dtype.numpy)
 

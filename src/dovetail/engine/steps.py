@@ -85,9 +85,7 @@ def _at(address: int, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: A
         return np.empty(sizes, dtype)
     # numpy's own types say what they are; those of ml_dtypes are bytes first.
     typestr = dtype.str if dtype.isbuiltin == 1 else f"|V{dtype.itemsize}"
-    found = np.asarray(
-        _Memory({"version": 3, "data": (address, False), "shape": sizes, "strides": strides, "typestr": typestr})
-    )
+    found = np.asarray(_Memory({"version": 3, "data": (address, False), "shape": sizes, "strides": strides, "typestr": typestr}))
     return found if found.dtype == dtype else found.view(dtype)
 
 

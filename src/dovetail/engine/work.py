@@ -159,7 +159,9 @@ class Scene:
 
     def _elements(self, value: Any, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any] | None:
         """A shape value's elements at these sizes, where all are known and the type holds them."""
-        items = [each if isinstance(each, int) else self._size(each) for each in np.asarray(value, dtype=object).reshape(-1).tolist()]
+        items = [
+            each if isinstance(each, int) else self._size(each) for each in np.asarray(value, dtype=object).reshape(-1).tolist()
+        ]
         low, high = dtype.range()
         if len(items) != int(np.prod(shape, initial=1)) or any(each is None or not low <= each <= high for each in items):
             return None
