@@ -129,7 +129,8 @@ def settle(works: Iterable[Work], places: Places, elide: bool = True) -> None:
     moving = [work for work in works if work.kernel == MOVE and work.windows is not None]
     for work in moving:
         _views(work, places)
-    for work in moving:
+    # The outermost first: then what is put somewhere seldom holds much, and its pieces need not be moved again.
+    for work in reversed(moving):
         _insides(work, places)
 
 

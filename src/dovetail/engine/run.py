@@ -18,6 +18,7 @@ from dovetail.engine.prepare import prepare
 from dovetail.engine.steps import finder, python_step
 from dovetail.engine.work import INTERPRET, Scene, Tile
 from dovetail.errors import EngineError
+from dovetail.formats import collector_paused
 from dovetail.graph import Graph, Model
 from dovetail.inference import infer_graph
 from dovetail.interpret import check_inputs, named_inputs, to_array
@@ -84,6 +85,10 @@ class Engine:
         return Bound(plan, scene, self._core, self._pool, self._store)
 
     def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:
+        with collector_paused():
+            return self._planned_at_once(arrays, sizes, strides)
+
+    def _planned_at_once(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:
         shapes = [tuple(array.shape) if _is_array(array) else None for array in arrays]
         graph = self.graph
         scene = Scene(graph, sizes, shapes)
