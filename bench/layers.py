@@ -1,8 +1,8 @@
 """Single layers of known networks: the compiled core beside oneDNN as torch calls it, weights packed beforehand on both sides.
 
-Convolutions read and write channels-last data; ``--strided`` gives ours slices of wider pixels, which oneDNN cannot take. The two are
-run in turns in one process, and what is printed is the ratio of their medians (below 1: ours is faster) and what share of the
-processor's peak ours reaches. The peak is measured in the same turns, by a product that stays in the first level of cache.
+Convolutions read and write channels-last data; ``--strided`` gives ours slices of wider pixels, which oneDNN cannot take. The
+two are run in turns in one process, and what is printed is the ratio of their medians (below 1: ours is faster) and what share
+of the processor's peak ours reaches. The peak is that of a product of ours that stays in the nearest caches, run in the same turns.
 """
 
 from __future__ import annotations
@@ -222,10 +222,8 @@ def main() -> None:
             mine, other, most = medians([ours, theirs, peak], options.seconds, clock)
             share = work / mine / (peak_work / most) / options.threads
             ratios.append(mine / other)
-            print(
-                f"{network:12} {each.name:18} {ours.name:22} {mine * 1e6:9.1f} us  oneDNN {other * 1e6:9.1f} us  ratio {mine / other:5.2f}  of peak {share:4.0%}",
-                flush=True,
-            )
+            times = f"{mine * 1e6:9.1f} us  oneDNN {other * 1e6:9.1f} us  ratio {mine / other:5.2f}  of peak {share:4.0%}"
+            print(f"{network:12} {each.name:18} {ours.name:22} {times}", flush=True)
         overall += ratios
         print(f"{network:12} geometric mean {math.exp(statistics.fmean(map(math.log, ratios))):.3f}\n")
     print(f"all layers: geometric mean {math.exp(statistics.fmean(map(math.log, overall))):.3f}")

@@ -25,6 +25,7 @@ struct Conv::Place {
     const float* base;
     const std::int64_t* rows;
     std::int64_t first_segment, segments;
+    std::int64_t ahead;  // floats to what the next tile reads
 };
 
 namespace {
@@ -54,6 +55,7 @@ Conv::Conv(const Spec& spec, Store& store)
     if (!w.is_constant()) throw std::invalid_argument("conv: the weights are no constant");
     if (w.sizes[0] != geometry_.outputs * geometry_.groups || w.sizes[1] != geometry_.channels)
         throw std::invalid_argument("conv: the weights have other channels than the operands");
+    take_channels();
     has_prologue_ = spec.has("prologue_scale");
     scale_ = narrowed(spec.reals("prologue_scale"));
     shift_ = narrowed(spec.reals("prologue_shift"));
@@ -70,9 +72,17 @@ Conv::Conv(const Spec& spec, Store& store)
     pack_weights(spec, store);
 }
 
+// Groups of one channel and one output are multiplied all together, each channel by weights of its own.
+void Conv::take_channels() {
+    by_channel_ = geometry_.groups > 1 && geometry_.channels == 1 && geometry_.outputs == 1;
+    if (!by_channel_) return;
+    geometry_.channels = geometry_.outputs = geometry_.groups;
+    geometry_.groups = 1;
+}
+
 void Conv::choose_reading() {
     const bool side_by_side = x_.sizes[1] == 1 || geometry_.x.channel == 1;
-    const bool joined = geometry_.dilation[2] == 1 && geometry_.kernel[2] > 1;
+    const bool joined = geometry_.dilation[2] == 1 && geometry_.kernel[2] > 1 && !by_channel_;
     if (side_by_side && !has_prologue_)
         reading_ = joined && geometry_.channels < 8 ? Reading::rows : Reading::in_place;
     else if (geometry_.is_pointwise())
@@ -83,13 +93,19 @@ void Conv::choose_reading() {
 
 void Conv::choose_sizes() {
     const Geometry& g = geometry_;
-    cut_ = cut_of(g.out[2], g.outputs, table_);
+    cut_ = cut_of(g.out[2], g.outputs, reading_ == Reading::in_place ? g.x.at[2] * g.stride[2] : 0, table_);
     panels_ = panels_of(g.outputs, cut_.vectors, table_.lanes);
-    const bool runs = reading_ == Reading::rows && g.dilation[2] == 1;
+    if (by_channel_) {
+        cut_.tiles = whole(g.out[2], kMostPixels);
+        panels_ = {{0, g.outputs, static_cast<int>(whole(g.outputs, table_.lanes))}};
+    }
+    tile_floats_ = std::max<std::int64_t>(kTileFloats, by_channel_ ? kMostPixels * panels_[0].vectors * table_.lanes : 0);
+    const bool runs = reading_ == Reading::rows && g.dilation[2] == 1 && !by_channel_;
     segments_ = reading_ == Reading::planes ? g.kernel[0] * g.kernel[1] * g.channels : runs ? g.kernel[0] * g.kernel[1] : g.taps();
-    length_ = g.taps() * g.channels / segments_;
+    length_ = by_channel_ ? 1 : g.taps() * g.channels / segments_;
     chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (segments_ * length_ * cut_.vectors * table_.lanes * 4), 1);
-    zeros_.assign(static_cast<std::size_t>(length_), 0.0f);
+    streams_ = reading_ == Reading::in_place && g.taps() == 1 && !by_channel_;
+    zeros_.assign(static_cast<std::size_t>(by_channel_ ? g.channels : length_), 0.0f);
 
     // Rows of pixels that would lie a power of two apart fall on each other in the cache.
     pitch_ = reading_ == Reading::pixels ? up_to_line(g.channels) + 16 : g.channels;
@@ -114,7 +130,9 @@ std::vector<std::int64_t> Conv::order_of(const std::vector<std::int64_t>& stride
     for (std::int64_t d = 0; d < g.kernel[0]; ++d)
         for (std::int64_t h = 0; h < g.kernel[1]; ++h) {
             const std::int64_t at = d * step(0) + h * step(1);
-            if (reading_ == Reading::planes) {
+            if (by_channel_) {
+                for (std::int64_t w = 0; w < g.kernel[2]; ++w) order.push_back(at + w * step(2));
+            } else if (reading_ == Reading::planes) {
                 for (std::int64_t c = 0; c < g.channels; ++c)
                     for (std::int64_t w = 0; w < g.kernel[2]; ++w) order.push_back(at + c * strides[1] + w * step(2));
             } else {
@@ -162,13 +180,13 @@ std::size_t Conv::scratch_bytes() const {
     const std::int64_t box = is_boxed()                       ? geometry_.kernel[0] * box_rows_ * box_pixels_ * geometry_.channels
                              : reading_ == Reading::pixels ? kMostRows * pitch_
                                                            : 0;
-    return static_cast<std::size_t>(up_to_line(segments_ * kMostRows * 2) + up_to_line(box) + 2 * kTileFloats) * sizeof(float);
+    return static_cast<std::size_t>(up_to_line(segments_ * kMostRows * 2) + up_to_line(box) + 2 * tile_floats_) * sizeof(float);
 }
 
 Conv::Room Conv::room_of(const Run& run, int worker) const {
     auto* at = reinterpret_cast<float*>(run.scratch_of(worker));
     auto* tiles = at + up_to_line(segments_ * kMostRows * 2);
-    return {reinterpret_cast<std::int64_t*>(at), tiles + 2 * kTileFloats, tiles, tiles + kTileFloats};
+    return {reinterpret_cast<std::int64_t*>(at), tiles + 2 * tile_floats_, tiles, tiles + tile_floats_};
 }
 
 std::string Conv::name() const {
@@ -239,7 +257,8 @@ void Conv::tile_in_place(const Run& run, const Task& task, Room& room, std::int6
     const std::int64_t right = left + (count - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2];
     const float* x = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels;
     const float* base = x + deep.start * g.x.at[0] + down.start * g.x.at[1] + left * g.x.at[2];
-    Place place{line, first, count, base, count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_};
+    Place place{line, first, count, base, count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_,
+                streams_ ? count * g.stride[2] * g.x.at[2] : 0};
     const bool inside = left >= 0 && right < g.in[2];
     if (inside && g.kernel[0] == 1 && deep.first == 0 && deep.last == 1) {
         place.first_segment = down.first * g.kernel[2];
@@ -287,7 +306,7 @@ void Conv::tile_of_pixels(const Run& run, const Task& task, Room& room, std::int
         stages_.run(room.box + r * pitch_, x + r * g.stride[2] * g.x.at[2], g.channels, g.x.channel, prologue, task.group * g.channels,
                     true);
     multiply(run, task, room,
-             {line, first, count, room.box, count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_});
+             {line, first, count, room.box, count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_, 0});
 }
 
 void Conv::block(const Run& run, const Task& task, Room& room, std::int64_t block) const {
@@ -302,7 +321,7 @@ void Conv::block(const Run& run, const Task& task, Room& room, std::int64_t bloc
             const std::int64_t begin = tile_begin(tile), count = tile_begin(tile + 1) - begin;
             multiply(run, task, room,
                      {plane * g.out[1] + line, begin, count, room.box + (line - first) * g.stride[1] * row + begin * g.stride[2] * pixel,
-                      count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_});
+                      count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_, 0});
         }
 }
 
@@ -359,11 +378,9 @@ void Conv::multiply(const Run& run, const Task& task, Room& room, const Place& p
     tile.rows = place.rows;
     tile.segments = place.segments;
     tile.length = length_;
-    tile.finishes = true;
+    tile.ahead = place.ahead;
     tile.scale = 1;
-    tile.residual_last = finish_.residual_last;
-    tile.low = finish_.low;
-    tile.high = finish_.high;
+    finish_.set(tile);
     for (std::size_t p = task.first_panel; p < task.last_panel; ++p) {
         const Panel& panel = panels_[p];
         const std::int64_t channel = task.group * g.outputs + panel.first, width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
@@ -383,7 +400,7 @@ void Conv::multiply(const Run& run, const Task& task, Room& room, const Place& p
                 for (std::int64_t j = 0; j < panel.columns; ++j)
                     room.residual[r * width + j] = from[r * g.residual.at[2] + j * g.residual.channel];
         }
-        table_.of[panel.vectors - 1][place.count - 1](tile);
+        (by_channel_ ? table_.by_channel[place.count - 1] : table_.of[panel.vectors - 1][place.count - 1])(tile);
         for (std::int64_t j = 0; apart && j < panel.columns; ++j)
             for (std::int64_t r = 0; r < place.count; ++r) to[r * g.y.at[2] + j * g.y.channel] = room.y[r * width + j];
     }

@@ -30,6 +30,7 @@ private:
     struct Task;
     struct Room;
 
+    void take_channels();
     void choose_reading();
     void choose_sizes();
     void pack_weights(const Spec& spec, Store& store);
@@ -57,12 +58,15 @@ private:
     const StageTable& stages_;
     Reading reading_ = Reading::in_place;
     bool has_prologue_ = false, clamp_ = false;
+    bool by_channel_ = false;  // each channel is an output by itself
+    bool streams_ = false;     // tiles read one behind the other, each element once
     Cut cut_{};
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;  // that one task goes through
     std::int64_t segments_ = 0, length_ = 0, width_ = 0;
     std::int64_t block_lines_ = 0;  // output lines for which rows are copied together
     std::int64_t box_rows_ = 0, box_pixels_ = 0;  // what the box holds of each depth: rows, and pixels of a row
+    std::int64_t tile_floats_ = 0;
     std::int64_t pitch_ = 0;  // floats of a copied pixel
     std::vector<std::shared_ptr<const float>> weights_;  // by group
     std::vector<float> bias_, zeros_, scale_, shift_;

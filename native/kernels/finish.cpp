@@ -2,24 +2,50 @@
 
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 namespace dovetail {
 
+namespace {
+
+Activation activation_of(const Spec& spec, const std::string& name) {
+    static const std::pair<const char*, Activation> table[] = {
+        {"none", Activation::bounds},       {"relu", Activation::bounds},         {"clip", Activation::bounds},
+        {"leaky_relu", Activation::leaky_relu}, {"elu", Activation::elu},         {"sigmoid", Activation::sigmoid},
+        {"silu", Activation::silu},         {"tanh", Activation::tanh},           {"hardswish", Activation::hardswish},
+        {"gelu_erf", Activation::gelu_erf}, {"gelu_tanh", Activation::gelu_tanh},
+    };
+    for (const auto& [each, activation] : table)
+        if (name == each) return activation;
+    throw std::invalid_argument(spec.kernel + ": no activation " + name);
+}
+
+}  // namespace
+
 Finish::Finish(const Spec& spec)
     : low(-std::numeric_limits<float>::infinity()), high(std::numeric_limits<float>::infinity()) {
-    const std::string activation = spec.text("activation", "none");
-    if (activation == "relu")
-        low = 0;
-    else if (activation == "clip") {
+    const std::string name = spec.text("activation", "none");
+    activation = activation_of(spec, name);
+    if (name == "relu") low = 0;
+    if (name == "clip") {
         low = static_cast<float>(spec.real("low", low));
         high = static_cast<float>(spec.real("high", high));
-    } else if (activation != "none")
-        throw std::invalid_argument(spec.kernel + ": no activation " + activation);
+    }
+    if (activation != Activation::bounds) alpha = static_cast<float>(spec.real(spec.kernel == "matmul" ? "activation_alpha" : "alpha", name == "elu" ? 1 : 0.01));
     has_residual = spec.integer("has_residual") != 0;
     residual_last = has_residual && spec.integer("residual_after_activation") != 0;
     if (!has_residual) return;
     residual = spec.inputs.back();
     if (residual.sizes != spec.outputs.at(0).sizes) throw std::invalid_argument(spec.kernel + ": the residual has other sizes");
+}
+
+void Finish::set(ProductTile& tile) const {
+    tile.finishes = true;
+    tile.residual_last = residual_last;
+    tile.low = low;
+    tile.high = high;
+    tile.activation = activation;
+    tile.alpha = alpha;
 }
 
 std::vector<std::int64_t> float_strides(const Spec& spec, const Operand& operand) {

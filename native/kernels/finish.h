@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/product.h"
 #include "step.h"
 
 namespace dovetail {
@@ -11,12 +12,18 @@ namespace dovetail {
 struct Finish {
     float low;  // bounds; NaN passes
     float high;
+    Activation activation = Activation::bounds;
+    float alpha = 0;
     bool has_residual = false;
     bool residual_last = false;
     Operand residual;
 
-    // The attributes "activation", "low", "high", "residual_after_activation"; the residual is the last input where has_residual is set.
+    // The attributes "activation" ("none", "relu", "clip" between "low" and "high", or one of Activation's names, "alpha" for leaky_relu
+    // and elu; matmul, whose "alpha" is a factor, calls it "activation_alpha") and "residual_after_activation"; the residual is the last input where "has_residual" is set.
     explicit Finish(const Spec& spec);
+
+    // Puts all but scale, bias and residual into a tile.
+    void set(ProductTile& tile) const;
 };
 
 // The constant one-dimensional operand, as floats.

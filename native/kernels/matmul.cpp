@@ -15,6 +15,7 @@ constexpr std::int64_t kTileFloats = kMostRows * kMostVectors * 16;
 constexpr std::int64_t kChunkBytes = 512 << 10;  // of constant columns that stay in the second level of cache
 constexpr std::int64_t kTasksPerThread = 6;
 constexpr std::int64_t kSmallWork = 1 << 17;  // multiplications that are not worth waking a thread for
+constexpr std::int64_t kBlockDepth = 1024;
 constexpr std::int64_t kRowsWorthPacking = 24;
 
 std::int64_t whole(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit; }
@@ -61,10 +62,11 @@ private:
     struct Room {
         float *a, *b, *y, *added;
     };
-    // A panel of the second factor, and how far its rows are apart.
+    // Some rows of a panel of the second factor, and how far they are apart.
     struct Block {
         const float* from;
         std::int64_t step;
+        std::int64_t first, depth;
     };
 
     void join_batches();
@@ -76,6 +78,8 @@ private:
     Room room_of(const Run& run, int worker) const;
     const float* rows_of(const Run& run, const Task& task, const Room& room, std::int64_t row, std::int64_t count) const;
     Block columns_of(const Run& run, const Task& task, const Room& room, std::size_t index) const;
+    Block constant_columns(const Task& task, std::size_t index, std::int64_t block) const;
+    void take_block(ProductTile& tile, const Block& columns) const;
     void multiply(const Run& run, const Task& task, const Room& room, std::size_t panel, std::int64_t tile, const float* rows,
                   const Block& columns) const;
     void add_apart(const Run& run, const Task& task, ProductTile& tile, float* to, const Panel& panel, std::int64_t row, std::int64_t count) const;
@@ -95,6 +99,7 @@ private:
     Cut cut_{};
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;
+    std::int64_t blocks_ = 1;  // of the depth, for each of which rows and columns stay in cache
     std::vector<std::int64_t> row_offsets_;
     std::vector<std::shared_ptr<const float>> packed_;  // by batch, or one for all
 };
@@ -155,18 +160,22 @@ std::int64_t MatMul::offset(const Stack& stack, std::int64_t batch) const {
 }
 
 void MatMul::choose(const Spec& spec, Store& store) {
-    cut_ = cut_of(rows_, columns_, table_);
+    cut_ = cut_of(rows_, columns_, a.column == 1 ? a.row : 0, table_);
     panels_ = panels_of(columns_, cut_.vectors, table_.lanes);
     // A product with one row reads each column once: no packing pays.
-    const bool plain = !has_bias_ && !finish_.has_residual && a.column == 1;
+    const bool plain = !has_bias_ && !finish_.has_residual && a.column == 1 && finish_.activation == Activation::bounds;
     if (b_.is_constant())
         way_ = Columns::constant;
     else if (rows_ < 4 && b.row == 1 && plain)
         way_ = Columns::dots;
     else
         way_ = rows_ < kRowsWorthPacking && b.column == 1 ? Columns::in_place : Columns::packed;
+    const bool added_last = finish_.has_residual && (scale_ != 1 || finish_.residual_last);
+    const bool bias_added = has_bias_ && scale_ != 1;
+    if (way_ == Columns::constant && cut_.tiles > 3 && depth_ > kBlockDepth * 3 / 2 && y.column == 1 && !added_last && !bias_added)
+        blocks_ = whole(depth_, kBlockDepth);
     if (way_ == Columns::constant)
-        chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (std::max<std::int64_t>(depth_, 1) * cut_.vectors * table_.lanes * 4), 1);
+        chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (whole(depth_ + 1, blocks_) * cut_.vectors * table_.lanes * 4), 1);
     for (std::int64_t r = 0; r < kMostRows; ++r) row_offsets_.push_back(r * (a.column == 1 || depth_ == 1 ? a.row : up_to_line(depth_)));
     if (has_bias_ && bias_operand_.is_constant() && bias.row == 0 && std::all_of(bias.batch.begin(), bias.batch.end(), [](auto step) { return step == 0; })) {
         const auto* from = reinterpret_cast<const float*>(bias_operand_.constant);
@@ -221,14 +230,13 @@ void MatMul::work(const Run& run, const Task& task, int worker) const {
     const Room room = room_of(run, worker);
     if (way_ == Columns::dots) return dot(run, task, room);
     const auto rows = [&](std::int64_t tile) { return rows_of(run, task, room, row_of(tile), row_of(tile + 1) - row_of(tile)); };
-    if (way_ == Columns::constant) {
+    for (std::int64_t block = 0; way_ == Columns::constant && block < blocks_; ++block)
         for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
             const float* from = rows(tile);
             for (std::size_t panel = task.first_panel; panel < task.last_panel; ++panel)
-                multiply(run, task, room, panel, tile, from, columns_of(run, task, room, panel));
+                multiply(run, task, room, panel, tile, from, constant_columns(task, panel, block));
         }
-        return;
-    }
+    if (way_ == Columns::constant) return;
     for (std::size_t panel = task.first_panel; panel < task.last_panel; ++panel) {
         const Block columns = columns_of(run, task, room, panel);
         for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile) multiply(run, task, room, panel, tile, rows(tile), columns);
@@ -249,11 +257,26 @@ const float* MatMul::rows_of(const Run& run, const Task& task, const Room& room,
 MatMul::Block MatMul::columns_of(const Run& run, const Task& task, const Room& room, std::size_t index) const {
     const Panel& panel = panels_[index];
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
-    if (way_ == Columns::constant) return {packed_[static_cast<std::size_t>(task.batch)].get() + panel.first * depth_, width};
     const float* from = reinterpret_cast<const float*>(run.at(b_)) + offset(b, task.batch) + panel.first * b.column;
-    if (way_ == Columns::in_place && panel.columns == width) return {from, b.row};
+    if (way_ == Columns::in_place && panel.columns == width) return {from, b.row, 0, depth_};
     packs_.pack(room.b, from, depth_, panel.columns, width, b.row, b.column);
-    return {room.b, width};
+    return {room.b, width, 0, depth_};
+}
+
+MatMul::Block MatMul::constant_columns(const Task& task, std::size_t index, std::int64_t block) const {
+    const Panel& panel = panels_[index];
+    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
+    const std::int64_t first = depth_ * block / blocks_, last = depth_ * (block + 1) / blocks_;
+    return {packed_[static_cast<std::size_t>(task.batch)].get() + panel.first * depth_ + first * width, width, first, last - first};
+}
+
+// Of a depth in blocks, the first one goes on from the residual (which y may be), the others from the sums in y; the last one finishes.
+void MatMul::take_block(ProductTile& tile, const Block& columns) const {
+    const bool first = columns.first == 0;
+    tile.from = first ? tile.residual : tile.y;
+    tile.from_stride = first ? tile.residual_stride : tile.y_stride;
+    tile.residual = nullptr;
+    tile.finishes = columns.first + columns.depth == depth_;
 }
 
 // A bias that is no constant row goes the way of a residual, together with it.
@@ -286,22 +309,20 @@ void MatMul::multiply(const Run& run, const Task& task, const Room& room, std::s
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
     float* to = reinterpret_cast<float*>(run.at(y_)) + offset(y, task.batch) + row * y.row + panel.first * y.column;
     ProductTile tile{};
-    tile.base = rows;
+    tile.base = rows + columns.first;
     tile.rows = row_offsets_.data();
     tile.segments = 1;
-    tile.length = depth_;
+    tile.length = columns.depth;
     tile.weights = columns.from;
     tile.weights_stride = columns.step;
     tile.y = y.column == 1 ? to : room.y;
     tile.y_stride = y.column == 1 ? y.row : width;
     tile.columns = panel.columns;
-    tile.finishes = true;
     tile.scale = scale_;
     tile.bias = bias_row_.empty() ? nullptr : bias_row_.data() + panel.first;
-    tile.residual_last = finish_.residual_last;
-    tile.low = finish_.low;
-    tile.high = finish_.high;
+    finish_.set(tile);
     add_apart(run, task, tile, room.added, panel, row, count);
+    if (blocks_ > 1) take_block(tile, columns);
     table_.of[panel.vectors - 1][count - 1](tile);
     for (std::int64_t r = 0; y.column != 1 && r < count; ++r)
         for (std::int64_t j = 0; j < panel.columns; ++j) to[r * y.row + j * y.column] = room.y[r * width + j];

@@ -48,27 +48,36 @@ std::shared_ptr<const float> pack_once(Store& store, const std::string& packing,
 namespace {
 
 // Cycles that a tile takes for one position: multiplications, two a cycle, unless the weights cannot come in so fast from the second
-// level of cache (a third of a vector a cycle); and what a tile costs beside them.
-double cost_of(double rows, int vectors) { return std::max(rows * vectors / 2, vectors * 2.5) + 0.4; }
+// level of cache; and what a tile costs beside them.
+double cost_of(double rows, int vectors) { return std::max(rows * vectors / 2, vectors * 2.2) + 0.4; }
 
-double cost_of(std::int64_t length, std::int64_t columns, int widest, const ProductTable& table) {
+// Rows a multiple of a page apart share one set of the first level of cache, which holds twelve lines.
+std::int64_t most_rows(int vectors, std::int64_t step, const ProductTable& table) {
+    const std::int64_t most = table.rows[vectors - 1];
+    return step != 0 && step % 1024 == 0 ? std::min<std::int64_t>(most, 9) : most;
+}
+
+double cost_of(std::int64_t length, std::int64_t columns, int widest, std::int64_t most, int lanes) {
     double cost = 0;
-    const std::int64_t most = table.rows[widest - 1];
-    const double tiles = static_cast<double>((length + most - 1) / most);
-    for (const Panel& panel : panels_of(columns, widest, table.lanes))
-        cost += tiles * cost_of(static_cast<double>(length) / tiles, panel.vectors);
+    const auto tiles = static_cast<double>((length + most - 1) / most);
+    for (const Panel& panel : panels_of(columns, widest, lanes)) cost += tiles * cost_of(static_cast<double>(length) / tiles, panel.vectors);
     return cost;
 }
 
 }  // namespace
 
-Cut cut_of(std::int64_t length, std::int64_t columns, const ProductTable& table) {
-    int best = 1;
-    for (int widest = 1; widest <= kMostVectors; ++widest)
-        if (table.rows[widest - 1] != 0 && cost_of(length, columns, widest, table) < cost_of(length, columns, best, table)) best = widest;
-    // Every panel of a line is cut alike, so that what its rows read is looked up once.
-    const std::int64_t most = table.rows[best - 1];
-    return {best, std::max<std::int64_t>((length + most - 1) / most, 1)};
+Cut cut_of(std::int64_t length, std::int64_t columns, std::int64_t step, const ProductTable& table) {
+    Cut best{};
+    double least = 0;
+    for (int widest = kMostVectors; widest > 0; --widest) {
+        const std::int64_t most = most_rows(widest, step, table);
+        if (most == 0) continue;
+        const double cost = cost_of(length, columns, widest, most, table.lanes);
+        if (best.vectors != 0 && cost >= least) continue;
+        least = cost;
+        best = {widest, std::max<std::int64_t>((length + most - 1) / most, 1)};
+    }
+    return best;
 }
 
 }  // namespace dovetail

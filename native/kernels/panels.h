@@ -40,7 +40,7 @@ struct Cut {
     std::int64_t tiles;  // of a line
 };
 
-// The cheapest cut for the registers there are.
-Cut cut_of(std::int64_t length, std::int64_t columns, const ProductTable& table);
+// The cheapest cut for the registers there are. `step`: floats from row to row.
+Cut cut_of(std::int64_t length, std::int64_t columns, std::int64_t step, const ProductTable& table);
 
 }  // namespace dovetail

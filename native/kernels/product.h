@@ -5,6 +5,9 @@
 
 namespace dovetail {
 
+// What follows the bounds.
+enum class Activation : std::uint8_t { bounds, leaky_relu, elu, sigmoid, silu, tanh, hardswish, gelu_erf, gelu_tanh };
+
 // y[r, j] = finish(sum over segments s and positions k of base[rows[s, r] + k] * weights[s, k, j]) for `count` rows r and `vectors`
 // vectors of columns j. What a row reads lies in `segments` runs of `length` floats, each wherever its offset says: the taps of a
 // convolution, a plain row of a matrix (one segment), or zeros for padding.
@@ -18,8 +21,10 @@ struct ProductTile {
     float* y;
     std::int64_t y_stride;  // floats from row to row
     std::int64_t columns;   // those that are there: at most vectors * lanes
-    bool continues;         // the sum goes on from what y holds
-    bool finishes;          // else y gets the bare sum
+    std::int64_t ahead;     // so many floats behind what is read lies what the next tile reads; 0: nowhere in particular
+    const float* from;      // what the sums go on from; null: zero
+    std::int64_t from_stride;
+    bool finishes;  // else y gets the bare sums
 
     // What is done to a finished sum, in this order; a null pointer leaves a step out.
     float scale;
@@ -29,18 +34,23 @@ struct ProductTile {
     bool residual_last;  // added after the bounds, not before
     float low;           // bounds; NaN passes
     float high;
+    Activation activation;
+    float alpha;  // of the activation
 };
 
 using ProductFunction = void (*)(const ProductTile&);
 
 constexpr int kMostVectors = 4;
 constexpr int kMostRows = 14;
+constexpr int kMostPixels = 8;
 
 // The kernels of one instruction set: of[vectors - 1][count - 1], null beyond the rows that registers hold.
 struct ProductTable {
     int lanes;
     int rows[kMostVectors];  // 0: no kernel of so many vectors
     ProductFunction of[kMostVectors][kMostRows];
+    // The product by channels: y[r, c] = finish(sum over segments s of base[rows[s, r] + c] * weights[s, c]), by the number of rows.
+    ProductFunction by_channel[kMostPixels];
 };
 
 // The table of isa().

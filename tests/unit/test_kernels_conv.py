@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import subprocess
 import sys
@@ -111,6 +112,38 @@ def test_bias_residual_and_bounds_follow_in_their_order(case: Any, last: bool, l
     y = laid(residual.copy(), layout)
     run("conv", [laid(x, layout), w, bias, y], [1, 2], y, attributes | {"residual_after_activation": int(last)})
     check(y, expected)
+
+
+SQRT_HALF = math.sqrt(0.5)
+ACTIVATIONS = {
+    "leaky_relu": lambda x: np.where(x < 0, 0.2 * x, x),
+    "elu": lambda x: np.where(x < 0, 0.2 * np.expm1(x), x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+    "hardswish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "gelu_erf": lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x * SQRT_HALF)),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+}
+
+
+@pytest.mark.parametrize("layout", ["first", "slice"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("case", [CASES[6], CASES[16]], ids=str)
+def test_any_activation_is_applied_to_the_finished_sum(case: Any, name: str, layout: str) -> None:
+    images, channels, outputs, groups, sizes, kernel, *numbers = case
+    x, w, bias = (
+        pattern(images, channels, *sizes),
+        pattern(outputs, channels // groups, *kernel, seed=1),
+        pattern(outputs, seed=2),
+    )
+    w *= 0.2
+    sums = convolved(x, w, *numbers, groups) + bias.reshape(-1, *[1] * len(sizes))
+    residual = pattern(*sums.shape, seed=3)
+    y = laid(residual.copy(), layout)
+    attributes = attributes_of(case) | {"has_bias": 1, "has_residual": 1, "activation": name, "alpha": 0.2}
+    run("conv", [laid(x, layout), w, bias, y], [1, 2], y, attributes)
+    check(y, ACTIVATIONS[name](sums + residual))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -70,7 +70,7 @@ def test_batches_are_repeated_where_they_are_missing(first: Any, second: Any, ro
         check(y, expected)
 
 
-@pytest.mark.parametrize("sizes", [(1, 30, 70), (9, 30, 70), (30, 30, 70)], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 30, 70), (9, 30, 70), (30, 30, 70), (60, 2100, 70)], ids=str)
 @pytest.mark.parametrize("bias_sizes", [(70,), (1,), (1, 70), (3, 1, 1), (3, -1, 70), (-1, 1)])
 @pytest.mark.parametrize("known", [False, True])
 def test_scale_bias_residual_and_bounds_follow_in_their_order(sizes: Any, bias_sizes: Any, known: bool) -> None:
@@ -84,6 +84,18 @@ def test_scale_bias_residual_and_bounds_follow_in_their_order(sizes: Any, bias_s
     check(y, expected)
     run("matmul", [a, b, bias], [2] if known else [], y, {"has_bias": 1})
     check(y, a.astype(np.float64) @ b + bias)
+
+
+@pytest.mark.parametrize("shape", [(60, 70), (70,)])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_deep_product_may_be_added_to_what_is_there(shape: tuple[int, ...], last: bool) -> None:
+    a, b, bias, y = pattern(60, 2100), pattern(2100, 70, seed=1), pattern(*shape, seed=2), pattern(60, 70, seed=3)
+    sums = a.astype(np.float64) @ b
+    expected = np.maximum(sums, 0) + y if last else np.maximum(sums + y + bias, 0)
+    inputs, constants = ([a, b, y], [1]) if last else ([a, b, bias, y], [1, 2])
+    attributes = {"has_bias": int(not last), "has_residual": 1, "activation": "relu", "residual_after_activation": int(last)}
+    run("matmul", inputs, constants, y, attributes)
+    check(y, expected)
 
 
 @pytest.mark.parametrize("constant", [False, True])
