@@ -2,7 +2,7 @@
 
 Convolutions read and write channels-last data; ``--strided`` gives ours slices of wider pixels, which oneDNN cannot take. The
 two are run in turns in one process, and what is printed is the ratio of their medians (below 1: ours is faster) and what share
-of the processor's peak ours reaches. The peak is that of a product of ours that stays in the nearest caches, run in the same turns.
+of the peak ours reaches. The peak is that of a product of ours that stays in the nearest caches, run in the same turns.
 """
 
 from __future__ import annotations
