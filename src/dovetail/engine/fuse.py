@@ -9,9 +9,10 @@ import numpy as np
 
 from dovetail.engine.work import Scene, Tile, Work
 from dovetail.graph import Graph
-from dovetail.ops.activation import Relu
+from dovetail.ops.activation import Elu, Gelu, HardSwish, LeakyRelu, Relu, Sigmoid, Swish
 from dovetail.ops.clip import Clip
-from dovetail.ops.elementwise import Add, Multiply
+from dovetail.ops.elementwise import Add, Divide, Multiply
+from dovetail.ops.unary import Tanh
 
 LIMIT = 24
 """The most operators in one chain: its registers have to stay in the first cache."""
@@ -54,7 +55,7 @@ def _after_products(works: list[Work], kept: set[Tile]) -> list[Work]:
             if tile in kept or len(readers) != 1 or readers[0] in gone:
                 break
             follower = result[readers[0]]
-            merged = _merged(work, follower, uses, readers[0]) if follower.kernel == "chain" else None
+            merged = _merged(work, follower) if follower.kernel == "chain" else None
             if merged is None:
                 break
             gone.add(place)
@@ -64,42 +65,57 @@ def _after_products(works: list[Work], kept: set[Tile]) -> list[Work]:
     return [work for place, work in enumerate(result) if place not in gone]
 
 
-def _merged(work: Work, follower: Work, uses: _Uses, place: int) -> Work | None:
-    """A convolution or product with the operator after it, where that is an activation, a bias or a sum."""
+def _merged(work: Work, follower: Work) -> Work | None:
+    """A convolution or product with the operator after it, where that is a factor, a bias, a sum or an activation."""
     if len(follower.attributes["body"]) != 1 or follower.writes[0].sizes != work.writes[0].sizes:
         return None
     op, _ = follower.attributes["body"][0]
-    attributes = dict(work.attributes)
-    reads = list(work.reads)
+    others = [tile for tile in follower.reads if tile is not work.writes[0]]
     if isinstance(op, Add):
-        if attributes.get("activation") or len(follower.reads) != 2:
-            return None
-        other = follower.reads[1] if follower.reads[0] is work.writes[0] else follower.reads[0]
-        if other is None or other is work.writes[0] or other.dtype is not work.writes[0].dtype:
-            return None
-        if other.sizes == work.writes[0].sizes and not attributes["has_residual"] and other.data is None:
-            attributes["has_residual"] = 1
-            reads.append(other)
-        elif (
-            work.kernel == "matmul"
-            and not attributes["has_bias"]
-            and not attributes["has_residual"]
-            and _is_row(other, work.writes[0])
-        ):
-            attributes["has_bias"] = 1
-            reads.append(other)
-        else:
-            return None
+        found = _sum(work, others)
+    elif isinstance(op, Multiply | Divide):
+        found = _factor(work, op, follower, others)
     else:
-        activation = _activation(op, follower)
-        if activation is None or attributes.get("activation"):
-            return None
-        attributes.update(activation)
+        found = None if work.attributes.get("activation") else (_activation(op, follower, work.kernel), [])
+    if found is None or not found[0]:
+        return None
+    changes, extra = found
     images = tuple(tile for tile in work.images if tile is not work.writes[0])
     if work.images:
-        images += tuple(follower.writes)
-        images += (reads[-1],) if attributes["has_residual"] and reads[-1] is not None else ()
-    return Work(work.kernel, (*work.nodes, *follower.nodes), reads, follower.writes, attributes, images)
+        images += (*follower.writes, *extra)
+    nodes = (*work.nodes, *follower.nodes)
+    return Work(work.kernel, nodes, [*work.reads, *extra], follower.writes, {**work.attributes, **changes}, images)
+
+
+Change = tuple[dict[str, Any], list[Tile]]
+
+
+def _sum(work: Work, others: list[Tile | None]) -> Change | None:
+    """A bias, or a tensor of the same shape."""
+    y, attributes = work.writes[0], work.attributes
+    if len(others) != 1 or others[0] is None or others[0].dtype is not y.dtype or attributes["has_residual"]:
+        return None
+    other = others[0]
+    if other.sizes == y.sizes and other.data is None:
+        return {"has_residual": 1, "residual_after_activation": int("activation" in attributes)}, [other]
+    if work.kernel == "matmul" and not attributes["has_bias"] and "activation" not in attributes and _is_row(other, y):
+        return {"has_bias": 1}, [other]
+    return None
+
+
+def _factor(work: Work, op: Any, follower: Work, others: list[Tile | None]) -> Change | None:
+    """A number by which a product of matrices is multiplied or divided."""
+    attributes = work.attributes
+    if work.kernel != "matmul" or attributes["has_bias"] or attributes["has_residual"] or "activation" in attributes:
+        return None
+    if len(others) != 1 or others[0] is None or others[0].data is None or others[0].count != 1:
+        return None
+    number = float(others[0].data.reshape(()))
+    if isinstance(op, Divide):
+        if follower.reads[0] is not work.writes[0] or not number:
+            return None
+        number = 1 / number
+    return {"alpha": attributes.get("alpha", 1.0) * number}, []
 
 
 def _is_row(tile: Tile, product: Tile) -> bool:
@@ -107,16 +123,30 @@ def _is_row(tile: Tile, product: Tile) -> bool:
     return tile.data is not None and tile.count == product.sizes[-1] and tile.sizes[-1:] == product.sizes[-1:]
 
 
-def _activation(op: Any, follower: Work) -> dict[str, Any] | None:
-    if isinstance(op, Relu):
-        return {"activation": "relu"}
-    if isinstance(op, Clip):
-        bounds = follower.reads[1:]
-        if len(bounds) == 2 and all(tile is not None and tile.data is not None and tile.count == 1 for tile in bounds):
-            low, high = (float(tile.data.reshape(())) for tile in bounds if tile is not None and tile.data is not None)
-            if low <= high:
-                return {"activation": "clip", "low": low, "high": high}
-    return None
+def _activation(op: Any, follower: Work, kernel: str) -> dict[str, Any]:
+    """An activation as the kernels call it; empty for what they do not know."""
+    alpha = "activation_alpha" if kernel == "matmul" else "alpha"
+    match op:
+        case Relu():
+            return {"activation": "relu"}
+        case Clip():
+            return _bounds(follower.reads[1:])
+        case LeakyRelu() | Elu():
+            return {"activation": "elu" if isinstance(op, Elu) else "leaky_relu", alpha: float(op.alpha)}
+        case Gelu():
+            return {"activation": f"gelu_{op.form}"}
+        case Swish() if op.alpha == 1:
+            return {"activation": "silu"}
+        case Sigmoid() | Tanh() | HardSwish():
+            return {"activation": type(op).__name__.lower()}
+    return {}
+
+
+def _bounds(bounds: list[Tile | None]) -> dict[str, Any]:
+    if len(bounds) != 2 or any(tile is None or tile.data is None or tile.count != 1 for tile in bounds):
+        return {}
+    low, high = (float(tile.data.reshape(())) for tile in bounds if tile is not None and tile.data is not None)
+    return {"activation": "clip", "low": low, "high": high} if low <= high else {}
 
 
 # Chains

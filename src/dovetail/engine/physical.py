@@ -80,6 +80,40 @@ def choose(works: Iterable[Work], memory: Memory) -> None:
             _follow(work, memory, turned, votes)
     for root in turned:
         memory.turn(root)
+    _straighten(works, memory, turned)
+
+
+def _straighten(works: Iterable[Work], memory: Memory, turned: set[Tile]) -> None:
+    """Where a view of a whole root does not lie evenly, let the root's axes lie in the view's order, if that suits all its pieces."""
+    used: dict[Tile, list[Tile]] = {}
+    for work in works:
+        if work.kernel != MOVE:
+            for tile in work.tiles():
+                if not tile.is_loose and tile.count:
+                    used.setdefault(memory.places.of(tile).root, []).append(tile)
+    for root, tiles in used.items():
+        if root in memory.places.fixed or root in turned or len(root.sizes) < 3:
+            continue
+        uneven = next((tile for tile in tiles if memory.operand(tile) is None), None)
+        order = None if uneven is None else _order_of(memory.places.of(uneven).layout, root)
+        if order is None:
+            continue
+        memory.set_strides(root, ordered(root.sizes, order))
+        if any(memory.operand(tile) is None for tile in tiles):
+            memory.set_strides(root, row_major(root.sizes))
+
+
+def _order_of(layout: Layout, root: Tile) -> list[int] | None:
+    """The axes of a root in the order in which a view of it goes through them. None for a view that is not of all of it."""
+    if layout.elements != root.count:
+        return None
+    places = []
+    for axis, (size, step) in enumerate(zip(root.sizes, row_major(root.sizes), strict=True)):
+        mode = next((place for place, (n, stride) in enumerate(layout.modes) if stride <= step < stride * n), None)
+        if mode is None and size != 1:
+            return None
+        places.append((-1 if mode is None else mode, axis))
+    return [axis for _, axis in sorted(places)]
 
 
 def _preference(tile: Tile, root: Tile, memory: Memory) -> int:
