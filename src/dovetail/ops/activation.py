@@ -15,7 +15,7 @@ from dovetail.types import agree_shapes, broadcast
 SIXTH = 0.16666666666666666
 
 
-class Relu(_Unary, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_?)", "Relu-6,13,14(x)"), openvino="ReLU-1(x)"):
+class Relu(_Unary, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_)", "Relu-6,13,14(x)"), openvino="ReLU-1(x)"):
     """max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -28,7 +28,7 @@ class Relu(_Unary, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_?)", "R
 class LeakyRelu(
     _Unary,
     onnx=(
-        "LeakyRelu-1(x; alpha=0.009999999776482582, consumed_inputs:_?)",
+        "LeakyRelu-1(x; alpha=0.009999999776482582, consumed_inputs:_)",
         "LeakyRelu-6,16(x; alpha=0.009999999776482582)",
     ),
 ):
@@ -49,7 +49,7 @@ class LeakyRelu(
 class PRelu(
     _Elementwise,
     sig="x: R, slope: R -> y: R",
-    onnx=("PRelu-1(x, slope; consumed_inputs:_? | channels=true)", "PRelu-6(x, slope | channels=true)", "PRelu-7,9,16(x, slope)"),
+    onnx=("PRelu-1(x, slope; consumed_inputs:_ | channels=true)", "PRelu-6(x, slope | channels=true)", "PRelu-7,9,16(x, slope)"),
     openvino="PReLU-1(x, slope | channels=true)",
 ):
     """x, or slope * x where x < 0; ``slope`` broadcasts to the shape of ``x``.
@@ -121,7 +121,7 @@ def _check_one_way(wide: Any, narrow: Any) -> None:
 
 class Elu(
     _Unary,
-    onnx=("Elu-1(x; alpha=1.0, consumed_inputs:_?)", "Elu-6,22(x; alpha=1.0)"),
+    onnx=("Elu-1(x; alpha=1.0, consumed_inputs:_)", "Elu-6,22(x; alpha=1.0)"),
     openvino="Elu-1(x; alpha)",
 ):
     """x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
@@ -142,7 +142,7 @@ def _below_zero(xp: Any, x: Any) -> Any:
 class Selu(
     _Unary,
     onnx=(
-        "Selu-1(x; alpha=1.673200011253357, gamma=1.0506999492645264, consumed_inputs:_?)",
+        "Selu-1(x; alpha=1.673200011253357, gamma=1.0506999492645264, consumed_inputs:_)",
         "Selu-6,22(x; alpha=1.6732631921768188, gamma=1.0507010221481323)",
     ),
     openvino="Selu-1(x, alpha, gamma)",
@@ -197,7 +197,7 @@ class ThresholdedRelu(_Unary, onnx="ThresholdedRelu-10,22(x; alpha=1.0)"):
 class HardSigmoid(
     _Unary,
     onnx=(
-        "HardSigmoid-1(x; alpha=0.20000000298023224, beta=0.5, consumed_inputs:_?)",
+        "HardSigmoid-1(x; alpha=0.20000000298023224, beta=0.5, consumed_inputs:_)",
         "HardSigmoid-6,22(x; alpha=0.20000000298023224, beta=0.5)",
     ),
     openvino=("HardSigmoid-1(x, alpha, beta)", f"HSigmoid-5(x | alpha={SIXTH}, beta=0.5)"),
@@ -235,7 +235,7 @@ class HardSwish(_Unary, onnx="HardSwish-14,22(x)", openvino="HSwish-4(x)"):
         return [b.Multiply(g, b.Where(b.Greater(x, -3), slope, zero))]
 
 
-class Sigmoid(_Unary, onnx=("Sigmoid-1(x; consumed_inputs:_?)", "Sigmoid-6,13(x)"), openvino="Sigmoid-1(x)"):
+class Sigmoid(_Unary, onnx=("Sigmoid-1(x; consumed_inputs:_)", "Sigmoid-6,13(x)"), openvino="Sigmoid-1(x)"):
     """1 / (1 + exp(-x)). Sources: ONNX Sigmoid 1 to 13, OpenVINO Sigmoid-1."""
 
     def function(self, xp: Any, x: Any) -> Any:

@@ -16,7 +16,7 @@ class Clip(
     _Elementwise,
     sig="x: R, low?: R, high?: R -> y: R",
     onnx=(
-        "Clip-1(x; min:low?, max:high?, consumed_inputs:_?)",
+        "Clip-1(x; min:low?, max:high?, consumed_inputs:_)",
         "Clip-6(x; max:high=3.4028234663852886e+38, min:low=-3.4028234663852886e+38)",
         "Clip-11,12,13(x, low?, high?)",
     ),

@@ -16,7 +16,7 @@ _ONNX_PAD = "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_low
 _ONNX = f"strides?, pads~natural?, dilations?, {_ONNX_PAD}, group=1, kernel_shape:kernel?"
 _PADS = "pads_begin+pads_end:pads, auto_pad~{explicit:explicit,valid:valid,same_upper:same_upper,same_lower:same_lower}=explicit"
 # "pads_begin and pads_end are ignored when auto_pad is specified", and old converters left numbers there.
-_STALE = "pads_begin:_?, pads_end:_?, auto_pad~{valid:valid,same_upper:same_upper,same_lower:same_lower}"
+_STALE = "pads_begin:_, pads_end:_, auto_pad~{valid:valid,same_upper:same_upper,same_lower:same_lower}"
 
 
 class _Convolution(_Sliding):
@@ -107,12 +107,12 @@ class Conv(
 
 
 _ONNX_TARGET = (
-    "strides?, dilations?, pads:_?, "
+    "strides?, dilations?, pads:_, "
     "auto_pad~{NOTSET:same_lower,VALID:same_lower,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, "
     "group=1, kernel_shape:kernel?, output_padding~natural?, output_shape"
 )
 _EXPLICIT = "strides, dilations, pads_begin+pads_end:pads, auto_pad~{explicit:explicit}=explicit, output_padding?"
-_AUTO = "strides, dilations, pads_begin:_?, pads_end:_?, output_padding?, "
+_AUTO = "strides, dilations, pads_begin:_, pads_end:_, output_padding?, "
 _TURNED = "auto_pad~{same_upper:same_lower,same_lower:same_upper,valid:valid}"
 
 

@@ -17,9 +17,9 @@ class Dropout(
     Op,
     sig="x: F, ratio?: F1, training?: boolean -> y: F, mask: boolean",
     onnx=(
-        "Dropout-7(x; ratio:_? | mask_like=true)",
+        "Dropout-7(x; ratio:_ | mask_like=true)",
         "> Dropout-7(x | outputs=1)",
-        "Dropout-10(x; ratio:_?)",
+        "Dropout-10(x; ratio:_)",
         "Dropout-12,13,22(x, ratio?, training?; seed?)",
     ),
 ):

@@ -26,8 +26,8 @@ class _Binary(_Broadcasting, sig="x: R, y: R -> z: R"):
 class Add(
     _Binary,
     onnx=(
-        "Add-1(x, y; broadcast:_?, axis:_?, consumed_inputs:_? | broadcast=false)",
-        "Add-6(x, y; broadcast:_?, axis:_? | broadcast=false)",
+        "Add-1(x, y; broadcast:_, axis:_, consumed_inputs:_ | broadcast=false)",
+        "Add-6(x, y; broadcast:_, axis:_ | broadcast=false)",
         "Add-7,13,14(x, y | broadcast=true/false)",
     ),
     openvino=f"Add-1(x, y; {AUTO})",
@@ -44,8 +44,8 @@ class Add(
 class Subtract(
     _Binary,
     onnx=(
-        "Sub-1(x, y; broadcast:_?, axis:_?, consumed_inputs:_? | broadcast=false)",
-        "Sub-6(x, y; broadcast:_?, axis:_? | broadcast=false)",
+        "Sub-1(x, y; broadcast:_, axis:_, consumed_inputs:_ | broadcast=false)",
+        "Sub-6(x, y; broadcast:_, axis:_ | broadcast=false)",
         "Sub-7,13,14(x, y | broadcast=true/false)",
     ),
     openvino=f"Subtract-1(x, y; {AUTO})",
@@ -62,8 +62,8 @@ class Subtract(
 class Multiply(
     _Binary,
     onnx=(
-        "Mul-1(x, y; broadcast:_?, axis:_?, consumed_inputs:_? | broadcast=false)",
-        "Mul-6(x, y; broadcast:_?, axis:_? | broadcast=false)",
+        "Mul-1(x, y; broadcast:_, axis:_, consumed_inputs:_ | broadcast=false)",
+        "Mul-6(x, y; broadcast:_, axis:_ | broadcast=false)",
         "Mul-7,13,14(x, y | broadcast=true/false)",
     ),
     openvino=f"Multiply-1(x, y; {AUTO})",
@@ -80,8 +80,8 @@ class Multiply(
 class Divide(
     _Binary,
     onnx=(
-        "Div-1(x, y; broadcast:_?, axis:_?, consumed_inputs:_? | floor=false, broadcast=false)",
-        "Div-6(x, y; broadcast:_?, axis:_? | floor=false, broadcast=false)",
+        "Div-1(x, y; broadcast:_, axis:_, consumed_inputs:_ | floor=false, broadcast=false)",
+        "Div-6(x, y; broadcast:_, axis:_ | floor=false, broadcast=false)",
         "Div-7,13,14(x, y | floor=false, broadcast=true/false)",
     ),
     openvino=f"Divide-1(x, y; {AUTO}, m_pythondiv:floor=true)",
@@ -165,7 +165,7 @@ class Power(
     _Broadcasting,
     sig="x: R, y: R2 -> z: R",
     onnx=(
-        "Pow-1(x, y; broadcast:_?, axis:_? | broadcast=false)",
+        "Pow-1(x, y; broadcast:_, axis:_ | broadcast=false)",
         "Pow-7,12,13,15(x, y | broadcast=true/false)",
     ),
     openvino=f"Power-1(x, y; {AUTO})",
@@ -247,7 +247,7 @@ class _Extreme(_Variadic):
 class Maximum(
     _Extreme,
     onnx=(
-        "Max-1(*xs; consumed_inputs:_? | broadcast=false)",
+        "Max-1(*xs; consumed_inputs:_ | broadcast=false)",
         "Max-6(*xs | broadcast=false)",
         "Max-8,12,13(*xs | broadcast=true/false)",
     ),
@@ -262,7 +262,7 @@ class Maximum(
 class Minimum(
     _Extreme,
     onnx=(
-        "Min-1(*xs; consumed_inputs:_? | broadcast=false)",
+        "Min-1(*xs; consumed_inputs:_ | broadcast=false)",
         "Min-6(*xs | broadcast=false)",
         "Min-8,12,13(*xs | broadcast=true/false)",
     ),
@@ -277,7 +277,7 @@ class Minimum(
 class Sum(
     _Variadic,
     onnx=(
-        "Sum-1(*xs; consumed_inputs:_? | broadcast=false)",
+        "Sum-1(*xs; consumed_inputs:_ | broadcast=false)",
         "Sum-6(*xs | broadcast=false)",
         "Sum-8,13(*xs | broadcast=true/false)",
     ),
@@ -300,7 +300,7 @@ class Mean(
     _Variadic,
     sig="*xs: F -> y: F",
     onnx=(
-        "Mean-1(*xs; consumed_inputs:_? | broadcast=false)",
+        "Mean-1(*xs; consumed_inputs:_ | broadcast=false)",
         "Mean-6(*xs | broadcast=false)",
         "Mean-8,13(*xs | broadcast=true/false)",
     ),

@@ -9,7 +9,7 @@ import numpy as np
 from dovetail import arrays
 from dovetail.ops.broadcasting import AUTO, _Broadcasting, _Elementwise, is_float, number, unbroadcast
 
-_LEGACY = "x, y; broadcast:_?, axis:_? | broadcast=false"
+_LEGACY = "x, y; broadcast:_, axis:_ | broadcast=false"
 
 
 class _Comparison(_Broadcasting, sig="x: R, y: R -> z: boolean"):

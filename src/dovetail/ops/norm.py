@@ -48,7 +48,7 @@ class BatchNormalization(
     _Normalizing,
     sig="x: F, scale: F1, bias: F1, mean: F2, variance: F2 -> y: F, running_mean: F2, running_variance: F2",
     onnx=(
-        f"BatchNormalization-1,6({_BATCH}, is_test~{{1:false}}:training, spatial~{{1:true}}=1, consumed_inputs:_? | outputs=1)",
+        f"BatchNormalization-1,6({_BATCH}, is_test~{{1:false}}:training, spatial~{{1:true}}=1, consumed_inputs:_ | outputs=1)",
         f"BatchNormalization-7({_BATCH}, spatial=1 | training=false, outputs=1)",
         f"BatchNormalization-9({_BATCH} | training=false, outputs=1)",
         f"BatchNormalization-14,15({_BATCH}, training_mode:training=0)",
@@ -296,7 +296,7 @@ class InstanceNormalization(
     _Normalizing,
     sig="x: F, scale: F, bias: F -> y: F",
     onnx=(
-        f"InstanceNormalization-1(x, scale, bias; {_EPSILON}, consumed_inputs:_?)",
+        f"InstanceNormalization-1(x, scale, bias; {_EPSILON}, consumed_inputs:_)",
         f"InstanceNormalization-6,22(x, scale, bias; {_EPSILON})",
     ),
 ):

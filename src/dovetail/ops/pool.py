@@ -25,7 +25,7 @@ _ONNX = "kernel_shape:kernel, strides?, pads~natural?"
 _CEIL = "ceil_mode~{0:floor}:rounding=0"
 _PADS = "pads_begin+pads_end:pads, auto_pad~{explicit:explicit,valid:valid,same_upper:same_upper,same_lower:same_lower}=explicit"
 # "pads_begin and pads_end are ignored when auto_pad is specified", and old converters left numbers there.
-_STALE = "pads_begin:_?, pads_end:_?, auto_pad~{valid:valid,same_upper:same_upper,same_lower:same_lower}"
+_STALE = "pads_begin:_, pads_end:_, auto_pad~{valid:valid,same_upper:same_upper,same_lower:same_lower}"
 _ROUNDING = "rounding_type~{floor:floor,ceil:ceil}:rounding=floor"
 _ROUNDING_14 = "rounding_type~{floor:floor,ceil:ceil,ceil_torch:ceil_torch}:rounding=floor"
 

@@ -23,7 +23,7 @@ class _Unary(_Elementwise, sig="x: F -> y: F"):
         return computed(xp, lambda wide: self.function(xp, wide), x)
 
 
-class Abs(_Unary, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_?)", "Abs-6,13(x)"), openvino="Abs-1(x)"):
+class Abs(_Unary, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs-6,13(x)"), openvino="Abs-1(x)"):
     """The magnitude; the least integer of its type stays what it is. Sources: ONNX Abs 1 to 13, OpenVINO Abs-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -33,7 +33,7 @@ class Abs(_Unary, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_?)", "Abs
         return [b.Multiply(g, b.Sign(x))]
 
 
-class Negative(_Unary, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_?)", "Neg-6,13(x)"), openvino="Negative-1(x)"):
+class Negative(_Unary, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_)", "Neg-6,13(x)"), openvino="Negative-1(x)"):
     """-x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
 
     def composed(self, b: Any, x: Any) -> Any:
@@ -71,14 +71,14 @@ class _Whole(_Stepped):
         return x if xp is dims.xp or arrays.element(x).is_integer else super().evaluate(xp, x)
 
 
-class Ceil(_Whole, onnx=("Ceil-1(x; consumed_inputs:_?)", "Ceil-6,13(x)"), openvino="Ceiling-1(x)"):
+class Ceil(_Whole, onnx=("Ceil-1(x; consumed_inputs:_)", "Ceil-6,13(x)"), openvino="Ceiling-1(x)"):
     """The least whole number that is not less. Sources: ONNX Ceil 1 to 13, OpenVINO Ceiling-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
         return xp.ceil(x)
 
 
-class Floor(_Whole, onnx=("Floor-1(x; consumed_inputs:_?)", "Floor-6,13(x)"), openvino="Floor-1(x)"):
+class Floor(_Whole, onnx=("Floor-1(x; consumed_inputs:_)", "Floor-6,13(x)"), openvino="Floor-1(x)"):
     """The greatest whole number that is not greater. Sources: ONNX Floor 1 to 13, OpenVINO Floor-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -110,7 +110,7 @@ class Round(_Whole, onnx="Round-11,22(x | mode=half_to_even)", openvino="Round-5
         return b.Multiply(b.Sign(x), b.Where(away, b.Add(whole, 1), whole))
 
 
-class Sqrt(_Unary, onnx=("Sqrt-1(x; consumed_inputs:_?)", "Sqrt-6,13(x)"), openvino="Sqrt-1(x)"):
+class Sqrt(_Unary, onnx=("Sqrt-1(x; consumed_inputs:_)", "Sqrt-6,13(x)"), openvino="Sqrt-1(x)"):
     """The square root, NaN of a negative number. Sources: ONNX Sqrt 1 to 13, OpenVINO Sqrt-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -120,7 +120,7 @@ class Sqrt(_Unary, onnx=("Sqrt-1(x; consumed_inputs:_?)", "Sqrt-6,13(x)"), openv
         return [b.Divide(g, b.Multiply(y, 2))]
 
 
-class Exp(_Unary, onnx=("Exp-1(x; consumed_inputs:_?)", "Exp-6,13(x)"), openvino="Exp-1(x)"):
+class Exp(_Unary, onnx=("Exp-1(x; consumed_inputs:_)", "Exp-6,13(x)"), openvino="Exp-1(x)"):
     """e to the x. Sources: ONNX Exp 1 to 13, OpenVINO Exp-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -130,7 +130,7 @@ class Exp(_Unary, onnx=("Exp-1(x; consumed_inputs:_?)", "Exp-6,13(x)"), openvino
         return [b.Multiply(g, y)]
 
 
-class Log(_Unary, onnx=("Log-1(x; consumed_inputs:_?)", "Log-6,13(x)"), openvino="Log-1(x)"):
+class Log(_Unary, onnx=("Log-1(x; consumed_inputs:_)", "Log-6,13(x)"), openvino="Log-1(x)"):
     """The natural logarithm. Sources: ONNX Log 1 to 13, OpenVINO Log-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -140,7 +140,7 @@ class Log(_Unary, onnx=("Log-1(x; consumed_inputs:_?)", "Log-6,13(x)"), openvino
         return [b.Divide(g, x)]
 
 
-class Reciprocal(_Unary, onnx=("Reciprocal-1(x; consumed_inputs:_?)", "Reciprocal-6,13(x)")):
+class Reciprocal(_Unary, onnx=("Reciprocal-1(x; consumed_inputs:_)", "Reciprocal-6,13(x)")):
     """1 / x. Source: ONNX Reciprocal 1 to 13."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -233,7 +233,7 @@ class Cosh(_Unary, onnx="Cosh-9,22(x)", openvino="Cosh-1(x)"):
         return [b.Multiply(g, b.Sinh(x))]
 
 
-class Tanh(_Unary, onnx=("Tanh-1(x; consumed_inputs:_?)", "Tanh-6,13(x)"), openvino="Tanh-1(x)"):
+class Tanh(_Unary, onnx=("Tanh-1(x; consumed_inputs:_)", "Tanh-6,13(x)"), openvino="Tanh-1(x)"):
     """The hyperbolic tangent. Sources: ONNX Tanh 1 to 13, OpenVINO Tanh-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
