@@ -13,7 +13,7 @@ import pytest
 import dovetail
 import oracles
 from dovetail import dtypes
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, RuleError
 from foreign import (
     FIFTEEN,
     FLOATS,
@@ -211,6 +211,43 @@ def test_volumes_are_counted_in_arithmetic_that_cannot_wrap(format: str, version
     refused(reshape(format, version, f32(*shape), target), "shape.overflow", silent=True)
 
 
+def inferred(target: Any, shape: Any = None, **attributes: Any) -> Any:
+    """The shape that inference gives a reshaped x, of which nothing is known unless ``shape`` tells."""
+    b = dovetail.Builder()
+    return b.Reshape(b.input("x", "f32", shape), target(b) if callable(target) else target, **attributes).shape
+
+
+@pytest.mark.parametrize("shape", [None, ("n",)])
+def test_a_target_is_counted_in_arithmetic_that_cannot_wrap_whatever_is_reshaped(shape: Any) -> None:
+    """SEMANTICS: (4) in arithmetic that cannot wrap, in shape inference, too."""
+    for target in ([2**62, 4], [1, 2**62, 4], [-1, 2**62, 4], [2**32, -1, 2**31], [2**63 - 1, 2]):
+        for attributes in ({}, {"copy_zeros": False}, {"empty": "cancel"}):
+            with pytest.raises(RuleError) as caught:
+                inferred(target, shape, **attributes)
+            assert caught.value.code == "shape.overflow"
+    assert inferred([2**63 - 1, 1]) == (2**63 - 1, 1)
+    assert inferred([2**62, 0, 4], (0,), copy_zeros=False) == inferred([2**62, 0, 4], copy_zeros=False) == (2**62, 0, 4)
+
+
+def test_a_target_says_the_rank_before_its_elements_are_known() -> None:
+    """SEMANTICS: the target is 1-D: its length is the rank. No array has more than 64 axes."""
+    for length in (0, 1, 3, 64):
+        assert len(inferred(lambda b, length=length: b.input("target", "i64", (length,)))) == length
+    for length in (65, 2**40, "n"):
+        assert inferred(lambda b, length=length: b.input("target", "i64", (length,))) is None
+    assert inferred(lambda b: b.input("target", "i64")) is None
+
+
+def test_a_target_of_sums_of_sizes_is_the_shape() -> None:
+    """SEMANTICS: the target's elements are the sizes, in inference, too, also where their product is too much to write down."""
+
+    def sums(b: Any) -> Any:
+        sizes = [b.Shape(b.input(f"{name}{index}", "f32", (f"{name}{index}",))) for index in range(12) for name in "uv"]
+        return b.Concat(*(b.Add(u, v) for u, v in zip(sizes[::2], sizes[1::2], strict=True)), axis=0)
+
+    assert list(map(str, inferred(sums))) == [f"u{index} + v{index}" for index in range(12)]
+
+
 @copying
 def test_an_empty_target_is_a_scalar(format: str, version: int) -> None:
     """SEMANTICS: empty target = scalar."""
@@ -261,6 +298,30 @@ def test_a_target_of_any_type_reaches_onnx_as_int64(name: str) -> None:
         x.reshape(3, 2),
         through=(KNOWN, STORED, OPEN),
     )
+
+
+@pytest.mark.parametrize("name", EIGHT)
+def test_a_target_of_any_type_that_arrives_at_run_time_reaches_onnx(name: str) -> None:
+    """SEMANTICS: ONNX: int64 only; (2) 0 copies. A u64 is a size also beyond 2^63, and never -1."""
+    x = f32(2, 1, 3)
+    target = np.array([3, 0, 2], dtype=dtypes.dtype(name).numpy)
+    holds(reshape("openvino", 1, x, target), x.reshape(3, 1, 2), through=(LATE,), other="")
+    if name == "u64":
+        for largest in (2**64 - 1, 2**64 - 7, 2**63):
+            refused(
+                reshape("openvino", 1, f32(7), np.array([largest], dtype=np.uint64)),
+                "shape.overflow",
+                through=(LATE,),
+                silent=True,
+            )
+
+
+def test_a_target_that_is_int64_is_not_cast(tmp_path: Path) -> None:
+    """SEMANTICS: ONNX: int64 only."""
+    for name, is_cast in (("i64", False), ("i32", True)):
+        operator = reshape("openvino", 1, f32(2, 3), np.array([0, -1], dtype=dtypes.dtype(name).numpy))
+        dovetail.save(dovetail.load(write(operator, LATE, tmp_path)), tmp_path / "other.onnx")
+        assert any(type(node.op).__name__ == "Cast" for node in dovetail.load(tmp_path / "other.onnx").graph) == is_cast
 
 
 @pytest.mark.parametrize("name", ["f32", "f16", "boolean", "string", "i4", "u4", "u1", "u2", "u3", "u6", "nf4"])

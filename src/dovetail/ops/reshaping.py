@@ -17,9 +17,7 @@ def items(x: Any) -> list[Any] | None:
     """The elements of an integer input as Python integers and dims, in row-major order; None where they are not known."""
     if x is None or x.value is None:
         return None
-    array = np.asarray(x.value).reshape(-1)
-    found: list[Any] = array.tolist()
-    return found if array.dtype.kind in "iu" else [item if isinstance(item, dims.Dim) else int(item) for item in found]
+    return [item if isinstance(item, dims.Dim) else int(item) for item in np.ravel(x.value).tolist()]
 
 
 def numbers(x: Any) -> list[int] | None:
@@ -68,14 +66,18 @@ def reshaped(b: Any, x: Any, like: Any) -> Any:
     return b.Reshape(x, shape_value(b, like), copy_zeros=False)
 
 
+_REFUSED = -2
+"""A size or length that nothing takes."""
+
+
 def as_i64(b: Any, vector: Any) -> Any:
-    """Targets or lengths as i64. A u64 beyond it becomes a number that nothing takes, and not -1."""
+    """Targets or lengths as i64. A u64 beyond it becomes one that is refused, and not -1."""
     if vector.dtype == "i64":
         return vector
     found = b.Cast(vector, to=dtypes.i64)
     if vector.dtype != "u64":
         return found
-    return b.Where(b.Less(found, b.constant(0, dtypes.i64)), b.constant(-7, dtypes.i64), found)
+    return b.Where(b.Less(found, b.constant(0, dtypes.i64)), b.constant(_REFUSED, dtypes.i64), found)
 
 
 _MOST_AXES = 64
@@ -91,7 +93,7 @@ class Reshape(
     Op,
     sig="x: T, target!: I -> y: T",
     onnx=(
-        "Reshape-1(x; shape:target, consumed_inputs:_?)",
+        "Reshape-1(x; shape:target, consumed_inputs:_)",
         "Reshape-5,13(x, target)",
         "Reshape-14,19,21,23,24,25(x, target; allowzero~not:copy_zeros=0)",
     ),
@@ -118,27 +120,24 @@ class Reshape(
         negative = [size for size in wanted if isinstance(size, int) and size < -1]
         if negative:
             raise RuleError("reshape.target", f"size {negative[0]} in the target is below -1")
-        if 0 not in wanted and all(isinstance(size, int) for size in wanted):
-            total(size for size in wanted if size > 0)
+        if all(isinstance(size, int) for size in wanted):
+            total(size for size in wanted if size != -1)
         if self.empty == "zero" and not self.copy_zeros and wanted == [0]:
             raise RuleError("reshape.target", "a target of [0] has to copy")
-        free = [place for place, size in enumerate(wanted) if isinstance(size, int) and size == -1]
+        free = [place for place, size in enumerate(wanted) if size == -1]
         if len(free) > 1:
             raise RuleError("reshape.target", f"{len(free)} sizes of -1 in the target; at most one can be computed")
-        copied = [place for place, size in enumerate(wanted) if isinstance(size, int) and size == 0] if self.copy_zeros else []
-        shape = x.shape
-        if shape is not None:
-            for place in copied:
-                if place >= len(shape):
-                    raise RuleError("reshape.target", f"0 at index {place} copies from a rank of {len(shape)}")
-        sizes: list[Any] = [
-            (None if shape is None else shape[place]) if place in copied else size for place, size in enumerate(wanted)
-        ]
-        vague = [place for place, size in enumerate(sizes) if self._is_vague(wanted[place])]
-        if free and not self.copy_zeros and any(isinstance(size, int) and size == 0 for size in wanted):
+        copied = [place for place, size in enumerate(wanted) if size == 0] if self.copy_zeros else []
+        if free and not self.copy_zeros and 0 in wanted:
             raise RuleError("reshape.target", "a size of 0 and one of -1 in the same target")
-        if shape is None or None in sizes:
-            return tuple(None if place in free or place in vague else size for place, size in enumerate(sizes))
+        vague = [place for place, size in enumerate(wanted) if self._is_vague(size)]
+        shape = x.shape
+        if shape is None:
+            return tuple(None if place in (*free, *vague, *copied) else size for place, size in enumerate(wanted))
+        for place in copied:
+            if place >= len(shape):
+                raise RuleError("reshape.target", f"0 at index {place} copies from a rank of {len(shape)}")
+        sizes: list[Any] = [shape[place] if place in copied else size for place, size in enumerate(wanted)]
         if vague:
             return self._settle(shape, sizes, free, vague)
         if not free:
@@ -179,10 +178,10 @@ class Reshape(
     def _computed(self, shape: Any, sizes: list[Any], free: int, copied: list[int]) -> Any:
         rest = [size for place, size in enumerate(sizes) if place != free]
         literal = total(size for place, size in enumerate(sizes) if place != free and place not in copied)
-        if isinstance(literal, int) and literal == 0:
+        if literal == 0:
             raise RuleError("reshape.target", "-1 beside a size of 0 has no one answer")
         volume, known = total(shape), total(rest)
-        if isinstance(known, int) and known == 0 and self.empty == "refuse":
+        if known == 0 and self.empty == "refuse":
             raise RuleError("reshape.target", f"-1 beside sizes that multiply to 0, from {list(shape)}")
         if self.empty == "zero" and copied and dims.equal(known, 0) is not False:
             return 0 if isinstance(known, int) else None
@@ -210,7 +209,7 @@ class Reshape(
         shape = x.shape
         if not zeros:
             return self.with_(copy_zeros=True, empty="refuse")
-        alone = not any(self._is_vague(size) or (isinstance(size, int) and size == -1) for size in wanted)
+        alone = not any(self._is_vague(size) or size == -1 for size in wanted)
         known = shape is not None and all(place < len(shape) and dims.equal(shape[place], 0) is False for place in zeros)
         changes: dict[str, Any] = {}
         if self.empty != "refuse" and (alone or known):
@@ -220,10 +219,7 @@ class Reshape(
         return self.with_(**changes) if changes else self
 
     def evaluate(self, xp: Any, x: Any, target: Any) -> Any:
-        sizes = self.shape(seen(x), held(target))
-        if sizes is None or None in sizes:
-            raise dims.Inexact
-        return xp.reshape(x, tuple(sizes))
+        return xp.reshape(x, self.shape(seen(x), held(target)))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, target: Any) -> Any:
         return [reshaped(b, g, x), None]
@@ -255,7 +251,7 @@ class Reshape(
 
     def _written(self, b: Any, x: Any, target: Any) -> Any:
         """The sizes, computed; what is to be refused becomes a size that no format takes."""
-        zero, one, free, wrong = (b.constant(number, dtypes.i64) for number in (0, 1, -1, -7))
+        zero, one, free, wrong = (b.constant(number, dtypes.i64) for number in (0, 1, -1, _REFUSED))
         given = as_i64(b, target)
         shape, length = b.Shape(x, dtype=dtypes.i64), b.Shape(given, dtype=dtypes.i64)
         rank = b.Shape(shape, dtype=dtypes.i64)
@@ -336,7 +332,7 @@ class Squeeze(
         "Squeeze-11(x; axes? | skip=false)",
         "Squeeze-13,21,23,24,25(x, axes? | skip=false)",
     ),
-    openvino=("Squeeze-1(x, axes? | skip=true)", "Squeeze-15(x, axes?; allow_axis_skip:_? | skip=true)"),
+    openvino=("Squeeze-1(x, axes? | skip=true)", "Squeeze-15(x, axes?; allow_axis_skip:_ | skip=true)"),
 ):
     """``x`` without its ``axes``, which have the size 1; without ``axes``: without every axis of size 1.
 
