@@ -1,15 +1,12 @@
 """Mutants: the sources with one small fault each, and whether the tests see it.
 
-    python tests/mutation.py [--paths PATH ...] [--lines FIRST-LAST] [--json] [--jobs N] [--list]
+    python tests/mutation.py [--paths PATH ...] [--lines FIRST-LAST] [--scope NAME] [--every N] [--json] [--jobs N] [--list]
 
-Without --paths: all of ``src/dovetail/ops`` and ``slots.py``. Everything is imported and every test collected once; each
-mutant then runs in a
-forked child, where the faulty module is written over the imported one and the tests run that reach the faulty function, the
-quickest
-first, until one fails. Printed are the survivors, as file:line, original -> mutant. ``mutants_equivalent.toml`` lists
-mutants that mean the same
-as the original, each with its reason. The exit code is 1 where a mutant of the mission's operators (Concat, Reshape, Split)
-survives.
+Without --paths: all of ``src/dovetail/ops`` and ``slots.py``. Everything is imported and every test collected once; each mutant
+then runs in a forked child, where the faulty module is written over the imported one and the tests run that reach the faulty
+function, the quickest first, until one fails. Printed are the survivors, as file:line, original -> mutant.
+``mutants_equivalent.toml`` lists mutants that mean the same as the original, each with its reason. The exit code is 1 where a
+mutant of the mission's operators (Concat, Reshape, Split) survives.
 """
 
 from __future__ import annotations
@@ -624,6 +621,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--paths", nargs="+", type=Path, help="modules of src/dovetail; all of ops and slots.py when left out")
     parser.add_argument("--lines", help="only mutants on these lines, FIRST-LAST")
     parser.add_argument("--scope", help="only mutants in this function or class")
+    parser.add_argument("--every", type=int, default=1, help="only every so many of them, evenly spread")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
@@ -639,7 +637,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for made in everything
         if int(low) <= made.mutant.line <= int(high or low)
         and (not options.scope or f"{made.mutant.scope}.".startswith(f"{options.scope}."))
-    ]
+    ][:: options.every]
     equal = [made.mutant for made in wanted if made.mutant.key in same]
     chosen = [made for made in wanted if made.mutant.key not in same]
     if options.list:
