@@ -12,8 +12,9 @@ import pytest
 
 import dovetail
 import oracles
-from dovetail import dtypes
+from dovetail import dims, dtypes
 from dovetail.errors import DovetailError, RuleError
+from dovetail.types import Tensor
 from foreign import (
     FIFTEEN,
     FLOATS,
@@ -36,6 +37,7 @@ from foreign import (
     sweep,
     write,
 )
+from sameness import is_vague
 
 F8 = ("f8e4m3", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz")
 ALLOWED = {
@@ -149,6 +151,17 @@ def test_a_literal_0_needs_an_opset_with_allowzero(opset: int) -> None:
 
 @literal
 @pytest.mark.parametrize(
+    ("shape", "target", "result"),
+    [((2, 3), (1, -1), (1, 6)), ((2, 3), (-1, 2), (3, 2)), ((0, 3), (-1, 5), (0, 5)), ((0, 3), (1, 1, -1), (1, 1, 0))],
+)
+def test_minus_1_stands_beside_sizes_where_no_0_copies(format: str, version: int, shape: Any, target: Any, result: Any) -> None:
+    """SEMANTICS: (3) -1 = volume / product of the rest."""
+    x = f32(*shape)
+    holds(reshape(format, version, x, target, "literal"), x.reshape(result))
+
+
+@literal
+@pytest.mark.parametrize(
     ("shape", "target"), [((2, 3), (0, 6)), ((2, 3), (0,)), ((), (0,)), ((2, 3), (2, 3, 0)), ((0, 3), (2, 3))]
 )
 def test_a_literal_0_makes_an_empty_tensor_and_takes_one(format: str, version: int, shape: Any, target: Any) -> None:
@@ -201,6 +214,13 @@ def test_volumes_are_equal(format: str, version: int, shape: Any, target: Any) -
     refused(reshape(format, version, f32(*shape), target), "reshape.volume", silent=True)
 
 
+def test_what_is_refused_says_how_many_elements_there_are() -> None:
+    """SEMANTICS: (3) must divide; (4) volumes must be equal."""
+    for target, words in [((5, 2), "6 elements do not make a shape of 10"), ((2, 5, -1), "6 elements do not divide by 10")]:
+        with pytest.raises(RuleError, match=words):
+            inferred(target, (2, 3))
+
+
 @copying
 @pytest.mark.parametrize(
     ("shape", "target"),
@@ -231,11 +251,45 @@ def test_a_target_is_counted_in_arithmetic_that_cannot_wrap_whatever_is_reshaped
 
 def test_a_target_says_the_rank_before_its_elements_are_known() -> None:
     """SEMANTICS: the target is 1-D: its length is the rank. No array has more than 64 axes."""
-    for length in (0, 1, 3, 64):
-        assert len(inferred(lambda b, length=length: b.input("target", "i64", (length,)))) == length
-    for length in (65, 2**40, "n"):
-        assert inferred(lambda b, length=length: b.input("target", "i64", (length,))) is None
-    assert inferred(lambda b: b.input("target", "i64")) is None
+    for dtype in (dtypes.i64, None):
+        for length in (0, 1, 3, 64):
+            target = Tensor(dtype, (length,))
+            assert len(inferred(lambda b, target=target: b.input_of("target", target))) == length
+        for shape in ((65,), (2**40,), (dims.symbol("n"),), None):
+            target = Tensor(dtype, shape)
+            assert inferred(lambda b, target=target: b.input_of("target", target)) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "result"),
+    [
+        ((6,), (2, "?"), "2, 3"),
+        ((6,), ("?", 2), "3, 2"),
+        (("n", 6), ("?", 2), "3*n, 2"),
+        ((dims.symbol("p", 1), "n"), (0, "?"), "p, n"),
+        # A size that may be 0 divides nothing.
+        (("n", "m"), (0, "?"), "n, ?"),
+        ((6,), (4, "?"), "4, ?"),
+        ((0, 3), (0, "?"), "0, ?"),
+        ((6,), ("?",), "6"),
+        ((6,), ("?", "?"), "?, ?"),
+        ((6,), ("?", 2, "?"), "?, 2, ?"),
+        ((6,), (-1, "?"), "?, ?"),
+        ((12,), ("?", -1, 2), "?, ?, 2"),
+        ((6, 1), ("?", 0, -1), "?, 1, ?"),
+        (None, ("?", 0, -1, 2), "?, ?, ?, 2"),
+        (("n",), (-1, 2), "n//2, 2"),
+    ],
+)
+def test_a_size_that_arrives_at_run_time_alone_follows_from_the_volume(shape: Any, target: Any, result: str) -> None:
+    """SEMANTICS: (4) volumes must be equal, in shape inference, too."""
+
+    def mixed(b: Any) -> Any:
+        late = iter(b.Split(b.input("late", "i64", (4,)), outputs=4))
+        return b.Concat(*(next(late) if size == "?" else [size] for size in target), axis=0)
+
+    found = inferred(mixed, shape)
+    assert ", ".join("?" if is_vague(size) else str(size) for size in found) == result
 
 
 def test_a_target_of_sums_of_sizes_is_the_shape() -> None:

@@ -143,16 +143,20 @@ class Reshape(
         if not free:
             self._check_volume(shape, sizes)
             return tuple(sizes)
-        sizes[free[0]] = self._computed(shape, sizes, free[0], copied)
+        (place,) = free
+        sizes[place] = self._computed(shape, sizes, place, copied)
         return tuple(sizes)
 
     def _check_target(self, target: Any) -> Any:
         dtype = target.type.dtype
         if dtype is not None and dtype.bits < 8:
             raise RuleError("type.class", f"input 'target' should be an integer type of 8 to 64 bits, not {dtype}")
-        if target.shape is not None and len(target.shape) != 1:
+        if target.shape is None:
+            return None
+        if len(target.shape) != 1:
             raise RuleError("reshape.target", f"the target should be a vector, not of rank {len(target.shape)}")
-        return None if target.shape is None else target.shape[0]
+        (length,) = target.shape
+        return length
 
     def _is_vague(self, size: Any) -> bool:
         """Whether an element of the target may turn out to be a special value."""
@@ -178,8 +182,6 @@ class Reshape(
     def _computed(self, shape: Any, sizes: list[Any], free: int, copied: list[int]) -> Any:
         rest = [size for place, size in enumerate(sizes) if place != free]
         literal = total(size for place, size in enumerate(sizes) if place != free and place not in copied)
-        if literal == 0:
-            raise RuleError("reshape.target", "-1 beside a size of 0 has no one answer")
         volume, known = total(shape), total(rest)
         if known == 0 and self.empty == "refuse":
             raise RuleError("reshape.target", f"-1 beside sizes that multiply to 0, from {list(shape)}")
@@ -200,23 +202,19 @@ class Reshape(
 
     def canonical(self, x: Any, target: Any) -> Op:
         """Without a 0 that copies, and without one beside -1, all choices say the same."""
-        if self._is_plain(items(target)):
-            return self.with_(empty="refuse").canonical(x, target)
         wanted = items(target)
+        empty = "refuse" if self._is_plain(wanted) else self.empty
         if wanted is None:
-            return self
+            return self.with_(empty=empty)
         zeros = [place for place, size in enumerate(wanted) if dims.equal(size, 0) is not False]
-        shape = x.shape
         if not zeros:
-            return self.with_(copy_zeros=True, empty="refuse")
-        alone = not any(self._is_vague(size) or size == -1 for size in wanted)
-        known = shape is not None and all(place < len(shape) and dims.equal(shape[place], 0) is False for place in zeros)
-        changes: dict[str, Any] = {}
-        if self.empty != "refuse" and (alone or known):
-            changes["empty"] = "refuse"
-        if not self.copy_zeros and shape is not None and all(place < len(shape) and shape[place] == 0 for place in zeros):
-            changes["copy_zeros"] = True
-        return self.with_(**changes) if changes else self
+            return Reshape()
+        beside = [x.shape[place] if x.shape is not None and place < len(x.shape) else None for place in zeros]
+        if not any(self._is_vague(size) or size == -1 for size in wanted):
+            empty = "refuse"
+        if all(size is not None and dims.equal(size, 0) is False for size in beside):
+            empty = "refuse"
+        return Reshape(self.copy_zeros or all(size == 0 for size in beside), empty)
 
     def evaluate(self, xp: Any, x: Any, target: Any) -> Any:
         return xp.reshape(x, self.shape(seen(x), held(target)))
