@@ -5,10 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,14 +133,34 @@ def run_openvino_file(path: str, inputs: Mapping[str, Any], outputs: Sequence[st
             raise Silent(f"OpenVINO takes no {name} from numpy")
         if name in _WIDE and array.size and (int(array.max()) > 2**31 - 1 or int(array.min()) < -(2**31)):
             raise Silent(f"OpenVINO's CPU plugin computes {name} in i32")
+    return _asked(_infer, path, dict(inputs), tuple(outputs))  # type: ignore[no-any-return]
+
+
+def openvino_attributes(path: Path, text: str, kind: str) -> list[dict[str, str]] | None:
+    """The attributes that OpenVINO gives the layers of ``kind`` in an IR file whose text is this; None where it refuses it."""
+    path.write_text(text)
+    found: list[dict[str, str]] | None = _asked(_attributes, str(path), kind)
+    return found
+
+
+def _asked(function: Callable[..., Any], *arguments: Any) -> Any:
     global _worker
     if _worker is None:
         _worker = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
     try:
-        return _worker.submit(_infer, path, dict(inputs), tuple(outputs)).result(timeout=120)
+        return _worker.submit(function, *arguments).result(timeout=120)
     except BrokenProcessPool:
         _worker = None
         raise AssertionError("OpenVINO aborted") from None
+
+
+def _attributes(path: str, kind: str) -> list[dict[str, str]] | None:
+    try:
+        model = _core().read_model(path)
+    except RuntimeError:
+        return None
+    nodes = [node for node in model.get_ops() if node.get_type_name() == kind]
+    return [{name: str(value) for name, value in node.get_attributes().items()} for node in nodes]
 
 
 # What the CPU plugin says of element types that it has no kernel for.

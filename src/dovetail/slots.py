@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -67,9 +67,9 @@ class Spelling:
     attributes: tuple[Slot, ...]
     fixed: tuple[tuple[str, tuple[str, ...]], ...]
     line: str
-    is_written_only: bool = False
-    implied: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
-    known: frozenset[str] = field(default=frozenset(), compare=False)
+    is_written_only: bool
+    implied: tuple[tuple[str, Any], ...]
+    known: frozenset[str]
 
     def covers(self, name: str) -> bool:
         """Whether some place of this spelling speaks of the core input or attribute ``name``."""

@@ -272,6 +272,10 @@ def test_a_target_says_the_rank_before_its_elements_are_known() -> None:
         ((6,), (4, "?"), "4, ?"),
         ((0, 3), (0, "?"), "0, ?"),
         ((6,), ("?",), "6"),
+        ((6,), (2, "n - 1"), "2, 3"),
+        ((6,), ("6 - n", 2), "3, 2"),
+        ((6,), ("n - 1", "6 - n"), "?, ?"),
+        ((6,), ("n - 1", "n"), "?, n"),
         ((6,), ("?", "?"), "?, ?"),
         ((6,), ("?", 2, "?"), "?, 2, ?"),
         ((6,), (-1, "?"), "?, ?"),
@@ -285,8 +289,9 @@ def test_a_size_that_arrives_at_run_time_alone_follows_from_the_volume(shape: An
     """SEMANTICS: (4) volumes must be equal, in shape inference, too."""
 
     def mixed(b: Any) -> Any:
-        late = iter(b.Split(b.input("late", "i64", (4,)), outputs=4))
-        return b.Concat(*(next(late) if size == "?" else [size] for size in target), axis=0)
+        late, n = iter(b.Split(b.input("late", "i64", (4,)), outputs=4)), b.Shape(b.input("z", "f32", ("n",)))
+        words = {"n": n, "n - 1": b.Subtract(n, 1), "6 - n": b.Subtract(6, n)}
+        return b.Concat(*(next(late) if size == "?" else words.get(size, [size]) for size in target), axis=0)
 
     found = inferred(mixed, shape)
     assert ", ".join("?" if is_vague(size) else str(size) for size in found) == result

@@ -1,18 +1,24 @@
-"""What a slot line of ONNX says of versions and attributes, held against onnx's own schemas."""
+"""What slot lines say of versions, attributes and defaults, held against onnx's schemas and against what OpenVINO reads."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
 
+import oracles
 from dovetail import slots
+from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx.compose import ONNX
-from dovetail.op import REGISTRY
+from dovetail.formats.openvino import write as openvino_write
+from dovetail.op import REGISTRY, Op
 from dovetail.slots import Slot, Spelling
+from rig import CASES, model_of
 
 UNREAD = {("LpPool", 1), ("GlobalLpPool", 1), ("Upsample", 10)}
 """What loads as Foreign: the exponent of the first two is a float, and Upsample-10 stands in no opset that was released."""
@@ -115,3 +121,102 @@ def check(version: Version, spelling: Spelling, slot: Slot, name: str, may_be_le
         assert slots.coerce("float" if isinstance(default, float) else "tuple[int, ...]", slot.default) == (
             default if isinstance(default, float) else tuple(default)
         ), f"{spelling.line}: {name} is {default!r}"
+
+
+# OpenVINO has no schemas to ask: its specification, and what its reader makes of a layer without the attribute.
+
+_BROADCASTS = (
+    "Add BitwiseAnd BitwiseLeftShift BitwiseOr BitwiseRightShift BitwiseXor Divide Equal FloorMod Greater GreaterEqual Less "
+    "LessEqual LogicalAnd LogicalOr LogicalXor Maximum Minimum Mod Multiply NotEqual Power Select SquaredDifference Subtract Xor"
+)
+_REDUCTIONS = "ReduceL1 ReduceL2 ReduceLogicalAnd ReduceLogicalOr ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum"
+DEFAULTS = {
+    (kind, name): default
+    for name, default, kinds in (
+        ("approximation_mode", "ERF", "Gelu"),
+        ("auto_broadcast", "numpy", _BROADCASTS),
+        ("auto_pad", "explicit", "AvgPool Convolution ConvolutionBackpropData MaxPool"),
+        ("axis", "0", "MaxPool"),
+        ("axis", "1", "LogSoftmax ShuffleChannels SoftMax"),
+        ("batch_axis", "0", "ReverseSequence"),
+        ("batch_dims", "0", "Gather GatherND"),
+        ("block_size", "1", "DepthToSpace SpaceToDepth"),
+        ("detect_negative", "true", "IsInf"),
+        ("detect_positive", "true", "IsInf"),
+        ("exclusive", "false", "CumSum"),
+        ("group", "1", "ShuffleChannels"),
+        ("index_element_type", "i64", "MaxPool"),
+        ("keep_dims", "false", _REDUCTIONS),
+        ("m_pythondiv", "true", "Divide"),
+        ("mode", "half_to_even", "Round"),
+        ("mode", "numpy", "Broadcast"),
+        ("negative_indices_mode", "ignore_negative", "OneHot"),
+        ("output_type", "i64", "NonZero ShapeOf"),
+        ("reduction", "none", "ScatterElementsUpdate ScatterNDUpdate"),
+        ("reverse", "false", "CumSum"),
+        ("rounding_type", "floor", "AvgPool MaxPool"),
+        ("seq_axis", "1", "ReverseSequence"),
+        ("transpose_a", "false", "MatMul"),
+        ("transpose_b", "false", "MatMul"),
+        ("use_init_val", "true", "ScatterElementsUpdate"),
+    )
+    for kind in kinds.split()
+}
+UNSAID = {("Xor", "auto_broadcast")}
+"""Defaults of layers that nothing writes."""
+STRICT = {("DepthToSpace", "block_size"), ("SpaceToDepth", "block_size"), ("ShapeOf", "output_type")}
+"""What OpenVINO's reader demands although the specification has a default for it."""
+OPTIONAL = {("ConvolutionBackpropData", "output_padding")}
+"""What may be left out without a default."""
+
+
+def layers() -> Iterator[Any]:
+    for op in REGISTRY.values():
+        lines = [spelling for spelling in (slots.parse(op, line) for line in op.openvino) if not spelling.is_written_only]
+        if any(spelling.attributes for spelling in lines):
+            yield pytest.param(op, lines, id=f"{op.__module__.rpartition('.')[2]}: {op.__name__}")
+
+
+@pytest.mark.parametrize(("op", "lines"), list(layers()))
+def test_an_attribute_of_ir_left_out_means_the_default_of_the_specification(op: type[Op], lines: list[Spelling]) -> None:
+    for spelling in lines:
+        for slot in spelling.attributes:
+            for name in () if slot.is_ignored else slot.theirs:
+                key = (spelling.kind, name)
+                beside = [each for each in lines if (each.kind, each.versions) == (spelling.kind, spelling.versions)]
+                told = {each.default for line in beside for each in line.attributes if name in each.theirs} - {None}
+                assert told == ({DEFAULTS[key]} if key in DEFAULTS else set()), key
+                assert slot.optional == (key in OPTIONAL), key
+
+
+def told_by_openvino() -> Iterator[Any]:
+    for op in REGISTRY.values():
+        kinds = {slots.parse(op, line).kind for line in op.openvino}
+        names = {key for key in DEFAULTS if key[0] in kinds}
+        if names:
+            yield pytest.param(op, names, id=f"{op.__module__.rpartition('.')[2]}: {op.__name__}")
+
+
+@pytest.mark.parametrize(("op", "names"), list(told_by_openvino()))
+def test_openvino_reads_a_layer_without_an_attribute_as_with_its_default(
+    op: type[Op], names: set[tuple[str, str]], tmp_path: Path
+) -> None:
+    left = set(names)
+    for case in (case for _, case in CASES if type(case.op) is op):
+        path = tmp_path / "model.xml"
+        try:
+            openvino_write.save(model_of(case), str(path))
+        except UnsupportedError:
+            continue
+        text = path.read_text()
+        for kind, name in sorted(left):
+            place = rf'(type="{kind}"[^>]*>\s*<data (?:[^>]* )?){name}="[^"]*"'
+            if re.search(place, text):
+                told = rf'\1{name}="{DEFAULTS[kind, name]}"'
+                whole, without = (oracles.openvino_attributes(path, re.sub(place, each, text), kind) for each in (told, r"\1"))
+                if whole is not None:
+                    assert whole == without or (without is None and (kind, name) in STRICT), f"{kind}.{name}"
+                    left.remove((kind, name))
+        if not left:
+            return
+    assert left <= UNSAID, left

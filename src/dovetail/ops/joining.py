@@ -10,7 +10,7 @@ from dovetail import dims, dtypes
 from dovetail.arrays import element
 from dovetail.errors import RuleError
 from dovetail.op import Op, Window, Windows
-from dovetail.ops.reshaping import as_i64, held, items, seen
+from dovetail.ops.reshaping import as_i64, held, is_size, items, seen
 from dovetail.ops.source import zeros_like
 from dovetail.types import INT64_MAX, agree, axis_in, static
 
@@ -170,16 +170,12 @@ class Split(
         rest = sum(length for length in lengths if length != -1)
         remainder = size - rest if -1 in lengths else None
         if remainder is None:
-            if not any(map(self._is_vague, lengths)) and dims.equal(rest, size) is False:
+            if all(map(is_size, lengths)) and dims.equal(rest, size) is False:
                 raise RuleError("split.sizes", f"lengths {_listed(lengths)} should add up to {size}")
         elif dims.less(remainder, 0):
             raise RuleError("split.sizes", f"lengths {_listed(lengths)} leave less than nothing of {size}")
-        return [remainder if length == -1 else None if self._is_vague(length) else length for length in lengths]
-
-    def _is_vague(self, length: Any) -> bool:
-        """Whether a length may turn out to be the remainder, or not to be a length."""
-        low = dims.bounds(length)[0]
-        return low is None or low < 0
+        # A length that may be negative may turn out to be the remainder.
+        return [remainder if length == -1 else length if is_size(length) else None for length in lengths]
 
     def canonical(self, x: Any, sizes: Any = None) -> Op:
         axis, ragged, wildcard = self.axis, self.ragged, self.wildcard
@@ -188,7 +184,7 @@ class Split(
             ragged = ragged and dims.exact_quotient(x.shape[axis], self.outputs) is None
         lengths = items(sizes)
         if lengths is not None:
-            wildcard = wildcard and any(map(self._is_vague, lengths))
+            wildcard = wildcard and not all(map(is_size, lengths))
         return Split(axis, self.outputs, ragged, wildcard)
 
     def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:

@@ -160,19 +160,16 @@ class Reshape(
 
     def _is_vague(self, size: Any) -> bool:
         """Whether an element of the target may turn out to be a special value."""
-        if isinstance(size, int):
-            return False
-        low = dims.bounds(size)[0]
-        return low is None or low < 0
+        return not isinstance(size, int) and not is_size(size)
 
     def _settle(self, shape: Any, sizes: list[Any], free: list[int], vague: list[int]) -> Any:
         """Sizes that only run time knows stay open; one alone follows from the volume."""
+        found = None
         if len(vague) == 1 and not free:
             rest = total(size for place, size in enumerate(sizes) if place not in vague)
-            found = dims.exact_quotient(total(shape), rest)
-            if found is not None and dims.equal(rest, 0) is False:
-                return tuple(found if place in vague else size for place, size in enumerate(sizes))
-        return tuple(None if place in vague or place in free else size for place, size in enumerate(sizes))
+            if dims.equal(rest, 0) is False:
+                found = dims.exact_quotient(total(shape), rest)
+        return tuple(found if place in vague else None if place in free else size for place, size in enumerate(sizes))
 
     def _check_volume(self, shape: Any, sizes: list[Any]) -> None:
         ours, theirs = total(shape), total(sizes)
@@ -185,7 +182,7 @@ class Reshape(
         volume, known = total(shape), total(rest)
         if known == 0 and self.empty == "refuse":
             raise RuleError("reshape.target", f"-1 beside sizes that multiply to 0, from {list(shape)}")
-        if self.empty == "zero" and copied and dims.equal(known, 0) is not False:
+        if self.empty == "zero" and dims.equal(known, 0) is not False:
             return 0 if isinstance(known, int) else None
         # The dimensions that were copied stand on both sides and cancel, also when they are 0.
         left = total(size for place, size in enumerate(shape) if place not in copied)
@@ -239,11 +236,11 @@ class Reshape(
             # A format that has no such ruling answers where nGraph refuses [0].
             return b.Reshape(x, target, copy_zeros=False)
         wanted, shape = items(target), self.shape(x, target)
-        if wanted is not None and shape is not None and all(isinstance(size, int) for size in wanted) and -1 in wanted:
-            size = shape[wanted.index(-1)]
-            if isinstance(size, int) and size > 0:
-                return b.Reshape(x, [size if each == -1 else each for each in wanted])
-            if all(isinstance(each, int) for each in shape):
+        if wanted is not None and all(isinstance(size, int) for size in wanted):
+            sizes = [shape[place] if size == -1 else size for place, size in enumerate(wanted)]
+            if sizes.count(0) == wanted.count(0) and all(isinstance(size, int) for size in sizes):
+                return b.Reshape(x, sizes)
+            if all(isinstance(size, int) for size in shape):
                 return b.Reshape(x, list(shape), copy_zeros=False)
         return b.Reshape(x, self._written(b, x, target), copy_zeros=False)
 
@@ -253,12 +250,12 @@ class Reshape(
         given = as_i64(b, target)
         shape, length = b.Shape(x, dtype=dtypes.i64), b.Shape(given, dtype=dtypes.i64)
         rank = b.Shape(shape, dtype=dtypes.i64)
-        beside = b.Slice(b.Concat(shape, b.Expand(wrong, length), axis=0), [0], length, [0], [1])
-        copies = b.Slice(b.Concat(b.Equal(given, zero), b.Expand(b.constant(False), rank), axis=0), [0], rank, [0], [1])
+        beside = b.Slice(b.Concat(shape, b.Expand(wrong, length), axis=0), [0], length)
+        copies = b.Slice(b.Concat(b.Equal(given, zero), b.Expand(b.constant(False), rank), axis=0), [0], rank)
         left = b.ReduceProd(b.Where(copies, one, shape), [0])
         literal = b.ReduceProd(b.Where(b.Greater(given, zero), given, one), [0])
         is_free = b.Equal(given, free)
-        count = b.ReduceSum(b.Where(is_free, one, zero), [0])
+        count = b.ReduceSum(b.Cast(is_free, to=dtypes.i64), [0])
         # A product that wraps to 0 must not be divided by; it does not fit either.
         size = b.Divide(left, b.Where(b.Equal(literal, zero), one, literal))
         fits = b.And(b.Equal(b.Multiply(size, literal), left), b.LessEqual(count, one))
