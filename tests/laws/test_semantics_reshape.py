@@ -4,6 +4,7 @@ rule after SEMANTICS."""
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import dovetail
 import oracles
 from dovetail import dims, dtypes
 from dovetail.errors import DovetailError, RuleError
+from dovetail.op import Op
+from dovetail.ops.reshaping import Reshape
 from dovetail.types import Tensor
 from foreign import (
     FIFTEEN,
@@ -272,6 +275,13 @@ def test_a_target_says_the_rank_before_its_elements_are_known() -> None:
         ((6,), (4, "?"), "4, ?"),
         ((0, 3), (0, "?"), "0, ?"),
         ((6,), ("?",), "6"),
+        ((6,), (2, -1), "2, 3"),
+        ((6,), ("n", -1), "n, ?"),
+        ((6,), ("p", -1), "p, 6//p"),
+        (("m",), ("p", 2, -1), "p, 2, m//(2*p)"),
+        (("n", 6), ("n", -1), "n, 6"),
+        (("n", 6), (-1, 3), "2*n, 3"),
+        (("n", "m", 6), (0, "m", -1), "n, m, 6"),
         ((6,), (2, "n - 1"), "2, 3"),
         ((6,), ("6 - n", 2), "3, 2"),
         ((6,), ("n - 1", "6 - n"), "?, ?"),
@@ -285,12 +295,13 @@ def test_a_target_says_the_rank_before_its_elements_are_known() -> None:
         (("n",), (-1, 2), "n//2, 2"),
     ],
 )
-def test_a_size_that_arrives_at_run_time_alone_follows_from_the_volume(shape: Any, target: Any, result: str) -> None:
+def test_a_size_that_is_not_told_follows_from_the_volume(shape: Any, target: Any, result: str) -> None:
     """SEMANTICS: (4) volumes must be equal, in shape inference, too."""
 
     def mixed(b: Any) -> Any:
         late, n = iter(b.Split(b.input("late", "i64", (4,)), outputs=4)), b.Shape(b.input("z", "f32", ("n",)))
-        words = {"n": n, "n - 1": b.Subtract(n, 1), "6 - n": b.Subtract(6, n)}
+        m, p = (b.Shape(b.input(f"z{size}", "f32", (size,))) for size in ("m", dims.symbol("p", 1)))
+        words = {"n": n, "m": m, "p": p, "n - 1": b.Subtract(n, 1), "6 - n": b.Subtract(6, n)}
         return b.Concat(*(next(late) if size == "?" else words.get(size, [size]) for size in target), axis=0)
 
     found = inferred(mixed, shape)
@@ -305,6 +316,107 @@ def test_a_target_of_sums_of_sizes_is_the_shape() -> None:
         return b.Concat(*(b.Add(u, v) for u, v in zip(sizes[::2], sizes[1::2], strict=True)), axis=0)
 
     assert list(map(str, inferred(sums))) == [f"u{index} + v{index}" for index in range(12)]
+
+
+RESHAPES = [Reshape(copies, empty) for copies in (True, False) for empty in ("refuse", "cancel", "zero")]
+SHAPES = [shape for rank in range(3) for shape in product((0, 1, 2, 3), repeat=rank)]
+TARGETS = [target for length in range(3) for target in product((-1, 0, 1, 2, 6), repeat=length)]
+TARGETS += [(0, -1, 2), (-1, 0, 0), (2, 0, -1), (0, 0, -1), (-1, -1, 2), (-2, 3), (1, 2, 0), (2**32, 2**32, -1)]
+
+
+def shape_by(op: Op, shape: Any, target: Any) -> Any:
+    """The shape that ``op`` makes, or that it refuses."""
+    b = dovetail.Builder()
+    try:
+        (y,) = b.add(op, b.input("x", "f32", shape), b.constant(np.array(target, dtype=np.int64)))
+    except RuleError:
+        return "refused"
+    return y.shape
+
+
+def shape_run(model: Any, *arrays: Any) -> Any:
+    try:
+        (y,) = dovetail.run(model, list(arrays)).values()
+    except DovetailError:
+        return "refused"
+    return y.shape
+
+
+@pytest.mark.parametrize("op", RESHAPES, ids=str)
+def test_the_plain_form_of_a_reshape_means_the_same(op: Op) -> None:
+    """SEMANTICS: Reshape, for every small shape and target."""
+    for shape, target in product(SHAPES, TARGETS):
+        if (said := shape_by(op, shape, target)) != "refused":
+            b = dovetail.Builder()
+            plain = op.canonical(b.input("x", "f32", shape), b.constant(np.array(target, dtype=np.int64)))
+            assert shape_by(plain, shape, target) == said, f"{plain} for {op}: {shape} by {target}"
+            assert 0 in target or plain == Reshape()
+            assert -1 in target or plain.empty == "refuse"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("op", [each for each in RESHAPES if each.empty != "refuse"], ids=str)
+def test_a_reshape_written_out_makes_the_same_shapes_and_refuses_the_same(op: Op) -> None:
+    """SEMANTICS: Reshape, said where a format has no word for its ruling on -1 beside 0, for a known target and a late one."""
+    late = dovetail.Builder()
+    late.output("y", op.decompose(late, late.input("x", "f32"), late.input("target", "i64")))
+    for shape, target in product(SHAPES, TARGETS):
+        said = shape_by(op, shape, target)
+        if op == Reshape(copy_zeros=False, empty="zero") and target == (0,):
+            # Only nGraph refuses it; every other Reshape of no copies makes an empty vector.
+            said = (0,) if 0 in shape else "refused"
+        x = np.zeros(shape, dtype=np.float32)
+        assert shape_run(late.model, x, np.array(target, dtype=np.int64)) == said, f"{op}: {shape} by a late {target}"
+        if said != "refused":
+            for sizes in (shape, tuple(f"n{axis}" for axis in range(len(shape)))):
+                b = dovetail.Builder()
+                b.output("y", op.decompose(b, b.input("x", "f32", sizes), b.constant(np.array(target, dtype=np.int64))))
+                assert shape_run(b.model, x) == said, f"{op}: {sizes} by {target}"
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "target", "plain"),
+    [
+        # A 0 that copies a size which is not 0 stands beside -1 as any other size.
+        (Reshape(empty="cancel"), (2, 3), (0, -1), Reshape()),
+        (Reshape(empty="zero"), (dims.symbol("p", 1), 3), (0, -1), Reshape()),
+        (Reshape(empty="cancel"), ("n", 3), (0, -1), Reshape(empty="cancel")),
+        (Reshape(empty="zero"), None, (0, -1), Reshape(empty="zero")),
+        (Reshape(empty="cancel"), ("n", 3), (-1, 0), Reshape()),
+        (Reshape(empty="cancel"), ("n", "m"), (0, 0), Reshape()),
+        (Reshape(empty="cancel"), None, (2, -1), Reshape()),
+        # Of a literal 0 there is nothing to cancel, and where the size it stands for is 0 it may as well copy.
+        (Reshape(False, "cancel"), ("n",), (0, 3), Reshape(False)),
+        (Reshape(False), (0, 3), (0, 5), Reshape()),
+        (Reshape(False), (3, 0), (0, 5), Reshape(False)),
+        (Reshape(False), (0,), (5, 0), Reshape(False)),
+        (Reshape(False), None, (0, 5), Reshape(False)),
+        (Reshape(False), None, (2, -1), Reshape()),
+    ],
+)
+def test_the_plain_form_of_a_reshape_has_as_few_attributes_as_its_inputs_need(op: Op, shape: Any, target: Any, plain: Op) -> None:
+    """SEMANTICS: Reshape: where the rulings on 0 and -1 do not differ, every version and format has the operator."""
+    b = dovetail.Builder()
+    assert op.canonical(b.input("x", "f32", shape), b.constant(np.array(target, dtype=np.int64))) == plain
+
+
+def test_the_plain_form_of_a_reshape_whose_target_is_open() -> None:
+    """SEMANTICS: Reshape: what a target that arrives at run time may hold keeps the ruling on it."""
+    b = dovetail.Builder()
+    x, n = b.input("x", "f32", (2, 3)), b.Shape(b.input("z", "f32", ("n",)))
+    late = b.input("late", "i64")
+    for op, target, plain in (
+        (Reshape(empty="cancel"), late, Reshape(empty="cancel")),
+        (Reshape(False, "cancel"), late, Reshape(False)),
+        (Reshape(False, "zero"), late, Reshape(False, "zero")),
+        (Reshape(empty="cancel"), b.input("two", "i64", (2,)), Reshape()),
+        (Reshape(empty="cancel"), b.input("three", "i64", (3,)), Reshape(empty="cancel")),
+        (Reshape(empty="cancel"), b.Concat(n, b.Add(n, 1), [6], axis=0), Reshape()),
+        (Reshape(False), b.Concat(n, [6], axis=0), Reshape(False)),
+        (Reshape(False, "zero"), b.Concat(n, [6], axis=0), Reshape(False)),
+        (Reshape(False), b.Add(n, 1), Reshape()),
+        (Reshape(False, "zero"), b.Add(n, 1), Reshape()),
+    ):
+        assert op.canonical(x, target) == plain, f"{op} by {target}"
 
 
 @copying

@@ -193,9 +193,7 @@ class Reshape(
         quotient = dims.exact_quotient(left, literal)
         if quotient is not None:
             return quotient
-        if dims.bounds(literal)[0] in (None, 0):
-            return None
-        return left // literal
+        return left // literal if dims.equal(literal, 0) is False else None
 
     def canonical(self, x: Any, target: Any) -> Op:
         """Without a 0 that copies, and without one beside -1, all choices say the same."""
