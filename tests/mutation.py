@@ -26,6 +26,7 @@ import sys
 import time
 import tomllib
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -471,6 +472,7 @@ class Runner:
         self.watch = Watch()
         self.survivors: list[Mutant] = []
         self.killed: dict[str, int] = {}
+        self.killed_in: dict[str, int] = {}
         self.seconds = 0.0
         self.untested: list[str] = []
 
@@ -563,6 +565,7 @@ class Runner:
             return
         how = "test" if isinstance(answer, int) else str(answer).partition(":")[0]
         self.killed[how] = self.killed.get(how, 0) + 1
+        self.killed_in[mutant.module] = self.killed_in.get(mutant.module, 0) + 1
         if isinstance(answer, int):
             row = killers.setdefault((mutant.module, mutant.scope), [])
             if answer in row:
@@ -679,21 +682,45 @@ def _report(runner: Runner, equal: list[Mutant], stale: list[tuple[str, ...]], o
         "survivors_in_mission": len(lost),
         "seconds": round(runner.seconds),
     }
+    modules = {
+        module: {
+            "mutants": count + sum(mutant.module == module for mutant in equal),
+            "killed": runner.killed_in.get(module, 0),
+            "equivalent": sum(mutant.module == module for mutant in equal),
+            "survivors": sum(mutant.module == module for mutant in runner.survivors),
+        }
+        for module, count in Counter(made.mutant.module for made in runner.chosen).items()
+    }
     if options.json:
         listed = [
             {"file": f"src/dovetail/{m.module}", "line": m.line, "scope": m.scope, "original": m.original, "mutated": m.mutated}
             for m in runner.survivors
         ]
         print(
-            json.dumps({**figures, "survived": listed, "failing_unharmed": runner.untested, "stale_equivalents": stale}, indent=1)
+            json.dumps(
+                {
+                    **figures,
+                    "modules": modules,
+                    "survived": listed,
+                    "failing_unharmed": runner.untested,
+                    "stale_equivalents": stale,
+                },
+                indent=1,
+            )
         )
     else:
         for name in runner.untested:
             print(f"fails unharmed: {name}")
         for key in stale:
             print(f"mutants_equivalent.toml: no such mutant: {key}")
-        print(", ".join(f"{name} {value}" for name, value in figures.items()))
+        for module, counts in modules.items() if len(modules) > 1 else ():
+            print(f"{module}: {_written(counts)}")
+        print(_written(figures))
     return 1 if lost or stale else 0
+
+
+def _written(figures: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in figures.items())
 
 
 if __name__ == "__main__":

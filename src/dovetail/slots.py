@@ -107,7 +107,7 @@ def _parse_slot(text: str) -> Slot:
         rows = [row.split(":") for row in how[1:-1].split(",")]
         how, table = "table", tuple((row[0].strip(), row[1].strip()) for row in rows)  # type: ignore[assignment]
     default = match["default"]
-    return Slot(theirs, match["ours"] or theirs[0], bool(match["star"]), bool(match["optional"]), default, how, table)
+    return Slot(theirs, match["ours"] or match["theirs"], bool(match["star"]), bool(match["optional"]), default, how, table)
 
 
 def parse(op: type[Op], line: str) -> Spelling:
@@ -116,9 +116,9 @@ def parse(op: type[Op], line: str) -> Spelling:
     assert match, f"{op.__name__}: not a slot line: {line!r}"
     body, *fixed = split_top(match["body"], "|")
     inputs, *attributes = split_top(body, ";") if not body.strip().startswith(";") else ["", body.strip()[1:]]
-    pairs = [item.partition("=")[::2] for item in split_top(fixed[0])] if fixed else []
+    pairs = [item.partition("=")[::2] for part in fixed for item in split_top(part)]
     fixed_words = tuple((name.strip(), tuple(value.strip().split("/"))) for name, value in pairs)
-    slots = tuple(map(_parse_slot, split_top(attributes[0]))) if attributes else ()
+    slots = tuple(_parse_slot(text) for part in attributes for text in split_top(part))
     found = Spelling(
         op,
         match["domain"] or "",

@@ -53,8 +53,9 @@ def test_parts_of_a_line_may_be_left_out() -> None:
     assert (bare.domain, bare.inputs, bare.attributes, bare.fixed, bare.implied) == ("", (Slot(("x",), "x"),), (), (), ())
     assert bare.known == frozenset()
     assert slots.parse(_Thing, "Kind-7(x)").inputs == slots.parse(_Thing, "Kind-7(x; count)").inputs == (Slot(("x",), "x"),)
-    only = slots.parse(_Thing, "Kind-7(; count~natural)")
-    assert (only.inputs, only.attributes) == ((), (Slot(("count",), "count", how="natural"),))
+    for line in ("Kind-7(; count~natural)", "Kind-7(;count~natural)"):
+        only = slots.parse(_Thing, line)
+        assert (only.inputs, only.attributes) == ((), (Slot(("count",), "count", how="natural"),))
     assert slots.parse(_Thing, "Kind-7(x | more=none)").fixed == (("more", ("none",)),)
     # What is fixed of an input is no attribute.
     assert slots.parse(_Thing, "Kind-7(x | more=none, sizes=none)").implied == (("sizes", None),)
