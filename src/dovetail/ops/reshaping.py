@@ -198,7 +198,7 @@ class Reshape(
     def canonical(self, x: Any, target: Any) -> Op:
         """Without a 0 that copies, and without one beside -1, all choices say the same."""
         wanted = items(target)
-        empty = "refuse" if self._is_plain(wanted) else self.empty
+        empty = "refuse" if self.empty == "cancel" and not self.copy_zeros else self.empty
         if wanted is None:
             return self.with_(empty=empty)
         zeros = [place for place, size in enumerate(wanted) if dims.equal(size, 0) is not False]
@@ -219,12 +219,6 @@ class Reshape(
 
     def windows(self, x: Any, target: Any) -> Windows:
         return whole(x)
-
-    def _is_plain(self, wanted: list[Any] | None) -> bool:
-        """Whether ``empty`` makes no difference because no 0 is copied."""
-        if self.copy_zeros or self.empty == "refuse":
-            return False
-        return self.empty == "cancel" or (wanted is not None and (len(wanted) != 1 or dims.equal(wanted[0], 0) is False))
 
     def decompose(self, b: Any, x: Any, target: Any) -> Any:
         """With every size written out, for a format that rules otherwise on -1 beside a copied 0; None where it is so already."""
