@@ -10,6 +10,9 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
+LAYOUTS = ["first", "last", "slice", "wide"]
+
+
 def row(array: Array, buffer: int = 0, constant: bool = False) -> tuple[Any, ...]:
     return (buffer, 0, "f32", 4, list(array.shape), list(array.strides), array.ctypes.data if constant else 0)
 
@@ -34,3 +37,19 @@ def pattern(*sizes: int, seed: int = 0) -> Array:
 
 def check(y: Array, expected: Any) -> None:
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4 * max(float(np.abs(expected).max(initial=0.0)), 1.0))
+
+
+def laid(values: Array, layout: str, spare: float = np.nan) -> Array:
+    """The same values in other places: `last`: channels last; `slice`: within wider pixels; `wide`: in wider rows too."""
+    if layout == "first":
+        return np.ascontiguousarray(values)
+    order = (0, *range(2, values.ndim), 1)
+    back = np.argsort(order)
+    last = values.transpose(order)
+    if layout == "last":
+        return np.ascontiguousarray(last).transpose(back)
+    wider = [*last.shape[:-2], last.shape[-2] + (3 if layout == "wide" else 0), last.shape[-1] + 5]
+    room = np.full(wider, spare, np.float32)
+    inside = room[..., : last.shape[-2], 3 : 3 + last.shape[-1]]
+    inside[...] = last
+    return inside.transpose(back)

@@ -147,9 +147,11 @@ void Conv::pack_weights(const Spec& spec, Store& store) {
     const auto strides = float_strides(spec, spec.inputs.at(1));
     const auto* from = reinterpret_cast<const float*>(spec.inputs.at(1).constant);
     const auto order = order_of(strides);
+    // Bytes from one group's weights to the next one's, where they do not follow on each other.
+    const std::int64_t apart = spec.integer("group_step", (by_channel_ ? 1 : geometry_.outputs) * strides[0] * 4) / 4;
+    const std::int64_t column = by_channel_ ? apart : strides[0];
     for (std::int64_t group = 0; group < geometry_.groups; ++group)
-        weights_.push_back(pack_once(store, reading_ == Reading::planes ? "conv planes" : "conv",
-                                     {from + group * geometry_.outputs * strides[0], order, strides[0]}, panels_, table_.lanes));
+        weights_.push_back(pack_once(store, "conv", {from + group * apart, order, column}, panels_, table_.lanes));
 }
 
 // What `count` neighbouring pixels of a line read, from where the first tap of the first one lies.
@@ -336,10 +338,12 @@ void Conv::fill_row(const float* x, const Task& task, float* to, std::int64_t de
     const Geometry& g = geometry_;
     const bool outside = depth < 0 || depth >= g.in[0] || row < 0 || row >= g.in[1];
     if (outside) return stages_.clear(to, box_pixels_ * g.channels);
-    const std::int64_t left = std::min(g.before[2], box_pixels_), last = std::min(left + g.in[2], box_pixels_);
+    // Pixels left .. last-1 of the box are there; padding may be negative.
+    const std::int64_t left = std::clamp<std::int64_t>(g.before[2], 0, box_pixels_);
+    const std::int64_t last = std::clamp<std::int64_t>(g.before[2] + g.in[2], left, box_pixels_);
     const Prologue prologue{has_prologue_ ? scale_.data() : nullptr, shift_.data(), clamp_};
     const std::int64_t channel = task.group * g.channels;
-    const float* from = x + channel * g.x.channel + depth * g.x.at[0] + row * g.x.at[1];
+    const float* from = x + channel * g.x.channel + depth * g.x.at[0] + row * g.x.at[1] + (left - g.before[2]) * g.x.at[2];
     if (reading_ == Reading::planes) {
         for (std::int64_t c = 0; c < g.channels; ++c, to += box_pixels_) {
             stages_.clear(to, left);

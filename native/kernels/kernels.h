@@ -6,6 +6,7 @@
 namespace dovetail {
 
 std::unique_ptr<Step> make_conv(const Spec& spec, Store& store);  // conv.cpp
+std::unique_ptr<Step> make_conv_transpose(const Spec& spec, Store& store);  // conv_transpose.cpp
 std::unique_ptr<Step> make_chain(const Spec& spec, Store& store);  // chain.cpp
 std::unique_ptr<Step> make_pool(const Spec& spec, Store& store);  // pool.cpp
 std::unique_ptr<Step> make_matmul(const Spec& spec, Store& store);  // matmul.cpp

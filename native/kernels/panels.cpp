@@ -35,7 +35,10 @@ std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>
 
 std::shared_ptr<const float> pack_once(Store& store, const std::string& packing, const Matrix& matrix, const std::vector<Panel>& panels,
                                        int lanes) {
-    std::string key = packing + " " + std::to_string(reinterpret_cast<std::uintptr_t>(matrix.from));
+    // The same constant may be read in several orders: what tells them apart is a number that depends on all of them.
+    auto mixed = static_cast<std::uint64_t>(matrix.stride);
+    for (const auto each : matrix.order) mixed = (mixed ^ static_cast<std::uint64_t>(each)) * 0x100000001b3u;
+    std::string key = packing + " " + std::to_string(reinterpret_cast<std::uintptr_t>(matrix.from)) + " " + std::to_string(mixed);
     for (const Panel& panel : panels) key += " " + std::to_string(panel.columns);
     return std::static_pointer_cast<const float>(store.keep(key, [&] {
         std::size_t width = 0;

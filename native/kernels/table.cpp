@@ -6,6 +6,7 @@ Factory factory_of(const std::string& kernel) {
     static const std::map<std::string, Factory> table = {
         {"copy", make_copy},
         {"conv", make_conv},
+        {"conv_transpose", make_conv_transpose},
         {"chain", make_chain},
         {"pool", make_pool},
         {"matmul", make_matmul},

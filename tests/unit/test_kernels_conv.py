@@ -13,25 +13,9 @@ import numpy as np
 import pytest
 
 from dovetail import native
-from kernel_rig import Array, check, pattern, run
+from kernel_rig import LAYOUTS, Array, check, laid, pattern, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
-
-
-def laid(values: Array, layout: str, spare: float = np.nan) -> Array:
-    """The same values in other places: `last`: channels last; `slice`: within wider pixels; `wide`: in wider rows too."""
-    if layout == "first":
-        return np.ascontiguousarray(values)
-    order = (0, *range(2, values.ndim), 1)
-    back = np.argsort(order)
-    last = values.transpose(order)
-    if layout == "last":
-        return np.ascontiguousarray(last).transpose(back)
-    wider = [*last.shape[:-2], last.shape[-2] + (3 if layout == "wide" else 0), last.shape[-1] + 5]
-    room = np.full(wider, spare, np.float32)
-    inside = room[..., : last.shape[-2], 3 : 3 + last.shape[-1]]
-    inside[...] = last
-    return inside.transpose(back)
 
 
 def convolved(x: Array, w: Array, strides: Any, dilations: Any, begin: Any, end: Any, groups: int) -> Any:
@@ -47,7 +31,6 @@ def convolved(x: Array, w: Array, strides: Any, dilations: Any, begin: Any, end:
     return y.reshape(x.shape[0], w.shape[0] * w.shape[1], *out)
 
 
-LAYOUTS = ["first", "last", "slice", "wide"]
 # images, channels, outputs, groups, sizes, kernel, strides, dilations, pads before, pads behind
 CASES = [
     (1, 16, 32, 1, (5, 6), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0)),

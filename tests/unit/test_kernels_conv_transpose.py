@@ -1,0 +1,87 @@
+"""Transposed convolution in the compiled core against its definition: each input pixel, times the taps, added into the output."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail import native
+from kernel_rig import LAYOUTS, Array, check, laid, pattern, run
+
+pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
+
+# images, channels, outputs, groups, sizes, kernel, strides, dilations, pads before, output sizes
+CASES = [
+    (1, 16, 32, 1, (5, 6), (2, 2), (2, 2), (1, 1), (0, 0), (10, 12)),
+    (2, 5, 18, 1, (5, 6), (3, 3), (2, 2), (1, 1), (1, 1), (10, 11)),
+    (1, 6, 8, 2, (5, 7), (4, 3), (1, 3), (1, 1), (1, 0), (6, 21)),
+    (2, 24, 24, 24, (6, 5), (4, 4), (2, 2), (1, 1), (1, 1), (12, 10)),
+    (1, 4, 6, 1, (5, 5), (3, 2), (2, 3), (2, 3), (1, 2), (11, 14)),
+    (1, 4, 6, 1, (4, 4), (3, 3), (4, 2), (2, 2), (2, 1), (14, 12)),
+    (1, 4, 6, 1, (4, 4), (1, 1), (3, 2), (1, 1), (0, 0), (12, 7)),
+    (1, 3, 5, 1, (9,), (5,), (3,), (1,), (2,), (26,)),
+    (1, 3, 4, 1, (3, 4, 2), (3, 2, 3), (2, 1, 2), (1, 1, 1), (1, 0, 1), (5, 5, 4)),
+    (1, 4, 6, 1, (4, 4), (3, 3), (1, 1), (1, 1), (3, 3), (1, 2)),
+    (0, 4, 6, 1, (4, 4), (3, 3), (1, 1), (1, 1), (0, 0), (6, 6)),
+]
+
+
+def added(x: Array, w: Array, strides: Any, dilations: Any, begin: Any, out: Any, groups: int) -> Any:
+    """In room enough for all taps, cut to size afterwards."""
+    images, spatial = x.shape[0], x.shape[2:]
+    reach = [
+        b + n * s + (k - 1) * d + o for b, n, s, k, d, o in zip(begin, spatial, strides, w.shape[2:], dilations, out, strict=True)
+    ]
+    x = x.reshape(images, groups, x.shape[1] // groups, *spatial)
+    w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:]).astype(np.float64)
+    room = np.zeros((images, groups, w.shape[2], *reach))
+    for tap in itertools.product(*map(range, w.shape[3:])):
+        where = tuple(slice(t * d, t * d + n * s, s) for t, d, n, s in zip(tap, dilations, spatial, strides, strict=True))
+        room[(..., *where)] += np.einsum("ngc...,gco->ngo...", x, w[(..., *tap)])
+    inside = tuple(slice(b, b + o) for b, o in zip(begin, out, strict=True))
+    return room[(..., *inside)].reshape(images, -1 if images else groups * w.shape[2], *out)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_each_pixel_is_spread_by_the_taps(case: Any, layout: str) -> None:
+    images, channels, outputs, groups, sizes, kernel, strides, dilations, begin, out = case
+    x, w = pattern(images, channels, *sizes), pattern(channels, outputs // groups, *kernel, seed=1)
+    bias = pattern(outputs, seed=2)
+    expected = added(x, w, strides, dilations, begin, out, groups)
+    attributes = {"strides": [*strides], "dilations": [*dilations], "pads_begin": [*begin], "groups": groups}
+    y = laid(np.zeros(expected.shape, np.float32), layout)
+    run("conv_transpose", [laid(x, layout), w], [1], y, attributes)
+    check(y, expected)
+    residual = pattern(*expected.shape, seed=3)
+    y[...] = residual
+    run(
+        "conv_transpose",
+        [laid(x, layout), w, bias, y],
+        [1, 2],
+        y,
+        attributes | {"has_bias": 1, "has_residual": 1, "activation": "relu"},
+        2,
+    )
+    check(y, np.maximum(expected + bias.reshape(-1, *[1] * len(sizes)) + residual, 0))
+
+
+def test_operands_that_do_not_fit_are_refused() -> None:
+    x, y = pattern(1, 4, 5, 5), np.zeros((1, 6, 7, 7), np.float32)
+    for w, constants in [(pattern(4, 6, 3, 3), []), (pattern(3, 6, 3, 3), [1]), (pattern(4, 5, 3, 3), [1])]:
+        with pytest.raises(ValueError):
+            run("conv_transpose", [x, w], constants, y, {})
+
+
+@pytest.mark.skipif("DOVETAIL_ISA" in os.environ, reason="this is one of them")
+@pytest.mark.parametrize("isa", ["base", "avx2"])
+def test_every_instruction_set_gives_the_same(isa: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", __file__]
+    done = subprocess.run(command, env=os.environ | {"DOVETAIL_ISA": isa}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
