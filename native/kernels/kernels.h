@@ -9,6 +9,7 @@ std::unique_ptr<Step> make_conv(const Spec& spec, Store& store);  // conv.cpp
 std::unique_ptr<Step> make_conv_transpose(const Spec& spec, Store& store);  // conv_transpose.cpp
 std::unique_ptr<Step> make_chain(const Spec& spec, Store& store);  // chain.cpp
 std::unique_ptr<Step> make_pool(const Spec& spec, Store& store);  // pool.cpp
+std::unique_ptr<Step> make_reduce(const Spec& spec, Store& store);  // reduce.cpp
 std::unique_ptr<Step> make_matmul(const Spec& spec, Store& store);  // matmul.cpp
 std::unique_ptr<Step> make_copy(const Spec& spec, Store& store);    // move.cpp
 std::unique_ptr<Step> make_concat(const Spec& spec, Store& store);  // move.cpp

@@ -9,6 +9,7 @@ Factory factory_of(const std::string& kernel) {
         {"conv_transpose", make_conv_transpose},
         {"chain", make_chain},
         {"pool", make_pool},
+        {"reduce", make_reduce},
         {"matmul", make_matmul},
         {"concat", make_concat},
         {"split", make_split},

@@ -11,10 +11,6 @@
 
 #define DOVETAIL_INLINE static inline __attribute__((always_inline, unused))
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed only to functions that are inlined
-#endif
-
 namespace dovetail::DOVETAIL_ISA {
 
 #if defined(__AVX512F__)
