@@ -45,7 +45,8 @@ def _after_products(works: list[Work], kept: set[Tile]) -> list[Work]:
     uses = _Uses(works)
     gone: set[int] = set()
     result = list(works)
-    for place in range(len(works)):
+    # The last first: of two that are added, the earlier one is there when the later one ends.
+    for place in range(len(works) - 1, -1, -1):
         work = result[place]
         if work.kernel not in ("conv", "matmul") or place in gone:
             continue

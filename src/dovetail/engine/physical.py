@@ -84,7 +84,7 @@ def choose(works: Iterable[Work], memory: Memory) -> None:
 
 
 def _straighten(works: Iterable[Work], memory: Memory, turned: set[Tile]) -> None:
-    """Where a view of a whole root does not lie evenly, let the root's axes lie in the view's order, if that suits all its pieces."""
+    """Where a view of a whole root does not lie evenly, let the root's axes lie in the view's order, if that suits all pieces."""
     used: dict[Tile, list[Tile]] = {}
     for work in works:
         if work.kernel != MOVE:
@@ -117,13 +117,16 @@ def _order_of(layout: Layout, root: Tile) -> list[int] | None:
 
 
 def _preference(tile: Tile, root: Tile, memory: Memory) -> int:
-    """Bytes of an image that would lie channels-last if its root did, less those that do so anyway."""
+    """Bytes of an image that lies channels-last if its root does and not otherwise; negative where it is the other way round."""
     if tile.sizes[1] == 1 or tile.count == tile.sizes[0] * tile.sizes[1]:
         return 0
     _, piece = memory.places.of(tile)
-    layout = compose(strided(root.sizes, channels_last(root.sizes)), piece.offset, piece.modes)
-    strides = None if layout is None else strides_of(layout, tile.sizes)
-    return tile.nbytes if strides is not None and strides[1] == 1 else -tile.nbytes
+    either = []
+    for order in (channels_last, row_major):
+        layout = compose(strided(root.sizes, order(root.sizes)), piece.offset, piece.modes)
+        strides = None if layout is None else strides_of(layout, tile.sizes)
+        either.append(strides is not None and strides[1] == 1)
+    return tile.nbytes * (either[0] - either[1])
 
 
 def _follow(work: Work, memory: Memory, turned: set[Tile], votes: dict[Tile, int]) -> None:

@@ -12,7 +12,7 @@ from dovetail.graph import Graph, Node, Value
 from dovetail.inference import infer_graph
 from dovetail.ops.conv import Conv, GroupConv
 from dovetail.ops.dropout import Dropout
-from dovetail.ops.elementwise import Add, Multiply
+from dovetail.ops.elementwise import Add, Multiply, Sum
 from dovetail.ops.norm import BatchNormalization
 from dovetail.passes.fold import fold
 
@@ -33,10 +33,12 @@ def _simpler(b: Builder, node: Node) -> Any:
     op, xs = node.op, node.inputs
     if isinstance(op, BatchNormalization):
         return _scale_and_shift(b, op, xs)
+    if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:
+        return b.Add(*xs)
     if isinstance(op, GroupConv) and xs[1] is not None and xs[1].constant is not None:
         return op.decompose(b, *xs)
-    if isinstance(op, Dropout) and op.outputs == 1 and _is_off(xs):
-        return b.Identity(xs[0])
+    if isinstance(op, Dropout) and _is_off(xs) and not any(y.uses or y in b.graph.outputs for y in node.outputs[1:]):
+        return [b.Identity(xs[0]), None][: op.outputs]
     return None
 
 
