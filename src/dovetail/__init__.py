@@ -10,7 +10,7 @@ from dovetail.formats import load, save
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.interpret import interpret
 from dovetail.passes.infer import infer
-from dovetail.program import Program, compile, run
+from dovetail.program import Program, compile, plan, run
 from dovetail.validate import check
 
 __version__ = "0.1.0"
@@ -36,6 +36,7 @@ __all__ = [
     "infer",
     "interpret",
     "load",
+    "plan",
     "run",
     "save",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from dovetail.errors import EngineError
 from dovetail.formats import load
 from dovetail.graph import Model
 from dovetail.interpret import interpret
+
+if TYPE_CHECKING:
+    from dovetail.engine.report import PlanReport
 
 ENGINES = ("native", "interpreter")
 
@@ -136,6 +139,18 @@ def compile(
     if engine == "interpreter":
         return Program(loaded, engine)
     return Program(loaded, "native", threads=threads, max_memory=max_memory, elide=elide)
+
+
+def plan(model: Model | str | PathLike[str], **options: Any) -> PlanReport:
+    """What the native engine makes of ``model``: what is copied and why, its memory over time, its time by kernel.
+
+    ``elide`` and ``threads`` are those of :func:`compile`; ``shapes`` of inputs by name, or ``sizes`` of open dimensions by name,
+    say what the plan is for; ``rounds`` is how often it is run to be timed, on inputs made from ``seed``. Shown in a notebook
+    the result is a picture; its ``html()`` is a page of its own.
+    """
+    from dovetail.engine.report import report
+
+    return report(model if isinstance(model, Model) else load(model), **options)
 
 
 def run(

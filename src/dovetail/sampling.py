@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,52 @@ DEFAULT_SIZE = 3
 
 
 def random_inputs(
-    model: Model, *, seed: int = 0, sizes: Mapping[str, int] | None = None, only: Collection[str] | None = None
+    model: Model,
+    *,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    only: Collection[str] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """An array for each input (of those named in ``only``): floats from a normal distribution, integers 0 or 1 (which index
     any table), booleans either.
 
-    ``sizes`` gives open dimensions by name; the others become DEFAULT_SIZE. Raises EngineError [input.rank] where an input's rank
-    is not known, [input.size] for one that is out of all bounds, RuleError [dims.unknown] for a name in ``sizes`` that
-    no input has.
+    ``sizes`` gives open dimensions by name, ``shapes`` whole shapes by input; the others become DEFAULT_SIZE. Raises
+    EngineError [input.rank] where an input's rank is not known, [input.size] for one that is out of all bounds, [input.shape]
+    for a shape that the model does not take, [input.unknown] for a shape of no input; RuleError [dims.unknown] for a name in
+    ``sizes`` that no input has.
     """
     generator = np.random.default_rng(seed)
-    chosen = choose_sizes(model, sizes or {})
-    return {value.name: _array(value, chosen, generator) for value in model.inputs if only is None or value.name in only}
+    shapes = shapes or {}
+    chosen = choose_sizes(model, {**sizes_in(model, shapes), **(sizes or {})})
+    return {
+        value.name: _array(value, chosen, generator, shapes.get(value.name))
+        for value in model.inputs
+        if only is None or value.name in only
+    }
+
+
+def sizes_in(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """What shapes of inputs say of the open dimensions."""
+    unknown = [name for name in shapes if name not in {value.name for value in model.inputs}]
+    if unknown:
+        known = ", ".join(repr(value.name) for value in model.inputs)
+        raise EngineError("input.unknown", f"the model has no input {', '.join(map(repr, unknown))}; it has {known}")
+    found: dict[str, int] = {}
+    for value in model.inputs:
+        if value.name in shapes and isinstance(value.type, Tensor) and value.type.shape is not None:
+            found.update(_matched(value.name, value.type.shape, shapes[value.name]))
+    return found
+
+
+def _matched(name: str, wanted: Sequence[Size], given: Sequence[int]) -> dict[str, int]:
+    fits = len(wanted) == len(given) and all(
+        not isinstance(size, int) or size == each for size, each in zip(wanted, given, strict=True)
+    )
+    if not fits:
+        raise EngineError("input.shape", f"input {name!r} has the shape [{', '.join(map(str, wanted))}], not {list(given)}")
+    symbols = ((dims.name_of(size), each) for size, each in zip(wanted, given, strict=True) if not isinstance(size, int))
+    return {symbol: each for symbol, each in symbols if symbol is not None}
 
 
 def choose_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -52,11 +86,14 @@ def _default(symbol: Size) -> int:
     return size if high is None else min(size, high)
 
 
-def _array(value: Value, chosen: Mapping[str, int], generator: np.random.Generator) -> np.ndarray[Any, Any]:
+def _array(
+    value: Value, chosen: Mapping[str, int], generator: np.random.Generator, given: Sequence[int] | None = None
+) -> np.ndarray[Any, Any]:
     type = value.type
-    if not isinstance(type, Tensor) or type.shape is None or type.dtype is None:
+    if not isinstance(type, Tensor) or type.dtype is None or (type.shape is None and given is None):
         raise EngineError("input.rank", f"input {value.name!r} is {type}; give it a value")
-    shape = [size if isinstance(size, int) else dims.evaluate(size, chosen) for size in type.shape]
+    sizes = (type.shape if given is None else given) or ()
+    shape = [size if isinstance(size, int) else dims.evaluate(size, chosen) for size in sizes]
     if int(np.prod(np.array(shape, dtype=object), initial=1)) > 1 << 33:
         raise EngineError("input.size", f"input {value.name!r} would have {shape} elements")
     dtype = type.dtype

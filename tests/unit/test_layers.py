@@ -22,7 +22,7 @@ LAYERS = (
     "graph",
     "op slots edit build evaluate inference",
     "ops",
-    "interpret autodiff validate passes formats show notebook summary sampling",
+    "interpret autodiff validate passes formats show notebook summary sampling report",
     "engine",
     "program verify backend ngraph",
     "cli",

@@ -32,6 +32,18 @@ def sizes_of(pairs: Sequence[str]) -> dict[str, int]:
     return found
 
 
+def shapes_of(pairs: Sequence[str]) -> dict[str, list[int]]:
+    """``--shape name=1,3,224,224`` as a mapping; a scalar's shape is ``name=``."""
+    found: dict[str, list[int]] = {}
+    for pair in pairs:
+        name, mark, text = pair.rpartition("=")
+        sizes = [size.strip() for size in text.split(",")] if text.strip() else []
+        if not mark or not all(size.isascii() and size.isdigit() for size in sizes):
+            raise click.UsageError(f"--shape takes NAME=SIZE,SIZE,..., not {pair!r}")
+        found[name] = [int(size) for size in sizes]
+    return found
+
+
 def read_inputs(model: Model, given: Sequence[str], seed: int, dims: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """Arrays from ``name=file.npy``, ``file.npz``, and random ones for the rest; and the names of the random ones."""
     from dovetail.sampling import choose_sizes, random_inputs

@@ -1,0 +1,92 @@
+"""dovetail plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dovetail.cli.output import load, narrate, progress, say_json, table
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("--html", type=click.Path(), metavar="FILE", help="Write a page with a picture of the arena over time.")
+@click.option(
+    "--elide",
+    type=click.Choice(("auto", "all", "none")),
+    default="auto",
+    show_default=True,
+    help="Plan movement away where that is quicker, wherever it is possible, or nowhere.",
+)
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=0), help="Runs that are timed; 0: none.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the random inputs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plan(
+    model: str,
+    html: str | None,
+    elide: str,
+    shapes: tuple[str, ...],
+    dims: tuple[str, ...],
+    threads: int | None,
+    rounds: int,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """What the program of MODEL copies and why, how much memory it takes, and where its time goes.
+
+    Movement operators (Concat, Split, Reshape, Transpose, ...) cost nothing where their tensors can share memory; what is left is
+    listed with its bytes and the reason. Times are measured on random inputs.
+    """
+    from dovetail.cli.arrays import shapes_of, sizes_of
+    from dovetail.engine.report import report
+
+    given, sizes = shapes_of(shapes), sizes_of(dims)
+    loaded = load(model)
+    with progress(f"planning and timing {model}"):
+        facts = report(loaded, elide=elide, threads=threads, shapes=given, sizes=sizes, seed=seed, rounds=rounds)
+    if html:
+        _write(html, facts.html())
+        narrate(f"wrote {html}")
+    if as_json:
+        say_json("plan", file=model, html=html, seed=seed, **facts.as_dict())
+    else:
+        _say(facts)
+    return 0
+
+
+def _write(path: str, text: str) -> None:
+    from dovetail.formats.files import replacing
+
+    with replacing(path) as stream:
+        stream.write(text.encode("utf-8"))
+
+
+def _say(facts: Any) -> None:
+    from dovetail.report.words import duration, percent, size, summary
+
+    table(("", facts.name), summary(facts))
+    if facts.copies:
+        click.echo()
+        rows = [
+            [item.step, item.source, item.target, size(item.nbytes), item.reason, duration(item.seconds)] for item in facts.copies
+        ]
+        table(("step", "copied", "to", "bytes", "why", "time"), rows)
+    if facts.interpreted:
+        click.echo()
+        rows = [[step.number, step.label, step.kernel, step.reason, duration(step.seconds)] for step in facts.interpreted]
+        table(("step", "in the interpreter", "operator", "why", "time"), rows)
+    click.echo()
+    rows = [
+        [
+            item.kernel if item.is_native else f"{item.kernel} (interpreter)",
+            item.count,
+            duration(item.seconds),
+            percent(item.share),
+        ]
+        for item in facts.kernels
+    ]
+    table(("kernel", "steps", "time", "share"), rows)

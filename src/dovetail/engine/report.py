@@ -1,0 +1,306 @@
+"""What a plan comes to, as plain data: what is copied and why, how full the memory is, and where the time goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import prod
+from statistics import median
+from typing import Any, NamedTuple
+
+from dovetail.engine.plan import COPY, Buffer, Operand, Step
+from dovetail.engine.run import Bound, Engine
+from dovetail.engine.timing import median_step_times
+from dovetail.engine.work import INTERPRET
+from dovetail.errors import printable
+from dovetail.graph import Model
+from dovetail.sampling import random_inputs
+
+
+@dataclass(frozen=True, slots=True)
+class StepFact:
+    """A step of the program. ``reason``: why it runs in the interpreter, or why it copies; ``seconds``: None if not measured."""
+
+    number: int
+    kernel: str
+    label: str
+    is_native: bool
+    reason: str
+    nbytes: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFact:
+    """A copy that was not planned away. Bringing a tensor into another layout is one."""
+
+    step: int
+    source: str
+    target: str
+    nbytes: int
+    reason: str
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFact:
+    """The steps of one kernel together; ``share`` is their part of the time of all steps."""
+
+    kernel: str
+    is_native: bool
+    count: int
+    seconds: float | None
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PieceFact:
+    """A tensor that some step writes into a buffer: from ``first`` its elements are there, until ``last`` they may be read.
+
+    ``start`` and ``end`` place it among the pieces of its buffer, as shares of it. In memory pieces may be interleaved.
+    """
+
+    name: str
+    type: str
+    nbytes: int
+    first: int
+    last: int
+    start: float
+    end: float
+    is_copied: bool
+    """Whether a step copies it there; otherwise it is made there."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferFact:
+    """A piece of the arena from step ``first`` to step ``last``, the tensors made in it, and how else its memory is read."""
+
+    name: str
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+    pieces: list[PieceFact]
+    views: list[str]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several tensors lie in it side by side, and not because each was copied there."""
+        bands = {(piece.start, piece.end) for piece in self.pieces}
+        return len(bands) > 1 and any(not piece.is_copied and piece.end - piece.start < 1 for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """The facts of one plan. Bytes are of activations; weights are no part of them."""
+
+    name: str
+    shapes: dict[str, list[int]]
+    elide: str
+    threads: int
+    moved_bytes: int
+    """What operators that only move data would write if each made its results."""
+    copied_bytes: int
+    """What the steps that remain of them write, and those that bring a tensor into another layout."""
+    arena_bytes: int
+    activation_bytes: int
+    lower_bound: int
+    """The most bytes that live at one time: no arrangement takes less."""
+    run_seconds: float | None
+    """The median of whole runs, without a clock between the steps."""
+    copies: list[CopyFact] = field(repr=False)
+    kernels: list[KernelFact] = field(repr=False)
+    steps: list[StepFact] = field(repr=False)
+    buffers: list[BufferFact] = field(repr=False)
+
+    @property
+    def interpreted(self) -> list[StepFact]:
+        """The steps that run in the interpreter."""
+        return [step for step in self.steps if not step.is_native]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All facts, for JSON."""
+        found = asdict(self)
+        found["interpreted"] = [asdict(step) for step in self.interpreted]
+        for buffer, row in zip(self.buffers, found["buffers"], strict=True):
+            row["is_shared"] = buffer.is_shared
+        return found
+
+    def html(self) -> str:
+        """One page that needs nothing else: the arena over time as a picture, and the facts as tables."""
+        from dovetail.report.page import page
+
+        return page(self)
+
+    def __repr__(self) -> str:
+        from dovetail.report.words import summary
+
+        lines = (f"<plan of {self.name!r}", *(f"  {what}: {said}" for what, said in summary(self)))
+        return "\n".join(map(printable, lines)) + ">"
+
+    def _repr_html_(self) -> str:
+        from dovetail.report.page import notebook
+
+        return notebook(self)
+
+
+def report(
+    model: Model,
+    *,
+    elide: str = "auto",
+    threads: int | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+    rounds: int = 5,
+) -> PlanReport:
+    """The facts of the plan of ``model``, timed on ``rounds`` runs with seeded random inputs (0: not timed)."""
+    engine = Engine(model, threads, elide=elide)
+    inputs = random_inputs(model, seed=seed, sizes=sizes, shapes=shapes)
+    bound, arrays = engine.bind(inputs)
+    names = [value.name for value in model.outputs]
+    seconds: list[float] | None = None
+    whole = None
+    if rounds:
+        seconds = median_step_times(bound, arrays, names, rounds)
+        whole = median(_timed(bound, arrays, names) for _ in range(rounds))
+    plan = bound.plan
+    steps = _steps(bound, seconds)
+    return PlanReport(
+        model.graph.name or "model", {name: list(array.shape) for name, array in inputs.items()}, elide, engine.threads,
+        plan.moved_bytes, plan.copied_bytes, plan.arena_bytes, plan.activation_bytes, plan.lower_bound, whole,
+        copies=[_copy(step, fact) for step, fact in zip(plan.steps, steps, strict=True) if step.kernel == COPY],
+        kernels=_kernels(steps), steps=steps, buffers=_buffers(plan.buffers, plan.steps),
+    )  # fmt: skip
+
+
+def _timed(bound: Bound, arrays: Sequence[Any], names: Sequence[str]) -> float:
+    start = time.perf_counter()
+    bound(arrays, None, names)
+    return time.perf_counter() - start
+
+
+# Steps
+
+
+def _steps(bound: Bound, seconds: list[float] | None) -> list[StepFact]:
+    refusals = {id(step): reason for step, reason in bound.python_steps}
+    native = iter(bound.names())
+    facts = []
+    for number, step in enumerate(bound.plan.steps):
+        is_native = id(step) not in refusals
+        kernel = next(native) if is_native else _operators(step)
+        reason = step.reason if is_native else refusals[id(step)]
+        facts.append(StepFact(number, kernel, step.label, is_native, reason, step.nbytes, seconds[number] if seconds else None))
+    return facts
+
+
+def _operators(step: Step) -> str:
+    """What a step without a native kernel is called: its operators, or what it does for the planner."""
+    nodes = step.work.nodes if step.work and step.kernel != COPY else ()
+    kinds = " ".join(dict.fromkeys(type(node.op).__name__ for node in nodes))
+    return kinds or (step.label if step.kernel == INTERPRET else step.kernel)
+
+
+def _copy(step: Step, fact: StepFact) -> CopyFact:
+    source = step.reads[0]
+    assert source is not None
+    return CopyFact(fact.number, source.tile.name, step.writes[0].tile.name, step.nbytes, step.reason, fact.seconds)
+
+
+def _kernels(steps: Sequence[StepFact]) -> list[KernelFact]:
+    """By kernel, what takes longest first."""
+    groups: dict[tuple[str, bool], list[StepFact]] = {}
+    for step in steps:
+        groups.setdefault((step.kernel, step.is_native), []).append(step)
+    total = sum(step.seconds or 0.0 for step in steps)
+    facts = []
+    for (kernel, is_native), members in groups.items():
+        seconds = None if members[0].seconds is None else sum(step.seconds or 0.0 for step in members)
+        share = None if seconds is None else seconds / total if total else 0.0
+        facts.append(KernelFact(kernel, is_native, len(members), seconds, share))
+    return sorted(facts, key=lambda fact: (-(fact.seconds or 0.0), -fact.count, fact.kernel))
+
+
+# The arena
+
+
+class Written(NamedTuple):
+    """What a step writes into a buffer."""
+
+    step: int
+    operand: Operand
+    is_copied: bool
+
+
+def _buffers(buffers: Sequence[Buffer], steps: Sequence[Step]) -> list[BufferFact]:
+    """Each buffer with the tensors that the steps write into it and read from it, taken from the operands alone."""
+    written: list[list[Written]] = [[] for _ in buffers]
+    read: list[dict[str, None]] = [{} for _ in buffers]
+    for number, step in enumerate(steps):
+        for operand in step.writes:
+            for index in _holders(buffers, number, operand):
+                written[index].append(Written(number, operand, step.kernel == COPY))
+        for each in step.reads:
+            for index in _holders(buffers, number, each):
+                read[index][each.tile.name if each else ""] = None
+    facts = [_buffer(*facts) for facts in zip(buffers, written, read, strict=True)]
+    return sorted(facts, key=lambda fact: (fact.first, fact.offset))
+
+
+def _holders(buffers: Sequence[Buffer], number: int, operand: Operand | None) -> Iterator[int]:
+    """The buffer (at most one) in which an operand lies at a step."""
+    if operand is None or operand.buffer or operand.data is not None or not prod(operand.sizes):
+        return
+    for index, (_, offset, nbytes, first, last) in enumerate(buffers):
+        if offset <= operand.offset < offset + nbytes and first <= number <= last:
+            yield index
+            return
+
+
+def _buffer(buffer: Buffer, written: Sequence[Written], read: Iterable[str]) -> BufferFact:
+    pieces = _pieces(buffer, written)
+    made = {piece.name for piece in pieces}
+    views = [name for name in read if name not in made]
+    return BufferFact(buffer.root.name, buffer.offset, buffer.nbytes, buffer.first, buffer.last, pieces, views)
+
+
+def _pieces(buffer: Buffer, written: Sequence[Written]) -> list[PieceFact]:
+    """What is written, in the order of the steps: parts of the buffer side by side, what is made in place one after the other."""
+    bands = _bands(buffer, [operand for _, operand, _ in written])
+    facts = []
+    for place, (number, operand, is_copied) in enumerate(written):
+        start, end = bands[_box(operand)]
+        over = (other.step for other in written[place + 1 :] if _covers(bands[_box(other.operand)], (start, end)))
+        last = max(number, next(over, buffer.last + 1) - 1)
+        tile = operand.tile
+        text = f"{tile.dtype}[{', '.join(map(str, operand.sizes))}]"
+        facts.append(PieceFact(tile.name, text, prod(operand.sizes) * tile.itemsize, number, last, start, end, is_copied))
+    return facts
+
+
+Box = tuple[int, tuple[tuple[int, int], ...]]
+
+
+def _box(operand: Operand) -> Box:
+    """Where an operand lies, the same for two that lie in the same place."""
+    axes = zip(operand.sizes, operand.strides, strict=True)
+    return operand.offset, tuple(sorted((stride, size) for size, stride in axes if size != 1))
+
+
+def _bands(buffer: Buffer, operands: Sequence[Operand]) -> dict[Box, tuple[float, float]]:
+    """A band of the buffer's height for each place that is written, as high as it has bytes, in the order of their offsets."""
+    sizes = {_box(operand): prod(operand.sizes) * operand.tile.itemsize for operand in operands}
+    whole = {box: (0.0, 1.0) for box, nbytes in sizes.items() if nbytes >= buffer.nbytes}
+    parts = sorted((box, nbytes) for box, nbytes in sizes.items() if box not in whole)
+    total = max(buffer.nbytes, sum(nbytes for _, nbytes in parts))
+    start = 0
+    for box, nbytes in parts:
+        whole[box] = (start / total, (start + nbytes) / total)
+        start += nbytes
+    return whole
+
+
+def _covers(band: tuple[float, float], other: tuple[float, float]) -> bool:
+    return band[0] <= other[0] and other[1] <= band[1]

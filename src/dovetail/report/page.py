@@ -1,0 +1,117 @@
+"""A plan as one page of HTML: nothing is fetched, every name is escaped."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from dovetail.errors import printable
+from dovetail.report.arena import LEFT, RIGHT, WIDTH, hue, picture
+from dovetail.report.tables import tables
+from dovetail.report.words import count, duration, percent, share_of_interpreter, size, summary
+
+LEGEND = (
+    ("shared", "several tensors in one buffer, side by side: joining or cutting them copies nothing"),
+    ("alone", "a buffer of one tensor at a time"),
+    ("made", "made in place of an earlier one"),
+    ("copying", "a step that copies"),
+    ("interpreted", "a step in the interpreter"),
+    ("bound", "largest live set: no arena can be smaller"),
+)
+
+
+def page(facts: Any) -> str:
+    """The whole page. It is well-formed XML too."""
+    name = _text(facts.name)
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>Plan of {name}</title>'
+        '<meta name="viewport" content="width=device-width"/>'
+        f"<style>{_file('css')}</style></head><body>"
+        f"<h1>Plan of {name}</h1>{_subtitle(facts)}{_cards(facts)}"
+        f'<h2>The arena over time</h2>{_legend(facts)}<div id="stage">{picture(facts)}<div id="tip"></div></div>'
+        '<p class="note">Each rectangle is a piece of memory, from the first step that needs it to the last. In a shared buffer '
+        "each band is one tensor, as high as it has bytes, from the step that writes it; in memory the bands may be interleaved. "
+        "Inputs, results and weights lie outside the arena.</p>"
+        f"{tables(facts)}"
+        f'<script type="application/json" id="facts">{_data(facts)}</script><script>{_file("js")}</script></body></html>\n'
+    )
+
+
+def notebook(facts: Any) -> str:
+    """What a notebook shows: the facts and the picture, without a script."""
+    rows = "".join(f"<tr><th>{_text(what)}</th><td>{_text(said)}</td></tr>" for what, said in summary(facts))
+    style = f"<style>{_file('css')}</style>"
+    return (
+        f'<div class="dovetail-plan">{style}<b>{_text(facts.name)}</b><table>{rows}</table>{_legend(facts)}{picture(facts)}</div>'
+    )
+
+
+def _data(facts: Any) -> str:
+    """What the script shows of what is pointed at. No character in it ends a script or begins markup."""
+    found = {
+        "buffers": [
+            {
+                "name": printable(buffer.name),
+                "size": size(buffer.nbytes),
+                "offset": buffer.offset,
+                "first": buffer.first,
+                "last": buffer.last,
+                "shared": buffer.is_shared,
+                "pieces": [
+                    [printable(piece.name), piece.type, size(piece.nbytes), piece.first, hue(number, index)]
+                    for index, piece in enumerate(buffer.pieces)
+                ],
+                "views": [printable(name) for name in buffer.views],
+            }
+            for number, buffer in enumerate(facts.buffers)
+        ],
+        "steps": [[printable(step.label), printable(step.kernel), duration(step.seconds)] for step in facts.steps],
+        "left": LEFT,
+        "right": WIDTH - RIGHT,
+    }
+    text = json.dumps(found, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _file(suffix: str) -> str:
+    return files("dovetail.report").joinpath(f"plan.{suffix}").read_text(encoding="utf-8")
+
+
+def _text(item: Any) -> str:
+    return escape(printable(str(item)))
+
+
+def _subtitle(facts: Any) -> str:
+    inputs = ", ".join(f"{name}[{', '.join(map(str, shape))}]" for name, shape in facts.shapes.items())
+    return f'<p class="subtitle">{_text(inputs)} &#183; elide {_text(facts.elide)} &#183; {count(facts.threads, "thread")}</p>'
+
+
+def _cards(facts: Any) -> str:
+    moved = f"of {size(facts.moved_bytes)} that operators which only move data would copy"
+    share = f" ({percent(facts.copied_bytes / facts.moved_bytes)})" if facts.moved_bytes else ""
+    bound = f", {facts.arena_bytes / facts.lower_bound:.2f} of the largest live set" if facts.lower_bound else ""
+    interpreted = len(facts.interpreted)
+    native = f"{interpreted} in the interpreter{share_of_interpreter(facts)}" if interpreted else "all native"
+    cards = [
+        ("copied", size(facts.copied_bytes), moved + share),
+        ("arena", size(facts.arena_bytes), f"for {size(facts.activation_bytes)} of activations{bound}"),
+        ("steps", str(len(facts.steps)), native),
+    ]
+    if facts.run_seconds is not None:
+        cards.append(("a run", duration(facts.run_seconds), f"median, {count(facts.threads, 'thread')}"))
+    body = "".join(f"<div><span>{what}</span><b>{number}</b><small>{_text(said)}</small></div>" for what, number, said in cards)
+    return f'<div class="cards">{body}</div>'
+
+
+def _legend(facts: Any) -> str:
+    has_shared = any(buffer.is_shared for buffer in facts.buffers)
+    there = {
+        "shared": has_shared,
+        "copying": bool(facts.copies),
+        "interpreted": bool(facts.interpreted),
+        "made": any(len(buffer.pieces) > 1 and not buffer.is_shared for buffer in facts.buffers),
+    }
+    items = "".join(f'<li><i class="swatch {kind}"></i>{said}</li>' for kind, said in LEGEND if there.get(kind, True))
+    return f'<ul class="legend">{items}</ul>'

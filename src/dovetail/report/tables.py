@@ -1,0 +1,85 @@
+"""The tables of a plan's page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+from dovetail.errors import printable
+from dovetail.report.words import duration, percent, size
+
+MOST_ROWS = 400
+"""The most rows of a table; what is left out is counted."""
+
+
+class Bar(NamedTuple):
+    """A cell that is drawn as a part of the whole."""
+
+    share: float | None
+
+
+def tables(facts: Any) -> str:
+    return copies(facts) + kernels(facts) + interpreted(facts) + buffers(facts)
+
+
+def copies(facts: Any) -> str:
+    rows = [
+        (item.step, item.source, item.target, size(item.nbytes), item.reason, duration(item.seconds))
+        for item in sorted(facts.copies, key=lambda item: -item.nbytes)
+    ]
+    return _table("Copies that remain", ("#step", "of", "to", "#bytes", "why", "#time"), rows, "None: no step only copies.")
+
+
+def kernels(facts: Any) -> str:
+    rows = [
+        (item.kernel, "native" if item.is_native else "interpreter", item.count, duration(item.seconds), Bar(item.share))
+        for item in facts.kernels
+    ]
+    return _table("Steps by kernel", ("kernel", "runs", "#steps", "#time", "share"), rows, "There are no steps.")
+
+
+def interpreted(facts: Any) -> str:
+    rows = [(item.number, item.label, item.kernel, item.reason, duration(item.seconds)) for item in facts.interpreted]
+    return _table("Steps in the interpreter", ("#step", "node", "operator", "why", "#time"), rows, "None: every step is native.")
+
+
+def buffers(facts: Any) -> str:
+    rows = [
+        (item.name, size(item.nbytes), item.offset, item.first, item.last, _held(item))
+        for item in sorted(facts.buffers, key=lambda item: -item.nbytes)
+    ]
+    columns = ("buffer", "#bytes", "#address", "#first step", "#last step", "tensors made in it")
+    return _table("Buffers", columns, rows, "The arena is empty.", is_open=False)
+
+
+def _held(buffer: Any) -> str:
+    names = ", ".join(piece.name for piece in buffer.pieces)
+    return f"side by side: {names}" if buffer.is_shared else names
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], empty: str, is_open: bool = True) -> str:
+    """A table that folds, under its heading. A column whose name begins with # holds numbers."""
+    if not rows:
+        return f"<h2>{title}</h2><p>{empty}</p>"
+    head = "".join(f"<th{_kind(column)}>{column.removeprefix('#')}</th>" for column in columns)
+    body = "".join(_row(columns, row) for row in rows[:MOST_ROWS])
+    more = f"<p>and {len(rows) - MOST_ROWS} more</p>" if len(rows) > MOST_ROWS else ""
+    table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+    opened = ' open="open"' if is_open else ""
+    return f"<details{opened}><summary><h2>{title} ({len(rows)})</h2></summary>{table}</details>"
+
+
+def _row(columns: Iterable[str], row: Iterable[Any]) -> str:
+    cells = "".join(f"<td{_kind(column)}>{_cell(item)}</td>" for column, item in zip(columns, row, strict=True))
+    return f"<tr>{cells}</tr>"
+
+
+def _kind(column: str) -> str:
+    return ' class="number"' if column.startswith("#") else ""
+
+
+def _cell(item: Any) -> str:
+    if isinstance(item, Bar):
+        return f'<i class="bar" style="width:{(item.share or 0) * 120:.1f}px"></i> {percent(item.share)}'
+    return escape(printable(str(item)))

@@ -1,0 +1,70 @@
+"""The facts of a plan in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def size(nbytes: float) -> str:
+    """Bytes as people read them: 1.25 MB, in powers of 1000."""
+    for unit in ("B", "kB", "MB"):
+        if nbytes < 999.5:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.3g} GB"
+
+
+def duration(seconds: float | None) -> str:
+    """Time as people read it; nothing where it was not measured."""
+    if seconds is None:
+        return ""
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
+
+
+def percent(share: float | None) -> str:
+    return "" if share is None else f"{share * 100:.1f} %"
+
+
+def summary(facts: Any) -> list[tuple[str, str]]:
+    """The facts that fit on a line each, by name."""
+    rows = [
+        ("inputs", ", ".join(f"{name}{shape}" for name, shape in facts.shapes.items()) or "none"),
+        ("movement", movement(facts)),
+        ("copies", f"{len(facts.copies)} remain"),
+        ("arena", arena(facts)),
+        ("steps", steps(facts)),
+    ]
+    if facts.run_seconds is not None:
+        rows.append(("time", f"{duration(facts.run_seconds)} a run, {count(facts.threads, 'thread')}"))
+    return rows
+
+
+def movement(facts: Any) -> str:
+    if not facts.moved_bytes:
+        return "no operator only moves data"
+    share = facts.copied_bytes / facts.moved_bytes
+    return f"{size(facts.moved_bytes)} would be copied, {size(facts.copied_bytes)} are ({percent(share)}), elide {facts.elide}"
+
+
+def arena(facts: Any) -> str:
+    bound = (
+        f", {facts.arena_bytes / facts.lower_bound:.2f} of the largest live set {size(facts.lower_bound)}"
+        if facts.lower_bound
+        else ""
+    )
+    return f"{size(facts.arena_bytes)} for {size(facts.activation_bytes)} of activations{bound}"
+
+
+def steps(facts: Any) -> str:
+    some = len(facts.interpreted)
+    said = f"{some} in the interpreter{share_of_interpreter(facts)}" if some else "all native"
+    return f"{len(facts.steps)}, {said}"
+
+
+def share_of_interpreter(facts: Any) -> str:
+    shares = [kernel.share for kernel in facts.kernels if not kernel.is_native and kernel.share is not None]
+    return f" ({percent(sum(shares))} of the time)" if shares else ""
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
