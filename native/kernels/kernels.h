@@ -10,6 +10,11 @@ std::unique_ptr<Step> make_conv_transpose(const Spec& spec, Store& store);  // c
 std::unique_ptr<Step> make_chain(const Spec& spec, Store& store);  // chain.cpp
 std::unique_ptr<Step> make_pool(const Spec& spec, Store& store);  // pool.cpp
 std::unique_ptr<Step> make_reduce(const Spec& spec, Store& store);  // reduce.cpp
+std::unique_ptr<Step> make_softmax(const Spec& spec, Store& store);  // norm.cpp
+std::unique_ptr<Step> make_log_softmax(const Spec& spec, Store& store);  // norm.cpp
+std::unique_ptr<Step> make_layer_norm(const Spec& spec, Store& store);  // norm.cpp
+std::unique_ptr<Step> make_rms_norm(const Spec& spec, Store& store);  // norm.cpp
+std::unique_ptr<Step> make_lrn(const Spec& spec, Store& store);  // norm.cpp
 std::unique_ptr<Step> make_matmul(const Spec& spec, Store& store);  // matmul.cpp
 std::unique_ptr<Step> make_copy(const Spec& spec, Store& store);    // move.cpp
 std::unique_ptr<Step> make_concat(const Spec& spec, Store& store);  // move.cpp
