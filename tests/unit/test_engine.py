@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import transformers
 
 import dovetail
 from dovetail import native
 from dovetail.build import Builder
+from dovetail.engine import run as engine_run
 from dovetail.engine.run import Engine
 from dovetail.errors import EngineError
 from dovetail.graph import Model
@@ -258,6 +260,35 @@ def test_a_length_that_grows_is_planned_each_time_and_few_plans_are_kept() -> No
     for step in range(40):
         cache = program(cache, np.full((2, 1, 4), step, np.float32))["next"]
     assert cache[1, :, 2].tolist() == list(range(40))
+
+
+def test_a_decoder_may_grow_its_cache_without_planning_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = transformers.decoder(layers=2, width=64, heads=4, inner=96)
+    program, reference = dovetail.compile(model), dovetail.compile(model, "interpreter")
+    names = [value.name for value in model.inputs]
+    feed = {name: RNG.standard_normal((4, 1, 16) if "_" in name else (1, 16)).astype(np.float32) for name in names}
+    feed["x"] = RNG.standard_normal((1, 1, 64)).astype(np.float32)
+    made: list[int] = []
+    original = engine_run.make_plan
+    monkeypatch.setattr(engine_run, "make_plan", lambda *args: made.append(1) or original(*args))
+    for step in range(30):
+        found, want = program(feed), reference(feed)
+        for name, array in want.items():
+            np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-4, err_msg=f"{name} after {step} steps")
+        feed |= {name.removesuffix("_next"): array for name, array in found.items() if name != "y"}
+    if native.is_compiled:
+        assert len(made) < 5
+
+
+def test_sizes_that_are_no_straight_line_are_planned_each() -> None:
+    with Builder() as b:
+        x = b.input("x", "f32", ("n", "n", 3))
+        b.output("flat", b.Concat(b.Reshape(x, [-1, 3]), b.constant(np.ones((1, 3), np.float32)), axis=0))
+        b.output("half", b.MaxPool(b.Transpose(x, [2, 0, 1]), kernel=(2,), strides=(2,)))
+    program, reference = dovetail.compile(b.model), dovetail.compile(b.model, "interpreter")
+    for n in (2, 3, 4, 5, 9, 8, 17):
+        x = RNG.standard_normal((n, n, 3)).astype(np.float32)
+        assert_agrees(program(x), reference(x))
 
 
 def test_what_is_known_only_at_run_time_stays_with_python() -> None:

@@ -83,10 +83,19 @@ class Plan:
         return sum(step.nbytes for step in self.steps if step.kernel == COPY)
 
 
-def make_plan(graph: Graph, scene: Scene, strides: Sequence[tuple[int, ...] | None] = (), elide: str = "auto") -> Plan:
-    """The plan for one set of input shapes. ``strides``: of each input, in elements, where it is not dense (None: dense)."""
+def make_plan(
+    graph: Graph,
+    scene: Scene,
+    strides: Sequence[tuple[int, ...] | None] = (),
+    elide: str = "auto",
+    places: Sequence[int] | None = None,
+) -> Plan:
+    """The plan for one set of input shapes. ``strides``: of each input, in elements, where it is not dense (None: dense).
+    ``places``: where the buffers lie in the arena, in their order, instead of where this plan would put them."""
     works = [work_for(node, scene) for node in _needed(graph, scene)]
-    return _Planner(graph, scene, fuse(works, graph, scene), strides, elide).plan()
+    planner = _Planner(graph, scene, fuse(works, graph, scene), strides, elide)
+    planner.given_places = places
+    return planner.plan()
 
 
 def _needed(graph: Graph, scene: Scene) -> list[Any]:
@@ -113,6 +122,7 @@ class _Planner:
         self.steps: list[tuple[str, Work | None, list[Tile | None], list[Tile], dict[str, Any], str]] = []
         self.copies: dict[tuple[Tile, bool], Tile] = {}
         self.boxes: dict[Tile, tuple[Tile, Layout]] = {}
+        self.given_places: Sequence[int] | None = None
         self.strides = list(strides) or [None] * len(scene.inputs)
 
     def plan(self) -> Plan:
@@ -323,6 +333,8 @@ class _Planner:
         roots = list(life)
         spans = [Span(self._nbytes(root), *life[root]) for root in roots]
         offsets, total = arranged(spans)
+        if self.given_places is not None and len(self.given_places) == len(roots):
+            offsets = list(self.given_places)
         at = dict(zip(roots, offsets, strict=True))
         numbers = {tile: 1 + index for index, tile in enumerate((*self.scene.inputs, *self.outputs))}
         buffers = [Buffer(root, at[root], span.nbytes, span.first, span.last) for root, span in zip(roots, spans, strict=True)]

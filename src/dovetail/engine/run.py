@@ -12,10 +12,12 @@ import numpy as np
 
 from dovetail import native
 from dovetail.edit import copy_graph
+from dovetail.engine.bind import Spec, spec
 from dovetail.engine.checker import check
 from dovetail.engine.plan import ELIDE, Operand, Plan, Step, make_plan
 from dovetail.engine.prepare import prepare
 from dovetail.engine.steps import finder, python_step
+from dovetail.engine.template import Template, make_template
 from dovetail.engine.work import INTERPRET, Scene, Tile
 from dovetail.errors import EngineError
 from dovetail.formats import collector_paused
@@ -41,6 +43,8 @@ class Engine:
         self.elide = elide
         self.graph = prepare(model.graph, file=model.file)
         self._bound: OrderedDict[Any, Bound] = OrderedDict()
+        self._templates: OrderedDict[Any, Template | None] = OrderedDict()
+        self._sizes: dict[str, int] = {}
         self._lock = threading.Lock()
         self._core = native.core()
         self._pool = self._core.Pool(self.threads) if self._core else None
@@ -60,7 +64,7 @@ class Engine:
         with self._lock:
             found = self._bound.get(key)
             if found is None:
-                found = self._bound[key] = self._made(arrays, sizes, strides)
+                found = self._bound[key] = self._from_template(arrays, sizes) or self._made(arrays, sizes, strides)
                 while len(self._bound) > PLANS:
                     self._bound.popitem(last=False)
             self._bound.move_to_end(key)
@@ -76,6 +80,34 @@ class Engine:
             arrays.append(np.broadcast_to(np.zeros((), value.type.dtype.numpy), tuple(shape)))
         plan, _, scene = self._planned(arrays, check_inputs(self.model, arrays), [None] * len(arrays))
         return plan, scene
+
+    def _from_template(self, arrays: Sequence[Any], sizes: dict[str, int]) -> Bound | None:
+        """The bound plan for a size that changed since the last one and nothing else did, from a template."""
+        before, self._sizes = self._sizes, dict(sizes)
+        if self._core is None or not all(_is_array(array) and array.flags.c_contiguous for array in arrays):
+            return None
+        changed = [name for name, size in sizes.items() if before.get(name) != size]
+        if len(changed) != 1 or before.keys() != sizes.keys() or sizes[changed[0]] < 2:
+            return None
+        symbol = changed[0]
+        key = (symbol, *sorted(item for item in sizes.items() if item[0] != symbol))
+        template = self._templates.get(key)
+        if key not in self._templates or (template is not None and not template.first <= sizes[symbol] <= template.last):
+            with collector_paused():
+                template = self._templates[key] = make_template(self.graph, symbol, sizes, self.elide)
+            while len(self._templates) > PLANS:
+                self._templates.popitem(last=False)
+        if template is None:
+            return None
+        plan, specs = template.at(sizes[symbol])
+        self._check_memory(plan)
+        try:
+            return Bound(
+                plan, Scene(self.graph, sizes, [array.shape for array in arrays]), self._core, self._pool, self._store, specs
+            )
+        except ValueError:
+            # A kernel that takes the template's sizes and not these: they are planned for themselves.
+            return None
 
     def _made(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> Bound:
         plan, graph, scene = self._planned(arrays, sizes, strides)
@@ -162,7 +194,7 @@ Call = Callable[[Any, list[int], Any, dict[Tile, Any]], None]
 class Bound:
     """A plan whose steps are made. Holds the constants that the steps read."""
 
-    def __init__(self, plan: Plan, scene: Scene, core: Any, pool: Any, store: Any) -> None:
+    def __init__(self, plan: Plan, scene: Scene, core: Any, pool: Any, store: Any, specs: Sequence[Spec] = ()) -> None:
         self.plan = plan
         self.scene = scene
         self.native_steps: list[Step] = []
@@ -170,7 +202,14 @@ class Bound:
         self._core = core
         self._program = core.Program(pool, store, plan.arena_bytes, 1 + len(plan.inputs) + len(plan.outputs)) if core else None
         self._pieces: list[Call] = []
-        self._build()
+        if specs:
+            assert self._program is not None
+            for each in specs:
+                self._program.add(*each)
+            self.native_steps = list(plan.steps)
+            self._run_until(0)
+        else:
+            self._build()
 
     def _build(self) -> None:
         first = 0
@@ -191,8 +230,6 @@ class Bound:
             return step.reason
         if self._program is None:
             return "no native core"
-        from dovetail.engine.bind import spec
-
         try:
             self._program.add(*spec(step))
         except ValueError as error:

@@ -1,0 +1,211 @@
+"""Plans for a size that changes from call to call: what is planned for three sizes holds for all between, without planning again.
+
+Where every shape is ``a + b * n`` in one symbol ``n`` (that is asked of the expressions, not of numbers), all offsets, sizes and
+strides of a plan are polynomials in ``n``; where they agree with a straight line at three sizes they are that line. The arena is laid
+out once, for the largest of the three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims
+from dovetail.engine.bind import Row, Spec, spec
+from dovetail.engine.plan import Plan, Step, make_plan
+from dovetail.engine.work import INTERPRET, Scene, Tile
+from dovetail.graph import Graph, Value
+from dovetail.types import Tensor
+
+LEAST_ROOM = 64
+"""The least number of sizes that a template is made for: doubling from there, a loop of n steps makes log2(n / 64) of them."""
+
+
+class Template:
+    """The steps for sizes ``first`` to ``last`` of one symbol, as numbers at ``first`` and what one more adds to each."""
+
+    def __init__(self, first: int, last: int, plan: Plan, specs: list[Spec], numbers: Any, slopes: Any, arena_bytes: int) -> None:
+        self.first = first
+        self.last = last
+        self._plan = plan
+        self._specs = specs
+        self._numbers = numbers
+        self._slopes = slopes
+        self._arena_bytes = arena_bytes
+
+    def at(self, size: int) -> tuple[Plan, list[Spec]]:
+        """The plan and its steps for one size."""
+        numbers = iter((self._numbers + self._slopes * (size - self.first)).tolist())
+        inputs = [_resized(tile, numbers) for tile in self._plan.inputs]
+        outputs = [_resized(tile, numbers) for tile in self._plan.outputs]
+        specs = [_filled(each, numbers) for each in self._specs]
+        return replace(self._plan, inputs=inputs, outputs=outputs, arena_bytes=self._arena_bytes), specs
+
+
+def make_template(graph: Graph, symbol: str, sizes: Mapping[str, int], elide: str) -> Template | None:
+    """A template for the size of ``symbol`` in ``sizes`` and as many again, or None where the plan is no straight line in it."""
+    others = {name: size for name, size in sizes.items() if name != symbol}
+    if not all(_is_straight(size, symbol, others) for size in _expressions(graph)):
+        return None
+    first = sizes[symbol]
+    last = first + max(first, LEAST_ROOM)
+    largest, _ = _planned(graph, {**others, symbol: last}, elide, None)
+    places = [buffer.offset for buffer in largest.buffers]
+    plans = [_planned(graph, {**others, symbol: size}, elide, places) for size in (first, first + 1)]
+    found = [(largest, _specs(largest)), *((plan, _specs(plan)) for plan, _ in plans)]
+    if any(specs is None for _, specs in found):
+        return None
+    return _fitted(first, last, [(plan, specs) for plan, specs in found if specs is not None])
+
+
+def _fitted(first: int, last: int, found: Sequence[tuple[Plan, list[Spec]]]) -> Template | None:
+    (largest, at_last), (plan, at_first), (_, at_next) = found
+    if len({_shape_of(specs) for specs in (at_first, at_next, at_last)}) != 1 or not _same_constants([each for each, _ in found]):
+        return None
+    rows = [np.array([*_sizes(each), *_numbers(specs)], np.int64) for each, specs in (found[1], found[2], found[0])]
+    slopes = rows[1] - rows[0]
+    if not np.array_equal(rows[0] + slopes * (last - first), rows[2]):
+        return None
+    return Template(first, last, plan, at_first, rows[0], slopes, largest.arena_bytes)
+
+
+# What the expressions say
+
+
+def _expressions(graph: Graph) -> Iterable[Any]:
+    """Every size and every element of a shape value in a graph; None for a shape that is not known."""
+    for value in graph.values():
+        type = value.type
+        if not isinstance(type, Tensor) or type.shape is None or type.dtype is None or type.dtype.name == "string":
+            yield None
+            continue
+        yield from type.shape
+        yield from _elements(value)
+
+
+def _elements(value: Value) -> Iterable[Any]:
+    if value._value is None or value.constant is not None:
+        return ()
+    found: list[Any] = np.asarray(value._value, dtype=object).reshape(-1).tolist()
+    return found
+
+
+def _is_straight(size: Any, symbol: str, others: Mapping[str, int]) -> bool:
+    """Whether an expression is ``a + b * symbol``, whatever the symbol is."""
+    if size is None:
+        return False
+    if isinstance(size, int):
+        return True
+    try:
+        rest = dims.substitute(size, others)
+        if isinstance(rest, int):
+            return True
+        at_zero, at_one = (dims.substitute(rest, {symbol: number}) for number in (0, 1))
+        if not isinstance(at_zero, int) or not isinstance(at_one, int):
+            return False
+        (found,) = dims.symbols(rest)
+        return bool(rest == at_zero + (at_one - at_zero) * found)
+    except (dims.Inexact, ArithmeticError, ValueError):
+        return False
+
+
+# Plans side by side
+
+
+def _planned(graph: Graph, sizes: Mapping[str, int], elide: str, places: Sequence[int] | None) -> tuple[Plan, Scene]:
+    shapes = [tuple(int(dims.substitute(size, sizes)) for size in value.dims) for value in graph.inputs]
+    scene = Scene(graph, sizes, shapes)
+    return make_plan(graph, scene, (), elide, places), scene
+
+
+def _specs(plan: Plan) -> list[Spec] | None:
+    """The steps as the core takes them; None where one runs in Python."""
+    found = []
+    for step in plan.steps:
+        if step.kernel == INTERPRET:
+            return None
+        try:
+            found.append(spec(step))
+        except ValueError:
+            return None
+    return found
+
+
+def _same_constants(plans: Sequence[Plan]) -> bool:
+    def data(step: Step) -> list[Any]:
+        return [None if operand is None else operand.data for operand in (*step.reads, *step.writes)]
+
+    for steps in zip(*(plan.steps for plan in plans), strict=True):
+        for first, *rest in zip(*map(data, steps), strict=True):
+            if any(first is not each and not np.array_equal(first, each) for each in rest):
+                return False
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int)
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, int) for each in value)
+
+
+def _shape_of(specs: Sequence[Spec]) -> Any:
+    """All of some steps but their numbers (and the addresses of constants)."""
+    found = []
+    for kernel, reads, writes, attributes in specs:
+        rows = tuple((row[0], row[2], row[3], len(row[4]), bool(row[6])) for row in (*reads, *writes))
+        named = tuple(
+            (name, len(value) if _is_numbers(value) else None if _is_number(value) else repr(value))
+            for name, value in attributes.items()
+        )
+        found.append((kernel, len(reads), rows, named))
+    return tuple(found)
+
+
+def _numbers(specs: Sequence[Spec]) -> Iterable[int]:
+    for _, reads, writes, attributes in specs:
+        for row in (*reads, *writes):
+            yield row[1]
+            yield from row[4]
+            yield from row[5]
+        for value in attributes.values():
+            if _is_number(value):
+                yield value
+            elif _is_numbers(value):
+                yield from value
+
+
+def _sizes(plan: Plan) -> Iterable[int]:
+    for tile in (*plan.inputs, *plan.outputs):
+        yield from tile.sizes
+
+
+# Numbers put back
+
+
+def _resized(tile: Tile, numbers: Any) -> Tile:
+    made = Tile(tile.name, tile.type, tuple(next(numbers) for _ in tile.sizes), tile.dtype)
+    made.is_output = tile.is_output
+    return made
+
+
+def _filled(each: Spec, numbers: Any) -> Spec:
+    kernel, reads, writes, attributes = each
+    rows = [[_row(row, numbers) for row in side] for side in (reads, writes)]
+    return kernel, rows[0], rows[1], {name: _attribute(value, numbers) for name, value in attributes.items()}
+
+
+def _row(row: Row, numbers: Any) -> Row:
+    buffer, _, dtype, itemsize, sizes, strides, address = row
+    offset = next(numbers)
+    return buffer, offset, dtype, itemsize, [next(numbers) for _ in sizes], [next(numbers) for _ in strides], address
+
+
+def _attribute(value: Any, numbers: Any) -> Any:
+    if _is_number(value):
+        return next(numbers)
+    return [next(numbers) for _ in value] if _is_numbers(value) else value
