@@ -1,8 +1,8 @@
 """Plans for a size that changes from call to call: what is planned for three sizes holds for all between, without planning again.
 
 Where every shape is ``a + b * n`` in one symbol ``n`` (that is asked of the expressions, not of numbers), all offsets, sizes and
-strides of a plan are polynomials in ``n``; where they agree with a straight line at three sizes they are that line. The arena is laid
-out once, for the largest of the three.
+strides of a plan are polynomials in ``n``; where they agree with a straight line at three sizes they are that line. The arena is
+laid out once, for the largest of the three.
 """
 
 from __future__ import annotations
