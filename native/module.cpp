@@ -11,6 +11,7 @@ namespace nb = nanobind;
 
 namespace dovetail {
 void bind_program(nb::module_& m);  // bind_program.cpp
+void bind_arrays(nb::module_& m);   // bind_arrays.cpp
 }
 
 namespace {
@@ -72,6 +73,7 @@ const char* compiler() {
 NB_MODULE(_native, m) {
     m.attr("compiler") = compiler();
     dovetail::bind_program(m);
+    dovetail::bind_arrays(m);
     m.def("copy_window", &copy_window, nb::arg("dst"), nb::arg("src"), nb::arg("sizes"), nb::arg("dst_offset"),
           nb::arg("dst_strides"), nb::arg("src_offset"), nb::arg("src_strides"), nb::arg("itemsize"));
 }

@@ -21,6 +21,7 @@ public:
 
     std::int64_t tasks() const override { return parts(bytes_, task_bytes_); }
     const char* name() const override { return "blocks"; }
+    bool is_plain() const override { return true; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
         std::int64_t position = task * task_bytes_;

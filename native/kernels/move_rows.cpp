@@ -16,6 +16,7 @@ public:
 
     std::int64_t tasks() const override { return parts(bytes_, task_bytes_); }
     const char* name() const override { return "rows"; }
+    bool is_plain() const override { return shape_.run >= 1024; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
         std::byte* const dst = shape_.dst.in(bases);
@@ -64,20 +65,20 @@ private:
     std::int64_t task_bytes_;
 };
 
-bool divides_by_16(std::ptrdiff_t number) { return number % 16 == 0; }
+// Rows from here on are written past the cache one by one: few of their lines are begun or ended in the middle.
+constexpr std::int64_t kStreamedRow = 2048;
 
 }  // namespace
 
 void copy_rows_past(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                     std::int64_t bytes) {
     const Movers& move = movers();
-    const bool whole = divides_by_16(bytes) && divides_by_16(dst_step) && divides_by_16(static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(dst)));
-    if (whole || bytes >= 1024) {
+    if (bytes >= kStreamedRow) {
         for (; rows > 0; --rows, dst += dst_step, src += src_step) move.stream(dst, src, static_cast<std::size_t>(bytes));
         return;
     }
     if (dst_step != bytes) return move.copy_rows(dst, dst_step, src, src_step, rows, static_cast<std::size_t>(bytes));
-    // Rows that end in the middle of what is stored at once are put together first.
+    // Short rows end in the middle of a line: they are put together first.
     alignas(64) std::byte block[kBlockBytes];
     const std::int64_t together = kBlockBytes / bytes;
     for (std::int64_t row = 0; row < rows; row += together) {

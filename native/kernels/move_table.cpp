@@ -33,6 +33,7 @@ public:
 
     std::int64_t tasks() const override { return parts(rows_, task_rows_); }
     const char* name() const override { return "table"; }
+    bool is_plain() const override { return block_rows_ < 8; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
         const std::int64_t end = least(rows_, (task + 1) * task_rows_);
@@ -82,38 +83,55 @@ class Lanes : public Walk {
 public:
     Lanes(std::vector<Column> columns, std::int64_t rows, bool joins, const Manner& manner)
         : columns_(std::move(columns)), rows_(rows), joins_(joins), past_cache_(manner.past_cache), width_(columns_[0].bytes) {
-        // Whole blocks of 64 rows keep what is stored past the cache aligned.
-        task_rows_ = parts(manner.task_bytes, 64 * width_ * static_cast<std::int64_t>(columns_.size())) * 64;
+        block_rows_ = kBlockBytes / (width_ * static_cast<std::int64_t>(columns_.size()));
+        task_rows_ = parts(manner.task_bytes, kBlockBytes) * block_rows_;
     }
 
     std::int64_t tasks() const override { return parts(rows_, task_rows_); }
     const char* name() const override { return "lanes"; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
-        const std::int64_t row = task * task_rows_;
-        const std::int64_t rows = least(task_rows_, rows_ - row);
-        const int count = static_cast<int>(columns_.size());
-        std::byte* to[kMostLanes];
-        const std::byte* from[kMostLanes];
-        for (int k = 0; k < count; ++k) {
-            const Column& column = columns_[static_cast<std::size_t>(k)];
-            to[k] = column.dst.in(bases) + row * column.dst_step;
-            from[k] = column.src.in(bases) + row * column.src_step;
+        const std::int64_t end = least(rows_, (task + 1) * task_rows_);
+        for (std::int64_t row = task * task_rows_; row < end; row += block_rows_) {
+            const std::int64_t rows = least(block_rows_, end - row);
+            if (joins_)
+                join(bases, row, rows);
+            else
+                part(bases, row, rows);
         }
-        if (joins_)
-            movers().interleave(to[0], from, count, static_cast<std::size_t>(width_), rows, past_cache_);
-        else
-            movers().deinterleave(to, from[0], count, static_cast<std::size_t>(width_), rows, past_cache_);
         if (past_cache_) movers().settle();
     }
 
 private:
+    // Past the cache, a block is made in the cache and goes out in whole lines.
+    void join(std::byte* const* bases, std::int64_t row, std::int64_t rows) const {
+        alignas(64) std::byte block[kBlockBytes];
+        const std::byte* from[kMostLanes];
+        for (std::size_t k = 0; k < columns_.size(); ++k) from[k] = columns_[k].src.in(bases) + row * width_;
+        std::byte* const dst = columns_[0].dst.in(bases) + row * columns_[0].dst_step;
+        movers().interleave(past_cache_ ? block : dst, from, static_cast<int>(columns_.size()), static_cast<std::size_t>(width_), rows);
+        if (past_cache_) movers().stream(dst, block, static_cast<std::size_t>(rows * columns_[0].dst_step));
+    }
+
+    void part(std::byte* const* bases, std::int64_t row, std::int64_t rows) const {
+        alignas(64) std::byte block[kBlockBytes];
+        std::byte* to[kMostLanes];
+        for (std::size_t k = 0; k < columns_.size(); ++k)
+            to[k] = past_cache_ ? block + static_cast<std::int64_t>(k) * rows * width_ : columns_[k].dst.in(bases) + row * width_;
+        const std::byte* const src = columns_[0].src.in(bases) + row * columns_[0].src_step;
+        movers().deinterleave(to, src, static_cast<int>(columns_.size()), static_cast<std::size_t>(width_), rows);
+        if (!past_cache_) return;
+        for (std::size_t k = 0; k < columns_.size(); ++k)
+            movers().stream(columns_[k].dst.in(bases) + row * width_, to[k], static_cast<std::size_t>(rows * width_));
+    }
+
     std::vector<Column> columns_;
     std::int64_t rows_;
     bool joins_;
     bool past_cache_;
     std::int64_t width_;
     std::int64_t task_rows_;
+    std::int64_t block_rows_;
 };
 
 bool same_place(const Place& a, std::int64_t bytes, const Place& b) {

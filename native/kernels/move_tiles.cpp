@@ -15,8 +15,12 @@ struct Extent {
     std::int64_t block = 1;
     std::int64_t dst = 0;
     std::int64_t src = 0;
+    bool shifts = false;
 
-    std::int64_t blocks() const { return parts(size, block); }
+    // Shifted blocks: the first one is short, so that the others begin at whole lines; the last may be empty.
+    std::int64_t blocks() const { return parts(size, block) + shifts; }
+    std::int64_t first(std::int64_t number, std::int64_t shift) const { return shifts ? most(0, (number - 1) * block + shift) : number * block; }
+    std::int64_t last(std::int64_t number, std::int64_t shift) const { return least(size, shifts ? number * block + shift : (number + 1) * block); }
 };
 
 // A transpose: `down` is contiguous in the destination, `along` in the source. `under` continues `down` in the destination, `beyond`
@@ -35,6 +39,7 @@ public:
         along_.block = least(along_.size, columns);
         if (down_.size * width_ < kWrittenBytes) under_ = take(axes, &Stride::dst, down_.size * width_, kWrittenBytes / (down_.size * width_));
         if (along_.size < columns) beyond_ = take(axes, &Stride::src, along_.size * width_, columns / along_.size);
+        down_.shifts = past_cache_ && down_.size > down_.block && 64 % width_ == 0;
         for (const Stride& axis : axes) others_.push_back(extent(axis));
         others_.insert(others_.end(), {under_, down_, beyond_, along_});
         for (const Extent& axis : others_) blocks_ *= axis.blocks();
@@ -76,14 +81,17 @@ private:
 
     void turn(std::byte* dst, const std::byte* src, std::int64_t block) const {
         std::int64_t sizes[4];
+        const auto misplaced = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(dst) % 64);
+        const std::int64_t shift = (64 - misplaced) % 64 / width_;
         for (std::size_t i = others_.size(), last = i; i-- > 0;) {
             const Extent& axis = others_[i];
-            const std::int64_t at = block % axis.blocks() * axis.block;
+            const std::int64_t number = block % axis.blocks(), at = axis.first(number, shift);
             block /= axis.blocks();
             dst += at * axis.dst;
             src += at * axis.src;
-            if (last - i <= 4) sizes[i + 4 - last] = least(axis.block, axis.size - at);
+            if (last - i <= 4) sizes[i + 4 - last] = axis.last(number, shift) - at;
         }
+        if (sizes[1] <= 0) return;
         const Part part{dst, src, sizes[0], sizes[1], sizes[2], sizes[3]};
         if (past_cache_)
             turn_past(part);
@@ -98,17 +106,23 @@ private:
                                    part.along, static_cast<std::size_t>(width_));
     }
 
-    // Turned into a block of its own, from which it goes in whole runs past the cache. The odd line between the runs keeps them from
-    // falling on the same places of the cache.
+    // Turned into a block of its own, from which it goes in whole runs past the cache: one for all columns where they follow each other
+    // in the destination too. An odd line between the runs keeps them from falling on the same places of the cache.
     void turn_past(const Part& part) const {
-        constexpr std::int64_t step = kWrittenBytes + 64;
-        alignas(64) std::byte block[step * kReadElements];
+        alignas(64) std::byte block[(kWrittenBytes + 64) * kReadElements];
         const std::int64_t run = part.under * part.down * width_;
+        const bool joins = along_.dst == run;
+        const std::int64_t step = joins ? run : kWrittenBytes + 64;
         turn_into(part, block, part.down * width_, part.along * step, step);
-        for (std::int64_t j = 0; j < part.beyond; ++j)
+        for (std::int64_t j = 0; j < part.beyond; ++j) {
+            if (joins) {
+                movers().stream(part.dst + j * beyond_.dst, block + j * part.along * step, static_cast<std::size_t>(part.along * run));
+                continue;
+            }
             for (std::int64_t i = 0; i < part.along; ++i)
                 movers().stream(part.dst + j * beyond_.dst + i * along_.dst, block + (j * part.along + i) * step,
                                 static_cast<std::size_t>(run));
+        }
     }
 
     Place dst_;

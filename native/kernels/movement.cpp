@@ -71,6 +71,8 @@ Movement::Movement(std::vector<Piece> pieces) {
         if (bytes != 0) shapes.push_back(shape_of(piece));
     }
     choose_walks(shapes, {bytes_ >= kPastCacheFrom, task_bytes_for(bytes_)});
+    const bool plain = std::all_of(walks_.begin(), walks_.end(), [](const auto& walk) { return walk->is_plain(); });
+    threads_from_ = plain ? kThreadsFromPlain : kThreadsFrom;
     std::int64_t tasks = 0;
     for (const auto& walk : walks_) tasks_.push_back(tasks += walk->tasks());
 }
@@ -99,7 +101,7 @@ void Movement::run_task(std::byte* const* bases, std::int64_t task) const {
 
 void Movement::run(std::byte* const* bases, Pool* pool) const {
     if (walks_.empty()) return;
-    if (pool != nullptr && bytes_ >= kThreadsFrom) {
+    if (pool != nullptr && bytes_ >= threads_from_) {
         pool->each(tasks_.back(), [&](std::int64_t task, int) { run_task(bases, task); });
         return;
     }

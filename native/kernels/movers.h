@@ -20,10 +20,10 @@ struct Movers {
                       std::size_t bytes);
 
     // Elements of `width` bytes from `count` contiguous sources in turn: dst[i * count + k] = src[k][i], for i < rows.
-    void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
+    void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows);
 
     // Its mirror: dst[k][i] = src[i * count + k].
-    void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
+    void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows);
 
     // dst + c * dst_step + r * width = src + r * src_step + c * width, for r < rows, c < columns; elements of any width.
     void (*transpose)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,

@@ -13,8 +13,9 @@ namespace dovetail::moving {
 constexpr std::int64_t kBlockBytes = 16 * 1024;
 // From here on, in all, destinations are written past the cache.
 constexpr std::size_t kPastCacheFrom = 8 * 1024 * 1024;
-// Below this, other threads are not worth the call.
-constexpr std::size_t kThreadsFrom = 64 * 1024;
+// Below this, other threads are not worth the call: plain copies run at the speed of the cache, all else is slower.
+constexpr std::size_t kThreadsFrom = 192 * 1024;
+constexpr std::size_t kThreadsFromPlain = 768 * 1024;
 
 // What a job is done with, the same for all its walks.
 struct Manner {
@@ -28,6 +29,7 @@ public:
     virtual std::int64_t tasks() const = 0;
     virtual void run(std::byte* const* bases, std::int64_t task) const = 0;
     virtual const char* name() const = 0;
+    virtual bool is_plain() const { return false; }
 };
 
 // A piece with its axes from the outermost destination stride to the innermost, neighbours joined, and the bytes that both sides hold

@@ -9,6 +9,7 @@ from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError,
 from dovetail.formats import load, save
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.interpret import interpret
+from dovetail.movement import concat, copy, split
 from dovetail.passes.infer import infer
 from dovetail.program import Program, compile, plan, run
 from dovetail.validate import check
@@ -32,6 +33,8 @@ __all__ = [
     "Value",
     "check",
     "compile",
+    "concat",
+    "copy",
     "grad",
     "infer",
     "interpret",
@@ -39,4 +42,5 @@ __all__ = [
     "plan",
     "run",
     "save",
+    "split",
 ]

@@ -18,7 +18,7 @@ PACKAGE = Path(dovetail.__file__).parent
 
 LAYERS = (
     "errors",
-    "dtypes dims types arrays native",
+    "dtypes dims types arrays native movement",
     "graph",
     "op slots edit build evaluate inference",
     "ops",

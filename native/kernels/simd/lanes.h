@@ -79,16 +79,4 @@ inline void shuffles(Vector<Bytes>* vectors) {
     }
 }
 
-// Past the cache where the processor can; `to` is aligned to 16.
-inline void store_past(std::byte* to, Vector<16> vector) {
-#if defined(__SSE2__)
-    typedef long long Pair __attribute__((vector_size(16)));
-    __builtin_ia32_movntdq(reinterpret_cast<Pair*>(to), (Pair)vector);
-#else
-    store<16>(to, vector);
-#endif
-}
-
-inline bool is_aligned(const void* address, std::size_t to) { return reinterpret_cast<std::uintptr_t>(address) % to == 0; }
-
 }  // namespace dovetail::DOVETAIL_ISA

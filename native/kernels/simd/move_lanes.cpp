@@ -5,18 +5,10 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-inline void put(std::byte* to, Vector<16> vector, bool past_cache) {
-    if (past_cache)
-        store_past(to, vector);
-    else
-        store<16>(to, vector);
-}
-
 // The rows that fill whole vectors; how many these are. Source and destination of a block are `Count` vectors each.
 template <int Width, int Count>
-std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std::int64_t rows, bool past_cache) {
+std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std::int64_t rows) {
     constexpr int block = 16 / Width;
-    const bool past = past_cache && is_aligned(dst, 16);
     const std::byte* from[Count];
     for (int k = 0; k < Count; ++k) from[k] = src[k];
     std::int64_t i = 0;
@@ -24,46 +16,42 @@ std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std:
         Vector<16> vectors[Count];
         for (int k = 0; k < Count; ++k) vectors[k] = load<16>(from[k] + i * Width);
         shuffles<16, Width, Count, bits(Count)>(vectors);
-        for (int k = 0; k < Count; ++k) put(dst + 16 * k, vectors[k], past);
+        for (int k = 0; k < Count; ++k) store<16>(dst + 16 * k, vectors[k]);
     }
     return i;
 }
 
 template <int Width, int Count>
-std::int64_t deinterleave_blocks(std::byte* const* dst, const std::byte* src, std::int64_t rows, bool past_cache) {
+std::int64_t deinterleave_blocks(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
     constexpr int block = 16 / Width;
     std::byte* to[Count];
-    bool past = past_cache;
-    for (int k = 0; k < Count; ++k) {
-        to[k] = dst[k];
-        past = past && is_aligned(dst[k], 16);
-    }
+    for (int k = 0; k < Count; ++k) to[k] = dst[k];
     std::int64_t i = 0;
     for (; i + block <= rows; i += block, src += 16 * Count) {
         Vector<16> vectors[Count];
         for (int k = 0; k < Count; ++k) vectors[k] = load<16>(src + 16 * k);
         shuffles<16, Width, Count, bits(block)>(vectors);
-        for (int k = 0; k < Count; ++k) put(to[k] + i * Width, vectors[k], past);
+        for (int k = 0; k < Count; ++k) store<16>(to[k] + i * Width, vectors[k]);
     }
     return i;
 }
 
 template <int Width>
-std::int64_t interleave_whole(std::byte* dst, const std::byte* const* src, int count, std::int64_t rows, bool past_cache) {
+std::int64_t interleave_whole(std::byte* dst, const std::byte* const* src, int count, std::int64_t rows) {
     switch (count) {
-        case 2: return interleave_blocks<Width, 2>(dst, src, rows, past_cache);
-        case 4: return interleave_blocks<Width, 4>(dst, src, rows, past_cache);
-        case 8: return interleave_blocks<Width, 8>(dst, src, rows, past_cache);
+        case 2: return interleave_blocks<Width, 2>(dst, src, rows);
+        case 4: return interleave_blocks<Width, 4>(dst, src, rows);
+        case 8: return interleave_blocks<Width, 8>(dst, src, rows);
         default: return 0;
     }
 }
 
 template <int Width>
-std::int64_t deinterleave_whole(std::byte* const* dst, const std::byte* src, int count, std::int64_t rows, bool past_cache) {
+std::int64_t deinterleave_whole(std::byte* const* dst, const std::byte* src, int count, std::int64_t rows) {
     switch (count) {
-        case 2: return deinterleave_blocks<Width, 2>(dst, src, rows, past_cache);
-        case 4: return deinterleave_blocks<Width, 4>(dst, src, rows, past_cache);
-        case 8: return deinterleave_blocks<Width, 8>(dst, src, rows, past_cache);
+        case 2: return deinterleave_blocks<Width, 2>(dst, src, rows);
+        case 4: return deinterleave_blocks<Width, 4>(dst, src, rows);
+        case 8: return deinterleave_blocks<Width, 8>(dst, src, rows);
         default: return 0;
     }
 }
@@ -78,35 +66,29 @@ void by_blocks(std::int64_t first, std::int64_t rows, const F& block) {
 
 }  // namespace
 
-void interleave(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool past_cache) {
+void interleave(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows) {
     std::int64_t done = 0;
     switch (width) {
-        case 1: done = interleave_whole<1>(dst, src, count, rows, past_cache); break;
-        case 2: done = interleave_whole<2>(dst, src, count, rows, past_cache); break;
-        case 4: done = interleave_whole<4>(dst, src, count, rows, past_cache); break;
-        case 8: done = interleave_whole<8>(dst, src, count, rows, past_cache); break;
-        case 16: done = past_cache && is_aligned(dst, 16) ? rows : 0; break;
+        case 1: done = interleave_whole<1>(dst, src, count, rows); break;
+        case 2: done = interleave_whole<2>(dst, src, count, rows); break;
+        case 4: done = interleave_whole<4>(dst, src, count, rows); break;
+        case 8: done = interleave_whole<8>(dst, src, count, rows); break;
         default: break;
     }
     const auto step = static_cast<std::ptrdiff_t>(width);
-    if (width == 16 && done == rows) {
-        for (std::int64_t i = 0; i < rows; ++i)
-            for (int k = 0; k < count; ++k, dst += 16) store_past(dst, load<16>(src[k] + i * 16));
-        return;
-    }
     by_blocks(done, rows, [&](std::int64_t first, std::int64_t size) {
         for (int k = 0; k < count; ++k)
             copy_rows(dst + (first * count + k) * step, count * step, src[k] + first * step, step, size, width);
     });
 }
 
-void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache) {
+void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows) {
     std::int64_t done = 0;
     switch (width) {
-        case 1: done = deinterleave_whole<1>(dst, src, count, rows, past_cache); break;
-        case 2: done = deinterleave_whole<2>(dst, src, count, rows, past_cache); break;
-        case 4: done = deinterleave_whole<4>(dst, src, count, rows, past_cache); break;
-        case 8: done = deinterleave_whole<8>(dst, src, count, rows, past_cache); break;
+        case 1: done = deinterleave_whole<1>(dst, src, count, rows); break;
+        case 2: done = deinterleave_whole<2>(dst, src, count, rows); break;
+        case 4: done = deinterleave_whole<4>(dst, src, count, rows); break;
+        case 8: done = deinterleave_whole<8>(dst, src, count, rows); break;
         default: break;
     }
     const auto step = static_cast<std::ptrdiff_t>(width);

@@ -2,6 +2,10 @@
 #include "kernels/simd/lanes.h"
 #include "kernels/simd/move.h"
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
@@ -89,25 +93,39 @@ void copy_rows(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, st
     copy_long(dst, dst_step, src, src_step, rows, bytes);
 }
 
+namespace {
+
+// A whole line of the cache, aligned: written in part, a line past the cache costs many times as much.
+inline void stream_line(std::byte* dst, const std::byte* src) {
+#if defined(__AVX512F__)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(dst), _mm512_loadu_si512(src));
+#elif defined(__AVX2__)
+    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src));
+    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + 32));
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(dst), a);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + 32), b);
+#elif defined(__SSE2__)
+    __m128i held[4];
+    for (int i = 0; i < 4; ++i) held[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + 16 * i));
+    for (int i = 0; i < 4; ++i) _mm_stream_si128(reinterpret_cast<__m128i*>(dst + 16 * i), held[i]);
+#else
+    std::memcpy(dst, src, 64);
+#endif
+}
+
+}  // namespace
+
 void stream(std::byte* dst, const std::byte* src, std::size_t bytes) {
-    std::size_t head = (0 - reinterpret_cast<std::uintptr_t>(dst)) % 16;
-    if (head > bytes) head = bytes;
-    std::memcpy(dst, src, head);
-    std::size_t i = head;
-    for (; i + 64 <= bytes; i += 64) {
-        const auto a = load<16>(src + i), b = load<16>(src + i + 16), c = load<16>(src + i + 32), d = load<16>(src + i + 48);
-        store_past(dst + i, a);
-        store_past(dst + i + 16, b);
-        store_past(dst + i + 32, c);
-        store_past(dst + i + 48, d);
-    }
-    for (; i + 16 <= bytes; i += 16) store_past(dst + i, load<16>(src + i));
+    std::size_t i = (0 - reinterpret_cast<std::uintptr_t>(dst)) % 64;
+    if (i > bytes) i = bytes;
+    std::memcpy(dst, src, i);
+    for (; i + 64 <= bytes; i += 64) stream_line(dst + i, src + i);
     std::memcpy(dst + i, src + i, bytes - i);
 }
 
 void settle() {
 #if defined(__SSE2__)
-    __builtin_ia32_sfence();
+    _mm_sfence();
 #endif
 }
 
