@@ -11,22 +11,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from dovetail.measure import PEERS, interleaved
+from dovetail.peers import Runner, is_installed, runner
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import light_models
 
 MODELS = ("densenet121", "inception_v1", "inception_v2", "squeezenet", "shufflenet", "resnet50")
-Run = Callable[[], Any]
 
 
 def at_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
@@ -45,51 +43,10 @@ def at_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
     return model
 
 
-def engines(model: onnx.ModelProto, feed: dict[str, Any], threads: int) -> dict[str, Run]:
-    """What runs the model once, for every engine that is installed."""
-    import dovetail
-    from dovetail.formats import lifted
-    from dovetail.formats.onnx import codec
-
+def engines(model: onnx.ModelProto, threads: int) -> dict[str, Runner]:
+    """The model in every engine that is installed."""
     data = model.SerializeToString()
-    program = dovetail.compile(lifted(codec.read(data)), engine="native", threads=threads)
-    found: dict[str, Run] = {"dovetail": lambda: next(iter(program(feed).values()))}
-    try:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        found["onnxruntime"] = lambda: session.run(None, feed)[0]
-    except ImportError:
-        pass
-    try:
-        import openvino
-
-        core = openvino.Core()
-        config = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
-        compiled = core.compile_model(core.read_model(data), "CPU", config)
-        request = compiled.create_infer_request()
-        tensors = {name: openvino.Tensor(array) for name, array in feed.items()}
-        found["openvino"] = lambda: request.infer(tensors)[0]
-    except ImportError:
-        pass
-    return found
-
-
-def interleaved(runs: dict[str, Run], rounds: int) -> dict[str, float]:
-    """The median time of each, in seconds, of runs taken in turn."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        run()
-        run()
-    for _ in range(rounds):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(row) for name, row in times.items()}
+    return {name: runner(name, data, threads) for name in ("dovetail", *PEERS) if is_installed(name)}
 
 
 def main() -> None:
@@ -106,9 +63,9 @@ def main() -> None:
             model = at_batch(light_models.with_random_weights(name), batch)
             feed = light_models.image(model)
             for threads in options.threads:
-                runs = engines(model, feed, threads)
-                times = interleaved(runs, options.rounds)
-                results = {each: np.asarray(run()) for each, run in runs.items()}
+                runners = engines(model, threads)
+                times = interleaved({each: found.call(feed) for each, found in runners.items()}, options.rounds)
+                results = {each: np.asarray(next(iter(found.run(feed).values()))) for each, found in runners.items()}
                 ours = results.pop("dovetail")
                 worst = max((float(np.abs(ours - other).max() / np.abs(other).max()) for other in results.values()), default=0.0)
                 peers = {each: seconds for each, seconds in times.items() if each != "dovetail"}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
+from dovetail import dtypes, peers
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.formats import format_of, load
+from dovetail.peers import Runner
 from dovetail.program import compile
 
 TOLERANCE = 1e-4
@@ -99,16 +100,6 @@ def _integer_distance(x: Any, y: Any) -> float:
     return float(max((abs(int(a) - int(b)) for a, b in zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)), default=0))
 
 
-@dataclass(frozen=True, slots=True)
-class Runner:
-    """A way to run a model file: ``name`` says which, ``run`` maps inputs by name to outputs by name."""
-
-    name: str
-    run: Callable[[Mapping[str, Any]], dict[str, Any]]
-    notes: tuple[str, ...] = ()
-    """Why it is this one and not the file's own, where that is so."""
-
-
 def run_either(path: str | PathLike[str], inputs: Mapping[str, Any]) -> tuple[Runner, dict[str, Any]]:
     """The outputs of a model in its own runtime, or in ours where that does not carry it (the runner's ``notes`` say why)."""
     runner = None
@@ -137,56 +128,16 @@ def runner_for(path: str | PathLike[str], prefer: str | None = None) -> Runner:
     return makers[wanted](fspath(path))
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]
-
-
 def _ours(path: str) -> Runner:
-    program = compile(load(path))
-    return Runner("dovetail", lambda inputs: program(dict(inputs)))
+    return peers.ours(compile(load(path)))
 
 
 def _onnxruntime(path: str) -> Runner:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    try:
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise EngineError("runtime.load", f"onnxruntime does not load it: {_line(error)}", file=path) from error
-    names = [output.name for output in session.get_outputs()]
-    known = {item.name for item in session.get_inputs()}
-
-    def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
-        given = {name: array for name, array in inputs.items() if name in known}
-        try:
-            return dict(zip(names, session.run(None, given), strict=True))
-        except Exception as error:
-            raise EngineError("runtime.run", f"onnxruntime does not run it: {_line(error)}", file=path) from error
-
-    return Runner(f"onnxruntime {onnxruntime.__version__}", run)
+    return peers.runner("onnxruntime", path)
 
 
 def _openvino(path: str) -> Runner:
-    import openvino
-
-    core = openvino.Core()
-    try:
-        model = core.read_model(path)
-        # Without the hint the CPU plugin may compute f32 models in bf16.
-        compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    except Exception as error:
-        raise EngineError("runtime.load", f"openvino does not load it: {_line(error)}", file=path) from error
-    ours = load(path) if path.endswith(".xml") else None
-    inputs_ = [value.name for value in ours.inputs] if ours else [port.get_any_name() for port in compiled.inputs]
-    outputs = [value.name for value in ours.outputs] if ours else [port.get_any_name() for port in compiled.outputs]
-
-    def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            found = compiled([np.asarray(inputs[name], order="C") for name in inputs_])
-        except Exception as error:
-            raise EngineError("runtime.run", f"openvino does not run it: {_line(error)}", file=path) from error
-        return {name: np.array(found[index]) for index, name in enumerate(outputs)}
-
-    return Runner(f"openvino {openvino.__version__.split('-')[0]}", run)
+    if not path.endswith(".xml"):
+        return peers.runner("openvino", path)
+    model = load(path)
+    return peers.runner("openvino", path, names=peers.Names([x.name for x in model.inputs], [y.name for y in model.outputs]))

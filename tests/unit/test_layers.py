@@ -24,7 +24,7 @@ LAYERS = (
     "ops",
     "interpret autodiff validate passes formats show notebook summary sampling report",
     "engine",
-    "program verify backend ngraph",
+    "program verify backend ngraph measure peers",
     "cli",
 )
 """The rooms, the lowest layer first."""

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 COMMANDS = {
+    "bench": "Time a model beside other engines: medians, ratios, peak memory.",
     "check": "Report every independent fault of a model in one pass.",
     "convert": "Convert between ONNX and OpenVINO IR, with proof if asked.",
     "grad": "Write the gradient graph as an ordinary model.",

@@ -44,7 +44,9 @@ def shapes_of(pairs: Sequence[str]) -> dict[str, list[int]]:
     return found
 
 
-def read_inputs(model: Model, given: Sequence[str], seed: int, dims: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+def read_inputs(
+    model: Model, given: Sequence[str], seed: int, dims: Sequence[str], shapes: Mapping[str, Sequence[int]] | None = None
+) -> tuple[dict[str, Any], list[str]]:
     """Arrays from ``name=file.npy``, ``file.npz``, and random ones for the rest; and the names of the random ones."""
     from dovetail.sampling import choose_sizes, random_inputs
 
@@ -72,7 +74,7 @@ def read_inputs(model: Model, given: Sequence[str], seed: int, dims: Sequence[st
         raise click.UsageError(f"--dim: {error.message}") from None
     missing = [value.name for value in model.inputs if value.name not in found]
     if missing:
-        random = random_inputs(model, seed=seed, sizes={**_sizes_given(model, found), **sizes}, only=missing)
+        random = random_inputs(model, seed=seed, sizes={**_sizes_given(model, found), **sizes}, shapes=shapes, only=missing)
         found.update(random)
     return found, missing
 

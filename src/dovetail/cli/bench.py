@@ -1,0 +1,76 @@
+"""dovetail bench."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+
+from dovetail.cli.output import load, narrate, progress, say_json, table
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("--against", metavar="ENGINE,...", help="onnxruntime, openvino (default: those that are installed).")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of every engine (default: DOVETAIL_THREADS, else all).")
+@click.option("--rounds", default=21, show_default=True, type=click.IntRange(min=1), help="Runs of each engine that count.")
+@click.option("--no-memory", is_flag=True, help="Start no process of its own for each engine's memory.")
+@click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="Inputs; random ones for the rest.")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def bench(
+    model: str,
+    against: str | None,
+    threads: int | None,
+    rounds: int,
+    no_memory: bool,
+    inputs: tuple[str, ...],
+    shapes: tuple[str, ...],
+    dims: tuple[str, ...],
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Time MODEL in dovetail and in other engines: medians of runs in turns, ratios, peak memory, and whether they agree.
+
+    Memory and the time to load and compile are those of a process that holds one engine alone. Exit code 1 where results differ.
+    """
+    from dovetail.cli.arrays import read_inputs, shapes_of
+    from dovetail.engine.run import thread_count
+    from dovetail.measure import machine, measure, peers_for
+
+    peers = peers_for(against.split(",") if against is not None else None)
+    count = thread_count(threads)
+    given = shapes_of(shapes)
+    loaded = load(model)
+    arrays, random = read_inputs(loaded, inputs, seed, dims, given)
+    if random:
+        narrate(f"random inputs (seed {seed}): {', '.join(random)}")
+    with progress(f"running {model}"):
+        rows = measure(loaded, model, arrays, peers, count, rounds, memory=not no_memory)
+    for row in rows:
+        for note in row.notes:
+            narrate(f"{row.engine}: {note}")
+    narrate(f"medians of {rounds} runs in turns, {count} thread{'s' if count > 1 else ''}; {machine()}")
+    narrate("ratio: dovetail's time over that engine's, below 1 where dovetail is faster")
+    agrees = all(row.agrees is not False for row in rows)
+    if as_json:
+        found = [dataclasses.asdict(row) for row in rows]
+        sizes = {name: list(array.shape) for name, array in arrays.items()}
+        say_json("bench", file=model, threads=count, rounds=rounds, seed=seed, shapes=sizes, agrees=agrees, engines=found)
+    else:
+        table(("engine", "time", "ratio", "peak memory", "load and compile", "results"), [_row(row) for row in rows])
+    return 0 if agrees else 1
+
+
+def _row(row: Any) -> list[str]:
+    from dovetail.report.words import duration, size
+
+    if row.seconds is None:
+        return [row.name, "does not run", "", "", "", ""]
+    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+    memory = "" if row.peak_bytes is None else size(row.peak_bytes)
+    results = "" if row.agrees is None else f"{'agree' if row.agrees else 'differ'}, {row.difference:.2g}"
+    return [row.name, duration(row.seconds), ratio, memory, duration(row.compile_seconds), results]

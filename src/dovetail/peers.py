@@ -1,0 +1,220 @@
+"""Other engines, where they are installed: how a model is run in each, and how much memory that takes.
+
+This module imports nothing of dovetail's when it is loaded: run as a script it is a process that holds one engine alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """A way to run a model: ``name`` says which, ``run`` maps inputs by name to outputs by name.
+
+    ``prepared`` gives, for inputs, what runs the model on them once more with as little as can be around it.
+    """
+
+    name: str
+    run: Callable[[Mapping[str, Any]], dict[str, Any]]
+    notes: tuple[str, ...] = ()
+    """Why it is this one and not the file's own, where that is so."""
+    prepared: Callable[[Mapping[str, Any]], Call] | None = None
+
+    def call(self, inputs: Mapping[str, Any]) -> Call:
+        return (lambda: self.run(inputs)) if self.prepared is None else self.prepared(inputs)
+
+
+class Names(NamedTuple):
+    """What a model's inputs and outputs are called, in their order."""
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
+def is_installed(engine: str) -> bool:
+    return engine == "dovetail" or importlib.util.find_spec(engine) is not None
+
+
+def runner(engine: str, model: str | bytes, threads: int | None = None, names: Names | None = None) -> Runner:
+    """The model (a path, or the bytes of an ONNX file) in "onnxruntime", "openvino" or "dovetail".
+
+    ``threads``: None is what the engine thinks best. ``names`` are used in place of the engine's own, which has others for IR.
+    Raises EngineError [runtime.load] where the engine refuses the model; running one may raise [runtime.run].
+    """
+    return {"onnxruntime": _onnxruntime, "openvino": _openvino, "dovetail": _dovetail}[engine](model, threads, names)
+
+
+def _dovetail(model: str | bytes, threads: int | None, names: Names | None) -> Runner:
+    from dovetail.formats import lifted, load
+    from dovetail.formats.onnx import codec
+    from dovetail.program import compile
+
+    loaded = lifted(codec.read(model)) if isinstance(model, bytes) else load(model)
+    return ours(compile(loaded, threads=threads))
+
+
+def ours(program: Any) -> Runner:
+    """A program of ours as one among the others."""
+
+    def prepared(inputs: Mapping[str, Any]) -> Call:
+        given = dict(inputs)
+        return lambda: program(given)
+
+    return Runner("dovetail", lambda inputs: dict(program(dict(inputs))), prepared=prepared)
+
+
+def _onnxruntime(model: str | bytes, threads: int | None, names: Names | None) -> Runner:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    if threads is not None:
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise _failed("runtime.load", "onnxruntime does not load it", error, model) from error
+    outputs = [output.name for output in session.get_outputs()]
+    known = {item.name for item in session.get_inputs()}
+
+    def prepared(inputs: Mapping[str, Any]) -> Call:
+        given = {name: array for name, array in inputs.items() if name in known}
+        return lambda: session.run(None, given)
+
+    def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return dict(zip(outputs, prepared(inputs)(), strict=True))
+        except Exception as error:
+            raise _failed("runtime.run", "onnxruntime does not run it", error, model) from error
+
+    return Runner(f"onnxruntime {onnxruntime.__version__}", run, prepared=prepared)
+
+
+def _openvino(model: str | bytes, threads: int | None, names: Names | None) -> Runner:
+    import openvino
+
+    core = openvino.Core()
+    # Without the hint the CPU plugin may compute f32 models in bf16.
+    config: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
+    if threads is not None:
+        config |= {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    try:
+        compiled = core.compile_model(core.read_model(model), "CPU", config)
+    except Exception as error:
+        raise _failed("runtime.load", "openvino does not load it", error, model) from error
+    inputs_ = _port_names(compiled.inputs, names.inputs if names else ())
+    outputs = _port_names(compiled.outputs, names.outputs if names else ())
+
+    def prepared(inputs: Mapping[str, Any]) -> Call:
+        request = compiled.create_infer_request()
+        arrays = [np.asarray(inputs[name], order="C") for name in inputs_]
+        for index, array in enumerate(arrays):
+            request.set_input_tensor(index, openvino.Tensor(array, shared_memory=array.flags.writeable))
+        return lambda: request.infer(share_outputs=True)
+
+    def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            found = compiled([np.asarray(inputs[name], order="C") for name in inputs_])
+        except Exception as error:
+            raise _failed("runtime.run", "openvino does not run it", error, model) from error
+        return {name: np.array(found[index]) for index, name in enumerate(outputs)}
+
+    return Runner(f"openvino {openvino.__version__.split('-')[0]}", run, prepared=prepared)
+
+
+def _port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:
+    """What we call each port: the one of our names that it has too, else ours in the same place, else its own."""
+    found = []
+    for index, port in enumerate(ports):
+        same = [name for name in wanted if name in port.get_names()]
+        found.append(same[0] if same else wanted[index] if wanted else port.get_any_name())
+    return found
+
+
+def _failed(code: str, what: str, error: Exception, model: str | bytes) -> Exception:
+    from dovetail.errors import EngineError
+
+    return EngineError(code, f"{what}: {' '.join(str(error).split())[:500]}", file=model if isinstance(model, str) else None)
+
+
+# Memory, in a process of its own
+
+RUNS = 3
+"""How often a model is run before its memory is read: some engines take more for the second run."""
+
+
+class Cost(NamedTuple):
+    """What a fresh process takes: the most memory it ever had, and how long loading and compiling took (imports not counted)."""
+
+    peak_bytes: int
+    compile_seconds: float
+
+
+def cost(engine: str, path: str, threads: int, names: Names, inputs: Mapping[str, np.ndarray[Any, Any]]) -> Cost:
+    """Load, compile and run a model in a process that has no other engine in it. Raises EngineError [runtime.run]."""
+    from dovetail.errors import EngineError
+
+    arrays = {name: [list(array.shape), array.dtype.name] for name, array in inputs.items()}
+    asked = json.dumps({"engine": engine, "path": path, "threads": threads, "names": list(names), "inputs": arrays})
+    # -P: this folder has modules whose names are those of the standard library.
+    command = [sys.executable, "-P", __file__]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    ended = subprocess.run(command, input=asked, capture_output=True, text=True, env=environment, check=False)
+    if ended.returncode:
+        lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+        raise EngineError("runtime.run", f"{engine} alone in a process does not run it: {lines[-1][:500]}", file=path)
+    return Cost(*json.loads(ended.stdout.splitlines()[-1]))
+
+
+def _alone() -> None:
+    asked = json.load(sys.stdin)
+    inputs = {name: np.full(shape, 0, _numpy_type(kind)) for name, (shape, kind) in asked["inputs"].items()}
+    importlib.import_module(asked["engine"])
+    start = time.perf_counter()
+    made = runner(asked["engine"], asked["path"], asked["threads"], Names(*asked["names"]))
+    seconds = time.perf_counter() - start
+    call = made.call(inputs)
+    for _ in range(RUNS):
+        call()
+    print(json.dumps([_peak_bytes(), seconds]))
+
+
+def _numpy_type(name: str) -> Any:
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process has had resident (Linux's VmHWM, elsewhere what getrusage says)."""
+    if os.path.exists("/proc/self/status"):
+        with open("/proc/self/status", encoding="ascii", errors="replace") as stream:
+            return next(int(line.split()[1]) * 1024 for line in stream if line.startswith("VmHWM:"))
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+if __name__ == "__main__":
+    try:
+        _alone()
+    except Exception as error:
+        sys.exit(f"{type(error).__name__}: {' '.join(str(error).split())}")

@@ -1,0 +1,138 @@
+"""`dovetail bench`: what is compared with what, and what is said where an engine is missing, refuses or differs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail import Builder, EngineError, cli, measure, peers
+from dovetail.peers import Names, Runner
+
+INSTALLED = [name for name in measure.PEERS if peers.is_installed(name)]
+needs_peers = pytest.mark.skipif(len(INSTALLED) < len(measure.PEERS), reason="onnxruntime and openvino are not both installed")
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """x[n, 4], z[n, 2] -> y[n, 6], sum[n]; written in either format."""
+    monkeypatch.chdir(tmp_path)
+    with Builder("small") as b:
+        x, z = b.input("x", "f32", ("n", 4)), b.input("z", "f32", ("n", 2))
+        y = b.Concat(x, b.Exp(z), axis=1)
+        b.output("y", y)
+        b.output("sum", b.ReduceSum(y, b.constant([1], "i64"), keep_dims=False))
+    dovetail.save(b.model, "small.onnx")
+    dovetail.save(b.model, "small.xml")
+    return "small.onnx"
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, str]]:
+    def call(*arguments: str) -> tuple[Any, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            cli.main(["bench", *arguments, "--rounds", "2", "--threads", "1"])
+        return (caught.value.code, *capsys.readouterr())
+
+    return call
+
+
+def spoilt(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Runner], Runner]) -> None:
+    """Let the peers be ours, spoilt."""
+
+    def runner(engine: str, path: str, threads: int, names: Names) -> Runner:
+        made = peers.runner("dovetail", path, threads, names)
+        return made if engine == "dovetail" else spoil(replace(made, name=f"{engine} 0.0"))
+
+    monkeypatch.setattr(measure, "runner", runner)
+    monkeypatch.setattr(measure, "is_installed", lambda name: True)
+
+
+@needs_peers
+@pytest.mark.parametrize("file", ["small.onnx", "small.xml"])
+def test_all_engines_run_and_agree_in_either_format(file: str, model: str, said: Any) -> None:
+    code, out, err = said(file, "--json", "--dim", "n=5")
+    found = json.loads(out)
+    ours, *others = found["engines"]
+    assert code == 0 and found["agrees"] is True and found["shapes"] == {"x": [5, 4], "z": [5, 2]}
+    assert ours["engine"] == "dovetail" and ours["ratio"] is None
+    assert [item["engine"] for item in others] == list(measure.PEERS)
+    for item in found["engines"]:
+        assert item["seconds"] > 0 and item["peak_bytes"] > 1e7 and item["compile_seconds"] > 0
+    assert all(item["agrees"] and item["ratio"] == pytest.approx(ours["seconds"] / item["seconds"]) for item in others)
+    assert ("conversion to ONNX" in err) == (file == "small.xml")
+
+
+def test_a_table_says_the_same_to_people(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoilt(monkeypatch, lambda made: made)
+    code, out, err = said(model, "--against", "openvino", "--no-memory", "--shape", "x=2,4", "--shape", "z=2,2")
+    lines = out.splitlines()
+    assert code == 0 and lines[0].split()[:3] == ["engine", "time", "ratio"]
+    assert [line.split()[0] for line in lines[1:]] == ["dovetail", "openvino"] and "agree, 0" in lines[2]
+    assert "medians of 2 runs in turns, 1 thread" in err and "random inputs (seed 0): x, z" in err
+
+
+def test_results_that_differ_end_in_1(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(made: Runner) -> Runner:
+        return replace(made, run=lambda inputs: {name: array + 1 for name, array in made.run(inputs).items()})
+
+    spoilt(monkeypatch, wrong)
+    code, out, _ = said(model, "--against", "onnxruntime", "--no-memory")
+    assert code == 1 and "differ" in out
+
+
+def test_an_engine_that_refuses_is_listed_with_its_reason(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(made: Runner) -> Runner:
+        raise EngineError("runtime.load", "it does not like it")
+
+    spoilt(monkeypatch, refusing)
+    code, out, err = said(model, "--against", "onnxruntime", "--no-memory")
+    assert code == 0 and "does not run" in out and "onnxruntime: it does not like it" in err
+
+
+@pytest.mark.parametrize("name", ["nonsense", "onnxruntime"])
+def test_an_engine_that_is_not_there_is_an_error(name: str, model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "is_installed", lambda name: False)
+    code, _, err = said(model, "--against", name)
+    assert code == 4 and "[runtime.missing]" in err and name in err
+
+
+def test_without_peers_only_dovetail_is_measured(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "is_installed", lambda name: False)
+    code, out, _ = said(model, "--json", "--no-memory")
+    assert code == 0 and [item["engine"] for item in json.loads(out)["engines"]] == ["dovetail"]
+
+
+def test_runs_are_taken_in_turns_and_only_the_second_of_a_turn_counts() -> None:
+    calls: list[str] = []
+    found = measure.interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
+    assert "".join(calls) == "ab" + "aabb" * 3 and set(found) == {"a", "b"} and min(found.values()) >= 0
+
+
+def test_a_process_that_holds_a_peer_holds_nothing_of_ours() -> None:
+    code = f"import runpy, sys; runpy.run_path({peers.__file__!r}); print([name for name in sys.modules if 'dovetail' in name])"
+    found = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_a_process_that_fails_says_why() -> None:
+    with pytest.raises(EngineError, match=r"nowhere\.onnx") as caught:
+        peers.cost("dovetail", "nowhere.onnx", 1, Names([], []), {})
+    assert caught.value.code == "runtime.run"
+
+
+def test_memory_is_measured_for_types_that_only_ml_dtypes_has(tmp_path: Path) -> None:
+    with Builder() as b:
+        b.output("y", b.Concat(b.input("x", "bf16", (2, 2)), b.input("z", "bf16", (2, 2)), axis=0))
+    dovetail.save(b.model, tmp_path / "m.onnx")
+    inputs = {name: np.zeros((2, 2), dovetail.dtypes.dtype("bf16").numpy) for name in ("x", "z")}
+    found = peers.cost("dovetail", str(tmp_path / "m.onnx"), 1, Names(["x", "z"], ["y"]), inputs)
+    assert found.peak_bytes > 1e7
