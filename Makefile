@@ -7,7 +7,7 @@ lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 # What the installation depends on. Python sources are read in place; the native core is compiled.
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.*)
 
-.PHONY: help demo test lint models bench-import bench-load bench-layers bench-arrays sanitize install clean
+.PHONY: help demo test lint models bench-import bench-load bench-layers bench-arrays bench-elementwise sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench-load    how long loading takes, beside OpenVINO's reader, and in large graphs"
 	@echo "make bench-layers  single convolutions and matrix products beside oneDNN as torch calls it"
 	@echo "make bench-arrays  concat, split and copy of arrays beside numpy, torch, onnxruntime and OpenVINO"
+	@echo "make bench-elementwise  chains, pooling, reductions and normalisation beside torch, onnxruntime and OpenVINO"
 	@echo "make sanitize      the driver of the native core under ThreadSanitizer and AddressSanitizer"
 	@echo "make install       only the environment; EXTRAS=test+oracles+dev chooses what is in it, PYTHON= with which Python"
 	@echo "make clean         remove the environment and all that was built"
@@ -46,6 +47,9 @@ bench-layers: .venv/.installed-$(EXTRAS)
 
 bench-arrays: .venv/.installed-$(EXTRAS)
 	$(venv) bench/arrays.py
+
+bench-elementwise: .venv/.installed-$(EXTRAS)
+	$(venv) bench/elementwise.py
 
 sanitize:
 	native/tests/sanitize.sh

@@ -132,14 +132,14 @@ private:
         kept_ = in_order(kept_);
     }
 
-    // The kept axis along which elements lie dense becomes columns; where what is reduced lies dense there is none.
+    // The innermost kept axis becomes columns, whether elements lie dense along it or along what is reduced.
     void choose_columns() {
         rows_ = {1, 4, 0};
         if (!reduced_.empty()) {
             rows_ = reduced_.back();
             reduced_.pop_back();
         }
-        if (kept_.empty() || std::abs(kept_.back().x) >= std::abs(rows_.x)) return;
+        if (kept_.empty()) return;
         columns_ = kept_.back();
         kept_.pop_back();
     }
@@ -260,7 +260,7 @@ private:
     std::vector<Axis> kept_;
     std::vector<Axis> reduced_;
     Axis rows_{1, 4, 0};     // the innermost reduced axis
-    Axis columns_{1, 0, 0};  // the innermost kept axis, where that lies denser
+    Axis columns_{1, 0, 0};  // the innermost kept axis
     const Axis* sliced_ = nullptr;
     std::int64_t width_ = 1;
     std::int64_t column_blocks_ = 1;

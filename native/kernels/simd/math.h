@@ -37,35 +37,39 @@ DOVETAIL_INLINE Floats exp_rest(Floats r) {
     return fma(p, r, 5.0000001201e-1f);
 }
 
-DOVETAIL_INLINE Floats exp(Floats x) {
-    const Floats low = splat(-104.0f);
-    const Floats high = splat(89.0f);
-    // NaN passes both: where a comparison fails the second is taken.
-    x = greater_of(low, lesser_of(high, x));
+// exp(x) for x in [-104, 89], or NaN.
+DOVETAIL_INLINE Floats exp_within(Floats x) {
     const Floats n = round_even(x * constants::kLog2E);
     const Floats r = fma(n, splat(-constants::kLn2Low), fma(n, splat(-constants::kLn2High), x));
     return scale(fma(exp_rest(r), r * r, r) + 1.0f, n);
 }
 
-// exp(x) - 1, as exact near 0 as elsewhere.
-DOVETAIL_INLINE Floats expm1(Floats x) {
-    const Floats argument = x;
-    x = greater_of(splat(-18.0f), lesser_of(splat(89.0f), x));
+// NaN passes both bounds: where a comparison fails the second is taken.
+DOVETAIL_INLINE Floats exp(Floats x) { return exp_within(greater_of(splat(-104.0f), lesser_of(splat(89.0f), x))); }
+
+// exp(x) for x <= 0.
+DOVETAIL_INLINE Floats exp_below(Floats x) { return exp_within(greater_of(splat(-104.0f), x)); }
+
+// exp(x) - 1 for x in [-18, 89], or NaN, as exact near 0 as elsewhere; +0 for -0.
+DOVETAIL_INLINE Floats expm1_within(Floats x) {
     const Floats n = round_even(x * constants::kLog2E);
     const Floats r = fma(n, splat(-constants::kLn2Low), fma(n, splat(-constants::kLn2High), x));
     const Floats p = fma(exp_rest(r), r * r, r);
     // Half of it, which overflows only where the whole does.
     const Floats half = scale(splat(0.5f), n);
-    const Floats y = 2.0f * fma(half, p, half - 0.5f);
-    return argument == 0.0f ? argument : y;
+    return 2.0f * fma(half, p, half - 0.5f);
 }
 
-DOVETAIL_INLINE Floats log(Floats x) {
-    const Floats tiny = x < 0x1p-126f ? splat(1.0f) : Floats{};
-    const Floats normal = x < 0x1p-126f ? x * 0x1p23f : x;
+DOVETAIL_INLINE Floats expm1(Floats x) {
+    const Floats y = expm1_within(greater_of(splat(-18.0f), lesser_of(splat(89.0f), x)));
+    return x == 0.0f ? x : y;
+}
+
+// log(x * 2^-more) for normal positive x.
+DOVETAIL_INLINE Floats log_of_normal(Floats x, Floats more) {
     // x = 2^e * m with m in [sqrt(1/2), sqrt(2)).
-    const Ints shifted = (Ints)normal - 0x3f3504f3;
-    const Floats e = __builtin_convertvector(shifted >> 23, Floats) - 23.0f * tiny;
+    const Ints shifted = (Ints)x - 0x3f3504f3;
+    const Floats e = __builtin_convertvector(shifted >> 23, Floats) - more;
     const Floats f = (Floats)((shifted & 0x7fffff) + 0x3f3504f3) - 1.0f;
     const Floats s = f * f;
     Floats p = splat(7.0376836292e-2f);
@@ -80,24 +84,28 @@ DOVETAIL_INLINE Floats log(Floats x) {
     Floats y = p * f * s;
     y = fma(e, splat(constants::kLn2Low), y);
     y = fma(splat(-0.5f), s, y);
-    y = fma(e, splat(constants::kLn2High), f + y);
+    return fma(e, splat(constants::kLn2High), f + y);
+}
+
+DOVETAIL_INLINE Floats log(Floats x) {
+    const Ints is_tiny = x < 0x1p-126f;
+    Floats y = log_of_normal(is_tiny ? x * 0x1p23f : x, is_tiny ? splat(23.0f) : Floats{});
     const Floats infinity = splat(__builtin_inff());
     y = x == 0.0f ? -infinity : y;
     y = x < 0.0f ? splat(__builtin_nanf("")) : y;
     return (x == infinity) | (x != x) ? x : y;
 }
 
-// log(1 + x) for x in [0, 1].
+// log(1 + x) for x in [0, 1], or NaN.
 DOVETAIL_INLINE Floats log1p_of_fraction(Floats x) {
     const Floats u = 1.0f + x;
-    return log(u) + (x - (u - 1.0f)) / u;
+    return log_of_normal(u, Floats{}) + (x - (u - 1.0f)) / u;
 }
 
 DOVETAIL_INLINE Floats tanh(Floats x) {
     // Beyond 10 it is 1; NaN passes the comparison.
-    const Floats e = expm1(2.0f * lesser_of(splat(10.0f), abs(x)));
-    const Floats y = with_sign_of(e / (e + 2.0f), x);
-    return x != x ? x : y;
+    const Floats e = expm1_within(2.0f * lesser_of(splat(10.0f), abs(x)));
+    return with_sign_of(e / (e + 2.0f), x);
 }
 
 DOVETAIL_INLINE Floats sigmoid(Floats x) { return 1.0f / (1.0f + exp(-x)); }
@@ -107,14 +115,14 @@ DOVETAIL_INLINE Floats silu(Floats x) { return x / (1.0f + exp(-x)); }
 
 // log(exp(x) + 1)
 DOVETAIL_INLINE Floats softplus(Floats x) {
-    const Floats y = greater_of(x, Floats{}) + log1p_of_fraction(exp(-abs(x)));
-    return x != x ? x : y;
+    return greater_of(x, Floats{}) + log1p_of_fraction(exp_below(-abs(x)));
 }
 
 // Polynomials of N. Juffa (2018): near 0 x + x P(x^2), farther away 1 - exp(P(x)).
 DOVETAIL_INLINE Floats erf(Floats x) {
-    const Floats size = abs(x);
-    const Floats square = x * x;
+    // Beyond 4 it is 1; NaN passes the comparison.
+    const Floats size = lesser_of(splat(4.0f), abs(x));
+    const Floats square = size * size;
     Floats far = fma(splat(-1.72853470e-5f), size, 3.83197126e-4f);
     const Floats next = fma(splat(-3.88396438e-3f), size, 2.42546219e-2f);
     far = fma(far, square, next);
@@ -122,8 +130,7 @@ DOVETAIL_INLINE Floats erf(Floats x) {
     far = fma(far, size, -6.34846687e-1f);
     far = fma(far, size, -1.28717512e-1f);
     far = fma(far, size, -size);
-    // Beyond 4 it is 1; there the polynomial turns back.
-    far = with_sign_of(1.0f - exp(size > 4.0f ? splat(-104.0f) : far), x);
+    far = with_sign_of(1.0f - exp_within(far), x);
     Floats near = splat(-5.96761703e-4f);
     near = fma(near, square, 4.99119423e-3f);
     near = fma(near, square, -2.67681349e-2f);
@@ -131,8 +138,7 @@ DOVETAIL_INLINE Floats erf(Floats x) {
     near = fma(near, square, -3.76125336e-1f);
     near = fma(near, square, 1.28379166e-1f);
     near = fma(near, x, x);
-    const Floats y = size > 0.927734375f ? far : near;
-    return x != x ? x : y;
+    return size > 0.927734375f ? far : near;
 }
 
 DOVETAIL_INLINE Floats gelu_erf(Floats x) { return x * 0.5f * (1.0f + erf(x * 0.707106781186547524f)); }

@@ -67,7 +67,7 @@ DOVETAIL_INLINE float greatest_in_row(const float* x, std::int64_t count) {
 void softmax_row(const float* x, float* y, std::int64_t count) {
     const Floats greatest = splat(greatest_in_row(x, count));
     const double total = sum_row(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        const Floats power = exp(load_lanes(x + i, lanes) - greatest);
+        const Floats power = exp_below(load_lanes(x + i, lanes) - greatest);
         store_lanes(y + i, power, lanes);
         return power;
     });
@@ -80,7 +80,7 @@ void softmax_row(const float* x, float* y, std::int64_t count) {
 void log_softmax_row(const float* x, float* y, std::int64_t count) {
     const Floats greatest = splat(greatest_in_row(x, count));
     const double total = sum_row(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        return exp(load_lanes(x + i, lanes) - greatest);
+        return exp_below(load_lanes(x + i, lanes) - greatest);
     });
     const Floats logarithm = log(splat(static_cast<float>(total)));
     each_vector(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
@@ -96,7 +96,7 @@ DOVETAIL_INLINE void softmax_columns(const NormBlock& block, const std::byte* x,
     Floats total = {};
     Floats rest = {};
     for (std::int64_t i = 0; i < block.count; ++i) {
-        const Floats power = exp(load_lanes(floats(x + i * block.x_stride), lanes) - greatest);
+        const Floats power = exp_below(load_lanes(floats(x + i * block.x_stride), lanes) - greatest);
         if (!IsLog) store_lanes(floats(y + i * block.y_stride), power, lanes);
         // What each addition loses is kept and added to the next.
         const Floats part = power - rest;

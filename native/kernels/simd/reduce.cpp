@@ -62,8 +62,24 @@ DOVETAIL_INLINE Floats first_lanes(Floats x, std::int64_t count, float other) {
 // ---- elements that lie dense along what is reduced ----
 
 template <typename F>
+DOVETAIL_INLINE double short_row(const float* x, std::int64_t count, Floats offset) {
+    Floats parts[2] = {splat(F::start()), splat(F::start())};
+    std::int64_t i = 0;
+    for (; i + 2 * kLanes <= count; i += 2 * kLanes)
+        for (int v = 0; v < 2; ++v) parts[v] = F::add(parts[v], F::of(load(x + i + v * kLanes), offset));
+    if (i + kLanes <= count) {
+        parts[0] = F::add(parts[0], F::of(load(x + i), offset));
+        i += kLanes;
+    }
+    if (i < count) parts[1] = F::add(parts[1], first_lanes(F::of(load_first(x + i, count - i), offset), count - i, F::start()));
+    const auto join = [](Floats a, Floats b) __attribute__((always_inline)) { return F::add(a, b); };
+    return static_cast<double>(joined_lanes(F::add(parts[0], parts[1]), join));
+}
+
+template <typename F>
 DOVETAIL_INLINE double dense(const float* x, std::int64_t count, float offset_number) {
     const Floats offset = splat(offset_number);
+    if (count <= kDepth * kLanes) return short_row<F>(x, count, offset);
     Doubles totals = wide(splat(F::start()));
     std::int64_t i = 0;
     while (count - i >= 4 * kLanes) {

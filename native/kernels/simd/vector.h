@@ -86,9 +86,30 @@ DOVETAIL_INLINE Floats with_sign_of(Floats size, Floats sign) {
     return (Floats)(((Words)size & 0x7fffffffu) | ((Words)sign & 0x80000000u));
 }
 
-// The greater; `b` where they are equal or one is NaN. One instruction.
-DOVETAIL_INLINE Floats greater_of(Floats a, Floats b) { return a > b ? a : b; }
-DOVETAIL_INLINE Floats lesser_of(Floats a, Floats b) { return a < b ? a : b; }
+// The greater; `b` where they are equal or one is NaN. One instruction, which the compiler does not find by itself.
+DOVETAIL_INLINE Floats greater_of(Floats a, Floats b) {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_maskz_max_ps(kAllLanes, (__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (Floats)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (Floats)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return a > b ? a : b;
+#endif
+}
+
+DOVETAIL_INLINE Floats lesser_of(Floats a, Floats b) {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_maskz_min_ps(kAllLanes, (__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (Floats)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (Floats)_mm_min_ps((__m128)a, (__m128)b);
+#else
+    return a < b ? a : b;
+#endif
+}
 
 // numpy's maximum and minimum: NaN where one is, `b` where they are equal.
 DOVETAIL_INLINE Floats maximum(Floats a, Floats b) { return a != a ? a : greater_of(a, b); }
@@ -135,20 +156,30 @@ DOVETAIL_INLINE Floats sqrt(Floats x) {
 #endif
 }
 
-DOVETAIL_INLINE float sum_of(Floats x) {
-    float parts[kLanes];
-    store(parts, x);
-    for (int width = kLanes / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; ++i) parts[i] += parts[i + width];
-    return parts[0];
+// All lanes as one number: halves are joined until one lane is left.
+template <typename Join>
+DOVETAIL_INLINE float joined_lanes(Floats x, const Join& join) {
+#if defined(__GNUC__) && !defined(__clang__)
+    Ints lanes;
+    for (int i = 0; i < kLanes; ++i) lanes[i] = i;
+    for (int width = kLanes / 2; width > 0; width /= 2) x = join(x, __builtin_shuffle(x, lanes ^ width));
+#else
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+        Floats other = x;
+        for (int i = 0; i < kLanes; ++i) other[i] = x[i ^ width];
+        x = join(x, other);
+    }
+#endif
+    return x[0];
 }
 
+DOVETAIL_INLINE float sum_of(Floats x) {
+    return joined_lanes(x, [](Floats a, Floats b) __attribute__((always_inline)) { return a + b; });
+}
+
+// NaN may be lost.
 DOVETAIL_INLINE float greatest_of(Floats x) {
-    float parts[kLanes];
-    store(parts, x);
-    for (int width = kLanes / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; ++i) parts[i] = parts[i] > parts[i + width] || parts[i] != parts[i] ? parts[i] : parts[i + width];
-    return parts[0];
+    return joined_lanes(x, [](Floats a, Floats b) __attribute__((always_inline)) { return greater_of(a, b); });
 }
 
 }  // namespace dovetail::DOVETAIL_ISA
