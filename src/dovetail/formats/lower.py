@@ -135,8 +135,21 @@ class Lowering:
                 # It may share its key with values of other names: its own leads.
                 names = (value.name, *(name for name in names if name != value.name))
             foreign.outputs.append(ForeignValue(self.keys[id(value)], value.type, names, value.doc, dict(value.metadata)))
+        self._drop_said(graph, foreign)
         self.foreign = saved
         return foreign
+
+    def _drop_said(self, graph: Graph, foreign: ForeignGraph) -> None:
+        """Leave out constants whose every reader says them as attributes. Those that nobody read before either stay."""
+        read = {key for node in foreign.nodes for key in node.inputs} | {self.keys[id(value)] for value in graph.outputs}
+        for node in graph.nodes:
+            y = node.outputs[0] if node.outputs else None
+            if y is None or y.constant is None or not y.uses or any(True for user, _ in y.uses for _ in bodies(user.op)):
+                continue
+            key = self.keys[id(y)]
+            if key not in read:
+                foreign.constants.pop(key, None)
+                foreign.values.pop(key, None)
 
     def body(self, graph: Graph, captured: Sequence[Value | None] | None = None) -> ForeignGraph:
         """A body, spelled: closed as it is, or with its inputs read from outside where ``captured`` are given."""
