@@ -70,6 +70,17 @@ def test_a_value_that_comes_twice_is_copied_once_for_a_reason() -> None:
     assert all("comes more than once" in copy.reason for copy in found.copies)
 
 
+def test_cutting_a_result_copies_nothing() -> None:
+    with Builder("cutting") as b:
+        a, z = b.Split(b.Softmax(b.input("x", "f32", (2, 8)), axis=1), [2, 6], axis=1, outputs=2)
+        b.output("a", b.Softmax(a, axis=1))
+        b.output("z", b.Softmax(z, axis=1))
+    found = facts(b.model)
+    assert (found.moved_bytes, found.copied_bytes) == (64, 0)
+    (cut,) = [buffer for buffer in found.buffers if buffer.is_shared]
+    assert cut.cuts == [0.25] and len(cut.pieces) == 1 and len(cut.views) == 2
+
+
 def test_all_bytes_are_copied_where_nothing_is_planned_away() -> None:
     found = facts(joining(), elide="none")
     assert found.copied_bytes == found.moved_bytes == 64

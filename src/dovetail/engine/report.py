@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
-from statistics import median
 from typing import Any, NamedTuple
 
 from dovetail.engine.plan import COPY, Buffer, Operand, Step
 from dovetail.engine.run import Bound, Engine
-from dovetail.engine.timing import median_step_times
+from dovetail.engine.timing import median_times
 from dovetail.engine.work import INTERPRET
 from dovetail.errors import printable
 from dovetail.graph import Model
@@ -74,7 +72,10 @@ class PieceFact:
 
 @dataclass(frozen=True, slots=True)
 class BufferFact:
-    """A piece of the arena from step ``first`` to step ``last``, the tensors made in it, and how else its memory is read."""
+    """A piece of the arena from step ``first`` to step ``last``, and the tensors that are made in it.
+
+    ``views`` are other tensors as which its memory is read; ``cuts`` the shares of it at which it is cut apart for that.
+    """
 
     name: str
     offset: int
@@ -83,10 +84,13 @@ class BufferFact:
     last: int
     pieces: list[PieceFact]
     views: list[str]
+    cuts: list[float]
 
     @property
     def is_shared(self) -> bool:
         """Whether several tensors lie in it side by side, and not because each was copied there."""
+        if self.cuts:
+            return True
         bands = {(piece.start, piece.end) for piece in self.pieces}
         return len(bands) > 1 and any(not piece.is_copied and piece.end - piece.start < 1 for piece in self.pieces)
 
@@ -160,11 +164,7 @@ def report(
     inputs = random_inputs(model, seed=seed, sizes=sizes, shapes=shapes)
     bound, arrays = engine.bind(inputs)
     names = [value.name for value in model.outputs]
-    seconds: list[float] | None = None
-    whole = None
-    if rounds:
-        seconds = median_step_times(bound, arrays, names, rounds)
-        whole = median(_timed(bound, arrays, names) for _ in range(rounds))
+    whole, seconds = median_times(bound, arrays, names, rounds) if rounds else (None, None)
     plan = bound.plan
     steps = _steps(bound, seconds)
     return PlanReport(
@@ -173,12 +173,6 @@ def report(
         copies=[_copy(step, fact) for step, fact in zip(plan.steps, steps, strict=True) if step.kernel == COPY],
         kernels=_kernels(steps), steps=steps, buffers=_buffers(plan.buffers, plan.steps),
     )  # fmt: skip
-
-
-def _timed(bound: Bound, arrays: Sequence[Any], names: Sequence[str]) -> float:
-    start = time.perf_counter()
-    bound(arrays, None, names)
-    return time.perf_counter() - start
 
 
 # Steps
@@ -237,33 +231,47 @@ class Written(NamedTuple):
 def _buffers(buffers: Sequence[Buffer], steps: Sequence[Step]) -> list[BufferFact]:
     """Each buffer with the tensors that the steps write into it and read from it, taken from the operands alone."""
     written: list[list[Written]] = [[] for _ in buffers]
-    read: list[dict[str, None]] = [{} for _ in buffers]
+    read: list[list[Operand]] = [[] for _ in buffers]
+    live: list[list[int]] = [[] for _ in steps]
+    for index, buffer in enumerate(buffers):
+        for number in range(buffer.first, buffer.last + 1):
+            live[number].append(index)
     for number, step in enumerate(steps):
         for operand in step.writes:
-            for index in _holders(buffers, number, operand):
+            for index in _holders(buffers, live[number], operand):
                 written[index].append(Written(number, operand, step.kernel == COPY))
-        for each in step.reads:
-            for index in _holders(buffers, number, each):
-                read[index][each.tile.name if each else ""] = None
+        for each in filter(None, step.reads):
+            for index in _holders(buffers, live[number], each):
+                read[index].append(each)
     facts = [_buffer(*facts) for facts in zip(buffers, written, read, strict=True)]
     return sorted(facts, key=lambda fact: (fact.first, fact.offset))
 
 
-def _holders(buffers: Sequence[Buffer], number: int, operand: Operand | None) -> Iterator[int]:
-    """The buffer (at most one) in which an operand lies at a step."""
-    if operand is None or operand.buffer or operand.data is not None or not prod(operand.sizes):
+def _holders(buffers: Sequence[Buffer], live: Sequence[int], operand: Operand) -> Iterator[int]:
+    """The buffer (at most one) of those alive in which an operand lies."""
+    if operand.buffer or operand.data is not None or not prod(operand.sizes):
         return
-    for index, (_, offset, nbytes, first, last) in enumerate(buffers):
-        if offset <= operand.offset < offset + nbytes and first <= number <= last:
+    for index in live:
+        buffer = buffers[index]
+        if buffer.offset <= operand.offset < buffer.offset + buffer.nbytes:
             yield index
             return
 
 
-def _buffer(buffer: Buffer, written: Sequence[Written], read: Iterable[str]) -> BufferFact:
+def _buffer(buffer: Buffer, written: Sequence[Written], read: Sequence[Operand]) -> BufferFact:
     pieces = _pieces(buffer, written)
     made = {piece.name for piece in pieces}
-    views = [name for name in read if name not in made]
-    return BufferFact(buffer.root.name, buffer.offset, buffer.nbytes, buffer.first, buffer.last, pieces, views)
+    views = [name for name in dict.fromkeys(operand.tile.name for operand in read) if name not in made]
+    is_whole = all(piece.end - piece.start == 1 for piece in pieces)
+    cuts = _cuts(buffer, read) if is_whole else []
+    return BufferFact(buffer.root.name, buffer.offset, buffer.nbytes, buffer.first, buffer.last, pieces, views, cuts)
+
+
+def _cuts(buffer: Buffer, read: Sequence[Operand]) -> list[float]:
+    """Where a buffer is cut into parts that do not overlap, each read as a tensor of its own."""
+    parts = {box: band for box, band in _bands(buffer, read).items() if band != (0.0, 1.0)}
+    is_partition = sum(prod(size for _, size in axes) for _, axes in parts) * buffer.root.itemsize <= buffer.nbytes
+    return sorted({edge for band in parts.values() for edge in band} - {0.0, 1.0}) if is_partition else []
 
 
 def _pieces(buffer: Buffer, written: Sequence[Written]) -> list[PieceFact]:

@@ -14,10 +14,17 @@ from dovetail.engine.steps import finder, python_step
 from dovetail.engine.work import Tile
 
 
-def median_step_times(bound: Bound, arrays: Sequence[Any], names: Sequence[str], rounds: int) -> list[float]:
-    """Seconds of each step of the plan, in its order: the median of ``rounds`` runs, after one that warms up."""
-    rows = [step_times(bound, arrays, names) for _ in range(rounds + 1)][1:]
-    return [median(column) / 1e9 for column in zip(*rows, strict=True)]
+def median_times(bound: Bound, arrays: Sequence[Any], names: Sequence[str], rounds: int) -> tuple[float, list[float]]:
+    """Seconds of a whole run, and of each step of the plan in its order: medians of ``rounds`` runs of either kind, in turns."""
+    whole: list[float] = []
+    rows: list[list[int]] = []
+    bound(arrays, None, names)
+    for _ in range(rounds):
+        start = time.perf_counter()
+        bound(arrays, None, names)
+        whole.append(time.perf_counter() - start)
+        rows.append(step_times(bound, arrays, names))
+    return median(whole), [median(column) / 1e9 for column in zip(*rows, strict=True)]
 
 
 def step_times(bound: Bound, arrays: Sequence[Any], names: Sequence[str]) -> list[int]:

@@ -75,7 +75,11 @@ def _buffer(scale: Scale, number: int, buffer: Any) -> Iterator[str]:
     yield f'<rect class="room" x="{x}" y="{top}" width="{_plain(right - x)}" height="{_plain(bottom - top)}"/>'
     for index, piece in enumerate(buffer.pieces):
         yield _piece(scale, buffer, piece, index, hue(number, index))
-    yield f'<rect class="outline" x="{x}" y="{top}" width="{_plain(right - x)}" height="{_plain(bottom - top)}"/>'
+    for cut in buffer.cuts:
+        y = scale.y(buffer.offset + buffer.nbytes * cut)
+        yield f'<line class="cut" x1="{x}" x2="{right}" y1="{y}" y2="{y}"/>'
+    if buffer.is_shared or right - x > 3:
+        yield f'<rect class="outline" x="{x}" y="{top}" width="{_plain(right - x)}" height="{_plain(bottom - top)}"/>'
     label = _label(buffer, right - x - 8)
     if buffer.is_shared and bottom - top > 13:
         yield f'<text class="label" x="{_plain(x + 5)}" y="{_plain(top + 12)}">{label}</text>'
@@ -103,8 +107,9 @@ def _plain(number: float) -> str:
 
 def _label(buffer: Any, room: float) -> str:
     """How many tensors a buffer holds, in the most words that fit."""
-    number = len(buffer.pieces)
-    wordings = (f"{number} tensors in one buffer", f"{number} tensors", str(number))
+    number = len(buffer.cuts) + 1 if buffer.cuts else len(buffer.pieces)
+    what = f"cut into {number} tensors" if buffer.cuts else f"{number} tensors in one buffer"
+    wordings = (what, f"{number} tensors", str(number))
     return next((words for words in wordings if LABEL_WIDTH * len(words) <= room), "")
 
 

@@ -32,7 +32,8 @@ def page(facts: Any) -> str:
         f"<h1>Plan of {name}</h1>{_subtitle(facts)}{_cards(facts)}"
         f'<h2>The arena over time</h2>{_legend(facts)}<div id="stage">{picture(facts)}<div id="tip"></div></div>'
         '<p class="note">Each rectangle is a piece of memory, from the first step that needs it to the last. In a shared buffer '
-        "each band is one tensor, as high as it has bytes, from the step that writes it; in memory the bands may be interleaved. "
+        "each band is one tensor, as high as it has bytes, from the step that writes it (dashed: cut apart by those that "
+        "read it); in memory the bands may be interleaved. "
         "Inputs, results and weights lie outside the arena.</p>"
         f"{tables(facts)}"
         f'<script type="application/json" id="facts">{_data(facts)}</script><script>{_file("js")}</script></body></html>\n'
@@ -48,6 +49,11 @@ def notebook(facts: Any) -> str:
     )
 
 
+def _is_written_over(buffer: Any) -> bool:
+    """Whether something in it is made in place of something earlier."""
+    return len({(piece.start, piece.end) for piece in buffer.pieces}) < len(buffer.pieces)
+
+
 def _data(facts: Any) -> str:
     """What the script shows of what is pointed at. No character in it ends a script or begins markup."""
     found = {
@@ -58,7 +64,7 @@ def _data(facts: Any) -> str:
                 "offset": buffer.offset,
                 "first": buffer.first,
                 "last": buffer.last,
-                "shared": buffer.is_shared,
+                "shared": buffer.is_shared and not buffer.cuts,
                 "pieces": [
                     [printable(piece.name), piece.type, size(piece.nbytes), piece.first, hue(number, index)]
                     for index, piece in enumerate(buffer.pieces)
@@ -111,7 +117,7 @@ def _legend(facts: Any) -> str:
         "shared": has_shared,
         "copying": bool(facts.copies),
         "interpreted": bool(facts.interpreted),
-        "made": any(len(buffer.pieces) > 1 and not buffer.is_shared for buffer in facts.buffers),
+        "made": any(_is_written_over(buffer) for buffer in facts.buffers),
     }
     items = "".join(f'<li><i class="swatch {kind}"></i>{said}</li>' for kind, said in LEGEND if there.get(kind, True))
     return f'<ul class="legend">{items}</ul>'

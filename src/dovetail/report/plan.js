@@ -47,7 +47,7 @@
     const buffer = facts.buffers[part.dataset.buffer];
     tip.replaceChildren();
     line("b", buffer.shared ? `${buffer.pieces.length} tensors in one buffer: ${buffer.name}` : buffer.name);
-    line("span", `${buffer.size} at ${buffer.offset}, steps ${buffer.first} to ${buffer.last}`);
+    line("span", `${buffer.size} from address ${buffer.offset}, steps ${buffer.first} to ${buffer.last}`);
     pieces(buffer, Number(event.target.dataset.piece || 0));
     if (buffer.views.length) line("row", `also read as ${buffer.views.slice(0, 6).join(", ")}`);
     const step = stepAt(event);

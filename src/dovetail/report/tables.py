@@ -55,6 +55,8 @@ def buffers(facts: Any) -> str:
 
 def _held(buffer: Any) -> str:
     names = ", ".join(piece.name for piece in buffer.pieces)
+    if buffer.cuts:
+        return f"{names}; cut into {', '.join(buffer.views)}"
     return f"side by side: {names}" if buffer.is_shared else names
 
 
