@@ -89,8 +89,8 @@ def cases() -> list[Case]:
         ),
         Case(
             "average pool 2x2, channels last", "pool", {"mode": "average", "kernel": [2, 2], "strides": [2, 2]},
-            lambda x: functional.avg_pool2d(x, 2, 2), [("AveragePool", "x", {"kernel_shape": [2, 2], "strides": [2, 2]})], [image],
-            (1, 256, 28, 28), True,
+            lambda x: functional.avg_pool2d(x, 2, 2), [("AveragePool", "x", {"kernel_shape": [2, 2], "strides": [2, 2]})],
+            [image], (1, 256, 28, 28), True,
         ),
         Case(
             "average pool 3x3, channels last", "pool",

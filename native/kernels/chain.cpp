@@ -50,6 +50,8 @@ struct Register {
     int operand = kNone;   // of the axes' strides: the memory that it is read from or written to directly
     double constant = 0;
     bool row_repeats = false;  // one row in its slot stands for all
+    bool is_one = false;       // one element stands for a row: it needs no slot
+    std::byte item[8] = {};    // a constant's element
 };
 
 struct Instruction {
@@ -218,10 +220,13 @@ private:
 
     void place_registers() {
         for (Register& each : registers_) widest_ = std::max(widest_, each.itemsize);
+        find_ones();
         for (int i = 0; i < inputs_; ++i) place_input(i);
         for (std::size_t i = static_cast<std::size_t>(inputs_); i < registers_.size() - instructions_.size(); ++i) {
-            registers_[i].slot = slots_++;
-            registers_[i].row_repeats = !is_packed_;
+            Register& constant = registers_[i];
+            if (constant.is_typed) write_constant(constant.item, constant.element, constant.constant);
+            if (!constant.is_one) constant.slot = slots_++;
+            constant.row_repeats = !is_packed_;
         }
         for (const int result : results_) registers_[static_cast<std::size_t>(result)].last_use = static_cast<int>(instructions_.size());
         for (std::size_t i = 0; i < results_.size(); ++i) place_result(static_cast<int>(i));
@@ -229,12 +234,25 @@ private:
         for (std::size_t at = 0; at < instructions_.size(); ++at) place_made(static_cast<int>(at), free);
     }
 
+    // Constants, and inputs that are stretched along columns, where only instructions of two operands read them.
+    void find_ones() {
+        for (int i = 0; i < static_cast<int>(registers_.size() - instructions_.size()); ++i)
+            registers_[static_cast<std::size_t>(i)].is_one =
+                i >= inputs_ || (layouts_[static_cast<std::size_t>(i)].column == 0 && !is_packed_);
+        for (const int result : results_) registers_[static_cast<std::size_t>(result)].is_one = false;
+        for (const Instruction& each : instructions_) {
+            if (each.arity == 2 && !registers_[static_cast<std::size_t>(each.operands[1])].is_one) continue;
+            // Of two only the second stays; instructions of one operand or three take none.
+            for (int i = 0; i < (each.arity == 2 ? 1 : each.arity); ++i) registers_[static_cast<std::size_t>(each.operands[i])].is_one = false;
+        }
+    }
+
     void place_input(int index) {
         Register& each = registers_[static_cast<std::size_t>(index)];
         const Layout& layout = layouts_[static_cast<std::size_t>(index)];
         each.operand = index;
         each.row_repeats = layout.row == 0 && !is_packed_;
-        if (!is_direct(layout)) each.slot = slots_++;
+        if (!is_direct(layout) && !each.is_one) each.slot = slots_++;
     }
 
     void place_result(int index) {
@@ -298,17 +316,20 @@ private:
             place.filled_from[i] = nullptr;
             if (registers_[i].slot != kNone) place.at[i] = scratch + registers_[i].slot * slot_bytes_;
         }
-        for (std::int64_t i = inputs_; i < static_cast<std::int64_t>(registers_.size() - instructions_.size()); ++i)
-            fill_constant(registers_[static_cast<std::size_t>(i)], place.at[i]);
+        for (std::size_t i = static_cast<std::size_t>(inputs_); i < registers_.size() - instructions_.size(); ++i) place_constant(i, place);
         for (std::int64_t tile = first; tile < last; ++tile) run_tile(run, tile, place);
     }
 
-    void fill_constant(const Register& constant, std::byte* to) const {
+    void place_constant(std::size_t index, Place& place) const {
+        const Register& constant = registers_[index];
         if (!constant.is_typed) return;
-        std::byte item[8];
-        write_constant(item, constant.element, constant.constant);
-        copy_grid({to, 0, constant.itemsize}, {item, 0, 0}, 1, is_packed_ ? tile_rows_ * tile_columns_ : tile_columns_,
-                  constant.itemsize);
+        auto* item = const_cast<std::byte*>(constant.item);
+        place.step[index] = 0;
+        if (constant.is_one)
+            place.at[index] = item;
+        else
+            copy_grid({place.at[index], 0, constant.itemsize}, {item, 0, 0}, 1, is_packed_ ? tile_rows_ * tile_columns_ : tile_columns_,
+                      constant.itemsize);
     }
 
     struct Corner {
@@ -372,7 +393,8 @@ private:
             const auto operand = static_cast<std::size_t>(instruction.operands[i]);
             tile.from[i] = place.at[operand];
             tile.from_step[i] = place.step[operand];
-            is_flat = is_flat && tile.from_step[i] == tile.columns * registers_[operand].itemsize;
+            tile.is_one[i] = registers_[operand].is_one;
+            is_flat = is_flat && tile.from_step[i] == (tile.is_one[i] ? 0 : tile.columns * registers_[operand].itemsize);
         }
         if (is_flat) {
             tile.columns *= tile.rows;

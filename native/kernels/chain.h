@@ -8,7 +8,8 @@
 
 namespace dovetail {
 
-// What one instruction works on: rows of elements that lie dense in each row, rows `step` bytes apart. `to` may be one of `from`.
+// What one instruction works on: rows of elements that lie dense in each row, rows `step` bytes apart. `to` may be one of `from`. Of
+// an operand that `is_one` a row is a single element, which stands for all; instructions of two operands take one such.
 struct Tile {
     std::int64_t rows;
     std::int64_t columns;
@@ -16,6 +17,7 @@ struct Tile {
     std::int64_t to_step;
     const std::byte* from[3];
     std::int64_t from_step[3];
+    bool is_one[3];
 };
 
 using TileFunction = void (*)(const Tile& tile);

@@ -88,7 +88,7 @@ void Conv::choose_reading() {
     else if (geometry_.is_pointwise())
         reading_ = Reading::pixels;
     else
-        reading_ = joined && geometry_.channels < 8 && !side_by_side ? Reading::planes : Reading::rows;
+        reading_ = Reading::rows;
 }
 
 void Conv::choose_sizes() {
@@ -101,7 +101,7 @@ void Conv::choose_sizes() {
     }
     tile_floats_ = std::max<std::int64_t>(kTileFloats, by_channel_ ? kMostPixels * panels_[0].vectors * table_.lanes : 0);
     const bool runs = reading_ == Reading::rows && g.dilation[2] == 1 && !by_channel_;
-    segments_ = reading_ == Reading::planes ? g.kernel[0] * g.kernel[1] * g.channels : runs ? g.kernel[0] * g.kernel[1] : g.taps();
+    segments_ = runs ? g.kernel[0] * g.kernel[1] : g.taps();
     length_ = by_channel_ ? 1 : g.taps() * g.channels / segments_;
     chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (segments_ * length_ * cut_.vectors * table_.lanes * 4), 1);
     streams_ = reading_ == Reading::in_place && g.taps() == 1 && !by_channel_;
@@ -132,9 +132,6 @@ std::vector<std::int64_t> Conv::order_of(const std::vector<std::int64_t>& stride
             const std::int64_t at = d * step(0) + h * step(1);
             if (by_channel_) {
                 for (std::int64_t w = 0; w < g.kernel[2]; ++w) order.push_back(at + w * step(2));
-            } else if (reading_ == Reading::planes) {
-                for (std::int64_t c = 0; c < g.channels; ++c)
-                    for (std::int64_t w = 0; w < g.kernel[2]; ++w) order.push_back(at + c * strides[1] + w * step(2));
             } else {
                 for (std::int64_t w = 0; w < g.kernel[2]; ++w)
                     for (std::int64_t c = 0; c < g.channels; ++c) order.push_back(at + c * strides[1] + w * step(2));
@@ -157,19 +154,17 @@ void Conv::pack_weights(const Spec& spec, Store& store) {
 // What `count` neighbouring pixels of a line read, from where the first tap of the first one lies.
 std::vector<std::int64_t> Conv::table_of(std::int64_t count) const {
     const Geometry& g = geometry_;
-    const bool planes = reading_ == Reading::planes;
     Three at = g.x.at;
     if (reading_ == Reading::pixels) at[2] = pitch_;
-    if (is_boxed()) at = {box_rows_ * box_pixels_ * g.channels, box_pixels_ * g.channels, planes ? 1 : g.channels};
-    const std::int64_t inner = planes ? g.channels : segments_ / (g.kernel[0] * g.kernel[1]);
-    const std::int64_t inner_step = planes ? box_pixels_ : g.dilation[2] * at[2];
+    if (is_boxed()) at = {box_rows_ * box_pixels_ * g.channels, box_pixels_ * g.channels, g.channels};
+    const std::int64_t inner = segments_ / (g.kernel[0] * g.kernel[1]);
     const std::int64_t step = (reading_ == Reading::pixels ? 1 : g.stride[2]) * at[2];
     std::vector<std::int64_t> table;
     for (std::int64_t d = 0; d < g.kernel[0]; ++d)
         for (std::int64_t h = 0; h < g.kernel[1]; ++h)
             for (std::int64_t i = 0; i < inner; ++i)
                 for (std::int64_t r = 0; r < count; ++r)
-                    table.push_back(d * (is_boxed() ? 1 : g.dilation[0]) * at[0] + h * g.dilation[1] * at[1] + i * inner_step + r * step);
+                    table.push_back(d * (is_boxed() ? 1 : g.dilation[0]) * at[0] + h * g.dilation[1] * at[1] + i * g.dilation[2] * at[2] + r * step);
     return table;
 }
 
@@ -192,7 +187,7 @@ Conv::Room Conv::room_of(const Run& run, int worker) const {
 }
 
 std::string Conv::name() const {
-    static const char* const ways[] = {"in place", "pixels", "rows", "planes"};
+    static const char* const ways[] = {"in place", "pixels", "rows"};
     return std::string("conv ") + ways[static_cast<int>(reading_)] + " " + name_of(isa());
 }
 
@@ -304,9 +299,10 @@ void Conv::tile_of_pixels(const Run& run, const Task& task, Room& room, std::int
     const float* x = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels * g.x.channel +
                      at.depth * g.stride[0] * g.x.at[0] + at.row * g.stride[1] * g.x.at[1] + first * g.stride[2] * g.x.at[2];
     const Prologue prologue{has_prologue_ ? scale_.data() : nullptr, shift_.data(), clamp_};
-    for (std::int64_t r = 0; r < count; ++r)
-        stages_.run(room.box + r * pitch_, x + r * g.stride[2] * g.x.at[2], g.channels, g.x.channel, prologue, task.group * g.channels,
-                    true);
+    if (g.x.channel == 1)
+        stages_.pixels(room.box, pitch_, x, g.stride[2] * g.x.at[2], count, g.channels, prologue, task.group * g.channels);
+    for (std::int64_t r = 0; g.x.channel != 1 && r < count; ++r)
+        stages_.run(room.box + r * pitch_, x + r * g.stride[2] * g.x.at[2], g.channels, g.x.channel, prologue, task.group * g.channels);
     multiply(run, task, room,
              {line, first, count, room.box, count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_, 0});
 }
@@ -317,12 +313,12 @@ void Conv::block(const Run& run, const Task& task, Room& room, std::int64_t bloc
     const std::int64_t image = plane / g.out[0], depth = plane % g.out[0], last = std::min(first + block_lines_, g.out[1]);
     const float* x = reinterpret_cast<const float*>(run.at(x_)) + image * g.x.image;
     fill_box(x, task, room.box, depth, first);
-    const std::int64_t row = box_pixels_ * g.channels, pixel = reading_ == Reading::planes ? 1 : g.channels;
+    const std::int64_t row = box_pixels_ * g.channels;
     for (std::int64_t line = first; line < last; ++line)
         for (std::int64_t tile = 0; tile < cut_.tiles; ++tile) {
             const std::int64_t begin = tile_begin(tile), count = tile_begin(tile + 1) - begin;
             multiply(run, task, room,
-                     {plane * g.out[1] + line, begin, count, room.box + (line - first) * g.stride[1] * row + begin * g.stride[2] * pixel,
+                     {plane * g.out[1] + line, begin, count, room.box + (line - first) * g.stride[1] * row + begin * g.stride[2] * g.channels,
                       count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_, 0});
         }
 }
@@ -344,20 +340,14 @@ void Conv::fill_row(const float* x, const Task& task, float* to, std::int64_t de
     const Prologue prologue{has_prologue_ ? scale_.data() : nullptr, shift_.data(), clamp_};
     const std::int64_t channel = task.group * g.channels;
     const float* from = x + channel * g.x.channel + depth * g.x.at[0] + row * g.x.at[1] + (left - g.before[2]) * g.x.at[2];
-    if (reading_ == Reading::planes) {
-        for (std::int64_t c = 0; c < g.channels; ++c, to += box_pixels_) {
-            stages_.clear(to, left);
-            stages_.run(to + left, from + c * g.x.channel, last - left, g.x.at[2], prologue, channel + c, false);
-            stages_.clear(to + last, box_pixels_ - last);
-        }
-        return;
-    }
     stages_.clear(to, left * g.channels);
     if (!has_prologue_ && g.x.channel == 1 && g.x.at[2] == g.channels)
-        stages_.run(to + left * g.channels, from, (last - left) * g.channels, 1, prologue, channel, true);
+        stages_.run(to + left * g.channels, from, (last - left) * g.channels, 1, prologue, channel);
+    else if (!has_prologue_ && g.x.at[2] == 1)
+        stages_.interleave(to + left * g.channels, from, last - left, g.channels, g.x.channel);
     else
         for (std::int64_t p = left; p < last; ++p)
-            stages_.run(to + p * g.channels, from + (p - left) * g.x.at[2], g.channels, g.x.channel, prologue, channel, true);
+            stages_.run(to + p * g.channels, from + (p - left) * g.x.at[2], g.channels, g.x.channel, prologue, channel);
     stages_.clear(to + last * g.channels, (box_pixels_ - last) * g.channels);
 }
 

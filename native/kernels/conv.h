@@ -12,10 +12,9 @@ namespace dovetail {
 
 // How a convolution comes by what its tiles read.
 enum class Reading {
-    in_place,   // channels lie side by side: each tap of each pixel is read where it is, padding from a run of zeros
-    pixels,     // a pointwise convolution whose pixels are copied (and changed) tile by tile
-    rows,       // rows with their padding are copied into a box, pixel by pixel
-    planes,     // the same plane by plane: for few channels, whose taps along a row are then one run
+    in_place,  // channels lie side by side: each tap of each pixel is read where it is, padding from a run of zeros
+    pixels,    // a pointwise convolution whose pixels are copied (and changed) tile by tile
+    rows,      // rows with their padding are copied into a box, channels side by side; the taps along a row are then one run
 };
 
 class Conv : public Step {
@@ -38,7 +37,7 @@ private:
     std::vector<std::int64_t> table_of(std::int64_t count) const;
 
     std::int64_t tile_begin(std::int64_t tile) const { return geometry_.out[2] * tile / cut_.tiles; }
-    bool is_boxed() const { return reading_ == Reading::rows || reading_ == Reading::planes; }
+    bool is_boxed() const { return reading_ == Reading::rows; }
     std::int64_t units() const;
     Room room_of(const Run& run, int worker) const;
     void work(const Run& run, const Task& task, int worker) const;

@@ -29,7 +29,12 @@ struct Geometry {
 
     std::int64_t lines() const { return images * out[0] * out[1]; }
     std::int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-    bool is_pointwise() const { return taps() == 1 && before == Three{}; }  // each pixel is read where it lies, and nothing else
+    // Each pixel is read where it lies, and nothing else: no window of a transposed convolution begins past the end.
+    bool is_pointwise() const {
+        for (std::size_t i = 0; i < 3; ++i)
+            if ((out[i] - 1) * stride[i] >= in[i]) return false;
+        return taps() == 1 && before == Three{};
+    }
 
 private:
     void join_lines();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from cases import Case
 from dovetail import dtypes
 from dovetail.op import has
 from dovetail.program import compile
-from rig import answer, every_case, feeds, model_of
+from rig import CASES, answer, every_case, feeds, model_of, over
 from sameness import assert_close, assert_same_bits
 
 
@@ -29,6 +30,15 @@ def test_the_native_engine_gives_what_the_interpreter_gives(case: Case) -> None:
         found = program(feeds(case))
         for name, want in zip(found, answer(case), strict=False):
             _assert_agrees(case, found[name], want, name)
+
+
+@over([(family, case) for family, case in CASES if len(case.inputs) > 1])
+def test_with_constants_too(case: Case) -> None:
+    """All inputs but the first are constants: weights are packed, normalisation goes into them, operators are joined."""
+    fixed = replace(case, constants=tuple(range(1, len(case.inputs))))
+    found = compile(model_of(fixed), engine="native", threads=2)(feeds(fixed))
+    for name, want in zip(found, answer(case), strict=False):
+        _assert_agrees(case, found[name], want, name)
 
 
 def _assert_agrees(case: Case, found: Any, want: Any, name: str) -> None:

@@ -59,8 +59,18 @@ void each2(const Tile& tile) {
         R* to = target<R>(tile, row);
         const A* a = source<A>(tile, 0, row);
         const B* b = source<B>(tile, 1, row);
-        DOVETAIL_INDEPENDENT
-        for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(a[i], b[i]);
+        if (tile.is_one[1]) {
+            const B one = *b;
+            DOVETAIL_INDEPENDENT
+            for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(a[i], one);
+        } else if (tile.is_one[0]) {
+            const A one = *a;
+            DOVETAIL_INDEPENDENT
+            for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(one, b[i]);
+        } else {
+            DOVETAIL_INDEPENDENT
+            for (std::int64_t i = 0; i < tile.columns; ++i) to[i] = F::of(a[i], b[i]);
+        }
     }
 }
 

@@ -14,9 +14,10 @@ constexpr int kRows[kMostVectors] = {14, 14, 9, 6};
 constexpr int kRows[kMostVectors] = {12, 6, 4, 0};
 #endif
 
-// What is read once by each tile comes mostly from the second level of cache; asked for so many floats ahead, across the end of a panel
-// into the next, it arrives in time.
+// Weights are read once by each tile, mostly from the second level of cache: asked for so many floats ahead, across the end of a panel
+// into the next, they arrive in time. Those of the panel after that are asked for into the second level.
 constexpr int kAhead = 1024;
+constexpr int kFar = 32768;
 
 // Floats of a cache line.
 constexpr int kLine = 16;
@@ -42,8 +43,20 @@ void begin_any(const ProductTile& tile, Floats* sums, int count, int vectors) {
             sums[r * vectors + v] = load_some(tile.from + r * tile.from_stride + v * kLanes, tile.columns - v * kLanes);
 }
 
+// A tile's results lie far from each other: their places are asked for before its sums are made.
+template <int count, int vectors>
+DOVETAIL_INLINE void expect(const ProductTile& tile) {
+#pragma GCC unroll 32
+    for (int r = 0; r < count; ++r)
+        for (int j = 0; j < vectors * kLanes; j += kLine) {
+            __builtin_prefetch(tile.y + r * tile.y_stride + j, 1);
+            if (tile.residual != nullptr) __builtin_prefetch(tile.residual + r * tile.residual_stride + j);
+        }
+}
+
 template <int count, int vectors>
 void tile_of(const ProductTile& tile) {
+    expect<count, vectors>(tile);
     constexpr int chains = chains_of(count, vectors);
     Floats sums[chains][count][vectors];
 #pragma GCC unroll 32
@@ -81,6 +94,7 @@ void tile_of(const ProductTile& tile) {
                     for (int v = 0; v < vectors; ++v) {
                         const float* w = weights + c * stride + v * kLanes;
                         __builtin_prefetch(w + kAhead);
+                        __builtin_prefetch(w + kFar, 0, 2);
 #pragma GCC unroll 32
                         for (int r = 0; r < count; ++r) sums[c][r][v] += at[r][k + c] * load(w);
                     }
@@ -90,6 +104,7 @@ void tile_of(const ProductTile& tile) {
             for (int v = 0; v < vectors; ++v) {
                 w[v] = load(weights + v * kLanes);
                 __builtin_prefetch(weights + v * kLanes + kAhead);
+                __builtin_prefetch(weights + v * kLanes + kFar, 0, 2);
             }
 #pragma GCC unroll 32
             for (int r = 0; r < count; ++r) {

@@ -13,6 +13,7 @@ from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
 from dovetail.errors import DovetailError
 from dovetail.graph import Node
 from dovetail.op import has
+from dovetail.ops.elementwise import Maximum, Minimum
 from dovetail.types import Unknown, axis_in
 
 Choice = Callable[[Node, list[Tile | None], list[Tile]], Work | str]
@@ -73,6 +74,54 @@ def _conv(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | st
     }
     kept: list[Tile | None] = [x, w] if bias is None else [x, w, bias]
     return Work("conv", (node,), kept, writes, attributes, images=(x, writes[0]))
+
+
+def _conv_transpose(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, w, bias, target = (*reads, None, None)[:4]
+    assert x is not None and w is not None
+    if not _is_f32(x, w, bias):
+        return f"convolution of {x.dtype}"
+    if w.data is None or (bias is not None and bias.data is None) or (target is not None and target.data is None):
+        return "weights that are no constants"
+    if len(x.sizes) > 5:
+        return f"{len(x.sizes) - 2} spatial axes"
+    sizes = None if target is None or target.data is None else [int(size) for size in target.data]
+    found = op.placement(x.sizes[2:], w.sizes[2:], sizes)
+    attributes: dict[str, Any] = {
+        "strides": list(found.strides),
+        "dilations": list(found.dilations),
+        "pads_begin": list(found.begins),
+        "groups": op.group,
+        "has_bias": int(bias is not None),
+        "has_residual": 0,
+    }
+    kept: list[Tile | None] = [x, w] if bias is None else [x, w, bias]
+    return Work("conv_transpose", (node,), kept, writes, attributes, images=(x, writes[0]))
+
+
+def _gather(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, indices = reads[:2]
+    assert x is not None and indices is not None and indices.dtype is not None
+    if indices.dtype.name not in ("i32", "i64"):
+        return f"indices of {indices.dtype}"
+    if op.batch_dims or op.bounds == "zero":
+        return "batch axes, or zeros in the place of what is not there"
+    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "wrap": int(op.bounds == "error")}
+    return Work("gather", (node,), [x, indices], writes, attributes)
+
+
+def _clip(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    x, low, high = (*reads, None, None)[:3]
+    if low is not None and high is not None:
+        return _elementwise(node, reads, writes)
+    if low is None and high is None:
+        return "bounds left out"
+    op: Any = Maximum() if high is None else Minimum()
+    given = [x, low if high is None else high]
+    reason = refusal(op, [tile.dtype for tile in given if tile is not None], writes[0].dtype)
+    return reason or Work("chain", (node,), given, writes, {"body": [(op, (0, 1))], "results": [0]})
 
 
 def _pool(mode: str) -> Choice:
@@ -219,6 +268,9 @@ def _elementwise(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Wo
 
 CHOICES: dict[str, Choice] = {
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Gather": _gather,
+    "Clip": _clip,
     "MaxPool": _pool("max"),
     "AveragePool": _pool("average"),
     "GlobalAveragePool": _global_pool("mean"),

@@ -13,8 +13,26 @@ from dovetail.inference import infer_graph
 from dovetail.ops.conv import Conv, GroupConv
 from dovetail.ops.dropout import Dropout
 from dovetail.ops.elementwise import Add, Multiply, Sum
-from dovetail.ops.norm import BatchNormalization
+from dovetail.ops.norm import (
+    BatchNormalization,
+    GroupNormalization,
+    InstanceNormalization,
+    MeanVarianceNormalization,
+    RMSNormalization,
+)
+from dovetail.ops.rescaling import LpNormalization, NormalizeL2
 from dovetail.passes.fold import fold
+
+
+DECOMPOSED = (
+    GroupNormalization,
+    InstanceNormalization,
+    LpNormalization,
+    MeanVarianceNormalization,
+    NormalizeL2,
+    RMSNormalization,
+)
+"""Operators whose parts have kernels and they have not."""
 
 
 def prepare(graph: Graph, file: str | None = None) -> Graph:
@@ -33,6 +51,8 @@ def _simpler(b: Builder, node: Node) -> Any:
     op, xs = node.op, node.inputs
     if isinstance(op, BatchNormalization):
         return _scale_and_shift(b, op, xs)
+    if isinstance(op, DECOMPOSED) and xs[0] is not None and xs[0].shape is not None and xs[0].dtype.name == "f32":
+        return op.decompose(b, *xs)
     if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:
         return b.Add(*xs)
     if isinstance(op, GroupConv) and xs[1] is not None and xs[1].constant is not None:

@@ -239,7 +239,17 @@ class Bound:
     def _run_until(self, first: int) -> None:
         last = len(self.native_steps)
         if last > first:
-            self._pieces.append(lambda visit, addresses, find, loose: visit.run(addresses, first, last))
+            self._pieces.append(lambda visit, addresses, find, loose: self._run_native(visit, addresses, find, loose, first, last))
+
+    def _run_native(self, visit: Any, addresses: list[int], find: Any, loose: dict[Tile, Any], first: int, last: int) -> None:
+        try:
+            visit.run(addresses, first, last)
+        except self._core.StepFailed as failure:
+            number, code = failure.args[0]
+            step = self.native_steps[number]
+            # The operator's own rule knows the reason in full.
+            python_step(step, self.scene)(find, loose)
+            raise EngineError(code, f"{step.label} failed", node=step.label) from None
 
     def _in_python(self, step: Step) -> Call:
         run = python_step(step, self.scene)
