@@ -1,7 +1,7 @@
 // A chain of elementwise instructions, run over tiles of elements that stay in the first-level cache.
 //
-// Registers: the inputs, then the constants, then what the instructions make, each made once. A register whose elements lie dense in
-// memory is read and written there; any other has a slot of scratch memory.
+// Registers: the inputs, then the constants, then what the instructions make, each made once. A register whose elements lie dense
+// in memory is read and written there; any other has a slot of scratch memory.
 #include "kernels/chain.h"
 
 #include <algorithm>
@@ -46,8 +46,8 @@ struct Register {
     Element element = Element::other;
     std::int64_t itemsize = 0;
     int last_use = kNone;
-    int slot = kNone;      // where its elements stand, unless directly in memory
-    int operand = kNone;   // of the axes' strides: the memory that it is read from or written to directly
+    int slot = kNone;     // where its elements stand, unless directly in memory
+    int operand = kNone;  // of the axes' strides: the memory that it is read from or written to directly
     double constant = 0;
     bool row_repeats = false;  // one row in its slot stands for all
     bool is_one = false;       // one element stands for a row: it needs no slot
@@ -181,7 +181,8 @@ public:
         if (is_empty_) return;
         const std::int64_t tasks = std::min(tiles_, std::max<std::int64_t>(1, elements_ / kElementsPerTask));
         if (tasks == 1 || run.pool->threads() == 1) return walk(run, 0, tiles_, 0);
-        run.pool->each(tasks, [&](std::int64_t task, int worker) { walk(run, task * tiles_ / tasks, (task + 1) * tiles_ / tasks, worker); });
+        run.pool->each(
+            tasks, [&](std::int64_t task, int worker) { walk(run, task * tiles_ / tasks, (task + 1) * tiles_ / tasks, worker); });
     }
 
 private:
@@ -228,7 +229,8 @@ private:
             if (!constant.is_one) constant.slot = slots_++;
             constant.row_repeats = !is_packed_;
         }
-        for (const int result : results_) registers_[static_cast<std::size_t>(result)].last_use = static_cast<int>(instructions_.size());
+        for (const int result : results_)
+            registers_[static_cast<std::size_t>(result)].last_use = static_cast<int>(instructions_.size());
         for (std::size_t i = 0; i < results_.size(); ++i) place_result(static_cast<int>(i));
         std::vector<int> free;
         for (std::size_t at = 0; at < instructions_.size(); ++at) place_made(static_cast<int>(at), free);
@@ -243,7 +245,8 @@ private:
         for (const Instruction& each : instructions_) {
             if (each.arity == 2 && !registers_[static_cast<std::size_t>(each.operands[1])].is_one) continue;
             // Of two only the second stays; instructions of one operand or three take none.
-            for (int i = 0; i < (each.arity == 2 ? 1 : each.arity); ++i) registers_[static_cast<std::size_t>(each.operands[i])].is_one = false;
+            for (int i = 0; i < (each.arity == 2 ? 1 : each.arity); ++i)
+                registers_[static_cast<std::size_t>(each.operands[i])].is_one = false;
         }
     }
 
@@ -316,7 +319,8 @@ private:
             place.filled_from[i] = nullptr;
             if (registers_[i].slot != kNone) place.at[i] = scratch + registers_[i].slot * slot_bytes_;
         }
-        for (std::size_t i = static_cast<std::size_t>(inputs_); i < registers_.size() - instructions_.size(); ++i) place_constant(i, place);
+        for (std::size_t i = static_cast<std::size_t>(inputs_); i < registers_.size() - instructions_.size(); ++i)
+            place_constant(i, place);
         for (std::int64_t tile = first; tile < last; ++tile) run_tile(run, tile, place);
     }
 
@@ -328,8 +332,8 @@ private:
         if (constant.is_one)
             place.at[index] = item;
         else
-            copy_grid({place.at[index], 0, constant.itemsize}, {item, 0, 0}, 1, is_packed_ ? tile_rows_ * tile_columns_ : tile_columns_,
-                      constant.itemsize);
+            copy_grid({place.at[index], 0, constant.itemsize}, {item, 0, 0}, 1,
+                      is_packed_ ? tile_rows_ * tile_columns_ : tile_columns_, constant.itemsize);
     }
 
     struct Corner {
@@ -341,7 +345,8 @@ private:
     std::byte* base_of(const Run& run, const Layout& layout, const Corner& corner) const {
         std::int64_t offset = corner.row * layout.row + corner.column * layout.column;
         std::int64_t rest = corner.outer;
-        for (std::size_t axis = outer_.size(); axis-- > 0; rest /= outer_[axis]) offset += rest % outer_[axis] * layout.outer[axis];
+        for (std::size_t axis = outer_.size(); axis-- > 0; rest /= outer_[axis])
+            offset += rest % outer_[axis] * layout.outer[axis];
         return run.at(layout.operand) + offset;
     }
 
@@ -374,7 +379,8 @@ private:
         const Register& each = registers_[index];
         const Layout& layout = layouts_[static_cast<std::size_t>(each.operand)];
         const std::int64_t rows = each.row_repeats ? 1 : place.rows;
-        if (place.filled_from[index] == from && place.filled_rows[index] == rows && place.filled_columns[index] == place.columns) return;
+        if (place.filled_from[index] == from && place.filled_rows[index] == rows && place.filled_columns[index] == place.columns)
+            return;
         copy_grid({place.at[index], place.columns * each.itemsize, each.itemsize}, {from, layout.row, layout.column}, rows,
                   place.columns, each.itemsize);
         place.filled_from[index] = from;
@@ -407,7 +413,8 @@ private:
         const auto index = static_cast<std::size_t>(results_[static_cast<std::size_t>(result)]);
         const Layout& layout = layouts_[static_cast<std::size_t>(inputs_ + result)];
         copy_grid({base_of(run, layout, corner), layout.row, layout.column},
-                  {place.at[index], place.step[index], registers_[index].itemsize}, place.rows, place.columns, layout.operand.itemsize);
+                  {place.at[index], place.step[index], registers_[index].itemsize}, place.rows, place.columns,
+                  layout.operand.itemsize);
     }
 
     int inputs_ = 0;
@@ -416,7 +423,7 @@ private:
     std::vector<Register> registers_;
     std::vector<Instruction> instructions_;
     std::vector<int> results_;
-    std::vector<int> copies_;  // results that no instruction writes where they belong
+    std::vector<int> copies_;      // results that no instruction writes where they belong
     std::vector<Layout> layouts_;  // of the inputs, then of the outputs
     std::vector<std::int64_t> outer_;
     std::int64_t rows_ = 1;
@@ -438,10 +445,10 @@ const std::vector<Opcode>& chain_opcodes() {
     static const std::vector<Opcode> table = [] {
         std::vector<Opcode> all;
         const auto append = [&all](Opcodes part) { all.insert(all.end(), part.first, part.first + part.count); };
-#define DOVETAIL_APPEND(isa)              \
-    append(isa::float_opcodes());         \
-    append(isa::arithmetic_opcodes());    \
-    append(isa::logical_opcodes());       \
+#define DOVETAIL_APPEND(isa)           \
+    append(isa::float_opcodes());      \
+    append(isa::arithmetic_opcodes()); \
+    append(isa::logical_opcodes());    \
     append(isa::cast_opcodes())
         switch (isa()) {
 #ifdef DOVETAIL_X86

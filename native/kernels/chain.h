@@ -8,8 +8,8 @@
 
 namespace dovetail {
 
-// What one instruction works on: rows of elements that lie dense in each row, rows `step` bytes apart. `to` may be one of `from`. Of
-// an operand that `is_one` a row is a single element, which stands for all; instructions of two operands take one such.
+// What one instruction works on: rows of elements that lie dense in each row, rows `step` bytes apart. `to` may be one of `from`.
+// Of an operand that `is_one` a row is a single element, which stands for all; instructions of two operands take one such.
 struct Tile {
     std::int64_t rows;
     std::int64_t columns;
@@ -40,12 +40,12 @@ struct Opcodes {
 const std::vector<Opcode>& chain_opcodes();
 
 // The parts of the table, compiled once per instruction set.
-#define DOVETAIL_CHAIN_PARTS(isa)   \
-    namespace isa {                 \
-    Opcodes float_opcodes();        \
-    Opcodes arithmetic_opcodes();   \
-    Opcodes logical_opcodes();      \
-    Opcodes cast_opcodes();         \
+#define DOVETAIL_CHAIN_PARTS(isa) \
+    namespace isa {               \
+    Opcodes float_opcodes();      \
+    Opcodes arithmetic_opcodes(); \
+    Opcodes logical_opcodes();    \
+    Opcodes cast_opcodes();       \
     }
 DOVETAIL_CHAIN_PARTS(base)
 #ifdef DOVETAIL_X86

@@ -52,9 +52,12 @@ void check_operands(const Spec& spec) {
 // A function of rows along one axis, with all other axes walked around it.
 class Rows : public Step {
 public:
-    Rows(const Spec& spec, void (*function)(const NormBlock&)) : kernel_(spec.kernel), x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), function_(function) {}
+    Rows(const Spec& spec, void (*function)(const NormBlock&))
+        : kernel_(spec.kernel), x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), function_(function) {}
 
-    std::string name() const override { return kernel_ + (is_gathered_ ? " gathered " : is_across_ ? " columns " : " rows ") + name_of(isa()); }
+    std::string name() const override {
+        return kernel_ + (is_gathered_ ? " gathered " : is_across_ ? " columns " : " rows ") + name_of(isa());
+    }
     std::size_t scratch_bytes() const override { return is_gathered_ ? static_cast<std::size_t>(along_.size) * 4 : 0; }
 
     void run(const Run& run) const override {
@@ -62,7 +65,8 @@ public:
         const std::int64_t rows = rows_count();
         const std::int64_t tasks = std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, (rows + step_ - 1) / step_);
         if (tasks == 1 || run.pool->threads() == 1) return walk(run, 0, rows, 0);
-        run.pool->each(tasks, [&](std::int64_t task, int worker) { walk(run, cut(task, tasks, rows), cut(task + 1, tasks, rows), worker); });
+        run.pool->each(
+            tasks, [&](std::int64_t task, int worker) { walk(run, cut(task, tasks, rows), cut(task + 1, tasks, rows), worker); });
     }
 
 protected:
@@ -70,7 +74,8 @@ protected:
     void lay_out(Axis along, std::vector<Axis> others, bool across) {
         along_ = along;
         const bool is_dense = along.x == 4 && along.y == 4;
-        const auto beside = std::find_if(others.begin(), others.end(), [](const Axis& axis) { return axis.x == 4 && axis.y == 4; });
+        const auto beside =
+            std::find_if(others.begin(), others.end(), [](const Axis& axis) { return axis.x == 4 && axis.y == 4; });
         is_across_ = across && !is_dense && beside != others.end();
         if (is_across_) std::rotate(beside, beside + 1, others.end());
         if (others.empty()) others.push_back({1, 0, 0});
@@ -110,7 +115,8 @@ private:
                 x += rest % outer_[i].size * outer_[i].x;
                 y += rest % outer_[i].size * outer_[i].y;
             }
-            NormBlock block{run.at(x_) + x, run.at(y_) + y, along_.size, along_.x, along_.y, width, inner_.x, inner_.y, nullptr, nullptr, epsilon_};
+            NormBlock block{run.at(x_) + x, run.at(y_) + y, along_.size, along_.x, along_.y, width,
+                            inner_.x,       inner_.y,       nullptr,     nullptr,  epsilon_};
             if (has_scale_) block.scale = reinterpret_cast<const float*>(run.at(scale_));
             if (has_bias_) block.bias = reinterpret_cast<const float*>(run.at(bias_));
             if (is_gathered_)
@@ -188,7 +194,8 @@ private:
         const Operand& operand = spec.inputs.at(index);
         std::int64_t dense = 4;
         for (std::size_t i = operand.rank(); i-- > 0; dense *= operand.sizes[i])
-            if (operand.sizes[i] != 1 && operand.strides[i] != dense) throw std::invalid_argument(spec.kernel + ": a parameter is not dense");
+            if (operand.sizes[i] != 1 && operand.strides[i] != dense)
+                throw std::invalid_argument(spec.kernel + ": a parameter is not dense");
         if (operand.count() != size) throw std::invalid_argument(spec.kernel + ": the size of a parameter");
         return operand;
     }
@@ -202,12 +209,14 @@ public:
         auto spatial = axes_of(x_, y_, 2, x_.rank());
         is_dense_ = x_.strides[1] == 4 && y_.strides[1] == 4;
         if (spatial.empty()) spatial.push_back({1, 4, 4});
-        if (!is_dense_ && (spatial.back().x != 4 || spatial.back().y != 4)) throw std::invalid_argument("lrn: neither channels nor pixels lie dense");
+        if (!is_dense_ && (spatial.back().x != 4 || spatial.back().y != 4))
+            throw std::invalid_argument("lrn: neither channels nor pixels lie dense");
         pixels_ = spatial.back();
         spatial.pop_back();
         outer_ = spatial;
         outer_.insert(outer_.begin(), {x_.sizes[0], x_.strides[0], y_.strides[0]});
-        block_ = {nullptr, nullptr, 0, pixels_.x, pixels_.y, x_.sizes[1], x_.strides[1], y_.strides[1], spec.integer("size", 1), 0, 0, 0, nullptr};
+        block_ = {nullptr, nullptr, 0, pixels_.x, pixels_.y, x_.sizes[1], x_.strides[1], y_.strides[1], spec.integer("size", 1),
+                  0,       0,       0, nullptr};
         if (block_.size < 1) throw std::invalid_argument("lrn: the size is at least 1");
         block_.alpha = static_cast<float>(spec.real("alpha") / static_cast<double>(block_.size));
         block_.beta = static_cast<float>(spec.real("beta"));
@@ -259,8 +268,12 @@ private:
 }  // namespace
 
 std::unique_ptr<Step> make_softmax(const Spec& spec, Store&) { return std::make_unique<Softmax>(spec, functions().softmax); }
-std::unique_ptr<Step> make_log_softmax(const Spec& spec, Store&) { return std::make_unique<Softmax>(spec, functions().log_softmax); }
-std::unique_ptr<Step> make_layer_norm(const Spec& spec, Store&) { return std::make_unique<Normalization>(spec, functions().layer); }
+std::unique_ptr<Step> make_log_softmax(const Spec& spec, Store&) {
+    return std::make_unique<Softmax>(spec, functions().log_softmax);
+}
+std::unique_ptr<Step> make_layer_norm(const Spec& spec, Store&) {
+    return std::make_unique<Normalization>(spec, functions().layer);
+}
 std::unique_ptr<Step> make_rms_norm(const Spec& spec, Store&) {
     return std::make_unique<Normalization>(spec, functions().root_mean_square);
 }

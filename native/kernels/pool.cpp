@@ -32,7 +32,8 @@ class Pooling : public Step {
 public:
     explicit Pooling(const Spec& spec) : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)) {
         if (x_.element != Element::f32 || y_.element != Element::f32) throw std::invalid_argument("pool: f32 alone");
-        if (x_.rank() < 3 || x_.rank() > 5 || y_.rank() != x_.rank()) throw std::invalid_argument("pool: one to three spatial axes");
+        if (x_.rank() < 3 || x_.rank() > 5 || y_.rank() != x_.rank())
+            throw std::invalid_argument("pool: one to three spatial axes");
         const std::string mode = spec.text("mode");
         if (mode != "max" && mode != "average") throw std::invalid_argument("pool: there is no mode " + mode);
         read_axes(spec);
@@ -60,7 +61,8 @@ public:
         const std::int64_t work = y_.count() * plan.axes[0].kernel * plan.axes[1].kernel * plan.axes[2].kernel;
         const std::int64_t tasks = run.pool->threads() == 1 ? 1 : std::clamp<std::int64_t>(work / kElementsPerTask, 1, rows);
         const auto part = [&](std::int64_t task, int worker) {
-            function_(plan, x, y, task * rows / tasks, (task + 1) * rows / tasks, reinterpret_cast<float*>(run.scratch_of(worker)));
+            function_(plan, x, y, task * rows / tasks, (task + 1) * rows / tasks,
+                      reinterpret_cast<float*>(run.scratch_of(worker)));
         };
         if (tasks == 1) return part(0, 0);
         run.pool->each(tasks, part);
@@ -75,11 +77,13 @@ private:
         const auto dilations = per_axis(spec, "dilations", spatial, 1);
         const auto begins = per_axis(spec, "pads_begin", spatial, 0);
         for (std::size_t i = 0; i < spatial; ++i) {
-            if (kernel[i] < 1 || strides[i] < 1 || dilations[i] < 1) throw std::invalid_argument("pool: sizes and steps are positive");
-            plan_.axes[3 - spatial + i] = {x_.sizes[i + 2], y_.sizes[i + 2], kernel[i],          strides[i],
+            if (kernel[i] < 1 || strides[i] < 1 || dilations[i] < 1)
+                throw std::invalid_argument("pool: sizes and steps are positive");
+            plan_.axes[3 - spatial + i] = {x_.sizes[i + 2], y_.sizes[i + 2], kernel[i],         strides[i],
                                            dilations[i],    begins[i],       x_.strides[i + 2], y_.strides[i + 2]};
         }
-        if (x_.sizes[0] != y_.sizes[0] || x_.sizes[1] != y_.sizes[1]) throw std::invalid_argument("pool: batch or channels differ");
+        if (x_.sizes[0] != y_.sizes[0] || x_.sizes[1] != y_.sizes[1])
+            throw std::invalid_argument("pool: batch or channels differ");
         plan_.batch = x_.sizes[0];
         plan_.channels = x_.sizes[1];
         plan_.x_batch = x_.strides[0];
@@ -93,7 +97,8 @@ private:
         const std::size_t spatial = x_.rank() - 2;
         const auto ends = per_axis(spec, "pads_end", spatial, 0);
         const std::string divisor = spec.text("divisor", "inside");
-        if (divisor != "inside" && divisor != "padded" && divisor != "window") throw std::invalid_argument("pool: no such divisor");
+        if (divisor != "inside" && divisor != "padded" && divisor != "window")
+            throw std::invalid_argument("pool: no such divisor");
         bool is_padded = false;
         for (std::size_t i = 0; i < spatial; ++i) is_padded = is_padded || ends[i] != 0 || plan_.axes[3 - spatial + i].begin != 0;
         for (std::size_t i = 0; i < 3; ++i) {
@@ -103,7 +108,8 @@ private:
                 std::int64_t found = 0;
                 for (std::int64_t k = 0; k < axis.kernel; ++k) {
                     const std::int64_t place = axis.start(o) + k * axis.dilation;
-                    found += divisor == "padded" ? place >= -axis.begin && place < axis.size + end : place >= 0 && place < axis.size;
+                    found +=
+                        divisor == "padded" ? place >= -axis.begin && place < axis.size + end : place >= 0 && place < axis.size;
                 }
                 if (divisor == "window" && is_padded) found = axis.kernel;
                 counts_[i].push_back(static_cast<float>(std::max<std::int64_t>(found, 1)));

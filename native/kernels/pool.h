@@ -8,7 +8,8 @@
 
 namespace dovetail {
 
-// Inline functions that vector code calls are always inlined: a copy that the linker keeps might be the form for another processor.
+// Inline functions that vector code calls are always inlined: a copy that the linker keeps might be the form for another
+// processor.
 #define DOVETAIL_ALWAYS_INLINE __attribute__((always_inline)) inline
 
 // One spatial axis: sizes and steps in elements, strides in bytes. Fewer than three axes are led by ones of size 1.
@@ -51,9 +52,12 @@ struct PoolPlan {
 
 // Tasks [first, last) of: an output row (batch, o0, o1) for channels that lie dense; (batch, channel, o0, o1) otherwise, with
 // `scratch` for pool_row_floats numbers.
-using PoolFunction = void (*)(const PoolPlan& plan, const std::byte* x, std::byte* y, std::int64_t first, std::int64_t last, float* scratch);
+using PoolFunction = void (*)(const PoolPlan& plan, const std::byte* x, std::byte* y, std::int64_t first, std::int64_t last,
+                              float* scratch);
 
-DOVETAIL_ALWAYS_INLINE std::int64_t pool_row_floats(const PoolPlan& plan) { return 2 * plan.axes[2].span() + plan.axes[2].out + 64; }
+DOVETAIL_ALWAYS_INLINE std::int64_t pool_row_floats(const PoolPlan& plan) {
+    return 2 * plan.axes[2].span() + plan.axes[2].out + 64;
+}
 
 struct PoolFunctions {
     PoolFunction dense_max;

@@ -103,7 +103,8 @@ public:
         const std::int64_t units = blocks_ * slices_;
         const std::int64_t tasks = std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, units);
         const auto part = [&](std::int64_t task, int worker) {
-            for (std::int64_t unit = task * units / tasks; unit < (task + 1) * units / tasks; ++unit) reduce_unit(run, unit, worker);
+            for (std::int64_t unit = task * units / tasks; unit < (task + 1) * units / tasks; ++unit)
+                reduce_unit(run, unit, worker);
         };
         if (tasks == 1 || run.pool->threads() == 1)
             for (std::int64_t task = 0; task < tasks; ++task) part(task, 0);
@@ -159,7 +160,9 @@ private:
         for (Axis& axis : reduced_)
             if (axis.size > sliced_->size) sliced_ = &axis;
         // By the sizes alone, not by the threads at hand: so a sum is always made of the same parts.
-        if (blocks_ < 8) slices_ = std::clamp<std::int64_t>(x_.count() / (4 * kElementsPerTask), 1, std::min(kMaxSlices, std::max<std::int64_t>(1, sliced_->size / 8)));
+        if (blocks_ < 8)
+            slices_ = std::clamp<std::int64_t>(x_.count() / (4 * kElementsPerTask), 1,
+                                               std::min(kMaxSlices, std::max<std::int64_t>(1, sliced_->size / 8)));
         if (is_two_pass()) slices_ = 1;
     }
 
@@ -229,7 +232,8 @@ private:
     void finish(const Run& run, const Place& place, const double* totals, const float* offsets) const {
         std::byte* y = run.at(y_) + place.y;
         for (std::int64_t i = 0; i < place.width; ++i) {
-            const double value = mode_.finish(totals[i], static_cast<double>(count_)) + (offsets ? static_cast<double>(offsets[i]) : 0);
+            const double value =
+                mode_.finish(totals[i], static_cast<double>(count_)) + (offsets ? static_cast<double>(offsets[i]) : 0);
             *reinterpret_cast<float*>(y + i * columns_.y) = static_cast<float>(value);
         }
     }

@@ -10,8 +10,8 @@ namespace dovetail {
 enum class Reduction : int { sum, sum_abs, sum_square, sum_exp, max, min, product };
 constexpr int kReductions = 7;
 
-// `count` rows of `width` columns of f32, strides in bytes; each column is reduced. Totals are f64, one for each column and room for a
-// vector more; this block is added to what they hold.
+// `count` rows of `width` columns of f32, strides in bytes; each column is reduced. Totals are f64, one for each column and room
+// for a vector more; this block is added to what they hold.
 struct ReduceBlock {
     const std::byte* x;
     std::int64_t count;

@@ -15,7 +15,8 @@ int denseness(std::int64_t stride, std::int64_t itemsize) { return stride == ite
 int fitness(const CommonAxis& axis, const Operands& inputs, const Operands& outputs) {
     int total = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) total += denseness(axis.strides[i], inputs[i]->itemsize);
-    for (std::size_t i = 0; i < outputs.size(); ++i) total += 2 * denseness(axis.strides[inputs.size() + i], outputs[i]->itemsize);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+        total += 2 * denseness(axis.strides[inputs.size() + i], outputs[i]->itemsize);
     return total;
 }
 
@@ -62,7 +63,8 @@ void copy_elements(Grid to, Grid from, std::int64_t rows, std::int64_t columns) 
             for (std::int64_t i = 0; i < columns; ++i)
                 std::memcpy(into + i * static_cast<std::int64_t>(Bytes), out_of + i * from.column_step, Bytes);
         } else {
-            for (std::int64_t i = 0; i < columns; ++i) std::memcpy(into + i * to.column_step, out_of + i * from.column_step, Bytes);
+            for (std::int64_t i = 0; i < columns; ++i)
+                std::memcpy(into + i * to.column_step, out_of + i * from.column_step, Bytes);
         }
     }
 }
@@ -90,7 +92,8 @@ std::vector<CommonAxis> common_axes(const Operands& inputs, const Operands& outp
 void copy_grid(Grid to, Grid from, std::int64_t rows, std::int64_t columns, std::int64_t itemsize) {
     if (to.column_step == itemsize && from.column_step == itemsize) {
         for (std::int64_t row = 0; row < rows; ++row)
-            std::memcpy(to.place + row * to.row_step, from.place + row * from.row_step, static_cast<std::size_t>(columns * itemsize));
+            std::memcpy(to.place + row * to.row_step, from.place + row * from.row_step,
+                        static_cast<std::size_t>(columns * itemsize));
         return;
     }
     switch (itemsize) {

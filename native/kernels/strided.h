@@ -14,8 +14,8 @@ struct CommonAxis {
     std::vector<std::int64_t> strides;
 };
 
-// The axes of operands of equal sizes, outermost first. Axes of size 1 are gone; neighbours that every operand walks as one are one.
-// The innermost is the one that most operands have dense, the outputs counting twice. At least one axis is there.
+// The axes of operands of equal sizes, outermost first. Axes of size 1 are gone; neighbours that every operand walks as one are
+// one. The innermost is the one that most operands have dense, the outputs counting twice. At least one axis is there.
 std::vector<CommonAxis> common_axes(const std::vector<const Operand*>& inputs, const std::vector<const Operand*>& outputs);
 
 // Copies rows x columns elements of `itemsize` (1, 2, 4, 8) between places of any strides; a stride of 0 repeats.

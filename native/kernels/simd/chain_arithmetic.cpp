@@ -5,24 +5,47 @@ namespace dovetail::DOVETAIL_ISA {
 namespace {
 
 // The type in which T wraps around without undefined behaviour.
-template <typename T> struct Wrapping { using type = T; };
-template <> struct Wrapping<std::int8_t> { using type = std::uint32_t; };
-template <> struct Wrapping<std::uint8_t> { using type = std::uint32_t; };
-template <> struct Wrapping<std::int16_t> { using type = std::uint32_t; };
-template <> struct Wrapping<std::uint16_t> { using type = std::uint32_t; };
-template <> struct Wrapping<std::int32_t> { using type = std::uint32_t; };
-template <> struct Wrapping<std::int64_t> { using type = std::uint64_t; };
+template <typename T>
+struct Wrapping {
+    using type = T;
+};
+template <>
+struct Wrapping<std::int8_t> {
+    using type = std::uint32_t;
+};
+template <>
+struct Wrapping<std::uint8_t> {
+    using type = std::uint32_t;
+};
+template <>
+struct Wrapping<std::int16_t> {
+    using type = std::uint32_t;
+};
+template <>
+struct Wrapping<std::uint16_t> {
+    using type = std::uint32_t;
+};
+template <>
+struct Wrapping<std::int32_t> {
+    using type = std::uint32_t;
+};
+template <>
+struct Wrapping<std::int64_t> {
+    using type = std::uint64_t;
+};
 
-template <typename T> constexpr bool kIsFloat = static_cast<T>(0.5) != 0;
-template <typename T> constexpr bool kIsSigned = static_cast<T>(-1) < 0;
+template <typename T>
+constexpr bool kIsFloat = static_cast<T>(0.5) != 0;
+template <typename T>
+constexpr bool kIsSigned = static_cast<T>(-1) < 0;
 
-#define DOVETAIL_WRAPPING(Name, operator_)                                                  \
-    struct Name {                                                                           \
-        template <typename T>                                                               \
-        DOVETAIL_INLINE T of(T x, T y) {                                                    \
-            using W = typename Wrapping<T>::type;                                           \
-            return static_cast<T>(static_cast<W>(x) operator_ static_cast<W>(y));           \
-        }                                                                                   \
+#define DOVETAIL_WRAPPING(Name, operator_)                                        \
+    struct Name {                                                                 \
+        template <typename T>                                                     \
+        DOVETAIL_INLINE T of(T x, T y) {                                          \
+            using W = typename Wrapping<T>::type;                                 \
+            return static_cast<T>(static_cast<W>(x) operator_ static_cast<W>(y)); \
+        }                                                                         \
     };
 DOVETAIL_WRAPPING(Add, +)
 DOVETAIL_WRAPPING(Subtract, -)
@@ -30,7 +53,9 @@ DOVETAIL_WRAPPING(Multiply, *)
 
 struct Divide {
     template <typename T>
-    DOVETAIL_INLINE T of(T x, T y) { return x / y; }
+    DOVETAIL_INLINE T of(T x, T y) {
+        return x / y;
+    }
 };
 
 // Toward zero. The least one by -1 wraps; by 0 gives 0: who builds a chain sees to it that none comes.
@@ -54,29 +79,39 @@ struct FloorDivide {
 
 struct TruncateMod {
     template <typename T>
-    DOVETAIL_INLINE T of(T x, T y) { return y == 0 ? T(0) : Subtract::of(x, Multiply::of(TruncateDivide::of(x, y), y)); }
+    DOVETAIL_INLINE T of(T x, T y) {
+        return y == 0 ? T(0) : Subtract::of(x, Multiply::of(TruncateDivide::of(x, y), y));
+    }
 };
 
 struct FloorMod {
     template <typename T>
-    DOVETAIL_INLINE T of(T x, T y) { return y == 0 ? T(0) : Subtract::of(x, Multiply::of(FloorDivide::of(x, y), y)); }
+    DOVETAIL_INLINE T of(T x, T y) {
+        return y == 0 ? T(0) : Subtract::of(x, Multiply::of(FloorDivide::of(x, y), y));
+    }
 };
 
 // numpy's: NaN where one is, y where they are equal.
 struct Maximum {
     template <typename T>
-    DOVETAIL_INLINE T of(T x, T y) { return x > y || x != x ? x : y; }
+    DOVETAIL_INLINE T of(T x, T y) {
+        return x > y || x != x ? x : y;
+    }
 };
 
 struct Minimum {
     template <typename T>
-    DOVETAIL_INLINE T of(T x, T y) { return x < y || x != x ? x : y; }
+    DOVETAIL_INLINE T of(T x, T y) {
+        return x < y || x != x ? x : y;
+    }
 };
 
 // A comparison that NaN fails, so that it passes; -0 gives 0.
 struct Relu {
     template <typename T>
-    DOVETAIL_INLINE T of(T x) { return x <= 0 ? T(0) : x; }
+    DOVETAIL_INLINE T of(T x) {
+        return x <= 0 ? T(0) : x;
+    }
 };
 
 struct Negative {
@@ -98,42 +133,57 @@ struct Abs {
 
 struct Sign {
     template <typename T>
-    DOVETAIL_INLINE T of(T x) { return x > 0 ? T(1) : x < 0 ? static_cast<T>(-1) : x == 0 ? T(0) : x; }
+    DOVETAIL_INLINE T of(T x) {
+        return x > 0 ? T(1) : x < 0 ? static_cast<T>(-1) : x == 0 ? T(0) : x;
+    }
 };
 
 struct Prelu {
     template <typename T>
-    DOVETAIL_INLINE T of(T x, T slope) { return x < 0 ? Multiply::of(x, slope) : x; }
+    DOVETAIL_INLINE T of(T x, T slope) {
+        return x < 0 ? Multiply::of(x, slope) : x;
+    }
 };
 
 struct BitwiseAnd {
     template <typename T>
-    DOVETAIL_INLINE T of(T x, T y) { return static_cast<T>(x & y); }
+    DOVETAIL_INLINE T of(T x, T y) {
+        return static_cast<T>(x & y);
+    }
 };
 
 struct BitwiseOr {
     template <typename T>
-    DOVETAIL_INLINE T of(T x, T y) { return static_cast<T>(x | y); }
+    DOVETAIL_INLINE T of(T x, T y) {
+        return static_cast<T>(x | y);
+    }
 };
 
 struct BitwiseXor {
     template <typename T>
-    DOVETAIL_INLINE T of(T x, T y) { return static_cast<T>(x ^ y); }
+    DOVETAIL_INLINE T of(T x, T y) {
+        return static_cast<T>(x ^ y);
+    }
 };
 
 struct BitwiseNot {
     template <typename T>
-    DOVETAIL_INLINE T of(T x) { return static_cast<T>(~x); }
+    DOVETAIL_INLINE T of(T x) {
+        return static_cast<T>(~x);
+    }
 };
 
 // Amounts that are negative or at least the number of bits leave what the sign alone gives.
 template <typename T>
-DOVETAIL_INLINE bool is_over(T amount) { return amount < 0 || static_cast<std::uint64_t>(amount) >= 8 * sizeof(T); }
+DOVETAIL_INLINE bool is_over(T amount) {
+    return amount < 0 || static_cast<std::uint64_t>(amount) >= 8 * sizeof(T);
+}
 
 struct ShiftLeft {
     template <typename T>
     DOVETAIL_INLINE T of(T x, T amount) {
-        return is_over(amount) ? T(0) : static_cast<T>(static_cast<std::uint64_t>(x) << (static_cast<std::uint64_t>(amount) & 63));
+        return is_over(amount) ? T(0)
+                               : static_cast<T>(static_cast<std::uint64_t>(x) << (static_cast<std::uint64_t>(amount) & 63));
     }
 };
 
@@ -145,18 +195,17 @@ struct ShiftRight {
     }
 };
 
-#define DOVETAIL_NUMBERS(T, t)                                                                                             \
-    row2<Add, T, T, T>("add." t), row2<Subtract, T, T, T>("subtract." t), row2<Multiply, T, T, T>("multiply." t),           \
-        row2<Maximum, T, T, T>("maximum." t), row2<Minimum, T, T, T>("minimum." t), row2<Prelu, T, T, T>("prelu." t),       \
+#define DOVETAIL_NUMBERS(T, t)                                                                                        \
+    row2<Add, T, T, T>("add." t), row2<Subtract, T, T, T>("subtract." t), row2<Multiply, T, T, T>("multiply." t),     \
+        row2<Maximum, T, T, T>("maximum." t), row2<Minimum, T, T, T>("minimum." t), row2<Prelu, T, T, T>("prelu." t), \
         row1<Relu, T, T>("relu." t), row1<Negative, T, T>("negative." t), row1<Abs, T, T>("abs." t), row1<Sign, T, T>("sign." t)
 
-#define DOVETAIL_INTEGERS(T, t)                                                                                            \
-    DOVETAIL_NUMBERS(T, t), row2<TruncateDivide, T, T, T>("truncate_divide." t),                                            \
-        row2<FloorDivide, T, T, T>("floor_divide." t), row2<TruncateMod, T, T, T>("truncate_mod." t),                       \
-        row2<FloorMod, T, T, T>("floor_mod." t), row2<BitwiseAnd, T, T, T>("bitwise_and." t),                               \
-        row2<BitwiseOr, T, T, T>("bitwise_or." t), row2<BitwiseXor, T, T, T>("bitwise_xor." t),                             \
-        row1<BitwiseNot, T, T>("bitwise_not." t), row2<ShiftLeft, T, T, T>("shift_left." t),                                \
-        row2<ShiftRight, T, T, T>("shift_right." t)
+#define DOVETAIL_INTEGERS(T, t)                                                                                                 \
+    DOVETAIL_NUMBERS(T, t), row2<TruncateDivide, T, T, T>("truncate_divide." t), row2<FloorDivide, T, T, T>("floor_divide." t), \
+        row2<TruncateMod, T, T, T>("truncate_mod." t), row2<FloorMod, T, T, T>("floor_mod." t),                                 \
+        row2<BitwiseAnd, T, T, T>("bitwise_and." t), row2<BitwiseOr, T, T, T>("bitwise_or." t),                                 \
+        row2<BitwiseXor, T, T, T>("bitwise_xor." t), row1<BitwiseNot, T, T>("bitwise_not." t),                                  \
+        row2<ShiftLeft, T, T, T>("shift_left." t), row2<ShiftRight, T, T, T>("shift_right." t)
 
 constexpr Opcode kOpcodes[] = {
     DOVETAIL_NUMBERS(float, "f32"),

@@ -4,7 +4,8 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-template <typename T> constexpr bool kIsFloat = static_cast<T>(0.5) != 0;
+template <typename T>
+constexpr bool kIsFloat = static_cast<T>(0.5) != 0;
 
 template <typename To>
 struct Cast {
@@ -22,14 +23,16 @@ struct Cast {
 template <>
 struct Cast<Truth> {
     template <typename T>
-    DOVETAIL_INLINE Truth of(T x) { return Truth(x != 0); }
+    DOVETAIL_INLINE Truth of(T x) {
+        return Truth(x != 0);
+    }
 };
 
-#define DOVETAIL_CASTS_TO(To, to)                                                                                           \
-    row1<Cast<To>, To, float>("cast.f32." to), row1<Cast<To>, To, double>("cast.f64." to),                                   \
-        row1<Cast<To>, To, std::int64_t>("cast.i64." to), row1<Cast<To>, To, std::int32_t>("cast.i32." to),                  \
-        row1<Cast<To>, To, std::int16_t>("cast.i16." to), row1<Cast<To>, To, std::int8_t>("cast.i8." to),                    \
-        row1<Cast<To>, To, std::uint64_t>("cast.u64." to), row1<Cast<To>, To, std::uint32_t>("cast.u32." to),                \
+#define DOVETAIL_CASTS_TO(To, to)                                                                             \
+    row1<Cast<To>, To, float>("cast.f32." to), row1<Cast<To>, To, double>("cast.f64." to),                    \
+        row1<Cast<To>, To, std::int64_t>("cast.i64." to), row1<Cast<To>, To, std::int32_t>("cast.i32." to),   \
+        row1<Cast<To>, To, std::int16_t>("cast.i16." to), row1<Cast<To>, To, std::int8_t>("cast.i8." to),     \
+        row1<Cast<To>, To, std::uint64_t>("cast.u64." to), row1<Cast<To>, To, std::uint32_t>("cast.u32." to), \
         row1<Cast<To>, To, std::uint16_t>("cast.u16." to), row1<Cast<To>, To, std::uint8_t>("cast.u8." to)
 
 constexpr Opcode kOpcodes[] = {

@@ -9,8 +9,8 @@ namespace dovetail::DOVETAIL_ISA {
 namespace {
 
 // A function of whole vectors in math.h.
-#define DOVETAIL_VECTOR(Name, expression)                    \
-    struct Name {                                            \
+#define DOVETAIL_VECTOR(Name, expression)                          \
+    struct Name {                                                  \
         DOVETAIL_INLINE Floats of(Floats x) { return expression; } \
     };
 DOVETAIL_VECTOR(Exp, exp(x))
@@ -32,11 +32,11 @@ DOVETAIL_VECTOR(RoundAway, with_sign_of(trunc(x) + (abs(x - trunc(x)) >= 0.5f ? 
 DOVETAIL_VECTOR(Reciprocal, 1.0f / x)
 
 // A function of the C library, in f64; for f32 too, whose results are then as good as exact.
-#define DOVETAIL_LIBRARY(Name, expression)                                         \
-    struct Name {                                                                  \
-        DOVETAIL_INLINE double wide(double x) { return expression; }               \
-        DOVETAIL_INLINE double of(double x) { return wide(x); }                    \
-        DOVETAIL_INLINE float of(float x) { return static_cast<float>(wide(x)); }  \
+#define DOVETAIL_LIBRARY(Name, expression)                                        \
+    struct Name {                                                                 \
+        DOVETAIL_INLINE double wide(double x) { return expression; }              \
+        DOVETAIL_INLINE double of(double x) { return wide(x); }                   \
+        DOVETAIL_INLINE float of(float x) { return static_cast<float>(wide(x)); } \
     };
 DOVETAIL_LIBRARY(WideExp, ::exp(x))
 DOVETAIL_LIBRARY(WideExpm1, ::expm1(x))

@@ -4,10 +4,12 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-#define DOVETAIL_QUESTION(Name, operator_)                                     \
-    struct Name {                                                              \
-        template <typename T>                                                  \
-        DOVETAIL_INLINE Truth of(T x, T y) { return Truth(x operator_ y); }    \
+#define DOVETAIL_QUESTION(Name, operator_)   \
+    struct Name {                            \
+        template <typename T>                \
+        DOVETAIL_INLINE Truth of(T x, T y) { \
+            return Truth(x operator_ y);     \
+        }                                    \
     };
 DOVETAIL_QUESTION(Equal, ==)
 DOVETAIL_QUESTION(NotEqual, !=)
@@ -32,12 +34,16 @@ struct Not {
 
 struct Where {
     template <typename T>
-    DOVETAIL_INLINE T of(Truth condition, T x, T y) { return holds(condition) ? x : y; }
+    DOVETAIL_INLINE T of(Truth condition, T x, T y) {
+        return holds(condition) ? x : y;
+    }
 };
 
 struct IsNan {
     template <typename T>
-    DOVETAIL_INLINE Truth of(T x) { return Truth(x != x); }
+    DOVETAIL_INLINE Truth of(T x) {
+        return Truth(x != x);
+    }
 };
 
 template <int Sign>
@@ -51,16 +57,18 @@ struct IsInfinite {
 
 struct IsFinite {
     template <typename T>
-    DOVETAIL_INLINE Truth of(T x) { return Truth(x - x == 0); }
+    DOVETAIL_INLINE Truth of(T x) {
+        return Truth(x - x == 0);
+    }
 };
 
-#define DOVETAIL_COMPARED(T, t)                                                                                              \
-    row2<Equal, Truth, T, T>("equal." t), row2<NotEqual, Truth, T, T>("not_equal." t), row2<Less, Truth, T, T>("less." t),    \
-        row2<LessEqual, Truth, T, T>("less_equal." t), row2<Greater, Truth, T, T>("greater." t),                              \
+#define DOVETAIL_COMPARED(T, t)                                                                                            \
+    row2<Equal, Truth, T, T>("equal." t), row2<NotEqual, Truth, T, T>("not_equal." t), row2<Less, Truth, T, T>("less." t), \
+        row2<LessEqual, Truth, T, T>("less_equal." t), row2<Greater, Truth, T, T>("greater." t),                           \
         row2<GreaterEqual, Truth, T, T>("greater_equal." t), row3<Where, T, Truth, T, T>("where." t)
 
-#define DOVETAIL_CLASSED(T, t)                                                                                     \
-    row1<IsNan, Truth, T>("is_nan." t), row1<IsInfinite<0>, Truth, T>("is_infinite." t),                            \
+#define DOVETAIL_CLASSED(T, t)                                                                                        \
+    row1<IsNan, Truth, T>("is_nan." t), row1<IsInfinite<0>, Truth, T>("is_infinite." t),                              \
         row1<IsInfinite<1>, Truth, T>("is_plus_infinite." t), row1<IsInfinite<-1>, Truth, T>("is_minus_infinite." t), \
         row1<IsFinite, Truth, T>("is_finite." t)
 

@@ -1,12 +1,12 @@
 // Loops over the elements of a tile, and the rows of the opcode table made of them.
 //
-// Only headers without code of their own may be included beside this: what the linker merges could be the form for another processor.
+// Only headers without code of their own may be included beside this: what the linker merges could be the form for another
+// processor.
 #pragma once
 
 #include "kernels/chain.h"
 #include "kernels/simd/vector.h"
 
-// Code is compiled for DOVETAIL_ISA, the declarations of chain.h name each instruction set: clang and gcc both spell the pragma so.
 #if defined(__clang__)
 #define DOVETAIL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -18,20 +18,53 @@ namespace dovetail::DOVETAIL_ISA {
 
 template <typename T>
 struct ElementOf;
-template <> struct ElementOf<double> { static constexpr Element value = Element::f64; };
-template <> struct ElementOf<float> { static constexpr Element value = Element::f32; };
-template <> struct ElementOf<std::int64_t> { static constexpr Element value = Element::i64; };
-template <> struct ElementOf<std::int32_t> { static constexpr Element value = Element::i32; };
-template <> struct ElementOf<std::int16_t> { static constexpr Element value = Element::i16; };
-template <> struct ElementOf<std::int8_t> { static constexpr Element value = Element::i8; };
-template <> struct ElementOf<std::uint64_t> { static constexpr Element value = Element::u64; };
-template <> struct ElementOf<std::uint32_t> { static constexpr Element value = Element::u32; };
-template <> struct ElementOf<std::uint16_t> { static constexpr Element value = Element::u16; };
-template <> struct ElementOf<std::uint8_t> { static constexpr Element value = Element::u8; };
+template <>
+struct ElementOf<double> {
+    static constexpr Element value = Element::f64;
+};
+template <>
+struct ElementOf<float> {
+    static constexpr Element value = Element::f32;
+};
+template <>
+struct ElementOf<std::int64_t> {
+    static constexpr Element value = Element::i64;
+};
+template <>
+struct ElementOf<std::int32_t> {
+    static constexpr Element value = Element::i32;
+};
+template <>
+struct ElementOf<std::int16_t> {
+    static constexpr Element value = Element::i16;
+};
+template <>
+struct ElementOf<std::int8_t> {
+    static constexpr Element value = Element::i8;
+};
+template <>
+struct ElementOf<std::uint64_t> {
+    static constexpr Element value = Element::u64;
+};
+template <>
+struct ElementOf<std::uint32_t> {
+    static constexpr Element value = Element::u32;
+};
+template <>
+struct ElementOf<std::uint16_t> {
+    static constexpr Element value = Element::u16;
+};
+template <>
+struct ElementOf<std::uint8_t> {
+    static constexpr Element value = Element::u8;
+};
 
 // A truth value in memory: a byte of 0 or 1.
 enum class Truth : std::uint8_t {};
-template <> struct ElementOf<Truth> { static constexpr Element value = Element::boolean; };
+template <>
+struct ElementOf<Truth> {
+    static constexpr Element value = Element::boolean;
+};
 
 template <typename T>
 DOVETAIL_INLINE const T* source(const Tile& tile, int operand, std::int64_t row) {

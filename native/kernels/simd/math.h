@@ -114,9 +114,7 @@ DOVETAIL_INLINE Floats sigmoid(Floats x) { return 1.0f / (1.0f + exp(-x)); }
 DOVETAIL_INLINE Floats silu(Floats x) { return x / (1.0f + exp(-x)); }
 
 // log(exp(x) + 1)
-DOVETAIL_INLINE Floats softplus(Floats x) {
-    return greater_of(x, Floats{}) + log1p_of_fraction(exp_below(-abs(x)));
-}
+DOVETAIL_INLINE Floats softplus(Floats x) { return greater_of(x, Floats{}) + log1p_of_fraction(exp_below(-abs(x))); }
 
 // Polynomials of N. Juffa (2018): near 0 x + x P(x^2), farther away 1 - exp(P(x)).
 DOVETAIL_INLINE Floats erf(Floats x) {

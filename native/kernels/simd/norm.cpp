@@ -17,7 +17,9 @@ DOVETAIL_INLINE void each_vector(std::int64_t count, const Body& body) {
     if (i < count) body(i, count - i);
 }
 
-DOVETAIL_INLINE Floats load_lanes(const float* from, std::int64_t lanes) { return lanes == kLanes ? load(from) : load_first(from, lanes); }
+DOVETAIL_INLINE Floats load_lanes(const float* from, std::int64_t lanes) {
+    return lanes == kLanes ? load(from) : load_first(from, lanes);
+}
 
 DOVETAIL_INLINE void store_lanes(float* to, Floats x, std::int64_t lanes) {
     if (lanes == kLanes)
@@ -32,7 +34,8 @@ DOVETAIL_INLINE Floats first_lanes(Floats x, std::int64_t count, float other) {
     return lanes < static_cast<std::int32_t>(count) ? x : splat(other);
 }
 
-// The sum of of(vector) over a row: in f32 over some thousand elements, in f64 beyond. Lanes past the end hold 0 and have to give 0.
+// The sum of of(vector) over a row: in f32 over some thousand elements, in f64 beyond. Lanes past the end hold 0 and have to give
+// 0.
 template <typename F>
 DOVETAIL_INLINE double sum_row(std::int64_t count, const F& of) {
     constexpr std::int64_t kTogether = 4096;
@@ -72,9 +75,8 @@ void softmax_row(const float* x, float* y, std::int64_t count) {
         return power;
     });
     const Floats inverse = splat(static_cast<float>(1 / total));
-    each_vector(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        store_lanes(y + i, load_lanes(y + i, lanes) * inverse, lanes);
-    });
+    each_vector(count, [&](std::int64_t i, std::int64_t lanes)
+                           __attribute__((always_inline)) { store_lanes(y + i, load_lanes(y + i, lanes) * inverse, lanes); });
 }
 
 void log_softmax_row(const float* x, float* y, std::int64_t count) {
@@ -92,7 +94,8 @@ void log_softmax_row(const float* x, float* y, std::int64_t count) {
 template <bool IsLog>
 DOVETAIL_INLINE void softmax_columns(const NormBlock& block, const std::byte* x, std::byte* y, std::int64_t lanes) {
     Floats greatest = splat(-__builtin_inff());
-    for (std::int64_t i = 0; i < block.count; ++i) greatest = greater_of(load_lanes(floats(x + i * block.x_stride), lanes), greatest);
+    for (std::int64_t i = 0; i < block.count; ++i)
+        greatest = greater_of(load_lanes(floats(x + i * block.x_stride), lanes), greatest);
     Floats total = {};
     Floats rest = {};
     for (std::int64_t i = 0; i < block.count; ++i) {
@@ -140,7 +143,8 @@ DOVETAIL_INLINE void normalize_row(const NormBlock& block, const float* x, float
     const double size = static_cast<double>(count);
     Floats mean = {};
     if (HasMean) {
-        const auto value = [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) { return load_lanes(x + i, lanes); };
+        const auto value = [&](std::int64_t i, std::int64_t lanes)
+                               __attribute__((always_inline)) { return load_lanes(x + i, lanes); };
         mean = splat(static_cast<float>(sum_row(count, value) / size));
     }
     const double squares = sum_row(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {

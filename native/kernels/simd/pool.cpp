@@ -85,7 +85,8 @@ void dense_pixel(const PoolPlan& plan, const Box& box, const std::byte* x, float
     std::int64_t channel = 0;
     for (; channel + kVectors * kLanes <= plan.channels; channel += kVectors * kLanes)
         window<F, kVectors, false>(plan, box, x + channel * 4, y + channel, count, kLanes);
-    for (; channel + kLanes <= plan.channels; channel += kLanes) window<F, 1, false>(plan, box, x + channel * 4, y + channel, count, kLanes);
+    for (; channel + kLanes <= plan.channels; channel += kLanes)
+        window<F, 1, false>(plan, box, x + channel * 4, y + channel, count, kLanes);
     if (channel < plan.channels) window<F, 1, true>(plan, box, x + channel * 4, y + channel, count, plan.channels - channel);
 }
 
@@ -96,7 +97,8 @@ void dense_rows(const PoolPlan& plan, const std::byte* x, std::byte* y, std::int
         const std::int64_t o1 = row % axes[1].out;
         const std::int64_t o0 = row / axes[1].out % axes[0].out;
         const std::int64_t n = row / axes[1].out / axes[0].out;
-        const std::byte* x_row = x + n * plan.x_batch + axes[0].start(o0) * axes[0].x_stride + axes[1].start(o1) * axes[1].x_stride;
+        const std::byte* x_row =
+            x + n * plan.x_batch + axes[0].start(o0) * axes[0].x_stride + axes[1].start(o1) * axes[1].x_stride;
         std::byte* y_row = y + n * plan.y_batch + o0 * axes[0].y_stride + o1 * axes[1].y_stride;
         Box box{{axes[0].first(o0), axes[1].first(o1), 0}, {axes[0].last(o0), axes[1].last(o1), 0}};
         const bool is_nothing = box.first[0] >= box.last[0] || box.first[1] >= box.last[1];

@@ -148,7 +148,8 @@ void reduce(const ReduceBlock& block) {
     std::int64_t column = 0;
     if (block.column_stride == 4 && block.width > 1) {
         constexpr int kVectors = 8;
-        for (; column + kVectors * kLanes <= block.width; column += kVectors * kLanes) columns<F, kVectors, false>(block, column, kLanes);
+        for (; column + kVectors * kLanes <= block.width; column += kVectors * kLanes)
+            columns<F, kVectors, false>(block, column, kLanes);
         for (; column + kLanes <= block.width; column += kLanes) columns<F, 1, false>(block, column, kLanes);
         if (column < block.width) columns<F, 1, true>(block, column, block.width - column);
         return;
@@ -156,7 +157,8 @@ void reduce(const ReduceBlock& block) {
     for (; column < block.width; ++column) {
         const std::byte* x = block.x + column * block.column_stride;
         const float offset = block.offsets ? block.offsets[column] : 0;
-        const double part = block.stride == 4 ? dense<F>(floats(x), block.count, offset) : spread<F>(x, block.count, block.stride, offset);
+        const double part =
+            block.stride == 4 ? dense<F>(floats(x), block.count, offset) : spread<F>(x, block.count, block.stride, offset);
         block.totals[column] = F::add(block.totals[column], part);
     }
 }
