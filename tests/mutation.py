@@ -528,9 +528,9 @@ class Runner:
     def _tests(self, mutant: Mutant, items: list[Any], known: dict[int, Any], first: list[int]) -> list[int]:
         """The tests that reach the mutant, those first that killed others of its function, then the quickest."""
         words = _fitting(mutant.module)
-        if mutant.first:
-            reach = [number for number, (_, calls) in known.items() if (mutant.module, mutant.first) in calls]
-        else:
+        reach = [number for number, (_, calls) in known.items() if (mutant.module, mutant.first) in calls]
+        if not reach:
+            # What is only called while modules are imported: a test may see what came of it.
             reach = [number for number in known if words(items[number])]
         reach.sort(key=lambda number: (number not in first, known[number][0]))
         return reach

@@ -202,7 +202,7 @@ def _text(raw: Any) -> str:
 def _dtype(raw: Any) -> DType:
     if isinstance(raw, DType):
         return raw
-    found = dtypes.BY_OPENVINO.get(raw) or dtypes._BY_NAME.get(raw) if isinstance(raw, str) else dtypes.BY_ONNX.get(_integer(raw))
+    found = dtypes._BY_NAME.get(raw) if isinstance(raw, str) else dtypes.BY_ONNX.get(_integer(raw))
     if found is None:
         raise ValueError
     return found
@@ -233,7 +233,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-_TEXTS = ("str", "tuple[str, ...]", "DType")
+_TEXTS = ("str", "DType")
 
 
 def refuse_texts(annotation: str, raws: Iterable[Any]) -> None:
@@ -290,22 +290,23 @@ def convert_out(slot: Slot, value: Any) -> Any:
         case "lower":
             return value.upper()
         case "natural":
-            if value is not None and min(value if isinstance(value, tuple) else (value,), default=0) < 0:
+            if value is not None and any(item < 0 for item in (value if isinstance(value, tuple) else (value,))):
                 raise KeyError
         case "table":
             text = str(value).lower() if isinstance(value, bool) else str(value)
             word = {ours: theirs for theirs, ours in slot.table}[text]
             # A table of numbers speaks of an integer attribute.
-            return int(word) if word.lstrip("-").isdigit() else word
+            return int(word) if re.fullmatch(r"-?\d+", word) else word
     return value
 
 
-def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any], *, is_text: bool = True) -> Any:
+def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any], *, is_text: bool) -> Any:
     """The value of one foreign attribute, coerced for the core attribute; REQUIRED where the core's own default stands.
 
     ``is_text``: the format writes everything as text. Raises FormatError [attribute.missing] or [attribute.value].
     """
     field = field_of(spelling.op, slot.ours)
+    annotation = field.annotation if field else "a number"
     raws = [attributes[name] for name in slot.theirs if name in attributes]
     if len(raws) < len(slot.theirs):
         if slot.default is not None:
@@ -315,17 +316,17 @@ def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any], *
         missing = [name for name in slot.theirs if name not in attributes]
         raise FormatError("attribute.missing", f"{spelling.kind} needs the attribute {missing[0]!r}")
     try:
-        if not is_text and slot.how not in ("table", "lower"):
-            refuse_texts(field.annotation if field else "float", raws)
+        if not is_text and slot.how != "table":
+            refuse_texts(annotation, raws)
         if len(raws) > 1:
-            parts = [coerce(field.annotation if field else "Any", raw) for raw in raws]
-            return tuple(item for part in parts for item in part)
-        value = convert_in(slot, raws[0])
-        return value if field is None else coerce(field.annotation, value)
+            return tuple(item for raw in raws for item in coerce(annotation, raw))
+        (raw,) = raws
+        return coerce(annotation, convert_in(slot, raw))
     except ValueError:
         named = " and ".join(slot.theirs)
-        kind = field.annotation if field else "a number"
-        raise FormatError("attribute.value", f"{spelling.kind}: {named} = {raws[0]!r} is not {_wanted(slot, kind)}") from None
+        raise FormatError(
+            "attribute.value", f"{spelling.kind}: {named} = {raws[0]!r} is not {_wanted(slot, annotation)}"
+        ) from None
 
 
 def _wanted(slot: Slot, kind: str) -> str:
@@ -339,29 +340,19 @@ def _wanted(slot: Slot, kind: str) -> str:
     )
 
 
-def _is_integral(data: np.ndarray[Any, Any]) -> bool:
-    if data.dtype == object:
-        return all(isinstance(item, int) and not isinstance(item, bool) for item in data.reshape(-1).tolist())
-    return dtypes.dtype(data.dtype).is_integer
-
-
 def read_constant(slot: Slot, field: Field, data: np.ndarray[Any, Any]) -> Any:
     """A constant input as the core attribute it fills. Raises FormatError [constant.value]."""
     kind = field.annotation.removesuffix(" | None")
     try:
-        if kind in ("int", "tuple[int, ...]") and not _is_integral(data):
-            raise ValueError
         if slot.how == "scalar" and data.ndim:
             raise ValueError
         if slot.how == "vector" and data.ndim != 1:
             raise ValueError
-        if kind.startswith("tuple"):
-            if data.ndim > 1:
-                raise ValueError
-            return coerce(kind, np.atleast_1d(data).tolist())
-        if data.ndim > 1 or data.size != 1:
+        if data.ndim > 1:
             raise ValueError
-        return coerce(kind, data.reshape(()).item())
+        raws = np.atleast_1d(data).tolist() if kind.startswith("tuple") else [data.reshape(()).item()]
+        refuse_texts(kind, raws)
+        return coerce(kind, raws if kind.startswith("tuple") else raws[0])
     except ValueError:
         shape = list(data.shape)
         rank = {"scalar": " of rank 0", "vector": " of rank 1"}.get(slot.how, "")

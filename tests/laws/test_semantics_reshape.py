@@ -336,7 +336,7 @@ def shape_by(op: Op, shape: Any, target: Any) -> Any:
 
 def shape_run(model: Any, *arrays: Any) -> Any:
     try:
-        (y,) = dovetail.run(model, list(arrays)).values()
+        (y,) = dovetail.run(model, list(arrays), engine="interpreter").values()
     except DovetailError:
         return "refused"
     return y.shape
@@ -371,6 +371,29 @@ def test_a_reshape_written_out_makes_the_same_shapes_and_refuses_the_same(op: Op
                 b = dovetail.Builder()
                 b.output("y", op.decompose(b, b.input("x", "f32", sizes), b.constant(np.array(target, dtype=np.int64))))
                 assert shape_run(b.model, x) == said, f"{op}: {sizes} by {target}"
+
+
+def test_a_reshape_is_written_out_no_further_than_its_inputs_ask_for() -> None:
+    """SEMANTICS: Reshape: -1 beside a copied 0 is a number where inference knows it; a late size is still checked."""
+    b = dovetail.Builder()
+    assert Reshape().decompose(b, b.input("x", "f32", (2, 3)), b.constant([0, -1])) is None
+    assert Reshape(False).decompose(b, b.input("z", "f32", (2, 3)), b.constant([0, -1])) is None
+    for shape, target, run, expected, is_one in (
+        (("n", 6), [0, -1], (0, 6), (0, 6), True),
+        (("n", 1, 6), [0, -1], (2, 1, 6), (2, 6), True),
+        (("n", 3, 0), [0, -1], (2, 3, 0), (2, 0), False),
+        (("n", "m"), [0, -1], (0, 5), (0, 5), False),
+    ):
+        b = dovetail.Builder()
+        b.output("y", Reshape(empty="cancel").decompose(b, b.input("x", "f32", shape), b.constant(target)))
+        assert shape_run(b.model, np.zeros(run, dtype=np.float32)) == expected
+        kinds = [type(node.op).__name__ for node in b.graph if type(node.op).__name__ != "Constant"]
+        assert (kinds == ["Reshape"]) == is_one
+    b = dovetail.Builder()
+    late = b.input("late", "i64", (1,))
+    b.output("y", Reshape(empty="cancel").decompose(b, b.input("x", "f32", (2, 3)), b.Concat(late, [3], axis=0)))
+    for size, expected_ in ((2, (2, 3)), (0, (2, 3)), (-1, (2, 3)), (5, "refused"), (1, "refused")):
+        assert shape_run(b.model, np.array([size]), np.zeros((2, 3), dtype=np.float32)) == expected_
 
 
 @pytest.mark.parametrize(

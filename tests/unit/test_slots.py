@@ -211,10 +211,14 @@ def test_an_attribute_left_out_is_its_default_or_left_to_ours_or_missing() -> No
     assert read("sizes=none", {}) is None and read("sizes=[1,2]", {}) == (1, 2)
     assert read("n:more=4", {}) == "4"
     assert read("count?", {}) is REQUIRED and read("a+b:sizes?", {"a": [1]}) is REQUIRED
-    for text, attributes in (("n:count", {"count": 1}), ("a+b:sizes", {"b": [1]})):
-        with pytest.raises(FormatError, match=r"Kind needs the attribute '[na]'") as caught:
+    for text, attributes, name in (
+        ("n:count", {"count": 1}, "n"),
+        ("a+b:sizes", {"b": [1]}, "a"),
+        ("a+b:sizes", {"a": [1]}, "b"),
+    ):
+        with pytest.raises(FormatError) as caught:
             read(text, attributes)
-        assert caught.value.code == "attribute.missing"
+        assert (caught.value.code, caught.value.message) == ("attribute.missing", f"Kind needs the attribute '{name}'")
 
 
 def test_two_lists_become_one() -> None:
@@ -231,13 +235,15 @@ def test_two_lists_become_one() -> None:
         ("to", "f31", "to = 'f31' is not an element type"),
         ("sizes", 1, "sizes = 1 is not a list of 64-bit integers"),
         ("mode~{A:plain,B:other}", "C", "mode = 'C' is not one of A, B"),
+        ("a+b:sizes", [1.5], "a and b = [1.5] is not a list of 64-bit integers"),
+        ("more", "1", "more = '1' is not a number"),
         ("count~natural", -1, "count = -1 is not 0 or a positive 64-bit integer"),
         ("sizes~natural", [-1], "sizes = [-1] is not a list of integers, none of them negative"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named_with_what_is_wanted(text: str, raw: Any, words: str) -> None:
     with pytest.raises(FormatError) as caught:
-        read(text, {slot(text).theirs[0]: raw}, True)
+        read(text, dict.fromkeys(slot(text).theirs, raw), text != "more")
     assert (caught.value.code, caught.value.message) == ("attribute.value", f"Kind: {words}")
 
 
@@ -249,12 +255,15 @@ def test_a_format_with_typed_attributes_takes_no_text_for_a_number() -> None:
         assert caught.value.code == "attribute.value"
     with pytest.raises(FormatError):
         read("a+b:sizes", {"a": [1], "b": "2"})
+    with pytest.raises(FormatError):
+        read("names", {"names": "a"})
     for text, raw, value in (
         ("mode", "x", "x"),
         ("to", "f32", F32),
         ("names", ["a"], ("a",)),
         ("mode~{A:plain}", "A", "plain"),
         ("mode~lower", "A", "a"),
+        ("flag~{yes:true,no:false}", "no", False),
     ):
         assert read(text, {text.partition("~")[0]: raw}) == value
 
@@ -289,6 +298,8 @@ def test_a_constant_input_becomes_the_attribute_that_it_fills() -> None:
         ("sizes", [[1, 2]], "sizes: int64[1, 2] is not a list of 64-bit integers"),
         ("sizes", [1.0], "sizes: float64[1] is not a list of 64-bit integers"),
         ("ratio", [0.5, 1], "ratio: float64[2] is not a number"),
+        ("ratio", np.array("0.5", dtype=object), "ratio: object[] is not a number"),
+        ("weights", np.array(["0.5"], dtype=object), "weights: object[1] is not tuple[float, ...]"),
         ("flag", 2, "flag: int64[] is not a flag"),
         ("count~scalar", [4], "count: int64[1] is not a 64-bit integer of rank 0"),
         ("count~vector", 4, "count: int64[] is not a 64-bit integer of rank 1"),
