@@ -138,8 +138,9 @@ PyArrayObject* keep(PyObject* object) {
 
 // ---- the work ----
 
-moving::Piece piece_of(PyArrayObject* to, std::byte* dst, PyArrayObject* from, std::byte* src, const npy_intp* sizes) {
-    moving::Piece piece{{0, 0, dst}, {0, 0, src}, {}, static_cast<std::size_t>(PyArray_ITEMSIZE(to))};
+// A window of these sizes, `to_offset` and `from_offset` bytes from where the arrays begin.
+moving::Piece piece_of(PyArrayObject* to, npy_intp to_offset, PyArrayObject* from, npy_intp from_offset, const npy_intp* sizes) {
+    moving::Piece piece{{0, to_offset, data_of(to)}, {0, from_offset, data_of(from)}, {}, static_cast<std::size_t>(PyArray_ITEMSIZE(to))};
     for (int i = 0; i < PyArray_NDIM(to); ++i) piece.axes.push_back({sizes[i], PyArray_STRIDE(to, i), PyArray_STRIDE(from, i)});
     return piece;
 }
@@ -185,11 +186,11 @@ void join(PyArrayObject* out, PyArrayObject* const* arrays, std::size_t count, i
     const std::size_t outer = rows_before(out, axis);
     if (is_small(out, arrays, count, outer)) return join_small(out, arrays, count, outer);
     std::vector<moving::Piece> pieces;
-    std::byte* dst = data_of(out);
+    npy_intp start = 0;
     Objects held{out};
     for (std::size_t k = 0; k < count; ++k) {
-        pieces.push_back(piece_of(out, dst, arrays[k], data_of(arrays[k]), PyArray_DIMS(arrays[k])));
-        dst += PyArray_DIM(arrays[k], axis) * PyArray_STRIDE(out, axis);
+        pieces.push_back(piece_of(out, start, arrays[k], 0, PyArray_DIMS(arrays[k])));
+        start += PyArray_DIM(arrays[k], axis) * PyArray_STRIDE(out, axis);
         held.push_back(arrays[k]);
     }
     move(std::move(pieces), held);
@@ -279,7 +280,7 @@ PyArrayObject* copy_plain(PyObject* view, PyObject* given) {
     if (is_small(out, &from, 1, 1))
         std::memcpy(data_of(out), data_of(from), bytes_of(out));
     else
-        move({piece_of(out, data_of(out), from, data_of(from), PyArray_DIMS(from))}, {out, from});
+        move({piece_of(out, 0, from, 0, PyArray_DIMS(from))}, {out, from});
     return out;
 }
 
@@ -325,11 +326,11 @@ void cut(PyArrayObject* from, PyArrayObject* const* into, std::size_t count, int
     const std::size_t outer = rows_before(from, axis);
     if (is_small(from, into, count, outer)) return cut_small(from, into, count, outer);
     std::vector<moving::Piece> pieces;
-    std::byte* src = data_of(from);
+    npy_intp start = 0;
     Objects held{from};
     for (std::size_t k = 0; k < count; ++k) {
-        pieces.push_back(piece_of(into[k], data_of(into[k]), from, src, PyArray_DIMS(into[k])));
-        src += PyArray_DIM(into[k], axis) * PyArray_STRIDE(from, axis);
+        pieces.push_back(piece_of(into[k], 0, from, start, PyArray_DIMS(into[k])));
+        start += PyArray_DIM(into[k], axis) * PyArray_STRIDE(from, axis);
         held.push_back(into[k]);
     }
     move(std::move(pieces), held);

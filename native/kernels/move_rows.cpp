@@ -66,7 +66,7 @@ private:
 };
 
 // Rows from here on are written past the cache one by one: few of their lines are begun or ended in the middle.
-constexpr std::int64_t kStreamedRow = 2048;
+constexpr std::int64_t kStreamedRow = 1024;
 
 }  // namespace
 
@@ -79,8 +79,8 @@ void copy_rows_past(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* sr
     }
     if (dst_step != bytes) return move.copy_rows(dst, dst_step, src, src_step, rows, static_cast<std::size_t>(bytes));
     // Short rows end in the middle of a line: they are put together first.
-    alignas(64) std::byte block[kBlockBytes];
-    const std::int64_t together = kBlockBytes / bytes;
+    alignas(64) std::byte block[kStagedBytes];
+    const std::int64_t together = most(1, kStagedBytes / bytes);
     for (std::int64_t row = 0; row < rows; row += together) {
         const std::int64_t some = least(together, rows - row);
         move.copy_rows(block, bytes, src + row * src_step, src_step, some, static_cast<std::size_t>(bytes));

@@ -5,8 +5,6 @@
 namespace dovetail::moving {
 namespace {
 
-constexpr int kMostLanes = 64;
-
 bool is_lane(std::int64_t bytes) { return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16; }
 
 // One column of a table: in each row, `bytes` that lie together on both sides.
@@ -28,12 +26,12 @@ public:
         std::int64_t width = 0;
         for (const Column& column : columns_) width += column.bytes;
         task_rows_ = most(1, manner.task_bytes / width);
-        block_rows_ = most(1, kBlockBytes / width);
+        block_rows_ = most(1, (past_cache_ && joins_ ? kStagedBytes : kBlockBytes) / width);
     }
 
     std::int64_t tasks() const override { return parts(rows_, task_rows_); }
     const char* name() const override { return "table"; }
-    bool is_plain() const override { return block_rows_ < 8; }
+    bool is_plain() const override { return columns_[0].bytes >= 1024; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
         const std::int64_t end = least(rows_, (task + 1) * task_rows_);
@@ -59,7 +57,7 @@ private:
 
     // A block of whole rows, put together before it is written past the cache.
     void join(std::byte* const* bases, std::int64_t row, std::int64_t rows) const {
-        alignas(64) std::byte block[kBlockBytes];
+        alignas(64) std::byte block[kStagedBytes];
         const std::int64_t step = columns_[0].dst_step;
         std::int64_t at = 0;
         for (const Column& column : columns_) {
@@ -83,46 +81,35 @@ class Lanes : public Walk {
 public:
     Lanes(std::vector<Column> columns, std::int64_t rows, bool joins, const Manner& manner)
         : columns_(std::move(columns)), rows_(rows), joins_(joins), past_cache_(manner.past_cache), width_(columns_[0].bytes) {
-        block_rows_ = kBlockBytes / (width_ * static_cast<std::int64_t>(columns_.size()));
-        task_rows_ = parts(manner.task_bytes, kBlockBytes) * block_rows_;
+        // Whole blocks of 64 rows: each task begins where whole vectors do.
+        task_rows_ = parts(manner.task_bytes, 64 * width_ * static_cast<std::int64_t>(columns_.size())) * 64;
     }
 
     std::int64_t tasks() const override { return parts(rows_, task_rows_); }
     const char* name() const override { return "lanes"; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
-        const std::int64_t end = least(rows_, (task + 1) * task_rows_);
-        for (std::int64_t row = task * task_rows_; row < end; row += block_rows_) {
-            const std::int64_t rows = least(block_rows_, end - row);
-            if (joins_)
-                join(bases, row, rows);
-            else
-                part(bases, row, rows);
-        }
+        const std::int64_t row = task * task_rows_;
+        if (joins_)
+            join(bases, row, least(task_rows_, rows_ - row));
+        else
+            part(bases, row, least(task_rows_, rows_ - row));
         if (past_cache_) movers().settle();
     }
 
 private:
-    // Past the cache, a block is made in the cache and goes out in whole lines.
     void join(std::byte* const* bases, std::int64_t row, std::int64_t rows) const {
-        alignas(64) std::byte block[kBlockBytes];
         const std::byte* from[kMostLanes];
         for (std::size_t k = 0; k < columns_.size(); ++k) from[k] = columns_[k].src.in(bases) + row * width_;
         std::byte* const dst = columns_[0].dst.in(bases) + row * columns_[0].dst_step;
-        movers().interleave(past_cache_ ? block : dst, from, static_cast<int>(columns_.size()), static_cast<std::size_t>(width_), rows);
-        if (past_cache_) movers().stream(dst, block, static_cast<std::size_t>(rows * columns_[0].dst_step));
+        movers().interleave(dst, from, static_cast<int>(columns_.size()), static_cast<std::size_t>(width_), rows, past_cache_);
     }
 
     void part(std::byte* const* bases, std::int64_t row, std::int64_t rows) const {
-        alignas(64) std::byte block[kBlockBytes];
         std::byte* to[kMostLanes];
-        for (std::size_t k = 0; k < columns_.size(); ++k)
-            to[k] = past_cache_ ? block + static_cast<std::int64_t>(k) * rows * width_ : columns_[k].dst.in(bases) + row * width_;
+        for (std::size_t k = 0; k < columns_.size(); ++k) to[k] = columns_[k].dst.in(bases) + row * width_;
         const std::byte* const src = columns_[0].src.in(bases) + row * columns_[0].src_step;
-        movers().deinterleave(to, src, static_cast<int>(columns_.size()), static_cast<std::size_t>(width_), rows);
-        if (!past_cache_) return;
-        for (std::size_t k = 0; k < columns_.size(); ++k)
-            movers().stream(columns_[k].dst.in(bases) + row * width_, to[k], static_cast<std::size_t>(rows * width_));
+        movers().deinterleave(to, src, static_cast<int>(columns_.size()), static_cast<std::size_t>(width_), rows, past_cache_);
     }
 
     std::vector<Column> columns_;
@@ -131,7 +118,6 @@ private:
     bool past_cache_;
     std::int64_t width_;
     std::int64_t task_rows_;
-    std::int64_t block_rows_;
 };
 
 bool same_place(const Place& a, std::int64_t bytes, const Place& b) {

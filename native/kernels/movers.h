@@ -8,6 +8,8 @@
 namespace dovetail {
 
 
+constexpr int kMostLanes = 64;
+
 struct Movers {
     // Contiguous bytes past the cache.
     void (*stream)(std::byte* dst, const std::byte* src, std::size_t bytes);
@@ -19,11 +21,11 @@ struct Movers {
     void (*copy_rows)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                       std::size_t bytes);
 
-    // Elements of `width` bytes from `count` contiguous sources in turn: dst[i * count + k] = src[k][i], for i < rows.
-    void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows);
+    // Elements of `width` bytes from `count` <= kMostLanes contiguous sources in turn: dst[i * count + k] = src[k][i], for i < rows.
+    void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
 
     // Its mirror: dst[k][i] = src[i * count + k].
-    void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows);
+    void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
 
     // dst + c * dst_step + r * width = src + r * src_step + c * width, for r < rows, c < columns; elements of any width.
     void (*transpose)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,

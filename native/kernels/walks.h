@@ -11,6 +11,9 @@ namespace dovetail::moving {
 
 // A block of this size stays in the first cache while all that concerns it is done.
 constexpr std::int64_t kBlockBytes = 16 * 1024;
+// What goes past the cache is put together in pieces of this size: short enough that the processor already reads the next piece while
+// it writes this one.
+constexpr std::int64_t kStagedBytes = 4 * 1024;
 // From here on, in all, destinations are written past the cache.
 constexpr std::size_t kPastCacheFrom = 8 * 1024 * 1024;
 // Below this, other threads are not worth the call: plain copies run at the speed of the cache, all else is slower.

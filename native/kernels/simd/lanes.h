@@ -79,4 +79,20 @@ inline void shuffles(Vector<Bytes>* vectors) {
     }
 }
 
+inline bool is_aligned(const void* address, std::size_t to) { return reinterpret_cast<std::uintptr_t>(address) % to == 0; }
+
+// One vector to the cache or past it; `to` is aligned then. Vectors that fill a line are to be put one right after the other: a line
+// that is left half written for long goes out in pieces, at many times the cost.
+template <bool PastCache>
+inline void put(std::byte* to, Vector<16> vector) {
+#if defined(__SSE2__)
+    typedef long long Pair __attribute__((vector_size(16)));
+    if constexpr (PastCache) {
+        __builtin_ia32_movntdq(reinterpret_cast<Pair*>(to), reinterpret_cast<Pair>(vector));
+        return;
+    }
+#endif
+    store<16>(to, vector);
+}
+
 }  // namespace dovetail::DOVETAIL_ISA

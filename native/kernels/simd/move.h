@@ -9,8 +9,8 @@ void copy_rows(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, st
                std::size_t bytes);
 void stream(std::byte* dst, const std::byte* src, std::size_t bytes);
 void settle();
-void interleave(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows);
-void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows);
+void interleave(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
+void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
 void transpose(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                std::int64_t columns, std::size_t width);
 const Movers& own_movers();

@@ -6,7 +6,7 @@ namespace dovetail::DOVETAIL_ISA {
 namespace {
 
 // The rows that fill whole vectors; how many these are. Source and destination of a block are `Count` vectors each.
-template <int Width, int Count>
+template <int Width, int Count, bool PastCache>
 std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std::int64_t rows) {
     constexpr int block = 16 / Width;
     const std::byte* from[Count];
@@ -15,43 +15,59 @@ std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std:
     for (; i + block <= rows; i += block, dst += 16 * Count) {
         Vector<16> vectors[Count];
         for (int k = 0; k < Count; ++k) vectors[k] = load<16>(from[k] + i * Width);
-        shuffles<16, Width, Count, bits(Count)>(vectors);
-        for (int k = 0; k < Count; ++k) store<16>(dst + 16 * k, vectors[k]);
+        if constexpr (block > 1) shuffles<16, Width, Count, bits(Count)>(vectors);
+        for (int k = 0; k < Count; ++k) put<PastCache>(dst + 16 * k, vectors[k]);
     }
     return i;
 }
 
-template <int Width, int Count>
+// Four blocks at a time: a line for each destination.
+template <int Width, int Count, bool PastCache>
 std::int64_t deinterleave_blocks(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
     constexpr int block = 16 / Width;
     std::byte* to[Count];
     for (int k = 0; k < Count; ++k) to[k] = dst[k];
     std::int64_t i = 0;
-    for (; i + block <= rows; i += block, src += 16 * Count) {
-        Vector<16> vectors[Count];
-        for (int k = 0; k < Count; ++k) vectors[k] = load<16>(src + 16 * k);
-        shuffles<16, Width, Count, bits(block)>(vectors);
-        for (int k = 0; k < Count; ++k) store<16>(to[k] + i * Width, vectors[k]);
+    for (; i + 4 * block <= rows; i += 4 * block, src += 64 * Count) {
+        Vector<16> vectors[4][Count];
+        for (int j = 0; j < 4; ++j) {
+            for (int k = 0; k < Count; ++k) vectors[j][k] = load<16>(src + 16 * (j * Count + k));
+            if constexpr (block > 1) shuffles<16, Width, Count, bits(block)>(vectors[j]);
+        }
+        for (int k = 0; k < Count; ++k)
+            for (int j = 0; j < 4; ++j) put<PastCache>(to[k] + i * Width + 16 * j, vectors[j][k]);
     }
     return i;
 }
 
+template <int Width, int Count>
+std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std::int64_t rows, bool past_cache) {
+    if (past_cache && is_aligned(dst, 16)) return interleave_blocks<Width, Count, true>(dst, src, rows);
+    return interleave_blocks<Width, Count, false>(dst, src, rows);
+}
+
+template <int Width, int Count>
+std::int64_t deinterleave_blocks(std::byte* const* dst, const std::byte* src, std::int64_t rows, bool past_cache) {
+    if (past_cache) return deinterleave_blocks<Width, Count, true>(dst, src, rows);
+    return deinterleave_blocks<Width, Count, false>(dst, src, rows);
+}
+
 template <int Width>
-std::int64_t interleave_whole(std::byte* dst, const std::byte* const* src, int count, std::int64_t rows) {
+std::int64_t interleave_whole(std::byte* dst, const std::byte* const* src, int count, std::int64_t rows, bool past_cache) {
     switch (count) {
-        case 2: return interleave_blocks<Width, 2>(dst, src, rows);
-        case 4: return interleave_blocks<Width, 4>(dst, src, rows);
-        case 8: return interleave_blocks<Width, 8>(dst, src, rows);
+        case 2: return interleave_blocks<Width, 2>(dst, src, rows, past_cache);
+        case 4: return interleave_blocks<Width, 4>(dst, src, rows, past_cache);
+        case 8: return interleave_blocks<Width, 8>(dst, src, rows, past_cache);
         default: return 0;
     }
 }
 
 template <int Width>
-std::int64_t deinterleave_whole(std::byte* const* dst, const std::byte* src, int count, std::int64_t rows) {
+std::int64_t deinterleave_whole(std::byte* const* dst, const std::byte* src, int count, std::int64_t rows, bool past_cache) {
     switch (count) {
-        case 2: return deinterleave_blocks<Width, 2>(dst, src, rows);
-        case 4: return deinterleave_blocks<Width, 4>(dst, src, rows);
-        case 8: return deinterleave_blocks<Width, 8>(dst, src, rows);
+        case 2: return deinterleave_blocks<Width, 2>(dst, src, rows, past_cache);
+        case 4: return deinterleave_blocks<Width, 4>(dst, src, rows, past_cache);
+        case 8: return deinterleave_blocks<Width, 8>(dst, src, rows, past_cache);
         default: return 0;
     }
 }
@@ -66,13 +82,14 @@ void by_blocks(std::int64_t first, std::int64_t rows, const F& block) {
 
 }  // namespace
 
-void interleave(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows) {
+void interleave(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool past_cache) {
     std::int64_t done = 0;
     switch (width) {
-        case 1: done = interleave_whole<1>(dst, src, count, rows); break;
-        case 2: done = interleave_whole<2>(dst, src, count, rows); break;
-        case 4: done = interleave_whole<4>(dst, src, count, rows); break;
-        case 8: done = interleave_whole<8>(dst, src, count, rows); break;
+        case 1: done = interleave_whole<1>(dst, src, count, rows, past_cache); break;
+        case 2: done = interleave_whole<2>(dst, src, count, rows, past_cache); break;
+        case 4: done = interleave_whole<4>(dst, src, count, rows, past_cache); break;
+        case 8: done = interleave_whole<8>(dst, src, count, rows, past_cache); break;
+        case 16: done = interleave_whole<16>(dst, src, count, rows, past_cache); break;
         default: break;
     }
     const auto step = static_cast<std::ptrdiff_t>(width);
@@ -82,20 +99,48 @@ void interleave(std::byte* dst, const std::byte* const* src, int count, std::siz
     });
 }
 
-void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows) {
-    std::int64_t done = 0;
-    switch (width) {
-        case 1: done = deinterleave_whole<1>(dst, src, count, rows); break;
-        case 2: done = deinterleave_whole<2>(dst, src, count, rows); break;
-        case 4: done = deinterleave_whole<4>(dst, src, count, rows); break;
-        case 8: done = deinterleave_whole<8>(dst, src, count, rows); break;
-        default: break;
-    }
-    const auto step = static_cast<std::ptrdiff_t>(width);
-    by_blocks(done, rows, [&](std::int64_t first, std::int64_t size) {
+namespace {
+
+void part_rows(std::byte* const* dst, const std::byte* src, int count, std::ptrdiff_t step, std::int64_t first, std::int64_t end) {
+    by_blocks(first, end, [&](std::int64_t row, std::int64_t size) {
         for (int k = 0; k < count; ++k)
-            copy_rows(dst[k] + first * step, step, src + (first * count + k) * step, count * step, size, width);
+            copy_rows(dst[k] + row * step, step, src + (row * count + k) * step, count * step, size, static_cast<std::size_t>(step));
     });
+}
+
+std::int64_t part_blocks(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache) {
+    switch (width) {
+        case 1: return deinterleave_whole<1>(dst, src, count, rows, past_cache);
+        case 2: return deinterleave_whole<2>(dst, src, count, rows, past_cache);
+        case 4: return deinterleave_whole<4>(dst, src, count, rows, past_cache);
+        case 8: return deinterleave_whole<8>(dst, src, count, rows, past_cache);
+        case 16: return deinterleave_whole<16>(dst, src, count, rows, past_cache);
+        default: return 0;
+    }
+}
+
+// How many rows until every destination begins a line, or -1 where they never do so together.
+std::int64_t rows_to_line(std::byte* const* dst, int count, std::size_t width) {
+    const std::size_t bytes = (0 - reinterpret_cast<std::uintptr_t>(dst[0])) % 64;
+    for (int k = 1; k < count; ++k)
+        if (!is_aligned(dst[k] + bytes, 64)) return -1;
+    return bytes % width == 0 ? static_cast<std::int64_t>(bytes / width) : -1;
+}
+
+}  // namespace
+
+void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache) {
+    const auto step = static_cast<std::ptrdiff_t>(width);
+    std::int64_t first = past_cache ? rows_to_line(dst, count, width) : 0;
+    if (first < 0 || first > rows) {
+        first = 0;
+        past_cache = false;
+    }
+    part_rows(dst, src, count, step, 0, first);
+    std::byte* to[kMostLanes];
+    for (int k = 0; k < count; ++k) to[k] = dst[k] + first * step;
+    const std::int64_t done = part_blocks(to, src + first * count * step, count, width, rows - first, past_cache);
+    part_rows(dst, src, count, step, first + done, rows);
 }
 
 }  // namespace dovetail::DOVETAIL_ISA
