@@ -11,6 +11,7 @@ struct Conv::Task {
     std::int64_t group;
     std::size_t first_panel, last_panel;
     std::int64_t first_unit, last_unit;
+    Ahead ahead;
 };
 
 struct Conv::Room {
@@ -18,6 +19,7 @@ struct Conv::Room {
     float* box;          // copied pixels
     float* y;            // a tile, where y's channels do not lie side by side
     float* residual;
+    std::int64_t tiles;  // that were made for the task
 };
 
 struct Conv::Place {
@@ -93,7 +95,8 @@ void Conv::choose_reading() {
 
 void Conv::choose_sizes() {
     const Geometry& g = geometry_;
-    cut_ = cut_of(g.out[2], g.outputs, reading_ == Reading::in_place ? g.x.at[2] * g.stride[2] : 0, table_);
+    const std::int64_t step = reading_ == Reading::in_place ? g.x.at[2] * g.stride[2] : 0;
+    cut_ = cut_of(g.out[2], g.outputs, step, g.taps() * g.channels, table_);
     panels_ = panels_of(g.outputs, cut_.vectors, table_.lanes);
     if (by_channel_) {
         cut_.tiles = whole(g.out[2], kMostPixels);
@@ -183,7 +186,7 @@ std::size_t Conv::scratch_bytes() const {
 Conv::Room Conv::room_of(const Run& run, int worker) const {
     auto* at = reinterpret_cast<float*>(run.scratch_of(worker));
     auto* tiles = at + up_to_line(segments_ * kMostRows * 2);
-    return {reinterpret_cast<std::int64_t*>(at), tiles + 2 * tile_floats_, tiles, tiles + tile_floats_};
+    return {reinterpret_cast<std::int64_t*>(at), tiles + 2 * tile_floats_, tiles, tiles + tile_floats_, 0};
 }
 
 std::string Conv::name() const {
@@ -200,8 +203,11 @@ void Conv::run(const Run& run) const {
     const std::int64_t parts = std::min(all, wanted);
     const auto task = [&](std::int64_t index, int worker) {
         const std::int64_t part = index % parts, chunk = index / parts % chunks;
-        const Task share{index / parts / chunks, static_cast<std::size_t>(chunk * panels / chunks),
-                         static_cast<std::size_t>((chunk + 1) * panels / chunks), part * all / parts, (part + 1) * all / parts};
+        Task share{index / parts / chunks, static_cast<std::size_t>(chunk * panels / chunks),
+                   static_cast<std::size_t>((chunk + 1) * panels / chunks), part * all / parts, (part + 1) * all / parts, {}};
+        // The chunk that this thread will come to if each takes its turn.
+        const std::int64_t next = chunk + (parts == 1 ? threads : 1);
+        if (next < chunks) share.ahead = ahead_of(share, next, chunks);
         work(run, share, worker);
     };
     const std::int64_t tasks = parts * chunks * geometry_.groups;
@@ -209,6 +215,16 @@ void Conv::run(const Run& run) const {
         for (std::int64_t i = 0; i < tasks; ++i) task(i, 0);
     else
         run.pool->each(tasks, task);
+}
+
+Ahead Conv::ahead_of(const Task& task, std::int64_t chunk, std::int64_t chunks) const {
+    const auto panels = static_cast<std::int64_t>(panels_.size()), depth = segments_ * length_;
+    const auto begin = [&](std::int64_t each) {
+        const std::int64_t panel = each * panels / chunks;
+        return panel < panels ? panels_[static_cast<std::size_t>(panel)].first : whole(geometry_.outputs, table_.lanes) * table_.lanes;
+    };
+    const std::int64_t tiles = (task.last_unit - task.first_unit) * (is_boxed() ? block_lines_ * cut_.tiles : 1);
+    return {weights_[static_cast<std::size_t>(task.group)].get() + begin(chunk) * depth, (begin(chunk + 1) - begin(chunk)) * depth, tiles};
 }
 
 void Conv::work(const Run& run, const Task& task, int worker) const {
@@ -373,6 +389,7 @@ void Conv::multiply(const Run& run, const Task& task, Room& room, const Place& p
     tile.segments = place.segments;
     tile.length = length_;
     tile.ahead = place.ahead;
+    const std::int64_t index = room.tiles++;
     tile.scale = 1;
     finish_.set(tile);
     for (std::size_t p = task.first_panel; p < task.last_panel; ++p) {
@@ -382,6 +399,7 @@ void Conv::multiply(const Run& run, const Task& task, Room& room, const Place& p
         tile.weights = weights_[static_cast<std::size_t>(task.group)].get() + panel.first * segments_ * length_ +
                        place.first_segment * length_ * width;
         tile.weights_stride = width;
+        task.ahead.set(tile, index, static_cast<std::int64_t>(p - task.first_panel), static_cast<std::int64_t>(task.last_panel - task.first_panel));
         tile.columns = panel.columns;
         tile.bias = bias_.empty() ? nullptr : bias_.data() + channel;
         tile.y = apart ? room.y : to;

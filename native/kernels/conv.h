@@ -39,6 +39,7 @@ private:
     std::int64_t tile_begin(std::int64_t tile) const { return geometry_.out[2] * tile / cut_.tiles; }
     bool is_boxed() const { return reading_ == Reading::rows; }
     std::int64_t units() const;
+    Ahead ahead_of(const Task& task, std::int64_t chunk, std::int64_t chunks) const;
     Room room_of(const Run& run, int worker) const;
     void work(const Run& run, const Task& task, int worker) const;
     void tile_in_place(const Run& run, const Task& task, Room& room, std::int64_t line, std::int64_t tile) const;

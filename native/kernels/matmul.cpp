@@ -58,6 +58,7 @@ private:
         std::int64_t batch;
         std::size_t first_panel, last_panel;
         std::int64_t first_tile, last_tile;
+        std::int64_t stride;  // chunks to the one that this thread will come to next
     };
     struct Room {
         float *a, *b, *y, *added;
@@ -67,6 +68,7 @@ private:
         const float* from;
         std::int64_t step;
         std::int64_t first, depth;
+        Ahead ahead;
     };
 
     void join_batches();
@@ -79,6 +81,7 @@ private:
     const float* rows_of(const Run& run, const Task& task, const Room& room, std::int64_t row, std::int64_t count) const;
     Block columns_of(const Run& run, const Task& task, const Room& room, std::size_t index) const;
     Block constant_columns(const Task& task, std::size_t index, std::int64_t block) const;
+    Ahead ahead_of(const Task& task, std::size_t index, std::int64_t block) const;
     void take_block(ProductTile& tile, const Block& columns) const;
     void multiply(const Run& run, const Task& task, const Room& room, std::size_t panel, std::int64_t tile, const float* rows,
                   const Block& columns) const;
@@ -160,7 +163,7 @@ std::int64_t MatMul::offset(const Stack& stack, std::int64_t batch) const {
 }
 
 void MatMul::choose(const Spec& spec, Store& store) {
-    cut_ = cut_of(rows_, columns_, a.column == 1 ? a.row : 0, table_);
+    cut_ = cut_of(rows_, columns_, a.column == 1 ? a.row : 0, std::min(depth_, kBlockDepth), table_);
     panels_ = panels_of(columns_, cut_.vectors, table_.lanes);
     // A product with one row reads each column once: no packing pays.
     const bool plain = !has_bias_ && !finish_.has_residual && a.column == 1 && finish_.activation == Activation::bounds;
@@ -211,7 +214,7 @@ void MatMul::run(const Run& run) const {
     const auto task = [&](std::int64_t index, int worker) {
         const std::int64_t part = index % parts, chunk = index / parts % chunks;
         work(run, {index / parts / chunks, static_cast<std::size_t>(chunk * panels / chunks), static_cast<std::size_t>((chunk + 1) * panels / chunks),
-                   part * cut_.tiles / parts, (part + 1) * cut_.tiles / parts}, worker);
+                   part * cut_.tiles / parts, (part + 1) * cut_.tiles / parts, parts == 1 ? threads : 1}, worker);
     };
     const std::int64_t tasks = parts * chunks * batches();
     if (small)
@@ -258,16 +261,29 @@ MatMul::Block MatMul::columns_of(const Run& run, const Task& task, const Room& r
     const Panel& panel = panels_[index];
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
     const float* from = reinterpret_cast<const float*>(run.at(b_)) + offset(b, task.batch) + panel.first * b.column;
-    if (way_ == Columns::in_place && panel.columns == width) return {from, b.row, 0, depth_};
+    if (way_ == Columns::in_place && panel.columns == width) return {from, b.row, 0, depth_, {}};
     packs_.pack(room.b, from, depth_, panel.columns, width, b.row, b.column);
-    return {room.b, width, 0, depth_};
+    return {room.b, width, 0, depth_, {}};
 }
 
 MatMul::Block MatMul::constant_columns(const Task& task, std::size_t index, std::int64_t block) const {
     const Panel& panel = panels_[index];
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
     const std::int64_t first = depth_ * block / blocks_, last = depth_ * (block + 1) / blocks_;
-    return {packed_[static_cast<std::size_t>(task.batch)].get() + panel.first * depth_ + first * width, width, first, last - first};
+    return {packed_[static_cast<std::size_t>(task.batch)].get() + panel.first * depth_ + first * width, width, first, last - first, ahead_of(task, index, block)};
+}
+
+// What comes next: the next block of this panel, or of the panel in its place in the chunk that this thread will come to.
+Ahead MatMul::ahead_of(const Task& task, std::size_t index, std::int64_t block) const {
+    const auto chunk = static_cast<std::int64_t>(task.last_panel - task.first_panel);
+    const bool over = block + 1 == blocks_;
+    const auto next = static_cast<std::int64_t>(index) + (over ? chunk * task.stride : 0), after = over ? 0 : block + 1;
+    if (next >= static_cast<std::int64_t>(panels_.size())) return {};
+    const Panel& panel = panels_[static_cast<std::size_t>(next)];
+    const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
+    const std::int64_t first = depth_ * after / blocks_, last = depth_ * (after + 1) / blocks_;
+    return {packed_[static_cast<std::size_t>(task.batch)].get() + panel.first * depth_ + first * width, (last - first) * width,
+            task.last_tile - task.first_tile};
 }
 
 // Of a depth in blocks, the first one goes on from the residual (which y may be), the others from the sums in y; the last one finishes.
@@ -315,6 +331,7 @@ void MatMul::multiply(const Run& run, const Task& task, const Room& room, std::s
     tile.length = columns.depth;
     tile.weights = columns.from;
     tile.weights_stride = columns.step;
+    columns.ahead.set(tile, tile_index - task.first_tile, 0, 1);
     tile.y = y.column == 1 ? to : room.y;
     tile.y_stride = y.column == 1 ? y.row : width;
     tile.columns = panel.columns;

@@ -48,11 +48,23 @@ std::shared_ptr<const float> pack_once(Store& store, const std::string& packing,
     }));
 }
 
+void Ahead::set(ProductTile& tile, std::int64_t index, std::int64_t panel, std::int64_t panels) const {
+    tile.next = tile.weights;
+    tile.next_step = 0;
+    const std::int64_t parts = tiles * panels, positions = tile.segments * tile.length;
+    if (from == nullptr || positions == 0) return;
+    tile.next = from + floats * (index * panels + panel) / parts;
+    tile.next_step = (floats / parts + positions - 1) / positions;
+}
+
 namespace {
 
 // Cycles that a tile takes for one position: multiplications, two a cycle, unless the weights cannot come in so fast from the second
 // level of cache; and what a tile costs beside them.
 double cost_of(double rows, int vectors) { return std::max(rows * vectors / 2, vectors * 2.2) + 0.4; }
+
+// A panel and the next one have room in the second level of cache.
+constexpr std::int64_t kPanelBytes = 640 << 10;
 
 // Rows a multiple of a page apart share one set of the first level of cache, which holds twelve lines.
 std::int64_t most_rows(int vectors, std::int64_t step, const ProductTable& table) {
@@ -69,12 +81,13 @@ double cost_of(std::int64_t length, std::int64_t columns, int widest, std::int64
 
 }  // namespace
 
-Cut cut_of(std::int64_t length, std::int64_t columns, std::int64_t step, const ProductTable& table) {
+Cut cut_of(std::int64_t length, std::int64_t columns, std::int64_t step, std::int64_t depth, const ProductTable& table) {
     Cut best{};
     double least = 0;
     for (int widest = kMostVectors; widest > 0; --widest) {
         const std::int64_t most = most_rows(widest, step, table);
-        if (most == 0) continue;
+        const bool fits = depth * widest * table.lanes * 4 <= kPanelBytes || widest <= 2;
+        if (most == 0 || !fits) continue;
         const double cost = cost_of(length, columns, widest, most, table.lanes);
         if (best.vectors != 0 && cost >= least) continue;
         least = cost;

@@ -34,13 +34,23 @@ std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>
 std::shared_ptr<const float> pack_once(Store& store, const std::string& packing, const Matrix& matrix, const std::vector<Panel>& panels,
                                        int lanes);
 
+// Weights that come to be read when a run of panels is done: each tile fetches its part of them into the second level of cache.
+struct Ahead {
+    const float* from;  // null: nothing follows
+    std::int64_t floats;
+    std::int64_t tiles;  // that share the work
+
+    // Puts into `tile`, the `index`th of them and at `panel` of `panels`, what it is to fetch.
+    void set(ProductTile& tile, std::int64_t index, std::int64_t panel, std::int64_t panels) const;
+};
+
 // How a line of `length` rows is cut into tiles of nearly equal size, and how wide the panels beside it are.
 struct Cut {
     int vectors;         // of the widest panel
     std::int64_t tiles;  // of a line
 };
 
-// The cheapest cut for the registers there are. `step`: floats from row to row.
-Cut cut_of(std::int64_t length, std::int64_t columns, std::int64_t step, const ProductTable& table);
+// The cheapest cut for the registers there are. `step`: floats from row to row. `depth`: positions that a panel holds together.
+Cut cut_of(std::int64_t length, std::int64_t columns, std::int64_t step, std::int64_t depth, const ProductTable& table);
 
 }  // namespace dovetail

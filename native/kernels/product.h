@@ -18,6 +18,8 @@ struct ProductTile {
     std::int64_t length;
     const float* weights;
     std::int64_t weights_stride;  // floats from one position to the next
+    const float* next;            // weights that are wanted later, and how many of them to fetch for each position meanwhile
+    std::int64_t next_step;
     float* y;
     std::int64_t y_stride;  // floats from row to row
     std::int64_t columns;   // those that are there: at most vectors * lanes

@@ -15,9 +15,8 @@ constexpr int kRows[kMostVectors] = {12, 6, 4, 0};
 #endif
 
 // Weights are read once by each tile, mostly from the second level of cache: asked for so many floats ahead, across the end of a panel
-// into the next, they arrive in time. Those of the panel after that are asked for into the second level.
+// into the next, they arrive in time.
 constexpr int kAhead = 1024;
-constexpr int kFar = 32768;
 
 // Floats of a cache line.
 constexpr int kLine = 16;
@@ -76,7 +75,8 @@ void tile_of(const ProductTile& tile) {
 
     const std::int64_t* rows = tile.rows;
     const float* weights = tile.weights;
-    const std::int64_t length = tile.length, stride = tile.weights_stride, ahead = tile.ahead;
+    const std::int64_t length = tile.length, stride = tile.weights_stride, ahead = tile.ahead, next_step = tile.next_step;
+    const float* next = tile.next;
     for (std::int64_t s = 0; s < tile.segments; ++s, rows += count) {
         const float* at[count];
 #pragma GCC unroll 32
@@ -94,17 +94,16 @@ void tile_of(const ProductTile& tile) {
                     for (int v = 0; v < vectors; ++v) {
                         const float* w = weights + c * stride + v * kLanes;
                         __builtin_prefetch(w + kAhead);
-                        __builtin_prefetch(w + kFar, 0, 2);
 #pragma GCC unroll 32
                         for (int r = 0; r < count; ++r) sums[c][r][v] += at[r][k + c] * load(w);
                     }
-        for (; k < length; ++k, weights += stride) {
+        for (; k < length; ++k, weights += stride, next += next_step) {
+            __builtin_prefetch(next, 0, 2);
             Floats w[vectors];
 #pragma GCC unroll 32
             for (int v = 0; v < vectors; ++v) {
                 w[v] = load(weights + v * kLanes);
                 __builtin_prefetch(weights + v * kLanes + kAhead);
-                __builtin_prefetch(weights + v * kLanes + kFar, 0, 2);
             }
 #pragma GCC unroll 32
             for (int r = 0; r < count; ++r) {
