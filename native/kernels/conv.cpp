@@ -7,29 +7,6 @@
 
 namespace dovetail {
 
-struct Conv::Task {
-    std::int64_t group;
-    std::size_t first_panel, last_panel;
-    std::int64_t first_unit, last_unit;
-    Ahead ahead;
-};
-
-struct Conv::Room {
-    std::int64_t* rows;  // offsets of one tile
-    float* box;          // copied pixels
-    float* y;            // a tile, where y's channels do not lie side by side
-    float* residual;
-    std::int64_t tiles;  // that were made for the task
-};
-
-struct Conv::Place {
-    std::int64_t line, first, count;  // the output pixels
-    const float* base;
-    const std::int64_t* rows;
-    std::int64_t first_segment, segments;
-    std::int64_t ahead;  // floats to what the next tile reads
-};
-
 namespace {
 
 constexpr std::int64_t kTileFloats = kMostRows * kMostVectors * 16;
@@ -52,7 +29,12 @@ std::vector<float> narrowed(const std::vector<double>& values) { return {values.
 }  // namespace
 
 Conv::Conv(const Spec& spec, Store& store)
-    : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), finish_(spec), geometry_(spec, finish_), table_(product_table()), stages_(stage_table()) {
+    : x_(spec.inputs.at(0)),
+      y_(spec.outputs.at(0)),
+      finish_(spec),
+      geometry_(spec, finish_),
+      table_(product_table()),
+      stages_(stage_table()) {
     const Operand& w = spec.inputs.at(1);
     if (!w.is_constant()) throw std::invalid_argument("conv: the weights are no constant");
     if (w.sizes[0] != geometry_.outputs * geometry_.groups || w.sizes[1] != geometry_.channels)
@@ -66,7 +48,8 @@ Conv::Conv(const Spec& spec, Store& store)
     if (scale_.size() != channels || shift_.size() != channels) throw std::invalid_argument("conv: a prologue of other channels");
     if (spec.integer("has_bias") != 0) {
         bias_ = padded(floats_of(spec.inputs.at(2)), kMostVectors * 16);
-        if (bias_.size() != static_cast<std::size_t>(y_.sizes[1] + kMostVectors * 16)) throw std::invalid_argument("conv: another bias");
+        if (bias_.size() != static_cast<std::size_t>(y_.sizes[1] + kMostVectors * 16))
+            throw std::invalid_argument("conv: another bias");
     }
     if (y_.count() == 0) return;
     choose_reading();
@@ -167,7 +150,8 @@ std::vector<std::int64_t> Conv::table_of(std::int64_t count) const {
         for (std::int64_t h = 0; h < g.kernel[1]; ++h)
             for (std::int64_t i = 0; i < inner; ++i)
                 for (std::int64_t r = 0; r < count; ++r)
-                    table.push_back(d * (is_boxed() ? 1 : g.dilation[0]) * at[0] + h * g.dilation[1] * at[1] + i * g.dilation[2] * at[2] + r * step);
+                    table.push_back(d * (is_boxed() ? 1 : g.dilation[0]) * at[0] + h * g.dilation[1] * at[1] +
+                                    i * g.dilation[2] * at[2] + r * step);
     return table;
 }
 
@@ -177,7 +161,7 @@ std::int64_t Conv::units() const {
 }
 
 std::size_t Conv::scratch_bytes() const {
-    const std::int64_t box = is_boxed()                       ? geometry_.kernel[0] * box_rows_ * box_pixels_ * geometry_.channels
+    const std::int64_t box = is_boxed()                    ? geometry_.kernel[0] * box_rows_ * box_pixels_ * geometry_.channels
                              : reading_ == Reading::pixels ? kMostRows * pitch_
                                                            : 0;
     return static_cast<std::size_t>(up_to_line(segments_ * kMostRows * 2) + up_to_line(box) + 2 * tile_floats_) * sizeof(float);
@@ -203,8 +187,12 @@ void Conv::run(const Run& run) const {
     const std::int64_t parts = std::min(all, wanted);
     const auto task = [&](std::int64_t index, int worker) {
         const std::int64_t part = index % parts, chunk = index / parts % chunks;
-        Task share{index / parts / chunks, static_cast<std::size_t>(chunk * panels / chunks),
-                   static_cast<std::size_t>((chunk + 1) * panels / chunks), part * all / parts, (part + 1) * all / parts, {}};
+        Task share{index / parts / chunks,
+                   static_cast<std::size_t>(chunk * panels / chunks),
+                   static_cast<std::size_t>((chunk + 1) * panels / chunks),
+                   part * all / parts,
+                   (part + 1) * all / parts,
+                   {}};
         // The chunk that this thread will come to if each takes its turn.
         const std::int64_t next = chunk + (parts == 1 ? threads : 1);
         if (next < chunks) share.ahead = ahead_of(share, next, chunks);
@@ -221,10 +209,12 @@ Ahead Conv::ahead_of(const Task& task, std::int64_t chunk, std::int64_t chunks) 
     const auto panels = static_cast<std::int64_t>(panels_.size()), depth = segments_ * length_;
     const auto begin = [&](std::int64_t each) {
         const std::int64_t panel = each * panels / chunks;
-        return panel < panels ? panels_[static_cast<std::size_t>(panel)].first : whole(geometry_.outputs, table_.lanes) * table_.lanes;
+        return panel < panels ? panels_[static_cast<std::size_t>(panel)].first
+                              : whole(geometry_.outputs, table_.lanes) * table_.lanes;
     };
     const std::int64_t tiles = (task.last_unit - task.first_unit) * (is_boxed() ? block_lines_ * cut_.tiles : 1);
-    return {weights_[static_cast<std::size_t>(task.group)].get() + begin(chunk) * depth, (begin(chunk + 1) - begin(chunk)) * depth, tiles};
+    return {weights_[static_cast<std::size_t>(task.group)].get() + begin(chunk) * depth,
+            (begin(chunk + 1) - begin(chunk)) * depth, tiles};
 }
 
 void Conv::work(const Run& run, const Task& task, int worker) const {
@@ -236,135 +226,6 @@ void Conv::work(const Run& run, const Task& task, int worker) const {
             tile_of_pixels(run, task, room, unit / cut_.tiles, unit % cut_.tiles);
         else
             tile_in_place(run, task, room, unit / cut_.tiles, unit % cut_.tiles);
-}
-
-namespace {
-
-// An output line's image, depth and row.
-struct Line {
-    std::int64_t image, depth, row;
-};
-
-Line line_of(const Geometry& g, std::int64_t line) { return {line / (g.out[0] * g.out[1]), line / g.out[1] % g.out[0], line % g.out[1]}; }
-
-// The taps first .. last-1 of an axis that fall inside it, for the output position `at`.
-struct Taps {
-    std::int64_t first, last, start;  // start: where tap 0 falls
-};
-
-Taps taps_of(const Geometry& g, std::size_t axis, std::int64_t at) {
-    const std::int64_t start = at * g.stride[axis] - g.before[axis], step = g.dilation[axis];
-    const std::int64_t first = start < 0 ? whole(-start, step) : 0;
-    const std::int64_t last = start < g.in[axis] ? std::min(whole(g.in[axis] - start, step), g.kernel[axis]) : 0;
-    return {first, std::max(first, last), start};
-}
-
-}  // namespace
-
-void Conv::tile_in_place(const Run& run, const Task& task, Room& room, std::int64_t line, std::int64_t tile) const {
-    const Geometry& g = geometry_;
-    const Line at = line_of(g, line);
-    const std::int64_t first = tile_begin(tile), count = tile_begin(tile + 1) - first;
-    const Taps deep = taps_of(g, 0, at.depth), down = taps_of(g, 1, at.row);
-    const std::int64_t left = first * g.stride[2] - g.before[2];
-    const std::int64_t right = left + (count - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2];
-    const float* x = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels;
-    const float* base = x + deep.start * g.x.at[0] + down.start * g.x.at[1] + left * g.x.at[2];
-    Place place{line, first, count, base, count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_,
-                streams_ ? count * g.stride[2] * g.x.at[2] : 0};
-    const bool inside = left >= 0 && right < g.in[2];
-    if (inside && g.kernel[0] == 1 && deep.first == 0 && deep.last == 1) {
-        place.first_segment = down.first * g.kernel[2];
-        place.segments = (down.last - down.first) * g.kernel[2];
-        place.rows += place.first_segment * count;
-        return multiply(run, task, room, place);
-    }
-    if (inside && deep.first == 0 && deep.last == g.kernel[0] && down.first == 0 && down.last == g.kernel[1])
-        return multiply(run, task, room, place);
-
-    // At a border: taps outside read zeros, and segments before the first and behind the last that fall inside are left out.
-    const std::int64_t zeros = (reinterpret_cast<std::intptr_t>(zeros_.data()) - reinterpret_cast<std::intptr_t>(base)) / 4;
-    std::int64_t first_segment = segments_, last_segment = 0, segment = 0;
-    const std::int64_t* inner = place.rows;
-    std::int64_t* to = room.rows;
-    for (std::int64_t d = 0; d < g.kernel[0]; ++d)
-        for (std::int64_t h = 0; h < g.kernel[1]; ++h) {
-            const bool there = d >= deep.first && d < deep.last && h >= down.first && h < down.last;
-            for (std::int64_t w = 0; w < g.kernel[2]; ++w, ++segment) {
-                bool any = false;
-                for (std::int64_t r = 0, column = left + w * g.dilation[2]; r < count; ++r, column += g.stride[2], ++inner) {
-                    const bool real = there && column >= 0 && column < g.in[2];
-                    *to++ = real ? *inner : zeros;
-                    any |= real;
-                }
-                if (!any) continue;
-                first_segment = std::min(first_segment, segment);
-                last_segment = segment + 1;
-            }
-        }
-    place.first_segment = std::min(first_segment, last_segment);
-    place.segments = last_segment - place.first_segment;
-    place.rows = room.rows + place.first_segment * count;
-    multiply(run, task, room, place);
-}
-
-void Conv::tile_of_pixels(const Run& run, const Task& task, Room& room, std::int64_t line, std::int64_t tile) const {
-    const Geometry& g = geometry_;
-    const Line at = line_of(g, line);
-    const std::int64_t first = tile_begin(tile), count = tile_begin(tile + 1) - first;
-    const float* x = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels * g.x.channel +
-                     at.depth * g.stride[0] * g.x.at[0] + at.row * g.stride[1] * g.x.at[1] + first * g.stride[2] * g.x.at[2];
-    const Prologue prologue{has_prologue_ ? scale_.data() : nullptr, shift_.data(), clamp_};
-    if (g.x.channel == 1)
-        stages_.pixels(room.box, pitch_, x, g.stride[2] * g.x.at[2], count, g.channels, prologue, task.group * g.channels);
-    for (std::int64_t r = 0; g.x.channel != 1 && r < count; ++r)
-        stages_.run(room.box + r * pitch_, x + r * g.stride[2] * g.x.at[2], g.channels, g.x.channel, prologue, task.group * g.channels);
-    multiply(run, task, room,
-             {line, first, count, room.box, count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_, 0});
-}
-
-void Conv::block(const Run& run, const Task& task, Room& room, std::int64_t block) const {
-    const Geometry& g = geometry_;
-    const std::int64_t blocks = whole(g.out[1], block_lines_), plane = block / blocks, first = block % blocks * block_lines_;
-    const std::int64_t image = plane / g.out[0], depth = plane % g.out[0], last = std::min(first + block_lines_, g.out[1]);
-    const float* x = reinterpret_cast<const float*>(run.at(x_)) + image * g.x.image;
-    fill_box(x, task, room.box, depth, first);
-    const std::int64_t row = box_pixels_ * g.channels;
-    for (std::int64_t line = first; line < last; ++line)
-        for (std::int64_t tile = 0; tile < cut_.tiles; ++tile) {
-            const std::int64_t begin = tile_begin(tile), count = tile_begin(tile + 1) - begin;
-            multiply(run, task, room,
-                     {plane * g.out[1] + line, begin, count, room.box + (line - first) * g.stride[1] * row + begin * g.stride[2] * g.channels,
-                      count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_, 0});
-        }
-}
-
-void Conv::fill_box(const float* x, const Task& task, float* box, std::int64_t depth, std::int64_t first) const {
-    const Geometry& g = geometry_;
-    for (std::int64_t d = 0; d < g.kernel[0]; ++d)
-        for (std::int64_t r = 0; r < box_rows_; ++r, box += box_pixels_ * g.channels)
-            fill_row(x, task, box, depth * g.stride[0] - g.before[0] + d * g.dilation[0], first * g.stride[1] - g.before[1] + r);
-}
-
-void Conv::fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const {
-    const Geometry& g = geometry_;
-    const bool outside = depth < 0 || depth >= g.in[0] || row < 0 || row >= g.in[1];
-    if (outside) return stages_.clear(to, box_pixels_ * g.channels);
-    // Pixels left .. last-1 of the box are there; padding may be negative.
-    const std::int64_t left = std::clamp<std::int64_t>(g.before[2], 0, box_pixels_);
-    const std::int64_t last = std::clamp<std::int64_t>(g.before[2] + g.in[2], left, box_pixels_);
-    const Prologue prologue{has_prologue_ ? scale_.data() : nullptr, shift_.data(), clamp_};
-    const std::int64_t channel = task.group * g.channels;
-    const float* from = x + channel * g.x.channel + depth * g.x.at[0] + row * g.x.at[1] + (left - g.before[2]) * g.x.at[2];
-    stages_.clear(to, left * g.channels);
-    if (!has_prologue_ && g.x.channel == 1 && g.x.at[2] == g.channels)
-        stages_.run(to + left * g.channels, from, (last - left) * g.channels, 1, prologue, channel);
-    else if (!has_prologue_ && g.x.at[2] == 1)
-        stages_.interleave(to + left * g.channels, from, last - left, g.channels, g.x.channel);
-    else
-        for (std::int64_t p = left; p < last; ++p)
-            stages_.run(to + p * g.channels, from + (p - left) * g.x.at[2], g.channels, g.x.channel, prologue, channel);
-    stages_.clear(to + last * g.channels, (box_pixels_ - last) * g.channels);
 }
 
 namespace {
@@ -394,12 +255,14 @@ void Conv::multiply(const Run& run, const Task& task, Room& room, const Place& p
     finish_.set(tile);
     for (std::size_t p = task.first_panel; p < task.last_panel; ++p) {
         const Panel& panel = panels_[p];
-        const std::int64_t channel = task.group * g.outputs + panel.first, width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
+        const std::int64_t channel = task.group * g.outputs + panel.first,
+                           width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
         float* to = at(y, g.y, line, place.first, channel);
         tile.weights = weights_[static_cast<std::size_t>(task.group)].get() + panel.first * segments_ * length_ +
                        place.first_segment * length_ * width;
         tile.weights_stride = width;
-        task.ahead.set(tile, index, static_cast<std::int64_t>(p - task.first_panel), static_cast<std::int64_t>(task.last_panel - task.first_panel));
+        task.ahead.set(tile, index, static_cast<std::int64_t>(p - task.first_panel),
+                       static_cast<std::int64_t>(task.last_panel - task.first_panel));
         tile.columns = panel.columns;
         tile.bias = bias_.empty() ? nullptr : bias_.data() + channel;
         tile.y = apart ? room.y : to;

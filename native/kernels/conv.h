@@ -17,6 +17,15 @@ enum class Reading {
     rows,      // rows with their padding are copied into a box, channels side by side; the taps along a row are then one run
 };
 
+// An output line's image, depth and row.
+struct Line {
+    std::int64_t image, depth, row;
+};
+
+inline Line line_of(const Geometry& g, std::int64_t line) {
+    return {line / (g.out[0] * g.out[1]), line / g.out[1] % g.out[0], line % g.out[1]};
+}
+
 class Conv : public Step {
 public:
     Conv(const Spec& spec, Store& store);
@@ -26,8 +35,19 @@ public:
 
 private:
     // One task's share of the work: a group, some of its panels, some units (tiles, or blocks of lines where rows are copied).
-    struct Task;
-    struct Room;
+    struct Task {
+        std::int64_t group;
+        std::size_t first_panel, last_panel;
+        std::int64_t first_unit, last_unit;
+        Ahead ahead;
+    };
+    struct Room {
+        std::int64_t* rows;  // offsets of one tile
+        float* box;          // copied pixels
+        float* y;            // a tile, where y's channels do not lie side by side
+        float* residual;
+        std::int64_t tiles;  // that were made for the task
+    };
 
     void take_channels();
     void choose_reading();
@@ -48,7 +68,13 @@ private:
     void fill_box(const float* x, const Task& task, float* box, std::int64_t depth, std::int64_t first) const;
     void fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const;
     // Goes through the task's panels; `place` says where the tile's rows lie and which segments are read.
-    struct Place;
+    struct Place {
+        std::int64_t line, first, count;  // the output pixels
+        const float* base;
+        const std::int64_t* rows;
+        std::int64_t first_segment, segments;
+        std::int64_t ahead;  // floats to what the next tile reads
+    };
     void multiply(const Run& run, const Task& task, Room& room, const Place& place) const;
 
     Operand x_, y_;
@@ -64,10 +90,10 @@ private:
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;  // that one task goes through
     std::int64_t segments_ = 0, length_ = 0, width_ = 0;
-    std::int64_t block_lines_ = 0;  // output lines for which rows are copied together
+    std::int64_t block_lines_ = 0;                // output lines for which rows are copied together
     std::int64_t box_rows_ = 0, box_pixels_ = 0;  // what the box holds of each depth: rows, and pixels of a row
     std::int64_t tile_floats_ = 0;
-    std::int64_t pitch_ = 0;  // floats of a copied pixel
+    std::int64_t pitch_ = 0;                             // floats of a copied pixel
     std::vector<std::shared_ptr<const float>> weights_;  // by group
     std::vector<float> bias_, zeros_, scale_, shift_;
     std::vector<std::int64_t> large_, small_;  // what tiles of either size read, from their first row

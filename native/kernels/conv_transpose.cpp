@@ -1,5 +1,5 @@
-// Transposed convolution: output pixels whose coordinates leave the same remainders by the strides are an ordinary convolution of the
-// input with some of the taps, in reverse.
+// Transposed convolution: output pixels whose coordinates leave the same remainders by the strides are an ordinary convolution of
+// the input with some of the taps, in reverse.
 #include <numeric>
 #include <stdexcept>
 
@@ -46,7 +46,9 @@ public:
         for (const auto& part : parts_) part->run(run);
     }
     std::size_t scratch_bytes() const override;
-    std::string name() const override { return "conv transpose, " + std::to_string(parts_.size()) + " " + (parts_.empty() ? "" : parts_[0]->name()); }
+    std::string name() const override {
+        return "conv transpose, " + std::to_string(parts_.size()) + " " + (parts_.empty() ? "" : parts_[0]->name());
+    }
 
 private:
     void add(const Spec& spec, Store& store, const std::vector<Phase>& phases);

@@ -10,10 +10,17 @@ namespace {
 
 Activation activation_of(const Spec& spec, const std::string& name) {
     static const std::pair<const char*, Activation> table[] = {
-        {"none", Activation::bounds},       {"relu", Activation::bounds},         {"clip", Activation::bounds},
-        {"leaky_relu", Activation::leaky_relu}, {"elu", Activation::elu},         {"sigmoid", Activation::sigmoid},
-        {"silu", Activation::silu},         {"tanh", Activation::tanh},           {"hardswish", Activation::hardswish},
-        {"gelu_erf", Activation::gelu_erf}, {"gelu_tanh", Activation::gelu_tanh},
+        {"none", Activation::bounds},
+        {"relu", Activation::bounds},
+        {"clip", Activation::bounds},
+        {"leaky_relu", Activation::leaky_relu},
+        {"elu", Activation::elu},
+        {"sigmoid", Activation::sigmoid},
+        {"silu", Activation::silu},
+        {"tanh", Activation::tanh},
+        {"hardswish", Activation::hardswish},
+        {"gelu_erf", Activation::gelu_erf},
+        {"gelu_tanh", Activation::gelu_tanh},
     };
     for (const auto& [each, activation] : table)
         if (name == each) return activation;
@@ -22,8 +29,7 @@ Activation activation_of(const Spec& spec, const std::string& name) {
 
 }  // namespace
 
-Finish::Finish(const Spec& spec)
-    : low(-std::numeric_limits<float>::infinity()), high(std::numeric_limits<float>::infinity()) {
+Finish::Finish(const Spec& spec) : low(-std::numeric_limits<float>::infinity()), high(std::numeric_limits<float>::infinity()) {
     const std::string name = spec.text("activation", "none");
     activation = activation_of(spec, name);
     if (name == "relu") low = 0;
@@ -31,7 +37,8 @@ Finish::Finish(const Spec& spec)
         low = static_cast<float>(spec.real("low", low));
         high = static_cast<float>(spec.real("high", high));
     }
-    if (activation != Activation::bounds) alpha = static_cast<float>(spec.real(spec.kernel == "matmul" ? "activation_alpha" : "alpha", name == "elu" ? 1 : 0.01));
+    if (activation != Activation::bounds)
+        alpha = static_cast<float>(spec.real(spec.kernel == "matmul" ? "activation_alpha" : "alpha", name == "elu" ? 1 : 0.01));
     has_residual = spec.integer("has_residual") != 0;
     residual_last = has_residual && spec.integer("residual_after_activation") != 0;
     if (!has_residual) return;

@@ -18,8 +18,9 @@ struct Finish {
     bool residual_last = false;
     Operand residual;
 
-    // The attributes "activation" ("none", "relu", "clip" between "low" and "high", or one of Activation's names, "alpha" for leaky_relu
-    // and elu; matmul, whose "alpha" is a factor, calls it "activation_alpha") and "residual_after_activation"; the residual is the last input where "has_residual" is set.
+    // The attributes "activation" ("none", "relu", "clip" between "low" and "high", or one of Activation's names; leaky_relu and elu
+    // have an "alpha", which matmul, whose "alpha" is a factor, calls "activation_alpha") and "residual_after_activation". The
+    // residual is the last input where "has_residual" is set.
     explicit Finish(const Spec& spec);
 
     // Puts all but scale, bias and residual into a tile.

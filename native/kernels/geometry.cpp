@@ -65,7 +65,9 @@ void Geometry::join_lines() {
     if (!is_pointwise() || stride != Three{1, 1, 1}) return;
     for (int axis = 1; axis >= -1; --axis) {
         const std::int64_t inner = out[2], outer = axis < 0 ? images : out[static_cast<std::size_t>(axis)];
-        const auto step = [axis](const Layout& layout) { return axis < 0 ? layout.image : layout.at[static_cast<std::size_t>(axis)]; };
+        const auto step = [axis](const Layout& layout) {
+            return axis < 0 ? layout.image : layout.at[static_cast<std::size_t>(axis)];
+        };
         for (const Layout* layout : {&x, &y, &residual})
             if (!follows(*layout, inner, outer, step(*layout))) return;
         for (Layout* layout : {&x, &y, &residual}) take_step(*layout, inner, outer, step(*layout));

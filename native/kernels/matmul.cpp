@@ -28,7 +28,8 @@ struct Stack {
     std::int64_t row = 0, column = 0;
 };
 
-Stack stack_of(const Spec& spec, const Operand& operand, const std::vector<std::int64_t>& batch, std::int64_t rows, std::int64_t columns) {
+Stack stack_of(const Spec& spec, const Operand& operand, const std::vector<std::int64_t>& batch, std::int64_t rows,
+               std::int64_t columns) {
     std::vector<std::int64_t> sizes = batch;
     sizes.push_back(rows);
     sizes.push_back(columns);
@@ -85,7 +86,8 @@ private:
     void take_block(ProductTile& tile, const Block& columns) const;
     void multiply(const Run& run, const Task& task, const Room& room, std::size_t panel, std::int64_t tile, const float* rows,
                   const Block& columns) const;
-    void add_apart(const Run& run, const Task& task, ProductTile& tile, float* to, const Panel& panel, std::int64_t row, std::int64_t count) const;
+    void add_apart(const Run& run, const Task& task, ProductTile& tile, float* to, const Panel& panel, std::int64_t row,
+                   std::int64_t count) const;
     void dot(const Run& run, const Task& task, const Room& room) const;
 
     Operand a_, b_, bias_operand_, y_;
@@ -107,7 +109,8 @@ private:
     std::vector<std::shared_ptr<const float>> packed_;  // by batch, or one for all
 };
 
-MatMul::MatMul(const Spec& spec, Store& store) : a_(spec.inputs.at(0)), b_(spec.inputs.at(1)), y_(spec.outputs.at(0)), finish_(spec) {
+MatMul::MatMul(const Spec& spec, Store& store)
+    : a_(spec.inputs.at(0)), b_(spec.inputs.at(1)), y_(spec.outputs.at(0)), finish_(spec) {
     const std::size_t rank = y_.rank();
     if (rank < 2 || a_.rank() < 2 || b_.rank() < 2) throw std::invalid_argument("matmul: an operand is no matrix");
     batch_.assign(y_.sizes.begin(), y_.sizes.end() - 2);
@@ -175,12 +178,15 @@ void MatMul::choose(const Spec& spec, Store& store) {
         way_ = rows_ < kRowsWorthPacking && b.column == 1 ? Columns::in_place : Columns::packed;
     const bool added_last = finish_.has_residual && (scale_ != 1 || finish_.residual_last);
     const bool bias_added = has_bias_ && scale_ != 1;
-    if (way_ == Columns::constant && cut_.tiles > 3 && depth_ > kBlockDepth * 3 / 2 && y.column == 1 && !added_last && !bias_added)
+    if (way_ == Columns::constant && cut_.tiles > 3 && depth_ > kBlockDepth * 3 / 2 && y.column == 1 && !added_last &&
+        !bias_added)
         blocks_ = whole(depth_, kBlockDepth);
     if (way_ == Columns::constant)
         chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (whole(depth_ + 1, blocks_) * cut_.vectors * table_.lanes * 4), 1);
-    for (std::int64_t r = 0; r < kMostRows; ++r) row_offsets_.push_back(r * (a.column == 1 || depth_ == 1 ? a.row : up_to_line(depth_)));
-    if (has_bias_ && bias_operand_.is_constant() && bias.row == 0 && std::all_of(bias.batch.begin(), bias.batch.end(), [](auto step) { return step == 0; })) {
+    for (std::int64_t r = 0; r < kMostRows; ++r)
+        row_offsets_.push_back(r * (a.column == 1 || depth_ == 1 ? a.row : up_to_line(depth_)));
+    if (has_bias_ && bias_operand_.is_constant() && bias.row == 0 &&
+        std::all_of(bias.batch.begin(), bias.batch.end(), [](auto step) { return step == 0; })) {
         const auto* from = reinterpret_cast<const float*>(bias_operand_.constant);
         for (std::int64_t j = 0; j < columns_; ++j) bias_row_.push_back(from[j * bias.column]);
         bias_row_.resize(bias_row_.size() + kMostVectors * 16);
@@ -190,7 +196,9 @@ void MatMul::choose(const Spec& spec, Store& store) {
     std::vector<std::int64_t> order;
     for (std::int64_t k = 0; k < depth_; ++k) order.push_back(k * b.row);
     for (std::int64_t i = 0; i < batches(); ++i)
-        packed_.push_back(pack_once(store, "matmul", {reinterpret_cast<const float*>(b_.constant) + offset(b, i), order, b.column}, panels_, table_.lanes));
+        packed_.push_back(pack_once(store, "matmul",
+                                    {reinterpret_cast<const float*>(b_.constant) + offset(b, i), order, b.column}, panels_,
+                                    table_.lanes));
 }
 
 std::size_t MatMul::scratch_bytes() const {
@@ -213,8 +221,11 @@ void MatMul::run(const Run& run) const {
     const std::int64_t parts = std::min(cut_.tiles, wanted);
     const auto task = [&](std::int64_t index, int worker) {
         const std::int64_t part = index % parts, chunk = index / parts % chunks;
-        work(run, {index / parts / chunks, static_cast<std::size_t>(chunk * panels / chunks), static_cast<std::size_t>((chunk + 1) * panels / chunks),
-                   part * cut_.tiles / parts, (part + 1) * cut_.tiles / parts, parts == 1 ? threads : 1}, worker);
+        work(run,
+             {index / parts / chunks, static_cast<std::size_t>(chunk * panels / chunks),
+              static_cast<std::size_t>((chunk + 1) * panels / chunks), part * cut_.tiles / parts, (part + 1) * cut_.tiles / parts,
+              parts == 1 ? threads : 1},
+             worker);
     };
     const std::int64_t tasks = parts * chunks * batches();
     if (small)
@@ -242,7 +253,8 @@ void MatMul::work(const Run& run, const Task& task, int worker) const {
     if (way_ == Columns::constant) return;
     for (std::size_t panel = task.first_panel; panel < task.last_panel; ++panel) {
         const Block columns = columns_of(run, task, room, panel);
-        for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile) multiply(run, task, room, panel, tile, rows(tile), columns);
+        for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile)
+            multiply(run, task, room, panel, tile, rows(tile), columns);
     }
 }
 
@@ -270,7 +282,8 @@ MatMul::Block MatMul::constant_columns(const Task& task, std::size_t index, std:
     const Panel& panel = panels_[index];
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
     const std::int64_t first = depth_ * block / blocks_, last = depth_ * (block + 1) / blocks_;
-    return {packed_[static_cast<std::size_t>(task.batch)].get() + panel.first * depth_ + first * width, width, first, last - first, ahead_of(task, index, block)};
+    return {packed_[static_cast<std::size_t>(task.batch)].get() + panel.first * depth_ + first * width, width, first,
+            last - first, ahead_of(task, index, block)};
 }
 
 // What comes next: the next block of this panel, or of the panel in its place in the chunk that this thread will come to.
@@ -286,7 +299,7 @@ Ahead MatMul::ahead_of(const Task& task, std::size_t index, std::int64_t block) 
             task.last_tile - task.first_tile};
 }
 
-// Of a depth in blocks, the first one goes on from the residual (which y may be), the others from the sums in y; the last one finishes.
+// Of a depth in blocks, the first one goes on from the residual (which y may be), the others from the sums in y; the last finishes.
 void MatMul::take_block(ProductTile& tile, const Block& columns) const {
     const bool first = columns.first == 0;
     tile.from = first ? tile.residual : tile.y;
@@ -300,7 +313,8 @@ void MatMul::add_apart(const Run& run, const Task& task, ProductTile& tile, floa
                        std::int64_t count) const {
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
     const auto place = [&](const Operand& operand, const Stack& stack) {
-        return reinterpret_cast<const float*>(run.at(operand)) + offset(stack, task.batch) + row * stack.row + panel.first * stack.column;
+        return reinterpret_cast<const float*>(run.at(operand)) + offset(stack, task.batch) + row * stack.row +
+               panel.first * stack.column;
     };
     const bool bias_apart = has_bias_ && bias_row_.empty();
     if (!bias_apart && !finish_.has_residual) return;
@@ -315,11 +329,12 @@ void MatMul::add_apart(const Run& run, const Task& task, ProductTile& tile, floa
     const float* second = finish_.has_residual ? place(finish_.residual, residual) : nullptr;
     for (std::int64_t r = 0; r < count; ++r)
         for (std::int64_t j = 0; j < panel.columns; ++j)
-            to[r * width + j] = (first ? first[r * bias.row + j * bias.column] : 0) + (second ? second[r * residual.row + j * residual.column] : 0);
+            to[r * width + j] = (first ? first[r * bias.row + j * bias.column] : 0) +
+                                (second ? second[r * residual.row + j * residual.column] : 0);
 }
 
-void MatMul::multiply(const Run& run, const Task& task, const Room& room, std::size_t index, std::int64_t tile_index, const float* rows,
-                      const Block& columns) const {
+void MatMul::multiply(const Run& run, const Task& task, const Room& room, std::size_t index, std::int64_t tile_index,
+                      const float* rows, const Block& columns) const {
     const Panel& panel = panels_[index];
     const std::int64_t row = row_of(tile_index), count = row_of(tile_index + 1) - row;
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;

@@ -33,8 +33,8 @@ std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>
     return packed;
 }
 
-std::shared_ptr<const float> pack_once(Store& store, const std::string& packing, const Matrix& matrix, const std::vector<Panel>& panels,
-                                       int lanes) {
+std::shared_ptr<const float> pack_once(Store& store, const std::string& packing, const Matrix& matrix,
+                                       const std::vector<Panel>& panels, int lanes) {
     // The same constant may be read in several orders: what tells them apart is a number that depends on all of them.
     auto mixed = static_cast<std::uint64_t>(matrix.stride);
     for (const auto each : matrix.order) mixed = (mixed ^ static_cast<std::uint64_t>(each)) * 0x100000001b3u;
@@ -59,8 +59,8 @@ void Ahead::set(ProductTile& tile, std::int64_t index, std::int64_t panel, std::
 
 namespace {
 
-// Cycles that a tile takes for one position: multiplications, two a cycle, unless the weights cannot come in so fast from the second
-// level of cache; and what a tile costs beside them.
+// Cycles that a tile takes for one position: multiplications, two a cycle, unless the weights cannot come in so fast from the
+// second level of cache; and what a tile costs beside them.
 double cost_of(double rows, int vectors) { return std::max(rows * vectors / 2, vectors * 2.2) + 0.4; }
 
 // A panel and the next one have room in the second level of cache.
@@ -75,7 +75,8 @@ std::int64_t most_rows(int vectors, std::int64_t step, const ProductTable& table
 double cost_of(std::int64_t length, std::int64_t columns, int widest, std::int64_t most, int lanes) {
     double cost = 0;
     const auto tiles = static_cast<double>((length + most - 1) / most);
-    for (const Panel& panel : panels_of(columns, widest, lanes)) cost += tiles * cost_of(static_cast<double>(length) / tiles, panel.vectors);
+    for (const Panel& panel : panels_of(columns, widest, lanes))
+        cost += tiles * cost_of(static_cast<double>(length) / tiles, panel.vectors);
     return cost;
 }
 

@@ -31,8 +31,8 @@ struct Matrix {
 std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>& panels, int lanes);
 
 // The same, kept in the store under the constant's address and what distinguishes this packing.
-std::shared_ptr<const float> pack_once(Store& store, const std::string& packing, const Matrix& matrix, const std::vector<Panel>& panels,
-                                       int lanes);
+std::shared_ptr<const float> pack_once(Store& store, const std::string& packing, const Matrix& matrix,
+                                       const std::vector<Panel>& panels, int lanes);
 
 // Weights that come to be read when a run of panels is done: each tile fetches its part of them into the second level of cache.
 struct Ahead {

@@ -8,8 +8,8 @@ namespace dovetail {
 // What follows the bounds.
 enum class Activation : std::uint8_t { bounds, leaky_relu, elu, sigmoid, silu, tanh, hardswish, gelu_erf, gelu_tanh };
 
-// y[r, j] = finish(sum over segments s and positions k of base[rows[s, r] + k] * weights[s, k, j]) for `count` rows r and `vectors`
-// vectors of columns j. What a row reads lies in `segments` runs of `length` floats, each wherever its offset says: the taps of a
+// y[r, j] = finish(sum over segments s and positions k of base[rows[s, r] + k] * weights[s, k, j]) for `count` rows r and
+// `vectors` vectors of columns j. What a row reads lies in `segments` runs of `length` floats, each wherever its offset says: the taps of a
 // convolution, a plain row of a matrix (one segment), or zeros for padding.
 struct ProductTile {
     const float* base;
@@ -51,7 +51,7 @@ struct ProductTable {
     int lanes;
     int rows[kMostVectors];  // 0: no kernel of so many vectors
     ProductFunction of[kMostVectors][kMostRows];
-    // The product by channels: y[r, c] = finish(sum over segments s of base[rows[s, r] + c] * weights[s, c]), by the number of rows.
+    // The product by channels, by the number of rows: y[r, c] = finish(sum over segments s of base[rows[s, r] + c] * weights[s, c]).
     ProductFunction by_channel[kMostPixels];
 };
 

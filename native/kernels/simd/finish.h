@@ -7,7 +7,9 @@
 
 namespace dovetail::DOVETAIL_ISA {
 
-DOVETAIL_INLINE Floats load_some(const float* from, std::int64_t count) { return count >= kLanes ? load(from) : load_first(from, count); }
+DOVETAIL_INLINE Floats load_some(const float* from, std::int64_t count) {
+    return count >= kLanes ? load(from) : load_first(from, count);
+}
 DOVETAIL_INLINE void store_some(float* to, Floats value, std::int64_t count) {
     if (count >= kLanes)
         store(to, value);
@@ -20,20 +22,30 @@ DOVETAIL_INLINE Floats bounded(Floats value, Floats low, Floats high) { return l
 
 DOVETAIL_INLINE Floats activated(Activation activation, float alpha, Floats x) {
     switch (activation) {
-        case Activation::leaky_relu: return x < 0.0f ? x * alpha : x;
-        case Activation::elu: return x < 0.0f ? expm1(x) * alpha : x;
-        case Activation::sigmoid: return sigmoid(x);
-        case Activation::silu: return silu(x);
-        case Activation::tanh: return tanh(x);
-        case Activation::hardswish: return x * bounded(x * (1.0f / 6) + 0.5f, Floats{}, splat(1.0f));
-        case Activation::gelu_erf: return gelu_erf(x);
-        case Activation::gelu_tanh: return gelu_tanh(x);
-        default: return x;
+        case Activation::leaky_relu:
+            return x < 0.0f ? x * alpha : x;
+        case Activation::elu:
+            return x < 0.0f ? expm1(x) * alpha : x;
+        case Activation::sigmoid:
+            return sigmoid(x);
+        case Activation::silu:
+            return silu(x);
+        case Activation::tanh:
+            return tanh(x);
+        case Activation::hardswish:
+            return x * bounded(x * (1.0f / 6) + 0.5f, Floats{}, splat(1.0f));
+        case Activation::gelu_erf:
+            return gelu_erf(x);
+        case Activation::gelu_tanh:
+            return gelu_tanh(x);
+        default:
+            return x;
     }
 }
 
 // One vector of sums, of which `count` are there.
-DOVETAIL_INLINE Floats finished(const ProductTile& tile, Floats value, std::int64_t row, std::int64_t column, std::int64_t count) {
+DOVETAIL_INLINE Floats finished(const ProductTile& tile, Floats value, std::int64_t row, std::int64_t column,
+                                std::int64_t count) {
     value *= tile.scale;
     if (tile.bias != nullptr) value += load_some(tile.bias + column, count);
     Floats residual{};

@@ -1,4 +1,4 @@
-// Matrices that are no constants, brought into the order in which tiles read them; and products with one row, which are not worth that.
+// Matrices that are no constants, brought into the order in which tiles read them; and products with one row, not worth that.
 #include "kernels/pack.h"
 
 namespace dovetail::DOVETAIL_ISA {
@@ -38,7 +38,8 @@ inline void turn(Vector (&rows)[kLanes]) {
 }
 
 // Columns that lie side by side along their depth.
-void pack_turned(float* to, const float* from, std::int64_t depth, std::int64_t columns, std::int64_t width, std::int64_t column_step) {
+void pack_turned(float* to, const float* from, std::int64_t depth, std::int64_t columns, std::int64_t width,
+                 std::int64_t column_step) {
     std::int64_t j = 0;
     for (; j + kLanes <= columns; j += kLanes) {
         std::int64_t k = 0;

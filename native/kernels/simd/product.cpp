@@ -14,8 +14,8 @@ constexpr int kRows[kMostVectors] = {14, 14, 9, 6};
 constexpr int kRows[kMostVectors] = {12, 6, 4, 0};
 #endif
 
-// Weights are read once by each tile, mostly from the second level of cache: asked for so many floats ahead, across the end of a panel
-// into the next, they arrive in time.
+// Weights are read once by each tile, mostly from the second level of cache: asked for so many floats ahead, across the end of a
+// panel into the next, they arrive in time.
 constexpr int kAhead = 1024;
 
 // Floats of a cache line.
@@ -177,7 +177,7 @@ constexpr ProductFunction function_of() {
         return tile_of<count, vectors>;
 }
 
-#define DOVETAIL_UP_TO_14(of)                                                                                               \
+#define DOVETAIL_UP_TO_14(of) \
     {of(1), of(2), of(3), of(4), of(5), of(6), of(7), of(8), of(9), of(10), of(11), of(12), of(13), of(14)}
 #define DOVETAIL_1(count) function_of<count, 1>()
 #define DOVETAIL_2(count) function_of<count, 2>()
@@ -191,7 +191,8 @@ const ProductTable products = {
     kLanes,
     {kRows[0], kRows[1], kRows[2], kRows[3]},
     {DOVETAIL_UP_TO_14(DOVETAIL_1), DOVETAIL_UP_TO_14(DOVETAIL_2), DOVETAIL_UP_TO_14(DOVETAIL_3), DOVETAIL_UP_TO_14(DOVETAIL_4)},
-    {channels_of<1>, channels_of<2>, channels_of<3>, channels_of<4>, channels_of<5>, channels_of<6>, channels_of<7>, channels_of<8>},
+    {channels_of<1>, channels_of<2>, channels_of<3>, channels_of<4>, channels_of<5>, channels_of<6>, channels_of<7>,
+     channels_of<8>},
 };
 
 }  // namespace dovetail::DOVETAIL_ISA
