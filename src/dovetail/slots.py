@@ -342,7 +342,7 @@ def _wanted(slot: Slot, kind: str) -> str:
 
 def read_constant(slot: Slot, field: Field, data: np.ndarray[Any, Any]) -> Any:
     """A constant input as the core attribute it fills. Raises FormatError [constant.value]."""
-    kind = field.annotation.removesuffix(" | None")
+    kind = field.annotation
     try:
         if slot.how == "scalar" and data.ndim:
             raise ValueError
@@ -350,9 +350,13 @@ def read_constant(slot: Slot, field: Field, data: np.ndarray[Any, Any]) -> Any:
             raise ValueError
         if data.ndim > 1:
             raise ValueError
-        raws = np.atleast_1d(data).tolist() if kind.startswith("tuple") else [data.reshape(()).item()]
-        refuse_texts(kind, raws)
-        return coerce(kind, raws if kind.startswith("tuple") else raws[0])
+        if kind.startswith("tuple"):
+            raws = np.atleast_1d(data).tolist()
+            refuse_texts(kind, raws)
+            return coerce(kind, raws)
+        raw = data.reshape(()).item()
+        refuse_texts(kind, [raw])
+        return coerce(kind, raw)
     except ValueError:
         shape = list(data.shape)
         rank = {"scalar": " of rank 0", "vector": " of rank 1"}.get(slot.how, "")
