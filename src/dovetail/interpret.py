@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -172,6 +172,30 @@ def _binds(want: Size, size: int, sizes: dict[str, int]) -> bool:
     return sizes.setdefault(name, size) == size
 
 
+def _arrays(inputs: Iterable[Any]) -> Iterator[Any]:
+    """The arrays themselves, those in lists included."""
+    for item in inputs:
+        yield from _arrays(item) if isinstance(item, list) else (item,)
+
+
+def owned(outputs: Mapping[str, Any], inputs: Iterable[Any]) -> dict[str, Any]:
+    """The outputs, copied where they lie in an input, in a constant, or in another output."""
+    taken = {id(array) for array in _arrays(inputs)}
+    return {name: _own(array, taken) for name, array in outputs.items()}
+
+
+def _own(item: Any, taken: set[int]) -> Any:
+    if isinstance(item, list):
+        return [_own(each, taken) for each in item]
+    if not isinstance(item, np.ndarray):
+        return item
+    # What owns its memory and can be written is no view and no constant, and so fresh from an operator.
+    if not item.flags.owndata or not item.flags.writeable or id(item) in taken:
+        item = np.array(item, order="C")
+    taken.add(id(item))
+    return item
+
+
 def refuse_unusual(graph: Graph, xp: Any) -> None:
     """Raise UnsupportedError [array.dtype] where the graph uses an element type that only numpy (with ml_dtypes) carries here."""
     types = (value.type for value in graph.values() if isinstance(value.type, Tensor))
@@ -183,4 +207,4 @@ def refuse_unusual(graph: Graph, xp: Any) -> None:
             refuse_unusual(body, xp)
 
 
-__all__ = ["check_inputs", "interpret", "named_inputs", "to_array", "to_library"]
+__all__ = ["check_inputs", "interpret", "named_inputs", "owned", "to_array", "to_library"]

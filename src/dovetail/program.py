@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dovetail import native
 from dovetail.edit import copy_model
 from dovetail.errors import EngineError
 from dovetail.formats import load
 from dovetail.graph import Model
-from dovetail.interpret import interpret
+from dovetail.interpret import interpret, owned
 
 if TYPE_CHECKING:
     from dovetail.engine.report import PlanReport
@@ -55,7 +56,7 @@ class Program:
     def _interpreted(self, given: Any) -> dict[str, Any]:
         outputs = interpret(self.model, given)
         try:
-            return _owned(outputs, _arrays(given.values() if isinstance(given, Mapping) else given))
+            return owned(outputs, given.values() if isinstance(given, Mapping) else given)
         except MemoryError as error:
             raise EngineError("run.memory", f"the outputs do not fit into memory: {error}", file=self.model.file) from None
 
@@ -91,30 +92,6 @@ def _written(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str
     return outputs
 
 
-def _arrays(inputs: Iterable[Any]) -> Iterator[Any]:
-    """The arrays themselves, those in lists included."""
-    for item in inputs:
-        yield from _arrays(item) if isinstance(item, list) else (item,)
-
-
-def _owned(outputs: dict[str, Any], inputs: Iterable[Any]) -> dict[str, Any]:
-    """The outputs, copied where they lie in an input, in a constant, or in another output."""
-    taken = {id(array) for array in inputs}
-    return {name: _own(array, taken) for name, array in outputs.items()}
-
-
-def _own(item: Any, taken: set[int]) -> Any:
-    if isinstance(item, list):
-        return [_own(each, taken) for each in item]
-    if not isinstance(item, np.ndarray):
-        return item
-    # What owns its memory and can be written is no view and no constant, and so fresh from an operator.
-    if not item.flags.owndata or not item.flags.writeable or id(item) in taken:
-        item = np.array(item, order="C")
-    taken.add(id(item))
-    return item
-
-
 def compile(
     model: Model | str | PathLike[str],
     engine: str = "auto",
@@ -126,18 +103,18 @@ def compile(
     """A Program for ``model`` (a Model, or the path of one).
 
     ``engine``: "native" (planned memory, compiled kernels), "interpreter" (the reference: one operator at a time in numpy),
-    or "auto": native. For the native engine: ``threads`` (else DOVETAIL_THREADS, else all that this process may use);
-    ``max_memory``, the most bytes that the activations of one run may take, held against the plan before anything is
-    allocated; ``elide``, whether what only moves data is planned away: "auto" where that is quicker, "all" wherever it is
-    possible, "none".
+    or "auto": native where the compiled core is there. For the native engine: ``threads`` (else DOVETAIL_THREADS, else all
+    that this process may use); ``max_memory``, the most bytes that the activations of one run may take, held against the
+    plan before anything is allocated; ``elide``, whether what only moves data is planned away: "auto" where that is quicker,
+    "all" wherever it is possible, "none".
 
     Raises EngineError [engine.unknown], [engine.option], [engine.threads], and whatever loading raises.
     """
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"no engine is called {engine!r}; there is {', '.join(('auto', *ENGINES))}")
     loaded = model if isinstance(model, Model) else load(model)
-    if engine == "interpreter":
-        return Program(loaded, engine)
+    if engine == "interpreter" or (engine == "auto" and not native.is_compiled):
+        return Program(loaded, "interpreter")
     return Program(loaded, "native", threads=threads, max_memory=max_memory, elide=elide)
 
 

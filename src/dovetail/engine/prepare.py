@@ -23,7 +23,6 @@ from dovetail.ops.norm import (
 from dovetail.ops.rescaling import LpNormalization, NormalizeL2
 from dovetail.passes.fold import fold
 
-
 DECOMPOSED = (
     GroupNormalization,
     InstanceNormalization,

@@ -23,7 +23,7 @@ from dovetail.errors import EngineError
 from dovetail.formats import collector_paused
 from dovetail.graph import Graph, Model
 from dovetail.inference import infer_graph
-from dovetail.interpret import check_inputs, named_inputs, to_array
+from dovetail.interpret import check_inputs, named_inputs, owned, to_array
 from dovetail.passes.fold import fold
 from dovetail.types import Tensor
 
@@ -145,7 +145,13 @@ class Engine:
 
     def __call__(self, inputs: Mapping[str, Any] | Sequence[Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
         bound, arrays = self.bind(inputs)
-        return bound(arrays, out, [value.name for value in self.model.outputs])
+        try:
+            found = bound(arrays, out, [value.name for value in self.model.outputs])
+        except MemoryError:
+            needed = bound.plan.arena_bytes + sum(tile.nbytes for tile in bound.plan.outputs if not tile.is_loose)
+            raise EngineError("run.memory", f"{needed} bytes cannot be had", file=self.model.file) from None
+        loose = {name: found[name] for name, tile in zip(found, bound.plan.outputs, strict=True) if tile.is_loose}
+        return found | owned(loose, arrays) if loose else found
 
 
 def thread_count(threads: int | None) -> int:
@@ -239,13 +245,15 @@ class Bound:
     def _run_until(self, first: int) -> None:
         last = len(self.native_steps)
         if last > first:
-            self._pieces.append(lambda visit, addresses, find, loose: self._run_native(visit, addresses, find, loose, first, last))
+            self._pieces.append(
+                lambda visit, addresses, find, loose: self._run_native(visit, addresses, find, loose, first, last)
+            )
 
     def _run_native(self, visit: Any, addresses: list[int], find: Any, loose: dict[Tile, Any], first: int, last: int) -> None:
         try:
             visit.run(addresses, first, last)
         except self._core.StepFailed as failure:
-            number, code = failure.args[0]
+            number, code = failure.args
             step = self.native_steps[number]
             # The operator's own rule knows the reason in full.
             python_step(step, self.scene)(find, loose)
@@ -258,10 +266,7 @@ class Bound:
     def __call__(self, arrays: Sequence[Any], out: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
         loose = {tile: array for tile, array in zip(self.plan.inputs, arrays, strict=True) if tile.is_loose}
         results = [self._result(tile, name, arrays, out) for tile, name in zip(self.plan.outputs, names, strict=True)]
-        try:
-            visit = self._core.Visit(self._program) if self._core else _Room(self.plan.arena_bytes)
-        except MemoryError:
-            raise EngineError("run.memory", f"{self.plan.arena_bytes} bytes cannot be had") from None
+        visit = self._core.Visit(self._program) if self._core else _Room(self.plan.arena_bytes)
         addresses = [visit.arena, *map(_address, arrays), *map(_address, results)]
         find = finder(addresses, loose)
         for piece in self._pieces:
