@@ -16,7 +16,7 @@ from dovetail import dtypes
 from dovetail.errors import EngineError
 from dovetail.formats import lifted
 from dovetail.formats.onnx import codec
-from dovetail.program import Program
+from dovetail.program import Program, compile
 
 
 class Prepared(BackendRep):
@@ -42,7 +42,7 @@ class Prepared(BackendRep):
 
 
 class DovetailBackend(Backend):
-    """dovetail's interpreter as an ONNX backend, on the CPU."""
+    """dovetail as an ONNX backend, on the CPU. The option ``engine`` is that of :func:`dovetail.compile`."""
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
@@ -57,12 +57,13 @@ class DovetailBackend(Backend):
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
         """Load ``model`` (held against the format's and the operators' rules on the way) and make it ready to run.
 
-        Raises what ``dovetail.load`` raises, and EngineError [device.unknown].
+        ``engine`` as for :func:`dovetail.compile`. Raises what ``dovetail.load`` raises, and EngineError [device.unknown].
         """
+        engine = kwargs.pop("engine", "auto")
         _refuse(kwargs)
         if not cls.supports_device(device):
             raise EngineError("device.unknown", f"no device is called {device!r}; there is CPU")
-        return Prepared(Program(lifted(codec.read(model)), "interpreter"))
+        return Prepared(compile(lifted(codec.read(model)), engine))
 
     @classmethod
     def run_node(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,9 @@ def known() -> frozenset[str]:
 HERE = BUILT | known()
 
 
+ENGINES = ("interpreter", "native")
+
+
 def load() -> list[Any]:
     with warnings.catch_warnings():
         # onnx computes its expected values with overflows and divisions by zero, on purpose.
@@ -61,15 +65,15 @@ TESTS = load()
 @pytest.mark.parametrize("test", [pytest.param(test, id=test.name.removeprefix("test_")) for test in TESTS])
 def test_backend_node(test: Any) -> None:
     try:
-        prepared = backend.prepare(test.model, "CPU")
-        refuse_foreign(prepared.program.model.graph)
+        prepared = [backend.prepare(test.model, "CPU", engine=engine) for engine in ENGINES]
+        refuse_foreign(prepared[0].program.model.graph)
     except UnsupportedError as error:
         missing = sorted(set(kinds(test.model.graph)) - HERE)
         if missing:
             pytest.skip(NOT_BUILT + ", ".join(missing))
         raise AssertionError(f"{error}") from error
-    for inputs, expected in test.data_sets:
-        outputs = prepared.run([normalized(item) for item in inputs])
+    for (inputs, expected), each in product(test.data_sets, prepared):
+        outputs = each.run([normalized(item) for item in inputs])
         references = [normalized(item) for item in expected]
         Runner.assert_similar_outputs(references, outputs, test.rtol, test.atol)
         for ours, theirs in zip(outputs, references, strict=True):
