@@ -64,9 +64,9 @@ def _heads(b: Builder, x: Value, width: int, heads: int) -> Value:
 
 
 def decoder(layers: int = 4, width: int = 1024, heads: int = 16, inner: int = 2816, seed: int = 0) -> Model:
-    """A stack of decoder layers for one new token: ``x`` f32 [1, 1, width], and per layer the keys and values of the tokens before,
-    [heads, past, width / heads], to which its own are appended. RMS normalisation, rotary positions (``cos``, ``sin`` f32 [1, width /
-    heads]), a gated inner layer.
+    """A stack of decoder layers for one new token: ``x`` f32 [1, 1, width], and per layer the keys and values of the tokens
+    before, [heads, past, width / heads], to which its own are appended. RMS normalisation, rotary positions (``cos``, ``sin`` f32
+    [1, width / heads]), a gated inner layer.
     """
     size = width // heads
     with Builder("decoder") as b:

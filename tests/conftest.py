@@ -18,6 +18,7 @@ ORACLES = ("onnxruntime", "openvino", "torch", "jax", "dask")
 # Derandomized, so that a run says something about the change and not about the day; `--hypothesis-profile=thorough` searches.
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
+settings.register_profile("long", deadline=None, max_examples=10_000)
 settings.load_profile("steady")
 
 
