@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,20 +46,33 @@ def schemas() -> dict[Version, Any]:
     return {(item.domain, item.name, item.since_version): item for item in onnx.defs.get_all_schemas_with_history()}
 
 
-def readers() -> dict[Version, list[Spelling]]:
+def lines(ops: Iterable[type[Op]], version: Version) -> list[Spelling]:
     """The lines that read a version of an operator, in the order in which they are tried."""
-    found: dict[Version, list[Spelling]] = {}
+    read = [slots.parse(op, line) for op in ops for line in op.onnx]
+    domain, kind, number = version
+    return [
+        spelling
+        for spelling in read
+        if (spelling.domain, spelling.kind) == (domain, kind) and number in spelling.versions and not spelling.is_written_only
+    ]
+
+
+def readers() -> dict[Version, list[type[Op]]]:
+    """The operators whose lines read a version."""
+    found: dict[Version, list[type[Op]]] = {}
     for op in REGISTRY.values():
         for spelling in (slots.parse(op, line) for line in op.onnx):
-            for version in () if spelling.is_written_only else spelling.versions:
-                found.setdefault((spelling.domain, spelling.kind, version), []).append(spelling)
+            for number in () if spelling.is_written_only else spelling.versions:
+                ops = found.setdefault((spelling.domain, spelling.kind, number), [])
+                if op not in ops:
+                    ops.append(op)
     return found
 
 
 def versions() -> Iterator[Any]:
-    for version, lines in readers().items():
-        family = lines[0].op.__module__.rpartition(".")[2]
-        yield pytest.param(version, lines, id=f"{family}: {lines[0].op.__name__}, {version[1]}-{version[2]}")
+    for version, ops in readers().items():
+        family = ops[0].__module__.rpartition(".")[2]
+        yield pytest.param(version, ops, id=f"{family}: {ops[0].__name__}, {version[1]}-{version[2]}")
 
 
 def names() -> Iterator[Any]:
@@ -75,22 +88,24 @@ def test_every_version_of_an_operator_that_is_read_is_named(kind: str) -> None:
     assert {(name, number) for _, name, number in real - said} <= UNREAD
 
 
-@pytest.mark.parametrize(("version", "lines"), list(versions()))
-def test_every_attribute_is_spoken_of_and_none_that_the_schema_lacks(version: Version, lines: list[Spelling]) -> None:
+@pytest.mark.parametrize(("version", "ops"), list(versions()))
+def test_every_attribute_is_spoken_of_and_none_that_the_schema_lacks(version: Version, ops: list[type[Op]]) -> None:
     if version in ONNX.lifts:
         return
-    known = frozenset[str]().union(*(spelling.known for spelling in lines)) - {"consumed_inputs"}
+    known = frozenset[str]().union(*(spelling.known for spelling in lines(ops, version))) - {"consumed_inputs"}
     assert known == set(schemas()[version].attributes) - {"consumed_inputs"}
 
 
-@pytest.mark.parametrize(("version", "lines"), list(versions()))
-def test_an_attribute_left_out_means_the_default_of_the_schema(version: Version, lines: list[Spelling]) -> None:
-    for spelling in lines:
+@pytest.mark.parametrize(("version", "ops"), list(versions()))
+def test_an_attribute_left_out_means_the_default_of_the_schema(version: Version, ops: list[type[Op]]) -> None:
+    tried = lines(ops, version)
+    assert tried
+    for spelling in tried:
         for slot in spelling.attributes:
             if slot.is_ignored:
                 continue
             for name in slot.theirs:
-                check(version, spelling, slot, name, any(not demands(each, name) for each in lines))
+                check(version, spelling, slot, name, any(not demands(each, name) for each in tried))
 
 
 def demands(spelling: Spelling, name: str) -> bool:
@@ -170,20 +185,24 @@ OPTIONAL = {("ConvolutionBackpropData", "output_padding")}
 """What may be left out without a default."""
 
 
-def layers() -> Iterator[Any]:
+def layers(op: type[Op]) -> list[Spelling]:
+    return [spelling for spelling in (slots.parse(op, line) for line in op.openvino) if not spelling.is_written_only]
+
+
+def with_layers() -> Iterator[Any]:
     for op in REGISTRY.values():
-        lines = [spelling for spelling in (slots.parse(op, line) for line in op.openvino) if not spelling.is_written_only]
-        if any(spelling.attributes for spelling in lines):
-            yield pytest.param(op, lines, id=f"{op.__module__.rpartition('.')[2]}: {op.__name__}")
+        if any(spelling.attributes for spelling in layers(op)):
+            yield pytest.param(op, id=f"{op.__module__.rpartition('.')[2]}: {op.__name__}")
 
 
-@pytest.mark.parametrize(("op", "lines"), list(layers()))
-def test_an_attribute_of_ir_left_out_means_the_default_of_the_specification(op: type[Op], lines: list[Spelling]) -> None:
-    for spelling in lines:
+@pytest.mark.parametrize("op", list(with_layers()))
+def test_an_attribute_of_ir_left_out_means_the_default_of_the_specification(op: type[Op]) -> None:
+    read = layers(op)
+    for spelling in read:
         for slot in spelling.attributes:
             for name in () if slot.is_ignored else slot.theirs:
                 key = (spelling.kind, name)
-                beside = [each for each in lines if (each.kind, each.versions) == (spelling.kind, spelling.versions)]
+                beside = [each for each in read if (each.kind, each.versions) == (spelling.kind, spelling.versions)]
                 told = {each.default for line in beside for each in line.attributes if name in each.theirs} - {None}
                 assert told == ({DEFAULTS[key]} if key in DEFAULTS else set()), key
                 assert slot.optional == (key in OPTIONAL), key
