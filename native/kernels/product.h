@@ -53,6 +53,9 @@ struct ProductTable {
     ProductFunction of[kMostVectors][kMostRows];
     // The product by channels, by the number of rows: y[r, c] = finish(sum over segments s of base[rows[s, r] + c] * weights[s, c]).
     ProductFunction by_channel[kMostPixels];
+    // The same where the segments come in threes, of which the second reads at r what the first reads at r + 1, and the third what
+    // the second does.
+    ProductFunction by_channel_in_threes[kMostPixels];
 };
 
 // The table of isa().

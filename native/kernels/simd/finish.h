@@ -17,6 +17,24 @@ DOVETAIL_INLINE void store_some(float* to, Floats value, std::int64_t count) {
         store_first(to, value, count);
 }
 
+// The first 1 .. kLanes elements, as the processor takes them: the same cost for a whole vector as for a part.
+#if defined(__AVX512F__)
+typedef __mmask16 Lanes;
+DOVETAIL_INLINE Lanes first_lanes(std::int64_t count) { return (Lanes)(0xffffu >> (kLanes - count)); }
+DOVETAIL_INLINE Floats load_lanes(const float* from, Lanes lanes) { return (Floats)_mm512_maskz_loadu_ps(lanes, from); }
+DOVETAIL_INLINE void store_lanes(float* to, Floats value, Lanes lanes) { _mm512_mask_storeu_ps(to, lanes, (__m512)value); }
+#elif defined(__AVX2__)
+typedef Ints Lanes;
+DOVETAIL_INLINE Lanes first_lanes(std::int64_t count) { return Ints{0, 1, 2, 3, 4, 5, 6, 7} < (std::int32_t)count; }
+DOVETAIL_INLINE Floats load_lanes(const float* from, Lanes lanes) { return (Floats)_mm256_maskload_ps(from, (__m256i)lanes); }
+DOVETAIL_INLINE void store_lanes(float* to, Floats value, Lanes lanes) { _mm256_maskstore_ps(to, (__m256i)lanes, (__m256)value); }
+#else
+typedef std::int64_t Lanes;
+DOVETAIL_INLINE Lanes first_lanes(std::int64_t count) { return count; }
+DOVETAIL_INLINE Floats load_lanes(const float* from, Lanes lanes) { return load_some(from, lanes); }
+DOVETAIL_INLINE void store_lanes(float* to, Floats value, Lanes lanes) { store_some(to, value, lanes); }
+#endif
+
 // A NaN passes: of two values that do not compare, greater_of and lesser_of take the second.
 DOVETAIL_INLINE Floats bounded(Floats value, Floats low, Floats high) { return lesser_of(high, greater_of(low, value)); }
 

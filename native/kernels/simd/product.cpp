@@ -53,6 +53,36 @@ DOVETAIL_INLINE void expect(const ProductTile& tile) {
         }
 }
 
+// Whether bounds are all there is to a tile's end beside its scale, bias and residual.
+DOVETAIL_INLINE bool is_simple(const ProductTile& tile) {
+    return tile.finishes && !tile.residual_last && tile.activation == Activation::bounds;
+}
+
+// The end of a simple tile from column `c` on, of whose last vector only a part may be there: a whole one is written without a
+// mask, which costs less.
+template <int count, int vectors, bool partly>
+DOVETAIL_INLINE void finish_tile(const ProductTile& tile, const Floats (&sums)[count][vectors], std::int64_t c) {
+    const Floats low = splat(tile.low), high = splat(tile.high), scale = splat(tile.scale);
+    const Lanes lanes = first_lanes(partly ? tile.columns - c - (vectors - 1) * kLanes : kLanes);
+    Floats bias[vectors];
+#pragma GCC unroll 32
+    for (int v = 0; v < vectors; ++v) bias[v] = tile.bias != nullptr ? load(tile.bias + c + v * kLanes) : Floats{};
+#pragma GCC unroll 32
+    for (int r = 0; r < count; ++r)
+#pragma GCC unroll 32
+        for (int v = 0; v < vectors; ++v) {
+            const bool masked = partly && v + 1 == vectors;
+            Floats value = sums[r][v] * scale + bias[v];
+            const float* residual = tile.residual + r * tile.residual_stride + c + v * kLanes;
+            if (tile.residual != nullptr) value += masked ? load_lanes(residual, lanes) : load(residual);
+            float* y = tile.y + r * tile.y_stride + c + v * kLanes;
+            if (masked)
+                store_lanes(y, bounded(value, low, high), lanes);
+            else
+                store(y, bounded(value, low, high));
+        }
+}
+
 template <int count, int vectors>
 void tile_of(const ProductTile& tile) {
     expect<count, vectors>(tile);
@@ -81,37 +111,40 @@ void tile_of(const ProductTile& tile) {
         const float* at[count];
 #pragma GCC unroll 32
         for (int r = 0; r < count; ++r) at[r] = tile.base + rows[r];
-        if (ahead != 0)
-            for (std::int64_t k = 0; k < length; k += kLine)
+        // What the next tile reads is asked for line by line: all at once it would hold up the loads of this one.
+        std::int64_t k = 0;
+        do {
+            const std::int64_t last = ahead != 0 && k + kLine < length ? k + kLine : length;
+            if (ahead != 0)
 #pragma GCC unroll 32
                 for (int r = 0; r < count; ++r) __builtin_prefetch(at[r] + k + ahead, 0, 2);
-        std::int64_t k = 0;
-        if constexpr (chains > 1)
-            for (; k + chains <= length; k += chains, weights += chains * stride)
+            if constexpr (chains > 1)
+                for (; k + chains <= last; k += chains, weights += chains * stride)
 #pragma GCC unroll 32
-                for (int c = 0; c < chains; ++c)
+                    for (int c = 0; c < chains; ++c)
 #pragma GCC unroll 32
-                    for (int v = 0; v < vectors; ++v) {
-                        const float* w = weights + c * stride + v * kLanes;
-                        __builtin_prefetch(w + kAhead);
+                        for (int v = 0; v < vectors; ++v) {
+                            const float* w = weights + c * stride + v * kLanes;
+                            __builtin_prefetch(w + kAhead);
 #pragma GCC unroll 32
-                        for (int r = 0; r < count; ++r) sums[c][r][v] += at[r][k + c] * load(w);
-                    }
-        for (; k < length; ++k, weights += stride, next += next_step) {
-            __builtin_prefetch(next, 0, 2);
-            Floats w[vectors];
+                            for (int r = 0; r < count; ++r) sums[c][r][v] += at[r][k + c] * load(w);
+                        }
+            for (; k < last; ++k, weights += stride, next += next_step) {
+                __builtin_prefetch(next, 0, 2);
+                Floats w[vectors];
 #pragma GCC unroll 32
-            for (int v = 0; v < vectors; ++v) {
-                w[v] = load(weights + v * kLanes);
-                __builtin_prefetch(weights + v * kLanes + kAhead);
+                for (int v = 0; v < vectors; ++v) {
+                    w[v] = load(weights + v * kLanes);
+                    __builtin_prefetch(weights + v * kLanes + kAhead);
+                }
+#pragma GCC unroll 32
+                for (int r = 0; r < count; ++r) {
+                    const float x = at[r][k];
+#pragma GCC unroll 32
+                    for (int v = 0; v < vectors; ++v) sums[0][r][v] += x * w[v];
+                }
             }
-#pragma GCC unroll 32
-            for (int r = 0; r < count; ++r) {
-                const float x = at[r][k];
-#pragma GCC unroll 32
-                for (int v = 0; v < vectors; ++v) sums[0][r][v] += x * w[v];
-            }
-        }
+        } while (k < length);
     }
 #pragma GCC unroll 32
     for (int c = 1; c < chains; ++c)
@@ -120,21 +153,8 @@ void tile_of(const ProductTile& tile) {
 #pragma GCC unroll 32
             for (int v = 0; v < vectors; ++v) sums[0][r][v] += sums[c][r][v];
 
-    if (tile.finishes && tile.columns == vectors * kLanes && !tile.residual_last && tile.activation == Activation::bounds) {
-        const Floats low = splat(tile.low), high = splat(tile.high), scale = splat(tile.scale);
-        Floats bias[vectors];
-#pragma GCC unroll 32
-        for (int v = 0; v < vectors; ++v) bias[v] = tile.bias != nullptr ? load(tile.bias + v * kLanes) : Floats{};
-#pragma GCC unroll 32
-        for (int r = 0; r < count; ++r)
-#pragma GCC unroll 32
-            for (int v = 0; v < vectors; ++v) {
-                Floats value = sums[0][r][v] * scale + bias[v];
-                if (tile.residual != nullptr) value += load(tile.residual + r * tile.residual_stride + v * kLanes);
-                store(tile.y + r * tile.y_stride + v * kLanes, bounded(value, low, high));
-            }
-        return;
-    }
+    if (is_simple(tile) && tile.columns == vectors * kLanes) return finish_tile<count, vectors, false>(tile, sums[0], 0);
+    if (is_simple(tile) && tile.columns > (vectors - 1) * kLanes) return finish_tile<count, vectors, true>(tile, sums[0], 0);
     Floats kept[count * vectors];
 #pragma GCC unroll 32
     for (int r = 0; r < count; ++r)
@@ -143,29 +163,66 @@ void tile_of(const ProductTile& tile) {
     finish_any(tile, kept, count, vectors);
 }
 
+// The end of a tile by channels: `count` rows of one vector, of which `some` elements are there.
+template <int count>
+DOVETAIL_INLINE void finish_channels(const ProductTile& tile, const Floats (&sums)[count][1], std::int64_t c, std::int64_t some) {
+    if (is_simple(tile) && some >= kLanes) return finish_tile<count, 1, false>(tile, sums, c);
+    if (is_simple(tile)) return finish_tile<count, 1, true>(tile, sums, c);
+    Floats kept[count];
+#pragma GCC unroll 32
+    for (int r = 0; r < count; ++r) kept[r] = sums[r][0];
+    for (int r = 0; r < count; ++r) store_some(tile.y + r * tile.y_stride + c, finished(tile, kept[r], r, c, some), some);
+}
+
 // One vector of channels at a time, each tap times a weight of its own.
 template <int count>
 void channels_of(const ProductTile& tile) {
     for (std::int64_t c = 0; c < tile.columns; c += kLanes) {
         const std::int64_t some = tile.columns - c;
-        Floats sums[count];
+        const Lanes lanes = first_lanes(some < kLanes ? some : kLanes);
+        Floats sums[count][1];
 #pragma GCC unroll 32
-        for (int r = 0; r < count; ++r) sums[r] = Floats{};
+        for (int r = 0; r < count; ++r) sums[r][0] = Floats{};
         const std::int64_t* rows = tile.rows;
         const float *base = tile.base + c, *weights = tile.weights + c;
         for (std::int64_t s = 0; s < tile.segments; ++s, rows += count, weights += tile.weights_stride) {
             const Floats w = load(weights);
             if (some >= kLanes)
 #pragma GCC unroll 32
-                for (int r = 0; r < count; ++r) sums[r] += load(base + rows[r]) * w;
+                for (int r = 0; r < count; ++r) sums[r][0] += load(base + rows[r]) * w;
             else
 #pragma GCC unroll 32
-                for (int r = 0; r < count; ++r) sums[r] += load_first(base + rows[r], some) * w;
+                for (int r = 0; r < count; ++r) sums[r][0] += load_lanes(base + rows[r], lanes) * w;
         }
-        Floats kept[count];
+        finish_channels<count>(tile, sums, c, some);
+    }
+}
+
+// The pixels that two taps side by side read are the same but for one: each is loaded once for all three taps of a row. Of every
+// three segments the rows say where the first and the last tap of each output read.
+template <int count>
+void channels_in_threes(const ProductTile& tile) {
+    for (std::int64_t c = 0; c < tile.columns; c += kLanes) {
+        const std::int64_t some = tile.columns - c;
+        const Lanes lanes = first_lanes(some < kLanes ? some : kLanes);
+        Floats sums[count][1];
 #pragma GCC unroll 32
-        for (int r = 0; r < count; ++r) kept[r] = sums[r];
-        for (int r = 0; r < count; ++r) store_some(tile.y + r * tile.y_stride + c, finished(tile, kept[r], r, c, some), some);
+        for (int r = 0; r < count; ++r) sums[r][0] = Floats{};
+        const std::int64_t* rows = tile.rows;
+        const float *base = tile.base + c, *weights = tile.weights + c;
+        for (std::int64_t s = 0; s + 3 <= tile.segments; s += 3, rows += 3 * count, weights += 3 * tile.weights_stride) {
+            const Floats w[3] = {load(weights), load(weights + tile.weights_stride), load(weights + 2 * tile.weights_stride)};
+#pragma GCC unroll 32
+            for (int p = 0; p < count + 2; ++p) {
+                const float* from = base + rows[p < count ? p : 2 * count + p - 2];
+                const Floats x = some >= kLanes ? load(from) : load_lanes(from, lanes);
+                __builtin_prefetch(from + kLanes);
+#pragma GCC unroll 3
+                for (int t = 0; t < 3; ++t)
+                    if (p >= t && p - t < count) sums[p - t][0] += x * w[t];
+            }
+        }
+        finish_channels<count>(tile, sums, c, some);
     }
 }
 
@@ -193,6 +250,8 @@ const ProductTable products = {
     {DOVETAIL_UP_TO_14(DOVETAIL_1), DOVETAIL_UP_TO_14(DOVETAIL_2), DOVETAIL_UP_TO_14(DOVETAIL_3), DOVETAIL_UP_TO_14(DOVETAIL_4)},
     {channels_of<1>, channels_of<2>, channels_of<3>, channels_of<4>, channels_of<5>, channels_of<6>, channels_of<7>,
      channels_of<8>},
+    {channels_in_threes<1>, channels_in_threes<2>, channels_in_threes<3>, channels_in_threes<4>, channels_in_threes<5>,
+     channels_in_threes<6>, channels_in_threes<7>, channels_in_threes<8>},
 };
 
 }  // namespace dovetail::DOVETAIL_ISA
