@@ -84,6 +84,7 @@ void Conv::choose_sizes() {
     if (by_channel_) {
         cut_.tiles = whole(g.out[2], kMostPixels);
         panels_ = {{0, g.outputs, static_cast<int>(whole(g.outputs, table_.lanes))}};
+        in_threes_ = g.kernel[2] == 3 && g.stride[2] == g.dilation[2];
     }
     tile_floats_ = std::max<std::int64_t>(kTileFloats, by_channel_ ? kMostPixels * panels_[0].vectors * table_.lanes : 0);
     const bool runs = reading_ == Reading::rows && g.dilation[2] == 1 && !by_channel_;
@@ -103,8 +104,13 @@ void Conv::choose_sizes() {
            g.kernel[0] * rows_of(block_lines_ + 1) * box_pixels_ * g.channels <= kBoxFloats)
         ++block_lines_;
     box_rows_ = rows_of(block_lines_);
-    small_ = table_of(g.out[2] / cut_.tiles);
-    large_ = table_of(g.out[2] / cut_.tiles + 1);
+    small_count_ = g.out[2] / cut_.tiles;
+    large_tiles_ = g.out[2] % cut_.tiles;
+    small_ = table_of(small_count_);
+    large_ = table_of(small_count_ + 1);
+    common_.length = length_;
+    common_.scale = 1;
+    finish_.set(common_);
 }
 
 // Where weights lie for the positions of all segments in turn.
@@ -219,13 +225,23 @@ Ahead Conv::ahead_of(const Task& task, std::int64_t chunk, std::int64_t chunks) 
 
 void Conv::work(const Run& run, const Task& task, int worker) const {
     Room room = room_of(run, worker);
-    for (std::int64_t unit = task.first_unit; unit < task.last_unit; ++unit)
-        if (is_boxed())
-            block(run, task, room, unit);
-        else if (reading_ == Reading::pixels)
-            tile_of_pixels(run, task, room, unit / cut_.tiles, unit % cut_.tiles);
-        else
-            tile_in_place(run, task, room, unit / cut_.tiles, unit % cut_.tiles);
+    if (is_boxed())
+        for (std::int64_t unit = task.first_unit; unit < task.last_unit; ++unit) block(run, task, room, unit);
+    else
+        lines(run, task, room);
+}
+
+// Divisions are made once for a line: a tile of few channels takes no longer than some of them.
+void Conv::lines(const Run& run, const Task& task, Room& room) const {
+    std::int64_t line = task.first_unit / cut_.tiles, tile = task.first_unit % cut_.tiles;
+    for (std::int64_t left = task.last_unit - task.first_unit; left > 0; ++line, tile = 0) {
+        const Line at = line_of(geometry_, line);
+        for (; left > 0 && tile < cut_.tiles; ++tile, --left)
+            if (reading_ == Reading::pixels)
+                tile_of_pixels(run, task, room, at, tile);
+            else
+                tile_in_place(run, task, room, at, tile);
+    }
 }
 
 namespace {
@@ -239,20 +255,18 @@ float* at(float* base, const Layout& layout, const Line& line, std::int64_t pixe
 
 void Conv::multiply(const Run& run, const Task& task, Room& room, const Place& place) const {
     const Geometry& g = geometry_;
-    const Line line = line_of(g, place.line);
+    const Line& line = place.line;
     const bool apart = g.y.channel != 1 && y_.sizes[1] != 1;
     const bool residual_apart = finish_.has_residual && g.residual.channel != 1 && y_.sizes[1] != 1;
     auto* y = reinterpret_cast<float*>(run.at(y_));
     auto* residual = finish_.has_residual ? reinterpret_cast<float*>(run.at(finish_.residual)) : nullptr;
-    ProductTile tile{};
+    ProductTile tile = common_;
     tile.base = place.base;
     tile.rows = place.rows;
     tile.segments = place.segments;
-    tile.length = length_;
     tile.ahead = place.ahead;
     const std::int64_t index = room.tiles++;
-    tile.scale = 1;
-    finish_.set(tile);
+    const auto& by_channel = in_threes_ ? table_.by_channel_in_threes : table_.by_channel;
     for (std::size_t p = task.first_panel; p < task.last_panel; ++p) {
         const Panel& panel = panels_[p];
         const std::int64_t channel = task.group * g.outputs + panel.first,
@@ -275,7 +289,7 @@ void Conv::multiply(const Run& run, const Task& task, Room& room, const Place& p
                 for (std::int64_t j = 0; j < panel.columns; ++j)
                     room.residual[r * width + j] = from[r * g.residual.at[2] + j * g.residual.channel];
         }
-        (by_channel_ ? table_.by_channel[place.count - 1] : table_.of[panel.vectors - 1][place.count - 1])(tile);
+        (by_channel_ ? by_channel[place.count - 1] : table_.of[panel.vectors - 1][place.count - 1])(tile);
         for (std::int64_t j = 0; apart && j < panel.columns; ++j)
             for (std::int64_t r = 0; r < place.count; ++r) to[r * g.y.at[2] + j * g.y.channel] = room.y[r * width + j];
     }

@@ -1,6 +1,7 @@
 // Convolution by tiles in registers.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -56,20 +57,23 @@ private:
     std::vector<std::int64_t> order_of(const std::vector<std::int64_t>& strides) const;
     std::vector<std::int64_t> table_of(std::int64_t count) const;
 
-    std::int64_t tile_begin(std::int64_t tile) const { return geometry_.out[2] * tile / cut_.tiles; }
+    std::int64_t tile_begin(std::int64_t tile) const { return tile * small_count_ + std::min(tile, large_tiles_); }
+    const std::int64_t* table_for(std::int64_t count) const { return (count == small_count_ ? small_ : large_).data(); }
     bool is_boxed() const { return reading_ == Reading::rows; }
     std::int64_t units() const;
     Ahead ahead_of(const Task& task, std::int64_t chunk, std::int64_t chunks) const;
     Room room_of(const Run& run, int worker) const;
     void work(const Run& run, const Task& task, int worker) const;
-    void tile_in_place(const Run& run, const Task& task, Room& room, std::int64_t line, std::int64_t tile) const;
-    void tile_of_pixels(const Run& run, const Task& task, Room& room, std::int64_t line, std::int64_t tile) const;
+    void lines(const Run& run, const Task& task, Room& room) const;
+    void tile_in_place(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t tile) const;
+    void tile_of_pixels(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t tile) const;
     void block(const Run& run, const Task& task, Room& room, std::int64_t block) const;
     void fill_box(const float* x, const Task& task, float* box, std::int64_t depth, std::int64_t first) const;
     void fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const;
     // Goes through the task's panels; `place` says where the tile's rows lie and which segments are read.
     struct Place {
-        std::int64_t line, first, count;  // the output pixels
+        Line line;
+        std::int64_t first, count;  // the output pixels
         const float* base;
         const std::int64_t* rows;
         std::int64_t first_segment, segments;
@@ -85,8 +89,11 @@ private:
     Reading reading_ = Reading::in_place;
     bool has_prologue_ = false, clamp_ = false;
     bool by_channel_ = false;  // each channel is an output by itself
+    bool in_threes_ = false;   // and three taps of a row go together
     bool streams_ = false;     // tiles read one behind the other, each element once
     Cut cut_{};
+    std::int64_t small_count_ = 0, large_tiles_ = 0;  // pixels of a tile; tiles, the first of a line, that have one more
+    ProductTile common_{};                            // what all tiles have in common
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;  // that one task goes through
     std::int64_t segments_ = 0, length_ = 0, width_ = 0;

@@ -15,6 +15,7 @@ struct Taps {
 
 Taps taps_of(const Geometry& g, std::size_t axis, std::int64_t at) {
     const std::int64_t start = at * g.stride[axis] - g.before[axis], step = g.dilation[axis];
+    if (start >= 0 && start + (g.kernel[axis] - 1) * step < g.in[axis]) return {0, g.kernel[axis], start};
     const std::int64_t first = start < 0 ? whole(-start, step) : 0;
     const std::int64_t last = start < g.in[axis] ? std::min(whole(g.in[axis] - start, step), g.kernel[axis]) : 0;
     return {first, std::max(first, last), start};
@@ -22,20 +23,19 @@ Taps taps_of(const Geometry& g, std::size_t axis, std::int64_t at) {
 
 }  // namespace
 
-void Conv::tile_in_place(const Run& run, const Task& task, Room& room, std::int64_t line, std::int64_t tile) const {
+void Conv::tile_in_place(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t tile) const {
     const Geometry& g = geometry_;
-    const Line at = line_of(g, line);
     const std::int64_t first = tile_begin(tile), count = tile_begin(tile + 1) - first;
     const Taps deep = taps_of(g, 0, at.depth), down = taps_of(g, 1, at.row);
     const std::int64_t left = first * g.stride[2] - g.before[2];
     const std::int64_t right = left + (count - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2];
     const float* x = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels;
     const float* base = x + deep.start * g.x.at[0] + down.start * g.x.at[1] + left * g.x.at[2];
-    Place place{line,
+    Place place{at,
                 first,
                 count,
                 base,
-                count == g.out[2] / cut_.tiles ? small_.data() : large_.data(),
+                table_for(count),
                 0,
                 segments_,
                 streams_ ? count * g.stride[2] * g.x.at[2] : 0};
@@ -69,15 +69,18 @@ void Conv::tile_in_place(const Run& run, const Task& task, Room& room, std::int6
                 last_segment = segment + 1;
             }
         }
+    if (in_threes_) {
+        first_segment -= first_segment % 3;
+        last_segment = whole(last_segment, 3) * 3;
+    }
     place.first_segment = std::min(first_segment, last_segment);
     place.segments = last_segment - place.first_segment;
     place.rows = room.rows + place.first_segment * count;
     multiply(run, task, room, place);
 }
 
-void Conv::tile_of_pixels(const Run& run, const Task& task, Room& room, std::int64_t line, std::int64_t tile) const {
+void Conv::tile_of_pixels(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t tile) const {
     const Geometry& g = geometry_;
-    const Line at = line_of(g, line);
     const std::int64_t first = tile_begin(tile), count = tile_begin(tile + 1) - first;
     const float* x = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels * g.x.channel +
                      at.depth * g.stride[0] * g.x.at[0] + at.row * g.stride[1] * g.x.at[1] + first * g.stride[2] * g.x.at[2];
@@ -88,7 +91,7 @@ void Conv::tile_of_pixels(const Run& run, const Task& task, Room& room, std::int
         stages_.run(room.box + r * pitch_, x + r * g.stride[2] * g.x.at[2], g.channels, g.x.channel, prologue,
                     task.group * g.channels);
     multiply(run, task, room,
-             {line, first, count, room.box, count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_, 0});
+             {at, first, count, room.box, table_for(count), 0, segments_, 0});
 }
 
 void Conv::block(const Run& run, const Task& task, Room& room, std::int64_t block) const {
@@ -102,9 +105,9 @@ void Conv::block(const Run& run, const Task& task, Room& room, std::int64_t bloc
         for (std::int64_t tile = 0; tile < cut_.tiles; ++tile) {
             const std::int64_t begin = tile_begin(tile), count = tile_begin(tile + 1) - begin;
             multiply(run, task, room,
-                     {plane * g.out[1] + line, begin, count,
+                     {{image, depth, line}, begin, count,
                       room.box + (line - first) * g.stride[1] * row + begin * g.stride[2] * g.channels,
-                      count == g.out[2] / cut_.tiles ? small_.data() : large_.data(), 0, segments_, 0});
+                      table_for(count), 0, segments_, 0});
         }
 }
 
