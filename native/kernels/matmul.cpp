@@ -60,6 +60,7 @@ private:
         std::size_t first_panel, last_panel;
         std::int64_t first_tile, last_tile;
         std::int64_t stride;  // chunks to the one that this thread will come to next
+        std::int64_t a, y;    // floats to where its batch begins
     };
     struct Room {
         float *a, *b, *y, *added;
@@ -76,7 +77,7 @@ private:
     void choose(const Spec& spec, Store& store);
     std::int64_t offset(const Stack& stack, std::int64_t batch) const;
     std::int64_t batches() const;
-    std::int64_t row_of(std::int64_t tile) const { return rows_ * tile / cut_.tiles; }
+    std::int64_t row_of(std::int64_t tile) const { return tile * small_count_ + std::min(tile, large_tiles_); }
     void work(const Run& run, const Task& task, int worker) const;
     Room room_of(const Run& run, int worker) const;
     const float* rows_of(const Run& run, const Task& task, const Room& room, std::int64_t row, std::int64_t count) const;
@@ -102,6 +103,8 @@ private:
     std::vector<float> bias_row_;  // a constant bias that is the same for each row
     Columns way_ = Columns::constant;
     Cut cut_{};
+    std::int64_t small_count_ = 0, large_tiles_ = 0;  // rows of a tile; tiles, the first of them, that have one more
+    ProductTile common_{};                            // what all tiles have in common
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;
     std::int64_t blocks_ = 1;  // of the depth, for each of which rows and columns stay in cache
@@ -168,6 +171,11 @@ std::int64_t MatMul::offset(const Stack& stack, std::int64_t batch) const {
 void MatMul::choose(const Spec& spec, Store& store) {
     cut_ = cut_of(rows_, columns_, a.column == 1 ? a.row : 0, std::min(depth_, kBlockDepth), table_);
     panels_ = panels_of(columns_, cut_.vectors, table_.lanes);
+    small_count_ = rows_ / cut_.tiles;
+    large_tiles_ = rows_ % cut_.tiles;
+    common_.segments = 1;
+    common_.scale = scale_;
+    finish_.set(common_);
     // A product with one row reads each column once: no packing pays.
     const bool plain = !has_bias_ && !finish_.has_residual && a.column == 1 && finish_.activation == Activation::bounds;
     if (b_.is_constant())
@@ -221,10 +229,11 @@ void MatMul::run(const Run& run) const {
     const std::int64_t parts = std::min(cut_.tiles, wanted);
     const auto task = [&](std::int64_t index, int worker) {
         const std::int64_t part = index % parts, chunk = index / parts % chunks;
+        const std::int64_t batch = index / parts / chunks;
         work(run,
-             {index / parts / chunks, static_cast<std::size_t>(chunk * panels / chunks),
+             {batch, static_cast<std::size_t>(chunk * panels / chunks),
               static_cast<std::size_t>((chunk + 1) * panels / chunks), part * cut_.tiles / parts, (part + 1) * cut_.tiles / parts,
-              parts == 1 ? threads : 1},
+              parts == 1 ? threads : 1, offset(a, batch), offset(y, batch)},
              worker);
     };
     const std::int64_t tasks = parts * chunks * batches();
@@ -260,7 +269,7 @@ void MatMul::work(const Run& run, const Task& task, int worker) const {
 
 // Rows whose elements lie side by side: in place, or copied.
 const float* MatMul::rows_of(const Run& run, const Task& task, const Room& room, std::int64_t row, std::int64_t count) const {
-    const float* from = reinterpret_cast<const float*>(run.at(a_)) + offset(a, task.batch) + row * a.row;
+    const float* from = reinterpret_cast<const float*>(run.at(a_)) + task.a + row * a.row;
     if (a.column == 1) return from;
     // From many rows a position at a time: what lies side by side along the rows is read once.
     const std::int64_t pitch = up_to_line(depth_);
@@ -338,11 +347,10 @@ void MatMul::multiply(const Run& run, const Task& task, const Room& room, std::s
     const Panel& panel = panels_[index];
     const std::int64_t row = row_of(tile_index), count = row_of(tile_index + 1) - row;
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * table_.lanes;
-    float* to = reinterpret_cast<float*>(run.at(y_)) + offset(y, task.batch) + row * y.row + panel.first * y.column;
-    ProductTile tile{};
+    float* to = reinterpret_cast<float*>(run.at(y_)) + task.y + row * y.row + panel.first * y.column;
+    ProductTile tile = common_;
     tile.base = rows + columns.first;
     tile.rows = row_offsets_.data();
-    tile.segments = 1;
     tile.length = columns.depth;
     tile.weights = columns.from;
     tile.weights_stride = columns.step;
@@ -350,9 +358,7 @@ void MatMul::multiply(const Run& run, const Task& task, const Room& room, std::s
     tile.y = y.column == 1 ? to : room.y;
     tile.y_stride = y.column == 1 ? y.row : width;
     tile.columns = panel.columns;
-    tile.scale = scale_;
     tile.bias = bias_row_.empty() ? nullptr : bias_row_.data() + panel.first;
-    finish_.set(tile);
     add_apart(run, task, tile, room.added, panel, row, count);
     if (blocks_ > 1) take_block(tile, columns);
     table_.of[panel.vectors - 1][count - 1](tile);
@@ -362,9 +368,9 @@ void MatMul::multiply(const Run& run, const Task& task, const Room& room, std::s
 
 // Few rows times columns that lie side by side along their depth.
 void MatMul::dot(const Run& run, const Task& task, const Room& room) const {
-    const float* from = reinterpret_cast<const float*>(run.at(a_)) + offset(a, task.batch);
+    const float* from = reinterpret_cast<const float*>(run.at(a_)) + task.a;
     const float* columns = reinterpret_cast<const float*>(run.at(b_)) + offset(b, task.batch);
-    float* to = reinterpret_cast<float*>(run.at(y_)) + offset(y, task.batch);
+    float* to = reinterpret_cast<float*>(run.at(y_)) + task.y;
     for (std::size_t index = task.first_panel; index < task.last_panel; ++index) {
         const Panel& panel = panels_[index];
         for (std::int64_t row = row_of(task.first_tile); row < row_of(task.last_tile); ++row) {
