@@ -5,15 +5,18 @@ comma := ,
 venv := .venv/bin/python
 lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 # What the installation depends on. Python sources are read in place; the native core is compiled.
-built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.*)
+built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* native/*/*/*.*)
 
-.PHONY: help demo test lint models bench-import bench-load bench-layers bench-arrays bench-elementwise sanitize install clean
+# `native` is a folder too.
+.PHONY: help demo test lint models native bench bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
 	@echo "make test          the test suite"
 	@echo "make lint          ruff and mypy"
 	@echo "make models        the worst difference of every way through the nine light models"
+	@echo "make bench         every grid beside every peer that is installed; writes the tables of docs/performance.md"
+	@echo "make bench-compile how long it takes until a model is ready, beside OpenVINO"
 	@echo "make bench-import  how long an import and --help take"
 	@echo "make bench-load    how long loading takes, beside OpenVINO's reader, and in large graphs"
 	@echo "make bench-layers  single convolutions and matrix products beside oneDNN as torch calls it"
@@ -33,6 +36,12 @@ lint: .venv/.installed-$(lint_extras)
 	$(venv) -m ruff check
 	$(venv) -m ruff format --check
 	$(venv) -m mypy
+
+bench: .venv/.installed-$(EXTRAS)
+	$(venv) bench/tables.py
+
+bench-compile: .venv/.installed-$(EXTRAS)
+	$(venv) bench/compile.py
 
 bench-import: .venv/.installed-$(EXTRAS)
 	$(venv) bench/import_time.py

@@ -27,7 +27,7 @@ def spec(step: Step) -> Spec:
 
 def _row(operand: Operand) -> Row:
     tile = operand.tile
-    if tile.dtype is None or (operand.buffer < 0 and operand.data is None):
+    if tile.dtype is None or tile.dtype.name == "string" or (operand.buffer < 0 and operand.data is None):
         raise ValueError("a tensor whose shape is known only at run time")
     address = 0
     if operand.data is not None:

@@ -12,7 +12,7 @@ from dovetail.engine.elementwise import refusal
 from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
 from dovetail.errors import DovetailError
 from dovetail.graph import Node
-from dovetail.op import has
+from dovetail.op import has, host_inputs
 from dovetail.ops.elementwise import Maximum, Minimum
 from dovetail.types import Unknown, axis_in
 
@@ -34,6 +34,10 @@ def work_for(node: Node, scene: Scene) -> Work:
 
 
 def _chosen(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    hosts = host_inputs(node.op, len(reads))
+    if any(host and tile is not None and tile.data is None for host, tile in zip(hosts, reads, strict=True)):
+        # Even where the sizes follow without it: the rule has to see the value, and may refuse it.
+        return "what its shape depends on is known only at run time"
     if has(node.op, "windows"):
         return _movement(node, reads, writes)
     choice = CHOICES.get(type(node.op).__name__, _elementwise)

@@ -80,6 +80,9 @@ def choose(works: Iterable[Work], memory: Memory) -> None:
             _follow(work, memory, turned, votes)
     for root in turned:
         memory.turn(root)
+        if any(memory.layout(tile) is None for tile in places.pieces(root)):
+            # Some piece goes across its axes unevenly: only the order of the axes keeps that affine.
+            memory.set_strides(root, row_major(root.sizes))
     _straighten(works, memory, turned)
 
 
@@ -99,7 +102,9 @@ def _straighten(works: Iterable[Work], memory: Memory, turned: set[Tile]) -> Non
         if order is None:
             continue
         memory.set_strides(root, ordered(root.sizes, order))
-        if any(memory.operand(tile) is None for tile in tiles):
+        if any(memory.operand(tile) is None for tile in tiles) or any(
+            memory.layout(tile) is None for tile in memory.places.pieces(root)
+        ):
             memory.set_strides(root, row_major(root.sizes))
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dovetail.build import written
 from dovetail.engine.arena import Span, arranged, lower_bound
 from dovetail.engine.fuse import fuse
 from dovetail.engine.kernels import work_for
@@ -16,11 +17,21 @@ from dovetail.engine.layout import Layout, Mode, compose, dense, row_major, stri
 from dovetail.engine.physical import Memory, choose
 from dovetail.engine.places import Places, is_covered, remaining, settle
 from dovetail.engine.work import MOVE, Scene, Tile, Work
-from dovetail.graph import Graph
-from dovetail.op import Window
+from dovetail.errors import DovetailError, EngineError
+from dovetail.graph import Graph, Node
+from dovetail.op import Window, infer_types
+from dovetail.types import is_static, shape_of
 
 COPY, FILL = "copy", "fill"
 ELIDE = ("auto", "all", "none")
+
+
+class _Uneven(Exception):
+    """Some piece of a root is to be written or copied, and no strides say where it lies."""
+
+
+class UnevenInput(Exception):
+    """An input (named) whose strides do not allow a view that the plan needs: it has to be dense."""
 
 
 class Operand(NamedTuple):
@@ -92,10 +103,32 @@ def make_plan(
 ) -> Plan:
     """The plan for one set of input shapes. ``strides``: of each input, in elements, where it is not dense (None: dense).
     ``places``: where the buffers lie in the arena, in their order, instead of where this plan would put them."""
-    works = [work_for(node, scene) for node in _needed(graph, scene)]
-    planner = _Planner(graph, scene, fuse(works, graph, scene), strides, elide)
-    planner.given_places = places
-    return planner.plan()
+    nodes = _needed(graph, scene)
+    for node in nodes:
+        _check(node, scene)
+    works = fuse([work_for(node, scene) for node in nodes], graph, scene)
+    try:
+        return _Planner(graph, scene, works, strides, elide, places).plan()
+    except _Uneven:
+        # Pieces that no strides say: then every tensor has a buffer of its own, in the order of its axes.
+        return _Planner(graph, scene, works, strides, "none", places, turns=False).plan()
+
+
+def _check(node: Node, scene: Scene) -> None:
+    """Hold an operator's rules against the sizes of this run, where the graph's types left something open."""
+    if all(value is None or is_static(value.type) for value in (*node.inputs, *node.outputs)):
+        return
+    tiles = [None if x is None else scene.tile(x) for x in node.inputs]
+    if any(tile is not None and tile.is_loose for tile in tiles):
+        return
+    try:
+        types = infer_types(node.op, tuple(None if tile is None else tile.view() for tile in tiles))
+    except DovetailError as error:
+        raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
+    for y, type in zip(node.outputs, types, strict=True):
+        shape = scene.tile(y).shape
+        if is_static(type) and shape is not None and shape_of(type) != shape:
+            raise EngineError("run.shape", f"{y.name} is {type}, and was planned as {list(shape)}", node=node.label)
 
 
 def _needed(graph: Graph, scene: Scene) -> list[Any]:
@@ -111,7 +144,16 @@ def _needed(graph: Graph, scene: Scene) -> list[Any]:
 
 
 class _Planner:
-    def __init__(self, graph: Graph, scene: Scene, works: list[Work], strides: Sequence[Any], elide: str) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        scene: Scene,
+        works: list[Work],
+        strides: Sequence[Any],
+        elide: str,
+        places: Sequence[int] | None,
+        turns: bool = True,
+    ) -> None:
         self.graph = graph
         self.scene = scene
         self.works = works
@@ -122,13 +164,16 @@ class _Planner:
         self.steps: list[tuple[str, Work | None, list[Tile | None], list[Tile], dict[str, Any], str]] = []
         self.copies: dict[tuple[Tile, bool], Tile] = {}
         self.boxes: dict[Tile, tuple[Tile, Layout]] = {}
-        self.given_places: Sequence[int] | None = None
+        self.given_places = places
+        self.turns = turns
         self.strides = list(strides) or [None] * len(scene.inputs)
 
     def plan(self) -> Plan:
         self._fix_outside()
         settle(self.works, self.places, self.elide != "none")
-        choose(self.works, self.memory)
+        self._refuse_uneven_inputs()
+        if self.turns:
+            choose(self.works, self.memory)
         finals = self._place_outputs()
         moved = sum(_moved(work) for work in self.works if work.kernel == MOVE)
         fills = self._fills()
@@ -147,6 +192,11 @@ class _Planner:
                 self.memory.set_strides(tile, strides)
         for work in self.works:
             self.places.fixed.update(tile for tile in work.tiles() if tile.data is not None)
+
+    def _refuse_uneven_inputs(self) -> None:
+        for tile, strides in zip(self.scene.inputs, self.strides, strict=True):
+            if strides is not None and any(self.memory.layout(piece) is None for piece in self.places.pieces(tile)):
+                raise UnevenInput(tile.name)
 
     def _place_outputs(self) -> list[Work]:
         """A buffer for each output. What cannot be made there in the first place is copied at the end."""
@@ -189,7 +239,8 @@ class _Planner:
                 for each in self.works
                 if any(not tile.is_loose and self.places.of(tile).root is root for tile in each.writes)
             )
-            found.setdefault(id(first), []).append(work)
+            # What holds another filled tensor is filled before it.
+            found.setdefault(id(first), []).insert(0, work)
         return found
 
     # Steps
@@ -271,8 +322,7 @@ class _Planner:
             read = self._box(source, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
         written = self._box(target, window.target_offset, zip(window.sizes, window.target_strides, strict=True))
         if written is None:
-            # Only a turned or joined target can be uneven: the window goes to a dense piece of its own, and that piece on.
-            raise AssertionError(f"{target} is written unevenly")
+            raise _Uneven
         assert read is not None
         self._copy_boxes(source, read, target, written, reason)
 
@@ -281,9 +331,10 @@ class _Planner:
         return None if layout is None else compose(layout, offset, axes)
 
     def _copy(self, source: Tile, target: Tile, reason: str) -> None:
-        read, written = self.memory.layout(source), self.memory.layout(target)
-        assert read is not None and written is not None
-        self._copy_boxes(source, read, target, written, reason)
+        read, place = self.memory.layout(source), self.memory.layout(target)
+        if read is None or place is None:
+            raise _Uneven
+        self._copy_boxes(source, read, target, place, reason)
 
     def _copy_boxes(self, source: Tile, read: Layout, target: Tile, written: Layout, reason: str) -> None:
         if read.elements == 0:
@@ -309,9 +360,11 @@ class _Planner:
         assert work.windows is not None
         tile = work.writes[0]
         layout = self.memory.layout(tile)
-        assert layout is not None and tile.dtype is not None
         if not tile.count:
             return
+        if layout is None:
+            raise _Uneven
+        assert tile.dtype is not None
         fill = np.asarray(work.windows.fill).astype(tile.dtype.numpy)
         sizes, strides = tuple(size for size, _ in layout.modes), tuple(stride for _, stride in layout.modes)
         data = {"bytes": list(fill.tobytes())}

@@ -14,7 +14,7 @@ from dovetail import native
 from dovetail.edit import copy_graph
 from dovetail.engine.bind import Spec, spec
 from dovetail.engine.checker import check
-from dovetail.engine.plan import ELIDE, Operand, Plan, Step, make_plan
+from dovetail.engine.plan import ELIDE, Operand, Plan, Step, UnevenInput, make_plan
 from dovetail.engine.prepare import prepare
 from dovetail.engine.steps import finder, python_step
 from dovetail.engine.template import Template, make_template
@@ -42,7 +42,7 @@ class Engine:
         self.max_memory = max_memory
         self.elide = elide
         self.graph = prepare(model.graph, file=model.file)
-        self._bound: OrderedDict[Any, Bound] = OrderedDict()
+        self._bound: OrderedDict[Any, Bound | None] = OrderedDict()
         self._templates: OrderedDict[Any, Template | None] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -55,19 +55,30 @@ class Engine:
         given = named_inputs(self.model, inputs)
         arrays = [to_array(given[value.name], value) for value in self.model.inputs]
         sizes = check_inputs(self.model, arrays)
+        with self._lock:
+            try:
+                return self._bound_for(arrays, sizes)
+            except UnevenInput:
+                return self._bound_for([np.asarray(array, order="C") if _is_array(array) else array for array in arrays], sizes)
+
+    def _bound_for(self, arrays: list[Any], sizes: dict[str, int]) -> tuple[Bound, list[Any]]:
         strides = [_strides(array) for array in arrays]
         arrays = [
-            array if not _is_array(array) or stride is not None else np.ascontiguousarray(array)
+            np.asarray(array, order="C") if _is_array(array) and stride is None else array
             for array, stride in zip(arrays, strides, strict=True)
         ]
         key = tuple((array.shape, stride) if _is_array(array) else None for array, stride in zip(arrays, strides, strict=True))
-        with self._lock:
-            found = self._bound.get(key)
-            if found is None:
-                found = self._bound[key] = self._from_template(arrays, sizes) or self._made(arrays, sizes, strides)
-                while len(self._bound) > PLANS:
-                    self._bound.popitem(last=False)
-            self._bound.move_to_end(key)
+        if key not in self._bound:
+            try:
+                self._bound[key] = self._from_template(arrays, sizes) or self._made(arrays, sizes, strides)
+            except UnevenInput:
+                self._bound[key] = None
+            while len(self._bound) > PLANS:
+                self._bound.popitem(last=False)
+        self._bound.move_to_end(key)
+        found = self._bound[key]
+        if found is None:
+            raise UnevenInput
         return found, arrays
 
     def plan(self, shapes: Mapping[str, Sequence[int]] | None = None) -> tuple[Plan, Scene]:
@@ -308,7 +319,7 @@ class Bound:
 
     def _delivered(self, tile: Tile, name: str, result: Any, loose: dict[Tile, Any], out: Mapping[str, Any] | None) -> Any:
         if tile.is_loose:
-            return loose[tile]
+            return loose.get(tile, tile.data)
         given = None if out is None else out.get(name)
         if given is None or given is result:
             return result

@@ -63,7 +63,7 @@ def finder(addresses: Sequence[int], loose: dict[Tile, Any]) -> Find:
     def find(operand: Operand) -> Any:
         tile = operand.tile
         if tile.is_loose:
-            return loose[tile]
+            return loose.get(tile, tile.data)
         assert tile.dtype is not None
         dtype = tile.dtype.numpy
         if operand.data is not None:

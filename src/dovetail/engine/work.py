@@ -117,7 +117,7 @@ class Scene:
         self._sizes = dict(sizes)
         self._tiles: dict[int, Tile] = {}
         self.inputs = [
-            self._put(value, Tile(value.name, value.type, shape, _dtype(value)))
+            self._put(value, Tile(value.name, value.type, shape if _dtype(value) is not None else None, _dtype(value)))
             for value, shape in zip(graph.inputs, shapes, strict=True)
         ]
 
@@ -137,7 +137,9 @@ class Scene:
         dtype = _dtype(value)
         data = value.constant
         if data is not None and dtype is not None:
-            return Tile(value.name, value.type, tuple(data.shape), dtype, np.asarray(data, order="C"))
+            # Strings are Python's objects, which are never moved as bytes.
+            shape = None if dtype.name == "string" else tuple(data.shape)
+            return Tile(value.name, value.type, shape, dtype, np.asarray(data, order="C"))
         shape = None if dtype is None or dtype.name == "string" else self._shape(value.type)
         tile = Tile(value.name, value.type, shape, dtype)
         if shape is not None and dtype is not None and dtype.is_integer and value._value is not None:

@@ -1,0 +1,144 @@
+"""Run every benchmark and write what it measured into docs/performance.md, between the marks of its tables.
+
+    python bench/tables.py [NAME ...] [--quick]
+
+A table stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``. --quick takes few rounds, to see that all works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dovetail.measure import machine
+
+BENCH = Path(__file__).resolve().parent
+PAGE = BENCH.parent / "docs" / "performance.md"
+Rows = list[list[str]]
+
+
+def measured(script: str, *arguments: str) -> Any:
+    found = subprocess.run(
+        [sys.executable, str(BENCH / script), "--json", *arguments], capture_output=True, text=True, check=True
+    )
+    return json.loads(found.stdout[found.stdout.index("{") :])
+
+
+def networks(quick: bool) -> Rows:
+    found = measured("networks.py", *(["--rounds", "3", "--models", "squeezenet"] if quick else []))
+    return _against_peers(found["rows"], ["model", "batch", "threads"]) + [
+        ["geometric mean", "", "", "", "", "", f"{found['geometric_mean']:.2f}"]
+    ]
+
+
+def transformers(quick: bool) -> Rows:
+    return _against_peers(measured("transformers.py", *(["--rounds", "3"] if quick else []))["rows"], ["model", "threads"])
+
+
+def _against_peers(rows: list[dict[str, Any]], keys: list[str]) -> Rows:
+    engines = list(rows[0]["ms"])
+    head = [*keys, *(f"{engine} ms" for engine in engines), "ratio to the best peer"]
+    return [
+        head,
+        *(
+            [str(row[key]) for key in keys] + [f"{row['ms'][each]:.2f}" for each in engines] + [f"{row['ratio']:.2f}"]
+            for row in rows
+        ),
+    ]
+
+
+def ablation(quick: bool) -> Rows:
+    rows = measured("ablation.py", *(["--rounds", "3", "--models", "squeezenet"] if quick else []))["rows"]
+    head = [
+        "model",
+        "auto ms",
+        "all ms",
+        "none ms",
+        "moved MB",
+        "copied MB (all)",
+        "arena MB",
+        "bound MB",
+        "arena MB (none)",
+        "peak MB",
+    ]
+    found = [[*head, *(f"{engine} peak MB" for engine in rows[0]["peak_bytes"] if engine != "dovetail")]]
+    for row in rows:
+        every, none = row["plans"]["all"], row["plans"]["none"]
+        memory = [every["moved_bytes"], every["copied_bytes"], every["arena_bytes"], every["lower_bound"], none["arena_bytes"]]
+        megabytes = [*memory, *row["peak_bytes"].values()]
+        found.append(
+            [
+                row["model"],
+                *(f"{row['ms'][each]:.2f}" for each in ("auto", "all", "none")),
+                *(f"{size / 1e6:.1f}" for size in megabytes),
+            ]
+        )
+    return found
+
+
+def decode(quick: bool) -> Rows:
+    found = measured("decode.py", *(["--steps", "40"] if quick else []))
+    quarter = found["steps"] // 4
+    head = ["microseconds a step", *(f"{at * quarter} to {(at + 1) * quarter}" for at in range(4))]
+    return [head, *([name, *(f"{each:.0f}" for each in row)] for name, row in found["microseconds"].items())]
+
+
+def arrays(quick: bool) -> Rows:
+    found = measured("arrays.py", *(["--seconds", "0.05", "--only", "f16"] if quick else []))
+    rows = found["rows"]
+    head = list(rows[0])
+    summary = found["summary"]
+    text = summary if isinstance(summary, str) else ", ".join(f"{name} {value}" for name, value in summary.items())
+    return [head, *([_cell(row[key]) for key in head] for row in rows), [text, *[""] * (len(head) - 1)]]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items())
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+TABLES: dict[str, Callable[[bool], Rows]] = {
+    "networks": networks,
+    "transformers": transformers,
+    "ablation": ablation,
+    "decode": decode,
+    "arrays": arrays,
+}
+
+
+def markdown(rows: Rows) -> str:
+    head, *body = rows
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write(name: str, rows: Rows) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    table = f"<!-- {name} -->\n{machine()}:\n\n{markdown(rows)}\n<!-- /{name} -->"
+    new, count = re.subn(rf"<!-- {name} -->.*?<!-- /{name} -->", lambda _: table, text, flags=re.DOTALL)
+    if count != 1:
+        raise SystemExit(f"{PAGE.name} has {count} places for the table {name}")
+    PAGE.write_text(new, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*TABLES, []], help="which tables; all when left out")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    for name in options.names or TABLES:
+        rows = TABLES[name](options.quick)
+        print(f"{name}\n{markdown(rows)}\n", flush=True)
+        if not options.quick:
+            write(name, rows)
+
+
+if __name__ == "__main__":
+    main()
