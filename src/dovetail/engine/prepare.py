@@ -23,6 +23,8 @@ from dovetail.ops.norm import (
 from dovetail.ops.rescaling import LpNormalization, NormalizeL2
 from dovetail.passes.fold import fold
 
+ROUNDS = 4
+"""What an operator is taken apart into may be taken apart in its turn."""
 DECOMPOSED = (
     GroupNormalization,
     InstanceNormalization,
@@ -39,7 +41,9 @@ def prepare(graph: Graph, file: str | None = None) -> Graph:
     new = copy_graph(graph)
     infer_graph(new, file=file)
     fold(new)
-    if rewrite(new, _simpler):
+    for _ in range(ROUNDS):
+        if not rewrite(new, _simpler):
+            break
         fold(new)
     rewrite(new, _into_weights)
     remove_dead(new)

@@ -1,0 +1,47 @@
+"""The operators that run natively: for each, some f32 case whose every step is the core's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cases import Case
+from dovetail import native
+from dovetail.engine.run import Engine
+from rig import CASES, feeds, model_of
+
+NATIVE = """
+    Concat Split Reshape Flatten Squeeze Unsqueeze Transpose Slice Pad Expand Tile Roll Identity Gather
+    DepthToSpace SpaceToDepth ShuffleChannels
+    Conv ConvTranspose GroupConv MatMul Gemm
+    MaxPool AveragePool GlobalAveragePool GlobalMaxPool
+    BatchNormalization LayerNormalization InstanceNormalization GroupNormalization RMSNormalization LRN
+    MeanVarianceNormalization NormalizeL2 Softmax LogSoftmax Dropout
+    Add Subtract Multiply Divide Power Maximum Minimum Sum Mean Mod SquaredDifference
+    Abs Negative Sign Sqrt Reciprocal Exp Log Erf Sin Cos Tanh Floor Ceil Round
+    Relu LeakyRelu PRelu Elu Selu Celu Sigmoid HardSigmoid HardSwish Swish SwiGLU Mish Gelu Softplus Softsign Clip
+    Equal NotEqual Less LessEqual Greater GreaterEqual Where IsNaN IsInf IsFinite Cast
+    ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare
+""".split()
+
+
+@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.parametrize("name", NATIVE)
+def test_it_runs_natively(name: str) -> None:
+    reasons = []
+    for _, case in CASES:
+        if type(case.op).__name__ == name and any(x is not None and x.dtype == np.float32 for x in case.inputs):
+            reason = _in_python(replace(case, constants=tuple(range(1, len(case.inputs)))))
+            if not reason:
+                return
+            reasons.append(reason)
+    raise AssertionError(f"every case of {name} has a step in Python: {sorted(set(map(str, reasons)))}")
+
+
+def _in_python(case: Case) -> list[Any]:
+    """Why steps of a case run in Python; empty where none does."""
+    bound, _ = Engine(model_of(case), threads=1).bind(feeds(case))
+    return [(step.kernel, reason) for step, reason in bound.python_steps]
