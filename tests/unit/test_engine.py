@@ -308,6 +308,17 @@ def test_movement_between_native_steps_costs_nothing() -> None:
     assert plan.arena_bytes <= plan.activation_bytes
 
 
+def test_a_copy_is_kept_where_reading_through_strides_is_slower() -> None:
+    with Builder() as b:
+        x = b.input("x", "f32", (8, 16, 16, 16))
+        b.output("y", b.Softmax(b.Transpose(b.Relu(x), [0, 2, 3, 1]), axis=-1))
+    for elide, copies in (("auto", 1), ("all", 0), ("none", 1)):
+        plan, _ = Engine(b.model, elide=elide).plan()
+        reasons = [step.reason for step in plan.steps if step.kernel == "copy"]
+        assert len(reasons) == copies
+        assert elide != "auto" or "us to copy against" in reasons[0]
+
+
 @pytest.mark.skipif(not native.is_compiled, reason="no native core")
 def test_nothing_is_copied_where_branches_are_joined_and_read() -> None:
     with Builder() as b:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dovetail.build import written
 from dovetail.engine.arena import Span, arranged, lower_bound
+from dovetail.engine.cost import kept_for_speed
 from dovetail.engine.fuse import fuse
 from dovetail.engine.kernels import work_for
 from dovetail.engine.layout import Layout, Mode, compose, dense, row_major, strides_of
@@ -262,14 +263,19 @@ class _Planner:
             return tile
         as_image = tile in work.images and not (work.kernel == "conv" and tile.sizes[1] <= 4)
         operand = self.memory.operand(tile)
+        slow = ""
         if operand is not None and not (as_image and not self.memory.is_image(tile)):
-            return tile
+            slow = kept_for_speed(work, tile, operand[1]) if self.elide == "auto" else ""
+            if not slow:
+                return tile
         key = (tile, as_image)
         if key not in self.copies:
             made = Tile(f"{tile.name} (copy)", tile.type, tile.shape, tile.dtype)
             if as_image:
                 self.memory.turn(made)
-            self._copy(tile, made, "channels-last for a kernel" if operand is not None else "a view that no strides say")
+            self._copy(
+                tile, made, slow or ("channels-last for a kernel" if operand is not None else "a view that no strides say")
+            )
             self.copies[key] = made
         return self.copies[key]
 
