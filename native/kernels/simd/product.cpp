@@ -67,19 +67,22 @@ DOVETAIL_INLINE void finish_tile(const ProductTile& tile, const Floats (&sums)[c
     Floats bias[vectors];
 #pragma GCC unroll 32
     for (int v = 0; v < vectors; ++v) bias[v] = tile.bias != nullptr ? load(tile.bias + c + v * kLanes) : Floats{};
+    // Copies, since for all the compiler knows a store might change the tile.
+    const bool adds = tile.residual != nullptr;
+    const std::int64_t y_stride = tile.y_stride, residual_stride = adds ? tile.residual_stride : 0;
+    const float* residual = adds ? tile.residual + c : nullptr;
+    float* y = tile.y + c;
 #pragma GCC unroll 32
-    for (int r = 0; r < count; ++r)
+    for (int r = 0; r < count; ++r, y += y_stride, residual += residual_stride)
 #pragma GCC unroll 32
         for (int v = 0; v < vectors; ++v) {
             const bool masked = partly && v + 1 == vectors;
             Floats value = sums[r][v] * scale + bias[v];
-            const float* residual = tile.residual + r * tile.residual_stride + c + v * kLanes;
-            if (tile.residual != nullptr) value += masked ? load_lanes(residual, lanes) : load(residual);
-            float* y = tile.y + r * tile.y_stride + c + v * kLanes;
+            if (adds) value += masked ? load_lanes(residual + v * kLanes, lanes) : load(residual + v * kLanes);
             if (masked)
-                store_lanes(y, bounded(value, low, high), lanes);
+                store_lanes(y + v * kLanes, bounded(value, low, high), lanes);
             else
-                store(y, bounded(value, low, high));
+                store(y + v * kLanes, bounded(value, low, high));
         }
 }
 
