@@ -1,0 +1,24 @@
+"""The kernels give the same in every instruction set that they are compiled for, not only in the best that this processor has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dovetail import native
+
+TESTS = Path(__file__).resolve().parents[1]
+FILES = [str(path) for path in (TESTS / "laws" / "test_native.py", *sorted((TESTS / "unit").glob("test_kernels_*.py")))]
+
+
+@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.parametrize("isa", ["base", "avx2"])
+def test_the_kernels_of_an_instruction_set(isa: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *FILES]
+    environment = {**os.environ, "DOVETAIL_ISA": isa, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=TESTS.parent, env=environment)
+    assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-1000:]
