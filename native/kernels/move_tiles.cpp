@@ -9,6 +9,10 @@ namespace {
 constexpr std::int64_t kReadBytes = 256;
 constexpr std::int64_t kReadElements = 64;
 constexpr std::int64_t kWrittenBytes = 1024;
+// Where whole lines go from registers past the cache, a block needs no more than this: reading the next one begins while this one is
+// still on its way out.
+constexpr std::int64_t kReadLines = 64;
+constexpr std::int64_t kWrittenLines = 256;
 
 struct Extent {
     std::int64_t size = 1;
@@ -17,7 +21,7 @@ struct Extent {
     std::int64_t src = 0;
     bool shifts = false;
 
-    // Shifted blocks: the first one is short, so that the others begin at whole lines; the last may be empty.
+    // Shifted blocks: the first one is short, so that the others begin at whole lines; the first and last may be empty.
     std::int64_t blocks() const { return parts(size, block) + shifts; }
     std::int64_t first(std::int64_t number, std::int64_t shift) const { return shifts ? most(0, (number - 1) * block + shift) : number * block; }
     std::int64_t last(std::int64_t number, std::int64_t shift) const { return least(size, shifts ? number * block + shift : (number + 1) * block); }
@@ -34,12 +38,15 @@ public:
         along_ = extent(axes[along]);
         axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(std::max(down, along)));
         axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(std::min(down, along)));
-        down_.block = least(down_.size, most(1, kWrittenBytes / width_));
-        const std::int64_t columns = least(kReadElements, kReadBytes / width_);
+        const bool lines = past_cache_ && down_.size * width_ >= kWrittenBytes && 8 % width_ == 0 && along_.dst % 64 == 0;
+        const std::int64_t written = lines ? kWrittenLines : kWrittenBytes;
+        const std::int64_t columns = least(kReadElements, (lines ? kReadLines : kReadBytes) / width_);
+        down_.block = least(down_.size, most(1, written / width_));
         along_.block = least(along_.size, columns);
-        if (down_.size * width_ < kWrittenBytes) under_ = take(axes, &Stride::dst, down_.size * width_, kWrittenBytes / (down_.size * width_));
+        if (down_.size * width_ < written) under_ = take(axes, &Stride::dst, down_.size * width_, written / (down_.size * width_));
         if (along_.size < columns) beyond_ = take(axes, &Stride::src, along_.size * width_, columns / along_.size);
         down_.shifts = past_cache_ && down_.size > down_.block && 64 % width_ == 0;
+        along_.shifts = past_cache_ && along_.size * width_ >= kWrittenBytes && along_.size > along_.block && 64 % width_ == 0;
         for (const Stride& axis : axes) others_.push_back(extent(axis));
         others_.insert(others_.end(), {under_, down_, beyond_, along_});
         for (const Extent& axis : others_) blocks_ *= axis.blocks();
@@ -79,19 +86,22 @@ private:
         return {};
     }
 
+    // How many elements until a line begins.
+    std::int64_t to_line(const std::byte* at) const { return (0 - reinterpret_cast<std::uintptr_t>(at)) % 64 / width_; }
+
     void turn(std::byte* dst, const std::byte* src, std::int64_t block) const {
         std::int64_t sizes[4];
-        const auto misplaced = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(dst) % 64);
-        const std::int64_t shift = (64 - misplaced) % 64 / width_;
+        const std::int64_t dst_shift = to_line(dst), src_shift = to_line(src);
         for (std::size_t i = others_.size(), last = i; i-- > 0;) {
             const Extent& axis = others_[i];
+            const std::int64_t shift = i + 1 == last ? src_shift : dst_shift;
             const std::int64_t number = block % axis.blocks(), at = axis.first(number, shift);
             block /= axis.blocks();
             dst += at * axis.dst;
             src += at * axis.src;
             if (last - i <= 4) sizes[i + 4 - last] = axis.last(number, shift) - at;
         }
-        if (sizes[1] <= 0) return;
+        if (sizes[1] <= 0 || sizes[3] <= 0) return;
         const Part part{dst, src, sizes[0], sizes[1], sizes[2], sizes[3]};
         if (past_cache_)
             turn_past(part);
@@ -106,9 +116,24 @@ private:
                                    part.along, static_cast<std::size_t>(width_));
     }
 
+    // Whether the block is whole lines of the destination.
+    bool in_lines(const Part& part) const {
+        return reinterpret_cast<std::uintptr_t>(part.dst) % 64 == 0 && part.down * width_ % 64 == 0 && part.along * width_ >= 16 &&
+               along_.dst % 64 == 0 && beyond_.dst % 64 == 0 && (part.under == 1 || under_.dst % 64 == 0) && 8 % width_ == 0;
+    }
+
+    void turn_to_lines(const Part& part) const {
+        for (std::int64_t i = 0; i < part.under; ++i)
+            for (std::int64_t j = 0; j < part.beyond; ++j)
+                movers().transpose_lines(part.dst + i * under_.dst + j * beyond_.dst, along_.dst,
+                                         part.src + i * under_.src + j * beyond_.src, down_.src, part.down, part.along,
+                                         static_cast<std::size_t>(width_));
+    }
+
     // Turned into a block of its own, from which it goes in whole runs past the cache: one for all columns where they follow each other
     // in the destination too. An odd line between the runs keeps them from falling on the same places of the cache.
     void turn_past(const Part& part) const {
+        if (in_lines(part)) return turn_to_lines(part);
         alignas(64) std::byte block[(kWrittenBytes + 64) * kReadElements];
         const std::int64_t run = part.under * part.down * width_;
         const bool joins = along_.dst == run;

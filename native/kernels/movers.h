@@ -30,6 +30,11 @@ struct Movers {
     // dst + c * dst_step + r * width = src + r * src_step + c * width, for r < rows, c < columns; elements of any width.
     void (*transpose)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                       std::int64_t columns, std::size_t width);
+
+    // The same past the cache: `dst`, `dst_step` and rows * width are whole lines of 64 bytes, columns * width at least 16 bytes, width a
+    // power of two up to 8.
+    void (*transpose_lines)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
+                            std::int64_t columns, std::size_t width);
 };
 
 // Those of the instruction set in use.

@@ -5,6 +5,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 namespace dovetail::DOVETAIL_ISA {
 
 #if defined(__AVX512F__)
@@ -60,10 +64,12 @@ template <std::size_t Bytes, int Width, int Count>
 inline void shuffle(Vector<Bytes>* vectors) {
     using All = typename Counted<static_cast<int>(Bytes)>::type;
     Vector<Bytes> shuffled[Count];
+#pragma GCC unroll 64
     for (int i = 0; i < Count / 2; ++i) {
         shuffled[2 * i] = zip<Bytes, Width, 0>(vectors[i], vectors[i + Count / 2], All());
         shuffled[2 * i + 1] = zip<Bytes, Width, 1>(vectors[i], vectors[i + Count / 2], All());
     }
+#pragma GCC unroll 64
     for (int i = 0; i < Count; ++i) vectors[i] = shuffled[i];
 }
 
@@ -93,6 +99,20 @@ inline void put(std::byte* to, Vector<16> vector) {
     }
 #endif
     store<16>(to, vector);
+}
+
+template <std::size_t Bytes, bool PastCache>
+inline void put_vector(std::byte* to, Vector<Bytes> vector) {
+#if defined(__AVX512F__)
+    if constexpr (PastCache && Bytes == 64) return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), reinterpret_cast<__m512i>(vector));
+#endif
+#if defined(__AVX2__)
+    if constexpr (PastCache && Bytes == 32) return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(vector));
+#endif
+    if constexpr (Bytes == 16)
+        put<PastCache>(to, vector);
+    else
+        store<Bytes>(to, vector);
 }
 
 }  // namespace dovetail::DOVETAIL_ISA
