@@ -21,8 +21,9 @@ constexpr int kAhead = 1024;
 // Floats of a cache line.
 constexpr int kLine = 16;
 
-// Sums of a tile that is too small to keep the processor's adders busy are made in several independent chains.
-constexpr int chains_of(int count, int vectors) { return count * vectors >= 8 ? 1 : count * vectors >= 4 ? 2 : 4; }
+// Sums of a tile that is too small to keep the processor's adders busy are made in several independent chains. How many must not
+// depend on the columns: the last, narrower panel adds up in the same order as the others, so that equal columns give equal sums.
+constexpr int chains_of(int count) { return count >= 4 ? 1 : count >= 2 ? 2 : 4; }
 
 // The end of a tile of any kind, from sums that were put into memory.
 void finish_any(const ProductTile& tile, const Floats* sums, int count, int vectors) {
@@ -89,7 +90,7 @@ DOVETAIL_INLINE void finish_tile(const ProductTile& tile, const Floats (&sums)[c
 template <int count, int vectors>
 void tile_of(const ProductTile& tile) {
     expect<count, vectors>(tile);
-    constexpr int chains = chains_of(count, vectors);
+    constexpr int chains = chains_of(count);
     Floats sums[chains][count][vectors];
 #pragma GCC unroll 32
     for (int c = 0; c < chains; ++c)
