@@ -17,6 +17,8 @@ from dovetail.graph import Model
 from dovetail.peers import Call, Cost, Names, Runner, cost, is_installed, runner
 from dovetail.verify import compare
 
+REST = 0.02
+"""Seconds between engines: longer than any of them lets its threads spin."""
 PEERS = ("onnxruntime", "openvino")
 
 
@@ -137,14 +139,15 @@ def _spent(entrant: _Entrant, threads: int, names: Names, inputs: Mapping[str, A
 def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
     """The median time of each, in seconds, of runs taken in turns.
 
-    Before each run that counts comes one that does not: the caches are the engine's own again, and the threads of the one before,
-    which wait for more work for a while before they sleep, are out of the way.
+    Before each run that counts comes a rest, in which the threads of the engine before, that wait for more work for a while, go to
+    sleep, and a run that does not count, after which the caches are the engine's own again.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
     for _ in range(rounds):
         for name, call in calls.items():
+            time.sleep(REST)
             call()
             start = time.perf_counter()
             call()
