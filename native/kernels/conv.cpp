@@ -189,11 +189,14 @@ void Conv::run(const Run& run) const {
     const auto panels = static_cast<std::int64_t>(panels_.size());
     const std::int64_t chunks = whole(panels, chunk_panels_), all = units(), threads = run.pool->threads();
     const bool small = y_.count() * segments_ * length_ < kSmallWork;
-    const std::int64_t wanted = small || threads == 1 ? 1 : whole(kTasksPerThread * threads, chunks * geometry_.groups);
+    // Groups of few channels share cache lines of the result: one thread makes all of them for its pixels.
+    const std::int64_t together = chunks == 1 && threads > 1 && all >= kTasksPerThread * threads ? geometry_.groups : 1;
+    const std::int64_t apart = geometry_.groups / together;
+    const std::int64_t wanted = small || threads == 1 ? 1 : whole(kTasksPerThread * threads, chunks * apart);
     const std::int64_t parts = std::min(all, wanted);
-    const auto task = [&](std::int64_t index, int worker) {
+    const auto of_group = [&](std::int64_t index, std::int64_t group, int worker) {
         const std::int64_t part = index % parts, chunk = index / parts % chunks;
-        Task share{index / parts / chunks,
+        Task share{group,
                    static_cast<std::size_t>(chunk * panels / chunks),
                    static_cast<std::size_t>((chunk + 1) * panels / chunks),
                    part * all / parts,
@@ -204,7 +207,11 @@ void Conv::run(const Run& run) const {
         if (next < chunks) share.ahead = ahead_of(share, next, chunks);
         work(run, share, worker);
     };
-    const std::int64_t tasks = parts * chunks * geometry_.groups;
+    const auto task = [&](std::int64_t index, int worker) {
+        const std::int64_t first = index / parts / chunks * together;
+        for (std::int64_t group = first; group < first + together; ++group) of_group(index, group, worker);
+    };
+    const std::int64_t tasks = parts * chunks * apart;
     if (small)
         for (std::int64_t i = 0; i < tasks; ++i) task(i, 0);
     else
