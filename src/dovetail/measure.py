@@ -139,8 +139,8 @@ def _spent(entrant: _Entrant, threads: int, names: Names, inputs: Mapping[str, A
 def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
     """The median time of each, in seconds, of runs taken in turns.
 
-    Before each run that counts comes a rest, in which the threads of the engine before, that wait for more work for a while, go to
-    sleep, and a run that does not count, after which the caches are the engine's own again.
+    Before each run that counts comes a rest, in which the threads of the engine before, that wait for more work for a while, go
+    to sleep, and a run that does not count, after which the caches are the engine's own again.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
