@@ -288,17 +288,21 @@ def _holds(operator: Operator, way: Way, expected: tuple[Any, ...], other: str |
             assert not converted.exists()
 
 
+ENGINES = ("interpreter", "native")
+
+
 def assert_says(model: Model, operator: Operator, way: Way, expected: tuple[Any, ...], what: str) -> None:
-    """Types as inferred, values as run."""
+    """Types as inferred, values as run, by either engine."""
     assert [y.name for y in model.outputs] == [f"y{index}" for index in range(operator.outputs)], what
-    arrays = dovetail.run(model, feeds(operator, way))
+    found = {engine: dovetail.run(model, feeds(operator, way), engine) for engine in ENGINES}
     for value, theirs in zip(model.outputs, expected, strict=True):
         claim = model.values[value.name].type
         assert isinstance(claim, Tensor) and claim.dtype is operator.given[0].dtype, f"{what}: inferred {claim}"
         assert_claim_holds(claim, theirs, what)
         if way.is_known:
             assert claim.shape == theirs.shape, f"{what}: inferred {claim}, and is {theirs.shape}"
-        assert_bits(arrays[value.name], theirs, f"{what}: {value.name}")
+        for engine, arrays in found.items():
+            assert_bits(arrays[value.name], theirs, f"{what}, {engine}: {value.name}")
 
 
 def refused(
@@ -350,12 +354,13 @@ def _refused(operator: Operator, way: Way, code: str, late: str, other: bool, si
 
 
 def assert_run_refused(model: Model, operator: Operator, way: Way, code: str, what: str) -> None:
-    try:
-        found = dovetail.run(model, feeds(operator, way))
-    except DovetailError as error:
-        assert_blamed(error, code, what)
-    else:
-        raise AssertionError(f"{what}: runs, and gives {found}")
+    for engine in ENGINES:
+        try:
+            found = dovetail.run(model, feeds(operator, way), engine)
+        except DovetailError as error:
+            assert_blamed(error, code, f"{what}, {engine}")
+        else:
+            raise AssertionError(f"{what}: the {engine} engine runs it, and gives {found}")
 
 
 def assert_blamed(error: DovetailError, code: str, what: str) -> None:
