@@ -118,7 +118,8 @@ def test_runs_are_taken_in_turns_and_only_the_second_of_a_turn_counts() -> None:
 
 
 def test_a_process_that_holds_a_peer_holds_nothing_of_ours() -> None:
-    code = f"import runpy, sys; runpy.run_path({peers.__file__!r}); print([name for name in sys.modules if name.split('.')[0] == 'dovetail'])"
+    named = "[name for name in sys.modules if name.split('.')[0] == 'dovetail']"
+    code = f"import runpy, sys; runpy.run_path({peers.__file__!r}); print({named})"
     found = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
