@@ -308,6 +308,18 @@ def test_movement_between_native_steps_costs_nothing() -> None:
     assert plan.arena_bytes <= plan.activation_bytes
 
 
+def test_an_output_that_is_known_beforehand_is_not_written() -> None:
+    with Builder() as b:
+        x = b.input("x", "i64", (1,))
+        first, known = b.Split(b.Pad(x, [0, 1]), [1, 1], outputs=2)
+        b.output("first", first)
+        b.output("known", known)
+    program = dovetail.compile(b.model, "native")
+    for number in (3, 5):
+        found = program(np.array([number]))
+        assert (found["first"].tolist(), found["known"].tolist()) == ([number], [0])
+
+
 def test_a_copy_is_kept_where_reading_through_strides_is_slower() -> None:
     with Builder() as b:
         x = b.input("x", "f32", (8, 16, 16, 16))

@@ -187,7 +187,8 @@ def remaining(work: Work, places: Places) -> list[Window]:
     for window in work.windows.windows:
         tile, target = work.reads[window.input], work.writes[window.output]
         assert tile is not None
-        if not target.count or not tile.count or 0 in window.sizes:
+        if not target.count or not tile.count or 0 in window.sizes or target.data is not None:
+            # There is nothing to move, or the elements are known beforehand.
             continue
         source, into = places.of(tile), places.of(target)
         if source.root is into.root and _same(source.layout, into.layout, window):

@@ -52,6 +52,9 @@ def _keep(step: Step, operand: Operand, result: Any, find: Find, loose: dict[Til
     if operand.tile.is_loose:
         loose[operand.tile] = result
         return
+    if operand.data is not None:
+        # Known beforehand, and not to be written.
+        return
     if tuple(result.shape) != operand.sizes:
         raise EngineError("run.shape", f"{operand.tile} came out with the shape {list(result.shape)}", node=step.label)
     find(operand)[...] = result
