@@ -49,7 +49,7 @@ def main(name: str = "densenet121") -> int:
         return 0 if agree else 1
 
 
-def timed(work):  # type: ignore[no-untyped-def]
+def timed(work):
     """What ``work`` returns, and the seconds it took."""
     start = time.perf_counter()
     found = work()

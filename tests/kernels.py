@@ -12,7 +12,7 @@ from dovetail import native
 if native.is_compiled:
     from dovetail import _native
 else:
-    _native = None  # type: ignore[assignment]
+    _native = None
 
 ELEMENTS = {"float32": "f32", "float64": "f64", "bool": "boolean"} | {
     f"{prefix}int{bits}": f"{prefix or 'i'}{bits}" for prefix in ("", "u") for bits in (8, 16, 32, 64)

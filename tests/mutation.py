@@ -4,7 +4,7 @@
 
 Without --paths: all of ``src/dovetail/ops`` and ``slots.py``. Everything is imported and every test collected once; each mutant
 then runs in a forked child, where the faulty module is written over the imported one and the tests run that reach the faulty
-function, the quickest first, until one fails. Printed are the survivors, as file:line, original -> mutant.
+statement, the quickest first, until one fails. Printed are the survivors, as file:line, original -> mutant.
 ``mutants_equivalent.toml`` lists mutants that mean the same as the original, each with its reason. The exit code is 1 where a
 mutant of the mission's operators (Concat, Reshape, Split) survives.
 """
@@ -29,7 +29,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ its operators, and the tests of what operators share."""
 _SHARED = ("onnx_movement", "openvino_movement", "sizes_that_move", "test_elementwise", "sliding")
 
 MEMORY = 12 << 30
+WAITS = 60
+"""How many times its processor time a mutant may take on the clock: it may sleep, or the machine may be busy."""
 
 
 def tests_of(module: str) -> tuple[list[str], str]:
@@ -85,13 +87,14 @@ def _keywords(tree: ast.Module, name: str) -> list[ast.keyword]:
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault. ``scope`` is the function or class it stands in, ``first`` the first line of that function (0: runs at
-    import)."""
+    """One fault. ``scope`` is the function or class it stands in, ``first`` the first line of that function (0: runs at import),
+    ``lines`` the first and last line of its statement, without the statements inside that."""
 
     module: str
     line: int
     scope: str
     first: int
+    lines: tuple[int, int]
     original: str
     mutated: str
 
@@ -139,15 +142,15 @@ def faults(node: ast.AST, parents: Sequence[ast.AST]) -> Iterator[Change]:
     if isinstance(node, ast.Compare):
         for place, operator in enumerate(node.ops):
             for other in _COMPARISONS[type(operator)]:
-                yield lambda node, place=place, other=other: _put(node, "ops", other(), place)  # type: ignore[misc]
+                yield lambda node, place=place, other=other: _put(node, "ops", other(), place)
     elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        yield lambda node: _put(node, "op", _ARITHMETIC[type(node.op)]())  # type: ignore[attr-defined]
+        yield lambda node: _put(node, "op", _ARITHMETIC[type(node.op)]())
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
-        yield lambda node: node.operand  # type: ignore[attr-defined]
+        yield lambda node: node.operand
     elif isinstance(node, ast.BoolOp):
-        yield lambda node: _put(node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And())  # type: ignore[attr-defined]
+        yield lambda node: _put(node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And())
         for place in range(len(node.values)):
-            yield lambda node, place=place: _without(node, "values", place)  # type: ignore[misc]
+            yield lambda node, place=place: _without(node, "values", place)
     elif isinstance(node, ast.Constant):
         yield from _constants(node, parents)
     elif isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)) or _is_store(node):
@@ -155,15 +158,15 @@ def faults(node: ast.AST, parents: Sequence[ast.AST]) -> Iterator[Change]:
     elif isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
         yield lambda node: _put(node, "value", ast.Constant(None))
     elif isinstance(node, ast.If | ast.IfExp | ast.While) and not isinstance(node.test, ast.Compare | ast.UnaryOp):
-        yield lambda node: _put(node, "test", ast.UnaryOp(ast.Not(), node.test))  # type: ignore[attr-defined]
+        yield lambda node: _put(node, "test", ast.UnaryOp(ast.Not(), node.test))
     elif isinstance(node, ast.comprehension):
         for place in range(len(node.ifs)):
-            yield lambda node, place=place: _without(node, "ifs", place)  # type: ignore[misc]
+            yield lambda node, place=place: _without(node, "ifs", place)
     elif isinstance(node, ast.Call) and not isinstance(parent, ast.Raise):
         plain = [arg for arg in node.args if not isinstance(arg, ast.Starred)]
         symmetric = isinstance(node.func, ast.Attribute) and node.func.attr in _SYMMETRIC
         if not symmetric and len(plain) == len(node.args) >= 2 and ast.dump(node.args[0]) != ast.dump(node.args[1]):
-            yield lambda node: _put(node, "args", [node.args[1], node.args[0], *node.args[2:]])  # type: ignore[attr-defined]
+            yield lambda node: _put(node, "args", [node.args[1], node.args[0], *node.args[2:]])
 
 
 def _put(node: ast.AST, name: str, value: Any, place: int | None = None) -> ast.AST:
@@ -177,7 +180,7 @@ def _put(node: ast.AST, name: str, value: Any, place: int | None = None) -> ast.
 def _without(node: ast.AST, name: str, place: int) -> ast.AST:
     items = getattr(node, name)
     del items[place]
-    return items[0] if isinstance(node, ast.BoolOp) and len(items) == 1 else node  # type: ignore[no-any-return]
+    return items[0] if isinstance(node, ast.BoolOp) and len(items) == 1 else node
 
 
 def _is_none(node: ast.AST) -> bool:
@@ -194,14 +197,14 @@ def _is_store(node: ast.AST) -> bool:
 def _constants(node: ast.Constant, parents: Sequence[ast.AST]) -> Iterator[Change]:
     value, parent = node.value, parents[-1]
     if isinstance(value, bool):
-        yield lambda node: _put(node, "value", not node.value)  # type: ignore[attr-defined]
+        yield lambda node: _put(node, "value", not node.value)
     elif isinstance(value, int):
         for step in (1, -1):
-            yield lambda node, step=step: ast.Constant(node.value + step)  # type: ignore[misc, attr-defined]
+            yield lambda node, step=step: ast.Constant(node.value + step)
     elif isinstance(value, str) and not _is_words(node, parents):
         lines = any(isinstance(each, ast.keyword) and each.arg in ("onnx", "openvino") for each in parents)
         for other in dict.fromkeys(_lines(value) if lines else [f"{value}_"]):
-            yield lambda node, other=other: ast.Constant(other)  # type: ignore[misc]
+            yield lambda node, other=other: ast.Constant(other)
     del parent
 
 
@@ -236,7 +239,7 @@ def mutants(module: str, source: str) -> list[Made]:
         for change in faults(nodes[-1], nodes[:-1]):
             made = Made(
                 *_described(module, tree, path, nodes, change), lambda path=path, change=change: _changed(tree, path, change)
-            )  # type: ignore[misc]
+            )
             if made.mutant.original != made.mutant.mutated:
                 found.setdefault(made.mutant, made)
     return list(found.values())
@@ -298,15 +301,26 @@ def _changed(tree: ast.Module, path: Path_, change: Change) -> ast.Module:
 def _described(module: str, tree: ast.Module, path: Path_, nodes: list[ast.AST], change: Change) -> tuple[Mutant]:
     depth = max(index for index, node in enumerate(nodes) if isinstance(node, ast.stmt) or index == 0)
     # Copied from its statement down: that is all that is shown.
-    stub = ast.Module([copy.deepcopy(nodes[depth])], [])  # type: ignore[list-item]
+    stub = ast.Module([copy.deepcopy(nodes[depth])], [])
     stated = _header(_changed(stub, (("body", 0), *path[depth:]), change).body[0])
     names = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node is not nodes[-1]]
-    first = min([functions[-1].lineno, *(each.lineno for each in functions[-1].decorator_list)]) if functions else 0
-    if functions and any(node is part for node in nodes for part in ast.walk(functions[-1].args)):
-        first = 0  # a default is made when the function is
     line = next((node.lineno for node in reversed(nodes) if hasattr(node, "lineno")), 0)
-    return (Mutant(module, line, ".".join(names), first, _header(nodes[depth]), stated),)
+    return (Mutant(module, line, ".".join(names), *_ran(nodes), _header(nodes[depth]), stated),)
+
+
+def _ran(nodes: list[ast.AST]) -> tuple[int, tuple[int, int]]:
+    """The first line of the function in which the last of the nodes runs (0: at import), and its statement's lines."""
+    place = next((index for index in range(len(nodes) - 2, -1, -1) if isinstance(nodes[index], ast.FunctionDef | ast.Lambda)), -1)
+    if place < 0:
+        return 0, (0, 0)
+    function: Any = nodes[place]
+    if nodes[place + 1] is function.args:
+        return _ran(nodes[: place + 1])  # a default is made when the function is
+    first = min(each.lineno for each in (function, *getattr(function, "decorator_list", ())))
+    inner: Any = next(node for node in reversed(nodes) if isinstance(node, ast.stmt | ast.ExceptHandler) or node is function)
+    if isinstance(inner, ast.If | ast.For | ast.While | ast.With | ast.ExceptHandler | ast.FunctionDef):
+        return first, (inner.lineno, max(inner.lineno, inner.body[0].lineno - 1))
+    return first, (inner.lineno, inner.end_lineno)
 
 
 def _header(node: ast.AST) -> str:
@@ -396,19 +410,21 @@ def run_item(item: Any, watch: Watch) -> str:
     return watch.outcome
 
 
-def _quiet(config: Any) -> None:
-    """A child says nothing, and takes a folder of its own for temporary files."""
+def _quiet(config: Any, limit: int) -> None:
+    """A child says nothing, takes a folder of its own for temporary files, and has so many seconds of processor time."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1), os.dup2(sink, 2)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     factory = getattr(config, "_tmp_path_factory", None)
     if factory is not None:
         factory._basetemp = None
         factory._given_basetemp = Path(f"/tmp/mutation.{os.getpid()}")
 
 
-def forked(work: Callable[[], Any], config: Any) -> tuple[int, int]:
-    """``work`` in a child: its process id, and the pipe in which its pickled answer comes."""
+def forked(work: Callable[[], Any], config: Any, limit: float) -> tuple[int, int]:
+    """``work`` in a child that ends after ``limit`` seconds of processor time: its process id, and the pipe in which its pickled
+    answer comes."""
     reader, writer = os.pipe()
     child = os.fork()
     if child:
@@ -417,7 +433,7 @@ def forked(work: Callable[[], Any], config: Any) -> tuple[int, int]:
     try:
         os.close(reader)
         os.setsid()
-        _quiet(config)
+        _quiet(config, int(limit))
         try:
             answer = work()
         except BaseException as error:
@@ -438,17 +454,24 @@ def _is_offline(item: Any) -> bool:
 
 
 def measure(items: list[Any], files: dict[str, str], watch: Watch) -> Any:
-    """Run all tests once, and note who calls what."""
+    """Run all tests once, and note which lines each runs."""
 
     def work() -> Any:
         rows = []
         for number, item in enumerate(items):
-            calls: set[tuple[str, int]] = set()
+            seen: set[tuple[str, int]] = set()
 
-            def trace(frame: Any, event: str, argument: Any, calls: set[tuple[str, int]] = calls) -> None:
+            def trace(frame: Any, event: str, argument: Any, seen: set[tuple[str, int]] = seen) -> Any:
                 module = files.get(frame.f_code.co_filename)
-                if module is not None:
-                    calls.add((module, frame.f_code.co_firstlineno))
+                if module is None:
+                    return None
+
+                def line(frame: Any, event: str, argument: Any) -> Any:
+                    seen.add((module, frame.f_lineno))
+                    return line
+
+                seen.add((module, frame.f_code.co_firstlineno))
+                return line
 
             start = time.perf_counter()
             sys.settrace(trace)
@@ -456,7 +479,7 @@ def measure(items: list[Any], files: dict[str, str], watch: Watch) -> Any:
                 outcome = run_item(item, watch)
             finally:
                 sys.settrace(None)
-            rows.append((number, outcome, time.perf_counter() - start, frozenset(calls)))
+            rows.append((number, outcome, time.perf_counter() - start, frozenset(seen)))
         return rows
 
     return work
@@ -480,16 +503,15 @@ class Runner:
         session.config.pluginmanager.register(self.watch)
         items = [item for item in session.items if _is_offline(item)]
         files = {str(PACKAGE / each.mutant.module): each.mutant.module for each in self.chosen}
-        rows = _wait(*forked(measure(items, files, self.watch), session.config), limit=1800)
+        rows = _wait(*forked(measure(items, files, self.watch), session.config, 3600))
         if not isinstance(rows, list):
             raise SystemExit(f"the tests do not run: {rows}")
-        known = {number: (seconds, calls) for number, outcome, seconds, calls in rows if outcome == "passed"}
+        known = {number: (seconds, seen) for number, outcome, seconds, seen in rows if outcome == "passed"}
         self.untested = [items[number].nodeid for number, outcome, _, _ in rows if outcome == "failed"]
         for module in dict.fromkeys(files.values()):
             tree = ast.parse((PACKAGE / module).read_text())
-            if (
-                fault := _wait(*forked(lambda tree=tree, module=module: self._installed(module, tree), session.config), limit=60)
-            ) is not None:  # type: ignore[misc]
+            fault = _wait(*forked(partial(self._installed, module, tree), session.config, 60))
+            if fault is not None:
                 raise SystemExit(f"{module} cannot be written over itself: {fault}")
         self.say(f"{len(known)} tests pass in {sum(seconds for seconds, _ in known.values()):.0f} s; {len(self.chosen)} mutants")
         self._all(items, known, session.config)
@@ -506,8 +528,8 @@ class Runner:
                 mutant = made.mutant
                 numbers = self._tests(mutant, items, known, killers.get((mutant.module, mutant.scope), []))
                 limit = 10 + 5 * sum(known[number][0] for number in numbers)
-                child, reader = forked(self._work(made, [(number, items[number]) for number in numbers]), config)
-                running[reader] = (child, mutant, time.perf_counter() + limit, b"")
+                child, reader = forked(self._work(made, [(number, items[number]) for number in numbers]), config, limit)
+                running[reader] = (child, mutant, time.perf_counter() + WAITS * limit, b"")
             ready, _, _ = select.select(list(running), [], [], 0.5)
             for reader in list(running):
                 child, mutant, deadline, data = running[reader]
@@ -528,8 +550,9 @@ class Runner:
     def _tests(self, mutant: Mutant, items: list[Any], known: dict[int, Any], first: list[int]) -> list[int]:
         """The tests that reach the mutant, those first that killed others of its function, then the quickest."""
         words = _fitting(mutant.module)
-        reach = [number for number, (_, calls) in known.items() if (mutant.module, mutant.first) in calls]
-        if not reach:
+        lines = {(mutant.module, line) for line in range(mutant.lines[0], mutant.lines[1] + 1)}
+        reach = [number for number, (_, seen) in known.items() if not seen.isdisjoint(lines)]
+        if not any((mutant.module, mutant.first) in seen for _, seen in known.values()):
             # What is only called while modules are imported: a test may see what came of it.
             reach = [number for number in known if words(items[number])]
         reach.sort(key=lambda number: (number not in first, known[number][0]))
@@ -581,15 +604,10 @@ def _fitting(module: str) -> Callable[[Any], bool]:
     return lambda item: any(item.nodeid.startswith(name) for name in files) and any(text in item.nodeid for text in texts)
 
 
-def _wait(child: int, reader: int, limit: float) -> Any:
-    data, deadline = b"", time.perf_counter() + limit
-    while time.perf_counter() < deadline:
-        ready, _, _ = select.select([reader], [], [], 0.5)
-        if ready:
-            piece = os.read(reader, 1 << 16)
-            if not piece:
-                break
-            data += piece
+def _wait(child: int, reader: int) -> Any:
+    data = b""
+    while piece := os.read(reader, 1 << 16):
+        data += piece
     os.close(reader)
     _end(child)
     return pickle.loads(data) if data else "no answer"

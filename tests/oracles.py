@@ -133,7 +133,7 @@ def run_openvino_file(path: str, inputs: Mapping[str, Any], outputs: Sequence[st
             raise Silent(f"OpenVINO takes no {name} from numpy")
         if name in _WIDE and array.size and (int(array.max()) > 2**31 - 1 or int(array.min()) < -(2**31)):
             raise Silent(f"OpenVINO's CPU plugin computes {name} in i32")
-    return _asked(_infer, path, dict(inputs), tuple(outputs))  # type: ignore[no-any-return]
+    return _asked(_infer, path, dict(inputs), tuple(outputs))
 
 
 def openvino_attributes(path: Path, text: str, kind: str) -> list[dict[str, str]] | None:

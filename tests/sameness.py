@@ -124,7 +124,7 @@ def differences(first: Graph, second: Graph, alike: Callable[[Op, Op], bool] | N
 
 
 def assert_same_graph(first: Model | Graph, second: Model | Graph, what: str = "") -> None:
-    found = differences(getattr(first, "graph", first), getattr(second, "graph", second))  # type: ignore[arg-type]
+    found = differences(getattr(first, "graph", first), getattr(second, "graph", second))
     assert not found, f"{what}: " + "; ".join(found)
 
 

@@ -247,7 +247,7 @@ def test_an_axis_sum_past_2_63_is_an_error(format: str, tmp_path: Path) -> None:
         try:
             code = dovetail.run(path, feeds(operator, way))
         except DovetailError as error:
-            code = error.code, error.diagnostics[0].node  # type: ignore[assignment]
+            code = error.code, error.diagnostics[0].node
         assert code == ("shape.overflow", NODE), way.name
     assert [item.code for item in dovetail.check(write(operator, KNOWN, tmp_path))] == ["shape.overflow"]
 
@@ -258,19 +258,19 @@ def test_the_largest_axis_sum_is_not_an_error(tmp_path: Path) -> None:
     second = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), (2**62 - 1,), (0,))
     path = write(concat("onnx", 13, first, second, axis=0), KNOWN, tmp_path)
     assert dovetail.check(path) == []
-    assert dovetail.load(path).values["y0"].type.shape == (2**63 - 1,)  # type: ignore[union-attr]
+    assert dovetail.load(path).values["y0"].type.shape == (2**63 - 1,)
 
 
 def test_what_inference_says_of_open_sizes(tmp_path: Path) -> None:
     """SEMANTICS: same dims off the axis: they have the first one's name, and a known one wins; the axis is the sum."""
     for format, version in FORMS:
         model = dovetail.load(write(concat(format, version, f32(2, 3), f32(2, 1), axis=1), OPEN, tmp_path))
-        (a, b), (_, d) = (value.type.shape for value in model.inputs)  # type: ignore[union-attr]
-        assert model.outputs[0].type.shape == (a, b + d)  # type: ignore[union-attr]
+        (a, b), (_, d) = (value.type.shape for value in model.inputs)
+        assert model.outputs[0].type.shape == (a, b + d)
         half = dovetail.load(
             write(concat(format, version, f32(2, 3), f32(2, 1), axis=1), Way("half stored", data="half", sizes="open"), tmp_path)
         )
-        assert half.outputs[0].type.shape == (2, 1 + half.inputs[0].type.shape[1])  # type: ignore[union-attr, index]
+        assert half.outputs[0].type.shape == (2, 1 + half.inputs[0].type.shape[1])
 
 
 def test_port_ids_give_the_order_in_ir(tmp_path: Path) -> None:
@@ -304,11 +304,11 @@ def test_list_order_is_the_order_in_onnx(tmp_path: Path) -> None:
         a, b = f32(1, 2), f32(1, 3, start=2)
         expected = joined(1, b, a, b, b)
         model = dovetail.load(tmp_path / "model.onnx")
-        assert model.values["y"].type.shape == (1, 11)  # type: ignore[union-attr]
+        assert model.values["y"].type.shape == (1, 11)
         assert_bits(dovetail.run(model, {"a": a, "b": b})["y"], expected)
         dovetail.save(model, tmp_path / "model.xml")
         other = dovetail.load(tmp_path / "model.xml")
-        assert other.values["y"].type.shape == (1, 11)  # type: ignore[union-attr]
+        assert other.values["y"].type.shape == (1, 11)
         assert_bits(dovetail.run(other, {"a": a, "b": b})["y"], expected)
 
 

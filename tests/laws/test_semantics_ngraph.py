@@ -45,7 +45,7 @@ def holds(make: Make, xs: Sequence[Any], *expected: Any, is_late: bool = False) 
             for value, y, theirs in zip(model.outputs, found.values(), expected, strict=True):
                 assert_bits(y, theirs, way)
                 if way == "known" and not is_late:
-                    assert value.type.shape == theirs.shape  # type: ignore[union-attr]
+                    assert value.type.shape == theirs.shape
         if way == "known" and not is_late:
             assert [each.get_shape() for each in node.outputs()] == [each.shape for each in expected]
             assert {each.get_element_type() for each in node.outputs()} == {dtypes.dtype(expected[0].dtype)}
@@ -170,7 +170,7 @@ def test_the_axis_is_an_integer(axis: Any) -> None:
             make(x)
         assert caught.value.code == "node.number" if axis is not None else True
     with pytest.raises(TypeError):
-        ngraph.Concat([x])  # type: ignore[call-arg]
+        ngraph.Concat([x])
 
 
 @pytest.mark.parametrize(

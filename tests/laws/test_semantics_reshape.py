@@ -351,7 +351,7 @@ def test_the_plain_form_of_a_reshape_means_the_same(op: Op) -> None:
             plain = op.canonical(b.input("x", "f32", shape), b.constant(np.array(target, dtype=np.int64)))
             assert shape_by(plain, shape, target) == said, f"{plain} for {op}: {shape} by {target}"
             assert 0 in target or plain == Reshape()
-            assert -1 in target or plain.empty == "refuse"  # type: ignore[attr-defined]
+            assert -1 in target or plain.empty == "refuse"
 
 
 @pytest.mark.parametrize("op", [each for each in RESHAPES if each.empty != "refuse"], ids=str)
@@ -655,13 +655,13 @@ def test_what_inference_says_of_a_copied_size_is_its_symbol(tmp_path: Path) -> N
     for format, version in COPYING:
         path = write(reshape(format, version, f32(2, 3, 4), (0, -1)), OPEN, tmp_path)
         model = dovetail.load(path)
-        (first, second) = model.values["y0"].type.shape  # type: ignore[union-attr, misc]
-        a, b, c = model.values["x0"].type.shape  # type: ignore[union-attr, misc]
+        (first, second) = model.values["y0"].type.shape
+        a, b, c = model.values["x0"].type.shape
         assert (first, second) == (a, b * c)
         path = write(reshape(format, version, f32(2, 3, 4), (-1, 4)), OPEN, tmp_path)
         model = dovetail.load(path)
-        a, b, c = model.values["x0"].type.shape  # type: ignore[union-attr, misc]
-        assert model.values["y0"].type.shape == (a * b * c // 4, 4)  # type: ignore[union-attr]
+        a, b, c = model.values["x0"].type.shape
+        assert model.values["y0"].type.shape == (a * b * c // 4, 4)
 
 
 @pytest.mark.parametrize("version", [5, 13, 14])

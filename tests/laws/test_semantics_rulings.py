@@ -100,7 +100,7 @@ def test_the_examples_of_the_documents_are_as_printed(name: str, tmp_path: Path)
     dovetail.save(model, tmp_path / "other.onnx")
     dovetail.save(dovetail.load(tmp_path / "other.onnx"), tmp_path / "again.xml")
     for each in (model, dovetail.load(tmp_path / "other.onnx"), dovetail.load(tmp_path / "again.xml")):
-        assert [value.type.shape for value in each.outputs] == outputs  # type: ignore[union-attr]
+        assert [value.type.shape for value in each.outputs] == outputs
         found = list(dovetail.run(each, xs).values())
         for y, theirs in zip(found, answer(name, xs), strict=True):
             assert_bits(y, theirs, name)
@@ -122,7 +122,7 @@ def test_48_is_56(name: str, tmp_path: Path) -> None:
     path, xs = example(name, tmp_path, [(1, 48, 50, 50)])
     assert dovetail.check(path) == []
     model = dovetail.load(path)
-    assert model.outputs[0].type.shape == (1, 56, 50, 50)  # type: ignore[union-attr]
+    assert model.outputs[0].type.shape == (1, 56, 50, 50)
     (warning,) = model.warnings
     assert (warning.code, warning.severity, warning.file) == ("type.declared", "warning", str(path))
     assert warning.node and "48" in warning.message and "56" in warning.message
@@ -131,7 +131,7 @@ def test_48_is_56(name: str, tmp_path: Path) -> None:
         dovetail.save(model, tmp_path / other)
         loaded = dovetail.load(tmp_path / other)
         assert loaded.warnings == []
-        assert loaded.outputs[0].type.shape == (1, 56, 50, 50)  # type: ignore[union-attr]
+        assert loaded.outputs[0].type.shape == (1, 56, 50, 50)
 
 
 def test_what_an_onnx_file_declares_wrongly_is_recomputed_too(tmp_path: Path) -> None:

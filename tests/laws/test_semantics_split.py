@@ -409,10 +409,10 @@ def test_in_18_ragged_pieces_stay_one_node(tmp_path: Path) -> None:
         dovetail.save(model, tmp_path / "again.onnx")
         again = dovetail.load(tmp_path / "again.onnx")
         assert [(type(node.op).__name__, node.op) for node in again.graph] == [("Split", model.graph.nodes[0].op)]
-        shapes = [value.type.shape for value in model.outputs]  # type: ignore[union-attr]
-        n = model.inputs[0].type.shape[0]  # type: ignore[union-attr, index]
+        shapes = [value.type.shape for value in model.outputs]
+        n = model.inputs[0].type.shape[0]
         chunk = -(-n // 3)
-        assert [shape[0] for shape in shapes] == [chunk, chunk, n - 2 * chunk]  # type: ignore[index]
+        assert [shape[0] for shape in shapes] == [chunk, chunk, n - 2 * chunk]
 
 
 @pytest.mark.parametrize(("shape", "is_equal"), [((6,), True), ((7,), False), (("3*n",), True), (("n",), False), (None, False)])
@@ -430,13 +430,13 @@ def test_equal_pieces_of_an_open_size_are_equal_in_inference(tmp_path: Path) -> 
     """SEMANTICS: without lengths the dim must divide by the number of outputs: in inference, too."""
     for format, version in EQUAL:
         model = dovetail.load(write(equal(format, version, f32(6, 2), 3), OPEN, tmp_path))
-        n, m = model.inputs[0].type.shape  # type: ignore[union-attr, misc]
-        assert [value.type.shape for value in model.outputs] == [(n // 3, m)] * 3  # type: ignore[union-attr]
+        n, m = model.inputs[0].type.shape
+        assert [value.type.shape for value in model.outputs] == [(n // 3, m)] * 3
         lengths = dovetail.load(write(explicit(format, version, f32(6, 2), (4, 2)), OPEN, tmp_path))
-        assert [value.type.shape[0] for value in lengths.outputs] == [4, 2]  # type: ignore[union-attr, index]
+        assert [value.type.shape[0] for value in lengths.outputs] == [4, 2]
     rest = dovetail.load(write(explicit("openvino", 1, f32(6, 2), (1, -1, 2)), OPEN, tmp_path))
-    n = rest.inputs[0].type.shape[0]  # type: ignore[union-attr, index]
-    assert [value.type.shape[0] for value in rest.outputs] == [1, n - 3, 2]  # type: ignore[union-attr, index]
+    n = rest.inputs[0].type.shape[0]
+    assert [value.type.shape[0] for value in rest.outputs] == [1, n - 3, 2]
 
 
 def test_what_is_left_out_of_a_split() -> None:

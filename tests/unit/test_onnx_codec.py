@@ -202,7 +202,7 @@ def test_what_was_read_is_what_was_said() -> None:
     assert [item.key for item in graph.inputs] == ["x"]
     assert list(graph.constants) == ["w", "w2", "w3"]
     assert graph.metadata["overridable"] == ["w2"]
-    shape = graph.inputs[0].type.shape  # type: ignore[union-attr]
+    shape = graph.inputs[0].type.shape
     assert shape is not None
     assert [item if isinstance(item, int) else dims.name_of(item) for item in shape] == ["n", "?x.1", 3, "seq+1"]
     assert graph.outputs[0].type == Optional(Tensor(dtypes.f32, None))
@@ -247,8 +247,8 @@ def test_unnamed_sizes_of_different_values_stay_different() -> None:
     model = codec.read(
         model_of(node, inputs=[value("c", [], TensorProto.BOOL), value("x", [None, -1])], outputs=[value("y", [None])])
     )
-    first, second = model.graph.inputs[1].type.shape  # type: ignore[union-attr, misc]
-    found = [first, second, model.graph.outputs[0].type.shape[0]]  # type: ignore[union-attr, index]
+    first, second = model.graph.inputs[1].type.shape
+    found = [first, second, model.graph.outputs[0].type.shape[0]]
     found += [model.graph.nodes[0].attributes[name].outputs[0].type.shape[0] for name in ("then_branch", "else_branch")]
     assert len({dims.name_of(item) for item in found}) == 5
 
@@ -896,7 +896,7 @@ def test_symbols_of_a_function_are_new_at_each_call() -> None:
             imports=ONE,
         )
     )
-    shapes = [item.type.shape for item in model.graph.values.values()]  # type: ignore[union-attr]
+    shapes = [item.type.shape for item in model.graph.values.values()]
     assert len({dims.name_of(size) for shape in shapes for size in shape or ()} | {"n"}) == 5
 
 

@@ -171,7 +171,7 @@ def test_a_parameters_shape_has_the_bounds_that_openvino_reads(tmp_path: Path, t
 def test_unknown_sizes_of_two_inputs_are_two_symbols(tmp_path: Path) -> None:
     layers = parameter(0, "?,3", names="x") + parameter(1, "?,3").replace('name="n1"', 'name="x"')
     text = net(layers + layer(2, "Result", port(0)) + layer(3, "Result", port(0)), edge(0, 0, 2, 0) + edge(1, 0, 3, 0))
-    shapes = [value.type.shape for value in codec.read(saved(tmp_path, text)).graph.inputs]  # type: ignore[union-attr]
+    shapes = [value.type.shape for value in codec.read(saved(tmp_path, text)).graph.inputs]
     assert shapes[0] is not None and shapes[1] is not None
     assert str(shapes[0][0]) == "?x.0" and shapes[0][0] != shapes[1][0]
 
@@ -265,7 +265,7 @@ def test_the_version_table_agrees_with_openvinos_operators() -> None:
             lambda: opset.gather(x, shape, np.int64(0)),  # noqa: B023
             lambda: opset.topk(x, np.int64(1), 0, "max", "value"),  # noqa: B023
         ):
-            node: Any = make()  # type: ignore[no-untyped-call]
+            node: Any = make()
             kind, introduced, _ = resolve(
                 {"Softmax": "SoftMax"}.get(node.get_type_name(), node.get_type_name()), f"opset{number}"
             )
@@ -484,7 +484,7 @@ def test_the_examples_of_the_operators_documents_are_read_as_printed(name: str, 
     graph = codec.read(saved(tmp_path, net(layers, edges), None)).graph
     (node,) = graph.nodes
     assert (node.kind, node.version, len(node.inputs), len(node.outputs)) == (kind, 1, len(inputs), len(outputs))
-    shapes = [value.type.shape for value in graph.outputs]  # type: ignore[union-attr]
+    shapes = [value.type.shape for value in graph.outputs]
     assert shapes == [tuple(map(int, sizes.split(","))) for sizes in outputs]
 
 

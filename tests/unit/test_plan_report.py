@@ -173,7 +173,7 @@ def test_the_page_is_well_formed_and_draws_every_buffer() -> None:
     assert len(drawn) == len(found.buffers)
     kinds = Counter(element.attrib["class"] for element in drawn)
     assert kinds["buffer shared"] == sum(buffer.is_shared for buffer in found.buffers) > 0
-    data = json.loads(root.find(".//script[@id='facts']").text or "")  # type: ignore[union-attr]
+    data = json.loads(root.find(".//script[@id='facts']").text or "")
     assert [len(buffer["pieces"]) for buffer in data["buffers"]] == [len(buffer.pieces) for buffer in found.buffers]
 
 
