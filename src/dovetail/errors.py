@@ -1,7 +1,8 @@
 """Every exception that dovetail raises on purpose, each with a stable code.
 
 A rule raises a short fact with values; the walk that called the rule adds the place with :meth:`DovetailError.at`.
-Codes are ``room.fact`` and never change their meaning; ``docs/errors.md`` has an entry for each.
+Codes are ``room.fact``, lower-case words with hyphens between those of the fact, and never change their meaning;
+``docs/errors.md`` has an entry for each.
 """
 
 from __future__ import annotations

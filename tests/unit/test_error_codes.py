@@ -12,7 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "errors.md"
-CODE = re.compile(r"[a-z][a-z0-9]*\.[a-z][a-z0-9_-]*")
+# Whatever could be meant as a code, and how one is spelt.
+CODE = re.compile(r"[A-Za-z]\w*\.[A-Za-z][\w-]*")
+SPELLING = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*")
 ENTRY = re.compile(r"\| `([^`]+)` \| (.+) \| (.+) \|")
 RAISING = re.compile(r"(\w*Error|Diagnostic|_?fault|unsupported|properties|element_type)$")
 # Words with a dot that are no codes: names of domains and modules.
@@ -58,6 +60,10 @@ def test_the_source_raises_codes_that_can_be_found() -> None:
     found = raised()
     assert {"axis.range", "shape.disagree", "data.external", "ir.dtd", "graph.cycle", "type.declared", "run.memory"} <= set(found)
     assert len(found) > 200
+
+
+def test_codes_are_lower_case_words_joined_by_hyphens() -> None:
+    assert [code for code in sorted(raised()) if not SPELLING.fullmatch(code)] == []
 
 
 def test_every_code_has_a_page_entry() -> None:

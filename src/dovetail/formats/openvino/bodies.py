@@ -22,7 +22,7 @@ def port_map(checks: Checks, element: Element, layer: Layer, body: ForeignGraph)
     entries = []
     for child in element:
         if child.tag not in outer:
-            checks.unsupported("ir.element_unknown", f"<{element.tag}> holds <{child.tag}>", layer)
+            checks.unsupported("ir.element-unknown", f"<{element.tag}> holds <{child.tag}>", layer)
             continue
         checks.refuse_attributes(child, (*MAP_NUMBERS, "purpose"), layer)
         entry = {"port": child.tag, **child.attrib}
@@ -30,11 +30,11 @@ def port_map(checks: Checks, element: Element, layer: Layer, body: ForeignGraph)
             continue
         number = int(entry["external_port_id"])
         if number != -1 and number not in outer[child.tag]:
-            checks.fault("ir.port_map", f"<{element.tag}> names the {child.tag} port {number}, which the layer has not", layer)
+            checks.fault("ir.port-map", f"<{element.tag}> names the {child.tag} port {number}, which the layer has not", layer)
             continue
         if entry["internal_layer_id"] not in inner[child.tag]:
             what = f"layer {entry['internal_layer_id']} is no {child.tag} of the body"
-            checks.fault("ir.port_map", f"<{element.tag}>: {what}", layer)
+            checks.fault("ir.port-map", f"<{element.tag}>: {what}", layer)
             continue
         if number != -1:
             place = outer[child.tag].index(number)
@@ -46,9 +46,9 @@ def port_map(checks: Checks, element: Element, layer: Layer, body: ForeignGraph)
 def _is_entry(checks: Checks, entry: dict[str, str], layer: Layer) -> bool:
     missing = [name for name in MAP_NUMBERS[:2] if name not in entry]
     if missing:
-        checks.fault("ir.port_map", f"an entry has no {', '.join(missing)}", layer)
+        checks.fault("ir.port-map", f"an entry has no {', '.join(missing)}", layer)
     if entry.get("purpose", PURPOSES[0]) not in PURPOSES:
-        checks.unsupported("ir.port_map", f"the purpose {entry['purpose']!r}", layer)
+        checks.unsupported("ir.port-map", f"the purpose {entry['purpose']!r}", layer)
     wrong = [name for name in MAP_NUMBERS if name in entry and not checks.is_number(entry[name], name, layer, -(2**63))]
     return not missing and not wrong
 
@@ -62,12 +62,12 @@ def back_edges(checks: Checks, element: Element, layer: Layer, body: ForeignGrap
         start, end = child.get("from-layer"), child.get("to-layer")
         if child.tag != "edge" or start is None or end is None or start not in starts or end not in ends:
             checks.fault(
-                "ir.back_edge",
+                "ir.back-edge",
                 f"the back edge {start} -> {end} leads from no Result or to no Parameter of the body",
                 layer,
             )
         elif any(end == edge["to-layer"] for edge in edges):
-            checks.fault("ir.back_edge", f"two back edges lead to layer {end}", layer)
+            checks.fault("ir.back-edge", f"two back edges lead to layer {end}", layer)
         else:
             edges.append({"from-layer": start, "to-layer": end})
     return edges

@@ -64,15 +64,15 @@ class Checks:
     def refuse_attributes(self, element: Element, known: tuple[str, ...], layer: Layer | None = None) -> None:
         for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
             if name not in known:
-                self.unsupported("ir.attribute_unknown", f"<{element.tag}> has the unknown attribute {name!r}", layer)
+                self.unsupported("ir.attribute-unknown", f"<{element.tag}> has the unknown attribute {name!r}", layer)
 
     def has_data(self, data: dict[str, str], known: tuple[str, ...], layer: Layer) -> bool:
         missing = [name for name in known if name not in data]
         unknown = [name for name in data if name not in known]
         if missing:
-            self.fault("ir.attribute_missing", f"{layer.kind} has no {', '.join(missing)}", layer)
+            self.fault("ir.attribute-missing", f"{layer.kind} has no {', '.join(missing)}", layer)
         if unknown:
-            self.unsupported("ir.attribute_unknown", f"{layer.kind} has the unknown attribute {unknown[0]!r}", layer)
+            self.unsupported("ir.attribute-unknown", f"{layer.kind} has the unknown attribute {unknown[0]!r}", layer)
         return not missing
 
     def is_number(self, text: str, what: str, layer: Layer, least: int = 0) -> bool:

@@ -18,7 +18,7 @@ def read_edges(checks: Checks, section: Element | None, layers: dict[str, Layer]
     wanted = ("from-layer", "from-port", "to-layer", "to-port")
     for edge in () if section is None else section:
         if edge.tag != "edge":
-            checks.unsupported("ir.element_unknown", f"<edges> holds <{edge.tag}>, which dovetail does not know")
+            checks.unsupported("ir.element-unknown", f"<edges> holds <{edge.tag}>, which dovetail does not know")
             continue
         checks.refuse_attributes(edge, wanted)
         ends = [edge.get(name, "") for name in wanted]
@@ -30,7 +30,7 @@ def read_edges(checks: Checks, section: Element | None, layers: dict[str, Layer]
     for layer in layers.values():
         for number in layer.inputs:
             if (layer.id, number) not in sources:
-                checks.fault("ir.port_unconnected", f"no edge leads to the input port {number}", layer)
+                checks.fault("ir.port-unconnected", f"no edge leads to the input port {number}", layer)
     return sources
 
 
@@ -38,13 +38,13 @@ def _edge(checks: Checks, ends: list[int], text: str, layers: dict[str, Layer], 
     start, end = layers.get(str(ends[0])), layers.get(str(ends[2]))
     if start is None or end is None:
         gone = ends[0] if start is None else ends[2]
-        checks.fault("ir.edge_dangling", f"{text}: there is no layer {gone}", end if start is None else start)
+        checks.fault("ir.edge-dangling", f"{text}: there is no layer {gone}", end if start is None else start)
     elif ends[1] not in start.outputs:
-        checks.fault("ir.edge_dangling", f"{text}: layer {start.id} has no output port {ends[1]}", end)
+        checks.fault("ir.edge-dangling", f"{text}: layer {start.id} has no output port {ends[1]}", end)
     elif ends[3] not in end.inputs:
-        checks.fault("ir.edge_dangling", f"{text}: layer {end.id} has no input port {ends[3]}", end)
+        checks.fault("ir.edge-dangling", f"{text}: layer {end.id} has no input port {ends[3]}", end)
     elif (end.id, ends[3]) in sources:
-        checks.fault("ir.edge_repeated", f"{text}: another edge leads to this port already", end)
+        checks.fault("ir.edge-repeated", f"{text}: another edge leads to this port already", end)
     else:
         sources[end.id, ends[3]] = f"{start.id}:{ends[1]}"
 

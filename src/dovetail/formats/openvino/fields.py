@@ -71,11 +71,11 @@ def overflows(sizes: Iterable[Size | None]) -> bool:
 def constant(weights: packing.Bytes, dtype: DType, shape: tuple[int, ...], offset: int, size: int) -> packing.Array:
     """The elements, after offset and size have been held against the bytes there and against what the shape needs."""
     if offset > weights.size or size > weights.size - offset:
-        raise FormatError("ir.constant_range", f"bytes {offset} to {offset + size} of a .bin of {weights.size} bytes")
+        raise FormatError("ir.constant-range", f"bytes {offset} to {offset + size} of a .bin of {weights.size} bytes")
     count = 1
     for each in shape:
         count *= each
     needed = packing.size_of(dtype, count)
     if needed is not None and needed != size:
-        raise FormatError("ir.constant_size", f"{dtype}{list(shape)} takes {needed} bytes, and the constant has {size}")
+        raise FormatError("ir.constant-size", f"{dtype}{list(shape)} takes {needed} bytes, and the constant has {size}")
     return packing.unpack(weights[offset : offset + size], dtype, shape)

@@ -29,14 +29,14 @@ class LayerReader:
         layers: dict[str, Layer] = {}
         for element in () if section is None else section:
             if element.tag != "layer":
-                self.checks.unsupported("ir.element_unknown", f"<layers> holds <{element.tag}>, which dovetail does not know")
+                self.checks.unsupported("ir.element-unknown", f"<layers> holds <{element.tag}>, which dovetail does not know")
                 continue
             layer = self._layer(element, path)
             if layer is None:
                 continue
             if layer.id in layers:
                 self.checks.fault(
-                    "ir.layer_repeated", f"two layers have the id {layer.id}, {layers[layer.id].name!r} is the first", layer
+                    "ir.layer-repeated", f"two layers have the id {layer.id}, {layers[layer.id].name!r} is the first", layer
                 )
             else:
                 layers[layer.id] = layer
@@ -49,13 +49,13 @@ class LayerReader:
         self.checks.refuse_attributes(element, known, layer)
         missing = [name for name in ("id", "name", "type", "version") if element.get(name) is None]
         if missing:
-            self.checks.fault("ir.attribute_missing", f"<layer> has no {', '.join(missing)}", layer)
+            self.checks.fault("ir.attribute-missing", f"<layer> has no {', '.join(missing)}", layer)
         if "id" in missing or not self.checks.is_number(layer.id, "the layer's id", layer):
             return None
         layer.id = str(int(layer.id))
         for child in element:
             if child.tag in layer.children:
-                self.checks.fault("ir.element_repeated", f"the layer holds two <{child.tag}>", layer)
+                self.checks.fault("ir.element-repeated", f"the layer holds two <{child.tag}>", layer)
             elif child.tag == "input":
                 for port in self._ports(child, layer):
                     self._input(port, layer)
@@ -65,7 +65,7 @@ class LayerReader:
             elif child.tag == "rt_info":
                 layer.rt_info = self.checks.info(child, layer)
             elif child.tag not in ("data", "back_edges") and child.tag not in BODIES and child.tag not in BODIES.values():
-                self.checks.unsupported("ir.element_unknown", f"<layer> holds <{child.tag}>, which dovetail does not know", layer)
+                self.checks.unsupported("ir.element-unknown", f"<layer> holds <{child.tag}>, which dovetail does not know", layer)
             layer.children[child.tag] = child
         layer.inputs = dict(sorted(layer.inputs.items()))
         layer.outputs = dict(sorted(layer.outputs.items()))
@@ -77,7 +77,7 @@ class LayerReader:
             if port.tag == "port":
                 yield port
             else:
-                self.checks.unsupported("ir.element_unknown", f"<{section.tag}> holds <{port.tag}>", layer)
+                self.checks.unsupported("ir.element-unknown", f"<{section.tag}> holds <{port.tag}>", layer)
 
     def _input(self, port: Element, layer: Layer) -> None:
         self.checks.refuse_attributes(port, ("id", "precision"), layer)
@@ -107,12 +107,12 @@ class LayerReader:
     def _port_id(self, port: Element, taken: Iterable[int], side: str, layer: Layer) -> int | None:
         text = port.get("id")
         if text is None:
-            self.checks.fault("ir.attribute_missing", f"an {side} port has no id", layer)
+            self.checks.fault("ir.attribute-missing", f"an {side} port has no id", layer)
             return None
         if not self.checks.is_number(text, f"an {side} port's id", layer):
             return None
         if int(text) in taken:
-            self.checks.fault("ir.port_repeated", f"two {side} ports have the id {int(text)}", layer)
+            self.checks.fault("ir.port-repeated", f"two {side} ports have the id {int(text)}", layer)
             return None
         return int(text)
 
@@ -123,9 +123,9 @@ class LayerReader:
             if child.tag == "dim":
                 texts.append(child.text)
                 if child.keys() or len(child):
-                    self.checks.unsupported("ir.element_unknown", "<dim> holds more than a number", layer)
+                    self.checks.unsupported("ir.element-unknown", "<dim> holds more than a number", layer)
             elif child.tag != "rt_info":
-                self.checks.unsupported("ir.element_unknown", f"<port> holds <{child.tag}>", layer)
+                self.checks.unsupported("ir.element-unknown", f"<port> holds <{child.tag}>", layer)
         known = tuple(texts)
         found = self._sizes.get(known)
         if found is None:

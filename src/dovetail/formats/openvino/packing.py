@@ -118,20 +118,20 @@ def _joined(fields: Bytes, bits: int) -> Bytes:
 
 
 def _strings(data: Bytes, count: int) -> Array:
-    """Raises FormatError [ir.constant_strings] where the header does not fit the bytes or the shape."""
+    """Raises FormatError [ir.constant-strings] where the header does not fit the bytes or the shape."""
     header = 4 * (count + 2)
     if data.size < header:
-        raise FormatError("ir.constant_strings", f"{data.size} bytes cannot hold {count} strings")
+        raise FormatError("ir.constant-strings", f"{data.size} bytes cannot hold {count} strings")
     numbers = np.frombuffer(data[:header], "<i4")
     ends = numbers[1:]
     if int(numbers[0]) != count or ends[0] != 0 or np.any(ends[1:] < ends[:-1]) or header + int(ends[-1]) != data.size:
-        raise FormatError("ir.constant_strings", f"the string table does not describe {count} strings in {data.size} bytes")
+        raise FormatError("ir.constant-strings", f"the string table does not describe {count} strings in {data.size} bytes")
     text = data[header:].tobytes()
     array = np.empty(count, object)
     try:
         array[:] = [text[start:end].decode() for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
     except UnicodeDecodeError:
-        raise FormatError("ir.constant_strings", "a string is not UTF-8") from None
+        raise FormatError("ir.constant-strings", "a string is not UTF-8") from None
     return array
 
 
@@ -139,5 +139,5 @@ def _from_strings(array: Array) -> bytes:
     texts = [item if isinstance(item, bytes) else str(item).encode() for item in array.reshape(-1).tolist()]
     ends = np.cumsum([0, *map(len, texts)])
     if ends[-1] > 2**31 - 1:
-        raise UnsupportedError("ir.constant_strings", f"{ends[-1]} characters are more than an IR string constant holds")
+        raise UnsupportedError("ir.constant-strings", f"{ends[-1]} characters are more than an IR string constant holds")
     return np.array([len(texts), *ends], "<i4").tobytes() + b"".join(texts)

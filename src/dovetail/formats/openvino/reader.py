@@ -45,7 +45,7 @@ class Reader:
         for layer in edges.sort(self.checks, layers, sources):
             self._place(graph, layer, sources, path, depth)
         if not graph.outputs and not self.checks.errors:
-            self.checks.fault("ir.result_missing", "the graph has no Result layer")
+            self.checks.fault("ir.result-missing", "the graph has no Result layer")
         info = self.checks.info(sections.get("rt_info"))
         if info:
             graph.metadata["rt_info"] = info
@@ -61,23 +61,23 @@ class Reader:
         for child in element:
             if child.tag not in known:
                 self.checks.unsupported(
-                    "ir.element_unknown", f"<{element.tag}> holds <{child.tag}>, which dovetail does not know"
+                    "ir.element-unknown", f"<{element.tag}> holds <{child.tag}>, which dovetail does not know"
                 )
             elif child.tag in found:
-                self.checks.fault("ir.element_repeated", f"<{element.tag}> holds two <{child.tag}>")
+                self.checks.fault("ir.element-repeated", f"<{element.tag}> holds two <{child.tag}>")
             else:
                 found[child.tag] = child
         if "layers" not in found:
-            self.checks.fault("ir.element_missing", f"<{element.tag}> has no <layers>")
+            self.checks.fault("ir.element-missing", f"<{element.tag}> has no <layers>")
         return found
 
     def _place(self, graph: ForeignGraph, layer: Layer, sources: dict[tuple[str, int], str], path: str, depth: int) -> None:
         data = layer.children.get("data")
         attributes: dict[str, Any] = {} if data is None else dict(data.attrib)
         if data is not None and len(data):
-            self.checks.unsupported("ir.element_unknown", f"<data> holds <{data[0].tag}>", layer)
+            self.checks.unsupported("ir.element-unknown", f"<data> holds <{data[0].tag}>", layer)
         if any(name.startswith("{") for name in attributes):
-            self.checks.unsupported("ir.attribute_unknown", "an attribute in a namespace", layer)
+            self.checks.unsupported("ir.attribute-unknown", "an attribute in a namespace", layer)
         inputs = [sources.get((layer.id, number)) for number in layer.inputs]
         if layer.kind in ("Parameter", "Const", "Result"):
             self._end(graph, layer, attributes, inputs, path)
@@ -111,7 +111,7 @@ class Reader:
             self.checks.unsupported("ir.version", f"{layer.kind} of {layer.version!r}", layer)
         others = [tag for tag in layer.children if tag not in ("data", "input", "output", "rt_info")]
         if others:
-            self.checks.unsupported("ir.element_unknown", f"{layer.kind} holds <{others[0]}>", layer)
+            self.checks.unsupported("ir.element-unknown", f"{layer.kind} holds <{others[0]}>", layer)
         if layer.kind == "Result":
             self._result(graph, layer, data, inputs[0])
             return
@@ -212,10 +212,10 @@ class Reader:
         maps = [tag for tag in (*BODIES.values(), "back_edges") if tag in layer.children]
         clash = [tag for tag in (*found, *maps) if tag in attributes]
         if clash:
-            self.checks.fault("ir.attribute_unknown", f"<data> has an attribute {clash[0]!r}, which is an element's name", layer)
+            self.checks.fault("ir.attribute-unknown", f"<data> has an attribute {clash[0]!r}, which is an element's name", layer)
         if (found or maps) and list(layer.inputs) != list(range(len(layer.inputs))):
             # OpenVINO takes external_port_id for the input's index, whatever the ids of the ports are.
-            self.checks.fault("ir.port_map", "the input ports of a layer with a body have to be numbered from 0", layer)
+            self.checks.fault("ir.port-map", "the input ports of a layer with a body have to be numbered from 0", layer)
         if depth >= NESTING and found:
             self.checks.unsupported("ir.depth", f"bodies nest deeper than {NESTING} levels", layer)
             return
@@ -226,7 +226,7 @@ class Reader:
                 attributes[BODIES[tag]] = bodies.port_map(self.checks, layer.children[BODIES[tag]], layer, body)
         for tag in maps:
             if tag != "back_edges" and next(name for name, other in BODIES.items() if other == tag) not in found:
-                self.checks.fault("ir.port_map", f"<{tag}> without its body", layer)
+                self.checks.fault("ir.port-map", f"<{tag}> without its body", layer)
         if "back_edges" in maps:
             whole = attributes.get("body") or ForeignGraph()
             attributes["back_edges"] = bodies.back_edges(self.checks, layer.children["back_edges"], layer, whole)

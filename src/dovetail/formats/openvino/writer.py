@@ -201,7 +201,7 @@ class _Layers:
         self._constants([value.key for value in self.graph.outputs])
         self._constants(list(self.graph.constants))
         if not self.graph.outputs:
-            self._refuse(RuleError("ir.result_missing", "a graph without outputs cannot be written"))
+            self._refuse(RuleError("ir.result-missing", "a graph without outputs cannot be written"))
         for value in self.graph.outputs:
             outputs[str(value.metadata.get("layer", value.key))] = str(self.count)
             self._result(value)
@@ -224,7 +224,7 @@ class _Layers:
 
     def _define(self, key: str, layer: int, port: int) -> None:
         if key in self.ends:
-            self._refuse(RuleError("ir.value_repeated", f"two nodes make the value {key!r}"))
+            self._refuse(RuleError("ir.value-repeated", f"two nodes make the value {key!r}"))
         self.ends[key] = layer, port
 
     # Layers
@@ -287,7 +287,7 @@ class _Layers:
             keys.pop()
         inputs = [key for key in keys if key is not None]
         if len(inputs) < len(keys):
-            self._refuse(UnsupportedError("ir.input_absent", f"{node.kind} leaves out an input before its last one"), name)
+            self._refuse(UnsupportedError("ir.input-absent", f"{node.kind} leaves out an input before its last one"), name)
         number = self._open(name, node.kind, spelled(node.version, node.domain))
         texts, bodies = self._split(node, name)
         if texts:
@@ -317,7 +317,7 @@ class _Layers:
                 bodies[key] = value
             else:
                 what = f"{node.kind}: {key} is no text, but {type(value).__name__}"
-                self._refuse(UnsupportedError("ir.attribute_value", what), name)
+                self._refuse(UnsupportedError("ir.attribute-value", what), name)
         return texts, bodies
 
     # Ports
@@ -382,7 +382,7 @@ class _Layers:
             for edge in parts["back_edges"]:
                 ends = outputs.get(edge["from-layer"]), inputs.get(edge["to-layer"])
                 if None in ends:
-                    self._refuse(RuleError("ir.back_edge", f"the back edge {edge} names no layer of the body"), name)
+                    self._refuse(RuleError("ir.back-edge", f"the back edge {edge} names no layer of the body"), name)
                 self.lines.append(f'{tabs}\t<edge from-layer="{ends[0]}" to-layer="{ends[1]}" />')
             self.lines.append(f"{tabs}</back_edges>")
 
@@ -395,7 +395,7 @@ class _Layers:
             number = renumbered[entry["port"] == "output"].get(entry["internal_layer_id"])
             if number is None:
                 what = f"{tag}: {entry['internal_layer_id']!r} is no {entry['port']} of the body"
-                self._refuse(RuleError("ir.port_map", what), name)
+                self._refuse(RuleError("ir.port-map", what), name)
                 continue
             texts = {**entry, "internal_layer_id": number}
             kept = [(key, texts[key]) for key in (*MAP_NUMBERS, "purpose") if key in texts]
