@@ -138,12 +138,16 @@ private:
 
 // The workers, and the job they share with the caller.
 //
-// `left_` is at once the invitation and the claim: whoever lowers it from n to n - 1 owns task count - n, and the job cannot end or be
-// replaced before that task is reported in `done_`. A worker therefore reads the job only after a claim; one that comes late, or sleeps
-// through the whole job, touches nothing and is waited for by nobody.
+// `left_` is at once the invitation and the claim: whoever lowers it owes the job one task, and the job cannot end or be replaced
+// before that task is reported in `done_`. A worker therefore reads the job only after a claim; one that comes late, or sleeps through
+// the whole job, touches nothing and is waited for by nobody.
+//
+// Which task it is, the queues say: one for each thread, with its equal share of the tasks in rising order, so that a thread finds in
+// its own cache what it wrote there in the step before. Who has emptied its own goes on to the next. There are as many claims as
+// tasks: whoever holds one finds a task on one round of the queues.
 class Crew {
 public:
-    explicit Crew(int workers) {
+    explicit Crew(int workers) : queues_(static_cast<std::size_t>(workers) + 1) {
         const SignalsBlocked blocked;
         try {
             threads_.reserve(static_cast<std::size_t>(workers));
@@ -161,6 +165,11 @@ public:
 
     void run(std::int64_t count, Pool::Task task, const void* state) {
         job_ = {count, task, state};
+        const auto threads = static_cast<std::int64_t>(queues_.size());
+        for (std::int64_t i = 0; i < threads; ++i) {
+            queues_[static_cast<std::size_t>(i)].next.store(count * i / threads, std::memory_order_relaxed);
+            queues_[static_cast<std::size_t>(i)].end = count * (i + 1) / threads;
+        }
         done_.store(0, std::memory_order_relaxed);
         left_.store(count);
         workers_.call(count - 1);
@@ -178,27 +187,41 @@ private:
         const void* state;
     };
 
-    bool claim(std::int64_t& left) {
-        left = left_.load(std::memory_order_relaxed);
+    struct alignas(64) Queue {
+        std::atomic<std::int64_t> next{0};
+        std::int64_t end = 0;
+    };
+
+    bool claim() {
+        std::int64_t left = left_.load(std::memory_order_relaxed);
         while (left > 0)
             if (left_.compare_exchange_weak(left, left - 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
         return false;
     }
 
+    // The task that a claim stands for.
+    std::int64_t next(int worker) {
+        for (auto at = static_cast<std::size_t>(worker);; at = at + 1 < queues_.size() ? at + 1 : 0) {
+            Queue& queue = queues_[at];
+            if (queue.next.load(std::memory_order_relaxed) >= queue.end) continue;
+            const std::int64_t task = queue.next.fetch_add(1, std::memory_order_relaxed);
+            if (task < queue.end) return task;
+        }
+    }
+
     // Runs tasks while there are any; how many it was. They are reported together: until then the job stays.
     std::int64_t take_all(int worker) {
         std::int64_t taken = 0;
-        for (std::int64_t left; claim(left); ++taken) job_.task(job_.state, job_.count - left, worker);
+        for (; claim(); ++taken) job_.task(job_.state, next(worker), worker);
         return taken;
     }
 
     void work(int worker) {
         const auto is_called = [this] { return left_.load() > 0 || stop_.load(); };
         while (!stop_.load()) {
-            std::int64_t left;
-            if (claim(left)) {
+            if (claim()) {
                 const Job job = job_;
-                job.task(job.state, job.count - left, worker);
+                job.task(job.state, next(worker), worker);
                 const std::int64_t taken = 1 + take_all(worker);
                 if (done_.fetch_add(taken) + taken == job.count) caller_.call(1);
             } else if (!spin(is_called)) {
@@ -211,6 +234,7 @@ private:
     alignas(64) std::atomic<std::int64_t> left_{0};
     alignas(64) std::atomic<std::int64_t> done_{0};
     alignas(64) Job job_{0, nullptr, nullptr};
+    std::vector<Queue> queues_;
     std::atomic<bool> stop_{false};
     Sleepers workers_;
     Sleepers caller_;

@@ -8,8 +8,8 @@ namespace dovetail {
 
 // Runs tasks 0 .. count-1, each exactly once, on the caller and up to `threads() - 1` workers; returns when all are done.
 //
-// Tasks are handed out one by one in rising order, so that a worker without a core takes none and holds nobody up: the caller
-// waits only for tasks that were begun. Which thread ran a task must not show in its result. A pool serves one caller at a time;
+// Each thread begins with its share of the tasks, the same in every run, and then takes those that others have not begun: what it wrote
+// in one step is in its cache for the next, and a worker without a core holds nobody up. The caller waits only for tasks that were begun. Which thread ran a task must not show in its result. A pool serves one caller at a time;
 // a second one that comes meanwhile runs its tasks alone. Tasks must not throw. After a fork the child's pool starts new workers.
 class Pool {
 public:
