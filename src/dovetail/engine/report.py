@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
+from dovetail.engine.bound import Bound
 from dovetail.engine.plan import COPY, Buffer, Operand, Step
-from dovetail.engine.run import Bound, Engine
+from dovetail.engine.run import Engine
 from dovetail.engine.timing import median_times
 from dovetail.engine.work import INTERPRET
 from dovetail.errors import printable

@@ -1,24 +1,23 @@
-"""Plans bound to memory and threads: one bound plan per set of input shapes, kept for the next call."""
+"""A model prepared once and planned for each set of input shapes that comes; what was planned is kept for the next call."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dovetail import native
 from dovetail.edit import copy_graph
-from dovetail.engine.bind import Spec, spec
+from dovetail.engine.bound import Bound, is_array
 from dovetail.engine.checker import check
-from dovetail.engine.plan import ELIDE, Operand, Plan, Step, UnevenInput, make_plan
+from dovetail.engine.plan import ELIDE, Plan, UnevenInput, make_plan
 from dovetail.engine.prepare import prepare
-from dovetail.engine.steps import finder, python_step
 from dovetail.engine.template import Template, make_template
-from dovetail.engine.work import INTERPRET, Scene, Tile
+from dovetail.engine.work import Scene
 from dovetail.errors import EngineError
 from dovetail.formats import collector_paused
 from dovetail.graph import Graph, Model
@@ -59,15 +58,15 @@ class Engine:
             try:
                 return self._bound_for(arrays, sizes)
             except UnevenInput:
-                return self._bound_for([np.asarray(array, order="C") if _is_array(array) else array for array in arrays], sizes)
+                return self._bound_for([np.asarray(array, order="C") if is_array(array) else array for array in arrays], sizes)
 
     def _bound_for(self, arrays: list[Any], sizes: dict[str, int]) -> tuple[Bound, list[Any]]:
         strides = [_strides(array) for array in arrays]
         arrays = [
-            np.asarray(array, order="C") if _is_array(array) and stride is None else array
+            np.asarray(array, order="C") if is_array(array) and stride is None else array
             for array, stride in zip(arrays, strides, strict=True)
         ]
-        key = tuple((array.shape, stride) if _is_array(array) else None for array, stride in zip(arrays, strides, strict=True))
+        key = tuple((array.shape, stride) if is_array(array) else None for array, stride in zip(arrays, strides, strict=True))
         if key not in self._bound:
             try:
                 self._bound[key] = self._from_template(arrays, sizes) or self._made(arrays, sizes, strides)
@@ -95,7 +94,7 @@ class Engine:
     def _from_template(self, arrays: Sequence[Any], sizes: dict[str, int]) -> Bound | None:
         """The bound plan for a size that changed since the last one and nothing else did, from a template."""
         before, self._sizes = self._sizes, dict(sizes)
-        if self._core is None or not all(_is_array(array) and array.flags.c_contiguous for array in arrays):
+        if self._core is None or not all(is_array(array) and array.flags.c_contiguous for array in arrays):
             return None
         changed = [name for name, size in sizes.items() if before.get(name) != size]
         if len(changed) != 1 or before.keys() != sizes.keys() or sizes[changed[0]] < 2:
@@ -132,14 +131,14 @@ class Engine:
             return self._planned_at_once(arrays, sizes, strides)
 
     def _planned_at_once(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:
-        shapes = [tuple(array.shape) if _is_array(array) else None for array in arrays]
+        shapes = [tuple(array.shape) if is_array(array) else None for array in arrays]
         graph = self.graph
         scene = Scene(graph, sizes, shapes)
         if any(scene.tile(value).is_loose for value in graph.values()):
             graph = _settled(graph, shapes)
             scene = Scene(graph, {}, shapes)
         steps = [
-            None if stride is None or not _is_array(array) or array.flags.c_contiguous else stride
+            None if stride is None or not is_array(array) or array.flags.c_contiguous else stride
             for array, stride in zip(arrays, strides, strict=True)
         ]
         return make_plan(graph, scene, steps, self.elide), graph, scene
@@ -177,13 +176,9 @@ def thread_count(threads: int | None) -> int:
     return threads
 
 
-def _is_array(item: Any) -> bool:
-    return isinstance(item, np.ndarray) and item.dtype.kind != "O"
-
-
 def _strides(array: Any) -> tuple[int, ...] | None:
     """Strides in elements, where they are whole numbers of elements."""
-    if not _is_array(array):
+    if not is_array(array):
         return None
     size = array.itemsize
     if any(stride % size for stride in array.strides) or not array.flags.aligned:
@@ -203,140 +198,3 @@ def _settled(graph: Graph, shapes: Sequence[tuple[int, ...] | None]) -> Graph:
     infer_graph(new)
     fold(new)
     return new
-
-
-Call = Callable[[Any, list[int], Any, dict[Tile, Any]], None]
-
-
-class Bound:
-    """A plan whose steps are made. Holds the constants that the steps read."""
-
-    def __init__(self, plan: Plan, scene: Scene, core: Any, pool: Any, store: Any, specs: Sequence[Spec] = ()) -> None:
-        self.plan = plan
-        self.scene = scene
-        self.native_steps: list[Step] = []
-        self.python_steps: list[tuple[Step, str]] = []
-        self._core = core
-        self._program = core.Program(pool, store, plan.arena_bytes, 1 + len(plan.inputs) + len(plan.outputs)) if core else None
-        self._pieces: list[Call] = []
-        if specs:
-            assert self._program is not None
-            for each in specs:
-                self._program.add(*each)
-            self.native_steps = list(plan.steps)
-            self._run_until(0)
-        else:
-            self._build()
-
-    def _build(self) -> None:
-        first = 0
-        for step in self.plan.steps:
-            refusal = self._add(step)
-            if not refusal:
-                self.native_steps.append(step)
-                continue
-            self._run_until(first)
-            first = len(self.native_steps)
-            self.python_steps.append((step, refusal))
-            self._pieces.append(self._in_python(step))
-        self._run_until(first)
-
-    def _add(self, step: Step) -> str:
-        """Give a step to the core. Returns why that cannot be."""
-        if step.kernel == INTERPRET:
-            return step.reason
-        if self._program is None:
-            return "no native core"
-        try:
-            self._program.add(*spec(step))
-        except ValueError as error:
-            return str(error)
-        return ""
-
-    def _run_until(self, first: int) -> None:
-        last = len(self.native_steps)
-        if last > first:
-            self._pieces.append(
-                lambda visit, addresses, find, loose: self._run_native(visit, addresses, find, loose, first, last)
-            )
-
-    def _run_native(self, visit: Any, addresses: list[int], find: Any, loose: dict[Tile, Any], first: int, last: int) -> None:
-        try:
-            visit.run(addresses, first, last)
-        except self._core.StepFailed as failure:
-            number, code = failure.args
-            step = self.native_steps[number]
-            # The operator's own rule knows the reason in full.
-            python_step(step, self.scene)(find, loose)
-            raise EngineError(code, f"{step.label} failed", node=step.label) from None
-
-    def _in_python(self, step: Step) -> Call:
-        run = python_step(step, self.scene)
-        return lambda visit, addresses, find, loose: run(find, loose)
-
-    def __call__(self, arrays: Sequence[Any], out: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
-        loose = {tile: array for tile, array in zip(self.plan.inputs, arrays, strict=True) if tile.is_loose}
-        results = [self._result(tile, name, arrays, out) for tile, name in zip(self.plan.outputs, names, strict=True)]
-        visit = self._core.Visit(self._program) if self._core else _Room(self.plan.arena_bytes)
-        addresses = [visit.arena, *map(_address, arrays), *map(_address, results)]
-        find = finder(addresses, loose)
-        for piece in self._pieces:
-            piece(visit, addresses, find, loose)
-        found = {}
-        for tile, name, result in zip(self.plan.outputs, names, results, strict=True):
-            found[name] = self._delivered(tile, name, result, loose, out)
-        return found
-
-    def profile(self, arrays: Sequence[Any], names: Sequence[str]) -> list[int]:
-        """Nanoseconds of each native step in one run (those in Python: 0)."""
-        results = [self._result(tile, name, arrays, None) for tile, name in zip(self.plan.outputs, names, strict=True)]
-        visit = self._core.Visit(self._program)
-        addresses = [visit.arena, *map(_address, arrays), *map(_address, results)]
-        return list(visit.profile(addresses, 0, len(self.native_steps)))
-
-    def names(self) -> list[str]:
-        """What the core calls its steps."""
-        return list(self._program.names()) if self._program is not None else []
-
-    def _result(self, tile: Tile, name: str, arrays: Sequence[Any], out: Mapping[str, Any] | None) -> Any:
-        if tile.is_loose:
-            return None
-        assert tile.dtype is not None
-        given = None if out is None else out.get(name)
-        if given is None:
-            return np.empty(tile.sizes, tile.dtype.numpy)
-        if (
-            not isinstance(given, np.ndarray)
-            or given.dtype != tile.dtype.numpy
-            or given.shape != tile.sizes
-            or not given.flags.writeable
-        ):
-            raise EngineError(
-                "output.array", f"out[{name!r}] should be a writable {tile.dtype} array of shape {list(tile.sizes)}"
-            )
-        direct = given.flags.c_contiguous and not any(_is_array(each) and np.may_share_memory(given, each) for each in arrays)
-        return given if direct else np.empty(tile.sizes, tile.dtype.numpy)
-
-    def _delivered(self, tile: Tile, name: str, result: Any, loose: dict[Tile, Any], out: Mapping[str, Any] | None) -> Any:
-        if tile.is_loose:
-            return loose.get(tile, tile.data)
-        given = None if out is None else out.get(name)
-        if given is None or given is result:
-            return result
-        given[...] = result
-        return given
-
-
-class _Room:
-    """An arena where there is no core to keep one."""
-
-    def __init__(self, nbytes: int) -> None:
-        self._memory = np.empty(max(nbytes, 1), np.uint8)
-        self.arena = self._memory.__array_interface__["data"][0]
-
-
-def _address(array: Any) -> int:
-    return int(array.__array_interface__["data"][0]) if isinstance(array, np.ndarray) else 0
-
-
-__all__ = ["Bound", "Engine", "Operand", "thread_count"]

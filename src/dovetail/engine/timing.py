@@ -8,10 +8,9 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
+from dovetail.engine.bound import Bound, Call
 from dovetail.engine.plan import Step
-from dovetail.engine.run import Bound, _address, _Room
-from dovetail.engine.steps import finder, python_step
-from dovetail.engine.work import Tile
+from dovetail.engine.steps import python_step
 
 
 def median_times(bound: Bound, arrays: Sequence[Any], names: Sequence[str], rounds: int) -> tuple[float, list[float]]:
@@ -29,30 +28,22 @@ def median_times(bound: Bound, arrays: Sequence[Any], names: Sequence[str], roun
 
 def step_times(bound: Bound, arrays: Sequence[Any], names: Sequence[str]) -> list[int]:
     """Nanoseconds of each step of the plan, in its order, in one run."""
-    loose = {tile: array for tile, array in zip(bound.plan.inputs, arrays, strict=True) if tile.is_loose}
-    results = [bound._result(tile, name, arrays, None) for tile, name in zip(bound.plan.outputs, names, strict=True)]
-    visit = bound._core.Visit(bound._program) if bound._core else _Room(bound.plan.arena_bytes)
-    addresses = [visit.arena, *map(_address, arrays), *map(_address, results)]
-    return _walked(bound, visit, addresses, loose)
-
-
-def _walked(bound: Bound, visit: Any, addresses: list[int], loose: dict[Tile, Any]) -> list[int]:
-    find = finder(addresses, loose)
+    call = bound.call(arrays, None, names)
     in_python = {id(step) for step, _ in bound.python_steps}
     times: list[int] = []
     first = 0
     for is_python, steps in groupby(bound.plan.steps, lambda step: id(step) in in_python):
         if is_python:
-            times += [_timed(bound, step, find, loose) for step in steps]
+            times += [_timed(bound, step, call) for step in steps]
             continue
         last = first + len(list(steps))
-        times += visit.profile(addresses, first, last)[first:last]
+        times += call.memory.profile(call.addresses, first, last)[first:last]
         first = last
     return times
 
 
-def _timed(bound: Bound, step: Step, find: Any, loose: dict[Tile, Any]) -> int:
+def _timed(bound: Bound, step: Step, call: Call) -> int:
     run = python_step(step, bound.scene)
     start = time.perf_counter_ns()
-    run(find, loose)
+    run(call.find, call.loose)
     return time.perf_counter_ns() - start
