@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,20 +19,33 @@ ELEMENTS = {"float32": "f32", "float64": "f64", "bool": "boolean"} | {
 }
 
 
-def row(array: Any, buffer: int) -> tuple[Any, ...]:
-    """An array as an operand of a buffer that begins where its first element lies."""
-    return (buffer, 0, ELEMENTS[array.dtype.name], array.itemsize, list(array.shape), list(array.strides), 0)
+def row(array: Any, buffer: int, is_constant: bool) -> tuple[Any, ...]:
+    """An array as an operand of a buffer that begins where its first element lies, or as one that is known beforehand."""
+    address = array.ctypes.data if is_constant else 0
+    return (buffer, 0, ELEMENTS.get(array.dtype.name, "other"), array.itemsize, list(array.shape), list(array.strides), address)
 
 
-def run(kernel: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: dict[str, Any], threads: int = 2) -> str:
-    """Runs one step once, writing ``outputs``; its name. An array that is in both is one buffer."""
+def run(
+    kernel: str,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    attributes: dict[str, Any],
+    threads: int = 2,
+    constants: Sequence[int] = (),
+) -> str:
+    """Runs one step once, writing ``outputs``; its name. An array that is in both is one buffer; ``constants`` numbers inputs."""
     arrays = [*inputs, *outputs]
     places = {id(array): index + 1 for index, array in enumerate(arrays)}
     program = _native.Program(_native.Pool(threads), _native.Store(), 0, len(arrays) + 1)
-    rows = [row(array, places[id(array)]) for array in arrays]
+    rows = [row(array, places[id(array)], index in constants) for index, array in enumerate(arrays)]
     program.add(kernel, rows[: len(inputs)], rows[len(inputs) :], attributes)
     _native.Visit(program).run([0, *(array.ctypes.data for array in arrays)], 0, 1)
-    return program.names()[0]
+    return str(program.names()[0])
+
+
+def check(y: Any, expected: Any) -> None:
+    """Sums of f32 within their rounding."""
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4 * max(float(np.abs(expected).max(initial=0.0)), 1.0))
 
 
 def random(shape: Sequence[int], dtype: str = "float32", seed: int = 0) -> Any:
@@ -46,6 +59,13 @@ def random(shape: Sequence[int], dtype: str = "float32", seed: int = 0) -> Any:
     return (generator.standard_normal(shape) * 3).astype(dtype)
 
 
+# Whoever reads beside an operand meets what no result may hold.
+
+
+def _room(sizes: Sequence[int], array: Any) -> Any:
+    return np.full(sizes, np.nan if array.dtype.kind == "f" else 77, array.dtype)
+
+
 def row_major(array: Any) -> Any:
     return np.ascontiguousarray(array)
 
@@ -57,25 +77,37 @@ def channels_last(array: Any) -> Any:
 
 def sliced(array: Any) -> Any:
     """In the middle of a wider array, along every axis."""
-    wide = np.full([size + 3 for size in array.shape], 77, array.dtype)
-    view = wide[tuple(slice(1, size + 1) for size in array.shape)]
+    view = _room([size + 3 for size in array.shape], array)[tuple(slice(1, size + 1) for size in array.shape)]
     view[...] = array
     return view
 
 
 def sliced_channels_last(array: Any) -> Any:
-    wide = np.full((*array.shape[:1], *array.shape[2:], array.shape[1] + 24), 77, array.dtype)
-    view = np.moveaxis(wide[..., 8 : 8 + array.shape[1]], -1, 1)
-    view[...] = array
-    return view
+    """Channels last, among those of wider pixels."""
+    return _within_pixels(array, 24, 0)
+
+
+def wide_channels_last(array: Any) -> Any:
+    """Channels last, among those of wider pixels in wider rows; nothing is aligned."""
+    return _within_pixels(array, 5, 3)
+
+
+def _within_pixels(array: Any, more_channels: int, more_pixels: int) -> Any:
+    last = np.moveaxis(array, 1, -1)
+    room = _room([*last.shape[:-2], last.shape[-2] + more_pixels, last.shape[-1] + more_channels], array)
+    view = room[..., : last.shape[-2], more_channels // 3 : more_channels // 3 + last.shape[-1]]
+    view[...] = last
+    return np.moveaxis(view, -1, 1)
 
 
 def spread(array: Any) -> Any:
     """Every other element of each axis, the first axis backwards."""
-    wide = np.full([2 * size for size in array.shape], 77, array.dtype)
-    view = wide[tuple(slice(None, None, 2) for _ in array.shape)][::-1]
+    view = _room([2 * size for size in array.shape], array)[tuple(slice(None, None, 2) for _ in array.shape)][::-1]
     view[...] = array
     return view
 
 
-LAYOUTS = {function.__name__: function for function in (row_major, channels_last, sliced, sliced_channels_last, spread)}
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    function.__name__: function
+    for function in (row_major, channels_last, sliced, sliced_channels_last, wide_channels_last, spread)
+}

@@ -12,15 +12,16 @@ import pytest
 from dovetail import native
 
 TESTS = Path(__file__).resolve().parents[1]
-KERNELS = ("chain", "norm", "pool", "reduce")
+KERNELS = ("chain", "conv", "conv_transpose", "matmul", "norm", "pool", "reduce")
 """Those whose own tests run in one instruction set only."""
-FILES = [str(TESTS / "laws" / "test_native.py"), *(str(TESTS / "unit" / f"test_kernels_{name}.py") for name in KERNELS)]
+FILES = ["laws/test_native.py", *(f"unit/test_kernels_{name}.py" for name in KERNELS)]
 
 
 @pytest.mark.skipif(not native.is_compiled, reason="no native core")
 @pytest.mark.parametrize("isa", ["base", "avx2"])
-def test_the_kernels_of_an_instruction_set(isa: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *FILES]
+@pytest.mark.parametrize("file", FILES)
+def test_the_kernels_of_an_instruction_set(file: str, isa: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", str(TESTS / file)]
     environment = {**os.environ, "DOVETAIL_ISA": isa, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=TESTS.parent, env=environment)
     assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-1000:]

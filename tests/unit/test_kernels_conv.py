@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dovetail import native
-from kernel_rig import LAYOUTS, Array, check, laid, pattern, run
+from kernels import LAYOUTS, check, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
 
 
-def convolved(x: Array, w: Array, strides: Any, dilations: Any, begin: Any, end: Any, groups: int) -> Any:
+def convolved(x: Any, w: Any, strides: Any, dilations: Any, begin: Any, end: Any, groups: int) -> Any:
     x = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *zip(begin, end, strict=True)])
     kernel = w.shape[2:]
     out = [(size - (k - 1) * d - 1) // s + 1 for size, k, s, d in zip(x.shape[2:], kernel, strides, dilations, strict=True)]
@@ -75,11 +72,11 @@ def attributes_of(case: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_convolution_is_the_sum_of_its_taps(case: Any, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
-    x, w = pattern(images, channels, *sizes), pattern(outputs, channels // groups, *kernel, seed=1)
+    x, w = random((images, channels, *sizes)), random((outputs, channels // groups, *kernel), seed=1)
     expected = convolved(x, w, *numbers, groups)
-    for to in ("first", layout):
-        y = laid(np.zeros(expected.shape, np.float32), to)
-        run("conv", [laid(x, layout), w], [1], y, attributes_of(case))
+    for to in ("row_major", layout):
+        y = LAYOUTS[to](np.zeros(expected.shape, np.float32))
+        run("conv", [LAYOUTS[layout](x), w], [y], attributes_of(case), constants=[1])
         check(y, expected)
 
 
@@ -89,16 +86,16 @@ def test_convolution_is_the_sum_of_its_taps(case: Any, layout: str) -> None:
 def test_bias_residual_and_bounds_follow_in_their_order(case: Any, last: bool, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
     x, w, bias = (
-        pattern(images, channels, *sizes),
-        pattern(outputs, channels // groups, *kernel, seed=1),
-        pattern(outputs, seed=2),
+        random((images, channels, *sizes)),
+        random((outputs, channels // groups, *kernel), seed=1),
+        random((outputs,), seed=2),
     )
     sums = convolved(x, w, *numbers, groups) + bias.reshape(-1, *[1] * len(sizes))
-    residual = pattern(*sums.shape, seed=3)
+    residual = random(sums.shape, seed=3)
     expected = np.clip(sums, -0.5, 2) + residual if last else np.clip(sums + residual, -0.5, 2)
     attributes = attributes_of(case) | {"has_bias": 1, "has_residual": 1, "activation": "clip", "low": -0.5, "high": 2.0}
-    y = laid(residual.copy(), layout)
-    run("conv", [laid(x, layout), w, bias, y], [1, 2], y, attributes | {"residual_after_activation": int(last)})
+    y = LAYOUTS[layout](residual.copy())
+    run("conv", [LAYOUTS[layout](x), w, bias, y], [y], attributes | {"residual_after_activation": int(last)}, constants=[1, 2])
     check(y, expected)
 
 
@@ -115,22 +112,22 @@ ACTIVATIONS = {
 }
 
 
-@pytest.mark.parametrize("layout", ["first", "slice"])
+@pytest.mark.parametrize("layout", ["row_major", "sliced_channels_last"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("case", [CASES[6], CASES[16]], ids=str)
 def test_any_activation_is_applied_to_the_finished_sum(case: Any, name: str, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
     x, w, bias = (
-        pattern(images, channels, *sizes),
-        pattern(outputs, channels // groups, *kernel, seed=1),
-        pattern(outputs, seed=2),
+        random((images, channels, *sizes)),
+        random((outputs, channels // groups, *kernel), seed=1),
+        random((outputs,), seed=2),
     )
     w *= 0.2
     sums = convolved(x, w, *numbers, groups) + bias.reshape(-1, *[1] * len(sizes))
-    residual = pattern(*sums.shape, seed=3)
-    y = laid(residual.copy(), layout)
+    residual = random(sums.shape, seed=3)
+    y = LAYOUTS[layout](residual.copy())
     attributes = attributes_of(case) | {"has_bias": 1, "has_residual": 1, "activation": name, "alpha": 0.2}
-    run("conv", [laid(x, layout), w, bias, y], [1, 2], y, attributes)
+    run("conv", [LAYOUTS[layout](x), w, bias, y], [y], attributes, constants=[1, 2])
     check(y, ACTIVATIONS[name](sums + residual))
 
 
@@ -139,14 +136,14 @@ def test_any_activation_is_applied_to_the_finished_sum(case: Any, name: str, lay
 @pytest.mark.parametrize("case", [CASES[1], CASES[2], CASES[5], CASES[6], CASES[10], CASES[14], CASES[16], CASES[21]], ids=str)
 def test_a_prologue_changes_what_is_read_but_not_the_padding(case: Any, relu: bool, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
-    x, w = pattern(images, channels, *sizes), pattern(outputs, channels // groups, *kernel, seed=1)
-    scale, shift = pattern(channels, seed=4), pattern(channels, seed=5)
+    x, w = random((images, channels, *sizes)), random((outputs, channels // groups, *kernel), seed=1)
+    scale, shift = random((channels,), seed=4), random((channels,), seed=5)
     ones = [1] * len(sizes)
     changed = x * scale.reshape(-1, *ones) + shift.reshape(-1, *ones)
     expected = convolved(np.maximum(changed, 0) if relu else changed, w, *numbers, groups)
-    y = laid(np.zeros(expected.shape, np.float32), layout)
+    y = LAYOUTS[layout](np.zeros(expected.shape, np.float32))
     prologue = {"prologue_scale": [*map(float, scale)], "prologue_shift": [*map(float, shift)], "prologue_relu": int(relu)}
-    run("conv", [laid(x, layout), w], [1], y, attributes_of(case) | prologue)
+    run("conv", [LAYOUTS[layout](x), w], [y], attributes_of(case) | prologue, constants=[1])
     check(y, expected)
 
 
@@ -154,22 +151,21 @@ def test_a_prologue_changes_what_is_read_but_not_the_padding(case: Any, relu: bo
 def test_the_number_of_threads_does_not_show(case: Any) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
     images *= 3
-    x, w = laid(pattern(images, channels, *sizes), "last"), pattern(outputs, channels // groups, *kernel, seed=1)
+    x, w = LAYOUTS["channels_last"](random((images, channels, *sizes))), random((outputs, channels // groups, *kernel), seed=1)
     shape = convolved(x, w, *numbers, groups).shape
     results = []
     for threads in (1, 2, 3):
-        y = laid(np.zeros(shape, np.float32), "last")
-        run("conv", [x, w], [1], y, attributes_of(case), threads)
+        y = LAYOUTS["channels_last"](np.zeros(shape, np.float32))
+        run("conv", [x, w], [y], attributes_of(case), threads=threads, constants=[1])
         results.append(y.tobytes())
     assert results[0] == results[1] == results[2]
 
 
 def test_nothing_is_written_beside_the_result() -> None:
-    x, w = pattern(1, 8, 6, 6), pattern(21, 8, 3, 3, seed=1)
-    y = laid(np.zeros((1, 21, 4, 4), np.float32), "slice", spare=7.0)
-    run("conv", [laid(x, "last"), w], [1], y, {})
-    room = y.base
-    assert isinstance(room, np.ndarray)
+    x, w = random((1, 8, 6, 6)), random((21, 8, 3, 3), seed=1)
+    room = np.full((1, 4, 4, 29), 7, np.float32)
+    run("conv", [LAYOUTS["channels_last"](x), w], [np.moveaxis(room[..., 3:24], -1, 1)], {}, constants=[1])
+    assert (room[..., 3:24] != 7).all()
     assert (room[..., :3] == 7).all() and (room[..., 24:] == 7).all()
 
 
@@ -177,29 +173,21 @@ def test_a_nan_is_not_clipped_away() -> None:
     x, w = np.full((1, 4, 2, 2), np.nan, np.float32), np.ones((3, 4, 1, 1), np.float32)
     unchanged = {"prologue_scale": [1.0] * 4, "prologue_shift": [0.0] * 4, "prologue_relu": 1}
     for layout, prologue in itertools.product(LAYOUTS, ({}, unchanged)):
-        y = laid(np.zeros((1, 3, 2, 2), np.float32), layout)
-        run("conv", [laid(x, layout), w], [1], y, {"activation": "relu"} | prologue)
+        y = LAYOUTS[layout](np.zeros((1, 3, 2, 2), np.float32))
+        run("conv", [LAYOUTS[layout](x), w], [y], {"activation": "relu"} | prologue, constants=[1])
         assert np.isnan(y).all()
 
 
 @pytest.mark.parametrize(
     ("inputs", "constants", "attributes"),
     [
-        ([pattern(1, 4, 5, 5), pattern(3, 4, 3, 3)], [], {}),
-        ([pattern(1, 4, 5, 5), pattern(3, 5, 3, 3)], [1], {}),
-        ([pattern(1, 4, 5, 5), pattern(3, 4, 3, 3)], [1], {"activation": "something"}),
-        ([pattern(1, 4, 5, 5), pattern(3, 4, 3, 3), pattern(4)], [1, 2], {"has_bias": 1}),
-        ([pattern(1, 4, 5, 5), pattern(3, 4, 3, 3)], [1], {"strides": [1]}),
+        ([random((1, 4, 5, 5)), random((3, 4, 3, 3))], [], {}),
+        ([random((1, 4, 5, 5)), random((3, 5, 3, 3))], [1], {}),
+        ([random((1, 4, 5, 5)), random((3, 4, 3, 3))], [1], {"activation": "something"}),
+        ([random((1, 4, 5, 5)), random((3, 4, 3, 3)), random((4,))], [1, 2], {"has_bias": 1}),
+        ([random((1, 4, 5, 5)), random((3, 4, 3, 3))], [1], {"strides": [1]}),
     ],
 )
 def test_operands_that_do_not_fit_are_refused(inputs: Any, constants: Any, attributes: Any) -> None:
     with pytest.raises(ValueError):
-        run("conv", inputs, constants, np.zeros((1, 3, 3, 3), np.float32), attributes)
-
-
-@pytest.mark.skipif("DOVETAIL_ISA" in os.environ, reason="this is one of them")
-@pytest.mark.parametrize("isa", ["base", "avx2"])
-def test_every_instruction_set_gives_the_same(isa: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", __file__]
-    done = subprocess.run(command, env=os.environ | {"DOVETAIL_ISA": isa}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
+        run("conv", inputs, [np.zeros((1, 3, 3, 3), np.float32)], attributes, constants=constants)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dovetail import native
-from kernel_rig import LAYOUTS, Array, check, laid, pattern, run
+from kernels import LAYOUTS, check, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
 
@@ -32,7 +29,7 @@ CASES = [
 ]
 
 
-def added(x: Array, w: Array, strides: Any, dilations: Any, begin: Any, out: Any, groups: int) -> Any:
+def added(x: Any, w: Any, strides: Any, dilations: Any, begin: Any, out: Any, groups: int) -> Any:
     """In room enough for all taps, cut to size afterwards."""
     images, spatial = x.shape[0], x.shape[2:]
     reach = [
@@ -52,36 +49,22 @@ def added(x: Array, w: Array, strides: Any, dilations: Any, begin: Any, out: Any
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_each_pixel_is_spread_by_the_taps(case: Any, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, strides, dilations, begin, out = case
-    x, w = pattern(images, channels, *sizes), pattern(channels, outputs // groups, *kernel, seed=1)
-    bias = pattern(outputs, seed=2)
+    x, w = random((images, channels, *sizes)), random((channels, outputs // groups, *kernel), seed=1)
+    bias = random((outputs,), seed=2)
     expected = added(x, w, strides, dilations, begin, out, groups)
     attributes = {"strides": [*strides], "dilations": [*dilations], "pads_begin": [*begin], "groups": groups}
-    y = laid(np.zeros(expected.shape, np.float32), layout)
-    run("conv_transpose", [laid(x, layout), w], [1], y, attributes)
+    y = LAYOUTS[layout](np.zeros(expected.shape, np.float32))
+    run("conv_transpose", [LAYOUTS[layout](x), w], [y], attributes, constants=[1])
     check(y, expected)
-    residual = pattern(*expected.shape, seed=3)
+    residual = random(expected.shape, seed=3)
     y[...] = residual
-    run(
-        "conv_transpose",
-        [laid(x, layout), w, bias, y],
-        [1, 2],
-        y,
-        attributes | {"has_bias": 1, "has_residual": 1, "activation": "relu"},
-        2,
-    )
+    finish = {"has_bias": 1, "has_residual": 1, "activation": "relu"}
+    run("conv_transpose", [LAYOUTS[layout](x), w, bias, y], [y], attributes | finish, constants=[1, 2])
     check(y, np.maximum(expected + bias.reshape(-1, *[1] * len(sizes)) + residual, 0))
 
 
 def test_operands_that_do_not_fit_are_refused() -> None:
-    x, y = pattern(1, 4, 5, 5), np.zeros((1, 6, 7, 7), np.float32)
-    for w, constants in [(pattern(4, 6, 3, 3), []), (pattern(3, 6, 3, 3), [1]), (pattern(4, 5, 3, 3), [1])]:
+    x, y = random((1, 4, 5, 5)), np.zeros((1, 6, 7, 7), np.float32)
+    for w, constants in [(random((4, 6, 3, 3)), []), (random((3, 6, 3, 3)), [1]), (random((4, 5, 3, 3)), [1])]:
         with pytest.raises(ValueError):
-            run("conv_transpose", [x, w], constants, y, {})
-
-
-@pytest.mark.skipif("DOVETAIL_ISA" in os.environ, reason="this is one of them")
-@pytest.mark.parametrize("isa", ["base", "avx2"])
-def test_every_instruction_set_gives_the_same(isa: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", __file__]
-    done = subprocess.run(command, env=os.environ | {"DOVETAIL_ISA": isa}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
+            run("conv_transpose", [x, w], [y], {}, constants=constants)

@@ -13,30 +13,12 @@ import numpy as np
 import pytest
 
 from dovetail import native
+from kernels import run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
 Array = np.ndarray[Any, Any]
 WIDTHS = (1, 2, 3, 4, 8, 12, 16)
 PAST_THE_CACHE = 9 << 20
-
-
-def row(array: Array, buffer: int, constant: bool = False, element: str = "other") -> tuple[Any, ...]:
-    place = array.ctypes.data if constant else 0
-    return (buffer, 0, element, array.itemsize, list(array.shape), list(array.strides), place)
-
-
-def run(
-    kernel: str, xs: Sequence[Array], ys: Sequence[Array], threads: int = 2, element: str = "other", **attributes: Any
-) -> str:
-    """Runs one step over arrays wherever they lie; gives its name."""
-    from dovetail import _native
-
-    arrays = [*xs, *ys]
-    program = _native.Program(_native.Pool(threads), _native.Store(), 0, len(arrays) + 1)
-    rows = [row(each, i + 1, element=element if i == 1 else "other") for i, each in enumerate(arrays)]
-    program.add(kernel, rows[: len(xs)], rows[len(xs) :], attributes)
-    _native.Visit(program).run([0, *(each.ctypes.data for each in arrays)], 0, 1)
-    return str(program.names()[0])
 
 
 def pattern(shape: Sequence[int], width: int, seed: int = 0) -> Array:
@@ -73,7 +55,7 @@ def check_copies(count: int, seed: int) -> None:
         source = laid(x, choice)
         source[...] = x
         y = laid(x, choice)
-        run("copy", [source], [y])
+        run("copy", [source], [y], {})
         assert same(y, x), (shape, width, source.strides, y.strides)
 
 
@@ -93,10 +75,10 @@ def check_joins(count: int, seed: int) -> None:
         for source, part in zip(froms, parts, strict=True):
             source[...] = part
         y = empty(whole.shape, width) if plain else laid(whole, choice)
-        run("concat", froms, [y], axis=axis)
+        run("concat", froms, [y], {"axis": axis})
         assert same(y, whole), (shapes, axis, width)
         ys = [empty(part.shape, width) if plain else laid(part, choice) for part in parts]
-        run("split", [whole], ys, axis=axis)
+        run("split", [whole], ys, {"axis": axis})
         for mine, part in zip(ys, parts, strict=True):
             assert same(mine, part), (shapes, axis, width)
 
@@ -126,14 +108,14 @@ def check_large() -> None:
         parts = [pattern((rows, size), width, size) for size in (7, 7, 10)]
         room = empty((rows * 24 + 1,), width)
         y = room[offset : offset + rows * 24].reshape(rows, 24)
-        run("concat", parts, [y], axis=1)
+        run("concat", parts, [y], {"axis": 1})
         assert same(y, np.concatenate(parts, 1))
         taken = [empty(part.shape, width) for part in parts]
-        run("split", [y], taken, axis=1)
+        run("split", [y], taken, {"axis": 1})
         assert all(map(same, taken, parts))
         turned = room[offset : offset + rows * 24].reshape(24, rows)
         x = np.concatenate(parts, 1)
-        run("copy", [x.T], [turned])
+        run("copy", [x.T], [turned], {})
         assert same(turned, x.T)
 
 
@@ -147,10 +129,10 @@ def test_narrow_columns_are_put_in_turn_and_taken_apart(width: int, count: int) 
     for rows in (3, 64, 1001, PAST_THE_CACHE // width // count):
         parts = [pattern((rows, 1), width, i) for i in range(count)]
         y = empty((rows, count), width)
-        assert run("concat", parts, [y], axis=1) == "concat lanes"
+        assert run("concat", parts, [y], {"axis": 1}) == "concat lanes"
         assert same(y, np.concatenate(parts, 1))
         taken = [empty((rows, 1), width) for _ in range(count)]
-        assert run("split", [y], taken, axis=1) == "split lanes"
+        assert run("split", [y], taken, {"axis": 1}) == "split lanes"
         assert all(map(same, taken, parts))
 
 
@@ -159,7 +141,7 @@ def test_narrow_columns_are_put_in_turn_and_taken_apart(width: int, count: int) 
 def test_large_transposes(order: tuple[int, ...], width: int) -> None:
     x = pattern((9, 65, 33, PAST_THE_CACHE // width // (9 * 65 * 33) + 1), width)
     y = empty([x.shape[i] for i in order], width)
-    run("copy", [x.transpose(order)], [y])
+    run("copy", [x.transpose(order)], [y], {})
     assert same(y, np.ascontiguousarray(x.transpose(order)))
 
 
@@ -167,7 +149,7 @@ def test_fill_repeats_one_element() -> None:
     for shape, width in itertools.product([(), (0, 3), (5,), (7, 9)], (1, 2, 3, 4, 8, 16)):
         element = pattern((1,), width)
         y = laid(empty(shape, width), np.random.default_rng(0))
-        run("fill", [], [y], bytes=list(element.tobytes()))
+        run("fill", [], [y], {"bytes": list(element.tobytes())})
         assert y.tobytes() == element.tobytes() * y.size
 
 
@@ -181,7 +163,7 @@ def test_gather_chooses_slices(kind: Any, axis: int) -> None:
         indices = choice.integers(-x.shape[axis], x.shape[axis], shape).astype(kind)
         expected = np.take(x, indices, axis)
         y = laid(expected, choice)
-        run("gather", [x, indices], [y], element=f"i{indices.itemsize * 8}", axis=axis, wrap=1)
+        run("gather", [x, indices], [y], {"axis": axis, "wrap": 1})
         assert same(y, expected)
 
 
@@ -191,7 +173,7 @@ def test_a_wrong_index_is_reported_and_nothing_is_written(index: int, wrap: int)
 
     x, y = np.ones((3, 4), np.float32), np.full((2, 4), 7, np.float32)
     with pytest.raises(_native.StepFailed) as caught:
-        run("gather", [x, np.array([0, index])], [y], element="i64", axis=0, wrap=wrap)
+        run("gather", [x, np.array([0, index])], [y], {"axis": 0, "wrap": wrap})
     assert caught.value.args == (0, "array.index-range")
     assert (y == 7).all()
 
@@ -208,4 +190,4 @@ def test_a_wrong_index_is_reported_and_nothing_is_written(index: int, wrap: int)
 )
 def test_operands_that_do_not_fit_make_no_step(kernel: str, x: Any, y: Any, attributes: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=kernel):
-        run(kernel, [empty(x, 4)], [empty(y, 4)], **attributes)
+        run(kernel, [empty(x, 4)], [empty(y, 4)], attributes)

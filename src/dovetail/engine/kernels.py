@@ -150,7 +150,6 @@ def _pool(mode: str) -> Choice:
         }
         if mode == "average":
             attributes["divisor"] = op.divisor
-            attributes["rounding"] = op.rounding
         return Work("pool", (node,), [x], writes, attributes, images=(x, writes[0]))
 
     return choice
