@@ -139,8 +139,14 @@ void Conv::pack_weights(const Spec& spec, Store& store) {
     // Bytes from one group's weights to the next one's, where they do not follow on each other.
     const std::int64_t apart = spec.integer("group_step", (by_channel_ ? 1 : geometry_.outputs) * strides[0] * 4) / 4;
     const std::int64_t column = by_channel_ ? apart : strides[0];
-    for (std::int64_t group = 0; group < geometry_.groups; ++group)
-        weights_.push_back(pack_once(store, "conv", {from + group * apart, order, column}, panels_, table_.lanes));
+    // One number per output channel.
+    const bool scaled = spec.integer("has_factor") != 0;
+    const auto factor = scaled ? floats_of(spec.inputs.at(3)) : std::vector<float>();
+    if (scaled && factor.size() != static_cast<std::size_t>(y_.sizes[1])) throw std::invalid_argument("conv: another factor");
+    for (std::int64_t group = 0; group < geometry_.groups; ++group) {
+        const float* of_group = scaled ? factor.data() + group * geometry_.outputs : nullptr;
+        weights_.push_back(pack_once(store, "conv", {from + group * apart, order, column, of_group}, panels_, table_.lanes));
+    }
 }
 
 // What `count` neighbouring pixels of a line read, from where the first tap of the first one lies.

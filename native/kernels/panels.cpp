@@ -1,6 +1,7 @@
 #include "kernels/panels.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace dovetail {
 
@@ -27,17 +28,35 @@ std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>
     for (const Panel& panel : panels)
         for (std::int64_t k = 0; k < depth; ++k) {
             const float* from = matrix.from + matrix.order[static_cast<std::size_t>(k)] + panel.first * matrix.stride;
-            for (std::int64_t j = 0; j < panel.columns; ++j) *to++ = from[j * matrix.stride];
-            for (std::int64_t j = panel.columns; j < static_cast<std::int64_t>(panel.vectors) * lanes; ++j) *to++ = 0;
+            for (std::int64_t j = 0; j < panel.columns; ++j) to[j] = from[j * matrix.stride];
+            if (matrix.factor != nullptr)
+                for (std::int64_t j = 0; j < panel.columns; ++j) to[j] *= matrix.factor[panel.first + j];
+            const std::int64_t whole = static_cast<std::int64_t>(panel.vectors) * lanes;
+            std::fill(to + panel.columns, to + whole, 0.0f);
+            to += whole;
         }
     return packed;
 }
+
+namespace {
+
+std::uint32_t bits_of(float number) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
+}  // namespace
 
 std::shared_ptr<const float> pack_once(Store& store, const std::string& packing, const Matrix& matrix,
                                        const std::vector<Panel>& panels, int lanes) {
     // The same constant may be read in several orders: what tells them apart is a number that depends on all of them.
     auto mixed = static_cast<std::uint64_t>(matrix.stride);
-    for (const auto each : matrix.order) mixed = (mixed ^ static_cast<std::uint64_t>(each)) * 0x100000001b3u;
+    const auto mix = [&mixed](std::uint64_t each) { mixed = (mixed ^ each) * 0x100000001b3u; };
+    for (const auto each : matrix.order) mix(static_cast<std::uint64_t>(each));
+    if (matrix.factor != nullptr)
+        for (const Panel& panel : panels)
+            for (std::int64_t j = panel.first; j < panel.first + panel.columns; ++j) mix(bits_of(matrix.factor[j]));
     std::string key = packing + " " + std::to_string(reinterpret_cast<std::uintptr_t>(matrix.from)) + " " + std::to_string(mixed);
     for (const Panel& panel : panels) key += " " + std::to_string(panel.columns);
     return std::static_pointer_cast<const float>(store.keep(key, [&] {

@@ -20,11 +20,12 @@ struct Panel {
 // `columns` cut into panels of `widest` vectors; no panel of one vector is left beside wider ones.
 std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes);
 
-// A matrix of constants: element (k, j) lies at `from` + order[k] + j * stride floats.
+// A matrix of constants: element (k, j) lies at `from` + order[k] + j * stride floats, and is multiplied by factor[j] unless that is null.
 struct Matrix {
     const float* from;
     std::vector<std::int64_t> order;
     std::int64_t stride;
+    const float* factor = nullptr;
 };
 
 // The matrix panel by panel, in each k by k whole vectors, zeros behind the last column. A panel begins at first * depth floats.

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import threading
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -289,6 +290,51 @@ def test_sizes_that_are_no_straight_line_are_planned_each() -> None:
     for n in (2, 3, 4, 5, 9, 8, 17):
         x = RNG.standard_normal((n, n, 3)).astype(np.float32)
         assert_agrees(program(x), reference(x))
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+def test_factors_and_summands_of_channels_go_into_weights(group: int) -> None:
+    weights = RNG.standard_normal((8, 4 // group, 3, 3)).astype(np.float32)
+
+    def numbers() -> np.ndarray[Any, Any]:
+        return RNG.standard_normal((8, 1, 1)).astype(np.float32)
+
+    with Builder() as b:
+        x = b.input("x", "f32", ("n", 4, 6, 6))
+        w = b.constant(weights)
+        # Two that read the same weights, and multiply them by different numbers.
+        for name in ("first", "second"):
+            bias = b.constant(RNG.standard_normal(8).astype(np.float32)) if name == "second" else None
+            y = b.Conv(x, w, bias, group=group, pads=(1, 1, 1, 1))
+            for value in (numbers(), np.float32(1.5).reshape(1, 1, 1, 1), numbers()):
+                y = b.Add(b.Multiply(b.constant(value), y), b.constant(numbers()))
+            b.output(name, b.Relu(y))
+    x = images()
+    found = dovetail.compile(b.model)(x)
+    for name, want in dovetail.compile(b.model, "interpreter")(x).items():
+        np.testing.assert_allclose(found[name], want, rtol=1e-4, atol=1e-4)
+    if native.is_compiled:
+        assert [step.kernel for step in Engine(b.model).plan()[0].steps if step.kernel != "copy"] == ["conv", "conv"]
+
+
+def test_a_model_made_ready_holds_its_weights_once() -> None:
+    """What the core packs is its own, and not counted here."""
+    with Builder() as b:
+        y = b.input("x", "f32", (1, 64, 4, 4))
+        statistics = [b.constant(np.abs(RNG.standard_normal(64)).astype(np.float32)) for _ in range(4)]
+        for _ in range(16):
+            w = b.constant(RNG.standard_normal((64, 64, 3, 3)).astype(np.float32))
+            y = b.Relu(b.BatchNormalization(b.Conv(y, w, pads=(1, 1, 1, 1)), *statistics))
+        b.output("y", y)
+    x = np.zeros((1, 64, 4, 4), np.float32)
+    weights = sum(value.constant.nbytes for value in b.model.graph.values() if value.constant is not None)
+    Engine(b.model).bind([x])
+    tracemalloc.start()
+    engine = Engine(b.model)
+    engine.bind([x])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < weights / 4
 
 
 def test_what_is_known_only_at_run_time_stays_with_python() -> None:

@@ -58,11 +58,11 @@ def _is_f32(*tiles: Tile | None) -> bool:
 
 def _conv(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
     op: Any = node.op
-    x, w, bias = (*reads, None)[:3]
+    x, w, bias, factor = (*reads, None, None)[:4]
     assert x is not None and w is not None
     if not _is_f32(x, w):
         return f"convolution of {x.dtype}"
-    if w.data is None or (bias is not None and bias.data is None):
+    if any(tile is not None and tile.data is None for tile in reads[1:]):
         return "weights that are no constants"
     if len(x.sizes) > 5:
         return f"{len(x.sizes) - 2} spatial axes"
@@ -74,9 +74,10 @@ def _conv(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | st
         "pads_end": list(found.ends),
         "groups": op.group,
         "has_bias": int(bias is not None),
+        "has_factor": int(factor is not None),
         "has_residual": 0,
     }
-    kept: list[Tile | None] = [x, w] if bias is None else [x, w, bias]
+    kept: list[Tile | None] = [x, w, *(tile for tile in (bias, factor) if tile is not None)]
     return Work("conv", (node,), kept, writes, attributes, images=(x, writes[0]))
 
 
@@ -271,6 +272,7 @@ def _elementwise(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Wo
 
 CHOICES: dict[str, Choice] = {
     "Conv": _conv,
+    "_ScaledConv": _conv,
     "ConvTranspose": _conv_transpose,
     "Gather": _gather,
     "Clip": _clip,

@@ -36,6 +36,20 @@ DECOMPOSED = (
 """Operators whose parts have kernels and they have not."""
 
 
+class _ScaledConv(Conv, sig="x: N, w: N, bias: N, factor: N -> y: N"):
+    """Conv with the weights of output channel o multiplied by ``factor[o]``. Not one of a model's operators.
+
+    The product is made where the weights are packed, so that they are in memory twice and not three times: as the model has them
+    and packed.
+    """
+
+    def shape(self, x: Any, w: Any, bias: Any = None, factor: Any = None) -> Any:
+        return super().shape(x, w, bias)
+
+    def evaluate(self, xp: Any, x: Any, w: Any, bias: Any = None, factor: Any = None) -> Any:
+        return super().evaluate(xp, x, w * xp.reshape(factor, (-1, *(1,) * (w.ndim - 1))), bias)
+
+
 def prepare(graph: Graph, file: str | None = None) -> Graph:
     """A copy of ``graph`` that computes the same, to within rounding, with less to do. Types and shape values are everywhere."""
     new = copy_graph(graph)
@@ -131,17 +145,15 @@ def _per_channel(x: Value, other: Value) -> np.ndarray[Any, Any] | None:
 def _merged(b: Builder, op: Multiply | Add, node: Node, values: np.ndarray[Any, Any]) -> Any:
     x, weights, *rest = node.inputs
     assert weights is not None and weights.constant is not None
-    w = weights.constant
-    bias = rest[0].constant if rest and rest[0] is not None else None
-    if bias is None:
-        bias = np.zeros(w.shape[0], w.dtype)
+    kind = weights.dtype
+    bias, factor = (None if value is None else value.constant for value in (*rest, None, None)[:2])
+    bias = np.zeros(weights.constant.shape[0], kind.numpy) if bias is None else bias
     if isinstance(op, Multiply):
-        w = w * values.reshape(-1, *(1,) * (w.ndim - 1))
         bias = bias * values
+        factor = values if factor is None else factor * values
     else:
         bias = bias + values
-    kind = weights.dtype
-    made: Value = b.add(node.op, x, b.constant(np.asarray(w, kind.numpy), kind), b.constant(np.asarray(bias, kind.numpy), kind))[
-        0
-    ]
-    return made
+    made = [b.constant(np.array(array, kind.numpy), kind) for array in (bias, factor) if array is not None]
+    changed = node.op if factor is None else _ScaledConv(**node.op.__dict__)
+    found: Value = b.add(changed, x, weights, *made)[0]
+    return found

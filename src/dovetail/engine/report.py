@@ -194,7 +194,7 @@ def _steps(bound: Bound, seconds: list[float] | None) -> list[StepFact]:
 def _operators(step: Step) -> str:
     """What a step without a native kernel is called: its operators, or what it does for the planner."""
     nodes = step.work.nodes if step.work and step.kernel != COPY else ()
-    kinds = " ".join(dict.fromkeys(type(node.op).__name__ for node in nodes))
+    kinds = " ".join(dict.fromkeys(type(node.op).__name__.removeprefix("_") for node in nodes))
     return kinds or (step.label if step.kernel == INTERPRET else step.kernel)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -218,7 +217,7 @@ class _Draft:
         self.folder = _Folder.walk(root, steps, os.path.join(root, *steps, name))
         try:
             old = self._old()
-            self.draft = f".{name[:100]}.{secrets.token_hex(8)}.tmp"
+            self.draft = f".{name[:100]}.{os.urandom(8).hex()}.tmp"
             self._create(0o666 if old is None else stat.S_IMODE(old.st_mode))
         except BaseException:
             self.folder.__exit__()

@@ -26,6 +26,7 @@ from dovetail.formats.onnx.messages import present, properties, put_properties, 
 from dovetail.formats.onnx.names import check_names, subgraphs
 from dovetail.formats.onnx.reader import Call, Faults, GraphReader, plain_domain
 from dovetail.formats.onnx.tensors import ExternalData, TensorReader, byte_size
+from dovetail.formats.onnx.wire import Elements, parted
 from dovetail.formats.onnx.writer import GraphWriter
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def read(
     path = _path_of(source, file)
     faults = Faults(path)
     try:
-        proto = _parsed(source)
-        return _read_model(proto, TensorReader(path, allow_symlinks_within), faults)
+        proto, elements = _parsed(source)
+        return _read_model(proto, TensorReader(path, allow_symlinks_within, elements), faults)
     except DovetailError as error:
         raise error.at(file=path) from None
 
@@ -102,19 +103,20 @@ def _path_of(source: Any, file: files.StrPath | None) -> str | None:
     return name if isinstance(name, str) and os.path.isfile(name) else None
 
 
-def _parsed(source: Any) -> ModelProto:
+def _parsed(source: Any) -> tuple[ModelProto, Elements]:
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     if isinstance(source, onnx.ModelProto):
-        return source
+        return source, {}
     data = _bytes_of(source)
     if len(data) > PROTO_LIMIT:
         raise FormatError("file.size", f"{len(data)} bytes are more than a protobuf message can have")
+    parts = parted(data)
     try:
         proto = onnx.ModelProto()
-        proto.ParseFromString(data)
-        return proto
+        proto.ParseFromString(parts.message)
+        return proto, parts.elements
     except (DecodeError, RuntimeError) as error:
         raise FormatError("proto.parse", f"not an ONNX model: {error}") from None
 

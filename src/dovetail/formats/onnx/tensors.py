@@ -6,7 +6,6 @@ as the format is.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -20,6 +19,7 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats import files
 from dovetail.formats.foreign import ForeignTensor
 from dovetail.formats.onnx.messages import present, properties, put_properties
+from dovetail.formats.onnx.wire import TICKET_BYTES, Elements
 
 if TYPE_CHECKING:
     from onnx import SparseTensorProto, TensorProto
@@ -52,9 +52,12 @@ _ALL_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_
 class TensorReader:
     """Reads the tensors of one model; keeps its external files mapped and counts what sparse tensors grow to."""
 
-    def __init__(self, model_path: str | None, allow_symlinks_within: files.StrPath | None = None) -> None:
+    def __init__(
+        self, model_path: str | None, allow_symlinks_within: files.StrPath | None = None, elements: Elements | None = None
+    ) -> None:
         self._model_path = model_path
         self._allow_symlinks_within = allow_symlinks_within
+        self._elements = elements or {}
         self._mapped: dict[str, Codes] = {}
         self._checked: set[tuple[str, str]] = set()
         self._sparse_bytes = 0
@@ -116,8 +119,12 @@ class TensorReader:
         if "raw_data" in fields:
             if dtype is dtypes.string:
                 raise FormatError("data.field", "strings cannot lie in raw_data")
-            return _from_bytes(dtype, np.frombuffer(fields.pop("raw_data"), np.uint8), count)
+            return _from_bytes(dtype, self._raw(fields.pop("raw_data")), count)
         return _from_values(dtype, fields.pop(field, ()), count)
+
+    def _raw(self, stored: bytes) -> Codes:
+        found = self._elements.get(stored) if len(stored) == TICKET_BYTES else None
+        return np.frombuffer(stored, np.uint8) if found is None else found
 
     def _external(self, entries: Any, size: int) -> Codes:
         keys = properties(entries, "data.external")
@@ -153,6 +160,9 @@ class TensorReader:
 
     def _verify(self, location: str, whole: Codes, checksum: str) -> None:
         """onnx.proto, external_data: the checksum is the SHA1 digest of the whole file."""
+        # Brings in a library of several megabytes, for what few files have.
+        import hashlib
+
         if (location, checksum) not in self._checked:
             if hashlib.sha1(whole.data, usedforsecurity=False).hexdigest() != checksum.lower():
                 raise FormatError("data.checksum", f"{location!r} does not have the SHA1 digest {checksum!r}")
