@@ -4,7 +4,9 @@
 
 Without --paths: all of ``src/dovetail/ops`` and ``slots.py``. Everything is imported and every test collected once; each mutant
 then runs in a forked child, where the faulty module is written over the imported one and the tests run that reach the faulty
-statement, the quickest first, until one fails. Printed are the survivors, as file:line, original -> mutant.
+statement, the quickest first, until one fails. The oracles are asked once, of the unharmed sources, since foreign runtimes have
+threads, which do not survive a fork: a mutant that asks them something else gets no answer, and is not killed by that. Printed
+are the survivors, as file:line, original -> mutant.
 ``mutants_equivalent.toml`` lists mutants that mean the same as the original, each with its reason. The exit code is 1 where a
 mutant of the mission's operators (Concat, Reshape, Split) survives.
 """
@@ -43,8 +45,8 @@ MISSION: dict[str, tuple[str, ...]] = {
 """The mission's operators: by module, the names at its top; "" stands for all of them."""
 
 _SEMANTICS = [f"tests/laws/test_semantics_{name}.py" for name in ("concat", "reshape", "split", "ngraph", "rulings")]
-_LAWS = [f"tests/laws/test_{name}.py" for name in ("shapes", "windows", "round_trips", "gradients", "libraries", "spellings")]
-_SHAPES = [f"tests/laws/test_{name}.py" for name in ("shapes", "windows", "gradients", "spellings")]
+_SHAPES = [f"tests/laws/test_{name}.py" for name in ("oracles", "shapes", "windows", "gradients", "spellings")]
+_LAWS = [*_SHAPES, *(f"tests/laws/test_{name}.py" for name in ("round_trips", "libraries"))]
 TESTS: dict[str, tuple[list[str], str]] = {
     "ops/joining.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
     "ops/reshaping.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze"),
@@ -87,12 +89,14 @@ def _keywords(tree: ast.Module, name: str) -> list[ast.keyword]:
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault. ``scope`` is the function or class it stands in, ``first`` the first line of that function (0: runs at import),
-    ``lines`` the first and last line of its statement, without the statements inside that."""
+    """One fault. ``scope`` is the function or class it stands in, ``around`` the lines of the outermost of these, ``first`` the
+    first line of the function it runs in (0: runs at import), ``lines`` the first and last line of its statement, without the
+    statements inside that."""
 
     module: str
     line: int
     scope: str
+    around: tuple[int, int]
     first: int
     lines: tuple[int, int]
     original: str
@@ -303,9 +307,11 @@ def _described(module: str, tree: ast.Module, path: Path_, nodes: list[ast.AST],
     # Copied from its statement down: that is all that is shown.
     stub = ast.Module([copy.deepcopy(nodes[depth])], [])
     stated = _header(_changed(stub, (("body", 0), *path[depth:]), change).body[0])
-    names = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    scopes = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    around = (scopes[0].lineno, scopes[0].end_lineno or 0) if scopes else (0, 0)
     line = next((node.lineno for node in reversed(nodes) if hasattr(node, "lineno")), 0)
-    return (Mutant(module, line, ".".join(names), *_ran(nodes), _header(nodes[depth]), stated),)
+    scope = ".".join(node.name for node in scopes)
+    return (Mutant(module, line, scope, around, *_ran(nodes), _header(nodes[depth]), stated),)
 
 
 def _ran(nodes: list[ast.AST]) -> tuple[int, tuple[int, int]]:
@@ -448,16 +454,20 @@ def forked(work: Callable[[], Any], config: Any, limit: float) -> tuple[int, int
 
 
 def _is_offline(item: Any) -> bool:
-    """Whether a test asks nobody else: foreign runtimes have threads, which do not survive a fork."""
+    """Whether a test asks a foreign runtime nothing, or only through ``oracles``, whose answers ``answers`` keeps."""
     code = getattr(getattr(item, "function", None), "__code__", None)
-    return code is None or not {"oracles", "openvino", "onnxruntime", "torch", "jax"} & {*code.co_names, *code.co_varnames}
+    return code is None or not {"openvino", "onnxruntime", "torch", "jax"} & {*code.co_names, *code.co_varnames}
 
 
 def measure(items: list[Any], files: dict[str, str], watch: Watch) -> Any:
-    """Run all tests once, and note which lines each runs."""
+    """Run all tests once, and note which lines each runs, and what the oracles say."""
+
+    import answers
 
     def work() -> Any:
         rows = []
+        said: answers.Answers = {}
+        answers.note_answers(said)
         for number, item in enumerate(items):
             seen: set[tuple[str, int]] = set()
 
@@ -480,7 +490,7 @@ def measure(items: list[Any], files: dict[str, str], watch: Watch) -> Any:
             finally:
                 sys.settrace(None)
             rows.append((number, outcome, time.perf_counter() - start, frozenset(seen)))
-        return rows
+        return rows, said
 
     return work
 
@@ -500,12 +510,16 @@ class Runner:
         self.untested: list[str] = []
 
     def pytest_runtestloop(self, session: Any) -> bool:
+        import answers
+
         session.config.pluginmanager.register(self.watch)
         items = [item for item in session.items if _is_offline(item)]
         files = {str(PACKAGE / each.mutant.module): each.mutant.module for each in self.chosen}
-        rows = _wait(*forked(measure(items, files, self.watch), session.config, 3600))
-        if not isinstance(rows, list):
-            raise SystemExit(f"the tests do not run: {rows}")
+        measured = _wait(*forked(measure(items, files, self.watch), session.config, 3600))
+        if not isinstance(measured, tuple):
+            raise SystemExit(f"the tests do not run: {measured}")
+        rows, said = measured
+        answers.give_answers(said)
         known = {number: (seconds, seen) for number, outcome, seconds, seen in rows if outcome == "passed"}
         self.untested = [items[number].nodeid for number, outcome, _, _ in rows if outcome == "failed"]
         for module in dict.fromkeys(files.values()):
@@ -549,12 +563,17 @@ class Runner:
 
     def _tests(self, mutant: Mutant, items: list[Any], known: dict[int, Any], first: list[int]) -> list[int]:
         """The tests that reach the mutant, those first that killed others of its function, then the quickest."""
-        words = _fitting(mutant.module)
         lines = {(mutant.module, line) for line in range(mutant.lines[0], mutant.lines[1] + 1)}
         reach = [number for number, (_, seen) in known.items() if not seen.isdisjoint(lines)]
         if not any((mutant.module, mutant.first) in seen for _, seen in known.values()):
-            # What is only called while modules are imported: a test may see what came of it.
-            reach = [number for number in known if words(items[number])]
+            # What is only called while modules are imported: the tests that reach or name what it is part of may see it.
+            name = mutant.scope.partition(".")[0]
+            inside = {(mutant.module, line) for line in range(mutant.around[0], mutant.around[1] + 1)}
+            named = {number for number in known if name and name in items[number].nodeid}
+            reach = [number for number, (_, seen) in known.items() if number in named or not seen.isdisjoint(inside)]
+            if not reach:
+                words = _fitting(mutant.module)
+                reach = [each for each in known if words(items[each])]
         reach.sort(key=lambda number: (number not in first, known[number][0]))
         return reach
 
