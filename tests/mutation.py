@@ -45,7 +45,9 @@ MISSION: dict[str, tuple[str, ...]] = {
 """The mission's operators: by module, the names at its top; "" stands for all of them."""
 
 _SEMANTICS = [f"tests/laws/test_semantics_{name}.py" for name in ("concat", "reshape", "split", "ngraph", "rulings")]
-_SHAPES = [f"tests/laws/test_{name}.py" for name in ("oracles", "shapes", "windows", "gradients", "spellings")]
+_SHAPES = [
+    f"tests/laws/test_{name}.py" for name in ("oracles", "shapes", "forms", "windows", "gradients", "spellings", "refusals")
+]
 _LAWS = [*_SHAPES, *(f"tests/laws/test_{name}.py" for name in ("round_trips", "libraries"))]
 TESTS: dict[str, tuple[list[str], str]] = {
     "ops/joining.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
@@ -137,7 +139,10 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitXor: ast.BitOr,
 }  # fmt: skip
 
-_SYMMETRIC = ("equal", "Equal", "Add", "Multiply", "And", "Or", "minimum", "maximum", "array_equal")
+_SYMMETRIC = (
+    "equal", "Equal", "Add", "Multiply", "And", "Or", "minimum", "maximum", "array_equal", "add", "multiply", "not_equal",
+    "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "Minimum", "Maximum",
+)  # fmt: skip
 
 
 def faults(node: ast.AST, parents: Sequence[ast.AST]) -> Iterator[Change]:
@@ -201,7 +206,9 @@ def _is_store(node: ast.AST) -> bool:
 def _constants(node: ast.Constant, parents: Sequence[ast.AST]) -> Iterator[Change]:
     value, parent = node.value, parents[-1]
     if isinstance(value, bool):
-        yield lambda node: _put(node, "value", not node.value)
+        # ``zip(..., strict=True)`` asserts what always holds.
+        if not (isinstance(parent, ast.keyword) and parent.arg == "strict"):
+            yield lambda node: _put(node, "value", not node.value)
     elif isinstance(value, int):
         for step in (1, -1):
             yield lambda node, step=step: ast.Constant(node.value + step)
@@ -209,7 +216,6 @@ def _constants(node: ast.Constant, parents: Sequence[ast.AST]) -> Iterator[Chang
         lines = any(isinstance(each, ast.keyword) and each.arg in ("onnx", "openvino") for each in parents)
         for other in dict.fromkeys(_lines(value) if lines else [f"{value}_"]):
             yield lambda node, other=other: ast.Constant(other)
-    del parent
 
 
 def _is_words(node: ast.Constant, parents: Sequence[ast.AST]) -> bool:

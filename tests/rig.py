@@ -31,6 +31,7 @@ LAWS = {
     "gradient": "a gradient is the slope in a random direction",
     "gradient in onnxruntime": "a gradient model runs in onnxruntime",
     "second gradient": "the gradient of a gradient is its slope",
+    "apart": "an operator taken apart gives the same",
     "shape": "the shape rule says all sizes, not only true ones",
     "rank": "the rank is known where every size is a symbol",
     "torch": "torch gives the answer of numpy",

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dovetail import dims
 from dovetail.build import Builder, written
 from dovetail.edit import copy_model, inline, remove_dead, rename
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import has
-from dovetail.types import Tensor
+from dovetail.types import Tensor, Unknown
 
 
 def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str] | str | None = None) -> Model:
@@ -26,7 +27,8 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     of zeros.
 
     Raises RuleError [grad.unknown] for a name that the model lacks, [grad.dtype] for one that is not of a float type, and
-    UnsupportedError [grad.op] where an operator on the way has no gradient, with all such nodes.
+    UnsupportedError [grad.op] where an operator on the way has no gradient, with all such nodes; [grad.types] where a gradient
+    depends on types that are not known.
     """
     new = copy_model(model)
     graph = new.graph
@@ -87,6 +89,9 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
         except DovetailError as error:
             problems.append(error.at(node=node.label, op=written(node.op, node.inputs)))
             continue
+        except (Unknown, dims.Inexact) as error:
+            problems.append(_unknown(node, error))
+            continue
         for x, gradient in zip(node.inputs, found, strict=False):
             if x is not None and gradient is not None and id(x) in needed:
                 _accumulate(b, flow, x, gradient)
@@ -101,6 +106,13 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
     for source in sources:
         kept[id(source)] = flow[id(source)] if id(source) in flow else zeros_like(b, source)
     return [kept[id(source)] for source in sources]
+
+
+def _unknown(node: Node, error: Exception) -> UnsupportedError:
+    what = f"the gradient of {type(node.op).__name__} needs types, ranks or shapes that are not known"
+    return UnsupportedError(
+        "grad.types", f"{what}: {error}" if str(error) else what, node=node.label, op=written(node.op, node.inputs)
+    )
 
 
 def _accumulate(b: Builder, flow: dict[int, Value], value: Value, gradient: Value) -> None:

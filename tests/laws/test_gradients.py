@@ -45,6 +45,12 @@ def chosen() -> list[tuple[str, Case]]:
 
 
 DIFFERENTIABLE = chosen()
+OPEN = list(
+    {
+        (repr(case.op), tuple(None if x is None else (x.dtype, x.ndim) for x in case.inputs)): (family, case)
+        for family, case in reversed(DIFFERENTIABLE)
+    }.values()
+)
 FIRST: list[tuple[str, Case]] = list({type(case.op): (family, case) for family, case in reversed(DIFFERENTIABLE)}.values())
 
 
@@ -185,3 +191,36 @@ def test_a_gradient_model_runs_in_onnxruntime(case: Case) -> None:
     for (name, mine), other in zip(ours.items(), theirs, strict=True):
         if np.isfinite(mine).all():
             assert_close(np.asarray(mine), other, 1e-5, name)
+
+
+@over(OPEN)
+def test_a_gradient_is_the_same_where_sizes_and_elements_are_not_known(case: Case) -> None:
+    """Every size a symbol; then the elements of shape inputs come at run time too."""
+    inputs, given = in_f64(case)
+    known = {**given, **seeds(case, inputs, 1)}
+    static = interpret(backward(case, inputs), known)
+    for late in (False, True):
+        b = Builder("open")
+        xs: list[Value | None] = []
+        hosts = host_inputs(case.op, len(inputs))
+        for index, (x, host, constant) in enumerate(zip(inputs, hosts, is_constant(case), strict=True)):
+            if x is None:
+                xs.append(None)
+            elif constant and not late:
+                xs.append(b.constant(x))
+            else:
+                sizes = x.shape if host else [f"n{index}_{axis}" for axis in range(x.ndim)]
+                xs.append(b.input(f"x{index}", x.dtype, sizes))
+        try:
+            ys = b.add(case.op, *xs)
+        except RuleError as error:
+            assert "not known" in error.message
+            continue
+        try:
+            model = pulled_back(b, [y for y in ys if is_float(y) and y.dtype == "f64"])
+        except UnsupportedError:
+            continue
+        everything = {**known, **{f"x{index}": x for index, x in enumerate(inputs) if x is not None}}
+        found = interpret(model, {value.name: everything[value.name] for value in model.inputs})
+        for name, theirs in static.items():
+            assert_close(np.asarray(found[name]), np.asarray(theirs), 1e-12, f"{name}, {late}")

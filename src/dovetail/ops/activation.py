@@ -6,7 +6,7 @@ from math import pi, sqrt
 from typing import Any
 
 from dovetail import arrays, dims, dtypes
-from dovetail.errors import RuleError
+from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op
 from dovetail.ops.broadcasting import _Elementwise, computed, number, unbroadcast
 from dovetail.ops.unary import _Unary
@@ -103,7 +103,7 @@ class PRelu(
 
         wide = self.aligned(b, x, slope)
         if wide is None:
-            raise RuleError("prelu.slope", f"whether {slope.type} goes with axis 1 of {x.type} is not known")
+            raise UnsupportedError("prelu.slope", f"whether {slope.type} goes with axis 1 of {x.type} is not known")
         below = b.Less(x, 0)
         dslope = unbroadcast(b, b.Where(below, b.Multiply(g, x), number(b, 0, x)), wide)
         if dslope is not None and wide is not slope:

@@ -313,7 +313,7 @@ class GroupConv(
         return self._conv(w).shape(x, _Merged(w))
 
     def _conv(self, w: Any) -> Conv:
-        return Conv(self.strides, self.pads, self.dilations, self.auto_pad, int(w.shape[0]))
+        return Conv(self.strides, self.pads, self.dilations, self.auto_pad, _groups(w))
 
     def evaluate(self, xp: Any, x: Any, w: Any) -> Any:
         return self._conv(w).evaluate(xp, x, xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:])))
@@ -322,7 +322,7 @@ class GroupConv(
         return b.add(self._conv(w), x, merged_weights(b, w))[0]
 
     def canonical(self, x: Any, w: Any) -> Op:
-        return self.with_(**self.plain(len(w.dims) - 3))
+        return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
 
 
 class GroupConvTranspose(
@@ -345,8 +345,7 @@ class GroupConvTranspose(
         return self._conv(w).shape(x, _Merged(w), None, output_shape)
 
     def _conv(self, w: Any) -> ConvTranspose:
-        groups = int(w.shape[0])
-        return ConvTranspose(self.strides, self.pads, self.dilations, self.auto_pad, groups, None, self.output_padding)
+        return ConvTranspose(self.strides, self.pads, self.dilations, self.auto_pad, _groups(w), None, self.output_padding)
 
     def evaluate(self, xp: Any, x: Any, w: Any, output_shape: Any = None) -> Any:
         merged = xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:]))
@@ -356,7 +355,14 @@ class GroupConvTranspose(
         return b.add(self._conv(w), x, merged_weights(b, w), None, output_shape)[0]
 
     def canonical(self, x: Any, w: Any, output_shape: Any = None) -> Op:
-        return self.with_(**self.plain(len(w.dims) - 3))
+        return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
+
+
+def _groups(w: Any) -> int:
+    """The number of groups. Raises Unknown."""
+    if w.shape is None or not isinstance(w.shape[0], int):
+        raise Unknown
+    return int(w.shape[0])
 
 
 def _open(x: Any, w: Any) -> Any:

@@ -222,7 +222,7 @@ class Tile(
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, repeats: Any) -> Any:
         from dovetail.build import shape_value
-        from dovetail.ops.reshaping import reshaped
+        from dovetail.ops.reshaping import as_i64, reshaped
 
         sizes, counts = shape_value(b, x), numbers(repeats)
         rank = len(y.dims)
@@ -230,7 +230,7 @@ class Tile(
             pairs = zip(aligned(counts, rank), aligned(sizes, rank), strict=True)
             split: Any = [size for pair in pairs for size in pair]
         else:
-            columns = [b.Unsqueeze(_filled(b, vector, rank), [1]) for vector in (repeats, sizes)]
+            columns = [b.Unsqueeze(_filled(b, vector, rank), [1]) for vector in (as_i64(b, repeats), sizes)]
             split = b.Reshape(b.Concat(*columns, axis=1), [-1])
         wide = b.Reshape(g, split, copy_zeros=False)
         summed = b.ReduceSum(wide, list(range(0, 2 * rank, 2)), keep_dims=False)

@@ -100,12 +100,12 @@ class Pad(
                 return [*back, *([None, *rest] if rest else [])]
             one = b.constant(np.ones((), dtype=x.dtype.numpy), x.dtype)
             new = b.Pad(zeros_like(b, x), pads, one, axes)
-            slope = b.ReduceSum(b.Multiply(g, new), list(range(len(x.dims))), keep_dims=False)
+            slope = b.ReduceSum(b.Multiply(g, new), keep_dims=False)
             return [*back, b.Reshape(slope, list(static(value.shape))), *rest]
         from dovetail.build import shape_value
         from dovetail.ops.scattering import added_back
 
-        rows = self._rows(x, pads, axes)
+        rows = None if x.shape is None else self._rows(x, pads, axes)
         if rows is None:
             raise UnsupportedError("grad.axes", "the gradient needs to know the axes that are padded")
         for index, (axis, pair) in enumerate(rows.items()):

@@ -1,0 +1,81 @@
+"""However much is known when a graph is made, an operator in another form does the same: taken apart, in its plainest form, and
+its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cases import Case
+from dovetail import dims
+from dovetail.build import Builder
+from dovetail.errors import UnsupportedError
+from dovetail.evaluate import apply, run
+from dovetail.graph import Value
+from dovetail.op import has, host_inputs
+from dovetail.types import Unknown
+from rig import CASES, answer, every_case, is_constant, over, skip_where_outside
+from sameness import assert_close
+
+WAYS = ("all known", "open sizes", "nothing but ranks", "nothing")
+"""What a graph tells: everything; elements of shape inputs, with symbols for all other sizes; no elements; no ranks."""
+
+APART = [(family, case) for family, case in CASES if has(case.op, "decompose")]
+
+
+def inputs(b: Builder, case: Case, way: str) -> list[Value | None]:
+    """The case's inputs as graph inputs of which so much is known; constants stay constants where elements are told."""
+    found: list[Value | None] = []
+    hosts = host_inputs(case.op, len(case.inputs))
+    for index, (x, host, constant) in enumerate(zip(case.inputs, hosts, is_constant(case), strict=True)):
+        if x is None:
+            found.append(None)
+        elif constant and way in WAYS[:2]:
+            found.append(b.constant(x))
+        else:
+            is_open = way != WAYS[0] and not host
+            sizes = [f"n{index}_{axis}" for axis in range(x.ndim)] if is_open else x.shape
+            found.append(b.input(f"x{index}", x.dtype, None if way == WAYS[3] else sizes))
+    return found
+
+
+def evaluated(b: Builder, case: Case, xs: Sequence[Value | None], ys: Sequence[Value]) -> list[Any]:
+    b.graph.outputs = list(ys)
+    given = [x for x, value in zip(case.inputs, xs, strict=True) if value is not None and value in b.graph.inputs]
+    return run(b.graph, given, np)
+
+
+@over(APART)
+def test_an_operator_taken_apart_gives_the_same(case: Case) -> None:
+    skip_where_outside(case, "apart")
+    reasons = []
+    for way in WAYS:
+        b = Builder()
+        xs = inputs(b, case, way)
+        try:
+            made = case.op.decompose(b, *xs)
+        except (UnsupportedError, Unknown, dims.Inexact) as reason:
+            reasons.append(f"refused: {reason}")
+            continue
+        if made is None:
+            reasons.append("it stays as it is")
+            continue
+        ys = [made] if isinstance(made, Value) else list(made)
+        for mine, theirs in zip(evaluated(b, case, xs, ys), answer(case), strict=True):
+            assert_close(np.asarray(mine), theirs, case.tolerance, way)
+    if len(reasons) == len(WAYS):
+        pytest.skip("; ".join(reasons))
+
+
+@every_case
+def test_the_plainest_form_gives_the_same(case: Case) -> None:
+    for way in WAYS:
+        xs = inputs(Builder(), case, way)
+        plain = case.op.canonical(*xs)
+        assert plain.canonical(*xs) == plain, way
+        if plain != case.op:
+            for mine, theirs in zip(apply(plain, np, case.inputs), answer(case), strict=True):
+                assert_close(np.asarray(mine), theirs, case.tolerance, way)
