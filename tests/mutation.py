@@ -141,8 +141,12 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 
 _SYMMETRIC = (
     "equal", "Equal", "Add", "Multiply", "And", "Or", "minimum", "maximum", "array_equal", "add", "multiply", "not_equal",
-    "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "Minimum", "Maximum",
+    "logical_and", "logical_or", "logical_xor", "max", "min", "bitwise_and", "bitwise_or", "bitwise_xor", "Minimum", "Maximum",
 )  # fmt: skip
+
+
+_SPEAKING = ("vector_length", "check_vector", "_quotient")
+"""Functions whose texts stand in messages."""
 
 
 def faults(node: ast.AST, parents: Sequence[ast.AST]) -> Iterator[Change]:
@@ -173,7 +177,7 @@ def faults(node: ast.AST, parents: Sequence[ast.AST]) -> Iterator[Change]:
             yield lambda node, place=place: _without(node, "ifs", place)
     elif isinstance(node, ast.Call) and not isinstance(parent, ast.Raise):
         plain = [arg for arg in node.args if not isinstance(arg, ast.Starred)]
-        symmetric = isinstance(node.func, ast.Attribute) and node.func.attr in _SYMMETRIC
+        symmetric = getattr(node.func, "attr", getattr(node.func, "id", "")) in _SYMMETRIC
         if not symmetric and len(plain) == len(node.args) >= 2 and ast.dump(node.args[0]) != ast.dump(node.args[1]):
             yield lambda node: _put(node, "args", [node.args[1], node.args[0], *node.args[2:]])
 
@@ -223,7 +227,11 @@ def _is_words(node: ast.Constant, parents: Sequence[ast.AST]) -> bool:
     if isinstance(parents[-1], ast.Expr) or any(isinstance(each, ast.JoinedStr) for each in parents):
         return True
     call = next((each for each in reversed(parents) if isinstance(each, ast.Call)), None)
-    if call is None or not isinstance(call.func, ast.Name) or not call.func.id.endswith("Error"):
+    if call is None or not isinstance(call.func, ast.Name):
+        return False
+    if call.func.id in _SPEAKING:
+        return True
+    if not call.func.id.endswith("Error"):
         return False
     return not (call.args and node is call.args[0])
 

@@ -8,20 +8,458 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dovetail import dtypes
+from dovetail.autodiff import adjoints
 from dovetail.build import Builder
 from dovetail.errors import DovetailError
+from dovetail.formats.onnx import write as onnx_write
 
 Write = Callable[[Builder, Callable[..., Any]], Any]
 """An operator written through a builder; the second argument makes an input: a type, then sizes (``...`` for no rank)."""
 
 
 def refused(write: Write) -> str:
-    """The code with which it is refused: when it is made, or when sizes of its inputs are known."""
+    """The code with which it is refused."""
     b = Builder()
 
-    def given(kind: str = "f32", *sizes: Any) -> Any:
+    def given(kind: str, *sizes: Any) -> Any:
         return b.input(f"x{len(b.graph.inputs)}", kind, None if ... in sizes else sizes)
 
     with pytest.raises(DovetailError) as caught:
         write(b, given)
     return caught.value.code
+
+
+def slope(b: Builder, y: Any) -> None:
+    """The gradient of ``y`` is asked for."""
+    smooth = [x for x in b.graph.inputs if x.dtype.is_float]
+    adjoints(b, [y], [b.input_of("g", y.type)], smooth)
+
+
+def saved(b: Builder, y: Any) -> None:
+    """``y`` is written as ONNX."""
+    b.output("y", y)
+    onnx_write.save(b.model, None, opset=18)
+
+
+def normalized(b: Builder, x: Callable[..., Any], **attributes: Any) -> Any:
+    return b.BatchNormalization(x("f32", 2, 3, 4), *(x("f32", 3) for _ in range(4)), **attributes)
+
+
+OPEN = ...
+"""No rank."""
+
+REFUSALS: dict[str, list[tuple[str, Write]]] = {
+    "Flatten": [
+        ("axis.range", lambda b, x: b.Flatten(x("f32", 2, 3), axis=3)),
+        ("axis.range", lambda b, x: b.Flatten(x("f32", 2, 3), axis=-3)),
+    ],
+    "Squeeze": [
+        ("squeeze.size", lambda b, x: b.Squeeze(x("f32", 2, 3), [0])),
+        ("input.rank", lambda b, x: b.Squeeze(x("f32", 1, 3), x("i64", 1, 1))),
+        ("axis.range", lambda b, x: b.Squeeze(x("f32", 1, 3), [2])),
+        ("axis.repeated", lambda b, x: b.Squeeze(x("f32", 1, 3), [0, -2])),
+    ],
+    "Unsqueeze": [
+        ("input.rank", lambda b, x: b.Unsqueeze(x("f32", 1, 3), x("i64", 1, 1))),
+        ("axis.range", lambda b, x: b.Unsqueeze(x("f32", 2), [2])),
+        ("axis.range", lambda b, x: b.Unsqueeze(x("f32", 2), [-3])),
+        ("axis.repeated", lambda b, x: b.Unsqueeze(x("f32", 2), [0, -3])),
+    ],
+    "Transpose": [
+        ("transpose.order", lambda b, x: b.Transpose(x("f32", 2, 3), [0, 0])),
+        ("transpose.order", lambda b, x: b.Transpose(x("f32", 2, 3), [0])),
+        ("transpose.order", lambda b, x: b.Transpose(x("f32", 2, 3), [1, 2])),
+        ("transpose.order", lambda b, x: b.Transpose(x("f32", 2, 3), [-1, 0])),
+    ],
+    "Expand": [
+        ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3), [2])),
+        ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3, 1), [1], both=False)),
+        ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3), [1], both=False)),
+        ("expand.shape", lambda b, x: b.Expand(x("f32", 1), [-1])),
+        ("input.rank", lambda b, x: b.Expand(x("f32", 1), x("i64", 1, 1))),
+    ],
+    "Tile": [
+        ("tile.repeats", lambda b, x: b.Tile(x("f32", 2, 3), [1])),
+        ("tile.repeats", lambda b, x: b.Tile(x("f32", 2, 3), [1, 1, 1])),
+        ("tile.repeats", lambda b, x: b.Tile(x("f32", 2, 3), [1, -1])),
+        ("input.rank", lambda b, x: b.Tile(x("f32", 2, 3), x("i64", 1, 2))),
+    ],
+    "Slice": [
+        ("slice.step", lambda b, x: b.Slice(x("f32", 2), [0], [1], [0], [0])),
+        ("slice.step", lambda b, x: b.Slice(x("f32", OPEN), [0, 0], [1, 1], [0, 1], [1, 0])),
+        ("slice.axes", lambda b, x: b.Slice(x("f32", 2), [0, 0], [1, 1])),
+        ("slice.bounds", lambda b, x: b.Slice(x("f32", 2, 2), [0, 0], [1], [0, 1])),
+        ("slice.bounds", lambda b, x: b.Slice(x("f32", 2, 2), [0], [1], [0, 1])),
+        ("slice.bounds", lambda b, x: b.Slice(x("f32", 2, 2), [0], [1], [0], [1, 1])),
+        ("input.rank", lambda b, x: b.Slice(x("f32", 2, 2), x("i64", 1, 1), [1])),
+        ("input.rank", lambda b, x: b.Slice(x("f32", 2, 2), x("i64"), [1])),
+        ("axis.range", lambda b, x: b.Slice(x("f32", 2), [0], [1], [1])),
+        ("axis.repeated", lambda b, x: b.Slice(x("f32", 2, 2), [0, 0], [1, 1], [1, -1])),
+    ],
+    "Roll": [
+        ("roll.shift", lambda b, x: b.Roll(x("f32", 2, 2), [1, 2], [0])),
+        ("roll.shift", lambda b, x: b.Roll(x("f32", 2, 2), [1], [0, 1])),
+        ("input.rank", lambda b, x: b.Roll(x("f32", 2, 2), x("i64", 1, 1), [0])),
+        ("input.rank", lambda b, x: b.Roll(x("f32", 2, 2), [1], x("i64", 1, 1))),
+        ("axis.range", lambda b, x: b.Roll(x("f32", 2, 2), [1], [2])),
+    ],
+    "Pad": [
+        ("pad.mode", lambda b, x: b.Pad(x("f32", 2), [0, 0], mode="mirror")),
+        ("pad.value", lambda b, x: b.Pad(x("f32", 2), [0, 0], x("f32", 1, 1))),
+        ("pad.pads", lambda b, x: b.Pad(x("f32", 2, 2), [1, 1])),
+        ("pad.pads", lambda b, x: b.Pad(x("f32", 2, 2), [1, 1, 1, 1], None, [0])),
+        ("pad.empty", lambda b, x: b.Pad(x("f32", 0), [1, 0], mode="edge")),
+        ("pad.empty", lambda b, x: b.Pad(x("f32", 0), [0, 1], mode="reflect")),
+        ("input.rank", lambda b, x: b.Pad(x("f32", OPEN), x("i64", 1, 1))),
+        ("input.rank", lambda b, x: b.Pad(x("f32", 2), [0, 0], None, x("i64", 1, 1))),
+        ("axis.range", lambda b, x: b.Pad(x("f32", 2), [0, 0], None, [1])),
+        ("axis.repeated", lambda b, x: b.Pad(x("f32", 2), [0, 0, 0, 0], None, [0, -1])),
+    ],
+    "DepthToSpace": [
+        ("shape.rank", lambda b, x: b.DepthToSpace(x("f32", 4, 2), block_size=2)),
+        ("blocks.divide", lambda b, x: b.DepthToSpace(x("f32", 1, 6, 1, 1), block_size=2)),
+        ("blocks.size", lambda b, x: b.DepthToSpace(x("f32", 1, 4, 1, 1), block_size=0)),
+        ("blocks.mode", lambda b, x: b.DepthToSpace(x("f32", 1, 4, 1, 1), block_size=2, mode="CRD")),
+    ],
+    "SpaceToDepth": [
+        ("shape.rank", lambda b, x: b.SpaceToDepth(x("f32", 4, 2), block_size=2)),
+        ("blocks.divide", lambda b, x: b.SpaceToDepth(x("f32", 1, 1, 2, 3), block_size=2)),
+        ("blocks.size", lambda b, x: b.SpaceToDepth(x("f32", 1, 1, 2, 2), block_size=-1)),
+    ],
+    "ShuffleChannels": [
+        ("blocks.size", lambda b, x: b.ShuffleChannels(x("f32", 1, 4), group=0)),
+        ("blocks.divide", lambda b, x: b.ShuffleChannels(x("f32", 1, 4), group=3)),
+        ("shape.scalar", lambda b, x: b.ShuffleChannels(x("f32"))),
+        ("axis.range", lambda b, x: b.ShuffleChannels(x("f32", 1, 4), axis=2)),
+    ],
+    "Gather": [
+        ("gather.bounds", lambda b, x: b.Gather(x("f32", 2), [0], bounds="clamp")),
+        ("shape.scalar", lambda b, x: b.Gather(x("f32"), [0])),
+        ("axis.range", lambda b, x: b.Gather(x("f32", 2), [0], axis=1)),
+        ("index.range", lambda b, x: b.Gather(x("f32", 2), [2])),
+        ("index.range", lambda b, x: b.Gather(x("f32", 2), [-3])),
+        ("index.range", lambda b, x: b.Gather(x("f32", 2), [-1], bounds="natural")),
+        ("gather.batch", lambda b, x: b.Gather(x("f32", 2, 2), x("i64", 2), axis=0, batch_dims=1)),
+        ("gather.batch", lambda b, x: b.Gather(x("f32", 2, 2, 2), x("i64", 2), axis=2, batch_dims=2)),
+        ("gather.batch", lambda b, x: b.Gather(x("f32", 2, 2), x("i64", 2), axis=1, batch_dims=-2)),
+        ("shape.disagree", lambda b, x: b.Gather(x("f32", 2, 2), x("i64", 3, 1), axis=1, batch_dims=1)),
+    ],
+    "GatherElements": [
+        ("shape.scalar", lambda b, x: b.GatherElements(x("f32"), x("i64", 1))),
+        ("shape.rank", lambda b, x: b.GatherElements(x("f32", 2, 2), x("i64", 2))),
+        ("scatter.shape", lambda b, x: b.GatherElements(x("f32", 2, 2), x("i64", 2, 3), axis=0)),
+        ("index.range", lambda b, x: b.GatherElements(x("f32", 2), [2])),
+        ("index.range", lambda b, x: b.GatherElements(x("f32", 2), [-3])),
+        ("axis.range", lambda b, x: b.GatherElements(x("f32", 2), [0], axis=1)),
+    ],
+    "GatherND": [
+        ("shape.scalar", lambda b, x: b.GatherND(x("f32"), [0])),
+        ("shape.scalar", lambda b, x: b.GatherND(x("f32", 2), x("i64"))),
+        ("index.tuples", lambda b, x: b.GatherND(x("f32", 2), [[0, 0]])),
+        ("index.tuples", lambda b, x: b.GatherND(x("f32", 2, 2), x("i64", 2, 2), batch_dims=1)),
+        ("index.range", lambda b, x: b.GatherND(x("f32", 2, 3), [[0, 3]])),
+        ("index.range", lambda b, x: b.GatherND(x("f32", 2, 3), [[-3, 0]])),
+        ("gather.batch", lambda b, x: b.GatherND(x("f32", 2), x("i64", 2, 1), batch_dims=1)),
+        ("gather.batch", lambda b, x: b.GatherND(x("f32", 2), x("i64", 2, 1), batch_dims=-1)),
+        ("shape.disagree", lambda b, x: b.GatherND(x("f32", 2, 2), x("i64", 3, 1), batch_dims=1)),
+    ],
+    "ScatterElements": [
+        ("scatter.reduction", lambda b, x: b.ScatterElements(x("f32", 2), [0], x("f32", 1), reduction="sum")),
+        ("shape.rank", lambda b, x: b.ScatterElements(x("f32", 2, 2), x("i64", 2), x("f32", 2))),
+        ("scatter.shape", lambda b, x: b.ScatterElements(x("f32", 2, 2), x("i64", 2, 3), x("f32", 2, 3), axis=0)),
+        ("shape.disagree", lambda b, x: b.ScatterElements(x("f32", 2), x("i64", 1), x("f32", 2))),
+        ("index.range", lambda b, x: b.ScatterElements(x("f32", 2), [2], x("f32", 1))),
+        ("index.range", lambda b, x: b.ScatterElements(x("f32", 2), [-3], x("f32", 1))),
+        ("axis.range", lambda b, x: b.ScatterElements(x("f32", 2), [0], x("f32", 1), axis=1)),
+    ],
+    "ScatterND": [
+        ("scatter.reduction", lambda b, x: b.ScatterND(x("f32", 2), [[0]], x("f32", 1), reduction="sum")),
+        ("index.tuples", lambda b, x: b.ScatterND(x("f32", 2), [[0, 0]], x("f32", 1))),
+        ("index.range", lambda b, x: b.ScatterND(x("f32", 2), [[2]], x("f32", 1))),
+        ("shape.scalar", lambda b, x: b.ScatterND(x("f32"), [[0]], x("f32", 1))),
+        ("shape.disagree", lambda b, x: b.ScatterND(x("f32", 2), [[0]], x("f32", 2))),
+    ],
+    "ScatterUpdate": [
+        ("shape.scalar", lambda b, x: b.ScatterUpdate(x("f32"), [0], x("f32", 1))),
+        ("index.range", lambda b, x: b.ScatterUpdate(x("f32", 2), [2], x("f32", 1))),
+        ("index.range", lambda b, x: b.ScatterUpdate(x("f32", 2), [-1], x("f32", 1))),
+        ("shape.disagree", lambda b, x: b.ScatterUpdate(x("f32", 2), [0], x("f32", 2))),
+        ("shape.rank", lambda b, x: b.ScatterUpdate(x("f32", 2), [0], x("f32"))),
+        ("axis.range", lambda b, x: b.ScatterUpdate(x("f32", 2), [0], x("f32", 1), axis=1)),
+    ],
+    "Compress": [
+        ("input.rank", lambda b, x: b.Compress(x("f32", 2), x("boolean", 1, 2))),
+        ("input.rank", lambda b, x: b.Compress(x("f32", 2), x("boolean"))),
+        ("compress.condition", lambda b, x: b.Compress(x("f32", 2), x("boolean", 3), axis=0)),
+        ("axis.range", lambda b, x: b.Compress(x("f32", 2), x("boolean", 2), axis=1)),
+    ],
+    "OneHot": [
+        ("onehot.depth", lambda b, x: b.OneHot(x("i64", 2), np.int64(-1), x("f32"), x("f32"))),
+        ("axis.range", lambda b, x: b.OneHot(x("i64", 2), np.int64(3), x("f32"), x("f32"), axis=2)),
+        ("axis.range", lambda b, x: b.OneHot(x("i64", 2), np.int64(3), x("f32"), x("f32"), axis=-3)),
+    ],
+    "Trilu": [
+        ("shape.rank", lambda b, x: b.Trilu(x("f32", 2))),
+        ("shape.rank", lambda b, x: b.Trilu(x("f32"))),
+    ],
+    "EyeLike": [
+        ("shape.rank", lambda b, x: b.EyeLike(x("f32", 2))),
+        ("shape.rank", lambda b, x: b.EyeLike(x("f32", 2, 2, 2))),
+    ],
+    "ReverseSequence": [
+        ("input.rank", lambda b, x: b.ReverseSequence(x("f32", 2, 3), x("i64", 3, 1))),
+        ("axis.repeated", lambda b, x: b.ReverseSequence(x("f32", 2, 3), x("i64", 3), batch_axis=1, time_axis=-1)),
+        ("shape.disagree", lambda b, x: b.ReverseSequence(x("f32", 2, 3), x("i64", 2))),
+        ("sequence.length", lambda b, x: b.ReverseSequence(x("f32", 2, 3), [0, 3, 1])),
+        ("sequence.length", lambda b, x: b.ReverseSequence(x("f32", 2, 3), [0, -1, 1])),
+        ("sequence.length", lambda b, x: b.ReverseSequence(x("f32", "n", 3), [0, -1, 1])),
+    ],
+    "ConstantOfShape": [
+        ("constant.value", lambda b, x: b.ConstantOfShape([2], x("f32", 2))),
+        ("shape.range", lambda b, x: b.ConstantOfShape([-1], x("f32"))),
+        ("input.rank", lambda b, x: b.ConstantOfShape(x("i64"), x("f32"))),
+    ],
+    "Range": [
+        ("range.type", lambda b, x: b.Range(x("f32"), x("f32"), x("f32"), dtype=dtypes.i64)),
+        ("range.scalar", lambda b, x: b.Range(x("f32", 2), x("f32"), x("f32"))),
+        ("range.scalar", lambda b, x: b.Range(x("f32"), x("f32", 1, 1), x("f32"))),
+        ("range.scalar", lambda b, x: b.Range(x("f32"), x("f32"), x("f32", 0))),
+        ("range.step", lambda b, x: b.Range(x("i64"), x("i64"), np.int64(0))),
+        ("range.step", lambda b, x: b.Range(np.float32(0), np.float32(1), np.float32(0))),
+    ],
+    "Cast": [
+        ("cast.rounding", lambda b, x: b.Cast(x("f32"), to=dtypes.i64, rounding="half")),
+        ("cast.source", lambda b, x: b.Cast(x("nf4"), to=dtypes.f32)),
+        ("cast.source", lambda b, x: b.Cast(x("f32"), to=dtypes.f32, source=dtypes.dtype("nf4"))),
+    ],
+    "CastLike": [
+        ("cast.rounding", lambda b, x: b.CastLike(x("f32"), x("i64"), rounding="half")),
+        ("cast.source", lambda b, x: b.CastLike(x("nf4"), x("f32"))),
+    ],
+    "BitCast": [
+        ("bitcast.bits", lambda b, x: b.BitCast(x("f32"), to=dtypes.i64)),
+        ("bitcast.bits", lambda b, x: b.BitCast(x("string"), to=dtypes.string)),
+    ],
+    "Clip": [
+        ("clip.bound", lambda b, x: b.Clip(x("f32", 2), x("f32", 2))),
+        ("clip.bound", lambda b, x: b.Clip(x("f32", 2), None, x("f32", 1, 2))),
+    ],
+    "Dropout": [
+        ("node.outputs", lambda b, x: b.Dropout(x("f32", 2), outputs=3)),
+        ("node.outputs", lambda b, x: b.Dropout(x("f32", 2), outputs=0)),
+        ("dropout.scalar", lambda b, x: b.Dropout(x("f32", 2), x("f32", 2))),
+        ("dropout.scalar", lambda b, x: b.Dropout(x("f32", 2), x("f32"), x("boolean", 2))),
+    ],
+    "Not": [
+        ("type.class", lambda b, x: b.BitwiseNot(x("f32", 2))),
+    ],
+    "BitShift": [
+        ("shift.direction", lambda b, x: b.BitShift(x("u8", 2), x("u8", 2), direction="up")),
+    ],
+    "Gelu": [
+        ("gelu.form", lambda b, x: b.Gelu(x("f32", 2), form="sigmoid")),
+    ],
+    "Round": [
+        ("round.mode", lambda b, x: b.Round(x("f32", 2), mode="up")),
+    ],
+    "PRelu": [
+        ("shape.broadcast", lambda b, x: b.PRelu(x("f32", 2), x("f32", 3))),
+        ("shape.broadcast", lambda b, x: b.PRelu(x("f32", 1), x("f32", 3))),
+        ("shape.broadcast", lambda b, x: b.PRelu(x("f32", 2), x("f32", 1, 2))),
+    ],
+    "Add": [
+        ("shape.broadcast", lambda b, x: b.Add(x("f32", 2), x("f32", 3))),
+        ("shape.disagree", lambda b, x: b.Add(x("f32", 2), x("f32", 1), broadcast=False)),
+        ("shape.rank", lambda b, x: b.Add(x("f32", 2), x("f32", 1, 2), broadcast=False)),
+        ("type.disagree", lambda b, x: b.Add(x("f32", 2), x("i64", 2))),
+        ("type.class", lambda b, x: b.Add(x("u1", 2), x("u1", 2))),
+        ("type.class", lambda b, x: b.Add(x("boolean", 2), x("boolean", 2))),
+    ],
+    "Sum": [
+        ("node.inputs", lambda b, x: b.Sum()),
+        ("shape.disagree", lambda b, x: b.Sum(x("f32", 2), x("f32", 1), broadcast=False)),
+    ],
+    "ArgMax": [
+        ("argument.empty", lambda b, x: b.ArgMax(x("f32", 2, 0), axis=1)),
+        ("axis.range", lambda b, x: b.ArgMax(x("f32", 2), axis=1)),
+    ],
+    "ReduceSum": [
+        ("reduce.axes", lambda b, x: b.ReduceSum(x("f32", 2), x("i64", 1, 1))),
+        ("axis.range", lambda b, x: b.ReduceSum(x("f32", 2), [1])),
+        ("axis.range", lambda b, x: b.ReduceSum(x("f32", 2), [-2])),
+        ("axis.repeated", lambda b, x: b.ReduceSum(x("f32", 2), [0, -1])),
+    ],
+    "ReduceMax": [
+        ("type.class", lambda b, x: b.ReduceMax(x("string", 2), [0])),
+        ("type.class", lambda b, x: b.ReduceMax(x("complex64", 2), [0])),
+    ],
+    "CumSum": [
+        ("running.axis", lambda b, x: b.CumSum(x("f32", 2), [0])),
+        ("axis.range", lambda b, x: b.CumSum(x("f32", 2), np.int64(1))),
+    ],
+    "Softmax": [
+        ("axis.range", lambda b, x: b.Softmax(x("f32", 2), axis=1)),
+        ("axis.range", lambda b, x: b.Softmax(x("f32", 2), axis=-2)),
+    ],
+    "LogSoftmax": [
+        ("axis.range", lambda b, x: b.LogSoftmax(x("f32", 2), axis=1)),
+    ],
+    "MatMul": [
+        ("matmul.scalar", lambda b, x: b.MatMul(x("f32"), x("f32", 2))),
+        ("matmul.scalar", lambda b, x: b.MatMul(x("f32", OPEN), x("f32"))),
+        ("shape.disagree", lambda b, x: b.MatMul(x("f32", 2, 3), x("f32", 2, 3))),
+        ("shape.disagree", lambda b, x: b.MatMul(x("f32", 3), x("f32", 2, 3))),
+        ("shape.broadcast", lambda b, x: b.MatMul(x("f32", 2, 2, 3), x("f32", 3, 3, 2))),
+    ],
+    "Gemm": [
+        ("gemm.rank", lambda b, x: b.Gemm(x("f32", 2), x("f32", 2, 2))),
+        ("gemm.rank", lambda b, x: b.Gemm(x("f32", 2, 2), x("f32", 2, 2, 2))),
+        ("gemm.scale", lambda b, x: b.Gemm(x("i32", 2, 2), x("i32", 2, 2), alpha=0.5)),
+        ("gemm.scale", lambda b, x: b.Gemm(x("i32", 2, 2), x("i32", 2, 2), x("i32", 2), beta=0.5)),
+        ("gemm.bias", lambda b, x: b.Gemm(x("f32", 2, 2), x("f32", 2, 2), x("f32", 2), broadcast=False)),
+        ("gemm.bias", lambda b, x: b.Gemm(x("f32", 2, 2), x("f32", 2, 2), x("f32", 1, 2), broadcast=False)),
+        ("gemm.bias", lambda b, x: b.Gemm(x("f32", 2, 2), x("f32", 2, 2), x("f32", 1, 2, 2))),
+        ("gemm.bias", lambda b, x: b.Gemm(x("f32", 2, 2), x("f32", 2, 3), x("f32", 2))),
+        ("shape.disagree", lambda b, x: b.Gemm(x("f32", 2, 3), x("f32", 2, 3))),
+    ],
+    "Conv": [
+        ("conv.group", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), group=0)),
+        ("conv.group", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 3, 1, 1), group=2)),
+        ("conv.rank", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1, 1))),
+        ("conv.rank", lambda b, x: b.Conv(x("f32", OPEN), x("f32", 2, 2))),
+        ("conv.kernel", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), kernel=(1, 1))),
+        ("shape.disagree", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), kernel=(2,))),
+        ("conv.bias", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), x("f32", 2, 1))),
+        ("shape.disagree", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), x("f32", 3))),
+        ("conv.channels", lambda b, x: b.Conv(x("f32", 1, 3, 4), x("f32", 2, 2, 1))),
+        ("window.size", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 5))),
+        ("window.auto-pad", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), auto_pad="same")),
+        ("window.step", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), strides=(0,))),
+        ("window.step", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), dilations=(0,))),
+        ("window.pads", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), pads=(1, 0), auto_pad="valid")),
+        ("window.rank", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), strides=(1, 1))),
+        ("window.rank", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), pads=(1,))),
+    ],
+    "ConvTranspose": [
+        ("conv.group", lambda b, x: b.ConvTranspose(x("f32", 1, 3, 4), x("f32", 3, 1, 1), group=2)),
+        ("conv.output-shape", lambda b, x: b.ConvTranspose(x("f32", 1, 2, 4), x("f32", 2, 2, 1), None, [4, 4])),
+        ("conv.output-shape", lambda b, x: b.ConvTranspose(x("f32", 1, 2, 4), x("f32", 2, 2, 1), None, x("i64"))),
+        (
+            "conv.output-shape",
+            lambda b, x: b.ConvTranspose(x("f32", 1, 2, 4), x("f32", 2, 2, 1), None, [9], auto_pad="same_upper"),
+        ),
+        ("shape.disagree", lambda b, x: b.ConvTranspose(x("f32", 1, 2, 4), x("f32", 3, 2, 1))),
+        ("shape.disagree", lambda b, x: b.ConvTranspose(x("f32", 1, 2, 4), x("f32", 2, 3, 1), x("f32", 2))),
+        ("window.size", lambda b, x: b.ConvTranspose(x("f32", 1, 2, 1), x("f32", 2, 2, 1), pads=(1, 1))),
+        ("window.rank", lambda b, x: b.ConvTranspose(x("f32", 1, 2, 4), x("f32", 2, 2, 1), output_padding=(0, 0))),
+    ],
+    "GroupConv": [
+        ("grad.types", lambda b, x: slope(b, b.GroupConv(x("f32", OPEN), x("f32", OPEN)))),
+        ("op.unsayable", lambda b, x: saved(b, b.GroupConv(x("f32", OPEN), x("f32", OPEN)))),
+    ],
+    "MaxPool": [
+        ("node.outputs", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=3)),
+        ("node.outputs", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=0)),
+        ("axis.range", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=2, index_axis=3)),
+        ("axis.range", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=2, index_axis=-4)),
+        ("window.size", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(0,))),
+        ("window.size", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(5,), rounding="ceil")),
+        ("window.rank", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2, 2))),
+        ("window.rank", lambda b, x: b.MaxPool(x("f32", 1, 4), kernel=())),
+        ("pool.rounding", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), rounding="up")),
+    ],
+    "AveragePool": [
+        ("pool.divisor", lambda b, x: b.AveragePool(x("f32", 1, 1, 4), kernel=(2,), divisor="all")),
+    ],
+    "LpPool": [
+        ("pool.p", lambda b, x: b.LpPool(x("f32", 1, 1, 4), kernel=(2,), p=0)),
+    ],
+    "GlobalLpPool": [
+        ("pool.p", lambda b, x: b.GlobalLpPool(x("f32", 1, 1, 4), p=0)),
+        ("window.rank", lambda b, x: b.GlobalLpPool(x("f32", 1, 4))),
+    ],
+    "BatchNormalization": [
+        ("node.outputs", lambda b, x: normalized(b, x, outputs=2)),
+        ("node.outputs", lambda b, x: normalized(b, x, training=True, outputs=4)),
+        ("node.outputs", lambda b, x: normalized(b, x, outputs=0)),
+        ("norm.training", lambda b, x: normalized(b, x, training=True, spatial=False)),
+        ("norm.rank", lambda b, x: b.BatchNormalization(x("f32"), *(x("f32", 1) for _ in range(4)))),
+        ("norm.parameters", lambda b, x: b.BatchNormalization(x("f32", 2, 3), x("f32", 1, 3), *(x("f32", 3) for _ in range(3)))),
+        ("shape.disagree", lambda b, x: b.BatchNormalization(x("f32", 2, 3), *(x("f32", 3) for _ in range(3)), x("f32", 2))),
+        ("norm.parameters", lambda b, x: normalized(b, x, spatial=False)),
+        ("shape.disagree", lambda b, x: b.BatchNormalization(x("f32", 2, 3), *(x("f32", 2) for _ in range(4)), spatial=False)),
+    ],
+    "MeanVarianceNormalization": [
+        ("norm.epsilon-mode", lambda b, x: b.MeanVarianceNormalization(x("f32", 2), [0], epsilon_mode="sum")),
+        ("axis.range", lambda b, x: b.MeanVarianceNormalization(x("f32", 2), [1])),
+    ],
+    "LayerNormalization": [
+        ("axis.range", lambda b, x: b.LayerNormalization(x("f32", 2), x("f32", 2), axis=1)),
+        ("norm.parameters", lambda b, x: b.LayerNormalization(x("f32", 2), x("f32", 1, 2))),
+        ("shape.broadcast", lambda b, x: b.LayerNormalization(x("f32", 2), x("f32", 3))),
+        ("shape.broadcast", lambda b, x: b.LayerNormalization(x("f32", 2), x("f32", 2), x("f32", 3))),
+    ],
+    "GroupNormalization": [
+        ("norm.groups", lambda b, x: b.GroupNormalization(x("f32", 1, 2, 2), x("f32", 2), x("f32", 2), groups=0)),
+        ("norm.groups", lambda b, x: b.GroupNormalization(x("f32", 1, 3, 2), x("f32", 3), x("f32", 3), groups=2)),
+        ("norm.rank", lambda b, x: b.GroupNormalization(x("f32", 1), x("f32", 1), x("f32", 1))),
+        ("shape.disagree", lambda b, x: b.GroupNormalization(x("f32", 1, 4, 2), x("f32", 2), x("f32", 4), groups=2)),
+        ("shape.disagree", lambda b, x: b.GroupNormalization(x("f32", 1, 4), x("f32", 4), x("f32", 4), groups=2, per_group=True)),
+    ],
+    "LRN": [
+        ("norm.size", lambda b, x: b.LRN(x("f32", 1, 2, 2), size=0)),
+        ("axis.range", lambda b, x: b.LRN(x("f32", 1), size=1)),
+    ],
+    "NormalizeL2": [
+        ("norm.epsilon-mode", lambda b, x: b.NormalizeL2(x("f32", 1), [0], epsilon=1e-3, mode="min")),
+        ("axis.range", lambda b, x: b.NormalizeL2(x("f32", 1), [1], epsilon=1e-3)),
+    ],
+    "LpNormalization": [
+        ("norm.p", lambda b, x: b.LpNormalization(x("f32", 1), p=3)),
+        ("axis.range", lambda b, x: b.LpNormalization(x("f32", 1), axis=1)),
+    ],
+    "Resize": [
+        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], mode="area")),
+        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], coordinates="half")),
+        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], nearest="round")),
+        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], policy="keep")),
+        ("resize.antialias", lambda b, x: b.Resize(x("f32", 2), [4], antialias=True)),
+        ("resize.target", lambda b, x: b.Resize(x("f32", 2))),
+        ("resize.target", lambda b, x: b.Resize(x("f32", 2), [4], np.float32([2]))),
+        ("resize.integer", lambda b, x: b.Resize(x("i32", 2), [4], mode="linear")),
+        ("resize.target", lambda b, x: b.Resize(x("f32", 2), x("i64", 1, 1))),
+        ("resize.target", lambda b, x: b.Resize(x("f32", 2), [4, 4])),
+        ("resize.target", lambda b, x: b.Resize(x("f32", 2, 2), [4, 4], axes=(1,))),
+        ("resize.target", lambda b, x: b.Resize(x("f32", 2), None, np.float32([2, 2]))),
+        (
+            "resize.target",
+            lambda b, x: b.Resize(x("f32", 2), [4], None, np.float32([0]), coordinates="tf_crop_and_resize", mode="linear"),
+        ),
+        ("resize.target", lambda b, x: b.Resize(x("f32", 2), [-1])),
+        ("resize.roi", lambda b, x: b.Resize(x("f32", 2), [4], coordinates="tf_crop_and_resize", mode="linear")),
+        ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([0]))),
+        ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([-1]))),
+        ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([np.inf]))),
+        ("axis.range", lambda b, x: b.Resize(x("f32", 2), [4], axes=(1,))),
+        ("resize.dynamic", lambda b, x: slope(b, b.Resize(x("f32", "n"), x("i64", 1)))),
+        ("resize.dynamic", lambda b, x: slope(b, b.Resize(x("f32", "n"), [4]))),
+    ],
+    "gradients": [
+        ("grad.types", lambda b, x: slope(b, b.Conv(x("f32", OPEN), x("f32", OPEN)))),
+        ("grad.axes", lambda b, x: slope(b, b.Slice(x("f32", 3, 3), x("i64", 1), x("i64", 1), x("i64", 1)))),
+        ("grad.axes", lambda b, x: slope(b, b.Pad(x("f32", 3, 3), x("i64", 2), None, x("i64", 1), mode="edge"))),
+        ("grad.axes", lambda b, x: slope(b, b.Pad(x("f32", OPEN), [1, 1], mode="edge"))),
+        ("grad.order", lambda b, x: slope(b, b.Transpose(x("f32", 2, 2), x("i64", 2)))),
+        ("prelu.slope", lambda b, x: slope(b, b.PRelu(x("f32", 2, "n", 2), x("f32", "m"), channels=True))),
+        ("matmul.rank", lambda b, x: saved(b, b.MatMul(x("f32", OPEN), x("f32", 2, 2), transpose_a=True))),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "write"),
+    [pytest.param(*row, id=f"{name}: {row[0]} {place}") for name, rows in REFUSALS.items() for place, row in enumerate(rows)],
+)
+def test_what_cannot_be_is_refused(code: str, write: Write) -> None:
+    assert refused(write) == code

@@ -10,7 +10,7 @@ import pytest
 
 from cases import Case
 from dovetail import dims, dtypes
-from dovetail.op import infer_types, infer_values
+from dovetail.op import host_inputs, infer_types, infer_values
 from dovetail.types import UNKNOWN, Tensor, Type, View
 from rig import answer, every_case, is_constant, shape_value, view, views
 from sameness import assert_claim_holds, is_vague
@@ -163,3 +163,19 @@ def test_sizes_are_followed_through_symbols(case: Case) -> None:
     for what, xs, _ in symbolic(case):
         for claim, _y in zip(claims(case, xs), answer(case), strict=True):
             assert isinstance(claim, Tensor) and claim.shape is not None, f"{what}: inferred {claim}"
+
+
+@every_case
+def test_the_rank_follows_from_ranks_and_the_lengths_of_shape_inputs(case: Case) -> None:
+    if "rank" in case.skip:
+        pytest.skip(case.skip["rank"])
+    hosts = host_inputs(case.op, len(case.inputs))
+    xs = [
+        None
+        if x is None
+        else View(Tensor(x.dtype, x.dims if host else tuple(dims.symbol(f"s{i}_{axis}") for axis in range(len(x.dims)))))
+        for i, (x, host) in enumerate(zip(views(case), hosts, strict=True))
+    ]
+    for claim, y in zip(claims(case, xs), answer(case), strict=True):
+        assert_claim_holds(claim, y)
+        assert isinstance(claim, Tensor) and claim.shape is not None, f"inferred {claim}"

@@ -9,8 +9,10 @@ import pytest
 
 from cases import Case
 from dovetail import native
+from dovetail.build import Builder
+from dovetail.errors import UnsupportedError
 from dovetail.op import Windows, has
-from rig import CASES, answer, over, views
+from rig import CASES, answer, is_constant, over, write
 from sameness import assert_same_bits
 
 MOVEMENT = [(family, case) for family, case in CASES if has(case.op, "windows")]
@@ -19,7 +21,12 @@ MOVEMENT = [(family, case) for family, case in CASES if has(case.op, "windows")]
 @over(MOVEMENT)
 def test_windows_tile_the_output(case: Case) -> None:
     try:
-        found = case.op.windows(*views(case))
+        b = Builder()
+        write(b, case, case.inputs)
+        found = case.op.windows(*b.graph.nodes[-1].inputs)
+    except UnsupportedError as refusal:
+        assert refusal.code == "windows.fill" and not all(is_constant(case)[1:])
+        pytest.skip(refusal.message)
     except NotImplementedError:
         pytest.skip("these attributes do more than move")
     ys = answer(case)

@@ -51,9 +51,9 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
         if x.shape is None:
             return None
         rank = len(x.shape)
-        if axes is not None and axes.value is None:
+        if axes is not None and axes.value is None and axes.shape != (0,):
             return self._shape_of_unknown(x.shape, axes)
-        listed = None if axes is None else [_number(axis) for axis in np.atleast_1d(np.asarray(axes.value)).tolist()]
+        listed = None if axes is None or axes.value is None else [_number(axis) for axis in np.atleast_1d(np.asarray(axes.value)).tolist()]
         if listed is not None and any(isinstance(axis, dims.Dim) for axis in listed):
             return self._shape_of_unknown(x.shape, axes)
         reduced = self.axes_of(rank, listed)
@@ -67,7 +67,7 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
         if self.keep_dims:
             return tuple(1 if isinstance(size, int) and size == 1 else None for size in shape)
         counted = axes.shape is not None and (len(axes.shape) == 0 or isinstance(axes.shape[0], int))
-        if not counted or (len(axes.shape) and axes.shape[0] == 0):
+        if not counted:
             return None
         return (None,) * (len(shape) - (axes.shape[0] if len(axes.shape) else 1))
 
