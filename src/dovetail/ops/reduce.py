@@ -53,7 +53,8 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
         rank = len(x.shape)
         if axes is not None and axes.value is None and axes.shape != (0,):
             return self._shape_of_unknown(x.shape, axes)
-        listed = None if axes is None or axes.value is None else [_number(axis) for axis in np.atleast_1d(np.asarray(axes.value)).tolist()]
+        values = None if axes is None else axes.value
+        listed = None if values is None else [_number(axis) for axis in np.atleast_1d(np.asarray(values)).tolist()]
         if listed is not None and any(isinstance(axis, dims.Dim) for axis in listed):
             return self._shape_of_unknown(x.shape, axes)
         reduced = self.axes_of(rank, listed)
