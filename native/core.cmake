@@ -23,7 +23,7 @@ if(NOT MSVC)
 endif()
 
 # native/kernels/simd/*.cpp hold vector code: each file is compiled once per instruction set, in the namespace that DOVETAIL_ISA
-# names, and the best one is chosen at run time (step.h: isa()).
+# names, and the best one is chosen at run time (isa.h).
 file(GLOB simd_sources CONFIGURE_DEPENDS ${here}/kernels/simd/*.cpp)
 function(add_isa name)
   if(NOT simd_sources)

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "isa.h"
 #include "threads.h"
 
 namespace dovetail {
@@ -107,10 +108,5 @@ using Factory = std::unique_ptr<Step> (*)(const Spec& spec, Store& store);
 
 // The factory of a kernel by name, null where there is none (kernels/table.cpp).
 Factory factory_of(const std::string& kernel);
-
-// Instruction sets the kernels are compiled for; the best one this processor has, or the one that DOVETAIL_ISA names if it is there.
-enum class Isa { base, avx2, avx512 };
-Isa isa();
-const char* name_of(Isa isa);
 
 }  // namespace dovetail

@@ -2,11 +2,9 @@
 //
 // Registers: the inputs, then the constants, then what the instructions make, each made once. A register whose elements lie dense
 // in memory is read and written there; any other has a slot of scratch memory.
-#include "kernels/chain.h"
+#include "kernels/chain_code.h"
 
 #include <algorithm>
-#include <cstring>
-#include <stdexcept>
 
 #include "kernels/kernels.h"
 #include "kernels/strided.h"
@@ -14,52 +12,11 @@
 namespace dovetail {
 namespace {
 
-constexpr std::size_t kMaxRegisters = 96;
-constexpr int kNone = -1;
-constexpr std::int64_t kWords = 5;  // numbers of an instruction: opcode, destination, three operands
 // Rows shorter than this are not worth a call of an instruction each: they are laid end to end in a slot.
 constexpr std::int64_t kShortRow = 12;
 // Slots together should leave room in a first-level cache for what is read and written directly.
 constexpr std::int64_t kSlotBytes = 24 * 1024;
 constexpr std::int64_t kElementsPerTask = 16 * 1024;
-
-std::invalid_argument refused(const std::string& why) { return std::invalid_argument("chain: " + why); }
-
-std::int64_t size_of(Element element) {
-    switch (element) {
-        case Element::f64:
-        case Element::i64:
-        case Element::u64: return 8;
-        case Element::f32:
-        case Element::i32:
-        case Element::u32: return 4;
-        case Element::f16:
-        case Element::bf16:
-        case Element::i16:
-        case Element::u16: return 2;
-        default: return 1;
-    }
-}
-
-struct Register {
-    bool is_typed = false;
-    Element element = Element::other;
-    std::int64_t itemsize = 0;
-    int last_use = kNone;
-    int slot = kNone;     // where its elements stand, unless directly in memory
-    int operand = kNone;  // of the axes' strides: the memory that it is read from or written to directly
-    double constant = 0;
-    bool row_repeats = false;  // one row in its slot stands for all
-    bool is_one = false;       // one element stands for a row: it needs no slot
-    std::byte item[8] = {};    // a constant's element
-};
-
-struct Instruction {
-    TileFunction function;
-    int arity;
-    int destination;
-    int operands[3];
-};
 
 // Where one of the common axes' operands lies: a stride along columns, rows and each outer axis.
 struct Layout {
@@ -68,78 +25,6 @@ struct Layout {
     std::int64_t row;
     std::vector<std::int64_t> outer;
 };
-
-struct Parsed {
-    std::vector<Register> registers;
-    std::vector<Instruction> instructions;
-    std::vector<int> results;
-};
-
-void write_constant(std::byte* to, Element element, double value) {
-    const auto put = [to](auto typed) { std::memcpy(to, &typed, sizeof typed); };
-    switch (element) {
-        case Element::f64: return put(value);
-        case Element::f32: return put(static_cast<float>(value));
-        case Element::i64: return put(static_cast<std::int64_t>(value));
-        case Element::i32: return put(static_cast<std::int32_t>(value));
-        case Element::i8: return put(static_cast<std::int8_t>(value));
-        case Element::u8: return put(static_cast<std::uint8_t>(value));
-        case Element::boolean: return put(static_cast<std::uint8_t>(value != 0));
-        default: throw refused("a constant of this type");
-    }
-}
-
-// ---- reading the code ----
-
-void give_type(Register& reg, Element element) {
-    if (reg.is_typed && reg.element != element) throw refused("a register is used as two types");
-    reg.is_typed = true;
-    reg.element = element;
-    reg.itemsize = size_of(element);
-}
-
-Parsed parse(const Spec& spec) {
-    Parsed program;
-    for (const Operand& input : spec.inputs) {
-        program.registers.emplace_back();
-        give_type(program.registers.back(), input.element);
-    }
-    for (const double constant : spec.reals("constants")) {
-        program.registers.emplace_back();
-        program.registers.back().constant = constant;
-    }
-    const auto& opcodes = chain_opcodes();
-    const auto code = spec.integers("code");
-    if (code.size() % kWords) throw refused("the code ends within an instruction");
-    for (std::size_t at = 0; at < code.size(); at += kWords) {
-        if (code[at] < 0 || code[at] >= static_cast<std::int64_t>(opcodes.size())) throw refused("no such opcode");
-        const Opcode& opcode = opcodes[static_cast<std::size_t>(code[at])];
-        if (code[at + 1] != static_cast<std::int64_t>(program.registers.size())) throw refused("registers are made in order");
-        Instruction instruction{opcode.function, opcode.arity, static_cast<int>(code[at + 1]), {kNone, kNone, kNone}};
-        for (int i = 0; i < opcode.arity; ++i) {
-            const std::int64_t from = code[at + 2 + static_cast<std::size_t>(i)];
-            if (from < 0 || from >= code[at + 1]) throw refused("an operand that was not made yet");
-            give_type(program.registers[static_cast<std::size_t>(from)], opcode.operands[i]);
-            program.registers[static_cast<std::size_t>(from)].last_use = static_cast<int>(program.instructions.size());
-            instruction.operands[i] = static_cast<int>(from);
-        }
-        program.registers.emplace_back();
-        give_type(program.registers.back(), opcode.result);
-        program.instructions.push_back(instruction);
-    }
-    if (program.registers.size() > kMaxRegisters) throw refused("too many registers");
-    for (const std::int64_t result : spec.integers("results")) {
-        if (result < 0 || result >= static_cast<std::int64_t>(program.registers.size())) throw refused("no such result");
-        program.results.push_back(static_cast<int>(result));
-    }
-    if (program.results.size() != spec.outputs.size() || spec.outputs.empty()) throw refused("one result for each output");
-    for (std::size_t i = 0; i < spec.outputs.size(); ++i)
-        give_type(program.registers[static_cast<std::size_t>(program.results[i])], spec.outputs[i].element);
-    for (const auto* operands : {&spec.inputs, &spec.outputs})
-        for (const Operand& operand : *operands)
-            if (operand.itemsize != size_of(operand.element)) throw refused("an element type without arithmetic");
-    return program;
-}
 
 // ---- whether two operands may touch the same memory ----
 
@@ -161,7 +46,7 @@ bool may_touch(const Operand& a, const Operand& b) {
 class Chain : public Step {
 public:
     explicit Chain(const Spec& spec) {
-        Parsed program = parse(spec);
+        ChainCode program = read_chain_code(spec);
         inputs_ = static_cast<int>(spec.inputs.size());
         registers_ = std::move(program.registers);
         instructions_ = std::move(program.instructions);
@@ -440,27 +325,6 @@ private:
 };
 
 }  // namespace
-
-const std::vector<Opcode>& chain_opcodes() {
-    static const std::vector<Opcode> table = [] {
-        std::vector<Opcode> all;
-        const auto append = [&all](Opcodes part) { all.insert(all.end(), part.first, part.first + part.count); };
-#define DOVETAIL_APPEND(isa)           \
-    append(isa::float_opcodes());      \
-    append(isa::arithmetic_opcodes()); \
-    append(isa::logical_opcodes());    \
-    append(isa::cast_opcodes())
-        switch (isa()) {
-#ifdef DOVETAIL_X86
-            case Isa::avx512: DOVETAIL_APPEND(avx512); break;
-            case Isa::avx2: DOVETAIL_APPEND(avx2); break;
-#endif
-            default: DOVETAIL_APPEND(base); break;
-        }
-        return all;
-    }();
-    return table;
-}
 
 std::unique_ptr<Step> make_chain(const Spec& spec, Store&) { return std::make_unique<Chain>(spec); }
 

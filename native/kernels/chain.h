@@ -40,17 +40,6 @@ struct Opcodes {
 const std::vector<Opcode>& chain_opcodes();
 
 // The parts of the table, compiled once per instruction set.
-#define DOVETAIL_CHAIN_PARTS(isa) \
-    namespace isa {               \
-    Opcodes float_opcodes();      \
-    Opcodes arithmetic_opcodes(); \
-    Opcodes logical_opcodes();    \
-    Opcodes cast_opcodes();       \
-    }
-DOVETAIL_CHAIN_PARTS(base)
-#ifdef DOVETAIL_X86
-DOVETAIL_CHAIN_PARTS(avx2)
-DOVETAIL_CHAIN_PARTS(avx512)
-#endif
+DOVETAIL_IN_EVERY_ISA(Opcodes float_opcodes(); Opcodes arithmetic_opcodes(); Opcodes logical_opcodes(); Opcodes cast_opcodes();)
 
 }  // namespace dovetail

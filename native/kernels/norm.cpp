@@ -12,15 +12,7 @@ namespace {
 
 constexpr std::int64_t kElementsPerTask = 8 * 1024;
 
-NormFunctions functions() {
-    switch (isa()) {
-#ifdef DOVETAIL_X86
-        case Isa::avx512: return avx512::norm_functions();
-        case Isa::avx2: return avx2::norm_functions();
-#endif
-        default: return base::norm_functions();
-    }
-}
+NormFunctions functions() { return DOVETAIL_CHOSEN(norm_functions)(); }
 
 struct Axis {
     std::int64_t size;

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "isa.h"
+
 namespace dovetail {
 
 // `count` elements of each of `width` rows, strides in bytes. Rows lie dense (stride 4) or beside each other (width_stride 4).
@@ -47,16 +49,6 @@ struct NormFunctions {
     void (*response)(const ResponseBlock& block);
 };
 
-namespace base {
-NormFunctions norm_functions();
-}
-#ifdef DOVETAIL_X86
-namespace avx2 {
-NormFunctions norm_functions();
-}
-namespace avx512 {
-NormFunctions norm_functions();
-}
-#endif
+DOVETAIL_IN_EVERY_ISA(NormFunctions norm_functions();)
 
 }  // namespace dovetail

@@ -12,16 +12,6 @@ namespace {
 // A window's elements pass at some 25 to the nanosecond: below this a second thread only fetches what the first has in its cache.
 constexpr std::int64_t kElementsPerTask = 1 << 19;
 
-PoolFunctions functions() {
-    switch (isa()) {
-#ifdef DOVETAIL_X86
-        case Isa::avx512: return avx512::pool_functions();
-        case Isa::avx2: return avx2::pool_functions();
-#endif
-        default: return base::pool_functions();
-    }
-}
-
 std::vector<std::int64_t> per_axis(const Spec& spec, const char* name, std::size_t count, std::int64_t otherwise) {
     auto values = spec.integers(name);
     if (values.empty()) values.assign(count, otherwise);
@@ -41,7 +31,7 @@ public:
         if (mode == "average") count(spec);
         is_empty_ = y_.count() == 0;
         is_dense_ = (plan_.x_channel == 4 && plan_.y_channel == 4) || (plan_.channels == 1 && plan_.axes[2].x_stride != 4);
-        const PoolFunctions found = functions();
+        const PoolFunctions found = DOVETAIL_CHOSEN(pool_functions)();
         const bool is_max = mode == "max";
         function_ = is_dense_ ? (is_max ? found.dense_max : found.dense_average) : (is_max ? found.row_max : found.row_average);
         name_ = "pool " + mode + (is_dense_ ? " channels " : " rows ") + name_of(isa());

@@ -66,16 +66,6 @@ struct PoolFunctions {
     PoolFunction row_average;
 };
 
-namespace base {
-PoolFunctions pool_functions();
-}
-#ifdef DOVETAIL_X86
-namespace avx2 {
-PoolFunctions pool_functions();
-}
-namespace avx512 {
-PoolFunctions pool_functions();
-}
-#endif
+DOVETAIL_IN_EVERY_ISA(PoolFunctions pool_functions();)
 
 }  // namespace dovetail

@@ -17,16 +17,6 @@ constexpr std::int64_t kTotals = kColumns + 16;
 constexpr std::int64_t kElementsPerTask = 16 * 1024;
 constexpr std::int64_t kMaxSlices = 16;
 
-ReduceFunctions functions() {
-    switch (isa()) {
-#ifdef DOVETAIL_X86
-        case Isa::avx512: return avx512::reduce_functions();
-        case Isa::avx2: return avx2::reduce_functions();
-#endif
-        default: return base::reduce_functions();
-    }
-}
-
 struct Axis {
     std::int64_t size;
     std::int64_t x;  // strides in bytes
@@ -260,7 +250,7 @@ private:
     Operand x_;
     Operand y_;
     const Mode& mode_;
-    ReduceFunctions functions_ = functions();
+    ReduceFunctions functions_ = DOVETAIL_CHOSEN(reduce_functions)();
     std::vector<Axis> kept_;
     std::vector<Axis> reduced_;
     Axis rows_{1, 4, 0};     // the innermost reduced axis

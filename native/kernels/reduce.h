@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "isa.h"
+
 namespace dovetail {
 
 // What becomes of each element, and how elements become one. What becomes of that one is the step's business.
@@ -28,16 +30,6 @@ struct ReduceFunctions {
     ReduceFunction by[kReductions];
 };
 
-namespace base {
-ReduceFunctions reduce_functions();
-}
-#ifdef DOVETAIL_X86
-namespace avx2 {
-ReduceFunctions reduce_functions();
-}
-namespace avx512 {
-ReduceFunctions reduce_functions();
-}
-#endif
+DOVETAIL_IN_EVERY_ISA(ReduceFunctions reduce_functions();)
 
 }  // namespace dovetail

@@ -4,48 +4,28 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-// The type in which T wraps around without undefined behaviour.
-template <typename T>
-struct Wrapping {
-    using type = T;
-};
-template <>
-struct Wrapping<std::int8_t> {
-    using type = std::uint32_t;
-};
-template <>
-struct Wrapping<std::uint8_t> {
-    using type = std::uint32_t;
-};
-template <>
-struct Wrapping<std::int16_t> {
-    using type = std::uint32_t;
-};
-template <>
-struct Wrapping<std::uint16_t> {
-    using type = std::uint32_t;
-};
-template <>
-struct Wrapping<std::int32_t> {
-    using type = std::uint32_t;
-};
-template <>
-struct Wrapping<std::int64_t> {
-    using type = std::uint64_t;
-};
-
 template <typename T>
 constexpr bool kIsFloat = static_cast<T>(0.5) != 0;
 template <typename T>
 constexpr bool kIsSigned = static_cast<T>(-1) < 0;
 
-#define DOVETAIL_WRAPPING(Name, operator_)                                        \
-    struct Name {                                                                 \
-        template <typename T>                                                     \
-        DOVETAIL_INLINE T of(T x, T y) {                                          \
-            using W = typename Wrapping<T>::type;                                 \
-            return static_cast<T>(static_cast<W>(x) operator_ static_cast<W>(y)); \
-        }                                                                         \
+// The type in which T wraps around without undefined behaviour: not one so narrow that it would be widened to int.
+template <typename T>
+constexpr auto in_wrapping_type(T x) {
+    if constexpr (kIsFloat<T>)
+        return x;
+    else if constexpr (sizeof(T) == 8)
+        return static_cast<std::uint64_t>(x);
+    else
+        return static_cast<std::uint32_t>(x);
+}
+
+#define DOVETAIL_WRAPPING(Name, operator_)                                            \
+    struct Name {                                                                     \
+        template <typename T>                                                         \
+        DOVETAIL_INLINE T of(T x, T y) {                                              \
+            return static_cast<T>(in_wrapping_type(x) operator_ in_wrapping_type(y)); \
+        }                                                                             \
     };
 DOVETAIL_WRAPPING(Add, +)
 DOVETAIL_WRAPPING(Subtract, -)

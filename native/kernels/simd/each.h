@@ -7,64 +7,35 @@
 #include "kernels/chain.h"
 #include "kernels/simd/vector.h"
 
-#if defined(__clang__)
-#define DOVETAIL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-// Equal pointers (in place) carry nothing from one element to the next.
-#define DOVETAIL_INDEPENDENT _Pragma("GCC ivdep")
-#endif
-
 namespace dovetail::DOVETAIL_ISA {
-
-template <typename T>
-struct ElementOf;
-template <>
-struct ElementOf<double> {
-    static constexpr Element value = Element::f64;
-};
-template <>
-struct ElementOf<float> {
-    static constexpr Element value = Element::f32;
-};
-template <>
-struct ElementOf<std::int64_t> {
-    static constexpr Element value = Element::i64;
-};
-template <>
-struct ElementOf<std::int32_t> {
-    static constexpr Element value = Element::i32;
-};
-template <>
-struct ElementOf<std::int16_t> {
-    static constexpr Element value = Element::i16;
-};
-template <>
-struct ElementOf<std::int8_t> {
-    static constexpr Element value = Element::i8;
-};
-template <>
-struct ElementOf<std::uint64_t> {
-    static constexpr Element value = Element::u64;
-};
-template <>
-struct ElementOf<std::uint32_t> {
-    static constexpr Element value = Element::u32;
-};
-template <>
-struct ElementOf<std::uint16_t> {
-    static constexpr Element value = Element::u16;
-};
-template <>
-struct ElementOf<std::uint8_t> {
-    static constexpr Element value = Element::u8;
-};
 
 // A truth value in memory: a byte of 0 or 1.
 enum class Truth : std::uint8_t {};
+
+template <typename T>
+constexpr Element kElement = Element::other;
 template <>
-struct ElementOf<Truth> {
-    static constexpr Element value = Element::boolean;
-};
+inline constexpr Element kElement<double> = Element::f64;
+template <>
+inline constexpr Element kElement<float> = Element::f32;
+template <>
+inline constexpr Element kElement<std::int64_t> = Element::i64;
+template <>
+inline constexpr Element kElement<std::int32_t> = Element::i32;
+template <>
+inline constexpr Element kElement<std::int16_t> = Element::i16;
+template <>
+inline constexpr Element kElement<std::int8_t> = Element::i8;
+template <>
+inline constexpr Element kElement<std::uint64_t> = Element::u64;
+template <>
+inline constexpr Element kElement<std::uint32_t> = Element::u32;
+template <>
+inline constexpr Element kElement<std::uint16_t> = Element::u16;
+template <>
+inline constexpr Element kElement<std::uint8_t> = Element::u8;
+template <>
+inline constexpr Element kElement<Truth> = Element::boolean;
 
 template <typename T>
 DOVETAIL_INLINE const T* source(const Tile& tile, int operand, std::int64_t row) {
@@ -139,17 +110,17 @@ void vectors1(const Tile& tile) {
 
 template <typename F, typename R, typename A>
 constexpr Opcode row1(const char* name) {
-    return {name, each1<F, R, A>, ElementOf<R>::value, 1, {ElementOf<A>::value, Element::other, Element::other}};
+    return {name, each1<F, R, A>, kElement<R>, 1, {kElement<A>, Element::other, Element::other}};
 }
 
 template <typename F, typename R, typename A, typename B>
 constexpr Opcode row2(const char* name) {
-    return {name, each2<F, R, A, B>, ElementOf<R>::value, 2, {ElementOf<A>::value, ElementOf<B>::value, Element::other}};
+    return {name, each2<F, R, A, B>, kElement<R>, 2, {kElement<A>, kElement<B>, Element::other}};
 }
 
 template <typename F, typename R, typename A, typename B, typename C>
 constexpr Opcode row3(const char* name) {
-    return {name, each3<F, R, A, B, C>, ElementOf<R>::value, 3, {ElementOf<A>::value, ElementOf<B>::value, ElementOf<C>::value}};
+    return {name, each3<F, R, A, B, C>, kElement<R>, 3, {kElement<A>, kElement<B>, kElement<C>}};
 }
 
 template <typename F>

@@ -1,28 +1,16 @@
 // Matrices that are no constants, brought into the order in which tiles read them; and products with one row, not worth that.
 #include "kernels/pack.h"
 
+#include "kernels/simd/vector.h"
+
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kLanes = 16;
-#elif defined(__AVX2__)
-constexpr int kLanes = 8;
-#else
-constexpr int kLanes = 4;
-#endif
-
-typedef float Vector __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
-typedef int Order __attribute__((vector_size(kLanes * 4)));
-
-inline Vector load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
-inline void store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
-
 // A square of lanes x lanes, turned: blocks off the diagonal change places, in blocks of 1, 2, 4 ... elements.
-inline void turn(Vector (&rows)[kLanes]) {
+inline void turn(Floats (&rows)[kLanes]) {
 #pragma GCC unroll 4
     for (int block = 1; block < kLanes; block *= 2) {
-        Order low{}, high{};
+        Ints low{}, high{};
         for (int i = 0; i < kLanes; ++i) {
             low[i] = (i & block) == 0 ? i : kLanes + i - block;
             high[i] = (i & block) == 0 ? i + block : kLanes + i;
@@ -30,7 +18,7 @@ inline void turn(Vector (&rows)[kLanes]) {
 #pragma GCC unroll 16
         for (int i = 0; i < kLanes; ++i)
             if ((i & block) == 0) {
-                const Vector first = rows[i], second = rows[i + block];
+                const Floats first = rows[i], second = rows[i + block];
                 rows[i] = __builtin_shuffle(first, second, low);
                 rows[i + block] = __builtin_shuffle(first, second, high);
             }
@@ -44,7 +32,7 @@ void pack_turned(float* to, const float* from, std::int64_t depth, std::int64_t 
     for (; j + kLanes <= columns; j += kLanes) {
         std::int64_t k = 0;
         for (; k + kLanes <= depth; k += kLanes) {
-            Vector rows[kLanes];
+            Floats rows[kLanes];
 #pragma GCC unroll 16
             for (int i = 0; i < kLanes; ++i) rows[i] = load(from + (j + i) * column_step + k);
             turn(rows);
@@ -72,12 +60,6 @@ void pack(float* to, const float* from, std::int64_t depth, std::int64_t columns
         for (std::int64_t j = columns; j < width; ++j) to[k * width + j] = 0;
 }
 
-inline float sum_of(Vector value) {
-    float sum = 0;
-    for (int i = 0; i < kLanes; ++i) sum += value[i];
-    return sum;
-}
-
 // Columns ahead that are fetched: each is read once, from wherever it lies.
 constexpr std::int64_t kAhead = 8;
 
@@ -85,7 +67,7 @@ constexpr std::int64_t kAhead = 8;
 template <int count>
 inline void dots_of(float* to, const float* a, const float* b, std::int64_t depth, std::int64_t column_step) {
     const std::int64_t ahead = kAhead * column_step;
-    Vector sums[2][count] = {};
+    Floats sums[2][count] = {};
     std::int64_t k = 0;
     for (; k + 2 * kLanes <= depth; k += 2 * kLanes)
 #pragma GCC unroll 8

@@ -3,12 +3,6 @@
 
 #include "kernels/simd/vector.h"
 
-#if defined(__clang__)
-#define DOVETAIL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define DOVETAIL_INDEPENDENT _Pragma("GCC ivdep")
-#endif
-
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 

@@ -11,6 +11,13 @@
 
 #define DOVETAIL_INLINE static inline __attribute__((always_inline, unused))
 
+// Before a loop in which nothing is carried from one element to the next: pointers are equal (in place) or do not meet.
+#if defined(__clang__)
+#define DOVETAIL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define DOVETAIL_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 namespace dovetail::DOVETAIL_ISA {
 
 #if defined(__AVX512F__)
