@@ -1,0 +1,29 @@
+"""nGraph's operator interface over the Builder: nodes that validate when made, fold to constants, and pull gradients back.
+
+``Reshape``, ``Slice`` and ``Split`` are nGraph's v0; ``v1`` holds ``Reshape``, ``Split`` and ``VariadicSplit``. A Function is an
+ordinary Model to everything else. Source: nGraph's operation documents (Concat) and its operators of version 0 and 1.
+"""
+
+from dovetail.ngraph.function import Adjoints, Function, adjoints
+from dovetail.ngraph.nodes import Constant, Node, Output, Parameter
+from dovetail.ngraph.operators import Add, Concat, Multiply, Reshape, Slice, Split, Subtract, VariadicSplit, v0, v1
+
+__all__ = [
+    "Add",
+    "Adjoints",
+    "Concat",
+    "Constant",
+    "Function",
+    "Multiply",
+    "Node",
+    "Output",
+    "Parameter",
+    "Reshape",
+    "Slice",
+    "Split",
+    "Subtract",
+    "VariadicSplit",
+    "adjoints",
+    "v0",
+    "v1",
+]

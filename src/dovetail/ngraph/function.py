@@ -1,0 +1,118 @@
+"""Nodes written into one graph: functions, and the gradients of their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dovetail.autodiff import adjoints as pull_back
+from dovetail.build import Builder
+from dovetail.errors import RuleError
+from dovetail.graph import Graph, Model, Value
+from dovetail.ngraph.nodes import Constant, Node, Output, Parameter, in_order, listed, output_of
+from dovetail.ngraph.operators import Core
+from dovetail.ops.source import Identity
+from dovetail.types import agree_shapes
+
+
+class Writer:
+    """Writes nodes, each once, into one graph."""
+
+    def __init__(self, graph: Graph | None = None) -> None:
+        self.b = Builder(graph=graph)
+        self.found: dict[Output, Value] = {}
+        self.owners: dict[int, Output] = {}
+
+    def value(self, output: Output) -> Value:
+        for node in in_order([output.node], self._is_written):
+            xs = [self.found[argument] for argument in node.arguments]
+            if isinstance(node, Parameter):
+                ys = [self.b.input_of(node.name, node.type)]
+            else:
+                ys = listed(node.write(self.b, *xs))
+            for index, y in enumerate(ys):
+                self.found[Output(node, index)] = y
+                self.owners[id(y)] = Output(node, index)
+                if node.name and not isinstance(node, Parameter) and len(ys) == 1 and not self.b.graph.is_taken(node.name):
+                    self.b.graph.release(y.name)
+                    y.name = self.b.graph.claim(node.name)
+        return self.found[output]
+
+    def _is_written(self, node: Node) -> bool:
+        return Output(node, 0) in self.found
+
+
+class Function(Model):
+    """``results`` as a function of ``parameters``: an ordinary Model. Every Parameter that the results need has to be listed."""
+
+    def __init__(self, results: Node | Output | Sequence[Node | Output], parameters: Sequence[Parameter], name: str = "") -> None:
+        super().__init__(Graph(name))
+        wanted = [output_of(result) for result in ([results] if isinstance(results, Node | Output) else results)]
+        writer = Writer(self.graph)
+        for parameter in parameters:
+            writer.value(Output(parameter, 0))
+        known = len(self.graph.inputs)
+        if known != len(parameters):
+            raise RuleError("function.parameters", "a Parameter is listed twice")
+        values = [writer.value(result) for result in wanted]
+        extra = [value.name for value in self.graph.inputs[known:]]
+        if extra:
+            raise RuleError("function.parameters", f"the results need {', '.join(extra)}, not listed as parameters")
+        for value in values:
+            writer.b.output(value.name if not _is_out(self.graph, value) else f"{value.name}_result", value)
+        self.results = wanted
+        self.parameters = list(parameters)
+
+
+def _is_out(graph: Graph, value: Value) -> bool:
+    return any(value is other for other in (*graph.inputs, *graph.outputs))
+
+
+class Adjoints(dict[Parameter, Node]):
+    """For each Parameter the node of its gradient."""
+
+    def backprop_node(self, parameter: Parameter) -> Node:
+        """The gradient with respect to ``parameter``. Raises RuleError [grad.unknown]."""
+        if parameter not in self:
+            raise RuleError("grad.unknown", f"the outputs do not depend on {parameter!r}")
+        return self[parameter]
+
+
+def adjoints(outputs: Sequence[Node | Output] | Node | Output, deltas: Sequence[Node | Output] | Node | Output) -> Adjoints:
+    """The gradients of ``outputs``, with ``deltas`` coming in, as a node for each float Parameter that the outputs are made
+    from."""
+    ends = [output_of(each) for each in ([outputs] if isinstance(outputs, Node | Output) else outputs)]
+    starts = [output_of(each) for each in ([deltas] if isinstance(deltas, Node | Output) else deltas)]
+    if len(ends) != len(starts):
+        raise RuleError("grad.deltas", f"{len(starts)} deltas for {len(ends)} outputs")
+    parameters = [node for node in in_order([end.node for end in ends], lambda node: False) if isinstance(node, Parameter)]
+    parameters = [node for node in parameters if node.type.dtype is not None and node.type.dtype.is_float]
+    writer = Writer()
+    targets = [writer.value(end) for end in ends]
+    incoming = [writer.value(start) for start in starts]
+    for target, delta in zip(targets, incoming, strict=True):
+        if target.dtype is not delta.dtype:
+            raise RuleError("type.disagree", f"an output of {target.dtype} and a delta of {delta.dtype}")
+        agree_shapes(target.shape, delta.shape)
+    sources = [writer.found[Output(parameter, 0)] for parameter in parameters]
+    gradients = pull_back(writer.b, targets, incoming, sources)
+    for core in writer.b.graph.nodes:
+        _wrap(writer, core)
+    return Adjoints(zip(parameters, (_node_of(writer.owners[id(gradient)]) for gradient in gradients), strict=True))
+
+
+def _wrap(writer: Writer, core: Any) -> None:
+    """A core node that no node of ours stands for becomes one."""
+    if all(id(y) in writer.owners for y in core.outputs):
+        return
+    data = core.outputs[0].constant
+    if data is not None:
+        made: Node = Constant(core.op.dtype, data.shape, data)
+    else:
+        made = Core(core.op, *(writer.owners[id(x)] for x in core.inputs))
+    for index, y in enumerate(core.outputs):
+        writer.owners.setdefault(id(y), Output(made, index))
+
+
+def _node_of(output: Output) -> Node:
+    return output.node if len(output.node.types) == 1 else Core(Identity(), output)

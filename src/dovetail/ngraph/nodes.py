@@ -1,0 +1,247 @@
+"""Nodes that validate when they are made and fold to constants; parameters and constants among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.build import Builder, dimension
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError
+from dovetail.graph import VALUE_LIMIT, Value
+from dovetail.types import Shape, Tensor, Type
+
+if TYPE_CHECKING:
+    from dovetail.ngraph.operators import Add, Multiply, Subtract
+
+Sizes: TypeAlias = Sequence[Any]
+
+
+class Output:
+    """One output of a node, to be used as an argument."""
+
+    __slots__ = ("index", "node")
+
+    def __init__(self, node: Node, index: int) -> None:
+        self.node = node
+        self.index = index
+
+    def get_shape(self) -> Shape | None:
+        return self.node.get_output_shape(self.index)
+
+    def get_element_type(self) -> DType | None:
+        return self.node.get_output_element_type(self.index)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Output) and self.node is other.node and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash((id(self.node), self.index))
+
+    def __repr__(self) -> str:
+        return f"<output {self.index} of {self.node!r}>"
+
+
+class Node:
+    """An operation with its arguments. Construction validates; ``arguments`` are Outputs."""
+
+    def __init__(self, *arguments: Node | Output) -> None:
+        self.arguments = [output_of(argument) for argument in arguments]
+        self.name = ""
+        self.types: list[Type] = []
+        self.values: list[Any] = []
+        self.validate_and_infer_types()
+
+    def write(self, b: Builder, *xs: Value) -> Value | list[Value]:
+        """Write the operation through ``b``."""
+        raise NotImplementedError
+
+    def validate_and_infer_types(self) -> None:
+        """Infer the outputs' types. Raises RuleError where the node is invalid."""
+        b = Builder()
+        xs = []
+        for argument in self.arguments:
+            x = b.input_of(b.graph.claim("x"), argument.node.types[argument.index])
+            x.value = argument.node.values[argument.index]
+            xs.append(x)
+        ys = listed(self.write(b, *xs))
+        self.types = [y.type for y in ys]
+        self.values = [y._value for y in ys]
+
+    def as_constants(self) -> list[Constant]:
+        """Constants that can replace the outputs, bit for bit the run-time values; empty where that is not done."""
+        found: dict[int, list[Constant]] = {}
+        for node in in_order([self], lambda node: id(node) in found):
+            constants = [found[id(argument.node)][argument.index : argument.index + 1] for argument in node.arguments]
+            found[id(node)] = node.fold([constant for each in constants for constant in each])
+        return found[id(self)]
+
+    def fold(self, constants: Sequence[Constant]) -> list[Constant]:
+        """Constants in place of the outputs where ``constants`` are the arguments; empty where that is not done."""
+        if not constants or len(constants) < len(self.arguments):
+            return []
+        b = Builder(fold=True)
+        xs = [b.constant(constant.data, constant.dtype) for constant in constants]
+        ys = listed(self.write(b, *xs))
+        found = [Constant(y.dtype, y.constant.shape, y.constant) for y in ys if y.constant is not None]
+        return found if len(found) == len(ys) else []
+
+    def output(self, index: int) -> Output:
+        """One output. Raises RuleError [node.outputs]."""
+        if not 0 <= index < len(self.types):
+            raise RuleError("node.outputs", f"{self!r} has {len(self.types)} outputs, and no output {index}")
+        return Output(self, index)
+
+    def outputs(self) -> list[Output]:
+        return [Output(self, index) for index in range(len(self.types))]
+
+    def get_output_size(self) -> int:
+        return len(self.types)
+
+    def get_output_shape(self, index: int) -> Shape | None:
+        type = self.types[index]
+        return type.shape if isinstance(type, Tensor) else None
+
+    def get_output_element_type(self, index: int) -> DType | None:
+        type = self.types[index]
+        return type.dtype if isinstance(type, Tensor) else None
+
+    def get_shape(self) -> Shape | None:
+        return self.get_output_shape(0)
+
+    def get_element_type(self) -> DType | None:
+        return self.get_output_element_type(0)
+
+    def __getitem__(self, index: int) -> Output:
+        return self.output(index)
+
+    def __iter__(self) -> Iterator[Output]:
+        return iter(self.outputs())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}{' ' + self.name if self.name else ''}: {', '.join(map(str, self.types))}>"
+
+    def __add__(self, other: Node | Output) -> Add:
+        from dovetail.ngraph.operators import Add
+
+        return Add(self, other)
+
+    def __sub__(self, other: Node | Output) -> Subtract:
+        from dovetail.ngraph.operators import Subtract
+
+        return Subtract(self, other)
+
+    def __mul__(self, other: Node | Output) -> Multiply:
+        from dovetail.ngraph.operators import Multiply
+
+        return Multiply(self, other)
+
+
+def output_of(argument: Node | Output) -> Output:
+    if isinstance(argument, Output):
+        return argument
+    if not isinstance(argument, Node):
+        raise RuleError("node.inputs", f"{argument!r} is no node")
+    if len(argument.types) != 1:
+        raise RuleError("node.outputs", f"{argument!r} has {len(argument.types)} outputs; say which")
+    return Output(argument, 0)
+
+
+def whole(numbers: Any, what: str) -> tuple[int, ...]:
+    """Integers of 64 bits. Raises RuleError [node.number]: nothing is rounded or wrapped."""
+    found = []
+    for number in numbers:
+        if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer) or not -(2**63) <= int(number) < 2**63:
+            raise RuleError("node.number", f"{what} should be an integer of 64 bits, not {number!r}")
+        found.append(int(number))
+    return tuple(found)
+
+
+def listed(made: Value | Sequence[Value]) -> list[Value]:
+    return [made] if isinstance(made, Value) else list(made)
+
+
+def constant_of(argument: Output) -> Constant | None:
+    """The constant that an argument is, or can be replaced by."""
+    found = argument.node.as_constants()
+    return found[argument.index] if found else None
+
+
+class Parameter(Node):
+    """An argument of a Function. A size may be an integer, a symbol's name, or None for an unknown one."""
+
+    _count = 0
+
+    def __init__(self, dtype: Any, shape: Sizes | None, name: str = "") -> None:
+        Parameter._count += 1
+        wished = name or f"parameter_{Parameter._count}"
+        sizes = None if shape is None else tuple(dimension(size, wished, axis) for axis, size in enumerate(shape))
+        for size in sizes or ():
+            if isinstance(size, int) and size < 0:
+                raise RuleError("shape.range", f"dimension {size} is negative")
+        self.type = Tensor(dtypes.dtype(dtype), sizes)
+        super().__init__()
+        self.name = wished
+
+    def validate_and_infer_types(self) -> None:
+        self.types, self.values = [self.type], [None]
+
+    def fold(self, constants: Sequence[Constant]) -> list[Constant]:
+        return []
+
+
+class Constant(Node):
+    """A tensor of ``shape`` from ``data`` in row-major order; a single element fills it. The data is copied."""
+
+    def __init__(self, dtype: Any, shape: Sizes, data: Any) -> None:
+        self.dtype = dtypes.dtype(dtype)
+        sizes = whole(shape, "a size")
+        if any(size < 0 for size in sizes):
+            raise RuleError("shape.range", f"a dimension of {list(sizes)} is negative")
+        given = np.asarray(data)
+        flat = np.array(given, dtype=self.dtype.numpy).reshape(-1)
+        count = int(np.prod(np.array(sizes, dtype=object), initial=1))
+        if self.dtype.is_integer and given.size and given.dtype.kind in "iuf":
+            low, high = self.dtype.range()
+            if any(not low <= item <= high or item != int(item) for item in given.reshape(-1).tolist()):
+                raise RuleError("constant.range", f"an element does not fit {self.dtype}")
+        if flat.size not in (count, 1):
+            raise RuleError("constant.size", f"{flat.size} elements for the shape {list(sizes)} of {count}")
+        self.data = np.array(np.broadcast_to(flat, (count,)) if flat.size == 1 else flat).reshape(sizes)
+        self.data.flags.writeable = False
+        super().__init__()
+
+    def validate_and_infer_types(self) -> None:
+        is_followed = self.dtype.is_integer and self.data.size <= VALUE_LIMIT
+        value = self.data.astype(object if self.dtype == "u64" else np.int64) if is_followed else None
+        self.types, self.values = [Tensor(self.dtype, self.data.shape)], [value]
+
+    def fold(self, constants: Sequence[Constant]) -> list[Constant]:
+        return [self]
+
+    def write(self, b: Builder, *xs: Value) -> Value:
+        return b.constant(self.data, self.dtype)
+
+
+def in_order(roots: Sequence[Node], is_done: Any) -> list[Node]:
+    """The nodes that ``roots`` need, each after its arguments."""
+    order: list[Node] = []
+    state: dict[int, bool] = {}
+    stack = list(reversed(roots))
+    while stack:
+        node = stack[-1]
+        if state.get(id(node)) or is_done(node):
+            stack.pop()
+            continue
+        waiting = [
+            argument.node for argument in node.arguments if not state.get(id(argument.node)) and not is_done(argument.node)
+        ]
+        if waiting:
+            stack.extend(reversed(waiting))
+            continue
+        state[id(node)] = True
+        order.append(stack.pop())
+    return order

@@ -1,0 +1,219 @@
+"""nGraph's operators, of version 0 and 1. Source: nGraph's operation documents (Concat) and its code of these versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims
+from dovetail.build import Builder
+from dovetail.errors import RuleError
+from dovetail.graph import Value
+from dovetail.ngraph.nodes import Constant, Node, Output, Sizes, constant_of, output_of, whole
+from dovetail.op import Op
+from dovetail.types import agree_shapes, axis_in
+
+
+class Concat(Node):
+    """Concatenation of ``args`` along ``concatenation_axis``, which may count from the end."""
+
+    def __init__(self, args: Sequence[Node | Output], concatenation_axis: int) -> None:
+        (self.axis,) = whole([concatenation_axis], "the axis")
+        super().__init__(*args)
+
+    def write(self, b: Builder, *xs: Value) -> Any:
+        return b.Concat(*xs, axis=self.axis)
+
+    def get_concatenation_axis(self) -> int:
+        """The axis, counted from the front once the rank is known."""
+        rank = next((len(shape) for shape in (argument.get_shape() for argument in self.arguments) if shape is not None), None)
+        return self.axis if rank is None else axis_in(self.axis, rank)
+
+
+class Reshape(Node):
+    """Version 0: transpose by ``input_order``, a permutation of the axes, then reshape to ``output_shape``."""
+
+    def __init__(self, arg: Node | Output, input_order: Sequence[int], output_shape: Sizes) -> None:
+        self.input_order = whole(input_order, "an axis")
+        self.output_shape = whole(output_shape, "a size")
+        super().__init__(arg)
+
+    def write(self, b: Builder, *xs: Value) -> Any:
+        (x,) = xs
+        if any(size < 0 for size in self.output_shape):
+            raise RuleError("reshape.target", f"sizes {list(self.output_shape)} should not be negative")
+        rank = len(self.input_order) if x.shape is None else len(x.shape)
+        if sorted(self.input_order) != list(range(rank)):
+            raise RuleError("reshape.order", f"{list(self.input_order)} is no permutation of {rank} axes")
+        # Where the rank is not known yet, the transpose sees to it that it is this one.
+        if self.input_order != tuple(range(rank)) or x.shape is None:
+            x = b.Transpose(x, self.input_order)
+        return b.Reshape(x, list(self.output_shape), copy_zeros=False)
+
+
+class ReshapeV1(Node):
+    """Version 1: reshape to ``pattern``. With ``special_zero`` a 0 copies the dimension at its index; -1 is computed."""
+
+    def __init__(self, arg: Node | Output, pattern: Node | Output, special_zero: bool) -> None:
+        self.special_zero = bool(special_zero)
+        super().__init__(arg, pattern)
+
+    def write(self, b: Builder, *xs: Value) -> Any:
+        x, pattern = xs
+        return b.Reshape(x, pattern, copy_zeros=self.special_zero, empty="zero")
+
+
+class Slice(Node):
+    """Version 0: elements from ``lower_bounds`` up to ``upper_bounds`` in steps of ``strides``. Bounds are checked, never
+    clamped."""
+
+    def __init__(
+        self, arg: Node | Output, lower_bounds: Sequence[int], upper_bounds: Sequence[int], strides: Sequence[int] | None = None
+    ) -> None:
+        self.lower_bounds = whole(lower_bounds, "a bound")
+        self.upper_bounds = whole(upper_bounds, "a bound")
+        self.strides = (1,) * len(self.lower_bounds) if strides is None else whole(strides, "a stride")
+        super().__init__(arg)
+
+    def write(self, b: Builder, *xs: Value) -> Any:
+        (x,) = xs
+        counts = {len(self.lower_bounds), len(self.upper_bounds), len(self.strides)}
+        if len(counts) != 1 or (x.shape is not None and counts != {len(x.shape)}):
+            raise RuleError("slice.rank", f"{sorted(counts)} bounds and strides for {x.type}")
+        for axis, (low, high, stride) in enumerate(zip(self.lower_bounds, self.upper_bounds, self.strides, strict=True)):
+            size = None if x.shape is None else x.shape[axis]
+            if not 0 <= low <= high or (size is not None and dims.less_equal(high, size) is False):
+                raise RuleError("slice.bounds", f"bounds [{low}, {high}) along axis {axis} do not lie in [0, {size}]")
+            if stride < 1:
+                raise RuleError("slice.stride", f"stride {stride} along axis {axis} is below 1")
+        axes = list(range(len(self.lower_bounds)))
+        if not axes:
+            return b.Identity(x)
+        if x.shape is None:
+            x = b.Transpose(x, tuple(axes))
+        lows, highs = list(self.lower_bounds), list(self.upper_bounds)
+        for axis in axes:
+            if dims.less_equal(highs[axis], x.dims[axis]) is not True:
+                # A cut refuses at run time what a slice would clamp.
+                x = b.Split(x, [lows[axis], highs[axis] - lows[axis], -1], axis=axis, outputs=3, wildcard=True)[1]
+                lows[axis], highs[axis] = 0, highs[axis] - lows[axis]
+        return b.Slice(x, lows, highs, axes, list(self.strides))
+
+
+class Split(Node):
+    """Version 0: cut along ``axis``, a scalar Constant (or an integer), into ``splits`` pieces, or pieces of the lengths
+    ``splits``."""
+
+    def __init__(self, arg: Node | Output, axis: Node | Output | int, splits: int | Sequence[int]) -> None:
+        self.axis = _scalar_axis(axis)
+        self.lengths = whole(splits, "a length") if isinstance(splits, Sequence | np.ndarray) else None
+        (self.count,) = [len(self.lengths)] if self.lengths is not None else whole([splits], "the number of pieces")
+        super().__init__(arg)
+
+    def write(self, b: Builder, *xs: Value) -> list[Value]:
+        if self.lengths is None:
+            made: list[Value] = b.Split(xs[0], axis=self.axis, outputs=self.count)
+            return made
+        if any(length <= 0 for length in self.lengths):
+            raise RuleError("split.sizes", f"lengths {list(self.lengths)} should be positive")
+        made = b.Split(xs[0], list(self.lengths), axis=self.axis, outputs=self.count)
+        return made
+
+
+def _scalar_axis(axis: Node | Output | int) -> int:
+    if not isinstance(axis, Node | Output):
+        return whole([axis], "the axis")[0]
+    constant = constant_of(output_of(axis))
+    if constant is None or constant.data.ndim != 0 or not constant.dtype.is_integer:
+        raise RuleError("split.axis", f"the axis should be a scalar integer constant, not {axis!r}")
+    return int(constant.data)
+
+
+class SplitV1(Node):
+    """Version 1: cut along ``axis``, a scalar integer node, into ``num_splits`` equal pieces."""
+
+    def __init__(self, data: Node | Output, axis: Node | Output | int, num_splits: int) -> None:
+        self.axis = _scalar_axis(axis)
+        (self.num_splits,) = whole([num_splits], "the number of pieces")
+        super().__init__(data)
+
+    def write(self, b: Builder, *xs: Value) -> list[Value]:
+        made: list[Value] = b.Split(xs[0], axis=self.axis, outputs=self.num_splits)
+        return made
+
+
+class VariadicSplit(Node):
+    """Version 1: cut along ``axis`` (a scalar or a vector of one) into pieces of ``split_lengths``, one of which may be -1,
+    the rest."""
+
+    def __init__(self, data: Node | Output, axis: Node | Output | int, split_lengths: Node | Output | Sequence[int]) -> None:
+        self.axis = _vector_axis(axis)
+        if isinstance(split_lengths, Node | Output):
+            lengths: Node | Output = split_lengths
+        else:
+            lengths = Constant("i64", (len(split_lengths),), list(whole(split_lengths, "a length")))
+        shape = lengths.get_shape()
+        if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
+            raise RuleError("split.sizes", f"the lengths should be a vector of known length, not {lengths!r}")
+        self.count = shape[0]
+        super().__init__(data, lengths)
+
+    def write(self, b: Builder, *xs: Value) -> list[Value]:
+        made: list[Value] = b.Split(xs[0], xs[1], axis=self.axis, outputs=self.count, wildcard=True)
+        return made
+
+
+def _vector_axis(axis: Node | Output | int) -> int:
+    constant = constant_of(output_of(axis)) if isinstance(axis, Node | Output) else None
+    if constant is not None and constant.data.shape == (1,) and constant.dtype.is_integer:
+        return int(constant.data[0])
+    return _scalar_axis(axis)
+
+
+class _Binary(Node):
+    """Elementwise on two arguments of one shape and type; nGraph's version 0 does not broadcast."""
+
+    kind = ""
+
+    def __init__(self, arg0: Node | Output, arg1: Node | Output) -> None:
+        super().__init__(arg0, arg1)
+
+    def write(self, b: Builder, *xs: Value) -> Any:
+        agree_shapes(xs[0].shape, xs[1].shape)
+        return b.apply(self.kind, *xs, broadcast=False)
+
+
+class Add(_Binary):
+    """arg0 + arg1, elementwise."""
+
+    kind = "Add"
+
+
+class Subtract(_Binary):
+    """arg0 - arg1, elementwise."""
+
+    kind = "Subtract"
+
+
+class Multiply(_Binary):
+    """arg0 * arg1, elementwise."""
+
+    kind = "Multiply"
+
+
+class Core(Node):
+    """One operator of dovetail's own as a node, as gradients are made of."""
+
+    def __init__(self, op: Op, *arguments: Node | Output) -> None:
+        self.op = op
+        super().__init__(*arguments)
+
+    def write(self, b: Builder, *xs: Value) -> list[Value]:
+        return b.add(self.op, *xs)
+
+
+v0 = SimpleNamespace(Reshape=Reshape, Slice=Slice, Split=Split, Concat=Concat, Add=Add, Subtract=Subtract, Multiply=Multiply)
+v1 = SimpleNamespace(Reshape=ReshapeV1, Split=SplitV1, VariadicSplit=VariadicSplit)
