@@ -13,7 +13,7 @@ from dovetail.slots import Spelling
 
 if TYPE_CHECKING:
     from dovetail.build import Builder
-    from dovetail.formats.lift import Lifting
+    from dovetail.formats.lifting import Lifting
     from dovetail.formats.lower import Lowering
     from dovetail.graph import Node, Value
 

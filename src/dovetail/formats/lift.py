@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes, slots
+from dovetail import dims
 from dovetail.build import Builder, written
 from dovetail.dtypes import DType
 from dovetail.edit import connect, rename
 from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
-from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
+from dovetail.formats.lifting import Lifting
+from dovetail.formats.spelled import spelled
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REGISTRY, REQUIRED, Field, Op, infer_types, infer_values, output_count
+from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count
 from dovetail.slots import Spelling
-from dovetail.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed
+from dovetail.types import UNKNOWN, Size, Tensor, Unknown, is_unnamed
 
 SMALL = 64
 """The most elements of a constant that nodes share."""
@@ -35,84 +36,6 @@ def lift(foreign: ForeignModel, dialect: Dialect) -> Model:
     model.metadata, model.producer, model.doc = dict(foreign.metadata), foreign.producer, foreign.doc
     model.warnings = lifter.warnings
     return model
-
-
-class Lifting:
-    """One foreign node on its way in, as a ``lift`` function of a compose module sees it."""
-
-    def __init__(self, b: Builder, node: ForeignNode, inputs: list[Value | None], lifter: Lifter) -> None:
-        self.b = b
-        self.node = node
-        self.inputs = inputs
-        self.lifter = lifter
-        self._read: set[str] = set()
-
-    def input(self, index: int) -> Value:
-        """A required input. Raises FormatError [node.inputs]."""
-        x = self.optional(index)
-        if x is None:
-            raise FormatError("node.inputs", f"{self.node.kind} needs input {index}")
-        return x
-
-    def optional(self, index: int) -> Value | None:
-        return self.inputs[index] if index < len(self.inputs) else None
-
-    def attribute(self, name: str, annotation: str, default: Any = REQUIRED) -> Any:
-        """A foreign attribute, coerced. Raises FormatError [attribute.missing], [attribute.value]."""
-        self._read.add(name)
-        if name not in self.node.attributes:
-            if default is REQUIRED:
-                raise FormatError("attribute.missing", f"{self.node.kind} needs the attribute {name!r}")
-            return default
-        raw = self.node.attributes[name]
-        if (annotation == "Graph") != isinstance(raw, ForeignGraph):
-            raise FormatError("attribute.value", f"{self.node.kind}: {name} is {'no' if annotation == 'Graph' else 'a'} graph")
-        try:
-            if not self.lifter.dialect.is_text:
-                slots.refuse_texts(annotation, [raw])
-            return slots.coerce(annotation, raw)
-        except ValueError:
-            raise FormatError("attribute.value", f"{self.node.kind}: {name} = {raw!r} is no {annotation}") from None
-
-    def shared(self, data: Any, dtype: DType) -> Value:
-        """An attribute's value as an input: see :meth:`Lifter.shared`."""
-        return self.lifter.shared(data, dtype)
-
-    def ignore(self, *names: str) -> None:
-        """Attributes that the specification calls ignored."""
-        self._read.update(names)
-
-    def constant(self, index: int, annotation: str, default: Any = REQUIRED, how: str = "") -> Any:
-        """An input that has to be a constant, as an attribute value."""
-        x = self.optional(index)
-        if x is None:
-            if default is REQUIRED:
-                raise FormatError("node.inputs", f"{self.node.kind} needs input {index}")
-            return default
-        self.lifter.spend(x)
-        return slots.read_constant(
-            slots.Slot((f"input {index}",), f"input {index}", how=how),
-            Field(f"input {index}", annotation, REQUIRED),
-            constant_of(x, f"{self.node.kind}: input {index}"),
-        )
-
-    def finish(self) -> None:
-        """Refuse attributes that nobody asked for."""
-        extra = [name for name in self.node.attributes if name not in self._read]
-        if extra:
-            raise UnsupportedError(
-                "attribute.unknown", f"{self.node.kind} has no attribute {', '.join(map(repr, extra))} that dovetail knows"
-            )
-
-    def reading(self, *inputs: Value | None, **attributes: Any) -> tuple[Op, list[Value | None]]:
-        """What the slot lines make of this node with these inputs and attributes in place of its own."""
-        self._read.update(self.node.attributes)
-        node = replace(self.node, attributes=attributes)
-        return self.lifter.first_fitting(self.lifter.dialect.readers(node), node, list(inputs))
-
-    def body(self, graph: ForeignGraph, captures: list[Value]) -> Graph:
-        """A sub-graph, closed: what it reads from outside joins ``captures`` and becomes inputs after its own."""
-        return self.lifter.body(graph, captures)
 
 
 class Lifter:
@@ -274,7 +197,7 @@ class Lifter:
         first: DovetailError | None = None
         for spelling in spellings:
             try:
-                return self._spelled(spelling, node, xs)
+                return spelled(self, spelling, node, xs)
             except DovetailError as error:
                 first = first or error
         assert first is not None
@@ -382,85 +305,6 @@ class Lifter:
         )
         return op, xs
 
-    def _spelled(self, spelling: Spelling, node: ForeignNode, xs: list[Value | None]) -> tuple[Op, list[Value | None]]:
-        attributes, inputs = self._from_inputs(spelling, xs)
-        for slot in spelling.attributes:
-            if slot.is_ignored:
-                continue
-            value = slots.read_attribute(spelling, slot, node.attributes, is_text=self.dialect.is_text)
-            if value is REQUIRED:
-                continue
-            if slots.field_of(spelling.op, slot.ours) is not None:
-                attributes[slot.ours] = value
-            else:
-                inputs[slot.ours] = self._constant_input(spelling, slot.ours, value, xs)
-        slots.refuse_unknown(spelling, node.attributes)
-        attributes.update(spelling.implied)
-        if "outputs" in spelling.op.fields_by_name and "outputs" not in attributes:
-            attributes["outputs"] = len(node.outputs)
-        ordered: list[Value | None] = []
-        for port in spelling.op.signature.inputs:
-            if port.repeated:
-                ordered.extend(inputs.get(port.name) or [])
-            else:
-                ordered.append(inputs.get(port.name))
-        while ordered and ordered[-1] is None:
-            ordered.pop()
-        return spelling.op(**attributes), ordered
-
-    def _from_inputs(self, spelling: Spelling, xs: list[Value | None]) -> tuple[dict[str, Any], dict[str, Any]]:
-        attributes: dict[str, Any] = {}
-        inputs: dict[str, Any] = {}
-        if len(xs) > len(spelling.inputs) and not any(slot.repeated for slot in spelling.inputs):
-            raise FormatError("node.inputs", f"{spelling.kind} takes {len(spelling.inputs)} inputs, not {len(xs)}")
-        for index, slot in enumerate(spelling.inputs):
-            if slot.repeated:
-                inputs[slot.ours] = xs[index:]
-                break
-            x = xs[index] if index < len(xs) else None
-            field = slots.field_of(spelling.op, slot.ours)
-            if field is None:
-                if x is None and not slot.optional and slot.default is None:
-                    raise FormatError("node.inputs", f"{spelling.kind} needs the input {slot.ours!r}")
-                if x is None and slot.default is not None:
-                    x = self._constant_input(spelling, slot.ours, slot.default, xs)
-                inputs[slot.ours] = x
-            elif x is not None:
-                data = constant_of(x, f"{spelling.kind}: {slot.ours}")
-                self.spend(x)
-                attributes[slot.ours] = slots.read_constant(slot, field, data)
-            elif slot.default is not None:
-                attributes[slot.ours] = slots.fixed_value(field, slot.default)
-            elif not slot.optional:
-                raise FormatError("node.inputs", f"{spelling.kind} needs the input {slot.ours!r}")
-        return attributes, inputs
-
-    def _constant_input(self, spelling: Spelling, name: str, raw: Any, xs: list[Value | None]) -> Value:
-        """A foreign attribute that is an input of ours. Raises FormatError [attribute.value]."""
-        if isinstance(raw, ForeignTensor):
-            return self.shared(raw.data, raw.dtype)
-        try:
-            return self._number_input(spelling, name, raw, xs)
-        except (ValueError, TypeError, OverflowError, IndexError) as error:
-            if isinstance(error, DovetailError):
-                raise
-            raise FormatError("attribute.value", f"{spelling.kind}: {name} = {raw!r} does not become a tensor") from None
-
-    def _number_input(self, spelling: Spelling, name: str, raw: Any, xs: list[Value | None]) -> Value:
-        port = next(port for port in spelling.op.signature.inputs if port.name == name)
-        if isinstance(raw, str):
-            text = raw.strip().removeprefix("[").removesuffix("]")
-            items = [piece.strip() for piece in text.split(",")] if "," in text or port.host else [text]
-            items = [item for item in items if item]
-            numbers: list[Any] = [float(item) if not item.lstrip("+-").isdigit() else int(item) for item in items]
-            raw = numbers if "," in text or port.host else numbers[0]
-        data = np.asarray(raw)
-        data = data if data.size else data.astype(np.int64)
-        kind = self._input_dtype(spelling, port.type, xs)
-        if kind.is_integer and data.dtype.kind not in "iu":
-            raise FormatError("attribute.value", f"{spelling.kind}: {name} = {raw!r} is no list of integers")
-        return self.shared(data, kind)
-
     def shared(self, data: Any, dtype: DType) -> Value:
         """A constant that the file has no value of its own for; a small one is written once, for all nodes that say the same."""
         array = np.asarray(data, dtype=dtype.numpy)
@@ -471,15 +315,6 @@ class Lifter:
             self._shared[key] = self.b.constant(array, dtype)
         return self._shared[key]
 
-    def _input_dtype(self, spelling: Spelling, variable: str, xs: list[Value | None]) -> Any:
-        exact = dtypes._BY_NAME.get(variable)
-        if exact is not None:
-            return exact
-        for port, x in zip(spelling.op.signature.inputs, xs, strict=False):
-            if port.type == variable and x is not None and isinstance(x.type, Tensor) and x.type.dtype is not None:
-                return x.type.dtype
-        return dtypes.i64 if variable[0] in "IZT" else dtypes.f32
-
 
 def _kind(node: ForeignNode) -> str:
     return f"{node.domain + '.' if node.domain else ''}{node.kind}-{node.version}"
@@ -487,29 +322,6 @@ def _kind(node: ForeignNode) -> str:
 
 def _name(item: ForeignValue) -> str:
     return item.names[0] if item.names else str(item.metadata.get("name", item.key))
-
-
-def constant_of(x: Value, what: str) -> np.ndarray[Any, Any]:
-    """The elements of an input that has to be known when the model is read.
-
-    Raises UnsupportedError [constant.needed] where they are not constant.
-    """
-    data = x.constant
-    if data is not None:
-        return data
-    value = x.value
-    if value is not None:
-        array = np.asarray(value)
-        if array.dtype != object:
-            return array
-        if all(isinstance(item, int) for item in array.ravel()):
-            return array.astype(np.int64)
-    from dovetail.evaluate import constant_value
-
-    found = constant_value(x)
-    if found is None:
-        raise UnsupportedError("constant.needed", f"{what} is computed at run time, and has to be a constant here")
-    return found
 
 
 def merge_declared(known: Tensor, declared: Tensor) -> tuple[Tensor, bool]:
@@ -531,6 +343,3 @@ def merge_declared(known: Tensor, declared: Tensor) -> tuple[Tensor, bool]:
             wrong = wrong or dims.equal(ours, theirs) is False
             sizes.append(ours)
     return Tensor(dtype, tuple(sizes)), wrong
-
-
-__all__ = ["Lifter", "Lifting", "Type", "constant_of", "lift", "merge_declared"]

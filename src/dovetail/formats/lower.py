@@ -17,6 +17,7 @@ from dovetail.edit import copy_graph, inherit, remove_dead, rewrite
 from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.formats.spelled import constant_of
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import REQUIRED, Op, bodies, has
 from dovetail.slots import Slot, Spelling
@@ -417,8 +418,6 @@ def _float_beside(node: Node) -> dtypes.DType:
 
 
 def constant_or_none(x: Value) -> np.ndarray[Any, Any] | None:
-    from dovetail.formats.lift import constant_of
-
     try:
         return constant_of(x, "")
     except UnsupportedError:

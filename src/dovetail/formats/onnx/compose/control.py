@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.edit import inline
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
-from dovetail.formats.lift import Lifting
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Graph, Node, Value

@@ -11,7 +11,7 @@ from dovetail.build import Builder
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.alignment import aligned
 from dovetail.formats.foreign import ForeignNode
-from dovetail.formats.lift import Lifting
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value

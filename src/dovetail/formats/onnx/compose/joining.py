@@ -9,8 +9,9 @@ import numpy as np
 from dovetail import dims
 from dovetail.build import Builder
 from dovetail.errors import FormatError, RuleError
-from dovetail.formats.lift import Lifting, constant_of
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.formats.spelled import constant_of
 from dovetail.graph import Node, Value
 from dovetail.op import Op
 from dovetail.ops.joining import Split

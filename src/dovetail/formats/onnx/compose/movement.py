@@ -11,9 +11,10 @@ from dovetail.build import Builder
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
-from dovetail.formats.lift import Lifting, constant_of
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering, constant_or_none
 from dovetail.formats.onnx.dialect import ONNX
+from dovetail.formats.spelled import constant_of
 from dovetail.graph import Node, Value
 from dovetail.op import Op
 from dovetail.ops.blocks import _Blocks

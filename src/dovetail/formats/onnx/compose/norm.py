@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.formats.lift import Lifting
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
 from dovetail.ops.dropout import Dropout, is_inference

@@ -6,7 +6,7 @@ from typing import Any
 
 from dovetail.errors import FormatError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
-from dovetail.formats.lift import Lifting
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Graph, Node, Value

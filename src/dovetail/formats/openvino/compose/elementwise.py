@@ -13,7 +13,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.alignment import aligned
 from dovetail.formats.foreign import ForeignNode
-from dovetail.formats.lift import Lifting
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering, constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value

@@ -9,7 +9,7 @@ import numpy as np
 from dovetail import dims, dtypes
 from dovetail.build import Builder
 from dovetail.errors import UnsupportedError
-from dovetail.formats.lift import Lifting
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.ops.slicing import count_up

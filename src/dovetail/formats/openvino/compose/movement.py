@@ -9,9 +9,10 @@ import numpy as np
 from dovetail import dims, dtypes
 from dovetail.build import Builder
 from dovetail.errors import FormatError, RuleError, UnsupportedError
-from dovetail.formats.lift import Lifting, constant_of
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.formats.spelled import constant_of
 from dovetail.graph import Node, Value
 from dovetail.op import REQUIRED, Op
 from dovetail.ops.joining import Split

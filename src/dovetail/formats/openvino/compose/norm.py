@@ -9,7 +9,7 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.build import shape_value
 from dovetail.errors import UnsupportedError
-from dovetail.formats.lift import Lifting
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.ops.dropout import is_inference

@@ -9,7 +9,7 @@ import numpy as np
 from dovetail import dims
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignNode
-from dovetail.formats.lift import Lifting
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO, spell
 from dovetail.graph import Node, Value

@@ -1,0 +1,134 @@
+"""A foreign node read by a slot line: its inputs and attributes become those of an operator of ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dovetail import dtypes, slots
+from dovetail.errors import DovetailError, FormatError, UnsupportedError
+from dovetail.evaluate import constant_value
+from dovetail.formats.foreign import ForeignNode, ForeignTensor
+from dovetail.graph import Value
+from dovetail.op import REQUIRED, Op
+from dovetail.slots import Spelling
+from dovetail.types import Tensor
+
+if TYPE_CHECKING:
+    from dovetail.formats.lift import Lifter
+
+
+def spelled(lifter: Lifter, spelling: Spelling, node: ForeignNode, xs: list[Value | None]) -> tuple[Op, list[Value | None]]:
+    """The operator that a slot line makes of a node, and its inputs. Raises FormatError where the node does not fit the line."""
+    attributes, inputs = _from_inputs(lifter, spelling, xs)
+    for slot in spelling.attributes:
+        if slot.is_ignored:
+            continue
+        value = slots.read_attribute(spelling, slot, node.attributes, is_text=lifter.dialect.is_text)
+        if value is REQUIRED:
+            continue
+        if slots.field_of(spelling.op, slot.ours) is not None:
+            attributes[slot.ours] = value
+        else:
+            inputs[slot.ours] = _constant_input(lifter, spelling, slot.ours, value, xs)
+    slots.refuse_unknown(spelling, node.attributes)
+    attributes.update(spelling.implied)
+    if "outputs" in spelling.op.fields_by_name and "outputs" not in attributes:
+        attributes["outputs"] = len(node.outputs)
+    ordered: list[Value | None] = []
+    for port in spelling.op.signature.inputs:
+        if port.repeated:
+            ordered.extend(inputs.get(port.name) or [])
+        else:
+            ordered.append(inputs.get(port.name))
+    while ordered and ordered[-1] is None:
+        ordered.pop()
+    return spelling.op(**attributes), ordered
+
+
+def _from_inputs(lifter: Lifter, spelling: Spelling, xs: list[Value | None]) -> tuple[dict[str, Any], dict[str, Any]]:
+    attributes: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
+    if len(xs) > len(spelling.inputs) and not any(slot.repeated for slot in spelling.inputs):
+        raise FormatError("node.inputs", f"{spelling.kind} takes {len(spelling.inputs)} inputs, not {len(xs)}")
+    for index, slot in enumerate(spelling.inputs):
+        if slot.repeated:
+            inputs[slot.ours] = xs[index:]
+            break
+        x = xs[index] if index < len(xs) else None
+        field = slots.field_of(spelling.op, slot.ours)
+        if field is None:
+            if x is None and not slot.optional and slot.default is None:
+                raise FormatError("node.inputs", f"{spelling.kind} needs the input {slot.ours!r}")
+            if x is None and slot.default is not None:
+                x = _constant_input(lifter, spelling, slot.ours, slot.default, xs)
+            inputs[slot.ours] = x
+        elif x is not None:
+            data = constant_of(x, f"{spelling.kind}: {slot.ours}")
+            lifter.spend(x)
+            attributes[slot.ours] = slots.read_constant(slot, field, data)
+        elif slot.default is not None:
+            attributes[slot.ours] = slots.fixed_value(field, slot.default)
+        elif not slot.optional:
+            raise FormatError("node.inputs", f"{spelling.kind} needs the input {slot.ours!r}")
+    return attributes, inputs
+
+
+def _constant_input(lifter: Lifter, spelling: Spelling, name: str, raw: Any, xs: list[Value | None]) -> Value:
+    """A foreign attribute that is an input of ours. Raises FormatError [attribute.value]."""
+    if isinstance(raw, ForeignTensor):
+        return lifter.shared(raw.data, raw.dtype)
+    try:
+        return _number_input(lifter, spelling, name, raw, xs)
+    except (ValueError, TypeError, OverflowError, IndexError) as error:
+        if isinstance(error, DovetailError):
+            raise
+        raise FormatError("attribute.value", f"{spelling.kind}: {name} = {raw!r} does not become a tensor") from None
+
+
+def _number_input(lifter: Lifter, spelling: Spelling, name: str, raw: Any, xs: list[Value | None]) -> Value:
+    port = next(port for port in spelling.op.signature.inputs if port.name == name)
+    if isinstance(raw, str):
+        text = raw.strip().removeprefix("[").removesuffix("]")
+        items = [piece.strip() for piece in text.split(",")] if "," in text or port.host else [text]
+        items = [item for item in items if item]
+        numbers: list[Any] = [float(item) if not item.lstrip("+-").isdigit() else int(item) for item in items]
+        raw = numbers if "," in text or port.host else numbers[0]
+    data = np.asarray(raw)
+    data = data if data.size else data.astype(np.int64)
+    kind = _input_dtype(spelling, port.type, xs)
+    if kind.is_integer and data.dtype.kind not in "iu":
+        raise FormatError("attribute.value", f"{spelling.kind}: {name} = {raw!r} is no list of integers")
+    return lifter.shared(data, kind)
+
+
+def _input_dtype(spelling: Spelling, variable: str, xs: list[Value | None]) -> Any:
+    exact = dtypes._BY_NAME.get(variable)
+    if exact is not None:
+        return exact
+    for port, x in zip(spelling.op.signature.inputs, xs, strict=False):
+        if port.type == variable and x is not None and isinstance(x.type, Tensor) and x.type.dtype is not None:
+            return x.type.dtype
+    return dtypes.i64 if variable[0] in "IZT" else dtypes.f32
+
+
+def constant_of(x: Value, what: str) -> np.ndarray[Any, Any]:
+    """The elements of an input that has to be known when the model is read.
+
+    Raises UnsupportedError [constant.needed] where they are not constant.
+    """
+    data = x.constant
+    if data is not None:
+        return data
+    value = x.value
+    if value is not None:
+        array = np.asarray(value)
+        if array.dtype != object:
+            return array
+        if all(isinstance(item, int) for item in array.ravel()):
+            return array.astype(np.int64)
+    found = constant_value(x)
+    if found is None:
+        raise UnsupportedError("constant.needed", f"{what} is computed at run time, and has to be a constant here")
+    return found
