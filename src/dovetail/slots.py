@@ -15,7 +15,7 @@ implies;
 ``name=value/other`` reads as ``value`` and can also say ``other`` (because ``other`` only refuses where ``value`` answers).
 Of several lines for one foreign version the first that fits reads it; a line that begins with ``>`` is only written.
 Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``natural`` (an integer that must not be
-negative), ``scalar`` (an input that must have rank 0), ``vector`` (an input that
+negative), ``scalar`` (an input that must have rank 0, or an attribute that is one number), ``vector`` (an input that
 must have rank 1), ``{theirs:ours,...}`` (a table).
 """
 
@@ -274,6 +274,9 @@ def convert_in(slot: Slot, raw: Any) -> Any:
         case "natural":
             if any(_integer(item) < 0 for item in (raw if isinstance(raw, (list, tuple)) else (raw,))):
                 raise ValueError
+        case "scalar":
+            if isinstance(raw, list | tuple | np.ndarray):
+                raise ValueError
         case "table":
             found = dict(slot.table).get(str(raw).strip())
             if found is None:
@@ -292,6 +295,8 @@ def convert_out(slot: Slot, value: Any) -> Any:
         case "natural":
             if value is not None and any(item < 0 for item in (value if isinstance(value, tuple) else (value,))):
                 raise KeyError
+        case "scalar":
+            return value[0] if isinstance(value, tuple) and len(value) == 1 else value
         case "table":
             text = str(value).lower() if isinstance(value, bool) else str(value)
             word = {ours: theirs for theirs, ours in slot.table}[text]

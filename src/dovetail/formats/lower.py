@@ -338,7 +338,7 @@ class Lowering:
                 value = self._out(slot, op.__dict__[slot.ours], spelling)
             else:
                 x = given.get(slot.ours)
-                value = None if x is None else _plain(constant_or_none(x), op, slot.ours)
+                value = None if x is None else self._out(slot, _plain(constant_or_none(x), op, slot.ours), spelling)
             if value is None:
                 continue
             if len(slot.theirs) == 2:

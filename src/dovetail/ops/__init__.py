@@ -29,6 +29,7 @@ from dovetail.ops import (
     shapes,
     slicing,
     softmax,
+    sorting,
     source,
     unary,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "shapes",
     "slicing",
     "softmax",
+    "sorting",
     "source",
     "unary",
 ]
