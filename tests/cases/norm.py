@@ -137,6 +137,7 @@ CASES: list[Case] = [
     Case(Softmax(1), (floats(2, 3, 1, 1),), "Softmax before axes of one", tolerance=1e-5),
     Case(Softmax(0), (floats(5),), "Softmax of a vector", tolerance=1e-5),
     Case(Softmax(), (floats(0, 3),), "Softmax of no rows", tolerance=1e-5),
+    Case(Softmax(1, True), (floats(0, 3, 2),), "Softmax of no rows, coerced", tolerance=1e-5),
     Case(Hardmax(), (np.array([[3.0, 1.0, 3.0], [-1.0, -1.0, -2.0]], np.float32),), "Hardmax takes the first of equal elements"),
     *(
         Case(NormalizeL2(0.0078125, mode), (_MEDIUM, i64(*axes)), f"NormalizeL2 {mode} {list(axes)}", tolerance=1e-5)

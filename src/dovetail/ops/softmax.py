@@ -8,7 +8,7 @@ from dovetail import arrays
 from dovetail.build import shape_value
 from dovetail.op import Op
 from dovetail.ops.normalizing import _Normalizing
-from dovetail.types import axis_in
+from dovetail.types import axis_in, total
 
 
 class _Exponential(_Normalizing, sig="x: F -> y: F"):
@@ -40,7 +40,9 @@ class _Exponential(_Normalizing, sig="x: F -> y: F"):
         axis = axis_in(self.axis, rank)
         last: Any = type(self)
         if self.coerce:
-            flat = b.Reshape(x, [0] * axis + [-1])
+            rest = total(x.dims[axis:])
+            # The copied sizes cancel, so that -1 is the product of the others also where one of them is 0.
+            flat = b.Reshape(x, [*([0] * axis), rest if isinstance(rest, int) and rest else -1], empty="cancel")
             return b.Reshape(b.add(last(axis=-1), flat)[0], shape_value(b, x), copy_zeros=False)
         order = list(range(rank))
         order[axis], order[-1] = order[-1], order[axis]
