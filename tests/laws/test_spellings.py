@@ -97,6 +97,33 @@ def test_every_attribute_is_spoken_of_and_none_that_the_schema_lacks(version: Ve
 
 
 @pytest.mark.parametrize(("version", "ops"), list(versions()))
+def test_inputs_may_be_left_out_or_repeated_where_the_schema_says_so(version: Version, ops: list[type[Op]]) -> None:
+    if version in ONNX.lifts:
+        return
+    for spelling in lines(ops, version):
+        theirs = [port.option.name for port in schemas()[version].inputs]
+        ours = ["Variadic" if slot.repeated else "Optional" if slot.optional else "Single" for slot in spelling.inputs]
+        assert ours == theirs[: len(ours)], spelling.line
+
+
+SIGNED = ("axis", "axes", "perm", "pads", "output_padding")
+UNTOLD = {"LpNormalization", "MeanVarianceNormalization"}
+"""Operators whose schemas do not say whether an axis may be negative; runtimes take it."""
+
+
+@pytest.mark.parametrize(("version", "ops"), list(versions()))
+def test_an_axis_or_a_pad_is_negative_only_where_the_schema_speaks_of_it(version: Version, ops: list[type[Op]]) -> None:
+    if version in ONNX.lifts or version[1] in UNTOLD:
+        return
+    for spelling in lines(ops, version):
+        for slot in spelling.attributes:
+            for name in () if slot.is_ignored else set(SIGNED).intersection(slot.theirs):
+                told = schemas()[version].attributes[name].description.lower().replace("non-negative", "")
+                is_signed = any(words in told for words in ("negative", "[-r", "from the back"))
+                assert (slot.how == "natural") != is_signed, f"{spelling.line}: {name}"
+
+
+@pytest.mark.parametrize(("version", "ops"), list(versions()))
 def test_an_attribute_left_out_means_the_default_of_the_schema(version: Version, ops: list[type[Op]]) -> None:
     tried = lines(ops, version)
     assert tried
