@@ -1,12 +1,13 @@
 """Mutants: the sources with one small fault each, and whether the tests see it.
 
-    python tests/mutation.py [--paths PATH ...] [--lines FIRST-LAST] [--scope NAME] [--every N] [--json] [--jobs N] [--list]
+    python tests/mutation.py [--paths PATH ...] [--lines FIRST-LAST] [--scope NAME] [--every N] [--seconds N] [--json] [--jobs N]
+        [--list]
 
 Without --paths: all of ``src/dovetail/ops`` and ``slots.py``. Everything is imported and every test collected once; each mutant
 then runs in a forked child, where the faulty module is written over the imported one and the tests run that reach the faulty
-statement, the quickest first, until one fails. The oracles are asked once, of the unharmed sources, since foreign runtimes have
-threads, which do not survive a fork: a mutant that asks them something else gets no answer, and is not killed by that. Printed
-are the survivors, as file:line, original -> mutant.
+statement, the quickest of each test function first, until one fails. The oracles are asked once, of the unharmed sources, since
+foreign runtimes have threads, which do not survive a fork: a mutant that asks them something else gets no answer, and is not
+killed by that. Printed are the survivors, as file:line, original -> mutant.
 ``mutants_equivalent.toml`` lists mutants that mean the same as the original, each with its reason. The exit code is 1 where a
 mutant of the mission's operators (Concat, Reshape, Split) survives.
 """
@@ -32,6 +33,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -514,8 +516,9 @@ def measure(items: list[Any], files: dict[str, str], watch: Watch) -> Any:
 class Runner:
     """The plugin that takes the place of pytest's own loop."""
 
-    def __init__(self, chosen: list[Made], jobs: int, say: Callable[[str], None]) -> None:
+    def __init__(self, chosen: list[Made], jobs: int, most: float, say: Callable[[str], None]) -> None:
         self.chosen = chosen
+        self.most = most
         self.jobs = jobs
         self.say = say
         self.watch = Watch()
@@ -578,7 +581,8 @@ class Runner:
         self.seconds = time.perf_counter() - start
 
     def _tests(self, mutant: Mutant, items: list[Any], known: dict[int, Any], first: list[int]) -> list[int]:
-        """The tests that reach the mutant, those first that killed others of its function, then the quickest."""
+        """The tests that reach the mutant: those that killed others of its function, then the quickest of each test function in
+        turn."""
         lines = {(mutant.module, line) for line in range(mutant.lines[0], mutant.lines[1] + 1)}
         reach = [number for number, (_, seen) in known.items() if not seen.isdisjoint(lines)]
         if not any((mutant.module, mutant.first) in seen for _, seen in known.values()):
@@ -590,8 +594,16 @@ class Runner:
             if not reach:
                 words = _fitting(mutant.module)
                 reach = [each for each in known if words(items[each])]
-        reach.sort(key=lambda number: (number not in first, known[number][0]))
-        return reach
+        reach.sort(key=lambda number: known[number][0])
+        turn: Counter[Any] = Counter()
+        turns: dict[int, int] = {}
+        for number in reach:
+            function = getattr(items[number], "function", None)
+            turns[number] = -1 if number in first else turn[function]
+            turn[function] += 1
+        reach.sort(key=turns.__getitem__)
+        spent = accumulate(known[number][0] for number in reach)
+        return [number for number, seconds in zip(reach, spent, strict=True) if not self.most or seconds <= self.most]
 
     def _work(self, made: Made, chosen: list[tuple[int, Any]]) -> Callable[[], Any]:
         def work() -> Any:
@@ -678,6 +690,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lines", help="only mutants on these lines, FIRST-LAST")
     parser.add_argument("--scope", help="only mutants in this function or class")
     parser.add_argument("--every", type=int, default=1, help="only every so many of them, evenly spread")
+    parser.add_argument("--seconds", type=float, default=0, help="run no more than so many seconds of tests for one mutant")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
@@ -715,7 +728,7 @@ def _run(modules: list[str], chosen: list[Made], options: Any) -> Runner:
     def say(text: str) -> None:
         print(text, file=sys.stderr if options.json else out, flush=True)
 
-    runner = Runner(chosen, options.jobs, say)
+    runner = Runner(chosen, options.jobs, options.seconds, say)
     os.chdir(ROOT)
     silent = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--no-header", "--no-summary", "-q", "-q", "--capture=no"]
     code = pytest.main([*silent, "-k", " or ".join(f"({each})" for each in words), *dict.fromkeys(files)], plugins=[runner])
