@@ -39,7 +39,10 @@ def chosen() -> list[tuple[str, Case]]:
             continue
         inputs = zip(case.inputs, is_constant(case), strict=True)
         if any(is_smooth(x) and not constant for x, constant in inputs) and "gradient" not in case.skip:
-            given = tuple(None if x is None else (x.shape, None if is_smooth(x) else x.tobytes()) for x in case.inputs)
+            # What a scalar is may decide which branch has the slope.
+            given = tuple(
+                None if x is None else (x.shape, x.tobytes() if x.ndim == 0 or not is_smooth(x) else None) for x in case.inputs
+            )
             found.setdefault((repr(case.op), given), (family, case))
     return list(found.values())
 
