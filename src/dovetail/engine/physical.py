@@ -16,18 +16,20 @@ class Memory:
         self.places = places
         self._strides: dict[Tile, tuple[int, ...]] = {}
         self._layouts: dict[Tile, Layout | None] = {}
+        self._operands: dict[Tile, tuple[int, tuple[int, ...]] | None] = {}
 
     def set_strides(self, root: Tile, strides: tuple[int, ...]) -> None:
         self._strides[root] = strides
-        self._layouts.clear()
+        self.forget()
 
     def turn(self, root: Tile) -> None:
         """Let a tensor lie channels-last."""
         self.set_strides(root, channels_last(root.sizes))
 
     def forget(self) -> None:
-        """Places have changed."""
+        """Places or strides have changed."""
         self._layouts.clear()
+        self._operands.clear()
 
     def strides(self, root: Tile) -> tuple[int, ...]:
         return self._strides.get(root) or row_major(root.sizes)
@@ -43,10 +45,15 @@ class Memory:
         whole = strided(root.sizes, self.strides(root))
         if not tile.count:
             return Layout(0, ((0, 1),))
-        return compose(whole, piece.offset, piece.modes)
+        return whole if root is tile else compose(whole, piece.offset, piece.modes)
 
     def operand(self, tile: Tile) -> tuple[int, tuple[int, ...]] | None:
         """Offset and stride per axis, or None where an axis does not lie evenly."""
+        if tile not in self._operands:
+            self._operands[tile] = self._operand(tile)
+        return self._operands[tile]
+
+    def _operand(self, tile: Tile) -> tuple[int, tuple[int, ...]] | None:
         if not tile.count:
             return 0, row_major(tile.sizes)
         layout = self.layout(tile)

@@ -27,6 +27,7 @@ class Places:
 
     def __init__(self) -> None:
         self._parents: dict[Tile, Place] = {}
+        self._whole: dict[Tile, Place] = {}
         self._members: dict[Tile, list[Tile]] = {}
         self.fixed: set[Tile] = set()
         """Roots that lie in memory that is not ours: inputs, constants, outputs."""
@@ -35,7 +36,10 @@ class Places:
         """The root of a tensor, and the piece of it that the tensor is."""
         parent = self._parents.get(tile)
         if parent is None:
-            return Place(tile, dense(tile.count))
+            whole = self._whole.get(tile)
+            if whole is None:
+                whole = self._whole[tile] = Place(tile, dense(tile.count))
+            return whole
         above = self._parents.get(parent.root)
         if above is None:
             return parent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ class Tile:
     elements where they are known beforehand. Compared by identity.
     """
 
-    __slots__ = ("data", "dtype", "is_output", "name", "shape", "type")
+    __slots__ = ("count", "data", "dtype", "is_loose", "is_output", "itemsize", "name", "nbytes", "shape", "type")
 
     def __init__(
         self, name: str, type: Type, shape: tuple[int, ...] | None, dtype: DType | None, data: np.ndarray[Any, Any] | None = None
@@ -35,31 +36,16 @@ class Tile:
         self.dtype = dtype
         self.data = data
         self.is_output = False
-
-    @property
-    def is_loose(self) -> bool:
-        return self.shape is None
+        self.is_loose = shape is None
+        # A plan asks for these tens of thousands of times.
+        self.count = prod(shape or ())
+        self.itemsize = dtype.numpy.itemsize if dtype is not None else 0
+        self.nbytes = self.count * self.itemsize
 
     @property
     def sizes(self) -> tuple[int, ...]:
         assert self.shape is not None
         return self.shape
-
-    @property
-    def count(self) -> int:
-        count = 1
-        for size in self.sizes:
-            count *= size
-        return count
-
-    @property
-    def itemsize(self) -> int:
-        assert self.dtype is not None
-        return int(self.dtype.numpy.itemsize)
-
-    @property
-    def nbytes(self) -> int:
-        return self.count * self.itemsize
 
     def view(self) -> View:
         """What an operator's rules see of it."""
