@@ -10,6 +10,7 @@ import numpy as np
 
 from dovetail.engine.bind import Spec, spec
 from dovetail.engine.plan import Plan, Step
+from dovetail.engine.shelf import Shelf
 from dovetail.engine.steps import Find, finder, python_step
 from dovetail.engine.work import INTERPRET, Scene, Tile
 from dovetail.errors import EngineError
@@ -36,9 +37,12 @@ Piece = Callable[[Call], None]
 class Bound:
     """A plan whose steps are made. Holds the constants that the steps read."""
 
-    def __init__(self, plan: Plan, scene: Scene, core: Any, pool: Any, store: Any, specs: Sequence[Spec] = ()) -> None:
+    def __init__(
+        self, plan: Plan, scene: Scene, core: Any, pool: Any, store: Any, shelf: Shelf, specs: Sequence[Spec] = ()
+    ) -> None:
         self.plan = plan
         self.scene = scene
+        self._shelf = shelf
         self.native_steps: list[Step] = []
         self.python_steps: list[tuple[Step, str]] = []
         self._core = core
@@ -108,6 +112,7 @@ class Bound:
 
     def call(self, arrays: Sequence[Any], out: Mapping[str, Any] | None, names: Sequence[str]) -> Call:
         """What a call needs, before any step has run."""
+        self._shelf.begin()
         loose = {tile: array for tile, array in zip(self.plan.inputs, arrays, strict=True) if tile.is_loose}
         results = [self._result(tile, name, arrays, out) for tile, name in zip(self.plan.outputs, names, strict=True)]
         memory = self._core.Visit(self._program) if self._core else _Room(self.plan.arena_bytes)
@@ -124,7 +129,7 @@ class Bound:
         assert tile.dtype is not None
         given = None if out is None else out.get(name)
         if given is None:
-            return np.empty(tile.sizes, tile.dtype.numpy)
+            return self._shelf.array(tile.sizes, tile.dtype.numpy)
         if (
             not isinstance(given, np.ndarray)
             or given.dtype != tile.dtype.numpy
@@ -135,7 +140,7 @@ class Bound:
                 "output.array", f"out[{name!r}] should be a writable {tile.dtype} array of shape {list(tile.sizes)}"
             )
         direct = given.flags.c_contiguous and not any(is_array(each) and np.may_share_memory(given, each) for each in arrays)
-        return given if direct else np.empty(tile.sizes, tile.dtype.numpy)
+        return given if direct else self._shelf.array(tile.sizes, tile.dtype.numpy)
 
     def _delivered(self, tile: Tile, name: str, result: Any, loose: dict[Tile, Any], out: Mapping[str, Any] | None) -> Any:
         if tile.is_loose:

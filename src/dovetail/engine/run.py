@@ -16,6 +16,7 @@ from dovetail.engine.bound import Bound, is_array
 from dovetail.engine.checker import check
 from dovetail.engine.plan import ELIDE, Plan, UnevenInput, make_plan
 from dovetail.engine.prepare import prepare
+from dovetail.engine.shelf import Shelf
 from dovetail.engine.template import Template, make_template
 from dovetail.engine.work import Scene
 from dovetail.errors import EngineError
@@ -48,6 +49,7 @@ class Engine:
         self._core = native.core()
         self._pool = self._core.Pool(self.threads) if self._core else None
         self._store = self._core.Store() if self._core else None
+        self._shelf = Shelf()
 
     def bind(self, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Bound, list[Any]]:
         """The bound plan for these inputs, and the inputs as arrays in the model's order."""
@@ -112,9 +114,8 @@ class Engine:
         plan, specs = template.at(sizes[symbol])
         self._check_memory(plan)
         try:
-            return Bound(
-                plan, Scene(self.graph, sizes, [array.shape for array in arrays]), self._core, self._pool, self._store, specs
-            )
+            scene = Scene(self.graph, sizes, [array.shape for array in arrays])
+            return Bound(plan, scene, self._core, self._pool, self._store, self._shelf, specs)
         except ValueError:
             # A kernel that takes the template's sizes and not these: they are planned for themselves.
             return None
@@ -124,7 +125,7 @@ class Engine:
         self._check_memory(plan)
         if os.environ.get("DOVETAIL_VERIFY", "") not in ("", "0"):
             check(plan, graph, scene)
-        return Bound(plan, scene, self._core, self._pool, self._store)
+        return Bound(plan, scene, self._core, self._pool, self._store, self._shelf)
 
     def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:
         with collector_paused():

@@ -38,7 +38,7 @@ class Tile:
         self.is_output = False
         self.is_loose = shape is None
         # A plan asks for these tens of thousands of times.
-        self.count = prod(shape or ())
+        self.count = 0 if shape is None else prod(shape)
         self.itemsize = dtype.numpy.itemsize if dtype is not None else 0
         self.nbytes = self.count * self.itemsize
 
