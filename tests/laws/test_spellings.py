@@ -107,7 +107,7 @@ def test_inputs_may_be_left_out_or_repeated_where_the_schema_says_so(version: Ve
 
 
 SIGNED = ("axis", "axes", "perm", "pads", "output_padding")
-UNTOLD = {"LpNormalization", "MeanVarianceNormalization"}
+UNTOLD = {"MeanVarianceNormalization"}
 """Operators whose schemas do not say whether an axis may be negative; runtimes take it."""
 
 
@@ -118,8 +118,9 @@ def test_an_axis_or_a_pad_is_negative_only_where_the_schema_speaks_of_it(version
     for spelling in lines(ops, version):
         for slot in spelling.attributes:
             for name in () if slot.is_ignored else set(SIGNED).intersection(slot.theirs):
-                told = schemas()[version].attributes[name].description.lower().replace("non-negative", "")
-                is_signed = any(words in told for words in ("negative", "[-r", "from the back"))
+                attribute = schemas()[version].attributes[name]
+                told = attribute.description.lower().replace("non-negative", "")
+                is_signed = attribute.default_value.i < 0 or any(words in told for words in ("negative", "[-r", "from the back"))
                 assert (slot.how == "natural") != is_signed, f"{spelling.line}: {name}"
 
 
