@@ -25,7 +25,8 @@ from dovetail.dtypes import DType
 from dovetail.edit import connect
 from dovetail.errors import DovetailError, RuleError
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REGISTRY, Op, allows, infer_types, infer_values, output_count
+from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count
+from dovetail.signature import allows
 from dovetail.types import Shape, Size, Tensor, Type
 
 _CURRENT: ContextVar[Builder] = ContextVar("dovetail.builder")

@@ -5,20 +5,14 @@ A subclass declares its attributes as annotations and its signature and spelling
     class Concat(Op, sig="*xs: T -> y: T", onnx=("Concat-1(*xs; axis=1)", "Concat-4(*xs; axis)"), openvino="Concat-1(*xs; axis)"):
         axis: int
 
-``sig``: ``inputs -> outputs``, each ``name: type``. ``*name`` is repeated, ``name?`` optional, ``name!`` is read by shape
-rules and
-stays a host numpy array in every walk. A type is an element type by name (``i64``) or a variable, whose first letter says
-what it may be:
-T any, N number, R real number, F float, I integer, Z signed integer; ``any`` is anything, not only a tensor. A variable that
-occurs twice
-is the same type in both places. An operator whose number of outputs varies has an attribute ``outputs: int``.
+``sig`` says what goes in and what comes out: see :mod:`dovetail.signature`. An operator whose number of outputs varies has an
+attribute ``outputs: int``.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
@@ -26,28 +20,10 @@ import numpy as np
 from dovetail import dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.signature import CLASS_NAMES, Signature, parse_signature
 from dovetail.types import UNKNOWN, Tensor, Type, Unknown, is_static
 
 REGISTRY: dict[str, type[Op]] = {}
-
-_CLASSES = {
-    letter: frozenset(item.name for item in dtypes.ALL if not kinds or item.kind in kinds.split())
-    for letter, kinds in {
-        "T": "",
-        "N": "float int uint complex",
-        "R": "float int uint",
-        "F": "float",
-        "I": "int uint",
-        "Z": "int",
-    }.items()
-}
-_CLASS_NAMES = {
-    "N": "a number type",
-    "R": "a real number type",
-    "F": "a float type",
-    "I": "an integer type",
-    "Z": "a signed integer type",
-}
 
 
 class Window(NamedTuple):
@@ -72,63 +48,6 @@ class Windows(NamedTuple):
 
     windows: tuple[Window, ...]
     fill: Any = None
-
-
-class Port(NamedTuple):
-    """One input or output of a signature. ``allowed``: the names of the element types that it may have, None where it may be
-    anything, not only a tensor."""
-
-    name: str
-    type: str
-    allowed: frozenset[str] | None
-    repeated: bool = False
-    optional: bool = False
-    host: bool = False
-
-
-class Signature:
-    """What goes into an operator and what comes out. ``least``: how many inputs it needs; ``repeated``: the place of the
-    repeated one;
-    ``has_hosts``: whether shape rules read some input."""
-
-    __slots__ = ("has_hosts", "inputs", "least", "outputs", "repeated")
-
-    def __init__(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
-        self.inputs = inputs
-        self.outputs = outputs
-        self.least = sum(1 for port in inputs if not port.optional and not port.repeated)
-        self.repeated = next((place for place, port in enumerate(inputs) if port.repeated), None)
-        self.has_hosts = any(port.host for port in inputs)
-
-    def port(self, index: int, count: int) -> Port:
-        """The port that input ``index`` of ``count`` belongs to."""
-        repeated = self.repeated
-        if repeated is None or index < repeated:
-            return self.inputs[index]
-        after = len(self.inputs) - repeated - 1
-        return self.inputs[repeated] if index < count - after else self.inputs[index - count]
-
-
-def _parse_ports(text: str) -> tuple[Port, ...]:
-    ports = []
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        name, _, kind = (piece.strip() for piece in part.partition(":"))
-        bare = name.strip("*?!")
-        ports.append(Port(bare, kind, _allowed(kind), name.startswith("*"), "?" in name, "!" in name))
-    return tuple(ports)
-
-
-@cache
-def _allowed(kind: str) -> frozenset[str] | None:
-    """The names of the element types that a type of a signature stands for."""
-    if kind == "any":
-        return None
-    return frozenset((kind,)) if kind in dtypes._BY_NAME else _CLASSES[kind[0]]
-
-
-def parse_signature(text: str) -> Signature:
-    inputs, _, outputs = text.partition("->")
-    return Signature(_parse_ports(inputs), _parse_ports(outputs))
 
 
 class Field(NamedTuple):
@@ -331,15 +250,9 @@ def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
         if known is not dtype:
             raise RuleError("type.disagree", f"element types {known}, {dtype} should be equal")
         if dtype.name not in port.allowed:
-            wanted = port.type if port.type in dtypes._BY_NAME else _CLASS_NAMES[port.type[0]]
+            wanted = port.type if port.type in dtypes._BY_NAME else CLASS_NAMES[port.type[0]]
             raise RuleError("type.class", f"input {port.name!r} should be {wanted}, not {dtype}")
     return bound
-
-
-def allows(variable: str, dtype: DType) -> bool:
-    """Whether a type of a signature may be ``dtype``."""
-    allowed = _allowed(variable)
-    return allowed is None or dtype.name in allowed
 
 
 def default_types(op: Op, xs: tuple[Any, ...]) -> list[Type]:

@@ -8,7 +8,8 @@ import numpy as np
 
 from cases import Case
 from cases.linear import NEAR, floats
-from dovetail.ops.conv import Conv, ConvTranspose, GroupConv, GroupConvTranspose
+from dovetail.ops.conv import Conv, ConvTranspose
+from dovetail.ops.group_conv import GroupConv, GroupConvTranspose
 
 
 def i64(*items: int) -> np.ndarray[Any, Any]:

@@ -20,7 +20,7 @@ LAYERS = (
     "errors",
     "dtypes dims types arrays native movement",
     "graph",
-    "op slots edit build evaluate inference",
+    "op signature slots edit build evaluate inference",
     "ops",
     "interpret autodiff validate passes formats show notebook summary sampling report",
     "engine",

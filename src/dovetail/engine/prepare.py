@@ -10,9 +10,10 @@ from dovetail.build import Builder
 from dovetail.edit import copy_graph, remove_dead, rewrite
 from dovetail.graph import Graph, Node, Value
 from dovetail.inference import infer_graph
-from dovetail.ops.conv import Conv, GroupConv
+from dovetail.ops.conv import Conv
 from dovetail.ops.dropout import Dropout
 from dovetail.ops.elementwise import Add, Multiply, Sum
+from dovetail.ops.group_conv import GroupConv
 from dovetail.ops.norm import (
     BatchNormalization,
     GroupNormalization,

@@ -9,17 +9,13 @@ from dovetail import arrays, dims
 from dovetail.build import shape_value
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op
-from dovetail.ops.sliding import Geometry, _Sliding, halves, span, spatial
+from dovetail.ops.sliding import ONNX_PAD, PADS, STALE, Geometry, _Sliding, halves, span, spatial
 from dovetail.types import Unknown, agree, static
 
-_ONNX_PAD = "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_lower,VALID:valid}=NOTSET"
-_ONNX = f"strides?, pads~natural?, dilations?, {_ONNX_PAD}, group=1, kernel_shape:kernel?"
-_PADS = "pads_begin+pads_end:pads, auto_pad~{explicit:explicit,valid:valid,same_upper:same_upper,same_lower:same_lower}=explicit"
-# "pads_begin and pads_end are ignored when auto_pad is specified", and old converters left numbers there.
-_STALE = "pads_begin:_, pads_end:_, auto_pad~{valid:valid,same_upper:same_upper,same_lower:same_lower}"
+_ONNX = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape:kernel?"
 
 
-class _Convolution(_Sliding):
+class Convolution(_Sliding):
     """Weights that slide: ``group`` parts of the channels, each with its own; ``kernel``, where given, repeats the weights'
     sizes.
     """
@@ -64,10 +60,10 @@ class _Convolution(_Sliding):
 
 
 class Conv(
-    _Convolution,
+    Convolution,
     sig="x: N, w: N, bias?: N -> y: N",
     onnx=f"Conv-1,11,22(x, w, bias?; {_ONNX})",
-    openvino=(f"Convolution-1(x, w; strides, dilations, {_PADS})", f"Convolution-1(x, w; strides, dilations, {_STALE})"),
+    openvino=(f"Convolution-1(x, w; strides, dilations, {PADS})", f"Convolution-1(x, w; strides, dilations, {STALE})"),
 ):
     """Cross-correlation: ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k.
 
@@ -111,23 +107,23 @@ _ONNX_TARGET = (
     "auto_pad~{NOTSET:same_lower,VALID:same_lower,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, "
     "group=1, kernel_shape:kernel?, output_padding~natural?, output_shape"
 )
-_EXPLICIT = "strides, dilations, pads_begin+pads_end:pads, auto_pad~{explicit:explicit}=explicit, output_padding?"
-_AUTO = "strides, dilations, pads_begin:_, pads_end:_, output_padding?, "
-_TURNED = "auto_pad~{same_upper:same_lower,same_lower:same_upper,valid:valid}"
+EXPLICIT = "strides, dilations, pads_begin+pads_end:pads, auto_pad~{explicit:explicit}=explicit, output_padding?"
+AUTO = "strides, dilations, pads_begin:_, pads_end:_, output_padding?, "
+TURNED = "auto_pad~{same_upper:same_lower,same_lower:same_upper,valid:valid}"
 
 
 class ConvTranspose(
-    _Convolution,
+    Convolution,
     sig="x: N, w: N, bias?: N, output_shape?!: I -> y: N",
     onnx=(
         f"ConvTranspose-1,11,22(x, w, bias?; {_ONNX}, output_padding~natural?)",
         f"ConvTranspose-1,11,22(x, w, bias?; {_ONNX_TARGET})",
     ),
     openvino=(
-        f"ConvolutionBackpropData-1(x, w; {_EXPLICIT})",
-        f"ConvolutionBackpropData-1(x, w; {_AUTO}auto_pad~{{same_upper:valid,same_lower:valid,valid:valid}})",
-        f"ConvolutionBackpropData-1(x, w, output_shape; {_EXPLICIT})",
-        f"ConvolutionBackpropData-1(x, w, output_shape; {_AUTO}{_TURNED})",
+        f"ConvolutionBackpropData-1(x, w; {EXPLICIT})",
+        f"ConvolutionBackpropData-1(x, w; {AUTO}auto_pad~{{same_upper:valid,same_lower:valid,valid:valid}})",
+        f"ConvolutionBackpropData-1(x, w, output_shape; {EXPLICIT})",
+        f"ConvolutionBackpropData-1(x, w, output_shape; {AUTO}{TURNED})",
     ),
 ):
     """The transpose of Conv: element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation -
@@ -295,106 +291,6 @@ def _grown(b: Any, op: ConvTranspose, x: Any, w: Any, bias: Any) -> Any:
         return b.add(op, x, w, bias)[0]
     y = b.add(op.with_(output_padding=None), x, w)[0]
     return _biased(b, b.Pad(y, [0, 0, *(0,) * len(extra), 0, 0, *extra]), bias)
-
-
-class GroupConv(
-    _Convolution,
-    sig="x: N, w: N -> y: N",
-    openvino=(
-        f"> GroupConvolution-1(x, w; strides, dilations, {_PADS})",
-        f"> GroupConvolution-1(x, w; strides, dilations, {_STALE})",
-    ),
-):
-    """Conv with weights [G, O / G, C / G, *kernel], which say how many groups there are. Source: OpenVINO GroupConvolution-1."""
-
-    def shape(self, x: Any, w: Any) -> Any:
-        if not isinstance(w.dims[0], int):
-            return _open(x, w)
-        return self._conv(w).shape(x, _Merged(w))
-
-    def _conv(self, w: Any) -> Conv:
-        return Conv(self.strides, self.pads, self.dilations, self.auto_pad, _groups(w))
-
-    def evaluate(self, xp: Any, x: Any, w: Any) -> Any:
-        return self._conv(w).evaluate(xp, x, xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:])))
-
-    def decompose(self, b: Any, x: Any, w: Any) -> Any:
-        return b.add(self._conv(w), x, merged_weights(b, w))[0]
-
-    def canonical(self, x: Any, w: Any) -> Op:
-        return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
-
-
-class GroupConvTranspose(
-    _Convolution,
-    sig="x: N, w: N, output_shape?!: I -> y: N",
-    openvino=(
-        f"> GroupConvolutionBackpropData-1(x, w; {_EXPLICIT})",
-        f"> GroupConvolutionBackpropData-1(x, w; {_AUTO}auto_pad~{{valid:valid}})",
-        f"> GroupConvolutionBackpropData-1(x, w, output_shape; {_EXPLICIT})",
-        f"> GroupConvolutionBackpropData-1(x, w, output_shape; {_AUTO}{_TURNED})",
-    ),
-):
-    """ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""
-
-    output_padding: tuple[int, ...] | None = None
-
-    def shape(self, x: Any, w: Any, output_shape: Any = None) -> Any:
-        if not isinstance(w.dims[0], int):
-            return _open(x, w)
-        return self._conv(w).shape(x, _Merged(w), None, output_shape)
-
-    def _conv(self, w: Any) -> ConvTranspose:
-        return ConvTranspose(self.strides, self.pads, self.dilations, self.auto_pad, _groups(w), None, self.output_padding)
-
-    def evaluate(self, xp: Any, x: Any, w: Any, output_shape: Any = None) -> Any:
-        merged = xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:]))
-        return self._conv(w).evaluate(xp, x, merged, None, output_shape)
-
-    def decompose(self, b: Any, x: Any, w: Any, output_shape: Any = None) -> Any:
-        return b.add(self._conv(w), x, merged_weights(b, w), None, output_shape)[0]
-
-    def canonical(self, x: Any, w: Any, output_shape: Any = None) -> Op:
-        return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
-
-
-def _groups(w: Any) -> int:
-    """The number of groups. Raises Unknown."""
-    if w.shape is None or not isinstance(w.shape[0], int):
-        raise Unknown
-    return int(w.shape[0])
-
-
-def _open(x: Any, w: Any) -> Any:
-    """All that is known where the number of groups is not."""
-    return (None if x.shape is None else x.shape[0], *(None,) * (len(w.dims) - 2))
-
-
-class _Merged:
-    """A view of grouped weights with the first two axes as one."""
-
-    def __init__(self, w: Any) -> None:
-        groups, outputs, *rest = w.dims
-        self.type = w.type
-        self.shape = self.dims = (groups * outputs, *rest)
-
-
-def merged_weights(b: Any, w: Any) -> Any:
-    """Weights [G, A / G, ...] as [A, ...]."""
-    groups, first, *rest = static(w.dims)
-    return reshaped_once(b, w, (groups * first, *rest))
-
-
-def grouped_weights(b: Any, w: Any, group: int) -> Any:
-    """Weights [A, ...] as [group, A / group, ...]."""
-    first, *rest = static(w.dims)
-    return reshaped_once(b, w, (group, first // group, *rest))
-
-
-def reshaped_once(b: Any, x: Any, shape: tuple[int, ...]) -> Any:
-    """``x`` under another shape; where it is a Reshape of something of that shape, that."""
-    source = x.node.inputs[0] if x.node is not None and type(x.node.op).__name__ == "Reshape" else None
-    return source if source is not None and source.shape == shape else b.Reshape(x, list(shape), copy_zeros=False)
 
 
 # Gradients

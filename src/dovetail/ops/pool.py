@@ -14,18 +14,14 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op, check_inputs
 from dovetail.ops.conv import Conv, input_gradient, joined, sizes_of
-from dovetail.ops.sliding import Geometry, _refuse_small, _Sliding, spatial
+from dovetail.ops.sliding import ONNX_PAD, PADS, STALE, Geometry, _refuse_small, _Sliding, spatial
 from dovetail.ops.source import zeros_like
 from dovetail.types import Tensor, Type, Unknown, static
 
-_AUTO = "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_lower,VALID:valid}=NOTSET"
 # By the text VALID counts whole windows, in onnxruntime it rounds up as well: with ceil_mode it is left out.
 _AUTO_CEIL = "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, ceil_mode~{1:ceil_torch}:rounding"
 _ONNX = "kernel_shape:kernel, strides?, pads~natural?"
 _CEIL = "ceil_mode~{0:floor}:rounding=0"
-_PADS = "pads_begin+pads_end:pads, auto_pad~{explicit:explicit,valid:valid,same_upper:same_upper,same_lower:same_lower}=explicit"
-# "pads_begin and pads_end are ignored when auto_pad is specified", and old converters left numbers there.
-_STALE = "pads_begin:_, pads_end:_, auto_pad~{valid:valid,same_upper:same_upper,same_lower:same_lower}"
 _ROUNDING = "rounding_type~{floor:floor,ceil:ceil}:rounding=floor"
 _ROUNDING_14 = "rounding_type~{floor:floor,ceil:ceil,ceil_torch:ceil_torch}:rounding=floor"
 
@@ -102,19 +98,19 @@ class MaxPool(
     _Pool,
     sig="x: R -> y: R, indices: i64",
     onnx=(
-        f"MaxPool-1(x; {_ONNX}, {_AUTO} | outputs=1)",
-        f"MaxPool-8(x; {_ONNX}, {_AUTO}, storage_order:column_major=0 | index_dtype=i64)",
+        f"MaxPool-1(x; {_ONNX}, {ONNX_PAD} | outputs=1)",
+        f"MaxPool-8(x; {_ONNX}, {ONNX_PAD}, storage_order:column_major=0 | index_dtype=i64)",
         f"MaxPool-10,11,12,22(x; {_ONNX}, dilations?, {_AUTO_CEIL}, storage_order:column_major=0 | index_dtype=i64)",
-        f"MaxPool-10,11,12,22(x; {_ONNX}, dilations?, {_AUTO}, {_CEIL}, storage_order:column_major=0 | index_dtype=i64)",
+        f"MaxPool-10,11,12,22(x; {_ONNX}, dilations?, {ONNX_PAD}, {_CEIL}, storage_order:column_major=0 | index_dtype=i64)",
     ),
     openvino=(
-        f"MaxPool-1(x; strides, kernel, {_PADS}, {_ROUNDING} | outputs=1)",
-        f"MaxPool-1(x; strides, kernel, {_STALE}, {_ROUNDING} | outputs=1)",
+        f"MaxPool-1(x; strides, kernel, {PADS}, {_ROUNDING} | outputs=1)",
+        f"MaxPool-1(x; strides, kernel, {STALE}, {_ROUNDING} | outputs=1)",
         *(
             f"MaxPool-{version}(x; strides, dilations, kernel, {pads}, {rounding}, index_element_type:index_dtype=i64, "
             "axis:index_axis=0 | outputs=2)"
             for version, rounding in ((8, _ROUNDING), (14, _ROUNDING_14))
-            for pads in (_PADS, _STALE)
+            for pads in (PADS, STALE)
         ),
     ),
 ):
@@ -209,17 +205,17 @@ class AveragePool(
     _Pool,
     sig="x: R -> y: R",
     onnx=(
-        f"AveragePool-1(x; {_ONNX}, {_AUTO})",
-        f"AveragePool-7(x; {_ONNX}, {_AUTO}, count_include_pad~{{0:inside,1:padded}}:divisor=0)",
+        f"AveragePool-1(x; {_ONNX}, {ONNX_PAD})",
+        f"AveragePool-7(x; {_ONNX}, {ONNX_PAD}, count_include_pad~{{0:inside,1:padded}}:divisor=0)",
         f"AveragePool-10,11(x; {_ONNX}, {_AUTO_CEIL}, count_include_pad~{{0:inside,1:padded}}:divisor=0)",
-        f"AveragePool-10,11(x; {_ONNX}, {_AUTO}, {_CEIL}, count_include_pad~{{0:inside,1:padded}}:divisor=0)",
+        f"AveragePool-10,11(x; {_ONNX}, {ONNX_PAD}, {_CEIL}, count_include_pad~{{0:inside,1:padded}}:divisor=0)",
         f"AveragePool-19,22(x; {_ONNX}, dilations?, {_AUTO_CEIL}, count_include_pad~{{0:inside,1:padded}}:divisor=0)",
-        f"AveragePool-19,22(x; {_ONNX}, dilations?, {_AUTO}, {_CEIL}, count_include_pad~{{0:inside,1:padded}}:divisor=0)",
+        f"AveragePool-19,22(x; {_ONNX}, dilations?, {ONNX_PAD}, {_CEIL}, count_include_pad~{{0:inside,1:padded}}:divisor=0)",
     ),
     openvino=tuple(
         f"AvgPool-{version}(x; strides, kernel, {pads}, {rounding}, exclude-pad~{{true:inside,false:window}}:divisor{dilations})"
         for version, rounding, dilations in ((1, _ROUNDING, ""), (14, _ROUNDING_14, ""), (16, _ROUNDING_14, ", dilations"))
-        for pads in (_PADS, _STALE)
+        for pads in (PADS, STALE)
     ),
 ):
     """The sum of each window of ``x`` [N, C, *sizes], padding counting as 0, divided by the number of elements.
@@ -294,9 +290,9 @@ class LpPool(
     _Pool,
     sig="x: F -> y: F",
     onnx=(
-        f"LpPool-2,11(x; {_ONNX}, {_AUTO}, p=2)",
+        f"LpPool-2,11(x; {_ONNX}, {ONNX_PAD}, p=2)",
         f"LpPool-18,22(x; {_ONNX}, dilations?, {_AUTO_CEIL}, p=2)",
-        f"LpPool-18,22(x; {_ONNX}, dilations?, {_AUTO}, {_CEIL}, p=2)",
+        f"LpPool-18,22(x; {_ONNX}, dilations?, {ONNX_PAD}, {_CEIL}, p=2)",
     ),
 ):
     """``sum(abs(x) ** p) ** (1 / p)`` over each window of ``x`` [N, C, *sizes], padding counting as 0. Source: ONNX LpPool 2 to

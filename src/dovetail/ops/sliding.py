@@ -12,6 +12,12 @@ from dovetail.types import Size, Unknown
 
 AUTO_PADS = ("explicit", "same_upper", "same_lower", "valid")
 
+# How slot lines say what is padded: ONNX's words, OpenVINO's.
+ONNX_PAD = "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_lower,VALID:valid}=NOTSET"
+PADS = "pads_begin+pads_end:pads, auto_pad~{explicit:explicit,valid:valid,same_upper:same_upper,same_lower:same_lower}=explicit"
+# "pads_begin and pads_end are ignored when auto_pad is specified", and old converters left numbers there.
+STALE = "pads_begin:_, pads_end:_, auto_pad~{valid:valid,same_upper:same_upper,same_lower:same_lower}"
+
 
 class Geometry(NamedTuple):
     """Per spatial axis: the kernel's size, its stride and dilation, the padding on both sides, how many windows there are."""
