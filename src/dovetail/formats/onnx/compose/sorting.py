@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.formats.lift import Lifting
+from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
 from dovetail.ops.sorting import TopK
