@@ -1,7 +1,10 @@
 """dovetail.concat, split and copy beside numpy, torch, onnxruntime and OpenVINO: medians of interleaved runs on two threads.
 
-Every peer writes into arrays that are there already. `of limit` compares bytes read and written per second with a plain copy of
-as many bytes, the best of three ways, timed among the same runs. `python bench/arrays.py [--only concat] [--json] [--seconds 1]`
+Every peer writes into arrays that are there already. Before each time that counts comes a rest, in which the threads that another
+peer left waiting go to sleep, and a call that does not count. `of limit` compares bytes read and written per second with a plain
+copy of as many bytes, the best of three ways, timed among the same runs.
+
+    python bench/arrays.py [--only concat] [--json] [--seconds 1]
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dovetail
+from dovetail.measure import REST
 
 THREADS = int(os.environ["DOVETAIL_THREADS"])
 LARGE = 8 << 20
@@ -225,7 +229,7 @@ def prepared(cell: Cell) -> dict[str, Call]:
 
 
 def timed(calls: dict[str, Call], seconds: float) -> dict[str, float]:
-    """Medians of interleaved runs. Who is four times slower than the best runs no further."""
+    """Medians of interleaved runs, each after a rest and a call that does not count. Whoever is four times slower stops running."""
     repeats = {name: _repeats(call) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     start, rounds = time.perf_counter(), 0
@@ -234,6 +238,8 @@ def timed(calls: dict[str, Call], seconds: float) -> dict[str, float]:
         for name, call in calls.items():
             if rounds >= 3 and statistics.median(samples[name]) > 4 * best:
                 continue
+            time.sleep(REST)
+            call()
             samples[name].append(_once(call, repeats[name]))
         rounds += 1
     return {name: statistics.median(each) for name, each in samples.items()}
@@ -248,7 +254,7 @@ def _once(call: Call, repeats: int) -> float:
 
 def _repeats(call: Call) -> int:
     once = min(_once(call, 1) for _ in range(3))
-    return max(1, min(2000, int(2e-4 / once)))
+    return max(1, min(2000, int(5e-4 / once)))
 
 
 def row(cell: Cell, seconds: float, threads: ThreadPoolExecutor) -> dict[str, Any]:
@@ -277,7 +283,7 @@ def mean(numbers: list[float]) -> float:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--only", default="", help="cells whose name holds this")
-    options.add_argument("--seconds", type=float, default=0.6, help="for each cell")
+    options.add_argument("--seconds", type=float, default=2.0, help="for each cell")
     options.add_argument("--json", action="store_true")
     chosen = options.parse_args()
     rows = []
