@@ -229,7 +229,7 @@ def prepared(cell: Cell) -> dict[str, Call]:
 
 
 def timed(calls: dict[str, Call], seconds: float) -> dict[str, float]:
-    """Medians of interleaved runs, each after a rest and a call that does not count. Whoever is four times slower stops running."""
+    """Medians of interleaved runs, each after a rest and a call that does not count. Whoever is four times slower stops."""
     repeats = {name: _repeats(call) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     start, rounds = time.perf_counter(), 0

@@ -5,7 +5,11 @@
 namespace dovetail::moving {
 namespace {
 
-bool is_lane(std::int64_t bytes) { return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16; }
+// What the inner loops put in turn and take apart: elements of a vector or less, and past the cache wider ones by 2, 4 or 8.
+bool is_lane(std::int64_t bytes, std::size_t count, bool past_cache) {
+    if (bytes == 32 || bytes == 64) return past_cache && (count == 2 || count == 4 || count == 8);
+    return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
+}
 
 // One column of a table: in each row, `bytes` that lie together on both sides.
 struct Column {
@@ -134,8 +138,8 @@ bool fill_rows(const std::vector<Column>& columns, Place Column::* place, std::i
     return std::all_of(columns.begin(), columns.end(), [&](const Column& column) { return column.*step == width; });
 }
 
-bool are_lanes(const std::vector<Column>& columns, std::int64_t Column::* own_step) {
-    return columns.size() <= kMostLanes && is_lane(columns[0].bytes) &&
+bool are_lanes(const std::vector<Column>& columns, std::int64_t Column::* own_step, bool past_cache) {
+    return columns.size() <= kMostLanes && is_lane(columns[0].bytes, columns.size(), past_cache) &&
            std::all_of(columns.begin(), columns.end(), [&](const Column& column) {
                return column.bytes == columns[0].bytes && column.*own_step == column.bytes;
            });
@@ -154,11 +158,11 @@ std::unique_ptr<Walk> walk_table(const std::vector<Shape>& shapes, const Manner&
     std::vector<Column> sorted = columns;
     std::sort(sorted.begin(), sorted.end(), [](const Column& a, const Column& b) { return a.dst.offset < b.dst.offset; });
     if (fill_rows(sorted, &Column::dst, &Column::dst_step)) {
-        if (are_lanes(sorted, &Column::src_step)) return std::make_unique<Lanes>(sorted, rows, true, manner);
+        if (are_lanes(sorted, &Column::src_step, manner.past_cache)) return std::make_unique<Lanes>(sorted, rows, true, manner);
         return std::make_unique<Table>(sorted, rows, true, manner);
     }
     std::sort(sorted.begin(), sorted.end(), [](const Column& a, const Column& b) { return a.src.offset < b.src.offset; });
-    if (fill_rows(sorted, &Column::src, &Column::src_step) && are_lanes(sorted, &Column::dst_step))
+    if (fill_rows(sorted, &Column::src, &Column::src_step) && are_lanes(sorted, &Column::dst_step, manner.past_cache))
         return std::make_unique<Lanes>(sorted, rows, false, manner);
     return std::make_unique<Table>(columns, rows, false, manner);
 }

@@ -24,7 +24,7 @@ struct Movers {
     // Elements of `width` bytes from `count` <= kMostLanes contiguous sources in turn: dst[i * count + k] = src[k][i], for i < rows.
     void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
 
-    // Its mirror: dst[k][i] = src[i * count + k].
+    // Its mirror: dst[k][i] = src[i * count + k]. It goes past the cache only where all destinations are aligned to 16 bytes.
     void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
 
     // dst + c * dst_step + r * width = src + r * src_step + c * width, for r < rows, c < columns; elements of any width.

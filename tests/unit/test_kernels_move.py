@@ -95,6 +95,7 @@ def test_concat_and_split_lay_parts_end_to_end_and_take_them_apart() -> None:
 def test_every_instruction_set_moves_the_same(isa: str) -> None:
     here = os.path.dirname(__file__)
     code = "import test_kernels_move as it; it.check_copies(150, 3); it.check_joins(100, 4); it.check_large()"
+    code += "; it.check_parts(16, 4, 4); it.check_parts(3, 2, 32); it.check_parts(16, 4, 1000)"
     path = os.pathsep.join([os.path.dirname(os.path.dirname(native.__file__)), *sys.path])
     subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "DOVETAIL_ISA": isa, "PYTHONPATH": path}, cwd=here, check=True
@@ -134,6 +135,30 @@ def test_narrow_columns_are_put_in_turn_and_taken_apart(width: int, count: int) 
         taken = [empty((rows, 1), width) for _ in range(count)]
         assert run("split", [y], taken, {"axis": 1}) == "split lanes"
         assert all(map(same, taken, parts))
+
+
+def check_parts(step: int, count: int, width: int) -> None:
+    """Columns beyond the caches, each destination `step` bytes further into a line of 64; around them nothing is written."""
+    for rows in (PAST_THE_CACHE // width // count, PAST_THE_CACHE // width // count + 37):
+        x = pattern((rows, count * width), 1, width)
+        rooms = [np.full((rows * width + 192, 1), 7, np.uint8).view("V1").reshape(-1) for _ in range(count)]
+        starts = [-room.ctypes.data % 64 + k * step % 64 for k, room in enumerate(rooms)]
+        ys = [room[start : start + rows * width].reshape(rows, width) for room, start in zip(rooms, starts, strict=True)]
+        run("split", [x], ys, {"axis": 1})
+        for k, (room, start, y) in enumerate(zip(rooms, starts, ys, strict=True)):
+            assert same(y, np.ascontiguousarray(x[:, k * width : (k + 1) * width])), (step, count, width, rows)
+            edges = np.concatenate([room[:start], room[start + rows * width :]]).view(np.uint8)
+            assert (edges == 7).all(), (step, count, width, rows)
+        back = empty((rows, count * width), 1)
+        run("concat", ys, [back], {"axis": 1})
+        assert same(back, x), (step, count, width, rows)
+
+
+@pytest.mark.parametrize("step", [0, 16, 4, 1])
+@pytest.mark.parametrize("count", [2, 3, 4, 8])
+def test_parts_begin_anywhere_in_a_line(step: int, count: int) -> None:
+    for width in (1, 2, 4, 8, 16, 24, 32, 64, 100, 1000, 1024):
+        check_parts(step, count, width)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[1::3])

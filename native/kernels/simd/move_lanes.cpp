@@ -5,39 +5,97 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-// The rows that fill whole vectors; how many these are. Source and destination of a block are `Count` vectors each.
+inline std::int64_t most(std::int64_t a, std::int64_t b) { return a < b ? b : a; }
+
+// The rows that fill whole vectors; how many these are. A block is as many of them as each source has in one vector, or one row of wider
+// elements.
 template <int Width, int Count, bool PastCache>
 std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std::int64_t rows) {
-    constexpr int block = 16 / Width;
+    constexpr int block = Width < 16 ? 16 / Width : 1, pieces = Width < 16 ? 1 : Width / 16;
     const std::byte* from[Count];
     for (int k = 0; k < Count; ++k) from[k] = src[k];
     std::int64_t i = 0;
-    for (; i + block <= rows; i += block, dst += 16 * Count) {
-        Vector<16> vectors[Count];
-        for (int k = 0; k < Count; ++k) vectors[k] = load<16>(from[k] + i * Width);
+    for (; i + block <= rows; i += block, dst += 16 * Count * pieces) {
+        Vector<16> vectors[Count * pieces];
+        for (int k = 0; k < Count * pieces; ++k) vectors[k] = load<16>(from[k / pieces] + i * Width + k % pieces * 16);
         if constexpr (block > 1) shuffles<16, Width, Count, bits(Count)>(vectors);
-        for (int k = 0; k < Count; ++k) put<PastCache>(dst + 16 * k, vectors[k]);
+        for (int k = 0; k < Count * pieces; ++k) put<PastCache>(dst + 16 * k, vectors[k]);
     }
     return i;
 }
 
-// Four blocks at a time: a line for each destination.
-template <int Width, int Count, bool PastCache>
-std::int64_t deinterleave_blocks(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
-    constexpr int block = 16 / Width;
-    std::byte* to[Count];
-    for (int k = 0; k < Count; ++k) to[k] = dst[k];
+// 64 bytes for each of `Count` columns, out of as many rows as that takes: vectors[j][k] becomes the column k's bytes from 16 * j on.
+template <int Width, int Count>
+inline void part_vectors(Vector<16> (*vectors)[Count], const std::byte* src) {
+    constexpr int block = Width < 16 ? 16 / Width : 1;
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+        // Wider than a vector, an element is several of them, one after the other.
+        const std::byte* const from = src + (Width <= 16 ? 16 * j * Count : 16 * j / Width * Width * Count + 16 * j % Width);
+#pragma GCC unroll 8
+        for (int k = 0; k < Count; ++k) vectors[j][k] = load<16>(from + (Width <= 16 ? 16 : Width) * k);
+        if constexpr (block > 1) shuffles<16, Width, Count, bits(block)>(vectors[j]);
+    }
+}
+
+template <int Width, int Count>
+std::int64_t part_into_cache(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
+    constexpr int high = 64 / Width;
     std::int64_t i = 0;
-    for (; i + 4 * block <= rows; i += 4 * block, src += 64 * Count) {
+    for (; i + high <= rows; i += high, src += 64 * Count) {
         Vector<16> vectors[4][Count];
-        for (int j = 0; j < 4; ++j) {
-            for (int k = 0; k < Count; ++k) vectors[j][k] = load<16>(src + 16 * (j * Count + k));
-            if constexpr (block > 1) shuffles<16, Width, Count, bits(block)>(vectors[j]);
-        }
+        part_vectors<Width, Count>(vectors, src);
         for (int k = 0; k < Count; ++k)
-            for (int j = 0; j < 4; ++j) put<PastCache>(to[k] + i * Width + 16 * j, vectors[j][k]);
+            for (int j = 0; j < 4; ++j) store<16>(dst[k] + i * Width + 16 * j, vectors[j][k]);
     }
     return i;
+}
+
+// A column's lines on their way past the cache, each destination's as its own address has them. A line leaves some lines after its last
+// byte came: what was only just stored cannot be read without waiting for all stores before it.
+constexpr std::int64_t kRingLines = 32, kLinesBehind = 12;
+
+struct Ring {
+    alignas(64) std::byte lines[kRingLines * 64];
+
+    std::byte* at(std::int64_t byte) { return lines + (byte & (kRingLines * 64 - 1)); }
+};
+
+// Every destination is aligned to 16 bytes. Line n of a column is the n-th that it touches; `lead` bytes of its first are not its own.
+template <int Width, int Count>
+std::int64_t part_past_cache(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
+    constexpr int high = 64 / Width;
+    const std::int64_t steps = rows / high;
+    Ring rings[Count];
+    std::int64_t leads[Count];
+    std::byte* first[Count];
+    for (int k = 0; k < Count; ++k) {
+        leads[k] = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(dst[k]) % 64);
+        first[k] = dst[k] - leads[k];
+    }
+    const auto send = [&](std::int64_t line) {
+        for (int k = 0; k < Count; ++k)
+            for (int part = 0; part < 64; part += static_cast<int>(kVector))
+                put_vector<kVector, true>(first[k] + line * 64 + part, load<kVector>(rings[k].at(line * 64) + part));
+    };
+    const auto send_first = [&] {
+        for (int k = 0; k < Count; ++k) std::memcpy(dst[k], rings[k].lines + leads[k], static_cast<std::size_t>(64 - leads[k]));
+    };
+    for (std::int64_t step = 0; step < steps; ++step, src += 64 * Count) {
+        Vector<16> vectors[4][Count];
+        part_vectors<Width, Count>(vectors, src);
+#pragma GCC unroll 8
+        for (int k = 0; k < Count; ++k)
+            for (int j = 0; j < 4; ++j) store<16>(rings[k].at(step * 64 + 16 * j + leads[k]), vectors[j][k]);
+        if (step > kLinesBehind)
+            send(step - kLinesBehind);
+        else if (step == kLinesBehind)
+            send_first();
+    }
+    if (steps <= kLinesBehind && steps > 0) send_first();
+    for (std::int64_t line = most(1, steps - kLinesBehind); line < steps; ++line) send(line);
+    for (int k = 0; k < Count; ++k) std::memcpy(first[k] + steps * 64, rings[k].at(steps * 64), static_cast<std::size_t>(leads[k]));
+    return steps * high;
 }
 
 template <int Width, int Count>
@@ -48,8 +106,9 @@ std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std:
 
 template <int Width, int Count>
 std::int64_t deinterleave_blocks(std::byte* const* dst, const std::byte* src, std::int64_t rows, bool past_cache) {
-    if (past_cache) return deinterleave_blocks<Width, Count, true>(dst, src, rows);
-    return deinterleave_blocks<Width, Count, false>(dst, src, rows);
+    for (int k = 0; k < Count; ++k) past_cache = past_cache && is_aligned(dst[k], 16);
+    if (past_cache) return part_past_cache<Width, Count>(dst, src, rows);
+    return part_into_cache<Width, Count>(dst, src, rows);
 }
 
 template <int Width>
@@ -90,6 +149,8 @@ void interleave(std::byte* dst, const std::byte* const* src, int count, std::siz
         case 4: done = interleave_whole<4>(dst, src, count, rows, past_cache); break;
         case 8: done = interleave_whole<8>(dst, src, count, rows, past_cache); break;
         case 16: done = interleave_whole<16>(dst, src, count, rows, past_cache); break;
+        case 32: done = interleave_whole<32>(dst, src, count, rows, past_cache); break;
+        case 64: done = interleave_whole<64>(dst, src, count, rows, past_cache); break;
         default: break;
     }
     const auto step = static_cast<std::ptrdiff_t>(width);
@@ -115,32 +176,17 @@ std::int64_t part_blocks(std::byte* const* dst, const std::byte* src, int count,
         case 4: return deinterleave_whole<4>(dst, src, count, rows, past_cache);
         case 8: return deinterleave_whole<8>(dst, src, count, rows, past_cache);
         case 16: return deinterleave_whole<16>(dst, src, count, rows, past_cache);
+        case 32: return deinterleave_whole<32>(dst, src, count, rows, past_cache);
+        case 64: return deinterleave_whole<64>(dst, src, count, rows, past_cache);
         default: return 0;
     }
-}
-
-// How many rows until every destination begins a line, or -1 where they never do so together.
-std::int64_t rows_to_line(std::byte* const* dst, int count, std::size_t width) {
-    const std::size_t bytes = (0 - reinterpret_cast<std::uintptr_t>(dst[0])) % 64;
-    for (int k = 1; k < count; ++k)
-        if (!is_aligned(dst[k] + bytes, 64)) return -1;
-    return bytes % width == 0 ? static_cast<std::int64_t>(bytes / width) : -1;
 }
 
 }  // namespace
 
 void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache) {
     const auto step = static_cast<std::ptrdiff_t>(width);
-    std::int64_t first = past_cache ? rows_to_line(dst, count, width) : 0;
-    if (first < 0 || first > rows) {
-        first = 0;
-        past_cache = false;
-    }
-    part_rows(dst, src, count, step, 0, first);
-    std::byte* to[kMostLanes];
-    for (int k = 0; k < count; ++k) to[k] = dst[k] + first * step;
-    const std::int64_t done = part_blocks(to, src + first * count * step, count, width, rows - first, past_cache);
-    part_rows(dst, src, count, step, first + done, rows);
+    part_rows(dst, src, count, step, part_blocks(dst, src, count, width, rows, past_cache), rows);
 }
 
 }  // namespace dovetail::DOVETAIL_ISA
