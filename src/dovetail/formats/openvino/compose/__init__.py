@@ -1,6 +1,31 @@
 """OpenVINO operators that are several of ours, or ours that are several of theirs; a family a module, registered by importing."""
 
-from dovetail.formats.openvino.compose import control, conv, elementwise, indexing, linear, movement, norm, pool, resize, sorting
+from dovetail.formats.openvino.compose import (
+    control,
+    conv,
+    detection,
+    elementwise,
+    indexing,
+    linear,
+    movement,
+    norm,
+    pool,
+    resize,
+    sorting,
+)
 from dovetail.formats.openvino.dialect import OPENVINO
 
-__all__ = ["OPENVINO", "control", "conv", "elementwise", "indexing", "linear", "movement", "norm", "pool", "resize", "sorting"]
+__all__ = [
+    "OPENVINO",
+    "control",
+    "conv",
+    "detection",
+    "elementwise",
+    "indexing",
+    "linear",
+    "movement",
+    "norm",
+    "pool",
+    "resize",
+    "sorting",
+]

@@ -1,0 +1,15 @@
+"""Operators of object detectors in ONNX's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.formats.onnx.dialect import ONNX
+from dovetail.graph import Node
+
+
+@ONNX.lower("NonMaxSuppression")
+def suppression(b: Any, node: Node) -> Any:
+    """One output, each class by itself, all in f32."""
+    op: Any = node.op
+    return op.decompose(b, *node.inputs)

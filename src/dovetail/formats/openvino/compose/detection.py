@@ -1,0 +1,83 @@
+"""Operators of object detectors in OpenVINO's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.build import shape_value
+from dovetail.errors import UnsupportedError
+from dovetail.formats.lifting import Lifting
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.graph import Node, Value
+from dovetail.ops.detection import NonMaxSuppression, inclusive
+from dovetail.ops.slicing import joined
+
+_ENCODINGS = {"corner": False, "center": True}
+
+
+def _suppression(node: Lifting, outputs: int, dtype: dtypes.DType) -> list[Value]:
+    encoding = node.attribute("box_encoding", "str", "corner")
+    if encoding not in _ENCODINGS:
+        raise UnsupportedError("detection.boxes", f"NonMaxSuppression with box_encoding {encoding!r}")
+    descending = node.attribute("sort_result_descending", "bool", True)
+    sigma = node.optional(5)
+    if sigma is not None and (sigma.constant is None or sigma.constant.any()):
+        raise UnsupportedError("detection.soft", "NonMaxSuppression with soft_nms_sigma, which lowers scores by overlap")
+    limits = [node.optional(2), node.optional(3), node.optional(4)]
+    # A score of 0 and less is never kept where nothing is said.
+    limits[2] = node.b.constant(np.zeros((), np.float32)) if limits[2] is None else limits[2]
+    op = NonMaxSuppression(_ENCODINGS[encoding], True, descending, dtype, outputs)
+    return node.b.add(op, node.input(0), node.input(1), *limits)
+
+
+@OPENVINO.lift("NonMaxSuppression", 5, 9)
+def suppression(node: Lifting) -> list[Value]:
+    return _suppression(node, 3, node.attribute("output_type", "DType", dtypes.i64))
+
+
+@OPENVINO.lift("NonMaxSuppression", 1, 3, 4)
+def padded_suppression(node: Lifting) -> list[Value]:
+    """As many rows as there may be: those past the kept ones are -1."""
+    dtype = dtypes.i64 if node.node.version == 1 else node.attribute("output_type", "DType", dtypes.i64)
+    (rows,) = _suppression(node, 1, dtype)
+    b, scores, most = node.b, node.input(1), node.optional(2)
+    limit = b.constant([0]) if most is None else b.Reshape(_long(b, most), [1])
+    each = b.Minimum(limit, _vector(b, scores, 2))
+    count = b.Multiply(each, _vector(b, scores, 1))
+    if node.node.version == 4:
+        count = b.Multiply(count, _vector(b, scores, 0))
+    missing = b.Subtract(count, b.Gather(b.Shape(rows), [0], axis=0))
+    pads = joined(b, [[0, 0], missing, [0]])
+    return [b.Pad(rows, pads, b.constant(np.array(-1, dtype.numpy), dtype))]
+
+
+def _vector(b: Any, x: Value, axis: int) -> Value:
+    sizes = shape_value(b, x, [axis])
+    return b.constant(sizes) if isinstance(sizes, list) else sizes
+
+
+def _long(b: Any, x: Value) -> Value:
+    return x if x.dtype is dtypes.i64 else b.Cast(x, to=dtypes.i64)
+
+
+@OPENVINO.lower("NonMaxSuppression")
+def lower_suppression(b: Any, node: Node) -> Any:
+    """Always three outputs, all limits given, and an overlap that is enough by itself."""
+    op: Any = node.op
+    boxes, scores, most, overlap, least = (*node.inputs, None, None, None)[:5]
+    assert boxes is not None and scores is not None
+    if op.outputs == 3 and op.inclusive and None not in (most, overlap, least):
+        return None
+    if not op.inclusive:
+        limit = np.zeros((), np.float32) if overlap is None else overlap.constant
+        if limit is None:
+            raise UnsupportedError("detection.limit", "NonMaxSuppression with an overlap that only run time knows")
+        overlap = b.constant(inclusive(limit))
+    most = b.constant(np.zeros((), np.int64)) if most is None else most
+    overlap = b.constant(np.zeros((), np.float32)) if overlap is None else overlap
+    least = b.constant(np.array(-np.inf, np.float32)) if least is None else least
+    made = b.add(op.with_(inclusive=True, outputs=3), boxes, scores, most, overlap, least)
+    return [made[0], *made[1:][: op.outputs - 1]]

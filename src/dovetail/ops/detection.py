@@ -1,0 +1,179 @@
+"""What object detectors do with boxes: one of many that overlap is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dims, dtypes
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.op import Op, check_inputs
+from dovetail.ops.normalizing import as_type
+from dovetail.types import Tensor, Type, agree
+
+_ENCODING = "box_encoding~{corner:false,center:true}:center=corner"
+
+
+class NonMaxSuppression(
+    Op,
+    sig="boxes: F, scores: F, most?: I1, overlap?: F1, least?: F2 -> indices: I, values: F, count: I",
+    onnx=(
+        "NonMaxSuppression-10,11(boxes, scores, most?, overlap?, least?; center_point_box:center=0 "
+        "| inclusive=false, descending=false, dtype=i64, outputs=1)"
+    ),
+    openvino=(
+        "> NonMaxSuppression-9(boxes, scores, most, overlap, least; "
+        f"{_ENCODING}, sort_result_descending:descending, output_type:dtype | inclusive=true, outputs=3)"
+    ),
+):
+    """Of boxes that overlap the one with the greatest score, of each batch and class: [batch, class, box] for each that is kept.
+
+    ``boxes`` is [batches, n, 4]: two corners (y, x, y, x), any opposite ones, or with ``center`` the middle and the lengths (x,
+    y, width, height). ``scores`` is [batches, classes, n]. Of a class at most ``most`` boxes are kept (left out: none), with a score
+    above ``least`` (left out: any score); they are taken by falling score, the first of equal ones first, and one is passed over
+    that shares with one already taken more than ``overlap`` of the area that both cover (with ``inclusive`` that much, or more;
+    left out: 0). Boxes without area share nothing. The kept ones come by batch, class and falling score, or with ``descending``
+    all by falling score. With three ``outputs`` there are also [batch, class, score] for each in f32, and how many there are. All
+    is computed in f32.
+    Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9.
+    """
+
+    center: bool = False
+    inclusive: bool = False
+    descending: bool = False
+    dtype: DType = dtypes.i64
+    outputs: int = 1
+
+    def validate(self) -> None:
+        if self.outputs not in (1, 3):
+            raise RuleError("node.outputs", f"{self.outputs} outputs, of 1 or 3")
+        if self.dtype not in ("i32", "i64"):
+            raise RuleError("detection.dtype", f"indices of {self.dtype}, of i32 or i64")
+
+    def types(self, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None) -> list[Type]:
+        check_inputs(self, (boxes, scores, most, overlap, least))
+        for x, name in ((boxes, "boxes"), (scores, "scores")):
+            if x.shape is not None and len(x.shape) != 3:
+                raise RuleError("detection.rank", f"{name} should be of rank 3, not {len(x.shape)}")
+        if boxes.shape is not None:
+            if dims.equal(boxes.shape[2], 4) is False:
+                raise RuleError("detection.boxes", f"a box is 4 numbers, not {boxes.shape[2]}")
+            if scores.shape is not None:
+                agree(boxes.shape[0], scores.shape[0])
+                agree(boxes.shape[1], scores.shape[2])
+        for x in (most, overlap, least):
+            if x is not None and x.shape is not None and any(dims.equal(size, 1) is False for size in x.shape):
+                raise RuleError("detection.limit", f"a limit is one number, not of shape {list(x.shape)}")
+        rows: Any = (None, 3)
+        found: list[Type] = [Tensor(self.dtype, rows), Tensor(dtypes.f32, rows), Tensor(self.dtype, (1,))]
+        return found[: self.outputs]
+
+    def value(self, *xs: Any) -> Any:
+        raise dims.Inexact("which boxes are kept")
+
+    def evaluate(self, xp: Any, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None) -> Any:
+        found = _kept(self, _narrow(boxes), _narrow(scores), _limit(most, 0), _limit(overlap, 0), _limit(least, -np.inf))
+        rows, values = found
+        indices = arrays.from_numpy(xp, rows.astype(self.dtype.numpy), boxes)
+        if self.outputs == 1:
+            return indices
+        named = np.concatenate([rows[:, :2].astype(np.float32), values[:, None]], axis=1)
+        count = np.array([len(rows)], self.dtype.numpy)
+        return indices, arrays.from_numpy(xp, named, boxes), arrays.from_numpy(xp, count, boxes)
+
+    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+        if self.outputs == 1 or g[1] is None:
+            return [None] * len(xs)
+        raise UnsupportedError("grad.op", "the scores of kept boxes have no gradient rule: gather them by the indices")
+
+    def decompose(self, b: Any, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None) -> Any:
+        """The plain form: in f32, of one output, each class by itself; then what is left is sorted, gathered and counted."""
+        plain = NonMaxSuppression(self.center)
+        inputs = [as_type(b, boxes, dtypes.f32), as_type(b, scores, dtypes.f32), most, overlap, least]
+        if self.inclusive:
+            inputs[2:4] = self.exclusive(b, most, overlap)
+        for place, kind in ((2, dtypes.i64), (3, dtypes.f32), (4, dtypes.f32)):
+            inputs[place] = None if inputs[place] is None else as_type(b, inputs[place], kind)
+        if self == plain and all(new is old for new, old in zip(inputs, (boxes, scores, most, overlap, least), strict=True)):
+            return None
+        rows = b.add(plain, *inputs)[0]
+        if self.descending:
+            values = b.GatherND(inputs[1], rows)
+            rows = b.Gather(rows, b.TopK(values, b.Shape(values), axis=0)[1], axis=0)
+        indices = as_type(b, rows, self.dtype)
+        if self.outputs == 1:
+            return indices
+        kept = b.Unsqueeze(b.GatherND(inputs[1], rows), [1])
+        named = b.Concat(b.Cast(b.Slice(rows, [0], [2], [1]), to=dtypes.f32), kept, axis=1)
+        return [indices, named, as_type(b, b.Gather(b.Shape(rows), [0], axis=0), self.dtype)]
+
+    def exclusive(self, b: Any, most: Any, overlap: Any) -> tuple[Any, Any]:
+        """``most`` and ``overlap`` such that more than the latter is what was as much or more. At 0 the first suppresses all."""
+        limit = np.zeros((), np.float32) if overlap is None else overlap.constant
+        if limit is None:
+            raise UnsupportedError("detection.limit", "NonMaxSuppression with an overlap that only run time knows")
+        if float(limit.reshape(())) > 0:
+            return most, b.constant(np.nextafter(limit.astype(np.float32), np.float32(0)))
+        count = most if most is None else b.Minimum(most, b.constant(np.ones((), most.dtype.numpy), most.dtype))
+        return count, None
+
+
+def inclusive(limit: Any) -> Any:
+    """The least f32 above ``limit``, and none that a processor may take for 0."""
+    return np.maximum(np.nextafter(limit.astype(np.float32), np.float32(np.inf)), np.finfo(np.float32).tiny)
+
+
+def _narrow(x: Any) -> Any:
+    return arrays.to_numpy(x).astype(np.float32)
+
+
+def _limit(x: Any, default: float) -> Any:
+    return default if x is None else np.asarray(arrays.to_numpy(x)).reshape(-1)[0]
+
+
+def _kept(op: NonMaxSuppression, boxes: Any, scores: Any, most: Any, overlap: Any, least: Any) -> tuple[Any, Any]:
+    """The rows [batch, class, box] that are kept, and their scores."""
+    corners = _corners(boxes, op.center)
+    rows: list[tuple[int, int, int]] = []
+    for batch, label in np.ndindex(scores.shape[:2]):
+        chosen = _of_class(corners[batch], scores[batch, label], int(most), np.float32(overlap), np.float32(least), op.inclusive)
+        rows.extend((batch, label, box) for box in chosen)
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    values = scores[tuple(table.T)]
+    if op.descending:
+        order = np.argsort(-values, kind="stable")
+        table, values = table[order], values[order]
+    return table, values
+
+
+def _corners(boxes: Any, is_center: bool) -> Any:
+    """Least and greatest along both axes: [batches, 4, n]."""
+    first, second = boxes[..., :2], boxes[..., 2:]
+    if is_center:
+        half = second / 2
+        first, second = first - half, first + half
+    return np.concatenate([np.minimum(first, second), np.maximum(first, second)], axis=-1).transpose(0, 2, 1)
+
+
+def _of_class(corners: Any, scores: Any, most: int, overlap: Any, least: Any, is_inclusive: bool) -> list[int]:
+    """The boxes of one class that are kept, by falling score."""
+    left = np.flatnonzero(scores > least) if least > -np.inf else np.arange(len(scores))
+    left = left[np.argsort(-scores[left], kind="stable")]
+    chosen: list[int] = []
+    while len(left) and len(chosen) < most:
+        chosen.append(int(left[0]))
+        share = _share(corners[:, left[0]], corners[:, left[1:]])
+        left = left[1:][share < overlap if is_inclusive else share <= overlap]
+    return chosen
+
+
+def _share(box: Any, others: Any) -> Any:
+    """What ``box`` has in common with each of ``others``, of what both cover."""
+    sides = np.minimum(box[2:, None], others[2:]) - np.maximum(box[:2, None], others[:2])
+    common = np.prod(np.maximum(sides, 0), axis=0)
+    area, areas = np.prod(box[2:] - box[:2]), np.prod(others[2:] - others[:2], axis=0)
+    both = area + areas - common
+    is_sound = (area > 0) & (areas > 0) & (both > 0) & (sides > 0).all(axis=0)
+    return np.where(is_sound, common / np.where(is_sound, both, 1), np.float32(0)).astype(np.float32)
