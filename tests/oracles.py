@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,27 @@ def _options() -> Any:
     # What is asked is what the operators mean, not what an optimiser makes of them.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return options
+
+
+@cache
+def contrib_schemas() -> dict[tuple[str, str, int], Any]:
+    """What onnxruntime says of the operators that it adds to ONNX's, as the onnx package says it of its own: their attributes."""
+    try:
+        from onnxruntime.capi import onnxruntime_pybind11_state as state
+    except ImportError:
+        return {}
+    import onnx
+
+    found = {}
+    for schema in state.get_all_operator_schema():
+        if schema.domain == "com.microsoft":
+            attributes = {
+                name: SimpleNamespace(required=item.required, default_value=onnx.AttributeProto.FromString(item._default_value))
+                for name, item in schema.attributes.items()
+            }
+            inputs = [SimpleNamespace(option=SimpleNamespace(name=str(port.option).rpartition(".")[2])) for port in schema.inputs]
+            found[schema.domain, schema.name, schema.since_version] = SimpleNamespace(attributes=attributes, inputs=inputs)
+    return found
 
 
 _UNKNOWN_TO_ONNXRUNTIME = (

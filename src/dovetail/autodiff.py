@@ -76,15 +76,17 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
     flow: dict[int, Value] = {}
     for output, delta in zip(outputs, deltas, strict=True):
         _accumulate(b, flow, output, delta)
-    needed = _depend(b.graph, sources)
+    needed, on_grid = _depend(b.graph, sources)
     wanted = {id(source) for source in sources}
     kept: dict[int, Value] = {}
     problems: list[DovetailError] = []
     for node in reversed(tuple(b.graph.nodes)):
         incoming = [flow.pop(id(y), None) if id(y) not in wanted else flow.get(id(y)) for y in node.outputs]
-        if all(g is None for g in incoming) or not any(x is not None and id(x) in needed for x in node.inputs):
+        if all(g is None for g in incoming) or not any(x is not None and id(x) in needed | on_grid for x in node.inputs):
             continue
         try:
+            if any(x is not None and id(x) in on_grid for x in node.inputs):
+                raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
             found = _pull_back(b, node, incoming)
         except DovetailError as error:
             problems.append(error.at(node=node.label, op=written(node.op, node.inputs)))
@@ -120,13 +122,19 @@ def _accumulate(b: Builder, flow: dict[int, Value], value: Value, gradient: Valu
     flow[id(value)] = gradient if known is None else b.apply("Add", known, gradient)
 
 
-def _depend(graph: Graph, sources: Sequence[Value]) -> set[int]:
-    """The values that depend on a source (through data; shapes have no slope), the sources included."""
+def _depend(graph: Graph, sources: Sequence[Value]) -> tuple[set[int], set[int]]:
+    """The values that depend on a source (through data; shapes have no slope), the sources included; and of those that are no
+    floats such as follow from quantised ones.
+    """
     found = {id(source) for source in sources}
+    on_grid: set[int] = set()
     for node in graph.nodes:
-        if any(x is not None and id(x) in found for x in node.inputs):
+        xs = {id(x) for x in node.inputs if x is not None}
+        if not xs.isdisjoint(found):
             found.update(id(y) for y in node.outputs if _is_smooth(y))
-    return found
+        if not xs.isdisjoint(on_grid) or (getattr(node.op, "quantizes", False) and not xs.isdisjoint(found)):
+            on_grid.update(id(y) for y in node.outputs if not _is_smooth(y))
+    return found, on_grid
 
 
 def _is_smooth(value: Value) -> bool:

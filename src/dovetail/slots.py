@@ -15,8 +15,13 @@ implies;
 ``name=value/other`` reads as ``value`` and can also say ``other`` (because ``other`` only refuses where ``value`` answers).
 Of several lines for one foreign version the first that fits reads it; a line that begins with ``>`` is only written.
 Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``natural`` (an integer that must not be
+<<<<<<< HEAD
 negative), ``scalar`` (an input that must have rank 0, or an attribute that is one number), ``vector`` (an input that
 must have rank 1), ``{theirs:ours,...}`` (a table).
+=======
+negative), ``scalar`` (an input that must have rank 0), ``vector`` (an input that
+must have rank 1), ``unset`` (0 says that there is none), ``{theirs:ours,...}`` (a table).
+>>>>>>> 4c8bbb7 (Quantisation: QuantizeLinear and DequantizeLinear in every version, DynamicQuantizeLinear, FakeQuantize)
 """
 
 from __future__ import annotations
@@ -271,6 +276,8 @@ def convert_in(slot: Slot, raw: Any) -> Any:
             return not _flag(raw)
         case "lower":
             return _text(raw).lower()
+        case "unset":
+            return None if str(raw).strip() == "0" else raw
         case "natural":
             if any(_integer(item) < 0 for item in (raw if isinstance(raw, (list, tuple)) else (raw,))):
                 raise ValueError

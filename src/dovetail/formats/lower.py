@@ -102,11 +102,9 @@ class Lowering:
             return True
         try:
             spelling, _, version = self._fit(node)
-            foreign = ForeignNode(spelling.kind, version, [], [], domain=spelling.domain)
-            self.dialect.check_types(foreign, _in_their_order(spelling, node), node.outputs)
-        except (_NoFit, RuleError):
+        except _NoFit:
             return False
-        return True
+        return self._has_types(node, spelling, version)
 
     # Spelling
 
@@ -260,6 +258,7 @@ class Lowering:
         if not writers:
             raise _NoFit("it has no such operator that dovetail knows")
         plain = node.op.canonical(*node.inputs)
+        first: tuple[Spelling, Op, int] | None = None
         for form in ("as it is", "plain", "shortened"):
             for spelling in writers:
                 version = self.version_of(spelling.domain, spelling.kind)
@@ -274,9 +273,22 @@ class Lowering:
                     reason = error
                     continue
                 assert version is not None
-                return spelling, op, version
+                if len(writers) == 1 or self._has_types(node, spelling, version):
+                    return spelling, op, version
+                first = first or (spelling, op, version)
+        if first is not None:
+            return first
         assert reason is not None
         raise reason
+
+    def _has_types(self, node: Node, spelling: Spelling, version: int) -> bool:
+        """Whether the target's operator takes the types of ``node``."""
+        foreign = ForeignNode(spelling.kind, version, [], [], domain=spelling.domain)
+        try:
+            self.dialect.check_types(foreign, _in_their_order(spelling, node), node.outputs)
+        except RuleError:
+            return False
+        return True
 
     def _check_fit(self, node: Node, op: Op, spelling: Spelling) -> None:
         for name, texts in spelling.fixed:

@@ -14,6 +14,9 @@ from dovetail.formats.onnx.compose import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.graph import Model
 
+CONTRIB = "com.microsoft"
+"""The domain of the operators that onnxruntime adds, all of version 1."""
+NEWEST = 2**31 - 1
 OPSET = 21
 """The opset of a model that did not come from ONNX and is given none: what current runtimes all read."""
 
@@ -29,6 +32,9 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     imports = {"": target, **versions}
 
     def version_of(domain: str, kind: str) -> int | None:
+        if domain == CONTRIB:
+            # A model that has none of onnxruntime's own operators gets none in the place of ONNX's.
+            return 1 if domain in versions or since_version("", kind, NEWEST) is None else None
         return since_version(domain, kind, imports.get(domain, 1))
 
     foreign = lower(model, ONNX, version_of)

@@ -1,6 +1,31 @@
 """ONNX operators that are several of ours, or ours that are several of theirs; a family a module, registered by importing."""
 
-from dovetail.formats.onnx.compose import control, conv, detection, elementwise, joining, movement, norm, pool, resize, sorting
+from dovetail.formats.onnx.compose import (
+    control,
+    conv,
+    detection,
+    elementwise,
+    joining,
+    movement,
+    norm,
+    pool,
+    quantize,
+    resize,
+    sorting,
+)
 from dovetail.formats.onnx.dialect import ONNX
 
-__all__ = ["ONNX", "control", "conv", "detection", "elementwise", "joining", "movement", "norm", "pool", "resize", "sorting"]
+__all__ = [
+    "ONNX",
+    "control",
+    "conv",
+    "detection",
+    "elementwise",
+    "joining",
+    "movement",
+    "norm",
+    "pool",
+    "quantize",
+    "resize",
+    "sorting",
+]
