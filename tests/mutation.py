@@ -501,13 +501,13 @@ def measure(items: list[Any], files: dict[str, str], watch: Watch) -> Any:
                 seen.add((module, frame.f_code.co_firstlineno))
                 return line
 
-            start = time.perf_counter()
+            start = time.process_time()
             sys.settrace(trace)
             try:
                 outcome = run_item(item, watch)
             finally:
                 sys.settrace(None)
-            rows.append((number, outcome, time.perf_counter() - start, frozenset(seen)))
+            rows.append((number, outcome, time.process_time() - start, frozenset(seen)))
         return rows, said
 
     return work
@@ -690,7 +690,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lines", help="only mutants on these lines, FIRST-LAST")
     parser.add_argument("--scope", help="only mutants in this function or class")
     parser.add_argument("--every", type=int, default=1, help="only every so many of them, evenly spread")
-    parser.add_argument("--seconds", type=float, default=0, help="run no more than so many seconds of tests for one mutant")
+    parser.add_argument(
+        "--seconds", type=float, default=0, help="run no more tests for one mutant than take so many seconds of processor time"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
