@@ -53,7 +53,7 @@ _SHAPES = [
 _LAWS = [*_SHAPES, *(f"tests/laws/test_{name}.py" for name in ("round_trips", "libraries"))]
 TESTS: dict[str, tuple[list[str], str]] = {
     "ops/joining.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
-    "ops/reshaping.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze"),
+    "ops/reshaping.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze or is_refused"),
     "slots.py": (
         [*_SEMANTICS, "tests/laws/test_round_trips.py", "tests/laws/test_spellings.py", "tests/unit/test_slots.py"],
         "semantics or slots or round_trips or spellings",
@@ -61,7 +61,7 @@ TESTS: dict[str, tuple[list[str], str]] = {
 }
 """By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over the cases of
 its operators, and the tests of what operators share."""
-_SHARED = ("onnx_movement", "openvino_movement", "sizes_that_move", "test_elementwise", "sliding")
+_SHARED = ("onnx_movement", "openvino_movement", "sizes_that_move", "test_elementwise", "sliding", "refusals")
 
 MEMORY = 12 << 30
 WAITS = 60
