@@ -65,14 +65,16 @@ private:
     std::int64_t task_bytes_;
 };
 
-// Rows from here on are written past the cache one by one: few of their lines are begun or ended in the middle.
-constexpr std::int64_t kStreamedRow = 1024;
-
 }  // namespace
 
 void copy_rows_past(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                     std::int64_t bytes) {
     const Movers& move = movers();
+    if (bytes >= kStreamedRow && dst_step == bytes) {
+        Runs runs(dst);
+        for (; rows > 0; --rows, src += src_step) runs.add(src, bytes);
+        return runs.flush();
+    }
     if (bytes >= kStreamedRow) {
         for (; rows > 0; --rows, dst += dst_step, src += src_step) move.stream(dst, src, static_cast<std::size_t>(bytes));
         return;

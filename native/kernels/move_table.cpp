@@ -27,10 +27,16 @@ public:
     // joins: the columns, in this order, fill rows of the destination.
     Table(std::vector<Column> columns, std::int64_t rows, bool joins, const Manner& manner)
         : columns_(std::move(columns)), rows_(rows), joins_(joins), past_cache_(manner.past_cache) {
-        std::int64_t width = 0;
-        for (const Column& column : columns_) width += column.bytes;
+        std::int64_t width = 0, least_bytes = columns_[0].bytes;
+        for (const Column& column : columns_) {
+            width += column.bytes;
+            least_bytes = least(least_bytes, column.bytes);
+        }
         task_rows_ = most(1, manner.task_bytes / width);
+        in_runs_ = past_cache_ && joins_ && width > kStagedBytes / 2 && least_bytes >= kLeastRun;
         block_rows_ = most(1, (past_cache_ && joins_ ? kStagedBytes : kBlockBytes) / width);
+        // Long rows of a column follow each other in its destination: few of its lines are shared by two blocks then.
+        if (past_cache_ && !joins_ && least_bytes >= kStreamedRow) block_rows_ = task_rows_;
     }
 
     std::int64_t tasks() const override { return parts(rows_, task_rows_); }
@@ -39,7 +45,8 @@ public:
 
     void run(std::byte* const* bases, std::int64_t task) const override {
         const std::int64_t end = least(rows_, (task + 1) * task_rows_);
-        for (std::int64_t row = task * task_rows_; row < end; row += block_rows_) {
+        if (in_runs_) join_runs(bases, task * task_rows_, end);
+        for (std::int64_t row = task * task_rows_; row < end && !in_runs_; row += block_rows_) {
             const std::int64_t rows = least(block_rows_, end - row);
             if (past_cache_ && joins_ && rows > 1)
                 join(bases, row, rows);
@@ -59,6 +66,15 @@ private:
             movers().copy_rows(dst, column.dst_step, src, column.src_step, rows, static_cast<std::size_t>(column.bytes));
     }
 
+    // Long rows go from where they are.
+    void join_runs(std::byte* const* bases, std::int64_t row, std::int64_t end) const {
+        Runs runs(columns_[0].dst.in(bases) + row * columns_[0].dst_step);
+        for (; row < end; ++row)
+            for (const Column& column : columns_) runs.add(column.src.in(bases) + row * column.src_step, column.bytes);
+        runs.flush();
+        movers().settle();
+    }
+
     // A block of whole rows, put together before it is written past the cache.
     void join(std::byte* const* bases, std::int64_t row, std::int64_t rows) const {
         alignas(64) std::byte block[kStagedBytes];
@@ -76,6 +92,7 @@ private:
     std::int64_t rows_;
     bool joins_;
     bool past_cache_;
+    bool in_runs_;
     std::int64_t task_rows_;
     std::int64_t block_rows_;
 };

@@ -9,10 +9,14 @@ namespace dovetail {
 
 
 constexpr int kMostLanes = 64;
+constexpr std::int64_t kLeastRun = 64;
 
 struct Movers {
     // Contiguous bytes past the cache.
     void (*stream)(std::byte* dst, const std::byte* src, std::size_t bytes);
+
+    // One or more runs, each of at least 64 bytes, one after the other past the cache: lines that two of them share are written once.
+    void (*stream_runs)(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs);
 
     // To be called before another thread may learn that what was written past the cache is there.
     void (*settle)();

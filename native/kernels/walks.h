@@ -14,6 +14,8 @@ constexpr std::int64_t kBlockBytes = 16 * 1024;
 // What goes past the cache is put together in pieces of this size: short enough that the processor already reads the next piece while
 // it writes this one.
 constexpr std::int64_t kStagedBytes = 4 * 1024;
+// Rows from here on are written past the cache one by one: few of their lines are begun or ended in the middle.
+constexpr std::int64_t kStreamedRow = 1024;
 // From here on, in all, destinations are written past the cache.
 constexpr std::size_t kPastCacheFrom = 8 * 1024 * 1024;
 // Below this, other threads are not worth the call: plain copies run at the speed of the cache, all else is slower.
@@ -63,6 +65,29 @@ std::unique_ptr<Walk> walk_tiles(const Shape& shape, const Manner& manner);
 inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 inline std::int64_t most(std::int64_t a, std::int64_t b) { return a < b ? b : a; }
 inline std::int64_t parts(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
+
+// Runs that follow each other in the destination, past the cache.
+class Runs {
+public:
+    explicit Runs(std::byte* dst) : dst_(dst) {}
+    void add(const std::byte* src, std::int64_t bytes) {
+        src_[count_] = src;
+        bytes_[count_] = static_cast<std::size_t>(bytes);
+        if (++count_ == kMost) flush();
+    }
+    void flush() {
+        if (count_ != 0) movers().stream_runs(dst_, src_, bytes_, count_);
+        for (int i = 0; i < count_; ++i) dst_ += bytes_[i];
+        count_ = 0;
+    }
+
+private:
+    static constexpr int kMost = 64;
+    std::byte* dst_;
+    int count_ = 0;
+    const std::byte* src_[kMost];
+    std::size_t bytes_[kMost];
+};
 
 // Rows past the cache where they allow it.
 void copy_rows_past(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,

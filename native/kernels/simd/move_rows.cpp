@@ -123,6 +123,46 @@ void stream(std::byte* dst, const std::byte* src, std::size_t bytes) {
     std::memcpy(dst + i, src + i, bytes - i);
 }
 
+#if defined(__AVX512BW__)
+namespace {
+
+inline __mmask64 first_bytes(std::size_t count) { return (std::uint64_t{1} << count) - 1; }
+
+}  // namespace
+
+// A line that one run ends and the next one begins is put together in a register: put together in memory it could not be read again before
+// all stores before it were done.
+void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs) {
+    std::size_t held = reinterpret_cast<std::uintptr_t>(dst) % 64;
+    __mmask64 missing = first_bytes(held);  // of the first line: it is not ours
+    dst -= held;
+    __m512i line = _mm512_setzero_si512();
+    for (int run = 0; run < runs; ++run) {
+        const std::byte* from = src[run];
+        std::size_t left = bytes[run];
+        if (held != 0) {
+            line = _mm512_mask_loadu_epi8(line, ~first_bytes(held), from - held);
+            if (missing != 0)
+                _mm512_mask_storeu_epi8(dst, ~missing, line);
+            else
+                _mm512_stream_si512(reinterpret_cast<__m512i*>(dst), line);
+            missing = 0;
+            dst += 64;
+            from += 64 - held;
+            left -= 64 - held;
+        }
+        for (; left >= 64; left -= 64, dst += 64, from += 64) stream_line(dst, from);
+        held = left;
+        line = _mm512_maskz_loadu_epi8(first_bytes(held), from);
+    }
+    _mm512_mask_storeu_epi8(dst, first_bytes(held), line);
+}
+#else
+void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs) {
+    for (int run = 0; run < runs; dst += bytes[run], ++run) stream(dst, src[run], bytes[run]);
+}
+#endif
+
 void settle() {
 #if defined(__SSE2__)
     _mm_sfence();

@@ -175,7 +175,7 @@ void transpose_lines(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* s
 }
 
 const Movers& own_movers() {
-    static constexpr Movers table = {stream, settle, copy_rows, interleave, deinterleave, transpose, transpose_lines};
+    static constexpr Movers table = {stream, stream_runs, settle, copy_rows, interleave, deinterleave, transpose, transpose_lines};
     return table;
 }
 
