@@ -285,6 +285,8 @@ def convert_in(slot: Slot, raw: Any) -> Any:
             if isinstance(raw, list | tuple | np.ndarray):
                 raise ValueError
         case "table":
+            if isinstance(raw, list | tuple):
+                return [convert_in(slot, item) for item in raw]
             found = dict(slot.table).get(str(raw).strip())
             if found is None:
                 raise ValueError
@@ -305,6 +307,8 @@ def convert_out(slot: Slot, value: Any) -> Any:
         case "scalar":
             return value[0] if isinstance(value, tuple) and len(value) == 1 else value
         case "table":
+            if isinstance(value, tuple):
+                return tuple(convert_out(slot, item) for item in value)
             text = str(value).lower() if isinstance(value, bool) else str(value)
             word = {ours: theirs for theirs, ours in slot.table}[text]
             # A table of numbers speaks of an integer attribute.

@@ -346,8 +346,12 @@ class Lowering:
         for slot in spelling.attributes:
             if slot.is_ignored:
                 continue
-            if slots.field_of(spelling.op, slot.ours) is not None:
+            field = slots.field_of(spelling.op, slot.ours)
+            if field is not None:
                 value = self._out(slot, op.__dict__[slot.ours], spelling)
+                if value == () and slot.optional and field.default == ():
+                    # An empty list that means the same as none.
+                    continue
             else:
                 x = given.get(slot.ours)
                 value = None if x is None else self._out(slot, _plain(constant_or_none(x), op, slot.ours), spelling)

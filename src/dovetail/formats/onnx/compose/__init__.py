@@ -10,6 +10,7 @@ from dovetail.formats.onnx.compose import (
     norm,
     pool,
     quantize,
+    recurrent,
     resize,
     sorting,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "norm",
     "pool",
     "quantize",
+    "recurrent",
     "resize",
     "sorting",
 ]

@@ -10,6 +10,7 @@ from dovetail.formats.openvino.compose import (
     movement,
     norm,
     pool,
+    recurrent,
     resize,
     sorting,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "movement",
     "norm",
     "pool",
+    "recurrent",
     "resize",
     "sorting",
 ]

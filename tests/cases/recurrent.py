@@ -1,0 +1,102 @@
+"""Recurrent networks: every direction and layout, activations with parameters, limits, peepholes, rows of several lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cases import Case
+from cases.linear import floats
+from dovetail.ops.recurrent import GRU, LSTM, RNN
+
+SEQUENCE, BATCH, INPUT, HIDDEN = 3, 2, 4, 5
+_NEAR = {"f64": 1e-6, "f32": 1e-5, "f16": 4e-3, "bf16": 4e-2}
+_NO_BATCH_FIRST = {"onnxruntime": "it takes sequences first only"}
+_DECOMPOSED = {"gradient in onnxruntime": "many nodes, as in the other cases"}
+
+
+def layer(op: Any, name: str, kind: str = "f32", **given: Any) -> Case:
+    """``op`` on data of the sizes above; ``given``: lengths, or flags that say what is left out."""
+    directions = 2 if op.direction == "bidirectional" else 1
+    rows = op.gates_count * HIDDEN
+    batch = given.pop("batch", BATCH)
+    steps = given.pop("steps", SEQUENCE)
+    x = (steps, batch, INPUT) if op.layout == "sequence_first" else (batch, steps, INPUT)
+    state = (directions, batch, HIDDEN) if op.layout == "sequence_first" else (batch, directions, HIDDEN)
+    lengths = given.pop("lengths", None)
+    inputs: list[Any] = [
+        floats(*x, name=kind),
+        floats(directions, rows, INPUT, seed=1, name=kind),
+        floats(directions, rows, HIDDEN, seed=2, name=kind),
+        floats(directions, op.bias_count * HIDDEN, seed=3, name=kind) if given.pop("bias", True) else None,
+        None if lengths is None else np.array(lengths, given.pop("lengths_type", np.int32)),
+    ]
+    inputs += [floats(*state, seed=4 + place, name=kind) if given.pop("states", True) else None for place in range(op.states)]
+    if given.pop("peephole", False):
+        inputs.append(floats(directions, 3 * HIDDEN, seed=6, name=kind))
+    while inputs[-1] is None:
+        inputs.pop()
+    return Case(op, tuple(inputs), f"{type(op).__name__} {name}", **{"tolerance": _NEAR[kind], **given})
+
+
+KINDS = (RNN, GRU, LSTM)
+DIRECTIONS = ("forward", "reverse", "bidirectional")
+
+CASES: list[Case] = [
+    *(layer(kind(direction), direction) for kind in KINDS for direction in DIRECTIONS),
+    *(layer(kind(direction), f"{direction} with lengths", lengths=[3, 1]) for kind in KINDS for direction in DIRECTIONS),
+    *(layer(kind(), "with rows of no length", lengths=[0, 2], lengths_type=np.int64) for kind in KINDS),
+    *(layer(kind(), "of whole rows", lengths=[3, 3]) for kind in KINDS),
+    *(layer(kind(), "without bias", bias=False) for kind in KINDS),
+    *(layer(kind(), "without states", states=False) for kind in KINDS),
+    *(layer(kind(outputs=1), "with one output", states=False, bias=False) for kind in KINDS),
+    layer(LSTM(outputs=2), "with two outputs"),
+    *(layer(kind(hidden_size=HIDDEN), "with its hidden size") for kind in KINDS),
+    *(layer(kind(clip=0.25), "with limits") for kind in KINDS),
+    *(layer(kind(layout="batch_first"), "batch first", skip=_NO_BATCH_FIRST) for kind in KINDS),
+    *(layer(kind("bidirectional", layout="batch_first"), "batch first, both ways", skip=_NO_BATCH_FIRST) for kind in KINDS),
+    *(
+        layer(kind(direction, layout="direction_second", summed=True), f"as OpenVINO has it, {direction}", lengths=[2, 3])
+        for kind in KINDS
+        for direction in DIRECTIONS
+    ),
+    layer(LSTM(layout="direction_second", summed=True, gates="fico"), "as OpenVINO has it", lengths=[3, 3]),
+    layer(LSTM(gates="cofi", summed=True), "with its gates in another order"),
+    layer(GRU(linear_before_reset=True), "linear before reset"),
+    layer(GRU("bidirectional", linear_before_reset=True), "linear before reset, both ways"),
+    layer(GRU(linear_before_reset=True), "linear before reset without bias", bias=False),
+    layer(GRU(linear_before_reset=True, summed=True), "linear before reset with a summed bias"),
+    layer(LSTM(), "with peepholes", peephole=True),
+    layer(LSTM("bidirectional"), "with peepholes both ways", peephole=True),
+    layer(LSTM(input_forget=True), "with coupled gates"),
+    layer(LSTM(input_forget=True, clip=0.5), "with coupled gates, limits and peepholes", peephole=True),
+    *(
+        layer(RNN(activations=(name,), alphas=alphas, betas=betas), f"of {name} {list(alphas)} {list(betas)}")
+        for name, alphas, betas in (
+            ("affine", (0.25,), (0.5,)),
+            ("elu", (), ()),
+            ("elu", (0.5,), ()),
+            ("hardsigmoid", (), ()),
+            ("hardsigmoid", (0.25,), (0.125,)),
+            ("leakyrelu", (), ()),
+            ("leakyrelu", (0.25,), ()),
+            ("relu", (), ()),
+            ("scaledtanh", (0.5,), (0.75,)),
+            ("sigmoid", (), ()),
+            ("softplus", (), ()),
+            ("softsign", (), ()),
+            ("tanh", (), ()),
+            ("thresholdedrelu", (0.25,), ()),
+        )
+    ),
+    layer(LSTM(activations=("hardsigmoid", "tanh", "leakyrelu"), alphas=(0.25, 0.5), betas=(0.125,)), "of several functions"),
+    layer(LSTM(activations=("sigmoid", "relu", "tanh")), "of functions that OpenVINO has"),
+    layer(GRU(activations=("tanh", "sigmoid")), "of functions that OpenVINO has"),
+    layer(
+        LSTM("bidirectional", activations=("sigmoid", "tanh", "tanh", "tanh", "relu", "sigmoid")), "of other functions each way"
+    ),
+    layer(RNN("bidirectional", activations=("relu", "leakyrelu"), alphas=(0.25,)), "of other functions each way"),
+    *(layer(kind(), "of one moment", steps=1, batch=1) for kind in KINDS),
+    *(layer(kind(), f"of {name}", name) for kind in KINDS for name in ("f64", "f16", "bf16")),
+]
