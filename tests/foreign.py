@@ -1,10 +1,9 @@
 """One operator alone in a file of either format, and what the public interface says of it: in check, in inference, at run
 time, converted.
 
-A rule that lets something through is held by :func:`holds`, one that refuses by :func:`refused`. Both put the operator into
-files in several
-ways: with everything known when the file is read, with the sizes open, with the shape inputs arriving at run time, with no
-ranks at all.
+A rule that lets something through is held by :func:`holds`, one that refuses by :func:`refused`. Both put the operator into files
+in several ways: with everything known when the file is read, with the sizes open, with the shape inputs arriving at run time,
+with no ranks at all.
 """
 
 from __future__ import annotations
@@ -316,9 +315,8 @@ def refused(
 ) -> None:
     """``operator`` is refused with ``code`` and its name: where all is known by check and load, else at the latest by a run.
 
-    ``late``: the code at run time, where it is another. ``other``: the other format refuses at run time, too. ``silent``:
-    the fault is in
-    shape inputs or sizes, so that nothing is refused that is not yet known.
+    ``late``: the code at run time, where it is another. ``other``: the other format refuses at run time, too. ``silent``: the
+    fault is in shape inputs or sizes, so that nothing is refused that is not yet known.
     """
     for way in through or ways(operator):
         _refused(operator, way, code, late or code, other, silent)

@@ -18,13 +18,10 @@ from dovetail.types import Tensor, Unknown
 def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str] | str | None = None) -> Model:
     """A Model that computes ``of`` and then its gradient with respect to each of ``wrt``.
 
-    ``of``: an output's (or any value's) name; the model's only output when left out. ``wrt``: names of inputs, weights or
-    any values;
-    all float inputs when left out. The outputs are ``of``, then ``grad:<name>`` for each (with a number behind it where that
-    is taken). Where ``of`` is not a scalar, the
-    new model has one
-    more input, ``grad:<of>``, the incoming gradient of the same shape. A value that ``of`` does not depend on has a gradient
-    of zeros.
+    ``of``: an output's (or any value's) name; the model's only output when left out. ``wrt``: names of inputs, weights or any
+    values; all float inputs when left out. The outputs are ``of``, then ``grad:<name>`` for each (with a number behind it where
+    that is taken). Where ``of`` is not a scalar, the new model has one more input, ``grad:<of>``, the incoming gradient of the
+    same shape. A value that ``of`` does not depend on has a gradient of zeros.
 
     Raises RuleError [grad.unknown] for a name that the model lacks, [grad.dtype] for one that is not of a float type, and
     UnsupportedError [grad.op] where an operator on the way has no gradient, with all such nodes; [grad.types] where a gradient

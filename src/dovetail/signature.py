@@ -47,8 +47,7 @@ class Port(NamedTuple):
 
 class Signature:
     """What goes into an operator and what comes out. ``least``: how many inputs it needs; ``repeated``: the place of the
-    repeated one;
-    ``has_hosts``: whether shape rules read some input."""
+    repeated one; ``has_hosts``: whether shape rules read some input."""
 
     __slots__ = ("has_hosts", "inputs", "least", "outputs", "repeated")
 

@@ -4,24 +4,18 @@
 
     [domain:]Kind-version[,version...](inputs; attributes | fixed)
 
-``inputs`` stand in the foreign order under our names, ``attributes`` are ``theirs:ours`` (one name where both agree). Marks,
-in this order:
-``*name`` repeated, ``theirs~how`` converted, ``:ours`` renamed, ``?`` may be left out, ``=value`` what leaving it out stands
-for, in their words.
-``theirs:_`` is an attribute that the specification says is ignored. A core attribute among the foreign inputs is read from a
-constant and written as one, a core
-input among the foreign attributes likewise. ``a+b:ours`` joins two lists. ``fixed`` gives core attributes that this spelling
-implies;
-``name=value/other`` reads as ``value`` and can also say ``other`` (because ``other`` only refuses where ``value`` answers).
+``inputs`` stand in the foreign order under our names, ``attributes`` are ``theirs:ours`` (one name where both agree). Marks, in
+this order: ``*name`` repeated, ``theirs~how`` converted, ``:ours`` renamed, ``?`` may be left out, ``=value`` what leaving it out
+stands for, in their words. ``theirs:_`` is an attribute that the specification says is ignored. A core attribute among the
+foreign inputs is read from a constant and written as one, a core input among the foreign attributes likewise. ``a+b:ours`` joins
+two lists. ``fixed`` gives core attributes that this spelling implies; ``name=value/other`` reads as ``value`` and can also say
+``other`` (because ``other`` only refuses where ``value`` answers).
+
 Of several lines for one foreign version the first that fits reads it; a line that begins with ``>`` is only written.
-Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``natural`` (an integer that must not be
-<<<<<<< HEAD
-negative), ``scalar`` (an input that must have rank 0, or an attribute that is one number), ``vector`` (an input that
-must have rank 1), ``{theirs:ours,...}`` (a table).
-=======
-negative), ``scalar`` (an input that must have rank 0), ``vector`` (an input that
-must have rank 1), ``unset`` (0 says that there is none), ``{theirs:ours,...}`` (a table).
->>>>>>> 4c8bbb7 (Quantisation: QuantizeLinear and DequantizeLinear in every version, DynamicQuantizeLinear, FakeQuantize)
+
+Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``natural`` (an integer that must not be negative),
+``scalar`` (an input that must have rank 0, or an attribute that is one number), ``vector`` (an input that must have rank 1),
+``unset`` (0 says that there is none), ``{theirs:ours,...}`` (a table).
 """
 
 from __future__ import annotations

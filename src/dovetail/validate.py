@@ -53,9 +53,8 @@ def validate(graph: Graph) -> list[Diagnostic]:
 def check(model: Model | str | PathLike[str]) -> list[Diagnostic]:
     """Every independent fault of a model, or of the file of one; empty when it is sound. Nothing is raised for a bad file.
 
-    Each has ``code``, ``node``, ``message``, ``file``. Operators that dovetail does not know are no fault of the model and
-    are not
-    listed.
+    Each has ``code``, ``node``, ``message``, ``file``. Operators that dovetail does not know are no fault of the model and are
+    not listed.
     """
     if not isinstance(model, Model):
         from dovetail.formats import load

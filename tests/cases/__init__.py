@@ -16,10 +16,8 @@ class Case:
     """``op`` applied to ``inputs`` (numpy arrays; None for an optional input left out).
 
     ``constants``: positions of inputs that are given as constants instead of graph inputs (host inputs, marked ``!`` in the
-    signature, always
-    are). ``skip``: laws this case is outside of, each with the reason, e.g. {"openvino": "OpenVINO has no f8 Concat"}.
-    ``tolerance``: relative to
-    the output's largest magnitude, against oracles; None is bit for bit.
+    signature, always are). ``skip``: laws this case is outside of, each with the reason, e.g. {"openvino": "OpenVINO has no f8
+    Concat"}. ``tolerance``: relative to the output's largest magnitude, against oracles; None is bit for bit.
     """
 
     op: Op

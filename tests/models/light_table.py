@@ -1,8 +1,8 @@
 """The worst difference of every way through the nine light models: ``python tests/models/light_table.py [--json] [names ...]``.
 
-Ways: our run against onnxruntime's of the same file; our IR of it in OpenVINO; OpenVINO's own IR of it (with and without
-fp16 compression) through our
-ONNX in onnxruntime, against OpenVINO's run of that IR. Each with the stored constant weights and with seeded random ones.
+Ways: our run against onnxruntime's of the same file; our IR of it in OpenVINO; OpenVINO's own IR of it (with and without fp16
+compression) through our ONNX in onnxruntime, against OpenVINO's run of that IR. Each with the stored constant weights and with
+seeded random ones.
 """
 
 from __future__ import annotations

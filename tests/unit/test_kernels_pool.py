@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail import native
+from dovetail.engine.kernels import sliding
 from dovetail.ops.pool import AveragePool, MaxPool
 from kernels import LAYOUTS, random, run
 
@@ -31,14 +32,7 @@ DIVISORS = ("inside", "padded", "window")
 
 def pooled(op: Any, x: Any, y: Any, mode: str) -> str:
     found = op.geometry(x.shape[2:], op.kernel)
-    attributes = {
-        "mode": mode,
-        "kernel": list(found.kernel),
-        "strides": list(found.strides),
-        "dilations": list(found.dilations),
-        "pads_begin": list(found.begins),
-        "pads_end": list(found.ends),
-    }
+    attributes = sliding(found) | {"mode": mode, "kernel": list(found.kernel)}
     if mode == "average":
         attributes["divisor"] = op.divisor
     return run("pool", [x], [y], attributes)

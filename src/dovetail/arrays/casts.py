@@ -30,9 +30,9 @@ def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, satura
 
     Floats go to integers toward zero (out of range: undefined), integers wrap, anything but zero is True (NaN too).
     ``saturate`` is for f8: beyond the range the greatest value, otherwise infinity or NaN. ``rounding`` ("up", "down",
-    "nearest", of two the greater, "even", of two the even code) is for f8e8m0, which takes a magnitude. Every value is
-    rounded once, to nearest even. ``source`` is needed only
-    for nf4, whose codes travel as u8. Strings: numpy only; number to text as Python writes it.
+    "nearest", of two the greater, "even", of two the even code) is for f8e8m0, which takes a magnitude. Every value is rounded
+    once, to nearest even. ``source`` is needed only for nf4, whose codes travel as u8. Strings: numpy only; number to text as
+    Python writes it.
 
     Raises UnsupportedError [array.cast] for complex types and into nf4, EngineError [array.not-a-number] for a text that
     is no number or no number of that type, and as :func:`dtype_in`.

@@ -14,6 +14,7 @@ from dovetail.errors import DovetailError
 from dovetail.graph import Node
 from dovetail.op import has, host_inputs
 from dovetail.ops.elementwise import Maximum, Minimum
+from dovetail.ops.sliding import Geometry
 from dovetail.types import Unknown, axis_in
 
 Choice = Callable[[Node, list[Tile | None], list[Tile]], Work | str]
@@ -56,6 +57,16 @@ def _is_f32(*tiles: Tile | None) -> bool:
     return all(tile is None or (tile.dtype is not None and tile.dtype.name == "f32") for tile in tiles)
 
 
+def sliding(found: Geometry) -> dict[str, Any]:
+    """Where windows lie, as the kernels of convolution and pooling are told."""
+    return {
+        "strides": list(found.strides),
+        "dilations": list(found.dilations),
+        "pads_begin": list(found.begins),
+        "pads_end": list(found.ends),
+    }
+
+
 def _conv(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
     op: Any = node.op
     x, w, bias, factor = (*reads, None, None)[:4]
@@ -67,11 +78,7 @@ def _conv(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | st
     if len(x.sizes) > 5:
         return f"{len(x.sizes) - 2} spatial axes"
     found = op.geometry(x.sizes[2:], w.sizes[2:])
-    attributes: dict[str, Any] = {
-        "strides": list(found.strides),
-        "dilations": list(found.dilations),
-        "pads_begin": list(found.begins),
-        "pads_end": list(found.ends),
+    attributes = sliding(found) | {
         "groups": op.group,
         "has_bias": int(bias is not None),
         "has_factor": int(factor is not None),
@@ -141,14 +148,7 @@ def _pool(mode: str) -> Choice:
         if not 3 <= len(x.sizes) <= 5:
             return f"{len(x.sizes) - 2} spatial axes"
         found = op.geometry(x.sizes[2:], op.kernel)
-        attributes: dict[str, Any] = {
-            "mode": mode,
-            "kernel": list(found.kernel),
-            "strides": list(found.strides),
-            "dilations": list(found.dilations),
-            "pads_begin": list(found.begins),
-            "pads_end": list(found.ends),
-        }
+        attributes = sliding(found) | {"mode": mode, "kernel": list(found.kernel)}
         if mode == "average":
             attributes["divisor"] = op.divisor
         return Work("pool", (node,), [x], writes, attributes, images=(x, writes[0]))

@@ -74,8 +74,8 @@ def load(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | No
     the way.
 
     Raises FormatError (the file is not what its format says), UnsupportedError (we do not handle it exactly), RuleError (the
-    model
-    breaks an operator's rule), each with every independent fault in ``diagnostics``; OSError where the file cannot be opened.
+    model breaks an operator's rule), each with every independent fault in ``diagnostics``; OSError where the file cannot be
+    opened.
     """
     if not os.path.exists(path):
         raise FormatError("file.missing", f"there is no file {os.fspath(path)!r}", file=os.fspath(path))
@@ -88,10 +88,8 @@ def save(model: Model, path: str | PathLike[str], *, opset: int | None = None, *
     ``.bin``.
 
     Without ``opset`` an ONNX model keeps its own; a model from elsewhere gets the default of ``formats.onnx.write``.
-    ``external``: for ONNX,
-    put tensors into one file beside. Files are replaced whole or not at all. Raises UnsupportedError with all nodes that the
-    target
-    cannot say.
+    ``external``: for ONNX, put tensors into one file beside. Files are replaced whole or not at all. Raises UnsupportedError
+    with all nodes that the target cannot say.
     """
     if format_of(path) == "onnx":
         from dovetail.formats.onnx.write import save as save_onnx

@@ -13,9 +13,9 @@ from dovetail.types import broadcast
 def aligned(b: Any, x: Value, y: Value, axis: int | None) -> Value:
     """``y`` in a shape that broadcasts to that of ``x`` as meant.
 
-    Its first axis goes with ``axis`` of ``x``, or where that is None its last with the last. ``y``
-    never stretches ``x``; sizes of 1 at its end that reach beyond ``x`` are dropped.
-    Raises RuleError [shape.broadcast], UnsupportedError [broadcast.unknown] where sizes that decide it are not known.
+    Its first axis goes with ``axis`` of ``x``, or where that is None its last with the last. ``y`` never stretches ``x``; sizes
+    of 1 at its end that reach beyond ``x`` are dropped. Raises RuleError [shape.broadcast], UnsupportedError
+    [broadcast.unknown] where sizes that decide it are not known.
     """
     if x.shape is None or y.shape is None:
         raise UnsupportedError("broadcast.unknown", f"broadcasting {y.type} along axis {axis} of {x.type} needs both ranks")

@@ -28,10 +28,8 @@ TypeCheck = Callable[[ForeignNode, "Sequence[Value | None]", "Sequence[Value]"],
 @dataclass
 class Dialect:
     """One format. ``lifts``: foreign operators that are several of ours, or need more than a slot line, by (domain, kind);
-    ``lowers``: core
-    operators rewritten into ones that the format can spell, by class; ``emits``: core operators whose foreign node no slot
-    line can say.
-    ``is_text``: attribute values are texts, numbers too."""
+    ``lowers``: core operators rewritten into ones that the format can spell, by class; ``emits``: core operators whose foreign
+    node no slot line can say. ``is_text``: attribute values are texts, numbers too."""
 
     name: str
     lines: Callable[[type[Op]], tuple[str, ...]]

@@ -1,9 +1,8 @@
 """What one format says and the other has no place for: it travels along as text, is ignored by other readers, and is
 restored on the way back.
 
-In IR it stands in the model's ``rt_info`` under ``dovetail/onnx``; in ONNX in the metadata property ``dovetail.openvino``.
-Both are JSON. Only
-what cannot be wrong about the graph is taken back: names of symbols, documentation, versions, metadata.
+In IR it stands in the model's ``rt_info`` under ``dovetail/onnx``; in ONNX in the metadata property ``dovetail.openvino``. Both
+are JSON. Only what cannot be wrong about the graph is taken back: names of symbols, documentation, versions, metadata.
 """
 
 from __future__ import annotations

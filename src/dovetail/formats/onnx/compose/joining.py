@@ -55,8 +55,7 @@ def reshape(b: Builder, node: Node) -> Any:
     """As ONNX has it: where a size may turn out to be 0, -1 beside it is then refused at run time, and OpenVINO would answer.
 
     The exact answer for an empty batch would cost twenty nodes at every Reshape of a model with open sizes; where a size is
-    known to
-    be 0, it is given (by ``decompose``).
+    known to be 0, it is given (by ``decompose``).
     """
     made = with_i64(b, node)
     op: Any = node.op
