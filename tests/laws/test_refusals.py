@@ -42,6 +42,12 @@ def saved(b: Builder, y: Any) -> None:
     onnx_write.save(b.model, None, opset=18)
 
 
+def moved(b: Builder, y: Any) -> None:
+    """The windows of ``y`` are asked for."""
+    node = b.graph.nodes[-1]
+    node.op.windows(*node.inputs)
+
+
 def normalized(b: Builder, x: Callable[..., Any], **attributes: Any) -> Any:
     return b.BatchNormalization(x("f32", 2, 3, 4), *(x("f32", 3) for _ in range(4)), **attributes)
 
@@ -470,6 +476,19 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("quantize.limits", lambda b, x: b.FakeQuantize(x("f32", 2), *[x("f32", 1, 1)] * 4, levels=2)),
         ("quantize.limits", lambda b, x: b.FakeQuantize(x("f32", 1, 3), *[x("f32", 2, 1)] * 4, levels=2)),
         ("shape.disagree", lambda b, x: b.FakeQuantize(x("f32", 3), *[x("f32", 1)] * 4, levels=2, broadcast=False)),
+    ],
+    "windows": [
+        ("windows.order", lambda b, x: moved(b, b.Transpose(x("f32", 2, 2), x("i64", 2)))),
+        ("windows.repeats", lambda b, x: moved(b, b.Tile(x("f32", 2, 2), x("i64", 2)))),
+        ("windows.shift", lambda b, x: moved(b, b.Roll(x("f32", 2), [1], x("i64", 1)))),
+        ("windows.fill", lambda b, x: moved(b, b.Pad(x("f32", 2), [1, 1], x("f32")))),
+    ],
+    "written": [
+        ("roll.shift", lambda b, x: saved(b, b.Roll(x("f32", 2), x("i64", 1), [0]))),
+        ("roll.axes", lambda b, x: saved(b, b.Roll(x("f32", 2), [1], x("i64", 1)))),
+        ("roll.axes", lambda b, x: saved(b, b.Roll(x("f32", OPEN), [1], [0]))),
+        ("roll.shift", lambda b, x: saved(b, b.Roll(x("f32", "n"), [1], [0]))),
+        ("pad.mode", lambda b, x: saved(b, b.Pad(x("f32", 3), x("i64", 2), mode="symmetric"))),
     ],
     "gradients": [
         ("grad.quantize", lambda b, x: slope(b, b.DequantizeLinear(b.QuantizeLinear(x("f32", 2), 0.5), 0.5))),

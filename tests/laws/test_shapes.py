@@ -92,6 +92,9 @@ def test_symbols_for_elements_of_shape_inputs_become_the_elements(case: Case) ->
         for claim, y in zip(claims(case, xs), answer(case), strict=True):
             assert_claim_holds(claim, y, f"symbols in input {index}", values)
             assert_is_substituted(claim, y, f"symbols in input {index}", values)
+        # Elements of the other inputs, moved by symbols.
+        given = [view(y, shape_value(y)) for y in case.inputs]
+        check_values(case, (*given[:index], View(x.type, elements), *given[index + 1 :]), values, f"symbols in input {index}")
 
 
 @every_case

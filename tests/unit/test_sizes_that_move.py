@@ -11,6 +11,7 @@ import pytest
 from dovetail import dims
 from dovetail.build import Builder
 from dovetail.errors import RuleError
+from sameness import is_vague
 
 MOST, LEAST = 2**63 - 1, -(2**63)
 Write = Callable[[Builder, Any, Any], Any]
@@ -60,6 +61,38 @@ def first(b: Builder, z: Any) -> Any:
 )
 def test_sizes_follow_the_symbols(write: Write, shape: str) -> None:
     assert sizes(write) == shape
+
+
+@pytest.mark.parametrize(
+    ("write", "shape"),
+    [
+        (lambda b, x, v: b.Transpose(x, v), "?, ?"),
+        (lambda b, x, v: b.Expand(x, v), "unknown"),
+        (lambda b, x, v: b.apply("Expand", x, v, both=False), "?, ?"),
+        (lambda b, x, v: b.apply("Expand", x, [3, 4], both=False), "3, 4"),
+        (lambda b, x, v: b.Tile(x, v), "?, ?"),
+        (lambda b, x, v: b.apply("Tile", x, v, extend=True), "unknown"),
+        (lambda b, x, v: b.Reshape(x, v), "?, ?"),
+        (lambda b, x, v: b.ConstantOfShape(v, np.float32(0)), "?, ?"),
+        (lambda b, x, v: b.Expand(b.input("z", "f32", (3, 1)), v), "3, ?"),
+        (lambda b, x, v: b.Expand(b.input("z", "f32", (3, "n", 4)), v), "3, ?, 4"),
+        (lambda b, x, v: b.Expand(b.input("z", "f32", (3,)), b.input("w", "i64", ("m",))), "unknown"),
+        (lambda b, x, v: b.apply("Expand", b.input("z", "f32", (1,)), b.input("w", "i64", ("m",)), both=False), "unknown"),
+        (lambda b, x, v: b.Tile(b.input("z", "f32", (3, 1)), b.input("w", "i64", ("m",))), "?, ?"),
+        (lambda b, x, v: b.apply("Tile", b.input("z", "f32", (3, 1)), b.input("w", "i64", ("m",)), extend=True), "unknown"),
+        (lambda b, x, v: b.apply("Tile", b.input("z", "f32", (3, 1, 1)), v, extend=True), "3, ?, ?"),
+        (lambda b, x, v: b.Slice(b.input("z", "f32", (3, 1)), v, v, v), "?, ?"),
+        (lambda b, x, v: b.Slice(b.input("z", "f32", (3, 4)), [0], b.input("w", "i64", (1,)), [1]), "3, ?"),
+        (lambda b, x, v: b.Pad(b.input("z", "f32", (3, 4)), b.input("w", "i64", (2,)), None, [1]), "3, ?"),
+        (lambda b, x, v: b.Unsqueeze(b.input("z", "f32", (3, 4)), v), "?, ?, ?, ?"),
+        (lambda b, x, v: b.Squeeze(b.input("z", "f32", (1, 3, 1)), v), "?"),
+    ],
+)
+def test_the_rank_and_what_cannot_change_are_known_without_elements(write: Write, shape: str) -> None:
+    b = Builder()
+    y = write(b, b.input("x", "f32"), b.input("v", "i64", (2,)))
+    found = "unknown" if y.shape is None else ", ".join("?" if is_vague(size) else str(size) for size in y.shape)
+    assert found == shape
 
 
 def test_a_size_that_is_at_least_1_needs_no_clamping() -> None:
