@@ -13,6 +13,9 @@ constexpr std::int64_t kWrittenBytes = 1024;
 // still on its way out.
 constexpr std::int64_t kReadLines = 64;
 constexpr std::int64_t kWrittenLines = 256;
+// Where whole blocks follow each other in the destination, as many as make up this are turned before they are written: each would begin
+// and end in the middle of a line.
+constexpr std::int64_t kTogetherBytes = 16 * 1024;
 
 struct Extent {
     std::int64_t size = 1;
@@ -28,7 +31,8 @@ struct Extent {
 };
 
 // A transpose: `down` is contiguous in the destination, `along` in the source. `under` continues `down` in the destination, `beyond`
-// continues `along` in the source, where the axis itself is too short. A block is a part of all four; all other axes are walked.
+// continues `along` in the source, where the axis itself is too short. `over` continues both in the destination where both are short. A
+// block is a part of all five; all other axes are walked.
 class Tiles : public Walk {
 public:
     Tiles(const Shape& shape, std::size_t down, std::size_t along, const Manner& manner)
@@ -45,12 +49,16 @@ public:
         along_.block = least(along_.size, columns);
         if (down_.size * width_ < written) under_ = take(axes, &Stride::dst, down_.size * width_, written / (down_.size * width_));
         if (along_.size < columns) beyond_ = take(axes, &Stride::src, along_.size * width_, columns / along_.size);
+        const std::int64_t stretch = down_.size * along_.size * width_;
+        if (past_cache_ && under_.size * beyond_.size == 1 && along_.dst == down_.size * width_ && along_.block == along_.size &&
+            down_.block == down_.size && stretch < kTogetherBytes)
+            over_ = take(axes, &Stride::dst, stretch, kTogetherBytes / stretch);
         down_.shifts = past_cache_ && down_.size > down_.block && 64 % width_ == 0;
         along_.shifts = past_cache_ && along_.size * width_ >= kWrittenBytes && along_.size > along_.block && 64 % width_ == 0;
         for (const Stride& axis : axes) others_.push_back(extent(axis));
-        others_.insert(others_.end(), {under_, down_, beyond_, along_});
+        others_.insert(others_.end(), {over_, under_, down_, beyond_, along_});
         for (const Extent& axis : others_) blocks_ *= axis.blocks();
-        const std::int64_t block_bytes = width_ * under_.block * down_.block * beyond_.block * along_.block;
+        const std::int64_t block_bytes = width_ * over_.block * under_.block * down_.block * beyond_.block * along_.block;
         task_blocks_ = most(1, manner.task_bytes / block_bytes);
     }
 
@@ -66,11 +74,11 @@ public:
     }
 
 private:
-    // Where a block lies and how large it is, the four axes of a block last.
+    // Where a block lies and how large it is, the five axes of a block last.
     struct Part {
         std::byte* dst;
         const std::byte* src;
-        std::int64_t under, down, beyond, along;
+        std::int64_t over, under, down, beyond, along;
     };
 
     static Extent extent(const Stride& axis) { return {axis.size, 1, axis.dst, axis.src}; }
@@ -90,7 +98,7 @@ private:
     std::int64_t to_line(const std::byte* at) const { return (0 - reinterpret_cast<std::uintptr_t>(at)) % 64 / width_; }
 
     void turn(std::byte* dst, const std::byte* src, std::int64_t block) const {
-        std::int64_t sizes[4];
+        std::int64_t sizes[5];
         const std::int64_t dst_shift = to_line(dst), src_shift = to_line(src);
         for (std::size_t i = others_.size(), last = i; i-- > 0;) {
             const Extent& axis = others_[i];
@@ -99,10 +107,10 @@ private:
             block /= axis.blocks();
             dst += at * axis.dst;
             src += at * axis.src;
-            if (last - i <= 4) sizes[i + 4 - last] = axis.last(number, shift) - at;
+            if (last - i <= 5) sizes[i + 5 - last] = axis.last(number, shift) - at;
         }
-        if (sizes[1] <= 0 || sizes[3] <= 0) return;
-        const Part part{dst, src, sizes[0], sizes[1], sizes[2], sizes[3]};
+        if (sizes[2] <= 0 || sizes[4] <= 0) return;
+        const Part part{dst, src, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]};
         if (past_cache_)
             turn_past(part);
         else
@@ -122,12 +130,14 @@ private:
                along_.dst % 64 == 0 && beyond_.dst % 64 == 0 && (part.under == 1 || under_.dst % 64 == 0) && 8 % width_ == 0;
     }
 
+    // Where there is an `over`, `under` and `beyond` are nothing.
     void turn_to_lines(const Part& part) const {
-        for (std::int64_t i = 0; i < part.under; ++i)
-            for (std::int64_t j = 0; j < part.beyond; ++j)
-                movers().transpose_lines(part.dst + i * under_.dst + j * beyond_.dst, along_.dst,
-                                         part.src + i * under_.src + j * beyond_.src, down_.src, part.down, part.along,
-                                         static_cast<std::size_t>(width_));
+        for (std::int64_t i = 0; i < part.over; ++i)
+            for (std::int64_t j = 0; j < part.under; ++j)
+                for (std::int64_t k = 0; k < part.beyond; ++k)
+                    movers().transpose_lines(part.dst + i * over_.dst + j * under_.dst + k * beyond_.dst, along_.dst,
+                                             part.src + i * over_.src + j * under_.src + k * beyond_.src, down_.src, part.down, part.along,
+                                             static_cast<std::size_t>(width_));
     }
 
     // Turned into a block of its own, from which it goes in whole runs past the cache: one for all columns where they follow each other
@@ -135,6 +145,7 @@ private:
     void turn_past(const Part& part) const {
         if (in_lines(part)) return turn_to_lines(part);
         alignas(64) std::byte block[(kWrittenBytes + 64) * kReadElements];
+        if (part.over > 1) return turn_together(part, block);
         const std::int64_t run = part.under * part.down * width_;
         const bool joins = along_.dst == run;
         const std::int64_t step = joins ? run : kWrittenBytes + 64;
@@ -150,11 +161,20 @@ private:
         }
     }
 
+    // Several whole blocks.
+    void turn_together(const Part& part, std::byte* block) const {
+        const std::int64_t run = part.down * width_, stretch = run * part.along;
+        for (std::int64_t i = 0; i < part.over; ++i)
+            movers().transpose(block + i * stretch, run, part.src + i * over_.src, down_.src, part.down, part.along,
+                               static_cast<std::size_t>(width_));
+        movers().stream(part.dst, block, static_cast<std::size_t>(part.over * stretch));
+    }
+
     Place dst_;
     Place src_;
     std::int64_t width_;
     bool past_cache_;
-    Extent under_, down_, beyond_, along_;
+    Extent over_, under_, down_, beyond_, along_;
     std::vector<Extent> others_;
     std::int64_t blocks_ = 1;
     std::int64_t task_blocks_;

@@ -170,6 +170,17 @@ def test_large_transposes(order: tuple[int, ...], width: int) -> None:
     assert same(y, np.ascontiguousarray(x.transpose(order)))
 
 
+@pytest.mark.parametrize("inner", [(32, 32), (17, 33), (5, 64), (3, 2)])
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+def test_many_small_matrices_are_turned_past_the_cache(inner: tuple[int, int], width: int) -> None:
+    count = PAST_THE_CACHE // width // (inner[0] * inner[1]) + 1
+    x = pattern((3, count // 3 + 1, *inner), width)
+    for order, offset in itertools.product([(0, 1, 3, 2), (1, 0, 3, 2)], (0, 1)):
+        y = empty((x.size + 1,), width)[offset : offset + x.size].reshape([x.shape[i] for i in order])
+        run("copy", [x.transpose(order)], [y], {})
+        assert same(y, np.ascontiguousarray(x.transpose(order)))
+
+
 def test_fill_repeats_one_element() -> None:
     for shape, width in itertools.product([(), (0, 3), (5,), (7, 9)], (1, 2, 3, 4, 8, 16)):
         element = pattern((1,), width)
