@@ -1,0 +1,45 @@
+"""Random operators in OpenVINO's words: two whole seeds, of which two zeros mean that each run draws anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import UnsupportedError
+from dovetail.formats.foreign import ForeignNode
+from dovetail.formats.lifting import Lifting
+from dovetail.formats.lower import Lowering
+from dovetail.formats.openvino.dialect import OPENVINO, spell
+from dovetail.graph import Node, Value
+from dovetail.ops.random import RandomUniform
+
+_EXACT = 2**53
+
+
+@OPENVINO.lift("RandomUniform", 8)
+def uniform(node: Lifting) -> list[Value]:
+    kind = node.attribute("output_type", "DType")
+    first, second = (node.attribute(name, "int", 0) for name in ("global_seed", "op_seed"))
+    alignment = node.attribute("alignment", "str", "tensorflow")
+    if alignment not in ("tensorflow", "pytorch"):
+        raise UnsupportedError("random.alignment", f"RandomUniform with alignment {alignment!r}")
+    shape, low, high = (node.input(index) for index in range(3))
+    if low.dtype is not kind or high.dtype is not kind:
+        raise UnsupportedError("random.dtype", f"RandomUniform of {kind} between {low.dtype} and {high.dtype}")
+    if not first and not second:
+        first = len(node.b.graph.nodes)
+    return node.b.add(RandomUniform(float(first % _EXACT), second), shape, low, high)
+
+
+@OPENVINO.emit("RandomUniform")
+def emit_uniform(lowering: Lowering, node: Node) -> list[ForeignNode]:
+    op: Any = node.op
+    seed = int(op.seed) if op.seed >= 0 and op.seed == int(op.seed) else int(np.float32(op.seed).view(np.uint32))
+    attributes = {
+        "output_type": spell(node.outputs[0].dtype),
+        "global_seed": spell(seed if seed or op.second else _EXACT - 1),
+        "op_seed": spell(op.second),
+        "alignment": "tensorflow",
+    }
+    return [lowering.finish(node, "", "RandomUniform", 8, [lowering.key(x) for x in node.inputs], attributes)]

@@ -1,0 +1,204 @@
+"""Numbers drawn by chance. A graph is pure: what an operator draws follows from its seed and the shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dims, dtypes
+from dovetail.build import shape_value
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError
+from dovetail.op import Op, check_inputs
+from dovetail.ops.normalizing import as_type
+from dovetail.ops.reshaping import is_size, items, vector_length
+from dovetail.types import Tensor, Type
+
+
+class _Random(Op):
+    """``seed`` and ``second`` together say what is drawn; which numbers these are each runtime decides for itself."""
+
+    seed: float = 0.0
+    second: int = 0
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it may not be computed beforehand."""
+        return True
+
+    def value(self, *xs: Any) -> Any:
+        raise dims.Inexact("what is drawn")
+
+    def seeds(self) -> dict[str, Any]:
+        return {"seed": self.seed, "second": self.second}
+
+    def draws(self, shape: Sequence[int]) -> Any:
+        """Numbers in [0, 1) of f64."""
+        state = [int(np.float64(self.seed).view(np.uint64)), self.second % 2**64]
+        return np.random.default_rng(state).random(tuple(shape))
+
+
+def _sizes(shape: Any) -> Any:
+    """The shape that an input asks for."""
+    count = vector_length(shape, "a shape")
+    found = items(shape)
+    if found is None:
+        return (None,) * count if isinstance(count, int) else None
+    if any(isinstance(size, int) and size < 0 for size in found):
+        raise RuleError("shape.range", f"a shape of {found}")
+    return tuple(size if is_size(size) else None for size in found)
+
+
+def _check_bounds(*bounds: Any) -> None:
+    for x in bounds:
+        if x.shape is not None and any(dims.equal(size, 1) is False for size in x.shape):
+            raise RuleError("random.bound", f"a bound is one number, not of shape {list(x.shape)}")
+
+
+def _one(b: Any, x: Any) -> Any:
+    """A bound as a scalar."""
+    return x if x.shape == () else b.Reshape(x, [])
+
+
+def _number(b: Any, value: float, kind: DType) -> Any:
+    return b.constant(np.array(value, kind.numpy), kind)
+
+
+def _back(b: Any, slope: Any, x: Any) -> Any:
+    total = b.ReduceSum(b.Reshape(slope, [-1]), [0], keep_dims=False)
+    return b.Reshape(total, shape_value(b, x))
+
+
+class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
+    """Numbers of this shape from ``low`` to below ``high``, each as probable as any other: ``low + u * (high - low)`` with u in
+    [0, 1), for integers rounded down.
+
+    Sources: ONNX RandomUniform 1, 22; OpenVINO RandomUniform-8.
+    """
+
+    def shape(self, shape: Any, low: Any, high: Any) -> Any:
+        _check_bounds(low, high)
+        return _sizes(shape)
+
+    def evaluate(self, xp: Any, shape: Any, low: Any, high: Any) -> Any:
+        kind = arrays.element(low)
+        first, last = (arrays.to_numpy(x).reshape(()).astype(np.float64) for x in (low, high))
+        y = first + self.draws(np.asarray(shape).tolist()) * (last - first)
+        found = (np.floor(y) if kind.is_integer else y).astype(kind.numpy)
+        # What is rounded up to the end begins anew.
+        end = last.astype(kind.numpy)
+        return arrays.from_numpy(xp, np.where((found >= end) & (first < last), first.astype(kind.numpy), found), low)
+
+    def vjp(self, b: Any, g: Any, y: Any, shape: Any, low: Any, high: Any) -> Any:
+        if not low.dtype.is_float:
+            return [None, None, None]
+        share = b.add(self, shape, _number(b, 0, low.dtype), _number(b, 1, low.dtype))[0]
+        upper = b.Multiply(g, share)
+        return [None, _back(b, b.Subtract(g, upper), low), _back(b, upper, high)]
+
+    def decompose(self, b: Any, shape: Any, low: Any, high: Any) -> Any:
+        """From 0 to 1 in f64, then stretched."""
+        bounds = [low.constant, high.constant]
+        if low.dtype.is_float and all(x is not None for x in bounds):
+            return None
+        first, last = (as_type(b, _one(b, x), dtypes.f64) for x in (low, high))
+        share = b.add(self, shape, _number(b, 0, dtypes.f64), _number(b, 1, dtypes.f64))[0]
+        y = b.Add(first, b.Multiply(share, b.Subtract(last, first)))
+        return as_type(b, b.Floor(y) if low.dtype.is_integer else y, low.dtype)
+
+
+class RandomNormal(_Random, sig="shape!: I, mean: F, deviation: F -> y: F"):
+    """Numbers of this shape from the normal distribution. Source: ONNX RandomNormal 1, 22."""
+
+    def shape(self, shape: Any, mean: Any, deviation: Any) -> Any:
+        _check_bounds(mean, deviation)
+        return _sizes(shape)
+
+    def decompose(self, b: Any, shape: Any, mean: Any, deviation: Any) -> Any:
+        """By Box and Muller: an angle, and a length of which the square is exponential."""
+        wide = dtypes.f64 if mean.dtype == "f64" else dtypes.f32
+        zero, one = _number(b, 0, wide), _number(b, 1, wide)
+        first, second = (b.apply("RandomUniform", shape, zero, one, seed=self.seed, second=self.second + step) for step in (0, 1))
+        length = b.Sqrt(b.Multiply(b.Log(b.Subtract(one, first)), _number(b, -2, wide)))
+        drawn = b.Multiply(length, b.Cos(b.Multiply(second, _number(b, 2 * np.pi, wide))))
+        mean, deviation = (_one(b, x) for x in (mean, deviation))
+        return b.Add(b.Multiply(as_type(b, drawn, mean.dtype), deviation), mean)
+
+
+class _Like(_Random, sig="x: T, first: R, last: R -> y: R"):
+    """Of the shape of ``x``; the other inputs are those of the operator that takes a shape."""
+
+    def shape(self, x: Any, first: Any, last: Any) -> Any:
+        _check_bounds(first, last)
+        return x.shape
+
+    def decompose(self, b: Any, x: Any, first: Any, last: Any) -> Any:
+        return b.apply(type(self).__name__.removesuffix("Like"), shape_value(b, x), first, last, **self.seeds())
+
+
+class RandomUniformLike(_Like):
+    """RandomUniform of the shape of ``x``. Source: ONNX RandomUniformLike 1, 22."""
+
+
+class RandomNormalLike(_Like):
+    """RandomNormal of the shape of ``x``. Source: ONNX RandomNormalLike 1, 22."""
+
+
+class Bernoulli(_Random, sig="x: F -> y: T"):
+    """1 with probability ``x``, else 0, for each element, in ``dtype`` or else the type of ``x``.
+
+    Source: ONNX Bernoulli 15, 22.
+    """
+
+    dtype: DType | None = None
+
+    def types(self, x: Any) -> list[Type]:
+        check_inputs(self, (x,))
+        return [Tensor(self.dtype or getattr(x.type, "dtype", None), x.shape)]
+
+    def decompose(self, b: Any, x: Any) -> Any:
+        kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
+        share = b.apply("RandomUniform", shape_value(b, x), _number(b, 0, kind), _number(b, 1, kind), **self.seeds())
+        return as_type(b, b.Less(share, as_type(b, x, kind)), self.dtype or x.dtype)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+        """A step function has no slope."""
+        return [None]
+
+
+class Multinomial(_Random, sig="x: F -> y: I"):
+    """``count`` places in each row of ``x``, [rows, classes], drawn with probabilities softmax(x): [rows, count].
+
+    Source: ONNX Multinomial 7, 22.
+    """
+
+    count: int = 1
+    dtype: DType = dtypes.i32
+
+    def validate(self) -> None:
+        if self.count < 1:
+            raise RuleError("random.count", f"{self.count} draws")
+        if self.dtype not in ("i32", "i64"):
+            raise RuleError("random.dtype", f"places of {self.dtype}, of i32 or i64")
+
+    def types(self, x: Any) -> list[Type]:
+        check_inputs(self, (x,))
+        if x.shape is not None and len(x.shape) != 2:
+            raise RuleError("shape.rank", f"a matrix is needed, not rank {len(x.shape)}")
+        return [Tensor(self.dtype, (None if x.shape is None else x.shape[0], self.count))]  # type: ignore[arg-type]
+
+    def decompose(self, b: Any, x: Any) -> Any:
+        """Where what is drawn from Gumbel's distribution, added to the row, is greatest."""
+        from dovetail.ops.slicing import joined
+
+        kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
+        shape = joined(b, [shape_value(b, x, [0]), [self.count], shape_value(b, x, [1])])
+        share = b.apply("RandomUniform", shape, _number(b, 0, kind), _number(b, 1, kind), **self.seeds())
+        exponential = b.Negative(b.Log(b.Subtract(_number(b, 1, kind), share)))
+        total = b.Subtract(b.Unsqueeze(as_type(b, x, kind), [1]), b.Log(exponential))
+        return as_type(b, b.ArgMax(total, axis=2, keep_dims=False), self.dtype)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+        return [None]
