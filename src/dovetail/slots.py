@@ -16,9 +16,6 @@ Of several lines for one foreign version the first that fits reads it; a line th
 Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``natural`` (an integer that must not be negative),
 ``scalar`` (an input that must have rank 0, or an attribute that is one number), ``vector`` (an input that must have rank 1),
 ``unset`` (0 says that there is none), ``{theirs:ours,...}`` (a table).
-Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``natural`` (an integer that must not be
-negative), ``scalar`` (an input that must have rank 0, or an attribute that is one number), ``vector`` (an input that
-must have rank 1), ``unset`` (0 says that there is none), ``{theirs:ours,...}`` (a table).
 """
 
 from __future__ import annotations

@@ -30,13 +30,6 @@ class NonMaxSuppression(
 ):
     """Of boxes that overlap the one with the greatest score, of each batch and class: [batch, class, box] for each that is kept.
 
-    ``boxes`` is [batches, n, 4]: two corners (y, x, y, x), any opposite ones, or with ``center`` the middle and the lengths (x,
-    y, width, height). ``scores`` is [batches, classes, n]. Of a class at most ``most`` boxes are kept (left out: none), with a
-    score above ``least`` (left out: any score); they are taken by falling score, the first of equal ones first, and one is
-    passed over that shares with one already taken more than ``overlap`` of the area that both cover (with ``inclusive`` that
-    much, or more; left out: 0). Boxes without area share nothing. The kept ones come by batch, class and falling score, or with
-    ``descending`` all by falling score. With three ``outputs`` there are also [batch, class, score] for each in f32, and how
-    many there are. All is computed in f32.
     ``boxes`` is [batches, n, 4]: two corners (y, x, y, x), any opposite ones, or with ``center`` the middle and the lengths
     (x, y, width, height). ``scores`` is [batches, classes, n]. Of a class at most ``most`` boxes are kept (left out: none),
     with a score above ``least`` (left out: any score); they are taken by falling score, the first of equal ones first, and
