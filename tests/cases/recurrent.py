@@ -9,11 +9,11 @@ import numpy as np
 from cases import Case
 from cases.linear import floats
 from dovetail.ops.recurrent import GRU, LSTM, RNN
+from dovetail.ops.recurrent_cells import GRUCell, LSTMCell, RNNCell
 
 SEQUENCE, BATCH, INPUT, HIDDEN = 3, 2, 4, 5
 _NEAR = {"f64": 1e-6, "f32": 1e-5, "f16": 4e-3, "bf16": 4e-2}
 _NO_BATCH_FIRST = {"onnxruntime": "it takes sequences first only"}
-_DECOMPOSED = {"gradient in onnxruntime": "many nodes, as in the other cases"}
 
 
 def layer(op: Any, name: str, kind: str = "f32", **given: Any) -> Case:
@@ -40,6 +40,17 @@ def layer(op: Any, name: str, kind: str = "f32", **given: Any) -> Case:
     return Case(op, tuple(inputs), f"{type(op).__name__} {name}", **{"tolerance": _NEAR[kind], **given})
 
 
+def cell(op: Any, name: str, kind: str = "f32", bias: bool = True) -> Case:
+    rows = op.layer.gates_count * HIDDEN
+    inputs = [floats(BATCH, INPUT, name=kind)]
+    inputs += [floats(BATCH, HIDDEN, seed=4 + place, name=kind) for place in range(op.layer.states)]
+    inputs += [floats(rows, INPUT, seed=1, name=kind), floats(rows, HIDDEN, seed=2, name=kind)]
+    if bias:
+        inputs.append(floats(op.sequence().bias_count * HIDDEN, seed=3, name=kind))
+    return Case(op, tuple(inputs), f"{type(op).__name__} {name}", tolerance=_NEAR[kind])
+
+
+CELLS = (RNNCell, GRUCell, LSTMCell)
 KINDS = (RNN, GRU, LSTM)
 DIRECTIONS = ("forward", "reverse", "bidirectional")
 
@@ -99,4 +110,13 @@ CASES: list[Case] = [
     layer(RNN("bidirectional", activations=("relu", "leakyrelu"), alphas=(0.25,)), "of other functions each way"),
     *(layer(kind(), "of one moment", steps=1, batch=1) for kind in KINDS),
     *(layer(kind(), f"of {name}", name) for kind in KINDS for name in ("f64", "f16", "bf16")),
+    *(cell(kind(), f"of {name}", name) for kind in CELLS for name in ("f32", "f16")),
+    *(cell(kind(hidden_size=HIDDEN), "without bias", bias=False) for kind in CELLS),
+    *(cell(kind(clip=0.25), "with limits") for kind in CELLS),
+    cell(GRUCell(linear_before_reset=True), "linear before reset"),
+    cell(GRUCell(activations=("tanh", "relu")), "of other functions"),
+    cell(LSTMCell(activations=("tanh", "relu", "sigmoid")), "of other functions"),
+    cell(LSTMCell(activations=("tanh", "leakyrelu", "sigmoid"), alphas=(0.25,)), "of a function that OpenVINO lacks"),
+    cell(LSTMCell(input_forget=True), "with coupled gates"),
+    cell(LSTMCell(gates="iofc"), "with its gates in another order"),
 ]

@@ -182,13 +182,13 @@ _BROADCASTS = (
     "LessEqual LogicalAnd LogicalOr LogicalXor Maximum Minimum Mod Multiply NotEqual Power Select SquaredDifference Subtract Xor"
 )
 _REDUCTIONS = "ReduceL1 ReduceL2 ReduceLogicalAnd ReduceLogicalOr ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum"
-_RECURRENT = "GRUSequence LSTMSequence RNNSequence"
+_RECURRENT = "GRUCell GRUSequence LSTMCell LSTMSequence RNNCell RNNSequence"
 DEFAULTS = {
     (kind, name): default
     for name, default, kinds in (
-        ("activations", "[sigmoid,tanh,tanh]", "LSTMSequence"),
-        ("activations", "[sigmoid,tanh]", "GRUSequence"),
-        ("activations", "[tanh]", "RNNSequence"),
+        ("activations", "[sigmoid,tanh,tanh]", "LSTMSequence LSTMCell"),
+        ("activations", "[sigmoid,tanh]", "GRUSequence GRUCell"),
+        ("activations", "[tanh]", "RNNSequence RNNCell"),
         ("activations_alpha", "[]", _RECURRENT),
         ("activations_beta", "[]", _RECURRENT),
         ("approximation_mode", "ERF", "Gelu"),
@@ -207,7 +207,8 @@ DEFAULTS = {
         ("index_element_type", "i32", "TopK"),
         ("index_element_type", "i64", "MaxPool"),
         ("keep_dims", "false", _REDUCTIONS),
-        ("linear_before_reset", "false", "GRUSequence"),
+        ("input_forget", "false", "LSTMCell"),
+        ("linear_before_reset", "false", "GRUCell GRUSequence"),
         ("m_pythondiv", "true", "Divide"),
         ("mode", "half_to_even", "Round"),
         ("mode", "numpy", "Broadcast"),
@@ -221,10 +222,11 @@ DEFAULTS = {
         ("transpose_a", "false", "MatMul"),
         ("transpose_b", "false", "MatMul"),
         ("use_init_val", "true", "ScatterElementsUpdate"),
+        ("weights_format", "fico", "LSTMCell"),
     )
     for kind in kinds.split()
 }
-UNSAID = {("Xor", "auto_broadcast")}
+UNSAID = {("Xor", "auto_broadcast"), ("LSTMCell", "input_forget"), ("LSTMCell", "weights_format")}
 """Defaults of layers that nothing writes."""
 STRICT = {("DepthToSpace", "block_size"), ("SpaceToDepth", "block_size"), ("ShapeOf", "output_type")}
 """What OpenVINO's reader demands although the specification has a default for it."""

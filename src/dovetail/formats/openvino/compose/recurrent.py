@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
@@ -17,7 +19,10 @@ FUNCTIONS = ("relu", "sigmoid", "tanh")
 @OPENVINO.lift("LSTMSequence", 1, 5)
 @OPENVINO.lift("GRUSequence", 5)
 @OPENVINO.lift("RNNSequence", 5)
-def sequence(node: Lifting) -> Any:
+@OPENVINO.lift("LSTMCell", 1, 4)
+@OPENVINO.lift("GRUCell", 3)
+@OPENVINO.lift("RNNCell", 1)
+def recurrent(node: Lifting) -> Any:
     attributes = dict(node.node.attributes)
     words = [word.lower() for word in node.attribute("activations", "tuple[str, ...]", ())]
     unknown = [word for word in words if word not in FUNCTIONS]
@@ -34,6 +39,27 @@ def sequence(node: Lifting) -> Any:
         attributes["clip"] = 0.0
     op, xs = node.reading(*node.inputs, **attributes)
     return op.canonical(*xs), xs
+
+
+@OPENVINO.lower("RNNCell", "GRUCell", "LSTMCell")
+def lower_cell(b: Any, node: Node) -> Any:
+    """Every input and attribute said; what has no word there as a layer of one moment."""
+    op: Any = node.op
+    layer = op.sequence()
+    names = {name for name, _, _ in layer.functions(0)}
+    if not names <= set(FUNCTIONS) or getattr(op, "input_forget", False) or getattr(op, "gates", "fico") != "fico":
+        return op.decompose(b, *node.inputs)
+    size = op.shape(*node.inputs)[0][1]
+    if not isinstance(size, int):
+        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs the hidden size, which is not known")
+    xs = padded(op, node.inputs)
+    x = xs[0]
+    assert x is not None
+    if xs[-1] is None:
+        xs[-1] = b.constant(np.zeros(layer.bias_count * size, x.dtype.numpy), x.dtype)
+    new = op.canonical().with_(hidden_size=size, clip=op.clip or 0.0)
+    new = new if new.activations else new.with_(activations=layer.usual)
+    return None if new == op and xs == node.inputs else b.add(new, *xs)
 
 
 @OPENVINO.lower("RNN", "GRU", "LSTM")
