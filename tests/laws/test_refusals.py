@@ -52,6 +52,11 @@ def normalized(b: Builder, x: Callable[..., Any], **attributes: Any) -> Any:
     return b.BatchNormalization(x("f32", 2, 3, 4), *(x("f32", 3) for _ in range(4)), **attributes)
 
 
+def _factors(x: Callable[..., Any], kind: str, z: tuple[int, ...] = ()) -> list[Any]:
+    """The inputs of QLinearMatMul."""
+    return [x(kind, 2, 3), x("f32"), x(kind), x(kind, 3, 2), x("f32"), x(kind), x("f32", *z), x(kind)]
+
+
 OPEN = ...
 """No rank."""
 
@@ -470,6 +475,38 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("quantize.type", lambda b, x: b.DequantizeLinear(x("i64", 2), x("f32"))),
         ("quantize.type", lambda b, x: b.DequantizeLinear(x("i8", 2), x("f32"), dtype=dtypes.i32)),
         ("type.disagree", lambda b, x: b.DequantizeLinear(x("i8", 2), x("f32"), x("u8"))),
+    ],
+    "MatMulInteger": [
+        ("quantize.type", lambda b, x: b.MatMulInteger(x("i16", 2, 3), x("i8", 3, 2))),
+        ("matmul.scalar", lambda b, x: b.MatMulInteger(x("i8"), x("i8", 3, 2))),
+        ("shape.disagree", lambda b, x: b.MatMulInteger(x("i8", 2, 3), x("i8", 2, 2))),
+        ("shape.disagree", lambda b, x: b.MatMulInteger(x("i8", 2, 3), x("i8", 3, 2), x("i8", 3))),
+        ("shape.disagree", lambda b, x: b.MatMulInteger(x("i8", 2, 3), x("i8", 3, 2), None, x("i8", 3))),
+        ("quantize.scale", lambda b, x: b.MatMulInteger(x("i8", 2, 3), x("i8", 3, 2), x("i8", 2, 3))),
+        ("quantize.scale", lambda b, x: b.MatMulInteger(x("i8", 4, 2, 3), x("i8", 3, 2), x("i8", 2))),
+        ("quantize.scale", lambda b, x: b.MatMulInteger(x("i8", 3), x("i8", 3), x("i8", 3))),
+    ],
+    "ConvInteger": [
+        ("quantize.type", lambda b, x: b.ConvInteger(x("i32", 1, 2, 3), x("i8", 2, 2, 3))),
+        ("quantize.scale", lambda b, x: b.ConvInteger(x("i8", 1, 2, 3), x("i8", 2, 2, 3), x("i8", 2))),
+        ("quantize.scale", lambda b, x: b.ConvInteger(x("i8", 1, 2, 3), x("i8", 2, 2, 3), None, x("i8", 2, 1))),
+        ("shape.disagree", lambda b, x: b.ConvInteger(x("i8", 1, 2, 3), x("i8", 2, 2, 3), None, x("i8", 3))),
+    ],
+    "QLinearMatMul": [
+        ("quantize.product", lambda b, x: b.QLinearMatMul(*_factors(x, "f8e4m3"))),
+        ("quantize.scale", lambda b, x: b.QLinearMatMul(*_factors(x, "i8", z=(2,)))),
+    ],
+    "QGemm": [
+        ("quantize.scale", lambda b, x: b.QGemm(*_factors(x, "i8")[:6], x("i32", 2), x("f32"))),
+        ("quantize.scale", lambda b, x: b.QGemm(*_factors(x, "i8")[:4], x("f32", 3, 2), x("i8"))),
+        ("shape.disagree", lambda b, x: b.QGemm(*_factors(x, "i8")[:4], x("f32", 3), x("i8"))),
+        ("gemm.rank", lambda b, x: b.QGemm(x("i8", 1, 2, 3), *_factors(x, "i8")[1:6])),
+    ],
+    "MatMulIntegerToFloat": [
+        (
+            "quantize.bias",
+            lambda b, x: b.MatMulIntegerToFloat(x("i8", 2, 3), x("i8", 3, 2), x("f32"), x("f32"), None, None, x("f32", 1, 2)),
+        ),
     ],
     "FakeQuantize": [
         ("quantize.levels", lambda b, x: b.FakeQuantize(x("f32", 2), *[x("f32")] * 4, levels=1)),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.arrays.casts import cast
-from dovetail.arrays.libraries import Array, Namespace, element, is_narrow, retyped, widened
+from dovetail.arrays.libraries import Array, Namespace, element, is_narrow, is_numpy, retyped, widened
 from dovetail.errors import EngineError
 
 # W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969): numerators and denominators,
@@ -189,3 +189,14 @@ def _less_greatest(xp: Namespace, x: Array, axis: int | tuple[int, ...] | None, 
     if finite:
         greatest = xp.where(xp.isinf(greatest), xp.zeros_like(greatest), greatest)
     return x - greatest, greatest
+
+
+def matmul_integers(xp: Namespace, x: Array, y: Array) -> Array:
+    """The product of integer matrices, exact modulo the width of their type."""
+    if is_numpy(xp) and x.size and y.size:
+        largest = [max(abs(int(array.min())), abs(int(array.max()))) for array in (x, y)]
+        if largest[0] * largest[1] * x.shape[-1] < 2**53:
+            # BLAS has no integers, and f64 holds every partial sum.
+            wide = np.asarray(np.matmul(x.astype(np.float64), y.astype(np.float64)))
+            return wide.astype(np.int64).astype(x.dtype)
+    return xp.matmul(x, y)
