@@ -16,6 +16,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.evaluate import apply, run
 from dovetail.graph import Value
 from dovetail.op import has, host_inputs
+from dovetail.ops.blocks import _Blocks
 from dovetail.types import Unknown
 from rig import CASES, answer, every_case, is_constant, over, skip_where_outside
 from sameness import assert_close
@@ -74,6 +75,15 @@ def test_an_operator_taken_apart_gives_the_same(case: Case) -> None:
             assert_close(np.asarray(mine), theirs, case.tolerance, way)
     if len(reasons) == len(ways(case)):
         pytest.skip("; ".join(reasons))
+
+
+@over([(family, case) for family, case in APART if isinstance(case.op, _Blocks)])
+def test_blocks_are_taken_apart_whatever_their_sizes(case: Case) -> None:
+    for way in ("all known", "open sizes"):
+        b = Builder()
+        xs = inputs(b, case, way)
+        (y,) = evaluated(b, case, xs, [case.op.decompose(b, *xs)])
+        assert_close(y, answer(case)[0], None, way)
 
 
 @every_case
