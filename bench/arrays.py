@@ -1,7 +1,7 @@
 """dovetail.concat, split and copy beside numpy, torch, onnxruntime and OpenVINO: medians of interleaved runs on two threads.
 
 Every peer writes into arrays that are there already. Before each time that counts comes a rest, in which the threads that another
-peer left waiting go to sleep, and a call that does not count. `of limit` compares bytes read and written per second with a plain
+peer left waiting go to sleep, and calls that do not count. `of limit` compares bytes read and written per second with a plain
 copy of as many bytes, the best of three ways, timed among the same runs.
 
     python bench/arrays.py [--only concat] [--json] [--seconds 1]
@@ -31,6 +31,8 @@ from dovetail.measure import REST
 
 THREADS = int(os.environ["DOVETAIL_THREADS"])
 LARGE = 8 << 20
+# After a rest a processor takes some milliseconds until its memory runs at full speed again.
+WAKING = 0.008
 TYPES = {"f32": np.float32, "f16": np.float16, "i8": np.int8, "f64": np.float64}
 JOINS: list[tuple[list[tuple[int, ...]], int]] = [
     ([(1, 8, 50, 50), (1, 16, 50, 50), (1, 32, 50, 50)], 1),
@@ -229,7 +231,7 @@ def prepared(cell: Cell) -> dict[str, Call]:
 
 
 def timed(calls: dict[str, Call], seconds: float) -> dict[str, float]:
-    """Medians of interleaved runs, each after a rest and a call that does not count. Whoever is four times slower stops."""
+    """Medians of interleaved runs, each after a rest and calls that do not count. Whoever is four times slower stops."""
     repeats = {name: _repeats(call) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     start, rounds = time.perf_counter(), 0
@@ -239,10 +241,16 @@ def timed(calls: dict[str, Call], seconds: float) -> dict[str, float]:
             if rounds >= 3 and statistics.median(samples[name]) > 4 * best:
                 continue
             time.sleep(REST)
-            call()
+            _wake(call)
             samples[name].append(_once(call, repeats[name]))
         rounds += 1
     return {name: statistics.median(each) for name, each in samples.items()}
+
+
+def _wake(call: Call) -> None:
+    start = time.perf_counter()
+    while time.perf_counter() - start < WAKING:
+        call()
 
 
 def _once(call: Call, repeats: int) -> float:
