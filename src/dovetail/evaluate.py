@@ -149,7 +149,7 @@ def folded(op: Op, xs: Sequence[Value | None]) -> list[tuple[np.ndarray[Any, Any
     Nothing random or opaque is folded, nor anything that would grow a constant beyond FOLD_LIMIT (a dequantised or expanded
     weight).
     """
-    if not (has(op, "evaluate") or has(op, "decompose")) or getattr(op, "is_random", False):
+    if not (has(op, "evaluate") or has(op, "decompose")) or getattr(op, "is_random", False) or getattr(op, "runs_long", False):
         return None
     data = [None if x is None else x.constant for x in xs]
     if any(array is None and x is not None for array, x in zip(data, xs, strict=True)):
@@ -200,7 +200,7 @@ def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
 
 
 def _is_small(node: Node) -> bool:
-    if getattr(node.op, "is_random", False) or not node.inputs:
+    if getattr(node.op, "is_random", False) or getattr(node.op, "runs_long", False) or not node.inputs:
         return False
     for y in node.outputs:
         type = y.type

@@ -1,0 +1,85 @@
+"""A loop without cuts: for a format whose loops cannot say them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail import dtypes
+from dovetail.build import Builder
+from dovetail.edit import copy_graph, replace_uses
+from dovetail.graph import Node, Value
+from dovetail.ops.loop import Loop
+from dovetail.types import Tensor, Type
+
+
+def cut_inside(b: Builder, node: Node) -> list[Value]:
+    """The same loop: what it cuts comes in whole and is cut by the body, what it lays end to end is laid along a new first axis
+    and brought into its place after the loop."""
+    op: Any = node.op
+    trips, condition, *xs = (*node.inputs, None, None)[: max(2, len(node.inputs))]
+    body = copy_graph(op.body)
+    inner = Builder(graph=body)
+    first, last = 1 + op.carried, 1 + op.carried + len(op.scanned)
+    mark = len(body.nodes)
+    if op.scanned:
+        if trips is None:
+            axis, size, _ = op.scanned[0]
+            length = b.apply("Gather", b.apply("Shape", xs[op.carried], dtype=dtypes.i64), [axis], axis=0)
+            trips = b.apply("Squeeze", length if size == 1 else b.apply("Divide", length, size), [0])
+        for place, (axis, size, is_reversed) in zip(range(first, last), op.scanned, strict=True):
+            _slice_inside(inner, place, axis, size, is_reversed, xs[place - 1])
+        body.nodes = body.nodes[mark:] + body.nodes[:mark]
+    for place in range(1 + op.carried, len(body.outputs)):
+        body.outputs[place] = inner.apply("Unsqueeze", body.outputs[place], [0])
+    count = len(op.stacked)
+    loop = Loop(body=body, carried=op.carried, stacked=((0, False),) * count, outputs=op.outputs)
+    made = b.add(loop, trips, condition, *xs)
+    parts = [value.type for value in op.body.outputs[1 + op.carried :]]
+    laid = [_laid(b, y, *each) for y, *each in zip(made[op.carried :], parts, op.stacked, strict=True)]
+    return [*made[: op.carried], *laid]
+
+
+def parts_are_one(op: Any) -> bool:
+    """Whether every part that is laid end to end has size 1 there."""
+    parts = op.body.outputs[1 + op.carried :]
+    return all(
+        value.shape is not None and len(value.shape) > axis and value.shape[axis] == 1
+        for value, (axis, _) in zip(parts, op.stacked, strict=True)
+    )
+
+
+def _slice_inside(b: Builder, place: int, axis: int, size: int, is_reversed: bool, x: Any) -> None:
+    """Let the body read the whole input, and cut it itself."""
+    body = b.graph
+    old = body.inputs[place]
+    whole = Value(body.claim(f"{old.name}_whole"), x.type)
+    trip = body.inputs[0]
+    if is_reversed:
+        length = b.apply("Squeeze", b.apply("Gather", b.apply("Shape", whole, dtype=dtypes.i64), [axis], axis=0), [0])
+        end = b.apply("Subtract", length, b.apply("Multiply", trip, size))
+        start = b.apply("Subtract", end, size)
+    else:
+        start = b.apply("Multiply", trip, size)
+        end = b.apply("Add", start, size)
+    part = b.apply("Slice", whole, b.apply("Unsqueeze", start, [0]), b.apply("Unsqueeze", end, [0]), [axis], [1])
+    replace_uses(body, old, part)
+    body.inputs[place] = whole
+
+
+def _laid(b: Builder, y: Value, part: Type, entry: tuple[int, bool]) -> Value:
+    """Parts that were laid along a new first axis, laid end to end along their own."""
+    axis, is_reversed = entry
+    if is_reversed:
+        y = b.apply("Slice", y, [-1], [-(2**63)], [0], [-1])
+    rank = len(y.dims) - 1
+    if axis:
+        y = b.apply("Transpose", y, [*range(1, axis + 1), 0, *range(axis + 1, rank + 1)])
+    if isinstance(part, Tensor) and part.shape is not None and part.shape[axis] == 1:
+        return b.apply("Squeeze", y, [axis + 1])  # type: ignore[no-any-return]
+    shape = b.apply("Shape", y, dtype=dtypes.i64)
+    before, after = list(range(axis)), list(range(axis + 2, rank + 1))
+    merged = b.apply("Multiply", *(b.apply("Gather", shape, [each], axis=0) for each in (axis, axis + 1)))
+    pieces = [b.apply("Gather", shape, before, axis=0)] if before else []
+    pieces += [merged, *([b.apply("Gather", shape, after, axis=0)] if after else [])]
+    target = b.apply("Concat", *pieces, axis=0) if len(pieces) > 1 else merged
+    return b.apply("Reshape", y, target, copy_zeros=False)  # type: ignore[no-any-return]

@@ -1,0 +1,277 @@
+"""A body that runs again and again: what ONNX calls Loop and Scan, OpenVINO Loop and TensorIterator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence as Several
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims, dtypes
+from dovetail.errors import EngineError, RuleError
+from dovetail.graph import Graph, Value
+from dovetail.inference import infer_graph
+from dovetail.op import Op, check_inputs
+from dovetail.types import UNKNOWN, Optional, Sequence, Size, Tensor, Type, Unknown
+
+MOST_TRIPS = 1 << 24
+"""The most trips that one run of a loop makes; one that goes on is ended by an error."""
+ROUNDS = 8
+"""How often a body is inferred with wider and wider types of what it carries, before their ranks are left open."""
+
+
+class Loop(Op, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: any"):
+    """Run ``body`` while its condition holds, ``trips`` times at most, or as often as ``scanned`` has parts.
+
+    ``xs`` are first the initial states, ``carried`` of them, then what is cut into parts, one entry in ``scanned`` each, then
+    what every trip reads whole. The body takes the number of the trip (a scalar of i64), the states, a part of each cut input,
+    and the rest; it makes whether to go on (a scalar), the next states, and a part of each output in ``stacked``. The outputs
+    are the last states and the parts, laid end to end. A cut is ``(axis, size, is_reversed)``: parts of ``size`` along ``axis``,
+    from the last to the first where it is reversed; an output's is ``(axis, is_reversed)``.
+
+    Without ``condition`` the first trip is made in any case; where it is false, or ``trips`` is negative, none is.
+    Raises EngineError [loop.trips] beyond MOST_TRIPS, [loop.parts] where a cut input has fewer parts than there are trips.
+    Sources: ONNX Loop 1 to 25, Scan 9 to 25; OpenVINO TensorIterator-1, Loop-5.
+    """
+
+    body: Graph
+    carried: int = 0
+    scanned: tuple[tuple[int, int, bool], ...] = ()
+    stacked: tuple[tuple[int, bool], ...] = ()
+    outputs: int = 1
+
+    runs_long = True
+
+    def types(self, trips: Any = None, condition: Any = None, *xs: Any) -> list[Type]:
+        check_inputs(self, (trips, condition, *xs))
+        for name, x in (("trips", trips), ("condition", condition)):
+            if x is not None and x.shape is not None and any(isinstance(size, int) and size != 1 for size in x.shape):
+                raise RuleError("loop.scalar", f"{name} should have one element, not the shape {list(x.shape)}")
+        inside, made = len(self.body.inputs), len(self.body.outputs)
+        if inside != 1 + len(xs) or len(xs) < self.carried + len(self.scanned):
+            raise RuleError("loop.body", f"a body of {inside} inputs for {len(xs)} of the loop and the number of the trip")
+        if made != 1 + self.outputs or self.outputs != self.carried + len(self.stacked):
+            raise RuleError("loop.body", f"a body of {made} outputs for {self.outputs} of the loop and the condition")
+        states = self._infer_body(xs)
+        known = {str(symbol) for x in xs for size in _sizes(x) for symbol in dims.symbols(size)}
+        count = self._count(trips, condition, xs)
+        parts = [value.type for value in self.body.outputs[1 + self.carried :]]
+        stacked = [_laid(part, axis, count) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
+        return [_outside(type, known) for type in (*states, *stacked)]
+
+    def _infer_body(self, xs: Several[Any]) -> list[Type]:
+        """Infer the body with types of the states wide enough for every trip; what these are."""
+        body, first = self.body, 1 + self.carried
+        body.inputs[0].type = Tensor(dtypes.i64, ())
+        cut = xs[self.carried : self.carried + len(self.scanned)]
+        parts = [_part(x.type, *entry[:2]) for x, entry in zip(cut, self.scanned, strict=True)]
+        rest = xs[self.carried + len(self.scanned) :]
+        for inner, type in zip(body.inputs[first:], [*parts, *(x.type for x in rest)], strict=True):
+            inner.type = _named(type, inner.name)
+        for inner, x in zip(body.inputs[first + len(parts) :], rest, strict=True):
+            if x.value is not None:
+                inner.value = x.value
+        states = [x.type for x in xs[: self.carried]]
+        for round in range(ROUNDS + 1):
+            for inner, type in zip(body.inputs[1:first], states, strict=True):
+                inner.type, inner.value = type, None
+            _forget(body)
+            infer_graph(body)
+            made = [value.type for value in body.outputs[1:first]]
+            wide = [_wider(a, b, inner.name) for a, b, inner in zip(states, made, body.inputs[1:first], strict=True)]
+            if wide == states:
+                return states
+            states = wide if round < ROUNDS - 1 else [_without_rank(type) for type in wide]
+        raise RuleError("loop.types", "the types of what the loop carries differ from trip to trip")
+
+    def _count(self, trips: Any, condition: Any, xs: Several[Any]) -> Size | None:
+        """How many trips there are, where that is known."""
+        if not is_endless(self.body) or (condition is not None and not is_true(condition)):
+            return None
+        if trips is not None:
+            known = trips.value
+            if known is None:
+                return None
+            count: Size = np.reshape(known, ()).item()
+            low, _ = dims.bounds(count)
+            if low is None or low < 0:
+                return 0 if isinstance(count, int) else None
+            return count
+        for x, (axis, size, _) in zip(xs[self.carried :], self.scanned, strict=False):
+            if x.shape is not None:
+                length = x.shape[axis]
+                if isinstance(length, int) and length % size:
+                    raise RuleError("loop.parts", f"{length} along axis {axis} is no multiple of the part's size {size}")
+                return length // size  # type: ignore[no-any-return]
+        return None
+
+    def evaluate(self, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
+        from dovetail.evaluate import run
+
+        states, first = list(xs[: self.carried]), self.carried + len(self.scanned)
+        cut, rest = xs[self.carried : first], xs[first:]
+        made: list[list[Any]] = [[] for _ in self.stacked]
+        goes_on = condition is None or bool(condition.reshape(()))
+        count = self._run_count(trips, cut)
+        trip = 0
+        while goes_on and (count is None or trip < count):
+            if trip == MOST_TRIPS:
+                raise EngineError("loop.trips", f"the loop goes on after {MOST_TRIPS} trips")
+            number = xp.asarray(trip, dtype=xp.int64)
+            parts = [_cut(x, trip, *entry) for x, entry in zip(cut, self.scanned, strict=True)]
+            going, *results = run(self.body, [number, *states, *parts, *rest], xp)
+            goes_on = bool(going.reshape(()))
+            states = results[: self.carried]
+            for row, part in zip(made, results[self.carried :], strict=True):
+                row.append(part)
+            trip += 1
+        if not trip and made:
+            made = [[empty] for empty in self._no_parts(xp, xs)]
+        laid = [
+            row[0] if len(row) == 1 else xp.concat(row[::-1] if is_reversed else row, axis=axis)
+            for row, (axis, is_reversed) in zip(made, self.stacked, strict=True)
+        ]
+        return (*states, *laid)
+
+    def _run_count(self, trips: Any, cut: Several[Any]) -> int | None:
+        lengths = []
+        for x, (axis, size, _) in zip(cut, self.scanned, strict=True):
+            if x.shape[axis] % size:
+                raise EngineError("loop.parts", f"{x.shape[axis]} along axis {axis} is no multiple of the part's size {size}")
+            lengths.append(x.shape[axis] // size)
+        if trips is None:
+            if len(set(lengths)) > 1:
+                raise EngineError("loop.parts", f"what is cut has {', '.join(map(str, lengths))} parts")
+            return lengths[0] if lengths else None
+        count = int(trips.reshape(()))
+        if any(length < count for length in lengths):
+            raise EngineError("loop.parts", f"{count} trips, and what is cut has {', '.join(map(str, lengths))} parts")
+        return count
+
+    def _no_parts(self, xp: Any, xs: Several[Any]) -> Iterator[Any]:
+        """What is laid end to end where no trip is made: sizes that nothing tells are 0."""
+        from dovetail.arrays import element, from_numpy
+        from dovetail.edit import copy_graph
+        from dovetail.types import View
+
+        seen = [View(Tensor(element(x), tuple(x.shape)), None) for x in xs]
+        body = copy_graph(self.body)
+        Loop(**{**self.__dict__, "body": body})._infer_body(seen)
+        for value, (axis, _) in zip(body.outputs[1 + self.carried :], self.stacked, strict=True):
+            sizes = [size if isinstance(size, int) else 0 for size in value.shape or ()]
+            sizes[axis] = 0
+            yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *xs[:1])
+
+    def value(self, *xs: Any) -> Any:
+        raise Unknown
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"Loop(body={len(self.body)} nodes, carried={self.carried}, scanned={self.scanned}, stacked={self.stacked})"
+
+
+def is_true(value: Any) -> bool:
+    """Whether a boolean is known to be true."""
+    known = getattr(value, "constant", None)
+    known = value.value if known is None else known
+    if known is None and isinstance(value, Value):
+        from dovetail.evaluate import constant_value
+
+        known = constant_value(value)
+    return known is not None and np.size(known) == 1 and np.reshape(known, ()).item() is True
+
+
+def is_endless(body: Graph) -> bool:
+    """Whether the condition that the body makes is always true."""
+    return is_true(body.outputs[0])
+
+
+def _sizes(x: Any) -> Iterator[Any]:
+    if not isinstance(x.type, Tensor):
+        return
+    yield from x.shape or ()
+    if x.value is not None:
+        yield from np.asarray(x.value, dtype=object).ravel()
+
+
+def _forget(body: Graph) -> None:
+    """Take back what an earlier inference found: it keeps names that may no longer be true."""
+    for node in body.nodes:
+        if type(node.op).__name__ not in ("Constant", "Foreign"):
+            for y in node.outputs:
+                y.type, y.value = UNKNOWN, None
+
+
+def _part(type: Type, axis: int, size: int) -> Type:
+    if not isinstance(type, Tensor) or type.shape is None:
+        return type
+    if not 0 <= axis < len(type.shape):
+        raise RuleError("loop.axis", f"axis {axis} of {type}, which is cut into parts")
+    return Tensor(type.dtype, (*type.shape[:axis], size, *type.shape[axis + 1 :]))
+
+
+def _laid(type: Type, axis: int, count: Size | None) -> Type:
+    if not isinstance(type, Tensor) or type.shape is None:
+        return type
+    if not 0 <= axis < len(type.shape):
+        raise RuleError("loop.axis", f"parts of {type} laid end to end along axis {axis}")
+    sizes: list[Any] = list(type.shape)
+    sizes[axis] = None if count is None or sizes[axis] is None else count * sizes[axis]
+    return Tensor(type.dtype, tuple(sizes))
+
+
+def _named(type: Type, name: str) -> Type:
+    """The type with a symbol for each size that nothing is known of."""
+    if not isinstance(type, Tensor) or type.shape is None:
+        return type
+    return Tensor(type.dtype, tuple(_open(name, axis) if size is None else size for axis, size in enumerate(type.shape)))
+
+
+def _open(name: str, axis: int) -> Size:
+    return dims.symbol(f"?{name}@loop.{axis}")
+
+
+def _wider(before: Type, after: Type, name: str) -> Type:
+    """What a state is before and after a trip: a size that differs is a symbol of its own."""
+    if not isinstance(before, Tensor) or not isinstance(after, Tensor):
+        if isinstance(before, Sequence | Optional) and type(before) is type(after):
+            return type(before)(_wider(before.element, after.element, name))
+        if isinstance(before, Optional):
+            return Optional(_wider(before.element, after, name))
+        if before != after and UNKNOWN not in (before, after):
+            raise RuleError("type.disagree", f"the loop carries {before}, and its body makes {after}")
+        return before if after == UNKNOWN else after
+    if before.dtype is not None and after.dtype is not None and before.dtype is not after.dtype:
+        raise RuleError("type.disagree", f"the loop carries {before}, and its body makes {after}")
+    dtype = before.dtype or after.dtype
+    if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
+        return Tensor(dtype, None)
+    pairs = enumerate(zip(before.shape, after.shape, strict=True))
+    return Tensor(dtype, tuple(a if a == b else _open(name, axis) for axis, (a, b) in pairs))
+
+
+def _without_rank(type: Type) -> Type:
+    return Tensor(type.dtype, None) if isinstance(type, Tensor) else type
+
+
+def _outside(type: Type, known: set[str]) -> Type:
+    """The type as it is seen outside of the body, whose own symbols mean nothing there."""
+    if not isinstance(type, Tensor) or type.shape is None:
+        return type
+    sizes: Any = tuple(
+        size if size is not None and all(str(symbol) in known for symbol in dims.symbols(size)) else None for size in type.shape
+    )
+    return Tensor(type.dtype, sizes)
+
+
+def _cut(x: Any, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
+    start = x.shape[axis] - (trip + 1) * size if is_reversed else trip * size
+    return x[(*[slice(None)] * axis, slice(start, start + size))]
+
+
+__all__ = ["MOST_TRIPS", "Loop", "is_endless", "is_true"]
