@@ -64,6 +64,7 @@ _UNKNOWN_TO_ONNXRUNTIME = (
     "Could not find an implementation", "NOT_IMPLEMENTED", "is not a registered function/op", "Unsupported type",
     "No Op registered for", "does not support type", "Type not supported", "not supported yet", "cannot be created",
     "not implemented", "unsupported data type", "No corresponding Numpy type", "does not support double",
+    "Unrecognized attribute: left_window_size",
 )  # fmt: skip
 # numpy's own types reach onnxruntime as arrays, all others as OrtValues over their bits.
 _CARRIED = {"bf16": np.uint16, "f8e4m3": np.uint8, "f8e4m3fnuz": np.uint8, "f8e5m2": np.uint8, "f8e5m2fnuz": np.uint8}

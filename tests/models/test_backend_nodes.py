@@ -35,6 +35,7 @@ BUILT = frozenset(
     ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare
     MatMul Gemm Conv ConvTranspose MaxPool AveragePool GlobalAveragePool GlobalMaxPool
     BatchNormalization LayerNormalization LRN Softmax LogSoftmax Dropout Resize Upsample If
+    Attention RotaryEmbedding Einsum
     """.split()
 )
 """The operators that have to be there, whatever is."""

@@ -10,8 +10,10 @@ from dovetail.build import Builder
 from dovetail.edit import copy_graph, remove_dead, rewrite
 from dovetail.graph import Graph, Node, Value
 from dovetail.inference import infer_graph
+from dovetail.ops.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.conv import Conv
 from dovetail.ops.dropout import Dropout
+from dovetail.ops.einsum import Einsum
 from dovetail.ops.elementwise import Add, Multiply, Sum
 from dovetail.ops.group_conv import GroupConv
 from dovetail.ops.norm import (
@@ -22,17 +24,22 @@ from dovetail.ops.norm import (
     RMSNormalization,
 )
 from dovetail.ops.rescaling import LpNormalization, NormalizeL2
+from dovetail.ops.rotary import RotaryEmbedding
 from dovetail.passes.fold import fold
 
 ROUNDS = 4
 """What an operator is taken apart into may be taken apart in its turn."""
 DECOMPOSED = (
+    Attention,
+    Einsum,
     GroupNormalization,
     InstanceNormalization,
     LpNormalization,
     MeanVarianceNormalization,
     NormalizeL2,
     RMSNormalization,
+    RotaryEmbedding,
+    ScaledDotProductAttention,
 )
 """Operators whose parts have kernels and they have not."""
 
@@ -69,7 +76,7 @@ def _simpler(b: Builder, node: Node) -> Any:
     op, xs = node.op, node.inputs
     if isinstance(op, BatchNormalization):
         return _scale_and_shift(b, op, xs)
-    if isinstance(op, DECOMPOSED) and xs[0] is not None and xs[0].shape is not None and xs[0].dtype.name == "f32":
+    if isinstance(op, DECOMPOSED) and _is_plain(xs):
         return op.decompose(b, *xs)
     if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:
         return b.Add(*xs)
@@ -78,6 +85,11 @@ def _simpler(b: Builder, node: Node) -> Any:
     if isinstance(op, Dropout) and _is_off(xs) and not any(y.uses or y in b.graph.outputs for y in node.outputs[1:]):
         return [b.Identity(xs[0]), None][: op.outputs]
     return None
+
+
+def _is_plain(xs: list[Value | None]) -> bool:
+    """Whether the first input is of f32 and the ranks of all are known."""
+    return xs[0] is not None and xs[0].dtype.name == "f32" and all(x is None or x.shape is not None for x in xs)
 
 
 def _is_off(xs: list[Value | None]) -> bool:

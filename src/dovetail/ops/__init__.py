@@ -2,6 +2,7 @@
 
 from dovetail.ops import (
     activation,
+    attention,
     bitwise,
     blocks,
     casting,
@@ -10,6 +11,7 @@ from dovetail.ops import (
     conv,
     detection,
     dropout,
+    einsum,
     elementwise,
     extremes,
     group_conv,
@@ -31,6 +33,7 @@ from dovetail.ops import (
     rescaling,
     reshaping,
     resize,
+    rotary,
     running,
     scattering,
     selecting,
@@ -44,6 +47,7 @@ from dovetail.ops import (
 
 __all__ = [
     "activation",
+    "attention",
     "bitwise",
     "blocks",
     "casting",
@@ -52,6 +56,7 @@ __all__ = [
     "conv",
     "detection",
     "dropout",
+    "einsum",
     "elementwise",
     "extremes",
     "group_conv",
@@ -73,6 +78,7 @@ __all__ = [
     "rescaling",
     "reshaping",
     "resize",
+    "rotary",
     "running",
     "scattering",
     "selecting",

@@ -1,11 +1,13 @@
 """ONNX operators that are several of ours, or ours that are several of theirs; a family a module, registered by importing."""
 
 from dovetail.formats.onnx.compose import (
+    attention,
     control,
     conv,
     detection,
     elementwise,
     joining,
+    linear,
     loop,
     movement,
     norm,
@@ -20,11 +22,13 @@ from dovetail.formats.onnx.dialect import ONNX
 
 __all__ = [
     "ONNX",
+    "attention",
     "control",
     "conv",
     "detection",
     "elementwise",
     "joining",
+    "linear",
     "loop",
     "movement",
     "norm",

@@ -1,10 +1,13 @@
-"""Products of matrices: ONNX writes a transposed factor as a node of its own, which MatMul-1 says by a flag."""
+"""Products of matrices: ONNX writes a transposed factor as a node of its own, which MatMul-1 says by a flag; and Einsum."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from dovetail.build import Builder
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
+from dovetail.ops.einsum import Einsum
 from dovetail.ops.linear import MatMul
 from dovetail.ops.moving import Transpose
 
@@ -39,3 +42,14 @@ def untransposed(factor: Value) -> Value | None:
     else:
         swaps = rank >= 2 and (order.tolist() or list(range(rank))[::-1]) == [*range(rank - 2), rank - 1, rank - 2]
     return maker.inputs[0] if swaps else None
+
+
+@OPENVINO.lower("Einsum")
+def einsum(b: Any, node: Node) -> Any:
+    """Without blanks, which OpenVINO refuses, and without diagonals in products, of which its plugins make something else."""
+    op = node.op
+    assert isinstance(op, Einsum)
+    terms = op.equation.replace(" ", "").partition("->")[0].replace("...", "").split(",")
+    if len(terms) > 1 and any(len(set(term)) < len(term) for term in terms):
+        return op.decompose(b, *node.inputs)
+    return b.add(op.written_out(), *node.inputs) if " " in op.equation else None

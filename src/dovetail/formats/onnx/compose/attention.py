@@ -1,0 +1,49 @@
+"""Attention as ONNX has it: heads are an axis of their own, and a row that sees no key is 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims
+from dovetail.formats.onnx.dialect import ONNX
+from dovetail.graph import Node, Value
+from dovetail.ops.attention import Attention, ScaledDotProductAttention
+
+
+@ONNX.lower("ScaledDotProductAttention")
+def scaled_dot_product(b: Any, node: Node) -> Any:
+    """As Attention, where every row is known to see a key; what the target has no Attention for is taken apart from there."""
+    op = node.op
+    assert isinstance(op, ScaledDotProductAttention)
+    q, k, v, mask, scale = (*node.inputs, None, None)[:5]
+    assert q is not None and k is not None and v is not None
+    mask = None if op.causal or _adds_nothing(mask) else mask
+    if not _are_heads(q, k, v) or not _sees_keys(mask) or (scale is not None and scale.constant is None):
+        return None
+    number = None if scale is None or scale.constant is None else float(scale.constant.reshape(()))
+    return b.add(Attention(op.causal, number), q, k, v, *(() if mask is None else (mask,)))
+
+
+def _adds_nothing(mask: Value | None) -> bool:
+    """Whether a mask is the one number 0, which says that there is none."""
+    return mask is not None and mask.shape == () and mask.constant is not None and not mask.constant.any()
+
+
+def _are_heads(*xs: Value) -> bool:
+    """Whether these are [batch, heads, rows, size] with the same batch and heads."""
+    if any(x.shape is None or len(x.shape) != 4 for x in xs):
+        return False
+    first = xs[0].dims
+    return all(dims.equal(x.dims[axis], first[axis]) is True for x in xs[1:] for axis in (0, 1))
+
+
+def _sees_keys(mask: Value | None) -> bool:
+    """Whether every row is known to see some key, and the mask has a size for each."""
+    if mask is None:
+        return True
+    if mask.constant is None or mask.constant.ndim < 2 or mask.constant.ndim > 4:
+        return False
+    data = mask.constant
+    return bool(np.any(data if data.dtype == bool else data != -np.inf, axis=-1).all())
