@@ -111,13 +111,20 @@ class NonMaxSuppression(
 
     def exclusive(self, b: Any, most: Any, overlap: Any) -> tuple[Any, Any]:
         """``most`` and ``overlap`` such that more than the latter is what was as much or more. At 0 the first suppresses all."""
-        limit = np.zeros((), np.float32) if overlap is None else overlap.constant
+        limit = known_limit(overlap)
         if limit is None:
             raise UnsupportedError("detection.limit", "NonMaxSuppression with an overlap that only run time knows")
         if float(limit.reshape(())) > 0:
             return most, b.constant(np.nextafter(limit.astype(np.float32), np.float32(0)))
         count = most if most is None else b.Minimum(most, b.constant(np.ones((), most.dtype.numpy), most.dtype))
         return count, None
+
+
+def known_limit(overlap: Any) -> Any:
+    """The elements of a limit where they follow from constants; None where only run time knows."""
+    from dovetail.evaluate import constant_value
+
+    return np.zeros((), np.float32) if overlap is None else constant_value(overlap)
 
 
 def inclusive(limit: Any) -> Any:

@@ -12,7 +12,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
-from dovetail.ops.detection import NonMaxSuppression, inclusive
+from dovetail.ops.detection import NonMaxSuppression, inclusive, known_limit
 from dovetail.ops.slicing import joined
 
 _ENCODINGS = {"corner": False, "center": True}
@@ -24,13 +24,18 @@ def _suppression(node: Lifting, outputs: int, dtype: dtypes.DType) -> list[Value
         raise UnsupportedError("detection.boxes", f"NonMaxSuppression with box_encoding {encoding!r}")
     descending = node.attribute("sort_result_descending", "bool", True)
     sigma = node.optional(5)
-    if sigma is not None and (sigma.constant is None or sigma.constant.any()):
+    if sigma is not None and _is_soft(sigma):
         raise UnsupportedError("detection.soft", "NonMaxSuppression with soft_nms_sigma, which lowers scores by overlap")
     limits = [node.optional(2), node.optional(3), node.optional(4)]
     # A score of 0 and less is never kept where nothing is said.
     limits[2] = node.b.constant(np.zeros((), np.float32)) if limits[2] is None else limits[2]
     op = NonMaxSuppression(_ENCODINGS[encoding], True, descending, dtype, outputs)
     return node.b.add(op, node.input(0), node.input(1), *limits)
+
+
+def _is_soft(sigma: Value) -> bool:
+    found = known_limit(sigma)
+    return found is None or bool(found.any())
 
 
 @OPENVINO.lift("NonMaxSuppression", 5, 9)
@@ -72,7 +77,7 @@ def lower_suppression(b: Any, node: Node) -> Any:
     if op.outputs == 3 and op.inclusive and None not in (most, overlap, least):
         return None
     if not op.inclusive:
-        limit = np.zeros((), np.float32) if overlap is None else overlap.constant
+        limit = known_limit(overlap)
         if limit is None:
             raise UnsupportedError("detection.limit", "NonMaxSuppression with an overlap that only run time knows")
         overlap = b.constant(inclusive(limit))

@@ -1,0 +1,48 @@
+"""Fourier transforms in OpenVINO's words: a real number is one without an axis of parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims
+from dovetail.build import shape_value
+from dovetail.errors import UnsupportedError
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.graph import Node
+from dovetail.ops.fourier import IRDFT, RDFT, padded_lengths
+
+
+@OPENVINO.lower("DFT")
+def transform(b: Any, node: Node) -> Any:
+    op: Any = node.op
+    x, axes, *rest = node.inputs
+    assert x is not None
+    if rest and rest[0] is not None and rest[0].shape == ():
+        return b.add(op, x, axes, b.Reshape(rest[0], [1]))[0]
+    rest = [axes, *rest]
+    if op.onesided:
+        if op.inverse:
+            return b.Unsqueeze(b.add(IRDFT(), x, *rest)[0], [-1])
+        return b.add(RDFT(), b.Squeeze(x, [-1]), *rest)[0]
+    parts = x.dims[-1]
+    if dims.equal(parts, 2) is True:
+        return None
+    if dims.equal(parts, 1) is not True:
+        raise UnsupportedError("fourier.parts", f"{parts} parts of each number")
+    zero = b.constant(np.zeros((), x.dtype.numpy), x.dtype)
+    return b.add(op, b.Concat(x, b.Expand(zero, shape_value(b, x)), axis=-1), *rest)[0]
+
+
+@OPENVINO.lower("RDFT")
+def real(b: Any, node: Node) -> Any:
+    """OpenVINO's CPU plugin does not fill up."""
+    op: Any = node.op
+    x, axes, lengths = (*node.inputs, None)[:3]
+    assert x is not None
+    plan = op.plan(x.dims, axes, lengths, False)
+    lacking = None if plan is None else padded_lengths(x.dims, plan)
+    if lacking is None:
+        return None
+    return b.add(op, b.Pad(x, [*[0] * len(lacking), *lacking]), axes, lengths)[0]
