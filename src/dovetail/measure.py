@@ -19,6 +19,8 @@ from dovetail.verify import compare
 
 REST = 0.02
 """Seconds between engines: longer than any of them lets its threads spin."""
+AWAKE = 0.01
+"""Seconds of runs that do not count: a processor and its memory that rested need some milliseconds to be at their speed."""
 PEERS = ("onnxruntime", "openvino")
 
 
@@ -140,7 +142,7 @@ def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
     """The median time of each, in seconds, of runs taken in turns.
 
     Before each run that counts comes a rest, in which the threads of the engine before, that wait for more work for a while, go
-    to sleep, and a run that does not count, after which the caches are the engine's own again.
+    to sleep, and runs that do not count, after which processor and memory are awake and the caches are the engine's own again.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
@@ -148,7 +150,10 @@ def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
     for _ in range(rounds):
         for name, call in calls.items():
             time.sleep(REST)
+            end = time.perf_counter() + AWAKE
             call()
+            while time.perf_counter() < end:
+                call()
             start = time.perf_counter()
             call()
             times[name].append(time.perf_counter() - start)
