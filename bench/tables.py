@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import subprocess
 import sys
@@ -90,17 +91,22 @@ def decode(quick: bool) -> Rows:
 
 def arrays(quick: bool) -> Rows:
     found = measured("arrays.py", *(["--seconds", "0.05", "--only", "f16"] if quick else []))
-    rows = found["rows"]
-    head = list(rows[0])
+    head = ["cell", "microseconds", "the best peer", "times as fast", "than numpy", "GB/s", "of limit"]
+    rows = [
+        [
+            row["cell"],
+            f"{row['us']['dovetail']:.1f}",
+            row["best"],
+            f"{row['ratio']:.2f}",
+            f"{row['numpy']:.2f}",
+            f"{row['GB/s']:.1f}",
+            "" if math.isnan(row["of limit"]) else f"{row['of limit']:.0%}",
+        ]
+        for row in found["rows"]
+    ]
     summary = found["summary"]
-    text = summary if isinstance(summary, str) else ", ".join(f"{name} {value}" for name, value in summary.items())
-    return [head, *([_cell(row[key]) for key in head] for row in rows), [text, *[""] * (len(head) - 1)]]
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items())
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    means = [f"{summary[f'geometric mean, {name}']:.2f}" for name in ("best peer", "numpy")]
+    return [head, *rows, ["geometric mean", "", "", *means, "", ""]]
 
 
 TABLES: dict[str, Callable[[bool], Rows]] = {
