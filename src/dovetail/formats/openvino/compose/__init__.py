@@ -15,6 +15,7 @@ from dovetail.formats.openvino.compose import (
     random,
     recurrent,
     resize,
+    sampling,
     sorting,
 )
 from dovetail.formats.openvino.dialect import OPENVINO
@@ -35,5 +36,6 @@ __all__ = [
     "random",
     "recurrent",
     "resize",
+    "sampling",
     "sorting",
 ]

@@ -1,0 +1,17 @@
+"""Sampling in OpenVINO's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.graph import Node
+
+
+@OPENVINO.lower("GridSample")
+def grid_sample(b: Any, node: Node) -> Any:
+    """It has two spatial axes there."""
+    op: Any = node.op
+    x, grid = node.inputs
+    assert x is not None
+    return None if len(x.dims) == 4 else op.decompose(b, x, grid)

@@ -1,0 +1,158 @@
+"""Reading between elements, at places that a tensor gives."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims, dtypes
+from dovetail.build import shape_value
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.op import Op
+from dovetail.ops.normalizing import as_type
+from dovetail.types import agree
+
+MODES = ("nearest", "linear", "cubic")
+PADDINGS = ("zeros", "border", "reflection")
+_CUBIC = -0.75
+
+
+class GridSample(
+    Op,
+    sig="x: T, grid: F -> y: T",
+    onnx=(
+        "GridSample-16(x, grid; align_corners=0, mode~{nearest:nearest,bilinear:linear,bicubic:cubic}=bilinear, "
+        "padding_mode:padding=zeros)",
+        "GridSample-20,22(x, grid; align_corners=0, mode=linear, padding_mode:padding=zeros)",
+    ),
+    openvino=(
+        "GridSample-9(x, grid; align_corners=false, mode~{nearest:nearest,bilinear:linear,bicubic:cubic}=bilinear, "
+        "padding_mode:padding=zeros)"
+    ),
+):
+    """``x``, [batch, channels, ...], read at the places that ``grid``, [batch, ..., axes], gives: [batch, channels, ...].
+
+    A place is one number for each spatial axis, that of the last axis first: -1 and 1 are the outer edges of the first and
+    the last element, or with ``align_corners`` their middles. ``nearest`` takes the nearest element, of two the even one;
+    ``linear`` weighs the two around it, ``cubic`` four (Keys, -0.75). An element beyond the edge is 0 with ``zeros``, that at
+    the edge with ``border``; ``reflection`` mirrors at the edges, or with ``align_corners`` at the middles of the outermost
+    elements.
+    Sources: ONNX GridSample 16, 20, 22; OpenVINO GridSample-9.
+    """
+
+    align_corners: bool = False
+    mode: str = "linear"
+    padding: str = "zeros"
+
+    def validate(self) -> None:
+        for name, known in (("mode", MODES), ("padding", PADDINGS)):
+            if getattr(self, name) not in known:
+                raise RuleError("sampling.mode", f"{name} {getattr(self, name)!r} is none of {', '.join(known)}")
+
+    def shape(self, x: Any, grid: Any) -> Any:
+        dtype = getattr(x.type, "dtype", None)
+        if self.mode != "nearest" and dtype is not None and not dtype.is_float:
+            raise UnsupportedError("sampling.integer", f"{self.mode} of {dtype}, which sources round differently")
+        for item, name in ((x, "x"), (grid, "grid")):
+            if item.shape is not None and len(item.shape) < 3:
+                raise RuleError("sampling.rank", f"{name} has no spatial axis, with rank {len(item.shape)}")
+        if x.shape is None or grid.shape is None:
+            shape = x.shape or grid.shape
+            return None if shape is None else (None,) * len(shape)
+        if len(x.shape) != len(grid.shape):
+            raise RuleError("sampling.rank", f"ranks {len(x.shape)}, {len(grid.shape)} should be equal")
+        if dims.equal(grid.shape[-1], len(x.shape) - 2) is False:
+            raise RuleError("sampling.rank", f"{grid.shape[-1]} numbers for {len(x.shape) - 2} axes")
+        return (agree(x.shape[0], grid.shape[0]), x.shape[1], *grid.shape[1:-1])
+
+    def decompose(self, b: Any, x: Any, grid: Any) -> Any:
+        """By GatherND, once for each combination of neighbours."""
+        count = len(x.dims) - 2
+        wide = dtypes.f64 if "f64" in (x.dtype, grid.dtype) else dtypes.f32
+        grid = as_type(b, grid, wide)
+        taps = []
+        for axis in range(count):
+            size = _size(b, x, axis + 2, wide)
+            place = b.Gather(grid, np.array(count - 1 - axis), axis=count + 1)
+            taps.append([_Tap(self, b, tap, weight, size) for tap, weight in self.taps(b, self.place(b, place, size))])
+        rows = b.Transpose(x, [0, *range(2, count + 2), 1])
+        total = None
+        for chosen in product(*taps):
+            found = self._term(b, rows, chosen, wide)
+            total = found if total is None else b.Add(total, found)
+        return as_type(b, b.Transpose(total, [0, count + 1, *range(1, count + 1)]), x.dtype)
+
+    def _term(self, b: Any, rows: Any, chosen: Any, wide: Any) -> Any:
+        indices = b.Concat(*(b.Unsqueeze(tap.index, [-1]) for tap in chosen), axis=-1)
+        found = b.GatherND(rows, indices, batch_dims=1)
+        inside = [tap.inside for tap in chosen if tap.inside is not None]
+        if inside:
+            mask = inside[0]
+            for other in inside[1:]:
+                mask = b.And(mask, other)
+            found = b.Where(b.Unsqueeze(mask, [-1]), found, b.constant(np.zeros((), found.dtype.numpy), found.dtype))
+        if self.mode == "nearest":
+            return found
+        weight = chosen[0].weight
+        for tap in chosen[1:]:
+            weight = b.Multiply(weight, tap.weight)
+        return b.Multiply(as_type(b, found, wide), b.Unsqueeze(weight, [-1]))
+
+    def place(self, b: Any, place: Any, size: Any) -> Any:
+        """A number of the grid as a place along the axis."""
+        if self.align_corners:
+            return b.Multiply(b.Divide(b.Add(place, 1.0), 2.0), b.Subtract(size, 1.0))
+        return b.Divide(b.Subtract(b.Multiply(b.Add(place, 1.0), size), 1.0), 2.0)
+
+    def taps(self, b: Any, place: Any) -> list[tuple[Any, Any]]:
+        """The elements around a place, and the weight of each."""
+        if self.mode == "nearest":
+            return [(b.Round(place), None)]
+        first = b.Floor(place)
+        share = b.Subtract(place, first)
+        if self.mode == "linear":
+            return [(first, b.Subtract(1.0, share)), (b.Add(first, 1.0), share)]
+        return [(b.Add(first, float(step)), _keys(b, share, step)) for step in (-1, 0, 1, 2)]
+
+
+class _Tap:
+    """One neighbour along one axis: its index, its weight, and whether it is inside (None: it always is)."""
+
+    def __init__(self, op: GridSample, b: Any, place: Any, weight: Any, size: Any) -> None:
+        self.weight, self.inside = weight, None
+        last = b.Subtract(size, 1.0)
+        if op.padding == "zeros":
+            self.inside = b.And(b.GreaterEqual(place, 0.0), b.LessEqual(place, last))
+        if op.padding == "reflection":
+            place = _reflected(b, place, *((0.0, last) if op.align_corners else (-0.5, b.Subtract(size, 0.5))))
+        self.index = b.Cast(b.Minimum(b.Maximum(place, 0.0), last), to=dtypes.i64)
+
+
+def _reflected(b: Any, place: Any, low: float, high: Any) -> Any:
+    """``place`` mirrored at both ends until it is between them."""
+    span = b.Subtract(high, low)
+    # An axis of one element, mirrored at its middle, has no length.
+    period = b.Maximum(b.Multiply(span, 2.0), 1.0)
+    rest = b.Abs(b.Subtract(place, low))
+    rest = b.Subtract(rest, b.Multiply(b.Floor(b.Divide(rest, period)), period))
+    return b.Add(b.Minimum(rest, b.Subtract(period, rest)), low)
+
+
+def _keys(b: Any, share: Any, step: int) -> Any:
+    """The weight of the element ``step`` behind the one before the place."""
+    a = _CUBIC
+    distance = b.Add(share, 1.0) if step == -1 else share if step == 0 else b.Subtract(float(step), share)
+    terms = (a, -5 * a, 8 * a, -4 * a) if step in (-1, 2) else (a + 2, -(a + 3), 0.0, 1.0)
+    found = b.Multiply(distance, terms[0])
+    for term in terms[1:-1]:
+        found = b.Multiply(b.Add(found, term), distance)
+    return b.Add(found, terms[-1])
+
+
+def _size(b: Any, x: Any, axis: int, kind: Any) -> Any:
+    found = shape_value(b, x, [axis])
+    if isinstance(found, list):
+        return b.constant(np.array(found[0], kind.numpy), kind)
+    return b.Cast(b.Reshape(found, []), to=kind)

@@ -1,0 +1,57 @@
+"""Elements read between places: inside, at the edges, and far outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cases import Case
+from cases.joining import elements
+from cases.linear import floats
+from dovetail.ops.sampling import GridSample
+
+_ONE = dict.fromkeys(("onnxruntime", "gradient in onnxruntime"), "onnxruntime takes two or three spatial axes")
+_X = floats(2, 3, 4, 5)
+
+
+def grid(*shape: int, reach: float = 1.3, kind: str = "float32") -> np.ndarray[Any, Any]:
+    return np.random.default_rng([7, *shape]).uniform(-reach, reach, shape).astype(kind)
+
+
+CASES: list[Case] = [
+    *(
+        Case(
+            GridSample(aligned, mode, padding),
+            (_X, grid(2, 4, 6, 2)),
+            f"GridSample {mode}, {padding}{', corners aligned' if aligned else ''}",
+            tolerance=1e-5,
+        )
+        for mode in ("nearest", "linear", "cubic")
+        for padding in ("zeros", "border", "reflection")
+        for aligned in (False, True)
+    ),
+    *(
+        Case(
+            GridSample(aligned, "linear", padding),
+            (_X, grid(2, 3, 3, 2, reach=5)),
+            f"GridSample far outside, {padding}{', corners aligned' if aligned else ''}",
+            tolerance=1e-5,
+        )
+        for padding in ("zeros", "border", "reflection")
+        for aligned in (False, True)
+    ),
+    *(
+        Case(
+            GridSample(False, mode, padding),
+            (floats(2, 3, 3, 4, 2), grid(2, 2, 3, 2, 3)),
+            f"GridSample in three dimensions, {mode}, {padding}",
+            tolerance=1e-5,
+        )
+        for mode in ("nearest", "linear")
+        for padding in ("zeros", "border", "reflection")
+    ),
+    Case(GridSample(), (floats(1, 2, 5), grid(1, 4, 1)), "GridSample along one axis", tolerance=1e-5, skip=_ONE),
+    Case(GridSample(), (_X.astype(np.float64), grid(2, 2, 2, 2, kind="float64")), "GridSample of f64", tolerance=1e-6),
+    Case(GridSample(mode="nearest"), (elements("i64", (1, 1, 3, 4)), grid(1, 3, 3, 2)), "GridSample of i64"),
+]
