@@ -207,11 +207,11 @@ class Builder:
     def _folded(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
         if not xs or not all(x is None or x.constant is not None for x in xs):
             return None
-        from dovetail.evaluate import FOLD_TOTAL, folded
+        from dovetail.evaluate import FOLD_TOTAL, FOLD_WRITTEN, folded
 
         if self._grown > FOLD_TOTAL:
             return None
-        arrays = folded(op, xs)
+        arrays = folded(op, xs, FOLD_WRITTEN)
         if arrays is None:
             return None
         before = sum(x.constant.nbytes for x in xs if x is not None and x.constant is not None)

@@ -17,6 +17,8 @@ from dovetail.types import Tensor, Unknown, View, is_static, static
 
 FOLD_LIMIT = 1 << 20
 """The most elements a folded constant may have beyond those of its inputs."""
+FOLD_WRITTEN = 1 << 8
+"""The same where a model is read or written: its quantised weights stay as they are."""
 FOLD_TOTAL = 1 << 28
 """The most bytes that folding may add to one graph: a small file full of small bombs is still a bomb."""
 CHAIN_LIMIT = 1 << 24
@@ -143,11 +145,11 @@ def _last_readers(graph: Graph) -> dict[int, list[int]]:
     return by_place
 
 
-def folded(op: Op, xs: Sequence[Value | None]) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
+def folded(op: Op, xs: Sequence[Value | None], most: int = FOLD_LIMIT) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
     """The outputs as constants, bit for bit what a run would give, or None where that is not done.
 
-    Nothing random or opaque is folded, nor anything that would grow a constant beyond FOLD_LIMIT (a dequantised or expanded
-    weight).
+    Nothing random or opaque is folded, nor anything that would grow a constant beyond ``most`` elements (a dequantised or
+    expanded weight).
     """
     if not (has(op, "evaluate") or has(op, "decompose")) or getattr(op, "is_random", False) or getattr(op, "runs_long", False):
         return None
@@ -160,7 +162,7 @@ def folded(op: Op, xs: Sequence[Value | None]) -> list[tuple[np.ndarray[Any, Any
         if not isinstance(type, Tensor) or type.dtype is None or not is_static(type):
             return None
         size = prod(static(type.shape))
-        if size > FOLD_LIMIT and size * type.dtype.numpy.itemsize > limit:
+        if size > most and size * type.dtype.numpy.itemsize > limit:
             return None
     try:
         with np.errstate(all="ignore"):

@@ -57,6 +57,11 @@ def _factors(x: Callable[..., Any], kind: str, z: tuple[int, ...] = ()) -> list[
     return [x(kind, 2, 3), x("f32"), x(kind), x(kind, 3, 2), x("f32"), x(kind), x("f32", *z), x(kind)]
 
 
+def _bits(b: Builder, x: Callable[..., Any], *rest: Any, **changes: Any) -> Any:
+    attributes = {"inner": 70, "columns": 5, "bits": 4, "block_size": 32, **changes}
+    return b.MatMulNBits(x("f32", 4, 70), x("u8", 5, 3, 16), x("f32", 5, 3), *rest, **attributes)
+
+
 OPEN = ...
 """No rank."""
 
@@ -507,6 +512,37 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
             "quantize.bias",
             lambda b, x: b.MatMulIntegerToFloat(x("i8", 2, 3), x("i8", 3, 2), x("f32"), x("f32"), None, None, x("f32", 1, 2)),
         ),
+    ],
+    "QLinearConcat": [
+        ("node.inputs", lambda b, x: b.QLinearConcat(x("f32"), x("i8"), x("i8", 2), x("f32"), axis=0)),
+        ("quantize.type", lambda b, x: b.QLinearConcat(x("f32"), x("i8"), x("i8", 2), x("f32"), x("u8"), axis=0)),
+        ("quantize.type", lambda b, x: b.QLinearConcat(x("f32"), x("i8"), x("i16", 2), x("f32"), x("i16"), axis=0)),
+        ("quantize.scale", lambda b, x: b.QLinearConcat(x("f32"), x("i8"), x("i8", 2), x("f32", 2), x("i8"), axis=0)),
+    ],
+    "QLinearAdd": [
+        ("quantize.scale", lambda b, x: b.QLinearAdd(x("i8", 2), x("f32", 2), None, x("i8", 2), x("f32"), None, x("f32"))),
+        ("quantize.scale", lambda b, x: b.QLinearAdd(x("i8", 2), x("f32"), x("i8", 2), x("i8", 2), x("f32"), None, x("f32"))),
+    ],
+    "QLinearAveragePool": [
+        (
+            "pool.layout",
+            lambda b, x: b.QLinearAveragePool(x("i8", 1, 2, 3), x("f32"), None, x("f32"), kernel=(2,), channels_last=True),
+        ),
+    ],
+    "QLinearGlobalAveragePool": [
+        ("window.rank", lambda b, x: b.QLinearGlobalAveragePool(x("i8", 1, 2), x("f32"), x("i8"), x("f32"), x("i8"))),
+    ],
+    "MatMulNBits": [
+        ("packed.bits", lambda b, x: _bits(b, x, bits=3)),
+        ("packed.block", lambda b, x: _bits(b, x, block_size=8)),
+        ("packed.block", lambda b, x: _bits(b, x, block_size=48)),
+        ("packed.sizes", lambda b, x: _bits(b, x, inner=0)),
+        ("packed.layout", lambda b, x: _bits(b, x, prepacked=True)),
+        ("packed.groups", lambda b, x: _bits(b, x, None, x("i32", 70))),
+        ("packed.sizes", lambda b, x: _bits(b, x, x("u8", 5, 2, 1))),
+        ("shape.disagree", lambda b, x: _bits(b, x, x("u8", 5, 3))),
+        ("shape.disagree", lambda b, x: _bits(b, x, None, None, x("f32", 4))),
+        ("quantize.type", lambda b, x: _bits(b, x, x("i8", 5, 2))),
     ],
     "FakeQuantize": [
         ("quantize.levels", lambda b, x: b.FakeQuantize(x("f32", 2), *[x("f32")] * 4, levels=1)),

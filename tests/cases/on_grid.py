@@ -1,0 +1,105 @@
+"""Operators between two grids of bytes, and products with weights of a few bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cases import Case
+from cases.linear import floats
+from cases.quantize import codes, scales
+from dovetail.ops.on_grid import (
+    QLinearAdd,
+    QLinearAveragePool,
+    QLinearConcat,
+    QLinearGlobalAveragePool,
+    QLinearLeakyRelu,
+    QLinearMul,
+    QLinearSigmoid,
+    QLinearSoftmax,
+)
+from dovetail.ops.packed import MatMulNBits
+
+F32 = np.float32
+BYTES = (np.uint8, np.int8)
+_GIVEN = {"onnxruntime": "its inference of types wants every zero point"}
+
+
+def pairs() -> Iterator[Case]:
+    for op in (QLinearAdd(), QLinearMul()):
+        name, out = type(op).__name__, F32(0.0583) if isinstance(op, QLinearAdd) else F32(0.0911)
+        for kind in BYTES:
+            word = np.dtype(kind).name.replace("uint", "u").replace("int", "i")
+            x, y = codes(word, 3, 4, 5), codes(word, 3, 4, 5, seed=9)
+            first, second, last = (F32(0.0317), kind(7)), (F32(0.0111), kind(9)), (out, kind(11))
+            yield Case(op, (x, *first, y, *second, *last), f"{name} of {word}")
+            yield Case(op, (x, *first, codes(word, 4, 1), *second, *last), f"{name} of {word} that broadcast")
+            yield Case(op, (x, first[0], None, y, second[0], None, last[0]), f"{name} of {word} without zero points", skip=_GIVEN)
+        ties = codes("u8", 50), F32(0.25), np.uint8(7), codes("u8", 50, seed=9), F32(0.5), np.uint8(8), F32(4), np.uint8(9)
+        yield Case(op, ties, f"{name} of ties")
+
+
+def functions() -> Iterator[Case]:
+    every = np.arange(256).astype(np.uint8)
+    grids = F32(0.0513), np.uint8(120), F32(0.00417), np.uint8(3)
+    yield Case(QLinearSigmoid(), (every, *grids), "QLinearSigmoid")
+    yield Case(
+        QLinearSigmoid(),
+        (every.view(np.int8), F32(0.0513), None, F32(0.00817)),
+        "QLinearSigmoid without zero points",
+        skip=_GIVEN,
+    )
+    yield Case(QLinearLeakyRelu(), (every, F32(0.0513), np.uint8(120), F32(0.0217), np.uint8(30)), "QLinearLeakyRelu")
+    yield Case(
+        QLinearLeakyRelu(0.25), (every.view(np.int8), F32(0.0513), np.int8(20), F32(0.0217), np.int8(3)), "QLinearLeakyRelu of i8"
+    )
+    for op, name in ((QLinearSoftmax(), "QLinearSoftmax"), (QLinearSoftmax(1, True), "QLinearSoftmax over all after")):
+        yield Case(op, (codes("u8", 3, 4, 5), F32(0.0513), np.uint8(120), F32(1 / 256), np.uint8(3)), name)
+    image = codes("u8", 2, 3, 5, 4)
+    grids = F32(0.0317), np.uint8(7), F32(0.0211), np.uint8(9)
+    yield Case(QLinearGlobalAveragePool(), (image, *grids), "QLinearGlobalAveragePool")
+    yield Case(QLinearGlobalAveragePool(True), (image, *grids), "QLinearGlobalAveragePool with channels last")
+    pools = (
+        QLinearAveragePool(kernel=(2, 2)),
+        QLinearAveragePool(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 1, 1)),
+        QLinearAveragePool(kernel=(3, 2), pads=(1, 0, 1, 1), divisor="padded"),
+    )
+    for op in pools:
+        yield Case(op, (image, *grids), f"{op}")
+    parts = codes("u8", 2, 3, 4), F32(0.0317), np.uint8(7), codes("u8", 2, 1, 4), F32(0.0113), np.uint8(0)
+    yield Case(QLinearConcat(1), (F32(0.0583), np.uint8(9), *parts), "QLinearConcat")
+    yield Case(QLinearConcat(-1), (F32(0.0583), np.uint8(9), *parts[:3]), "QLinearConcat of one")
+
+
+def packed() -> Iterator[Case]:
+    inner, columns, block = 70, 5, 32
+    for bits in (2, 4, 8):
+        weights = codes("u8", columns, 3, block * bits // 8)
+        size = scales(columns, 3)
+        near: Any = {"tolerance": 2e-5}
+        op = MatMulNBits(inner, columns, bits, block)
+        yield Case(op, (floats(4, inner), weights, size), f"MatMulNBits of {bits} bits", **near)
+        points = codes("u8", columns, -(-3 * bits // 8), seed=8)
+        yield Case(op, (floats(4, inner), weights, size, points), f"MatMulNBits of {bits} bits with zero points", **near)
+        yield Case(
+            op, (floats(4, inner), weights, size, points), f"MatMulNBits of {bits} constant bits", constants=(1, 2, 3), **near
+        )
+        exact = {"onnxruntime": "it takes zero points of 8 bits as codes only"} if bits == 8 else {}
+        yield Case(
+            op,
+            (floats(2, 4, inner), weights.reshape(columns, 3, -1), size, scales(columns, 3, seed=1) * 9, None, floats(columns)),
+            f"MatMulNBits of {bits} bits with floats for zero points and a bias",
+            skip=exact,
+            **near,
+        )
+    whole = MatMulNBits(64, 3, 4, 16)
+    yield Case(whole, (floats(2, 64), codes("u8", 3, 4, 8), scales(12)), "MatMulNBits of whole blocks", tolerance=2e-5)
+
+
+CASES: list[Case] = [
+    replace(case, inputs=tuple(None if x is None else np.asarray(x) for x in case.inputs))
+    for case in (*pairs(), *functions(), *packed())
+]
