@@ -8,6 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats
+from dovetail.ops.quantized_recurrent import DynamicQuantizeLSTM
 from dovetail.ops.recurrent import GRU, LSTM, RNN
 from dovetail.ops.recurrent_cells import GRUCell, LSTMCell, RNNCell
 
@@ -48,6 +49,21 @@ def cell(op: Any, name: str, kind: str = "f32", bias: bool = True) -> Case:
     if bias:
         inputs.append(floats(op.sequence().bias_count * HIDDEN, seed=3, name=kind))
     return Case(op, tuple(inputs), f"{type(op).__name__} {name}", tolerance=_NEAR[kind])
+
+
+def quantized(op: DynamicQuantizeLSTM, name: str, columns: bool = False, kind: Any = np.int8) -> Case:
+    directions = op.directions
+    chance = np.random.default_rng(7)
+    sizes = (directions, 4 * HIDDEN) if columns else (directions,)
+    low, high = (0, 256) if kind is np.uint8 else (-128, 128)
+    inputs: list[Any] = [floats(SEQUENCE, BATCH, INPUT)]
+    inputs += [chance.integers(low, high, (directions, size, 4 * HIDDEN)).astype(kind) for size in (INPUT, HIDDEN)]
+    inputs += [floats(directions, 8 * HIDDEN, seed=3), None]
+    inputs += [*(floats(directions, BATCH, HIDDEN, seed=4 + place) for place in range(2)), None]
+    for _ in range(2):
+        points = np.full(sizes, 128 if kind is np.uint8 else 0, kind)
+        inputs += [(chance.uniform(0.5, 1, sizes) / 128).astype(np.float32), points]
+    return Case(op, tuple(inputs), f"DynamicQuantizeLSTM {name}", constants=(1, 2, 3, 8, 9, 10, 11), tolerance=1e-5)
 
 
 CELLS = (RNNCell, GRUCell, LSTMCell)
@@ -119,4 +135,9 @@ CASES: list[Case] = [
     cell(LSTMCell(activations=("tanh", "leakyrelu", "sigmoid"), alphas=(0.25,)), "of a function that OpenVINO lacks"),
     cell(LSTMCell(input_forget=True), "with coupled gates"),
     cell(LSTMCell(gates="iofc"), "with its gates in another order"),
+    quantized(DynamicQuantizeLSTM(), "forward"),
+    quantized(DynamicQuantizeLSTM("bidirectional"), "bidirectional"),
+    quantized(DynamicQuantizeLSTM("reverse"), "reverse"),
+    quantized(DynamicQuantizeLSTM(), "with a scale for each column", columns=True),
+    quantized(DynamicQuantizeLSTM("bidirectional", clip=0.5), "of u8", kind=np.uint8),
 ]

@@ -9,6 +9,7 @@ WITHOUT_CASES = {
     "Constant": "it is in most other cases",
     "Foreign": "it has no rules",
     "If": "it holds graphs, and has tests of its own",
+    "Loop": "it holds a graph, and has tests of its own",
 }
 
 

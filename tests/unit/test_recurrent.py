@@ -20,6 +20,7 @@ from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
 from dovetail.graph import Model
 from dovetail.interpret import interpret
+from dovetail.ops.quantized_recurrent import DynamicQuantizeLSTM
 from dovetail.ops.recurrent import GRU, LSTM, RNN
 
 STEPS, BATCH, INPUT, HIDDEN = 3, 2, 4, 5
@@ -71,6 +72,16 @@ def test_what_does_not_fit_is_refused(make: Callable[[], Any], error: type[Dovet
     with pytest.raises(error) as caught:
         make()
     assert caught.value.code == code
+
+
+def test_a_quantised_layer_of_rows_of_several_lengths_is_refused() -> None:
+    codes = [np.zeros((1, size, 4 * HIDDEN), np.int8) for size in (INPUT, HIDDEN)]
+    scales = [np.ones(1, np.float32), np.zeros(1, np.int8)] * 2
+    b = Builder()
+    x = b.input("x", "f32", (STEPS, BATCH, INPUT))
+    with pytest.raises(UnsupportedError) as caught:
+        b.add(DynamicQuantizeLSTM(), x, *codes, None, np.array([3, 2], np.int32), None, None, None, *scales)
+    assert caught.value.code == "recurrent.quantized"
 
 
 @pytest.mark.parametrize("lengths", [[4, 1], [-1, 1]])

@@ -56,6 +56,9 @@ class Arrays:
     def kind(self, x: Any) -> DType:
         return arrays.element(x)
 
+    def part(self, x: Any, place: int) -> Any:
+        return x[place, ...]
+
     def turned(self, x: Any, order: Sequence[int]) -> Any:
         return self.xp.permute_dims(x, tuple(order))
 
@@ -106,6 +109,9 @@ class Values:
     def kind(self, x: Any) -> DType:
         found: DType = x.dtype
         return found
+
+    def part(self, x: Any, place: int) -> Any:
+        return x[place]
 
     def turned(self, x: Any, order: Sequence[int]) -> Any:
         return x if list(order) == sorted(order) else self.b.Transpose(x, list(order))

@@ -165,9 +165,21 @@ class _Recurrent(Op):
 
     def evaluate(self, xp: Any, x: Any, w: Any, r: Any, bias: Any = None, lengths: Any = None, *rest: Any) -> Any:
         sizes = self.sizes(x, w, r, bias, lengths, *rest)
+        self.check_lengths(xp, lengths, sizes)
+        return self._computed(Arrays(xp), sizes, x, w, r, bias, lengths, *rest)
+
+    def check_lengths(self, xp: Any, lengths: Any, sizes: dict[str, Any]) -> None:
         if lengths is not None and arrays.is_numpy(xp) and bool(((lengths < 0) | (lengths > sizes["s"])).any()):
             raise EngineError("recurrent.lengths", f"lengths of sequences should be in [0, {sizes['s']}]")
-        return self._computed(Arrays(xp), sizes, x, w, r, bias, lengths, *rest)
+
+    def check_known(self, sizes: dict[str, Any]) -> None:
+        """Raise UnsupportedError where the moments cannot be written one by one."""
+        if not isinstance(sizes["s"], int):
+            raise UnsupportedError(
+                "recurrent.length", f"{type(self).__name__} moment by moment over an unknown number of moments"
+            )
+        if not isinstance(sizes["h"], int):
+            raise UnsupportedError("recurrent.hidden-size", f"{type(self).__name__} moment by moment of an unknown hidden size")
 
     def decompose(self, b: Any, x: Any, w: Any, r: Any, bias: Any = None, lengths: Any = None, *rest: Any) -> Any:
         """In the first layout; there moment by moment."""
@@ -176,12 +188,7 @@ class _Recurrent(Op):
 
             return recast(b, self, (x, w, r, bias, lengths, *rest), layout="sequence_first")
         sizes = self.sizes(x, w, r, bias, lengths, *rest)
-        if not isinstance(sizes["s"], int):
-            raise UnsupportedError(
-                "recurrent.length", f"{type(self).__name__} moment by moment over an unknown number of moments"
-            )
-        if not isinstance(sizes["h"], int):
-            raise UnsupportedError("recurrent.hidden-size", f"{type(self).__name__} moment by moment of an unknown hidden size")
+        self.check_known(sizes)
         with b:
             return list(self._computed(Values(b), sizes, x, w, r, bias, lengths, *rest))
 
@@ -196,8 +203,8 @@ class _Recurrent(Op):
         made: list[list[Any]] = []
         last: list[tuple[Any, ...]] = []
         for place in range(self.directions):
-            begin = tuple(m.zeros(x, x, 1, sizes["h"]) if value is None else value[place] for value in states)
-            pieces = [None if value is None else value[place] for value in (w, r, bias, *more)]
+            begin = tuple(m.zeros(x, x, 1, sizes["h"]) if value is None else m.part(value, place) for value in states)
+            pieces = [None if value is None else m.part(value, place) for value in (w, r, bias, *more)]
             step, bias_in = self.cell(m, place, sizes["h"], *pieces[1:])
             moments = m.product(x, m.factor(pieces[0]))
             moments = moments if bias_in is None else moments + bias_in

@@ -9,6 +9,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node
+from dovetail.ops.quantized_recurrent import DynamicQuantizeLSTM
 from dovetail.ops.recurrent_forms import is_full, padded, recast
 
 WORDS = (
@@ -20,6 +21,7 @@ _BY_LOWER = {word.lower(): word for word in WORDS}
 @ONNX.lift("RNN", 1, 7, 14, 22)
 @ONNX.lift("GRU", 1, 3, 7, 14, 22)
 @ONNX.lift("LSTM", 1, 7, 14, 22)
+@ONNX.lift("DynamicQuantizeLSTM", 1, domain="com.microsoft")
 def recurrent(node: Lifting) -> Any:
     attributes = dict(node.node.attributes)
     if "activations" in attributes:
@@ -33,7 +35,10 @@ def recurrent(node: Lifting) -> Any:
     limit = node.attribute("clip", "float", None)
     if limit is not None and not limit > 0:
         raise UnsupportedError("recurrent.clip", f"{node.node.kind} with clip = {limit}")
-    return node.reading(*node.inputs, **attributes)
+    op, xs = node.reading(*node.inputs, **attributes)
+    if isinstance(op, DynamicQuantizeLSTM) and is_full(op, xs[0], xs[4]):
+        xs[4] = None
+    return op, xs
 
 
 @ONNX.lower("RNN", "GRU", "LSTM")
@@ -56,3 +61,11 @@ def lower_recurrent(b: Any, node: Node) -> Any:
     if xs[4] is lengths and all(op.__dict__[name] == value for name, value in wanted.items()):
         return None
     return recast(b, op, xs, **wanted)
+
+
+@ONNX.lower("DynamicQuantizeLSTM")
+def lower_quantized(b: Any, node: Node) -> Any:
+    """With the hidden size, without which onnxruntime does not run."""
+    op: Any = node.op
+    size = op.sizes(*node.inputs)["h"]
+    return b.add(op.with_(hidden_size=size), *node.inputs) if isinstance(size, int) and op.hidden_size is None else None
