@@ -18,6 +18,7 @@ from dovetail.formats.onnx.compose import (
     recurrent,
     resize,
     sorting,
+    windows,
 )
 from dovetail.formats.onnx.dialect import ONNX
 
@@ -40,4 +41,5 @@ __all__ = [
     "recurrent",
     "resize",
     "sorting",
+    "windows",
 ]
