@@ -11,7 +11,8 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op
 from dovetail.ops.activation import LeakyRelu, Sigmoid
-from dovetail.ops.integer_products import BYTES, _Bytes, centred, centred_value, check_single, one, one_value
+from dovetail.ops.factors import centred, centred_value, check_single, one, one_value
+from dovetail.ops.integer_products import BYTES, _Bytes
 from dovetail.ops.joining import Concat
 from dovetail.ops.normalizing import as_type
 from dovetail.ops.pool import AveragePool
