@@ -23,6 +23,7 @@ from dovetail.ops.moving import inverse
 from dovetail.ops.reshaping import numbers
 from dovetail.ops.selecting import OneHot
 from dovetail.ops.shapes import ConstantOfShape
+from dovetail.types import axes_in
 
 _I64 = ("i64",)
 _BOTH = ("i32", "i64")
@@ -343,3 +344,22 @@ def reverse_sequence(b: Builder, node: Node) -> Any:
     order = [op.time_axis, op.batch_axis, *(axis for axis in range(len(x.shape)) if axis not in (op.time_axis, op.batch_axis))]
     made = b.ReverseSequence(b.Transpose(x, order), lengths, batch_axis=1, time_axis=0)
     return b.Transpose(made, inverse(order))
+
+
+@ONNX.lift("CenterCropPad", 18)
+def center_crop_pad(node: Lifting) -> Value:
+    """As much of the middle as there is, then zeros on both sides; of an odd rest the larger half is on the right."""
+    b, x, target = node.b, node.input(0), node.input(1)
+    rank = len(x.dims)
+    axes = node.attribute("axes", "tuple[int, ...]", None)
+    places = list(range(rank)) if axes is None else list(axes_in(axes, rank))
+    wanted = target if target.dtype is dtypes.i64 else b.Cast(target, to=dtypes.i64)
+    sizes = b.Gather(b.Shape(x), places, axis=0)
+    zero, two = b.constant(np.array(0)), b.constant(np.array(2))
+    start = b.Divide(b.Maximum(b.Subtract(sizes, wanted), zero), two)
+    middle = b.Slice(x, start, b.Add(start, b.Minimum(sizes, wanted)), places)
+    lacking = b.Maximum(b.Subtract(wanted, sizes), zero)
+    before = b.Divide(lacking, two)
+    pads = b.Concat(before, b.Subtract(lacking, before), axis=0)
+    found: Value = b.Pad(middle, pads, None, places)
+    return found
