@@ -23,6 +23,8 @@ from dovetail.ops.norm import (
     MeanVarianceNormalization,
     RMSNormalization,
 )
+from dovetail.ops.recurrent import GRU, LSTM, RNN
+from dovetail.ops.recurrent_cells import GRUCell, LSTMCell, RNNCell, _Cell
 from dovetail.ops.rescaling import LpNormalization, NormalizeL2
 from dovetail.ops.rotary import RotaryEmbedding
 from dovetail.passes.fold import fold
@@ -42,6 +44,9 @@ DECOMPOSED = (
     ScaledDotProductAttention,
 )
 """Operators whose parts have kernels and they have not."""
+RECURRENT = (RNN, GRU, LSTM, RNNCell, GRUCell, LSTMCell)
+MOMENTS = 256
+"""The most moments of a recurrent layer that are written one by one: more make planning long."""
 
 
 class _ScaledConv(Conv, sig="x: N, w: N, bias: N, factor: N -> y: N"):
@@ -78,6 +83,8 @@ def _simpler(b: Builder, node: Node) -> Any:
         return _scale_and_shift(b, op, xs)
     if isinstance(op, DECOMPOSED) and _is_plain(xs):
         return op.decompose(b, *xs)
+    if type(op) in RECURRENT and _is_short(op, xs):
+        return op.decompose(b, *xs)
     if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:
         return b.Add(*xs)
     if isinstance(op, GroupConv) and xs[1] is not None and xs[1].constant is not None:
@@ -90,6 +97,17 @@ def _simpler(b: Builder, node: Node) -> Any:
 def _is_plain(xs: list[Value | None]) -> bool:
     """Whether the first input is of f32 and the ranks of all are known."""
     return xs[0] is not None and xs[0].dtype.name == "f32" and all(x is None or x.shape is not None for x in xs)
+
+
+def _is_short(op: Any, xs: list[Value | None]) -> bool:
+    """Whether a recurrent layer (or a cell, which is one moment of it) has so few moments that they are written one by one."""
+    x = xs[0]
+    if x is None or x.shape is None or x.dtype.name != "f32":
+        return False
+    if isinstance(op, _Cell):
+        return isinstance(op.shape(*xs)[0][1], int)
+    sizes = op.sizes(*xs)
+    return isinstance(sizes["h"], int) and isinstance(sizes["s"], int) and 0 < sizes["s"] * op.directions <= MOMENTS
 
 
 def _is_off(xs: list[Value | None]) -> bool:
