@@ -11,7 +11,7 @@ from cases.joining import elements, f32, i64
 from cases.movement import i32, of_every_type, ramp
 from dovetail import dtypes
 from dovetail.ops.indexing import Gather, GatherElements, GatherND
-from dovetail.ops.scattering import ScatterElements, ScatterND, ScatterUpdate
+from dovetail.ops.scattering import ScatterElements, ScatterND, ScatterUpdate, TensorScatter
 from dovetail.ops.selecting import Compress, EyeLike, NonZero, OneHot, ReverseSequence, Trilu
 from dovetail.ops.shapes import ConstantOfShape, Range, Shape, Size
 
@@ -221,4 +221,12 @@ CHOOSING: list[Case] = [
     Case(ReverseSequence(2, -3), (ramp(4, 2, 3), i64(1, 4, 3)), "ReverseSequence of other axes"),
 ]
 
-CASES: list[Case] = [*READING, *WRITING, *SHAPES, *CHOOSING]
+CACHES: list[Case] = [
+    Case(TensorScatter(mode=mode), (ramp(2, 3, 6, 4), -ramp(2, 3, 2, 4), i64(1, 4)), f"TensorScatter {mode}")
+    for mode in ("linear", "circular")
+] + [
+    Case(TensorScatter(1, "circular"), (ramp(2, 4, 3), -ramp(2, 3, 3), i64(3, 9)), "TensorScatter around the end"),
+    Case(TensorScatter(), (ramp(2, 4, 3), -ramp(2, 3, 3)), "TensorScatter from the beginning"),
+]
+
+CASES: list[Case] = [*CACHES, *READING, *WRITING, *SHAPES, *CHOOSING]

@@ -606,6 +606,14 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("attention.scale", lambda b, x: b.ScaledDotProductAttention(*(x("f32", 2, 3, 4) for _ in range(3)), None, x("f32", 2))),
         ("shape.broadcast", lambda b, x: b.ScaledDotProductAttention(x("f32", 2, 3, 4), x("f32", 3, 3, 4), x("f32", 2, 3, 4))),
     ],
+    "TensorScatter": [
+        ("scatter.reduction", lambda b, x: b.TensorScatter(x("f32", 2, 4, 3), x("f32", 2, 1, 3), mode="round")),
+        ("scatter.shape", lambda b, x: b.TensorScatter(x("f32", 2, 4, 3), x("f32", 2, 1, 3), axis=0)),
+        ("scatter.shape", lambda b, x: b.TensorScatter(x("f32", 2, 4, 3), x("f32", 2, 5, 3))),
+        ("scatter.shape", lambda b, x: b.TensorScatter(x("f32", 2, 4, 3), x("f32", 2, 1, 3), x("i64", 2, 1))),
+        ("shape.disagree", lambda b, x: b.TensorScatter(x("f32", 2, 4, 3), x("f32", 2, 1, 4))),
+        ("shape.disagree", lambda b, x: b.TensorScatter(x("f32", 2, 4, 3), x("f32", 2, 1, 3), x("i64", 3))),
+    ],
     "RotaryEmbedding": [
         ("rotary.turned", lambda b, x: b.RotaryEmbedding(x("f32", 1, 2, 3, 4), *[x("f32", 1, 3, 1)] * 2, turned=3)),
         ("rotary.turned", lambda b, x: b.RotaryEmbedding(x("f32", 1, 2, 3, 4), *[x("f32", 1, 3, 3)] * 2, turned=6)),

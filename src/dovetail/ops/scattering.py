@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dovetail import arrays, dims
+from dovetail import arrays, dims, dtypes
 from dovetail.errors import EngineError, RuleError
 from dovetail.op import Op
 from dovetail.ops.broadcasting import number
@@ -16,7 +16,7 @@ from dovetail.ops.indexing import check_indices, check_smaller, check_tuples
 from dovetail.ops.moving import inverse
 from dovetail.ops.slicing import joined
 from dovetail.ops.source import zeros_like
-from dovetail.types import agree_shapes, axis_in
+from dovetail.types import Unknown, agree, agree_shapes, axis_in
 
 _TO_16 = "reduction~{none:replace,add:add,mul:mul}=none"
 _TO_18 = "reduction~{none:replace,add:add,mul:mul,max:max,min:min}=none"
@@ -285,3 +285,73 @@ def added_back(b: Any, g: Any, indices: Any, axis: int, size: Any) -> Any:
     found = b.ScatterND(b.Expand(zero, whole), b.Unsqueeze(indices, [-1]), moved, reduction="add")
     ours = [axis, *range(axis), *range(axis + 1, rank)]
     return found if axis == 0 else b.Transpose(found, inverse(ours))
+
+
+class TensorScatter(
+    Op,
+    sig="x: T, updates: T, starts?: i64 -> y: T",
+    onnx="TensorScatter-24(x, updates, starts?; axis=-2, mode~{linear:linear,circular:circular}=linear)",
+):
+    """``x`` with ``updates`` along ``axis`` from a place on that ``starts`` gives for each item of the batch (left out: from 0).
+
+    Places past the end are those from the beginning when ``circular``, and an error otherwise. The axis is not that of the batch,
+    which is the first. Source: ONNX TensorScatter 24.
+    """
+
+    axis: int = -2
+    mode: str = "linear"
+
+    def validate(self) -> None:
+        if self.mode not in ("linear", "circular"):
+            raise RuleError("scatter.reduction", f"{self.mode!r} is neither linear nor circular")
+
+    def shape(self, x: Any, updates: Any, starts: Any = None) -> Any:
+        if starts is not None and starts.shape is not None and len(starts.shape) != 1:
+            raise RuleError("scatter.shape", f"a vector of places is needed, not {starts.type}")
+        if x.shape is None:
+            return None
+        axis = axis_in(self.axis, len(x.shape))
+        if axis == 0:
+            raise RuleError("scatter.shape", "the axis of the batch is not scattered along")
+        if starts is not None and starts.shape is not None:
+            agree(starts.shape[0], x.shape[0])
+        if updates.shape is not None:
+            agree_shapes((*x.shape[:axis], *x.shape[axis + 1 :]), (*updates.shape[:axis], *updates.shape[axis + 1 :]))
+            if dims.less(x.shape[axis], updates.shape[axis]) is True:
+                raise RuleError("scatter.shape", f"{updates.shape[axis]} places in {x.shape[axis]}")
+        return x.shape
+
+    def value(self, *xs: Any) -> Any:
+        raise Unknown
+
+    def canonical(self, x: Any, updates: Any, starts: Any = None) -> Op:
+        return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
+
+    def evaluate(self, xp: Any, x: Any, updates: Any, starts: Any = None) -> Any:
+        axis, size = axis_in(self.axis, x.ndim), x.shape[self.axis]
+        rows = np.zeros((x.shape[0], 1), np.int64) if starts is None else arrays.to_numpy(starts).reshape(-1, 1)
+        places = rows + np.arange(updates.shape[axis])
+        if self.mode == "circular":
+            places = places % max(size, 1)
+        elif places.size and (places.min() < 0 or places.max() >= size):
+            raise EngineError("scatter.range", f"places {places.min()} to {places.max()} of {size}")
+        shape = [1] * x.ndim
+        shape[0], shape[axis] = places.shape
+        wide = np.ascontiguousarray(np.broadcast_to(places.reshape(shape), tuple(updates.shape)))
+        return arrays.scatter_along(xp, x, arrays.from_numpy(xp, wide, x), updates, axis)
+
+    def decompose(self, b: Any, x: Any, updates: Any, starts: Any = None) -> Any:
+        from dovetail.build import shape_value
+
+        rank = len(x.dims)
+        axis = axis_in(self.axis, rank)
+        count = updates.dims[axis]
+        stop = b.constant(count, dtypes.i64) if isinstance(count, int) else b.Reshape(shape_value(b, updates, [axis]), [])
+        places = b.Range(b.constant(0, dtypes.i64), stop, b.constant(1, dtypes.i64))
+        places = b.Unsqueeze(places, [place for place in range(rank) if place != axis])
+        if starts is not None:
+            places = b.Add(places, b.Unsqueeze(starts, list(range(1, rank))))
+        if self.mode == "circular":
+            size = x.dims[axis]
+            places = b.Mod(places, b.constant(size, dtypes.i64) if isinstance(size, int) else shape_value(b, x, [axis]))
+        return b.ScatterElements(x, b.Expand(places, shape_value(b, updates)), updates, axis=axis)
