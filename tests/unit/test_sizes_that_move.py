@@ -10,6 +10,7 @@ import pytest
 
 from dovetail import dims
 from dovetail.build import Builder
+from dovetail.engine import template
 from dovetail.errors import RuleError
 from sameness import is_vague
 
@@ -141,3 +142,7 @@ def test_what_cannot_be_is_refused(write: Write, code: str) -> None:
     with pytest.raises(RuleError) as caught:
         sizes(write)
     assert caught.value.code == code
+
+
+def test_a_truth_value_among_shape_values_does_not_move() -> None:
+    assert template._is_straight(np.True_, "n", {})

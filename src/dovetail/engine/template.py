@@ -97,7 +97,7 @@ def _is_straight(size: Any, symbol: str, others: Mapping[str, int]) -> bool:
     """Whether an expression is ``a + b * symbol``, whatever the symbol is."""
     if size is None:
         return False
-    if isinstance(size, int):
+    if isinstance(size, int | np.integer | np.bool_):
         return True
     try:
         rest = dims.substitute(size, others)
