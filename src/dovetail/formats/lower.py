@@ -102,7 +102,8 @@ class Lowering:
             return True
         try:
             spelling, _, version = self._fit(node)
-        except _NoFit:
+        except (_NoFit, RuleError):
+            # A form that would fit may break the operator's own rules.
             return False
         return self._has_types(node, spelling, version)
 
@@ -276,8 +277,8 @@ class Lowering:
                 if len(writers) == 1 or self._has_types(node, spelling, version):
                     return spelling, op, version
                 first = first or (spelling, op, version)
-        if first is not None:
-            return first
+            if first is not None:
+                return first
         assert reason is not None
         raise reason
 
