@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from dovetail.autodiff import grad
 from dovetail.build import Builder
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
-from dovetail.formats import lifted
+from dovetail.formats import lifted, save
 from dovetail.formats.onnx import codec as onnx_codec
 from dovetail.formats.openvino import codec as openvino_codec
 from dovetail.interpret import interpret
@@ -315,3 +316,13 @@ def test_what_cannot_be_is_refused(make: Any, error: Any, code: str) -> None:
     with pytest.raises(error) as caught:
         make(b, b.input("x", "f32", (1, 2, 6)))
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("auto_pad", ["valid", "same_upper", "same_lower"])
+def test_zeros_beside_auto_pad_are_not_written_into_onnx(auto_pad: str, tmp_path: Path) -> None:
+    b = Builder("zeros")
+    op = Conv(strides=(1, 1), dilations=(1, 1), pads=(0, 0, 0, 0), auto_pad=auto_pad)
+    b.output("y", b.add(op, b.input("x", "f32", (1, 2, 5, 5)), b.constant(floats(3, 2, 3, 3)))[0])
+    save(b.model, tmp_path / "zeros.onnx")
+    node = next(node for node in onnx.load(tmp_path / "zeros.onnx").graph.node if node.op_type == "Conv")
+    assert "pads" not in [attribute.name for attribute in node.attribute]

@@ -66,6 +66,9 @@ class _Sliding(Op):
                 raise RuleError("window.step", f"{name} {list(getattr(self, name))} should be at least 1")
         if self.auto_pad != "explicit" and any(self.pads or ()):
             raise RuleError("window.pads", f"pads {list(self.pads or ())} beside auto_pad {self.auto_pad}")
+        if self.auto_pad != "explicit":
+            # Zeros say nothing there, and ONNX may not say both.
+            self.__dict__["pads"] = None
 
     def _per_axis(self, name: str, count: int, default: int) -> tuple[int, ...]:
         given = getattr(self, name)
