@@ -132,5 +132,7 @@ def test_each_spelling_belongs_to_an_operator_that_onnx_has() -> None:
         for spelling in (slots.parse(op, line) for line in op.onnx)
         for version in spelling.versions
     } | {(domain, kind, version) for domain, kind, version in ONNX.lifts}
+    # onnxruntime has this one in the default domain, with a schema of its own.
+    said = {spelling for spelling in said if spelling[:2] != ("", "SimplifiedLayerNormalization")}
     assert {version for version in said if not version[0]} <= real
     assert not contrib or {version for version in said if version[0]} <= real | contrib

@@ -48,7 +48,8 @@ def facts(dialect: Dialect, domain: str, kind: str, version: int) -> tuple[list[
     spellings = (dialect._readers or {}).get((domain, kind, version), ())
     names = {name for spelling in spellings for slot in spelling.attributes for name in slot.theirs}
     count = max((len(spelling.inputs) for spelling in spellings), default=3)
-    if dialect is ONNX:
+    # onnxruntime has operators of its own, which the onnx package does not know.
+    if dialect is ONNX and onnx.defs.has(kind, version, domain):
         schema = onnx.defs.get_schema(kind, version, domain)
         names.update(schema.attributes)
         count = min(schema.max_input, 6)

@@ -111,7 +111,8 @@ def test_without_peers_only_dovetail_is_measured(model: str, said: Any, monkeypa
     assert code == 0 and [item["engine"] for item in json.loads(out)["engines"]] == ["dovetail"]
 
 
-def test_runs_are_taken_in_turns_and_only_the_second_of_a_turn_counts() -> None:
+def test_runs_are_taken_in_turns_and_only_the_last_of_a_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "AWAKE", 0)
     calls: list[str] = []
     found = measure.interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
     assert "".join(calls) == "ab" + "aabb" * 3 and set(found) == {"a", "b"} and min(found.values()) >= 0
