@@ -34,8 +34,8 @@ def product() -> Model:
 def largest(model: Model) -> tuple[str, int]:
     """The element type and size of the largest constant."""
     found = [value for value in model.graph.values() if value.constant is not None]
-    most = max(found, key=lambda value: value.constant.size)  # type: ignore[union-attr]
-    return most.dtype.name, most.constant.size  # type: ignore[union-attr]
+    most = max(found, key=lambda value: value.constant.size)
+    return most.dtype.name, most.constant.size
 
 
 def test_quantised_weights_of_a_convolution_stay_bytes(tmp_path: Path) -> None:
