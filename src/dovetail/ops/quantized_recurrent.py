@@ -22,30 +22,25 @@ class _Weights(NamedTuple):
         return _Weights(*(None if each is None else each[place] for each in self))
 
 
-class _QuantizedArrays(Arrays):
+class _ByCodes:
+    """Weights that stay codes until their product is taken."""
+
     def wide(self, x: Any) -> Any:
-        return x if isinstance(x, _Weights) else super().wide(x)
+        return x if isinstance(x, _Weights) else super().wide(x)  # type: ignore[misc]
 
     def part(self, x: Any, place: int) -> Any:
-        return x.of(place) if isinstance(x, _Weights) else super().part(x, place)
+        return x.of(place) if isinstance(x, _Weights) else super().part(x, place)  # type: ignore[misc]
 
     def factor(self, weights: Any) -> Any:
         return weights
 
+
+class _QuantizedArrays(_ByCodes, Arrays):
     def product(self, x: Any, factor: Any) -> Any:
         return DynamicQuantizeMatMul().evaluate(self.xp, x, *factor)
 
 
-class _QuantizedValues(Values):
-    def wide(self, x: Any) -> Any:
-        return x if isinstance(x, _Weights) else super().wide(x)
-
-    def part(self, x: Any, place: int) -> Any:
-        return x.of(place) if isinstance(x, _Weights) else super().part(x, place)
-
-    def factor(self, weights: Any) -> Any:
-        return weights
-
+class _QuantizedValues(_ByCodes, Values):
     def product(self, x: Any, factor: Any) -> Any:
         return self.b.DynamicQuantizeMatMul(x, *factor)
 
