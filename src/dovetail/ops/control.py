@@ -8,7 +8,7 @@ from dovetail.errors import EngineError, RuleError
 from dovetail.graph import Graph
 from dovetail.inference import infer_graph
 from dovetail.op import Op, infer_types
-from dovetail.types import Tensor, Type, agree_shapes
+from dovetail.types import Tensor, Type, Unknown, agree_shapes
 
 
 def infer_body(body: Graph, xs: tuple[Any, ...]) -> list[Type]:
@@ -36,7 +36,20 @@ def common_type(first: Type, second: Type) -> Type:
     return Tensor(dtype, sizes)
 
 
-class If(Op, sig="condition: boolean, *captures: any -> *ys: any"):
+class _HoldsGraphs(Op):
+    """An operator with graphs among its attributes: equal to itself alone, and not followed through shape values."""
+
+    def value(self, *xs: Any) -> Any:
+        raise Unknown
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
     """The outputs of ``then_branch`` where the one element of ``condition`` is true, otherwise those of ``else_branch``.
 
     Both branches take ``captures`` as their inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
@@ -65,17 +78,6 @@ class If(Op, sig="condition: boolean, *captures: any -> *ys: any"):
             raise EngineError("if.condition", f"the condition should have one element, not the shape {list(condition.shape)}")
         branch = self.then_branch if bool(condition.reshape(())) else self.else_branch
         return tuple(run(branch, captures, xp))
-
-    def value(self, condition: Any, *captures: Any) -> Any:
-        from dovetail.types import Unknown
-
-        raise Unknown
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
 
     def __repr__(self) -> str:
         return f"If(then_branch={len(self.then_branch)} nodes, else_branch={len(self.else_branch)} nodes)"

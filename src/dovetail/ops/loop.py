@@ -11,8 +11,9 @@ from dovetail import dims, dtypes
 from dovetail.errors import EngineError, RuleError
 from dovetail.graph import Graph, Value
 from dovetail.inference import infer_graph
-from dovetail.op import Op, check_inputs
-from dovetail.types import UNKNOWN, Optional, Sequence, Size, Tensor, Type, Unknown
+from dovetail.op import check_inputs
+from dovetail.ops.control import _HoldsGraphs
+from dovetail.types import UNKNOWN, Optional, Sequence, Size, Tensor, Type
 
 MOST_TRIPS = 1 << 24
 """The most trips that one run of a loop makes; one that goes on is ended by an error."""
@@ -20,7 +21,7 @@ ROUNDS = 8
 """How often a body is inferred with wider and wider types of what it carries, before their ranks are left open."""
 
 
-class Loop(Op, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: any"):
+class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: any"):
     """Run ``body`` while its condition holds, ``trips`` times at most, or as often as ``scanned`` has parts.
 
     ``xs`` are first the initial states, ``carried`` of them, then what is cut into parts, one entry in ``scanned`` each, then
@@ -161,15 +162,6 @@ class Loop(Op, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: any"):
             sizes = [size if isinstance(size, int) else 0 for size in value.shape or ()]
             sizes[axis] = 0
             yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *xs[:1])
-
-    def value(self, *xs: Any) -> Any:
-        raise Unknown
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
 
     def __repr__(self) -> str:
         return f"Loop(body={len(self.body)} nodes, carried={self.carried}, scanned={self.scanned}, stacked={self.stacked})"
