@@ -144,9 +144,7 @@ def test_a_loop_of_onnx_is_said_in_ir(text: str, run: list[Any], tmp_path: Path)
     dovetail.save(model, tmp_path / "a.xml")
     again = dovetail.load(tmp_path / "a.xml")
     assert_all_near(list(dovetail.run(again, given).values()), expected)
-    # OpenVINO's Loop makes a trip in any case, and its results are never empty: it is asked where there is one.
-    if all(array.size for array in expected) and int(given.get("trips", np.ones(()))) > 0 and bool(given.get("go", np.True_)):
-        assert_all_near(by_openvino(tmp_path / "a.xml", given), expected)
+    assert_all_near(by_openvino(tmp_path / "a.xml", given), expected)
 
 
 def iterated(stride: int, part: int, is_loop: bool) -> Any:
