@@ -12,6 +12,7 @@ from dovetail.edit import copy_model, inline, remove_dead, rename
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import has
+from dovetail.passes.unlist import unlist
 from dovetail.types import Tensor, Unknown
 
 
@@ -29,6 +30,7 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     """
     new = copy_model(model)
     graph = new.graph
+    unlist(graph)
     values = new.values
     target = _named(values, of, [value.name for value in new.outputs], "of")[0]
     floats = [
@@ -84,7 +86,7 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
         try:
             if any(x is not None and id(x) in on_grid for x in node.inputs):
                 raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
-            found = _pull_back(b, node, incoming)
+            found = _pull_back(b, node, incoming, [x is not None and id(x) in needed for x in node.inputs])
         except DovetailError as error:
             problems.append(error.at(node=node.label, op=written(node.op, node.inputs)))
             continue
@@ -138,8 +140,10 @@ def _is_smooth(value: Value) -> bool:
     return not isinstance(value.type, Tensor) or value.type.dtype is None or value.type.dtype.is_float
 
 
-def _pull_back(b: Builder, node: Node, incoming: list[Value | None]) -> Sequence[Value | None]:
+def _pull_back(b: Builder, node: Node, incoming: list[Value | None], wanted: list[bool]) -> Sequence[Value | None]:
     op = node.op
+    if has(op, "pull_back"):
+        return list(op.pull_back(b, adjoints, node, incoming, wanted))
     if has(op, "vjp"):
         several = len(node.outputs) > 1 or "outputs" in op.__match_args__
         g = tuple(incoming) if several else incoming[0]

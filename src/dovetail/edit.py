@@ -23,6 +23,20 @@ def connect(node: Node) -> Node:
     return node
 
 
+def grow(graph: Graph, node: Node, op: Op, names: Iterable[str]) -> list[Value]:
+    """Let ``op``, which has more outputs, take the place of a node's operator. Returns the new ones, called like ``names``."""
+    from dovetail.op import infer_types
+
+    first = len(node.outputs)
+    types = infer_types(op, tuple(node.inputs), node.label)
+    added = [Value(graph.claim(name), type, node) for name, type in zip(names, types[first:], strict=True)]
+    node.op = op
+    node.outputs += added
+    for index, y in enumerate(node.outputs):
+        y.index = index
+    return added
+
+
 def set_input(node: Node, index: int, value: Value | None) -> None:
     """Let input ``index`` of ``node`` read ``value``."""
     old = node.inputs[index]
@@ -222,6 +236,7 @@ def copy_model(model: Model, graph: Graph | None = None) -> Model:
     )
     new.metadata, new.producer, new.doc = dict(model.metadata), model.producer, model.doc
     new.warnings = list(model.warnings)
+    new.states = list(model.states)
     return new
 
 

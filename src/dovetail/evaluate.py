@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Several
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -13,7 +14,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
 from dovetail.op import Op, bodies, has, host_inputs, infer_types, output_count
-from dovetail.types import Tensor, Unknown, View, is_static, static
+from dovetail.types import UNKNOWN, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
 
 FOLD_LIMIT = 1 << 20
 """The most elements a folded constant may have beyond those of its inputs."""
@@ -26,7 +27,7 @@ CHAIN_LIMIT = 1 << 24
 NODE_COST = 1 << 14
 
 
-def apply(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
+def apply(op: Op, xp: Any, xs: Several[Any]) -> tuple[Any, ...]:
     """The outputs of one operator, by its ``evaluate`` rule, or through ``decompose`` where it has none."""
     if not has(op, "evaluate"):
         if has(op, "decompose"):
@@ -34,7 +35,7 @@ def apply(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
         raise UnsupportedError("op.evaluate", f"{type(op).__name__} has no rule to run it")
     if not arrays.is_numpy(xp):
         hosts = host_inputs(op, len(xs))
-        xs = [arrays.to_numpy(x) if host and x is not None else x for x, host in zip(xs, hosts, strict=True)]
+        xs = [_settled(xp, x, host) for x, host in zip(xs, hosts, strict=True)]
     found = op.evaluate(xp, *xs)
     # A lone output may be a sequence, which is a list.
     several = isinstance(found, tuple) or (isinstance(found, list) and output_count(op) != 1)
@@ -47,31 +48,43 @@ def apply(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
     return results
 
 
-def _decomposed(op: Op, xp: Any, xs: Sequence[Any]) -> tuple[Any, ...]:
+def _settled(xp: Any, x: Any, host: bool) -> Any:
+    """An input where its rule wants it: in numpy, or in ``xp`` though it is a shape input of what is taken apart."""
+    if x is None or isinstance(x, list):
+        return x
+    if host:
+        return arrays.to_numpy(x)
+    return arrays.from_numpy(xp, x) if isinstance(x, np.ndarray) else x
+
+
+def _decomposed(op: Op, xp: Any, xs: Several[Any]) -> tuple[Any, ...]:
     from dovetail.build import Builder
-    from dovetail.dtypes import dtype
 
     b = Builder()
     inputs: list[Any] = []
     for index, x in enumerate(xs):
-        if x is None:
-            inputs.append(None)
-        elif arrays.is_numpy(xp) or isinstance(x, np.ndarray):
-            value = b.input(f"x{index}", dtype(x.dtype), x.shape)
-            if host_inputs(op, len(xs))[index]:
-                value.value = np.asarray(x)
-            inputs.append(value)
-        else:
-            inputs.append(b.input(f"x{index}", arrays.element(x), tuple(map(int, x.shape))))
+        inputs.append(None if x is None else b.input_of(f"x{index}", type_of(x)))
+        if isinstance(x, np.ndarray) and host_inputs(op, len(xs))[index]:
+            inputs[-1].value = x
     made = op.decompose(b, *inputs)
     b.graph.outputs = [made] if isinstance(made, Value) else list(made)
     return tuple(run(b.graph, [x for x in xs if x is not None], xp))
 
 
-def run(graph: Graph, inputs: Sequence[Any], xp: Any) -> list[Any]:
+def type_of(x: Any) -> Type:
+    """The type of what flows through a graph as it runs: an array, a list of arrays, or None for an optional one that is
+    nothing."""
+    if x is None:
+        return UNKNOWN
+    if not isinstance(x, list):
+        return Tensor(arrays.element(x), tuple(map(int, x.shape)))
+    return Sequence(reduce(common_type, map(type_of, x)) if x else UNKNOWN, len(x))
+
+
+def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
     """The outputs of ``graph`` for its inputs in order. A value is let go after its last reader."""
     found: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
-    last = _last_readers(graph)
+    last = last_readers(graph)
     hosted = frozenset[int]() if arrays.is_numpy(xp) else _host_nodes(graph)
     with np.errstate(all="ignore"):
         for place, node in enumerate(graph.nodes):
@@ -84,7 +97,7 @@ def run(graph: Graph, inputs: Sequence[Any], xp: Any) -> list[Any]:
     return [found[id(value)] for value in graph.outputs]
 
 
-def placed(node: Node, xp: Any, xs: Sequence[Any], on_host: bool = False) -> tuple[Any, ...]:
+def placed(node: Node, xp: Any, xs: Several[Any], on_host: bool = False) -> tuple[Any, ...]:
     """The outputs of a node by its operator's rule. Whatever goes wrong is a DovetailError that names the node."""
     from dovetail.build import written
 
@@ -115,9 +128,11 @@ def _host_nodes(graph: Graph) -> frozenset[int]:
     return frozenset(hosted)
 
 
-def _on_host(node: Node, xs: Sequence[Any]) -> tuple[Any, ...]:
+def _on_host(node: Node, xs: Several[Any]) -> tuple[Any, ...]:
     """One node in numpy: from the shapes of its inputs alone where these tell, so that nothing lazy is computed for its size."""
-    if any(x is not None and not isinstance(x, np.ndarray) for x in xs):
+    if any(isinstance(x, list) for x in xs):
+        xs = [_as_numpy(x) for x in xs]
+    if any(x is not None and not isinstance(x, np.ndarray | list) for x in xs):
         seen = [
             None if x is None else View(Tensor(arrays.element(x), tuple(x.shape)), x if isinstance(x, np.ndarray) else None)
             for x in xs
@@ -127,11 +142,15 @@ def _on_host(node: Node, xs: Sequence[Any]) -> tuple[Any, ...]:
             values = value if isinstance(value, tuple | list) else (value,)
             return tuple(np.asarray(each, dtype=y.dtype.numpy) for each, y in zip(values, node.outputs, strict=True))
         except (Unknown, dims.Inexact, NotImplementedError, TypeError, ValueError):
-            xs = [None if x is None else arrays.to_numpy(x) for x in xs]
+            xs = [_as_numpy(x) for x in xs]
     return apply(node.op, np, xs)
 
 
-def _last_readers(graph: Graph) -> dict[int, list[int]]:
+def _as_numpy(x: Any) -> Any:
+    return [_as_numpy(each) for each in x] if isinstance(x, list) else None if x is None else arrays.to_numpy(x)
+
+
+def last_readers(graph: Graph) -> dict[int, list[int]]:
     kept = {id(value) for value in graph.outputs}
     last: dict[int, int] = {}
     for place, node in enumerate(graph.nodes):
@@ -145,7 +164,7 @@ def _last_readers(graph: Graph) -> dict[int, list[int]]:
     return by_place
 
 
-def folded(op: Op, xs: Sequence[Value | None], most: int = FOLD_LIMIT) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
+def folded(op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
     """The outputs as constants, bit for bit what a run would give, or None where that is not done.
 
     Nothing random or opaque is folded, nor anything that would grow a constant beyond ``most`` elements (a dequantised or

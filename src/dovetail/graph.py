@@ -249,9 +249,10 @@ class Values(dict[str, Value]):
 
 class Model:
     """A graph and what a file says about it: ``format`` it came from, ``versions`` (ONNX opset imports by domain, IR version),
-    ``metadata`` by name, ``producer`` (name, version), ``doc``, ``file``."""
+    ``metadata`` by name, ``producer`` (name, version), ``doc``, ``file``; ``states``: which inputs and outputs are kept
+    between calls (see :mod:`dovetail.states`)."""
 
-    __slots__ = ("__weakref__", "doc", "file", "format", "graph", "metadata", "producer", "versions", "warnings")
+    __slots__ = ("__weakref__", "doc", "file", "format", "graph", "metadata", "producer", "states", "versions", "warnings")
 
     def __init__(
         self, graph: Graph, *, format: str = "", versions: dict[str, int] | None = None, file: str | None = None
@@ -264,6 +265,7 @@ class Model:
         self.doc = ""
         self.file = file
         self.warnings: list[Any] = []
+        self.states: list[Any] = []
 
     @property
     def inputs(self) -> list[Value]:

@@ -40,7 +40,7 @@ def infer_graph(graph: Graph, *, file: str | None = None) -> int:
 
 
 def keep_names(new: Type, old: Type) -> Type:
-    """The new type; where it leaves a size open that the old one had named, the old name."""
+    """The new type; where it leaves a size open that somebody gave a name, that name."""
     if not isinstance(new, Tensor) or not isinstance(old, Tensor) or old.shape is None:
         return new
     if new.shape is None:
@@ -48,6 +48,7 @@ def keep_names(new: Type, old: Type) -> Type:
     if len(new.shape) != len(old.shape):
         return new
     sizes = tuple(
-        old_ if is_unnamed(new_) and not isinstance(old_, int) else new_ for new_, old_ in zip(new.shape, old.shape, strict=True)
+        old_ if is_unnamed(new_) and not isinstance(old_, int) and not is_unnamed(old_) else new_
+        for new_, old_ in zip(new.shape, old.shape, strict=True)
     )
     return Tensor(new.dtype or old.dtype, sizes)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import builtins
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Several
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from dovetail.errors import EngineError, UnsupportedError
 from dovetail.evaluate import run
 from dovetail.graph import Graph, Model, Value
 from dovetail.op import bodies
-from dovetail.types import Size, Tensor
+from dovetail.types import Optional, Sequence, Size, Tensor, Type, dtype_in
 
 
-def interpret(model: Model, inputs: Mapping[str, Any] | Sequence[Any], xp: Any = None) -> dict[str, Any]:
+def interpret(model: Model, inputs: Mapping[str, Any] | Several[Any], xp: Any = None) -> dict[str, Any]:
     """The outputs of ``model`` by name, computed by ``xp``: numpy when left out, or any namespace of the array API standard.
 
     ``inputs``: arrays by name, or in order. With another library than numpy the arrays are that library's own (numpy arrays are
@@ -35,7 +36,7 @@ def interpret(model: Model, inputs: Mapping[str, Any] | Sequence[Any], xp: Any =
     return {value.name: result for value, result in zip(model.outputs, results, strict=True)}
 
 
-def named_inputs(model: Model, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+def named_inputs(model: Model, inputs: Mapping[str, Any] | Several[Any]) -> dict[str, Any]:
     """Inputs by name. Raises EngineError [input.missing], [input.unknown], [input.count]."""
     names = [value.name for value in model.inputs]
     if isinstance(inputs, Mapping):
@@ -61,10 +62,29 @@ def named_inputs(model: Model, inputs: Mapping[str, Any] | Sequence[Any]) -> dic
 def to_array(given: Any, value: Value) -> Any:
     """What a user passes in, as numpy, in the type of the input. Nothing is narrowed: Python numbers become the input's type
     where they fit it exactly, arrays must have it. Raises EngineError [input.dtype], [input.array]."""
-    type = value.type
-    if not isinstance(type, Tensor):
-        return given
-    array = _as_numpy(given, value)
+    return fitted(given, value.type, value.name, _to_array)
+
+
+def fitted(given: Any, type: Type, name: str, fit: Callable[[Any, Tensor, str], Any]) -> Any:
+    """What a user passes in for an input of any type: a list for a sequence, None for what may be nothing, arrays by ``fit``.
+
+    Raises EngineError [input.sequence].
+    """
+    if isinstance(type, Tensor):
+        return fit(given, type, name)
+    if isinstance(type, Optional):
+        return None if given is None else fitted(given, type.element, name, fit)
+    if not isinstance(given, list | tuple):
+        raise EngineError("input.sequence", f"input {name!r} is a {type}, and was given no list but {_kind(given)}")
+    return [fitted(item, type.element, name, fit) for item in given]
+
+
+def _kind(given: Any) -> str:
+    return "nothing" if given is None else builtins.type(given).__name__
+
+
+def _to_array(given: Any, type: Tensor, name: str) -> Any:
+    array = _as_numpy(given, name)
     if type.dtype is None or array.dtype == type.dtype.numpy:
         return array
     if array.dtype == type.dtype.numpy.newbyteorder("S"):
@@ -74,21 +94,19 @@ def to_array(given: Any, value: Value) -> Any:
     if isinstance(given, int | float | bool | list | tuple) and (exact := _exact(array, type.dtype)) is not None:
         return exact
     found = "string" if array.dtype.kind in "OUST" else _type_name(array)
-    raise EngineError("input.dtype", f"input {value.name!r} is {type.dtype}, and was given {found}")
+    raise EngineError("input.dtype", f"input {name!r} is {type.dtype}, and was given {found}")
 
 
-def _as_numpy(given: Any, value: Value) -> np.ndarray[Any, Any]:
+def _as_numpy(given: Any, name: str) -> np.ndarray[Any, Any]:
     try:
         array = arrays.to_numpy(given)
     except UnsupportedError as error:
-        raise EngineError("input.array", f"input {value.name!r}: {error.message}") from None
+        raise EngineError("input.array", f"input {name!r}: {error.message}") from None
     except Exception as error:
         # Whatever the foreign object's own conversion raises, the fault is that of this input.
-        raise EngineError(
-            "input.array", f"input {value.name!r}: {type(given).__name__} does not become an array: {error}"
-        ) from error
+        raise EngineError("input.array", f"input {name!r}: {_kind(given)} does not become an array: {error}") from error
     if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
-        raise EngineError("input.array", f"input {value.name!r}: {type(given).__name__} holds neither numbers nor strings")
+        raise EngineError("input.array", f"input {name!r}: {_kind(given)} holds neither numbers nor strings")
     return array  # type: ignore[no-any-return]
 
 
@@ -119,14 +137,16 @@ def to_library(given: Any, value: Value, xp: Any) -> Any:
 
     Raises as :func:`to_array`, and UnsupportedError [array.dtype], [array.narrowed].
     """
-    if not isinstance(value.type, Tensor):
-        return given
-    if not _belongs(given, xp):
-        return arrays.from_numpy(xp, to_array(given, value))
-    found = arrays.element(given)
-    if value.type.dtype is not None and found is not value.type.dtype:
-        raise EngineError("input.dtype", f"input {value.name!r} is {value.type.dtype}, and was given {found}")
-    return given
+
+    def fit(item: Any, type: Tensor, name: str) -> Any:
+        if not _belongs(item, xp):
+            return arrays.from_numpy(xp, _to_array(item, type, name))
+        found = arrays.element(item)
+        if type.dtype is not None and found is not type.dtype:
+            raise EngineError("input.dtype", f"input {name!r} is {type.dtype}, and was given {found}")
+        return item
+
+    return fitted(given, value.type, value.name, fit)
 
 
 def _belongs(given: Any, xp: Any) -> bool:
@@ -138,24 +158,41 @@ def _belongs(given: Any, xp: Any) -> bool:
         return False
 
 
-def check_inputs(model: Model, bound: Sequence[Any]) -> dict[str, int]:
+def check_inputs(model: Model, bound: Several[Any]) -> dict[str, int]:
     """Hold the arrays' shapes against the model's input types. Returns what each symbol turned out to be.
 
     Raises EngineError [input.shape] with the input's name.
     """
     sizes: dict[str, int] = {}
-    for value, array in zip(model.inputs, bound, strict=True):
-        type = value.type
-        if not isinstance(type, Tensor) or type.shape is None:
-            continue
-        shape = tuple(array.shape)
-        if len(shape) != len(type.shape):
-            raise EngineError("input.shape", f"input {value.name!r} is {type}, and was given the shape {list(shape)}")
-        for want, size in zip(type.shape, shape, strict=True):
-            if isinstance(size, int) and not _binds(want, size, sizes):
-                where = "" if isinstance(want, int) or str(want) not in sizes else f" where {want} is {sizes[str(want)]}"
-                raise EngineError("input.shape", f"input {value.name!r} is {type}{where}, and was given the shape {list(shape)}")
+    for value, item in zip(model.inputs, bound, strict=True):
+        for type, array in _with_types(value.type, item):
+            _check_shape(value.name, type, tuple(array.shape), sizes)
+        if isinstance(value.type, Sequence) and value.type.length is not None and not _binds(value.type.length, len(item), sizes):
+            raise EngineError("input.sequence", f"input {value.name!r} is {value.type}, and was given {len(item)} elements")
     return sizes
+
+
+def _with_types(type: Type, item: Any) -> Iterator[tuple[Tensor, Any]]:
+    """The arrays themselves, those in lists included, each with its type."""
+    if isinstance(type, Sequence):
+        for each in item:
+            yield from _with_types(type.element, each)
+    elif isinstance(type, Optional):
+        if item is not None:
+            yield from _with_types(type.element, item)
+    else:
+        yield type, item
+
+
+def _check_shape(name: str, type: Tensor, shape: tuple[Any, ...], sizes: dict[str, int]) -> None:
+    if type.shape is None:
+        return
+    if len(shape) != len(type.shape):
+        raise EngineError("input.shape", f"input {name!r} is {type}, and was given the shape {list(shape)}")
+    for want, size in zip(type.shape, shape, strict=True):
+        if want is not None and isinstance(size, int) and not _binds(want, size, sizes):
+            where = "" if isinstance(want, int) or str(want) not in sizes else f" where {want} is {sizes[str(want)]}"
+            raise EngineError("input.shape", f"input {name!r} is {type}{where}, and was given the shape {list(shape)}")
 
 
 def _binds(want: Size, size: int, sizes: dict[str, int]) -> bool:
@@ -196,10 +233,24 @@ def _own(item: Any, taken: set[int]) -> Any:
     return item
 
 
+def put_into(array: Any, result: Any, name: str) -> Any:
+    """``array``, which the result ``name`` is written into. Raises EngineError [output.array] where it does not suit."""
+    if not isinstance(result, np.ndarray):
+        what = "nothing" if result is None else "a list"
+        raise EngineError("output.array", f"out[{name!r}]: the output is {what}, which no array holds")
+    suits = isinstance(array, np.ndarray) and array.dtype == result.dtype and array.shape == result.shape
+    if not suits or not array.flags.writeable:
+        raise EngineError(
+            "output.array", f"out[{name!r}] should be a writable {result.dtype} array of shape {list(result.shape)}"
+        )
+    array[...] = result
+    return array
+
+
 def refuse_unusual(graph: Graph, xp: Any) -> None:
     """Raise UnsupportedError [array.dtype] where the graph uses an element type that only numpy (with ml_dtypes) carries here."""
-    types = (value.type for value in graph.values() if isinstance(value.type, Tensor))
-    found = sorted({str(type.dtype) for type in types if type.dtype is not None and not type.dtype.standard})
+    dtypes_used = (dtype_in(value.type) for value in graph.values())
+    found = sorted({str(dtype) for dtype in dtypes_used if dtype is not None and not dtype.standard})
     if found:
         raise UnsupportedError("array.dtype", f"{', '.join(found)} can be interpreted in numpy only")
     for node in graph.nodes:
@@ -207,4 +258,4 @@ def refuse_unusual(graph: Graph, xp: Any) -> None:
             refuse_unusual(body, xp)
 
 
-__all__ = ["check_inputs", "interpret", "named_inputs", "owned", "to_array", "to_library"]
+__all__ = ["check_inputs", "interpret", "named_inputs", "owned", "put_into", "to_array", "to_library"]

@@ -21,7 +21,7 @@ from dovetail import dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.signature import CLASS_NAMES, Signature, parse_signature
-from dovetail.types import UNKNOWN, Tensor, Type, Unknown, is_static
+from dovetail.types import UNKNOWN, Optional, Tensor, Type, Unknown, is_static
 
 REGISTRY: dict[str, type[Op]] = {}
 
@@ -180,6 +180,11 @@ class Op:
         output, tuples when there are several; a ``g`` in a tuple is None where that output is unused."""
         raise NotImplementedError
 
+    def pull_back(self, b: Any, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
+        """What ``vjp`` says, for an operator that holds graphs: ``walk(b, outputs, deltas, sources)`` differentiates inside of
+        them, ``wanted`` says for each input whether its gradient is asked for, and ``node`` may be given more outputs."""
+        raise NotImplementedError
+
     def canonical(self, *xs: Any) -> Op:
         """The same operator for these inputs with its attributes in the plainest form (axes counted from the front)."""
         return self
@@ -204,6 +209,11 @@ def bodies(op: Op) -> Iterator[tuple[str, Any]]:
     for field in op.fields:
         if field.annotation == "Graph":
             yield field.name, op.__dict__[field.name]
+
+
+def draws(op: Op) -> bool:
+    """Whether the operator, or one in a graph that it holds, draws random numbers."""
+    return bool(getattr(op, "is_random", False)) or any(draws(node.op) for _, body in bodies(op) for node in body.nodes)
 
 
 def output_count(op: Op) -> int:
@@ -293,6 +303,9 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
                 if size is None or (size.__class__ is int and not 0 <= size < 2**63):
                     types[index] = Tensor(type.dtype, _named(shape, f"{name}:{index}" if index else name))
                     break
+        elif isinstance(type, Optional) and isinstance(type.element, Tensor) and type.element.shape is not None:
+            element = type.element
+            types[index] = Optional(Tensor(element.dtype, _named(element.shape or (), f"{name}:{index}" if index else name)))
     return types
 
 

@@ -13,7 +13,9 @@ from dovetail.edit import copy_model
 from dovetail.errors import EngineError
 from dovetail.formats import load
 from dovetail.graph import Model
-from dovetail.interpret import interpret, owned
+from dovetail.interpret import interpret, owned, put_into
+from dovetail.session import Beginning, Session, named
+from dovetail.states import state_inputs
 
 if TYPE_CHECKING:
     from dovetail.engine.report import PlanReport
@@ -24,23 +26,39 @@ ENGINES = ("native", "interpreter")
 class Program:
     """A compiled model: ``program({"x": array})`` or ``program(array, ...)`` gives the outputs by name, as numpy arrays.
 
-    No result shares memory with an input or another result. ``out`` names arrays that results are written into. A Program holds
-    no state, can be called from several threads, and can be pickled (the pickle holds model and options, and compiles anew).
+    States that are not given begin anew (see ``session``). No result shares memory with an input or another result. ``out`` names
+    arrays that results are written into. A Program holds no state, can be called from several threads, and can be pickled (the
+    pickle holds model and options, and compiles anew).
     """
 
     def __init__(self, model: Model, engine: str, **options: Any) -> None:
         self.model = copy_model(model)
         self.engine = engine
         self.options = options
+        self._beginning = Beginning(self.model) if self.model.states else None
         self._native = _native(self.model, options) if engine == "native" else None
 
     def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None) -> dict[str, np.ndarray[Any, Any]]:
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+        if self._beginning is not None:
+            given = self._with_states(inputs)
         if out is not None:
             self._check_names(out)
         if self._native is not None:
             return dict(self._native(given, out))
         return _written(self._interpreted(given), out)
+
+    def session(self) -> Session:
+        """A caller whose states are kept from call to call."""
+        return Session(self)
+
+    def _with_states(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
+        """The inputs by name, with what its states begin with for those that are not given."""
+        given = named(self.model, inputs)
+        assert self._beginning is not None
+        if all(name in given for name in state_inputs(self.model)):
+            return given
+        return {**self._beginning(given), **given}
 
     def _check_names(self, out: Mapping[str, Any]) -> None:
         names = [value.name for value in self.model.outputs]
@@ -77,18 +95,7 @@ def _compiled(model: Model, engine: str, options: dict[str, Any]) -> Program:
 def _written(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
     """The outputs, those that ``out`` names written into its arrays."""
     for name, array in (out or {}).items():
-        result = outputs[name]
-        if (
-            not isinstance(array, np.ndarray)
-            or array.dtype != result.dtype
-            or array.shape != result.shape
-            or not array.flags.writeable
-        ):
-            raise EngineError(
-                "output.array", f"out[{name!r}] should be a writable {result.dtype} array of shape {list(result.shape)}"
-            )
-        array[...] = result
-        outputs[name] = array
+        outputs[name] = put_into(array, outputs[name], name)
     return outputs
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence as Seq
+from collections.abc import Iterable, Iterator, Sequence as Seq
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,7 +20,7 @@ class Unknown(Exception):
 
 
 def _shape_text(shape: Shape | None) -> str:
-    return "..." if shape is None else ", ".join(map(str, shape))
+    return "..." if shape is None else ", ".join("?" if size is None else str(size) for size in shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,16 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A list of values of one type."""
+    """A list of tensors, ``length`` of them (None: not known).
+
+    A size of ``element`` that is None differs from one to another, or is not known; any other is that of all of them.
+    """
 
     element: Type
+    length: Size | None = None
 
     def __str__(self) -> str:
-        return f"sequence({self.element})"
+        return f"sequence({self.element})" if self.length is None else f"sequence({self.element}; {self.length})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,15 @@ def dtype_of(type: Type) -> DType:
     return type.dtype
 
 
+def sequence_of(type: Type) -> Sequence:
+    """The type as that of a sequence, raising Unknown where nothing is known of it and RuleError where it is another."""
+    if isinstance(type, Sequence):
+        return type
+    if type == UNKNOWN:
+        raise Unknown
+    raise RuleError("type.sequence", f"a sequence is needed, not {type}")
+
+
 def shape_of(type: Type) -> Shape | None:
     if not isinstance(type, Tensor):
         raise RuleError("type.tensor", f"a tensor is needed, not {type}")
@@ -138,6 +151,33 @@ def agree_shapes(first: Shape | None, second: Shape | None) -> Shape | None:
     if len(first) != len(second):
         raise RuleError("shape.rank", f"ranks {len(first)}, {len(second)} should be equal")
     return tuple(map(agree, first, second))
+
+
+def common_type(first: Type, second: Type) -> Type:
+    """What holds values of both types: their element type, and the sizes in which they agree (None for the others).
+
+    Raises RuleError [type.disagree] where there is no such type.
+    """
+    if isinstance(first, Sequence) and isinstance(second, Sequence):
+        element = common_type(first.element, second.element)
+        if first.length == 0 or second.length == 0:
+            # What is empty says nothing of sizes.
+            element = second.element if first.length == 0 else first.element
+        return Sequence(element, first.length if first.length == second.length else None)
+    if isinstance(first, Optional) or isinstance(second, Optional):
+        inner = (type.element if isinstance(type, Optional) else type for type in (first, second))
+        return Optional(common_type(*inner))
+    if UNKNOWN in (first, second) and not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+        return UNKNOWN
+    if not isinstance(first, Tensor) or not isinstance(second, Tensor):
+        raise RuleError("type.disagree", f"types {first} and {second} should be equal")
+    if first.dtype is not None and second.dtype is not None and first.dtype is not second.dtype:
+        raise RuleError("type.disagree", f"element types {first.dtype}, {second.dtype} should be equal")
+    dtype = first.dtype or second.dtype
+    if first.shape is None or second.shape is None or len(first.shape) != len(second.shape):
+        return Tensor(dtype, None)
+    sizes: Any = tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True))
+    return Tensor(dtype, sizes)
 
 
 def total(shape: Iterable[Size]) -> Size:
@@ -215,8 +255,37 @@ def static(shape: Shape | None) -> tuple[int, ...]:
     return sizes
 
 
+def sizes_in(type: Type) -> Iterator[Size]:
+    """Every size that a type speaks of and says."""
+    if isinstance(type, Sequence) and type.length is not None:
+        yield type.length
+    if not isinstance(type, Tensor):
+        yield from sizes_in(type.element)
+    else:
+        yield from (size for size in type.shape or () if size is not None)
+
+
+def dtype_in(type: Type) -> DType | None:
+    """The element type of a tensor, or of those that a value holds."""
+    return type.dtype if isinstance(type, Tensor) else dtype_in(type.element)
+
+
 def is_static(type: Type) -> bool:
     return isinstance(type, Tensor) and type.shape is not None and all(isinstance(size, int) for size in type.shape)
+
+
+def opened(type: Type) -> Type:
+    """A type that a file declares, as it holds for each element of a sequence: where the sizes of these have names, each element
+    has sizes of its own (as in the node test sequence_map_extract_shapes of the onnx package)."""
+    if isinstance(type, Optional):
+        return Optional(opened(type.element))
+    if not isinstance(type, Sequence):
+        return type
+    element = opened(type.element)
+    if isinstance(element, Tensor) and element.shape is not None:
+        sizes: Any = tuple(size if isinstance(size, int) else None for size in element.shape)
+        element = Tensor(element.dtype, sizes)
+    return Sequence(element, type.length)
 
 
 def is_unnamed(size: Size) -> bool:

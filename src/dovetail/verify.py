@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any
 
@@ -14,13 +14,17 @@ from dovetail import dtypes, peers
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.formats import format_of, load
+from dovetail.graph import Model
+from dovetail.op import draws
 from dovetail.peers import Runner
 from dovetail.program import compile
+from dovetail.sampling import apart
+from dovetail.states import own_inputs, own_outputs
 
 TOLERANCE = 1e-4
 """The largest difference allowed, as a share of the largest magnitude in the reference output; see also tolerance_of."""
 
-Arrays = Mapping[str, np.ndarray[Any, Any]]
+Arrays = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +41,31 @@ class Difference:
     tolerance: float = TOLERANCE
 
 
-def compare(reference: Arrays, other: Arrays, tolerance: float | None = None) -> list[Difference]:
+def compare(reference: Arrays, other: Arrays, tolerance: float | None = None, drawn: Collection[str] = ()) -> list[Difference]:
     """One row per output of ``reference``, and one for each that only ``other`` has.
 
     NaN must meet NaN and infinity the same infinity; integers, booleans and strings must be equal. ``tolerance`` defaults to that
-    of each output's element type.
+    of each output's element type. The elements of a list are compared under names of their own, ``name/0`` and so on; what may be
+    nothing is nothing in both, or missing in one. Of outputs in ``drawn``, which depend on random numbers, only types and shapes
+    are compared.
     """
-    rows = [_difference(name, array, other.get(name), tolerance) for name, array in reference.items()]
+    drawn = {*drawn, *apart({name: reference[name] for name in drawn if name in reference})}
+    reference, other = apart(reference), apart(other)
+    rows = [
+        _drawn(name, array, other.get(name)) if name in drawn else _difference(name, array, other.get(name), tolerance)
+        for name, array in reference.items()
+    ]
     extra = [(name, np.asarray(array)) for name, array in other.items() if name not in reference]
     return rows + [Difference(name, str(array.dtype), array.shape, np.inf, np.inf, False, "unexpected") for name, array in extra]
+
+
+def drawn_outputs(model: Model) -> set[str]:
+    """The outputs that depend on random numbers: engines draw others, whatever the seed."""
+    reached: set[int] = set()
+    for node in model.graph.nodes:
+        if draws(node.op) or any(id(x) in reached for x in node.inputs if x is not None):
+            reached.update(id(y) for y in node.outputs)
+    return {value.name for value in model.outputs if id(value) in reached}
 
 
 def tolerance_of(dtype: DType) -> float:
@@ -96,6 +116,11 @@ def _difference(name: str, first: Any, second: Any, tolerance: float | None) -> 
     return row(absolute, relative, relative <= allowed)
 
 
+def _drawn(name: str, first: Any, second: Any) -> Difference:
+    row = _difference(name, np.zeros_like(first), None if second is None else np.zeros_like(second), None)
+    return replace(row, why=row.why or "random")
+
+
 def _integer_distance(x: Any, y: Any) -> float:
     return float(max((abs(int(a) - int(b)) for a, b in zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)), default=0))
 
@@ -112,6 +137,20 @@ def run_either(path: str | PathLike[str], inputs: Mapping[str, Any]) -> tuple[Ru
         reason = error.message
     ours = _ours(fspath(path))
     return Runner(ours.name, ours.run, (reason,)), ours.run(inputs)
+
+
+def runner_of_target(path: str | PathLike[str]) -> Runner:
+    """The file's own runtime; for ONNX, where onnxruntime lacks a kernel that the model needs, OpenVINO, which reads ONNX too."""
+    try:
+        return runner_for(path)
+    except EngineError as error:
+        if error.code != "runtime.load" or format_of(path) != "onnx" or not importlib.util.find_spec("openvino"):
+            raise
+        try:
+            other = runner_for(path, "openvino")
+        except EngineError:
+            raise error from None
+        return replace(other, notes=(error.message,))
 
 
 def runner_for(path: str | PathLike[str], prefer: str | None = None) -> Runner:
@@ -140,4 +179,5 @@ def _openvino(path: str) -> Runner:
     if not path.endswith(".xml"):
         return peers.runner("openvino", path)
     model = load(path)
-    return peers.runner("openvino", path, names=peers.Names([x.name for x in model.inputs], [y.name for y in model.outputs]))
+    names = peers.Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
+    return peers.runner("openvino", path, names=names)

@@ -13,6 +13,7 @@ from typing import Any
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignModel
 from dovetail.graph import Model
+from dovetail.states import PROPERTY, from_text
 
 SUFFIXES = {".onnx": "onnx", ".xml": "openvino"}
 
@@ -48,7 +49,9 @@ def lifted(foreign: ForeignModel) -> Model:
     if foreign.format == "onnx":
         from dovetail.formats.onnx.compose import ONNX
 
-        return lift(foreign, ONNX)
+        model = lift(foreign, ONNX)
+        model.states = from_text(foreign.metadata.get("metadata_props", {}).get(PROPERTY), model.graph)
+        return model
     from dovetail.formats.openvino.compose import OPENVINO
 
     return lift(foreign, OPENVINO)

@@ -29,17 +29,22 @@ TypeCheck = Callable[[ForeignNode, "Sequence[Value | None]", "Sequence[Value]"],
 class Dialect:
     """One format. ``lifts``: foreign operators that are several of ours, or need more than a slot line, by (domain, kind);
     ``lowers``: core operators rewritten into ones that the format can spell, by class; ``emits``: core operators whose foreign
-    node no slot line can say. ``is_text``: attribute values are texts, numbers too."""
+    node no slot line can say; ``substitutes``: core operators rewritten only where the target's version of their own cannot say
+    them. ``is_text``: attribute values are texts, numbers too. ``has_opsets``: one version of each operator is in force for a
+    whole file. ``reasons``: why the format cannot say an operator, ours or another format's, by its name."""
 
     name: str
     lines: Callable[[type[Op]], tuple[str, ...]]
     check_types: TypeCheck
-    default_domain: str = ""
+    has_opsets: bool = False
     is_text: bool = False
     lifts: dict[tuple[str, str, int], Lift] = field(default_factory=dict)
     lowers: dict[str, Lower] = field(default_factory=dict)
     emits: dict[str, Emit] = field(default_factory=dict)
+    substitutes: dict[str, Lower] = field(default_factory=dict)
+    says: dict[str, Callable[[Op, int], bool]] = field(default_factory=dict)
     spell: Callable[[Any], Any] = lambda value: value
+    reasons: dict[str, str] = field(default_factory=dict)
     _readers: dict[tuple[str, str, int], tuple[Spelling, ...]] | None = None
     _writers: dict[str, tuple[Spelling, ...]] = field(default_factory=dict)
 
@@ -62,9 +67,21 @@ class Dialect:
 
         return register
 
-    def emit(self, *names: str) -> Callable[[Emit], Emit]:
+    def substitute(self, *names: str) -> Callable[[Lower], Lower]:
+        """Register how core operators of these names are rewritten where the target's versions cannot say them."""
+
+        def register(function: Lower) -> Lower:
+            self.substitutes.update(dict.fromkeys(names, function))
+            return function
+
+        return register
+
+    def emit(self, *names: str, says: Callable[[Op, int], bool] = lambda op, version: True) -> Callable[[Emit], Emit]:
+        """Register how core operators of these names are spelled; ``says``: whether a version of the target's own says one."""
+
         def register(function: Emit) -> Emit:
             self.emits.update(dict.fromkeys(names, function))
+            self.says.update(dict.fromkeys(names, says))
             return function
 
         return register

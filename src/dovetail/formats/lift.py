@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,18 @@ from dovetail.formats.spelled import spelled
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count
 from dovetail.slots import Spelling
-from dovetail.types import UNKNOWN, Size, Tensor, Unknown, is_unnamed
+from dovetail.states import State
+from dovetail.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed, opened
+
+
+@dataclass(slots=True)
+class Variable:
+    """A variable of a file on its way in: the graph input, what it begins with, what is to be kept."""
+
+    input: Value | None = None
+    first: Value | None = None
+    kept: Value | None = None
+
 
 SMALL = 64
 """The most elements of a constant that nodes share."""
@@ -35,6 +47,7 @@ def lift(foreign: ForeignModel, dialect: Dialect) -> Model:
     model = Model(graph, format=foreign.format, versions=foreign.versions, file=foreign.file)
     model.metadata, model.producer, model.doc = dict(foreign.metadata), foreign.producer, foreign.doc
     model.warnings = lifter.warnings
+    model.states = lifter.states()
     return model
 
 
@@ -50,6 +63,7 @@ class Lifter:
         self.b = Builder(graph=self.graph, fold=True)
         self.found: dict[str, Value] = {}
         self.captures: list[Value] = []
+        self.variables: dict[str, Variable] = {}
         self._shared: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
         self.errors: list[DovetailError] = [] if outer is None else outer.errors
         self.warnings: list[Diagnostic] = [] if outer is None else outer.warnings
@@ -68,6 +82,52 @@ class Lifter:
         self._drop_spent()
         return self.graph
 
+    # State
+
+    def remember(self, variable: str, type: Type, first: Value | None) -> Value:
+        """A new graph input for what was kept under a name.
+
+        Raises UnsupportedError [state.body], FormatError [state.repeated].
+        """
+        found = self._variable(variable)
+        if found.input is not None:
+            raise FormatError("state.repeated", f"the variable {variable!r} is read twice")
+        found.input = Value(self.graph.claim(variable), type)
+        found.first = first
+        self.graph.inputs.append(found.input)
+        return found.input
+
+    def keep(self, variable: str, kept: Value) -> None:
+        """Note what is to be kept under a name."""
+        found = self._variable(variable)
+        if found.kept is not None:
+            raise FormatError("state.repeated", f"the variable {variable!r} is kept twice")
+        found.kept = kept
+
+    def _variable(self, name: str) -> Variable:
+        if self.outer is not None:
+            raise UnsupportedError("state.body", f"the variable {name!r} is read or kept inside of a body")
+        return self.variables.setdefault(name, Variable())
+
+    def states(self) -> list[State]:
+        """The variables as graph inputs and outputs."""
+        found = []
+        for name, variable in self.variables.items():
+            if variable.input is None:
+                raise FormatError("state.unread", f"the variable {name!r} is kept and never read", file=self.file)
+            output = self._state_output(variable.kept or variable.input, f"{variable.input.name}/next")
+            first = None if variable.first is None else self._state_output(variable.first, f"{variable.input.name}/first")
+            found.append(State(name, variable.input.name, output, first))
+        return found
+
+    def _state_output(self, value: Value, name: str) -> str:
+        # What comes from a model that was written here has its name already.
+        is_own = value.name == name and value.node is not None and all(value is not each for each in self.graph.outputs)
+        made: Value = value if is_own else self.b.apply("Identity", value)
+        rename(self.graph, made, name)
+        self.graph.outputs.append(made)
+        return made.name
+
     def _drop_spent(self) -> None:
         """Take out the constants that have become attributes or other constants, and are read by nothing else."""
         kept = {id(value) for value in self.graph.outputs}
@@ -84,8 +144,10 @@ class Lifter:
         graph, foreign = self.graph, self.foreign
         graph.doc, graph.metadata = foreign.doc, dict(foreign.metadata)
         for item in foreign.inputs:
-            value = Value(graph.claim(_name(item)), item.type or UNKNOWN)
+            value = Value(graph.claim(_name(item)), opened(item.type or UNKNOWN))
             self._describe(value, item)
+            if value.type != item.type and item.type is not None:
+                value.metadata["declared"] = item.type
             graph.inputs.append(value)
             self.found[item.key] = value
         constant = REGISTRY["Constant"]
@@ -279,7 +341,7 @@ class Lifter:
             return
         if not isinstance(declared, Tensor) or not isinstance(known, Tensor):
             if known == UNKNOWN:
-                value.type = declared
+                value.type = opened(declared)
             return
         merged, wrong = merge_declared(known, declared)
         if wrong:
@@ -293,7 +355,7 @@ class Lifter:
             if key is not None and key not in self.found:
                 item = self.foreign.values.get(key)
                 self.found[key] = Value(
-                    self.graph.claim(key), item.type if item is not None and item.type is not None else UNKNOWN
+                    self.graph.claim(key), opened(item.type) if item is not None and item.type is not None else UNKNOWN
                 )
 
     def _foreign(self, node: ForeignNode, xs: list[Value | None]) -> tuple[Op, list[Value | None]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail import slots
 from dovetail.build import Builder
 from dovetail.dtypes import DType
-from dovetail.errors import FormatError, UnsupportedError
+from dovetail.errors import FormatError, RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.spelled import constant_of
 from dovetail.graph import Graph, Value
@@ -37,6 +37,13 @@ class Lifting:
 
     def optional(self, index: int) -> Value | None:
         return self.inputs[index] if index < len(self.inputs) else None
+
+    def ranked(self, index: int, rank: int) -> Value:
+        """A required input of this rank. Raises RuleError [input.rank], and Unknown where the rank is."""
+        x = self.input(index)
+        if len(x.dims) != rank:
+            raise RuleError("input.rank", f"{self.node.kind}: input {index} should be of rank {rank}, not {len(x.dims)}")
+        return x
 
     def attribute(self, name: str, annotation: str, default: Any = REQUIRED) -> Any:
         """A foreign attribute, coerced. Raises FormatError [attribute.missing], [attribute.value]."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from dovetail.formats.spelled import constant_of
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import REQUIRED, Op, bodies, has
 from dovetail.slots import Slot, Spelling
-from dovetail.types import Tensor, Unknown
+from dovetail.types import Tensor, Unknown, opened
 
 VersionOf = Callable[[str, str], int | None]
 """The version of an operator (domain, kind) that the target has; None where it has no such operator."""
@@ -41,11 +41,28 @@ def lower(model: Model, dialect: Dialect, version_of: VersionOf, *, sink: bool =
     if model.format != dialect.name:
         strip_metadata(graph)
     lowering.prepare(graph)
-    raise_all(lowering.errors, f"nodes that {dialect.name} cannot say")
     foreign = lowering.graph(graph, {})
-    raise_all(lowering.errors, f"nodes that {dialect.name} cannot say")
+    raise_all(list(lowering.refused.values()), f"nodes that {dialect.name} cannot say")
     result = ForeignModel(dialect.name, foreign, dict(model.versions), dict(model.metadata), None, model.producer, model.doc)
     return result
+
+
+class _Origin(NamedTuple):
+    """What a refusal says of a node of the model, also when others have been written in its place. ``op`` is None for a node that
+    was read as several: there the message says which of these stands in the way."""
+
+    label: str
+    place: str
+    op: Op | None
+    inputs: tuple[Value | None, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.label, self.place
+
+    @property
+    def text(self) -> str | None:
+        return None if self.op is None else written(self.op, self.inputs)
 
 
 class Lowering:
@@ -56,7 +73,9 @@ class Lowering:
         self.version_of = version_of
         self.file = file
         self.sink = sink
-        self.errors: list[DovetailError] = []
+        self.refused: dict[tuple[str, str], DovetailError] = {}
+        self.origins: dict[Node, _Origin] = {}
+        self.last: dict[str, Node] = {}
         self.keys: dict[int, str] = {}
         self.taken: set[str] = set()
         self.sunk: dict[str, dict[str, None]] = {}
@@ -67,6 +86,7 @@ class Lowering:
 
     def prepare(self, graph: Graph) -> None:
         """Rewrite until every operator that the format cannot spell is one that it can, or is left to be refused."""
+        self.last.update((node.place, node) for node in graph.nodes if node.place)
         for _ in range(8):
             if not rewrite(graph, self._rule, fold=True):
                 break
@@ -76,30 +96,56 @@ class Lowering:
                 self.prepare(body)
 
     def _rule(self, b: Builder, node: Node) -> Any:
+        origin = self._origin(node)
+        if origin.key in self.refused:
+            return None
         mark = len(b.graph.nodes)
         b.place = node.place
-        rule = self.dialect.lowers.get(type(node.op).__name__)
         try:
-            made = None if rule is None else rule(b, node)
-            if made is None and has(node.op, "decompose") and not self._can_say(node):
-                made = node.op.decompose(b, *node.inputs)
+            made = self._rewritten(b, node)
         except Unknown:
             # A rule that needs types which are not known leaves the node as it is.
             return None
         except DovetailError as error:
-            # Not the name of what was being written in its place.
-            error.node, error.op = node.label, written(node.op, node.inputs)
-            self.errors.append(error.at(file=self.file))
+            self._refuse(origin, error)
             return None
         if made is not None:
             inherit(b.graph, mark, node)
+            self.origins.update(dict.fromkeys(b.graph.nodes[mark:], origin))
             if len(b.graph.nodes) > mark and node.name:
                 b.graph.nodes[-1].name = node.name
         return made
 
+    def _rewritten(self, b: Builder, node: Node) -> Any:
+        """By the format's own rule for the operator; else, where the target has no word for it, by other operators."""
+        kind = type(node.op).__name__
+        rule, other = self.dialect.lowers.get(kind), self.dialect.substitutes.get(kind)
+        made = None if rule is None else rule(b, node)
+        if made is not None or not (other or has(node.op, "decompose")) or self._can_say(node):
+            return made
+        made = None if other is None else other(b, node)
+        return node.op.decompose(b, *node.inputs) if made is None and has(node.op, "decompose") else made
+
+    def _origin(self, node: Node) -> _Origin:
+        """The model's own node in whose place ``node`` was written."""
+        found = self.origins.get(node)
+        if found is None:
+            last = self.last.get(node.place, node)
+            found = _Origin(last.label, node.place, node.op if last is node else None, tuple(node.inputs))
+        return found
+
+    def _refuse(self, origin: _Origin, error: DovetailError) -> None:
+        """Note that a node stands in the way, once: under its own name, not that of what was being written in its place."""
+        error.node, error.op = origin.label, origin.text
+        self.refused.setdefault(origin.key, error.at(file=self.file))
+
     def _can_say(self, node: Node) -> bool:
-        if type(node.op).__name__ in self.dialect.emits or type(node.op).__name__ in ("Constant", "Foreign"):
+        kind = type(node.op).__name__
+        if kind in ("Constant", "Foreign"):
             return True
+        if kind in self.dialect.emits:
+            version = self.version_of("", kind)
+            return kind not in self.dialect.substitutes or (version is not None and self.dialect.says[kind](node.op, version))
         try:
             spelling, _, version = self._fit(node)
         except (_NoFit, RuleError):
@@ -118,14 +164,24 @@ class Lowering:
             foreign.inputs.append(self._declare(value))
         outputs = {id(value) for value in graph.outputs}
         for node in graph.nodes:
+            origin = self._origin(node)
             try:
-                self._node(node, outputs)
+                if origin.key not in self.refused:
+                    self._node(node, outputs)
             except (DovetailError, Unknown) as error:
                 # The graph is sound: where a rule is broken, it is the target that lacks the type.
-                refusal = error if isinstance(error, UnsupportedError) else _refusal(node, error)
-                self.errors.append(refusal.at(node=node.label, op=written(node.op, node.inputs), file=self.file))
+                self._refuse(origin, error if isinstance(error, UnsupportedError) else _refusal(node, error))
+            if origin.key in self.refused:
                 for y in node.outputs:
-                    self.keys.setdefault(id(y), y.name)
+                    # Who reads it may stand in the way as well.
+                    self.typed.setdefault(self.keys.setdefault(id(y), y.name), y)
+        # After the nodes that read them, which say more.
+        for value in graph.inputs[:own_inputs]:
+            try:
+                self.dialect.check_types(ForeignNode("", 1, [], []), [], [value])
+            except RuleError as error:
+                refusal = UnsupportedError(error.code, error.message, node=value.name, file=self.file)
+                self.refused.setdefault((value.name, ""), refusal)
         for key, sunk in self.sunk.items():
             if key in foreign.values:
                 foreign.values[key].names = tuple(sunk)
@@ -173,7 +229,10 @@ class Lowering:
     def _value(self, value: Value) -> ForeignValue:
         # A value that its own format left without names, or known by its layer's, stays so.
         named = value.names if "name" in value.metadata or value.name in value.names else (value.name, *value.names)
-        return ForeignValue(self.keys[id(value)], value.type, named, value.doc, dict(value.metadata))
+        metadata = dict(value.metadata)
+        declared = metadata.pop("declared", None)
+        type = declared if declared is not None and opened(declared) == value.type else value.type
+        return ForeignValue(self.keys[id(value)], type, named, value.doc, metadata)
 
     def _declare(self, value: Value) -> ForeignValue:
         """Give ``value`` a key that is unique in the whole model, and enter what is known of it."""
@@ -225,9 +284,13 @@ class Lowering:
     def _foreign(self, node: Node) -> ForeignNode:
         op: Any = node.op
         if op.format != self.dialect.name:
-            raise UnsupportedError(
-                "op.unknown", f"{op.kind}-{op.version} of {op.format} has no known equal in {self.dialect.name}"
-            )
+            reason = self.dialect.reasons.get(op.kind)
+            what = f"{op.kind}-{op.version} of {op.format} has no known equal in {self.dialect.name}"
+            raise UnsupportedError("op.unknown", f"{what}: {reason}" if reason else what)
+        there = self.version_of(op.domain, op.kind)
+        if self.dialect.has_opsets and there != op.version and (there or not op.domain):
+            has_there = f"has {op.kind}-{there}" if there else f"has no {op.kind}"
+            raise UnsupportedError("opset.version", f"{op.kind}-{op.version} is not known, and the target {has_there}")
         return self.finish(node, op.domain, op.kind, op.version, [self.key(x) for x in node.inputs], dict(op.attributes))
 
     def finish(
@@ -250,14 +313,14 @@ class Lowering:
         try:
             return self._fit(node)
         except _NoFit as reason:
-            raise UnsupportedError("op.unsayable", f"{self.dialect.name} cannot say {node.op}: {reason}") from None
+            raise UnsupportedError("op.unsayable", f"{self.dialect.name} cannot say {_bare(node.op)}: {reason}") from None
 
     def _fit(self, node: Node) -> tuple[Spelling, Op, int]:
         """The spelling to use, the operator in the form that fits it, and the version to write. Raises _NoFit."""
         reason: _NoFit | None = None
         writers = self.dialect.writers(node.op)
         if not writers:
-            raise _NoFit("it has no such operator that dovetail knows")
+            raise _NoFit(self.dialect.reasons.get(type(node.op).__name__, "it has no such operator that dovetail knows"))
         plain = node.op.canonical(*node.inputs)
         first: tuple[Spelling, Op, int] | None = None
         for form in ("as it is", "plain", "shortened"):
@@ -385,6 +448,11 @@ class Lowering:
         type = Tensor(tensor.dtype, tensor.data.shape)
         self.foreign.values[key] = self.typed[key] = ForeignValue(key, type, (), "", {"name": key})
         return key
+
+
+def _bare(op: Op) -> str:
+    """The operator as written; one that only writing knows, by the name of what it writes."""
+    return str(op).lstrip("_")
 
 
 def shortened(plain: Op, spelling: Spelling, node: Node) -> Op:

@@ -15,6 +15,7 @@ from dovetail.errors import DovetailError
 from dovetail.formats.foreign import ForeignModel, ForeignValue
 from dovetail.formats.openvino import rt_info
 from dovetail.graph import Model, Value
+from dovetail.states import PROPERTY as STATES
 from dovetail.types import Tensor, is_unnamed
 
 PATH = ("dovetail", "onnx")
@@ -30,7 +31,7 @@ def from_onnx(model: Model) -> str:
         "ir_version": kept.get("ir_version"),
         "domain": kept.get("domain"),
         "model_version": kept.get("model_version"),
-        "properties": {name: text for name, text in kept.get("metadata_props", {}).items() if name != PROPERTY},
+        "properties": {name: text for name, text in kept.get("metadata_props", {}).items() if name not in (PROPERTY, STATES)},
         "producer": list(model.producer),
         "doc": model.doc,
         "graph": model.graph.name,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from math import inf, sqrt
+from math import inf
 from typing import Any
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dims
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.op import Op
+from dovetail.ops.heads import bias_of, count_of, default_scale, grouped, heads_first, is_past, places, share, with_sink
 from dovetail.ops.normalizing import as_type, wide_type
-from dovetail.ops.slicing import joined
 from dovetail.types import agree, broadcast
 
 _HEADS = "q_num_heads:q_heads?, kv_num_heads:kv_heads?"
@@ -24,19 +23,20 @@ _WINDOW = "left_window_size:left=-1, right_window_size:right=-1"
 
 class ScaledDotProductAttention(
     Op,
-    sig="q: F, k: F, v: F, mask?: T, scale?: F -> y: F",
-    openvino="ScaledDotProductAttention-13(q, k, v, mask?, scale?; causal)",
+    sig="q: F, k: F, v: F, mask?: T, scale?: F, sink?: F -> y: F",
+    openvino="ScaledDotProductAttention-13(q, k, v, mask?, scale?, sink?; causal)",
 ):
     """``softmax(q k' * scale + mask) v`` over the matrices in the last two axes; the axes before them, at least one, broadcast.
 
     ``scale`` is one number, 1 / sqrt(columns of q) where it is left out. A ``mask`` of truth values says which keys take part,
     one of numbers is added. With ``causal`` it is ignored, and row i sees the keys 0 to i. A row that sees no key is NaN.
+    A ``sink`` of as many axes, one number a row, takes part in the softmax like one more key without a value.
     Source: OpenVINO ScaledDotProductAttention-13.
     """
 
     causal: bool = False
 
-    def shape(self, q: Any, k: Any, v: Any, mask: Any = None, scale: Any = None) -> Any:
+    def shape(self, q: Any, k: Any, v: Any, mask: Any = None, scale: Any = None, sink: Any = None) -> Any:
         for x, name in ((q, "query"), (k, "key"), (v, "value")):
             if x.shape is not None and len(x.shape) < 3:
                 raise RuleError("attention.rank", f"a {name} of rank at least 3 is needed, not {x.type}")
@@ -44,6 +44,7 @@ class ScaledDotProductAttention(
             raise RuleError("attention.scale", f"a scale of one number is needed, not {scale.type}")
         if mask is not None:
             check_mask(mask, q)
+        _check_sink(sink, q)
         if q.shape is None or k.shape is None or v.shape is None:
             return None
         agree(q.shape[-1], k.shape[-1])
@@ -61,7 +62,7 @@ class ScaledDotProductAttention(
             fronts.append(mask.shape[:-2])
         return (*(broadcast(*fronts) or ()), rows, v.shape[-1])
 
-    def decompose(self, b: Any, q: Any, k: Any, v: Any, mask: Any = None, scale: Any = None) -> Any:
+    def decompose(self, b: Any, q: Any, k: Any, v: Any, mask: Any = None, scale: Any = None, sink: Any = None) -> Any:
         if scale is None:
             scale = default_scale(b, q)
         scores = b.Multiply(b.MatMul(q, k, transpose_b=True), scale)
@@ -69,7 +70,18 @@ class ScaledDotProductAttention(
             scores = b.Add(scores, bias_of(b, is_past(b, q, k, None, -1, 0), q.dtype))
         elif mask is not None:
             scores = b.Add(scores, bias_of(b, mask, q.dtype) if mask.dtype.kind == "bool" else mask)
-        return b.MatMul(b.Softmax(scores, axis=-1), v)
+        return b.MatMul(b.Softmax(scores, axis=-1) if sink is None else with_sink(b, scores, sink), v)
+
+
+def _check_sink(sink: Any, q: Any) -> None:
+    """Raise RuleError [attention.sink] for a sink that is not one number a row, a matrix of rows, or more of them."""
+    if sink is None or sink.shape is None or q.shape is None:
+        return
+    if len(sink.shape) != len(q.shape) or dims.equal(sink.shape[-1], 1) is False:
+        raise RuleError("attention.sink", f"a sink of rank {len(q.shape)} with one column is needed, not {sink.type}")
+    for size, other in zip(sink.shape[:-1], q.shape[:-1], strict=True):
+        if dims.equal(size, 1) is not True and dims.equal(other, 1) is not True:
+            agree(size, other)
 
 
 def check_mask(mask: Any, q: Any) -> None:
@@ -78,49 +90,6 @@ def check_mask(mask: Any, q: Any) -> None:
     other = getattr(q.type, "dtype", None)
     if kind is not None and kind.kind != "bool" and other is not None and kind is not other:
         raise RuleError("attention.mask", f"a mask of boolean or {other} is needed, not {mask.type}")
-
-
-def default_scale(b: Any, q: Any) -> Any:
-    """1 / sqrt(columns of q), as a scalar of its type."""
-    columns = q.dims[-1]
-    if isinstance(columns, int):
-        return b.constant(1 / sqrt(columns) if columns else inf, q.dtype)
-    size = b.Reshape(shape_value(b, q, [len(q.dims) - 1]), [])
-    wide = wide_type(q.dtype)
-    return as_type(b, b.Divide(b.constant(1, wide), b.Sqrt(b.Cast(size, to=wide))), q.dtype)
-
-
-def bias_of(b: Any, takes_part: Any, kind: DType) -> Any:
-    """0 where a key takes part, otherwise minus infinity."""
-    return b.Where(takes_part, b.constant(0, kind), b.constant(-inf, kind))
-
-
-def _count(b: Any, x: Any, axis: int) -> Any:
-    """The length of an axis as a scalar."""
-    size = x.dims[axis]
-    if isinstance(size, int):
-        return b.constant(size, dtypes.i64)
-    return b.Reshape(shape_value(b, x, [axis % len(x.dims)]), [])
-
-
-def _places(b: Any, x: Any, axis: int) -> Any:
-    return b.Range(b.constant(0, dtypes.i64), _count(b, x, axis), b.constant(1, dtypes.i64))
-
-
-def is_past(b: Any, q: Any, k: Any, offset: Any, left: int, right: int) -> Any:
-    """Whether row i sees key j: ``-right <= i + offset - j <= left``; a negative bound is none. [rows, keys] and before it the
-    axes of ``offset``."""
-    rows = b.Unsqueeze(_places(b, q, -2), [1])
-    if offset is not None:
-        rows = b.Add(rows, offset)
-    keys = b.Unsqueeze(_places(b, k, -2), [0])
-    if right > 0:
-        last = b.Add(rows, b.constant(right, dtypes.i64))
-    found = b.LessEqual(keys, rows if right == 0 else last) if right >= 0 else None
-    if left >= 0:
-        near = b.GreaterEqual(keys, b.Subtract(rows, b.constant(left, dtypes.i64)) if left else rows)
-        found = near if found is None else b.And(found, near)
-    return found
 
 
 class Attention(
@@ -184,8 +153,8 @@ class Attention(
         batch, rows, keys = q.shape[0], q.shape[-2], k.shape[-2]
         if rank == 4:
             heads, kv_heads = q.shape[1], k.shape[1]
-        size, v_size = (x.shape[-1] if rank == 4 else _share(x.shape[-1], kv_heads) for x in (k, v))
-        agree(size, q.shape[-1] if rank == 4 else _share(q.shape[-1], heads))
+        size, v_size = (x.shape[-1] if rank == 4 else share(x.shape[-1], kv_heads) for x in (k, v))
+        agree(size, q.shape[-1] if rank == 4 else share(q.shape[-1], heads))
         for x in (k, v):
             batch = agree(batch, x.shape[0])
         agree(keys, v.shape[-2])
@@ -288,13 +257,13 @@ class Attention(
         flat, kind = len(q.dims) == 3, q.dtype
         wide = wide_type(kind)
         if flat:
-            q, k, v = (_heads(b, x, heads) for x, heads in ((q, self.q_heads), (k, self.kv_heads), (v, self.kv_heads)))
-        past = None if past_key is None else _count(b, past_key, 2)
+            q, k, v = (heads_first(b, x, heads) for x, heads in ((q, self.q_heads), (k, self.kv_heads), (v, self.kv_heads)))
+        past = None if past_key is None else count_of(b, past_key, 2)
         if past_key is not None:
             k, v = b.Concat(past_key, k, axis=2), b.Concat(past_value, v, axis=2)
         q, keys, values = (as_type(b, x, wide) for x in (q, k, v))
         scale = default_scale(b, q) if self.scale is None else b.constant(self.scale, wide)
-        raw = capped = _grouped(b, q, keys, scale)
+        raw = capped = grouped(b, q, keys, scale)
         if self.softcap:
             capped = b.Multiply(b.Tanh(b.Divide(raw, b.constant(self.softcap, wide))), b.constant(self.softcap, wide))
         bias = self._bias(b, q, k, mask, past, lengths)
@@ -307,7 +276,7 @@ class Attention(
         weights = as_type(b, b.Softmax(as_type(b, seen, self.precision or wide), axis=-1), wide)
         if is_none is not None:
             weights = b.Where(is_none, b.constant(0, wide), weights)
-        y = as_type(b, _grouped(b, weights, values), kind)
+        y = as_type(b, grouped(b, weights, values), kind)
         if flat:
             y = b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [0, 0, -1])
         scores = {"raw": raw, "capped": capped, "masked": masked, "weights": weights}[self.scores]
@@ -318,11 +287,11 @@ class Attention(
         if self.causal or self.left >= 0 or self.right >= 0:
             offset = past
             if lengths is not None:
-                offset = b.Reshape(b.Subtract(lengths, _count(b, q, 2)), [-1, 1, 1, 1])
+                offset = b.Reshape(b.Subtract(lengths, count_of(b, q, 2)), [-1, 1, 1, 1])
             right = 0 if self.causal else self.right
             takes_part.append(is_past(b, q, k, offset, self.left, right))
         if lengths is not None:
-            takes_part.append(b.Less(_places(b, k, 2), b.Reshape(lengths, [-1, 1, 1, 1])))
+            takes_part.append(b.Less(places(b, k, 2), b.Reshape(lengths, [-1, 1, 1, 1])))
         added = None
         if mask is not None:
             mask = self._whole_mask(b, mask, k)
@@ -342,7 +311,7 @@ class Attention(
         """The mask with what it lacks at the end."""
         if not self.short_mask or dims.equal(mask.dims[-1], k.dims[2]) is True:
             return mask
-        missing = b.Subtract(b.Unsqueeze(_count(b, k, 2), [0]), b.Unsqueeze(_count(b, mask, -1), [0]))
+        missing = b.Subtract(b.Unsqueeze(count_of(b, k, 2), [0]), b.Unsqueeze(count_of(b, mask, -1), [0]))
         fill = b.constant(False if mask.dtype.kind == "bool" else -inf, mask.dtype)
         return b.Pad(mask, b.Concat(b.constant([0]), missing, axis=0), fill, b.constant([-1]))
 
@@ -352,39 +321,3 @@ def _sees_nothing(b: Any, bias: Any) -> Any:
     zero, one = (b.constant(number, bias.dtype) for number in (0, 1))
     takes_part = b.Where(b.Equal(bias, b.constant(-inf, bias.dtype)), zero, one)
     return b.Equal(b.ReduceMax(takes_part, [-1], keep_dims=True), zero)
-
-
-def _share(size: Any, heads: Any) -> Any:
-    if isinstance(size, int) and size % heads:
-        raise RuleError("attention.heads", f"{size} columns are no multiple of {heads} heads")
-    found = dims.exact_quotient(size, heads)
-    return size // heads if found is None else found
-
-
-def _heads(b: Any, x: Any, heads: Any) -> Any:
-    """[batch, rows, heads * size] as [batch, heads, rows, size]."""
-    return b.Transpose(b.Reshape(x, [0, 0, heads, -1]), [0, 2, 1, 3])
-
-
-def _grouped(b: Any, x: Any, y: Any, scale: Any = None) -> Any:
-    """The products of each head of ``x`` with the head of ``y`` that serves it, with ``scale`` those with its rows, scaled.
-
-    The rows of all heads of ``x`` that share one of ``y`` are one matrix.
-    """
-    heads, kv_heads, rows = x.dims[1], y.dims[1], x.dims[2]
-    one_each = dims.equal(heads, kv_heads) is True
-    if not one_each:
-        group = dims.exact_quotient(heads, kv_heads)
-        many = group * rows if isinstance(group, int) and isinstance(rows, int) else -1
-        parts = [_length(b, x, 1), _length(b, x, 2)]
-        x = b.Reshape(x, joined(b, [0, _length(b, y, 1), many, 0]))
-    product = b.MatMul(x, y, transpose_b=scale is not None)
-    if scale is not None:
-        product = b.Multiply(product, scale)
-    return product if one_each else b.Reshape(product, joined(b, [0, *parts, 0]))
-
-
-def _length(b: Any, x: Any, axis: int) -> Any:
-    """The length of an axis as a part of a target."""
-    size = x.dims[axis]
-    return size if isinstance(size, int) else shape_value(b, x, [axis])

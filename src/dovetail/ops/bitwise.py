@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import arrays, dims
+from dovetail import arrays, dims, dtypes
 from dovetail.errors import RuleError
 from dovetail.op import Op
 from dovetail.ops.broadcasting import AUTO, _Broadcasting, _Elementwise, computed, number
@@ -104,11 +104,20 @@ class BitShift(
         return plain.with_(beyond="open") if known else plain  # type: ignore[no-any-return]
 
     def decompose(self, b: Any, x: Any, amount: Any) -> Any:
-        """The amounts in range shifted, the others replaced by what the sign gives."""
-        if self.beyond == "open":
-            return None
+        """The amounts in range shifted, the others replaced by what the sign gives; signed ones as unsigned ones."""
         zero = number(b, 0, x)
+        if self.beyond == "open":
+            return self._unsigned(b, x, amount, zero) if x.dtype.kind == "int" else None
         over = b.Or(b.Less(amount, zero), b.GreaterEqual(amount, number(b, x.dtype.bits, x)))
         shifted = b.BitShift(x, b.Where(over, zero, amount), direction=self.direction, beyond="open", broadcast=self.broadcast)
         signed = self.direction == "right" and x.dtype.kind == "int"
         return b.Where(over, b.Where(b.Less(x, zero), number(b, -1, x), zero) if signed else zero, shifted)
+
+    def _unsigned(self, b: Any, x: Any, amount: Any, zero: Any) -> Any:
+        """To the right a negative number goes as what it lacks to -1."""
+        kind = dtypes.dtype(f"u{x.dtype.bits}")
+        minus_one, is_right = number(b, -1, x), self.direction == "right"
+        is_negative = b.Less(x, zero)
+        bits = b.Where(is_negative, b.Subtract(minus_one, x), x) if is_right else x
+        shifted = b.Cast(b.add(self, b.Cast(bits, to=kind), b.Cast(amount, to=kind))[0], to=x.dtype)
+        return b.Where(is_negative, b.Subtract(minus_one, shifted), shifted) if is_right else shifted

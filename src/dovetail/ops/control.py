@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
+from dovetail import dims
 from dovetail.errors import EngineError, RuleError
 from dovetail.graph import Graph
 from dovetail.inference import infer_graph
-from dovetail.op import Op, infer_types
-from dovetail.types import Tensor, Type, Unknown, agree_shapes
+from dovetail.op import Op
+from dovetail.types import Optional, Sequence, Size, Tensor, Type, Unknown, common_type, sizes_in
 
 
 def infer_body(body: Graph, xs: tuple[Any, ...]) -> list[Type]:
@@ -21,19 +25,27 @@ def infer_body(body: Graph, xs: tuple[Any, ...]) -> list[Type]:
     return [value.type for value in body.outputs]
 
 
-def common_type(first: Type, second: Type) -> Type:
-    """What both branches are: their element type, and the sizes in which they agree."""
-    if not isinstance(first, Tensor) or not isinstance(second, Tensor):
-        if first != second:
-            raise RuleError("type.disagree", f"branches make {first} and {second}")
-        return first
-    if first.dtype is not None and second.dtype is not None and first.dtype is not second.dtype:
-        raise RuleError("type.disagree", f"element types {first.dtype}, {second.dtype} of the branches should be equal")
-    dtype = first.dtype or second.dtype
-    if first.shape is None or second.shape is None or len(first.shape) != len(second.shape):
-        return Tensor(dtype, None)
-    sizes: Any = tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True))
-    return Tensor(dtype, sizes)
+def symbols_of(xs: Iterable[Any]) -> set[str]:
+    """The names of the symbols in the types and values of what a body reads from outside."""
+    sizes = (size for x in xs if x is not None for size in (*sizes_in(x.type), *_elements(x.value)))
+    return {str(symbol) for size in sizes for symbol in dims.symbols(size)}
+
+
+def _elements(value: Any) -> Iterable[Any]:
+    return () if value is None else np.asarray(value, dtype=object).ravel().tolist()
+
+
+def outside(type: Type, known: set[str]) -> Type:
+    """The type as it is seen outside of the body, whose own symbols mean nothing there."""
+
+    def seen(size: Size | None) -> Any:
+        return size if size is not None and all(str(symbol) in known for symbol in dims.symbols(size)) else None
+
+    if isinstance(type, Sequence):
+        return Sequence(outside(type.element, known), seen(type.length))
+    if isinstance(type, Optional):
+        return Optional(outside(type.element, known))
+    return type if type.shape is None else Tensor(type.dtype, tuple(map(seen, type.shape)))
 
 
 class _HoldsGraphs(Op):
@@ -69,18 +81,27 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
         else_types = infer_body(self.else_branch, captures)
         if len(then_types) != self.outputs or len(else_types) != self.outputs:
             raise RuleError("node.outputs", f"{self.outputs} outputs from branches of {len(then_types)} and {len(else_types)}")
-        return [common_type(*pair) for pair in zip(then_types, else_types, strict=True)]
+        known = symbols_of((condition, *captures))
+        return [outside(common_type(*pair), known) for pair in zip(then_types, else_types, strict=True)]
 
     def evaluate(self, xp: Any, condition: Any, *captures: Any) -> Any:
         from dovetail.evaluate import run
 
+        return self.through(lambda body, inputs: run(body, inputs, xp), xp, condition, *captures)
+
+    def through(self, call: Any, xp: Any, condition: Any, *captures: Any) -> Any:
+        """What ``evaluate`` says, where ``call(body, inputs)`` runs a branch."""
         if condition.size != 1 if hasattr(condition, "size") and isinstance(condition.size, int) else False:
             raise EngineError("if.condition", f"the condition should have one element, not the shape {list(condition.shape)}")
-        branch = self.then_branch if bool(condition.reshape(())) else self.else_branch
-        return tuple(run(branch, captures, xp))
+        return tuple(call(self.then_branch if bool(condition.reshape(())) else self.else_branch, captures))
+
+    def pull_back(self, b: Any, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
+        from dovetail.ops.control_gradients import through_if
+
+        return through_if(self, b, walk, node, g, wanted)
 
     def __repr__(self) -> str:
         return f"If(then_branch={len(self.then_branch)} nodes, else_branch={len(self.else_branch)} nodes)"
 
 
-__all__ = ["If", "agree_shapes", "common_type", "infer_body", "infer_types"]
+__all__ = ["If", "infer_body", "outside", "symbols_of"]

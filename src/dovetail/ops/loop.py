@@ -12,8 +12,8 @@ from dovetail.errors import EngineError, RuleError
 from dovetail.graph import Graph, Value
 from dovetail.inference import infer_graph
 from dovetail.op import check_inputs
-from dovetail.ops.control import _HoldsGraphs
-from dovetail.types import UNKNOWN, Optional, Sequence, Size, Tensor, Type
+from dovetail.ops.control import _HoldsGraphs, outside, symbols_of
+from dovetail.types import UNKNOWN, Optional, Sequence, Size, Tensor, Type, common_type
 
 MOST_TRIPS = 1 << 24
 """The most trips that one run of a loop makes; one that goes on is ended by an error."""
@@ -53,15 +53,15 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             raise RuleError("loop.body", f"a body of {inside} inputs for {len(xs)} of the loop and the number of the trip")
         if made != 1 + self.outputs or self.outputs != self.carried + len(self.stacked):
             raise RuleError("loop.body", f"a body of {made} outputs for {self.outputs} of the loop and the condition")
-        states = self._infer_body(xs)
-        known = {str(symbol) for x in xs for size in _sizes(x) for symbol in dims.symbols(size)}
+        known = symbols_of(xs)
+        states = self._infer_body(xs, known)
         count = self._count(trips, condition, xs)
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
         stacked = [_laid(part, axis, count) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
-        return [_outside(type, known) for type in (*states, *stacked)]
+        return [outside(type, known) for type in (*states, *stacked)]
 
-    def _infer_body(self, xs: Several[Any]) -> list[Type]:
-        """Infer the body with types of the states wide enough for every trip; what these are."""
+    def _infer_body(self, xs: Several[Any], known: set[str]) -> list[Type]:
+        """Infer the body with types of the states wide enough for every trip; what these are. ``known``: the symbols outside."""
         body, first = self.body, 1 + self.carried
         body.inputs[0].type = Tensor(dtypes.i64, ())
         cut = xs[self.carried : self.carried + len(self.scanned)]
@@ -76,9 +76,11 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         for round in range(ROUNDS + 1):
             for inner, type in zip(body.inputs[1:first], states, strict=True):
                 inner.type, inner.value = type, None
-            _forget(body)
+            forget(body)
             infer_graph(body)
             made = [value.type for value in body.outputs[1:first]]
+            # What a list holds, several trips may have made.
+            made = [type if isinstance(type, Tensor) else outside(type, known) for type in made]
             wide = [_wider(a, b, inner.name) for a, b, inner in zip(states, made, body.inputs[1:first], strict=True)]
             if wide == states:
                 return states
@@ -109,6 +111,10 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
     def evaluate(self, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
         from dovetail.evaluate import run
 
+        return self.through(lambda body, inputs: run(body, inputs, xp), xp, trips, condition, *xs)
+
+    def through(self, call: Any, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
+        """What ``evaluate`` says, where ``call(body, inputs)`` runs a trip."""
         states, first = list(xs[: self.carried]), self.carried + len(self.scanned)
         cut, rest = xs[self.carried : first], xs[first:]
         made: list[list[Any]] = [[] for _ in self.stacked]
@@ -120,7 +126,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
                 raise EngineError("loop.trips", f"the loop goes on after {MOST_TRIPS} trips")
             number = xp.asarray(trip, dtype=xp.int64)
             parts = [_cut(x, trip, *entry) for x, entry in zip(cut, self.scanned, strict=True)]
-            going, *results = run(self.body, [number, *states, *parts, *rest], xp)
+            going, *results = call(self.body, [number, *states, *parts, *rest])
             goes_on = bool(going.reshape(()))
             states = results[: self.carried]
             for row, part in zip(made, results[self.carried :], strict=True):
@@ -151,17 +157,23 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
 
     def _no_parts(self, xp: Any, xs: Several[Any]) -> Iterator[Any]:
         """What is laid end to end where no trip is made: sizes that nothing tells are 0."""
-        from dovetail.arrays import element, from_numpy
+        from dovetail.arrays import from_numpy
         from dovetail.edit import copy_graph
+        from dovetail.evaluate import type_of
         from dovetail.types import View
 
-        seen = [View(Tensor(element(x), tuple(x.shape)), None) for x in xs]
+        seen = [View(type_of(x), None) for x in xs]
         body = copy_graph(self.body)
-        Loop(**{**self.__dict__, "body": body})._infer_body(seen)
+        self.with_(body=body)._infer_body(seen, set())  # type: ignore[attr-defined]
         for value, (axis, _) in zip(body.outputs[1 + self.carried :], self.stacked, strict=True):
             sizes = [size if isinstance(size, int) else 0 for size in value.shape or ()]
             sizes[axis] = 0
-            yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *xs[:1])
+            yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *[x for x in xs if hasattr(x, "shape")][:1])
+
+    def pull_back(self, b: Any, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
+        from dovetail.ops.control_gradients import through_loop
+
+        return through_loop(self, b, walk, node, g, wanted)
 
     def __repr__(self) -> str:
         return f"Loop(body={len(self.body)} nodes, carried={self.carried}, scanned={self.scanned}, stacked={self.stacked})"
@@ -183,15 +195,7 @@ def is_endless(body: Graph) -> bool:
     return is_true(body.outputs[0])
 
 
-def _sizes(x: Any) -> Iterator[Any]:
-    if not isinstance(x.type, Tensor):
-        return
-    yield from x.shape or ()
-    if x.value is not None:
-        yield from np.asarray(x.value, dtype=object).ravel()
-
-
-def _forget(body: Graph) -> None:
+def forget(body: Graph) -> None:
     """Take back what an earlier inference found: it keeps names that may no longer be true."""
     for node in body.nodes:
         if type(node.op).__name__ not in ("Constant", "Foreign"):
@@ -231,13 +235,10 @@ def _open(name: str, axis: int) -> Size:
 def _wider(before: Type, after: Type, name: str) -> Type:
     """What a state is before and after a trip: a size that differs is a symbol of its own."""
     if not isinstance(before, Tensor) or not isinstance(after, Tensor):
-        if isinstance(before, Sequence | Optional) and type(before) is type(after):
-            return type(before)(_wider(before.element, after.element, name))
-        if isinstance(before, Optional):
-            return Optional(_wider(before.element, after, name))
-        if before != after and UNKNOWN not in (before, after):
-            raise RuleError("type.disagree", f"the loop carries {before}, and its body makes {after}")
-        return before if after == UNKNOWN else after
+        try:
+            return common_type(before, after)
+        except RuleError:
+            raise RuleError("type.disagree", f"the loop carries {before}, and its body makes {after}") from None
     if before.dtype is not None and after.dtype is not None and before.dtype is not after.dtype:
         raise RuleError("type.disagree", f"the loop carries {before}, and its body makes {after}")
     dtype = before.dtype or after.dtype
@@ -248,17 +249,9 @@ def _wider(before: Type, after: Type, name: str) -> Type:
 
 
 def _without_rank(type: Type) -> Type:
-    return Tensor(type.dtype, None) if isinstance(type, Tensor) else type
-
-
-def _outside(type: Type, known: set[str]) -> Type:
-    """The type as it is seen outside of the body, whose own symbols mean nothing there."""
-    if not isinstance(type, Tensor) or type.shape is None:
-        return type
-    sizes: Any = tuple(
-        size if size is not None and all(str(symbol) in known for symbol in dims.symbols(size)) else None for size in type.shape
-    )
-    return Tensor(type.dtype, sizes)
+    if isinstance(type, Sequence):
+        return Sequence(_without_rank(type.element))
+    return Tensor(type.dtype, None) if isinstance(type, Tensor) else Optional(_without_rank(type.element))
 
 
 def _cut(x: Any, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
@@ -266,4 +259,4 @@ def _cut(x: Any, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
     return x[(*[slice(None)] * axis, slice(start, start + size))]
 
 
-__all__ = ["MOST_TRIPS", "Loop", "is_endless", "is_true"]
+__all__ = ["MOST_TRIPS", "Loop", "forget", "is_endless", "is_true"]

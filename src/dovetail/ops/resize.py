@@ -89,6 +89,7 @@ class Resize(
     Op,
     sig="x: T, sizes?!: I, scales?!: F1, roi?!: F2 -> y: T",
     onnx=(
+        "> Upsample-9(x, scales; mode~{nearest:nearest,linear:linear} | coordinates=asymmetric, nearest=simple)",
         "> Resize-10(x, scales; mode~{nearest:nearest,linear:linear} | coordinates=asymmetric, nearest=simple)",
         _line(11, "roi, scales, sizes?", ",tf_half_pixel_for_nn:tf_half_pixel_for_nn"),
         _line(13, "roi?, scales?, sizes?"),
@@ -373,6 +374,8 @@ class Resize(
             and self.policy == "stretch"
             and not self.antialias
             and self.coordinates != "half_pixel_symmetric"
+            # Which moves the elements of an axis of the same length too.
+            and (self.coordinates != "tf_half_pixel_for_nn" or self.places(len(x.dims)) == tuple(range(len(x.dims))))
         ):
             return self._written_out(b, x, sizes, scales, roi)
         rows = self.known_rows(x, sizes, scales, roi)

@@ -1,4 +1,4 @@
-"""Reading between elements, at places that a tensor gives."""
+"""Reading between elements, at places that a tensor gives, and such places."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from dovetail import dims, dtypes
 from dovetail.build import shape_value
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op
-from dovetail.ops.normalizing import as_type
+from dovetail.ops.normalizing import as_type, wide_type
+from dovetail.ops.reshaping import items, vector_length
+from dovetail.ops.slicing import joined
 from dovetail.types import agree
 
 MODES = ("nearest", "linear", "cubic")
@@ -74,7 +76,7 @@ class GridSample(
         grid = as_type(b, grid, wide)
         taps = []
         for axis in range(count):
-            size = _size(b, x, axis + 2, wide)
+            size = size_of(b, x, axis + 2, wide)
             place = b.Gather(grid, np.array(count - 1 - axis), axis=count + 1)
             taps.append([_Tap(self, b, tap, weight, size) for tap, weight in self.taps(b, self.place(b, place, size))])
         rows = b.Transpose(x, [0, *range(2, count + 2), 1])
@@ -151,8 +153,67 @@ def _keys(b: Any, share: Any, step: int) -> Any:
     return b.Add(found, terms[-1])
 
 
-def _size(b: Any, x: Any, axis: int, kind: Any) -> Any:
+def size_of(b: Any, x: Any, axis: int, kind: Any) -> Any:
+    """The size along an axis as a scalar of type ``kind``."""
     found = shape_value(b, x, [axis])
     if isinstance(found, list):
         return b.constant(np.array(found[0], kind.numpy), kind)
     return b.Cast(b.Reshape(found, []), to=kind)
+
+
+class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta, size; align_corners=0)"):
+    """Places for GridSample that read a picture of ``size`` [batch, channels, ...] as the matrices ``theta`` move it, [batch,
+    axes, axes + 1]: [batch, ..., axes].
+
+    Along each axis places go evenly from -1 to 1, which are the outer edges of the first and the last element, or with
+    ``align_corners`` their middles; the product is with [place along the last axis, ..., place along the first, 1].
+    Source: ONNX AffineGrid 20.
+    """
+
+    align_corners: bool = False
+
+    def shape(self, theta: Any, size: Any) -> Any:
+        count = vector_length(size, "size")
+        if theta.shape is not None and len(theta.shape) != 3:
+            raise RuleError("sampling.rank", f"theta should have rank 3, not {len(theta.shape)}")
+        if not isinstance(count, int):
+            return None
+        axes = count - 2
+        if axes not in (2, 3):
+            raise RuleError("sampling.rank", f"a size of {count} numbers, of 4 or 5")
+        sizes = items(size) or [None] * count
+        if theta.shape is not None:
+            for given, wanted in ((theta.shape[1], axes), (theta.shape[2], axes + 1)):
+                if dims.equal(given, wanted) is False:
+                    raise RuleError("sampling.rank", f"matrices of {theta.shape[1]} by {theta.shape[2]} for {axes} axes")
+        batch = None if theta.shape is None else theta.shape[0] if sizes[0] is None else agree(theta.shape[0], sizes[0])
+        return (batch, *sizes[2:], axes)
+
+    def decompose(self, b: Any, theta: Any, size: Any) -> Any:
+        axes = (vector_length(size, "size") or theta.dims[2] + 1) - 2
+        if not isinstance(axes, int):
+            raise UnsupportedError("sampling.rank", "places along as many axes as only run time knows")
+        kind = wide_type(theta.dtype)
+        sizes = items(size)
+        known = sizes if sizes is not None and all(isinstance(item, int) for item in sizes) else None
+        if self.align_corners and known is not None and 1 in known[2:]:
+            raise UnsupportedError("sampling.single", "the corners of one element, of which sources make different things")
+        vector = size if size.dtype == "i64" else b.Cast(size, to=dtypes.i64)
+        spatial: Any = known[2:] if known is not None else b.Slice(vector, [2], [axes + 2], [0])
+        columns = []
+        for axis in reversed(range(axes)):
+            count = b.constant(known[axis + 2]) if known is not None else b.Gather(vector, np.array(axis + 2), axis=0)
+            steps = b.Cast(b.Range(b.constant(0), count, b.constant(1)), to=kind)
+            length = b.Cast(count, to=kind)
+            if self.align_corners:
+                place = b.Divide(b.Multiply(steps, 2.0), b.Subtract(length, 1.0))
+            else:
+                place = b.Divide(b.Add(b.Multiply(steps, 2.0), 1.0), length)
+            place = b.Subtract(place, 1.0)
+            place = b.Unsqueeze(place, list(range(1, axes - axis))) if axis < axes - 1 else place
+            columns.append(b.Unsqueeze(b.Expand(place, spatial), [-1]))
+        ones = b.Expand(b.constant(np.ones((1,) * (axes + 1), kind.numpy), kind), joined(b, [spatial, [1]]))
+        places = b.Reshape(b.Concat(*columns, ones, axis=-1), [-1, axes + 1], copy_zeros=False)
+        moved = b.MatMul(places, b.Transpose(as_type(b, theta, kind), [0, 2, 1]))
+        y = b.Reshape(moved, joined(b, [shape_value(b, theta, [0]), spatial, [axes]]), copy_zeros=False)
+        return as_type(b, y, theta.dtype)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dovetail import arrays, dims, dtypes
+from dovetail.build import shape_value
 from dovetail.errors import EngineError, RuleError
 from dovetail.op import Op
 from dovetail.ops.broadcasting import number
@@ -153,6 +154,23 @@ class ScatterElements(
         mine, theirs = self.slopes(b, g, y, x, updates, put, lambda v: b.GatherElements(v, indices, axis=self.axis), self.initial)
         return [mine, None, theirs]
 
+    def decompose(self, b: Any, x: Any, indices: Any, updates: Any) -> Any:
+        """What ``x`` had is replaced by what changes nothing; a mean is the sum over the count."""
+        if self.reduction == "replace" or (self.initial and self.reduction != "mean"):
+            return None
+
+        def put(base: Any, values: Any, reduction: str) -> Any:
+            return b.ScatterElements(base, indices, values, axis=self.axis, reduction=reduction)
+
+        if self.reduction != "mean":
+            nothing = b.constant(np.array(_bound(x.dtype, self.reduction)).astype(x.dtype.numpy), x.dtype)
+            return put(put(x, b.Expand(nothing, shape_value(b, updates)), "replace"), updates, self.reduction)
+        nothing = zeros_like(b, updates)
+        counts = put(zeros_like(b, x), b.Add(nothing, number(b, 1, x)), "add")
+        counts = b.Add(counts, number(b, 1, x)) if self.initial else b.Maximum(counts, number(b, 1, x))
+        total = put(x if self.initial else put(x, nothing, "replace"), updates, "add")
+        return b.Divide(total, counts, floor=x.dtype.is_integer)
+
 
 def _word(reduction: str) -> str:
     """What ``arrays`` calls a reduction."""
@@ -163,14 +181,18 @@ def _identity(xp: Any, x: Any, reduction: str) -> Any:
     """What changes nothing: of an element type, as an array of the shape of ``x``."""
     if reduction in ("add", "mul"):
         return xp.zeros_like(x) if reduction == "add" else xp.ones_like(x)
-    kind = arrays.element(x)
-    if kind.is_integer:
-        bound: Any = kind.range()[reduction == "min"]
-    else:
-        bound = np.inf if reduction == "min" else -np.inf
+    return xp.full_like(x, _bound(arrays.element(x), reduction))
+
+
+def _bound(kind: dtypes.DType, reduction: str) -> Any:
+    """The number that changes nothing."""
+    if reduction in ("add", "mul"):
+        return int(reduction == "mul")
     if kind == "boolean":
-        bound = reduction == "min"
-    return xp.full_like(x, bound)
+        return reduction == "min"
+    if kind.is_integer:
+        return kind.range()[reduction == "min"]
+    return np.inf if reduction == "min" else -np.inf
 
 
 class ScatterND(
@@ -182,7 +204,7 @@ class ScatterND(
         f"ScatterND-18(x, indices, updates; {_TO_18})",
     ),
     openvino=(
-        "ScatterNDUpdate-3(x, indices, updates)",
+        "ScatterNDUpdate-3,4(x, indices, updates)",
         f"ScatterNDUpdate-15(x, indices, updates; {_OPENVINO % ''})",
     ),
 ):

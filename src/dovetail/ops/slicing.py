@@ -296,28 +296,50 @@ class Roll(Op, sig="x: T, shift!: I, axes!: I1 -> y: T", openvino="Roll-7(x, shi
 
     def decompose(self, b: Any, x: Any, shift: Any, axes: Any) -> Any:
         """Along each axis the end before the beginning."""
-        found = None if x.shape is None else self._shifts(x, shift, axes)
-        if found is None:
-            raise UnsupportedError(
-                "roll.axes", "the axes or shifts of Roll are computed at run time, and have to be constant here"
-            )
-        for axis, step in sorted(found.items()):
-            x = _rolled_axis(b, x, axis, step)
-        return b.Identity(x) if all(step == 0 for step in found.values()) else x
+        places = None if x.shape is None else numbers(axes)
+        if places is None:
+            raise UnsupportedError("roll.axes", "the axes of Roll are computed at run time, and have to be constant here")
+        known = self._shifts(x, shift, axes)
+        y = x
+        for axis in sorted({axis_in(place, len(x.shape)) for place in places}):
+            steps = [index for index, place in enumerate(places) if axis_in(place, len(x.shape)) == axis]
+            y = _rolled_axis(b, y, axis, None if known is None else known[axis], shift, steps)
+        return b.Identity(x) if y is x else y
 
 
-def _rolled_axis(b: Any, x: Any, axis: int, step: Any) -> Any:
+def _rolled_axis(b: Any, x: Any, axis: int, step: Any, shift: Any, places: Sequence[int]) -> Any:
+    """``x`` moved by ``step`` along an axis; where that is None, by the sum of what stands at ``places`` of ``shift``."""
     size = x.dims[axis]
     if isinstance(size, int) and isinstance(step, int):
         step = step % size if size else 0
     if isinstance(step, int) and not step:
         return x
-    if not isinstance(step, int) or dims.less_equal(abs(step), size) is not True:
-        raise UnsupportedError("roll.shift", f"a shift of {step} along an axis of size {size}")
-    return _swapped(b, x, axis, [-step])
+    if isinstance(step, int) and dims.less_equal(abs(step), size) is True:
+        return _swapped(b, x, axis, [-step])
+    back = b.constant([-step]) if isinstance(step, int) else b.Negative(_sum_at(b, shift, places))
+    # An axis without elements has none to take a rest by.
+    return _swapped(b, x, axis, b.Mod(back, b.Maximum(_size_of(b, x, axis), b.constant([1]))))
 
 
-def _swapped(b: Any, x: Any, axis: int, cut: list[int]) -> Any:
+def _sum_at(b: Any, vector: Any, places: Sequence[int]) -> Any:
+    """The sum of the elements at ``places``, one after the other, as an i64 vector; one element stands for all."""
+    wide = vector if vector.dtype == "i64" else b.Cast(vector, to=dtypes.i64)
+    if wide.shape == ():
+        wide = b.Unsqueeze(wide, [0])
+    if wide.dims == (1,):
+        return wide if len(places) == 1 else b.Multiply(wide, b.constant([len(places)]))
+    found = b.Gather(wide, [places[0]], axis=0)
+    for place in places[1:]:
+        found = b.Add(found, b.Gather(wide, [place], axis=0))
+    return found
+
+
+def _size_of(b: Any, x: Any, axis: int) -> Any:
+    size = x.dims[axis]
+    return b.constant([size]) if isinstance(size, int) else b.Gather(b.Shape(x), [axis], axis=0)
+
+
+def _swapped(b: Any, x: Any, axis: int, cut: Any) -> Any:
     """What follows the index ``cut`` before what precedes it."""
     end = b.Slice(x, cut, [INT64_MAX], [axis])
     return b.Concat(end, b.Slice(x, [0], cut, [axis]), axis=axis)

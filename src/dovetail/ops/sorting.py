@@ -30,7 +30,7 @@ class TopK(
         "TopK-11,24(x, k; axis=-1, largest=1, sorted~{1:value,0:none}:sort=1 | stable=true/false, dtype=i64)",
     ),
     openvino=(
-        f"TopK-1(x, k; axis, {_MODES} | stable=false, dtype=i32)",
+        f"TopK-1(x, k; axis, {_MODES}, {_PLACES} | stable=false)",
         f"TopK-3(x, k; axis, {_MODES}, {_PLACES} | stable=false)",
         f"TopK-11(x, k; axis, {_MODES}, {_PLACES}, stable=false)",
     ),

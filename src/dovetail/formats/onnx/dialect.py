@@ -153,4 +153,4 @@ def spell(value: Any) -> Any:
     return value
 
 
-ONNX = Dialect("onnx", lambda cls: cls.onnx, check_types, spell=spell)
+ONNX = Dialect("onnx", lambda cls: cls.onnx, check_types, spell=spell, has_opsets=True)

@@ -170,7 +170,7 @@ def _write_tensor(proto: Any, type: Tensor, notes: Denotations, path: str) -> No
         dim = proto.shape.dim.add()
         if isinstance(size, int):
             dim.dim_value = size
-        elif not any((dims.name_of(symbol) or "").startswith(UNNAMED) for symbol in dims.symbols(size)):
+        elif size is not None and not any((dims.name_of(symbol) or "").startswith(UNNAMED) for symbol in dims.symbols(size)):
             dim.dim_param = dims.name_of(size) or str(size)
         if f"{path}{axis}" in notes:
             dim.denotation = notes[f"{path}{axis}"]

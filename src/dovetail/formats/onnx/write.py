@@ -9,13 +9,16 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats import travel
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.lower import lower
-from dovetail.formats.onnx import codec
+from dovetail.formats.onnx import codec, thresholds
 from dovetail.formats.onnx.compose import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.graph import Model
+from dovetail.states import PROPERTY, as_text
 
 CONTRIB = "com.microsoft"
 """The domain of the operators that onnxruntime adds, all of version 1."""
+DOMAINS = {"ai.onnx.ml": 5}
+"""The version in which a domain is written that the model does not speak of; 1 for others."""
 NEWEST = 2**31 - 1
 OPSET = 21
 """The opset of a model that did not come from ONNX and is given none: what current runtimes all read."""
@@ -24,10 +27,22 @@ OPSET = 21
 def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     """``model`` in the words of ONNX at ``opset`` (default: its own, or OPSET).
 
-    Raises UnsupportedError [opset.range], and [op.unsayable] with every node that stands in the way.
+    Raises UnsupportedError [opset.range], and [op.unsayable], [type.version] or another with every node that stands in the way,
+    and the opset from which on it would not.
     """
-    target = opset or model.versions.get("") or OPSET
-    _check_opset(target)
+    target = OPSET if opset is None else opset
+    if opset is None and model.versions.get(""):
+        target = model.versions[""]
+    newest = _check_opset(target)
+    try:
+        foreign = _at(model, target)
+    except UnsupportedError as error:
+        raise thresholds.told(error, target, newest, lambda other: _at(model, other)) from None
+    _describe(model, foreign)
+    return foreign
+
+
+def _at(model: Model, target: int) -> ForeignModel:
     versions = {domain: version for domain, version in model.versions.items() if domain not in ("ir", "")}
     imports = {"": target, **versions}
 
@@ -35,26 +50,31 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
         if domain == CONTRIB:
             # A model that has none of onnxruntime's own operators gets none in the place of ONNX's.
             return 1 if domain in versions or since_version("", kind, NEWEST) is None else None
-        return since_version(domain, kind, imports.get(domain, 1))
+        return since_version(domain, kind, imports.get(domain, DOMAINS.get(domain, 1)))
 
     foreign = lower(model, ONNX, version_of)
     used = {node.domain for node in foreign.graph.nodes}
-    foreign.versions = {"": target, **{domain: imports.get(domain, 1) for domain in sorted(used | set(versions)) if domain}}
-    _describe(model, foreign)
+    foreign.versions = {
+        "": target,
+        **{domain: imports.get(domain, DOMAINS.get(domain, 1)) for domain in sorted(used | set(versions)) if domain},
+    }
     return foreign
 
 
-def _check_opset(opset: int) -> None:
+def _check_opset(opset: int) -> int:
     import onnx
 
     newest = onnx.defs.onnx_opset_version()
     if not 1 <= opset <= newest:
         raise UnsupportedError("opset.range", f"opset {opset} is not in [1, {newest}]")
+    return int(newest)
 
 
 def _describe(model: Model, foreign: ForeignModel) -> None:
     if model.format == "onnx":
         foreign.metadata = dict(model.metadata)
+        if model.states:
+            foreign.metadata["metadata_props"] = {**foreign.metadata.get("metadata_props", {}), PROPERTY: as_text(model)}
         return
     kept: dict[str, Any] = dict(model.metadata.get("onnx", {}))
     foreign.metadata = {name: kept[name] for name in ("ir_version", "domain", "model_version") if name in kept}
@@ -67,6 +87,8 @@ def _describe(model: Model, foreign: ForeignModel) -> None:
     travelled = travel.from_openvino(model)
     if travelled is not None:
         properties[travel.PROPERTY] = travelled
+    if model.states:
+        properties[PROPERTY] = as_text(model)
     if properties:
         foreign.metadata["metadata_props"] = properties
 

@@ -76,6 +76,25 @@ def constant(weights: packing.Bytes, dtype: DType, shape: tuple[int, ...], offse
     for each in shape:
         count *= each
     needed = packing.size_of(dtype, count)
+    if not count:
+        # OpenVINO writes a byte or more for a constant without elements.
+        return packing.unpack(weights[:0], dtype, shape)
     if needed is not None and needed != size:
         raise FormatError("ir.constant-size", f"{dtype}{list(shape)} takes {needed} bytes, and the constant has {size}")
     return packing.unpack(weights[offset : offset + size], dtype, shape)
+
+
+def partial_text(shape: Iterable[Size]) -> str:
+    """A shape as a Parameter's ``shape`` says it, without brackets."""
+    return ",".join(map(_size_text, shape))
+
+
+def _size_text(size: Size) -> str:
+    """A size as a Parameter's ``shape`` says it: a number, "?", "2..", "..8", "1..8"."""
+    if isinstance(size, int):
+        return str(size)
+    low, high = dims.bounds(size)
+    least = max(low or 0, 0)
+    if not least and high is None:
+        return "?"
+    return f"{least or ''}..{'' if high is None else high}"

@@ -9,6 +9,7 @@ from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.lower import lower
 from dovetail.formats.openvino import codec, rt_info, versions
 from dovetail.formats.openvino.compose import OPENVINO
+from dovetail.formats.openvino.variables import put_variables
 from dovetail.graph import Model
 
 NEWEST = 16
@@ -26,6 +27,7 @@ def version_of(domain: str, kind: str) -> int | None:
 def to_foreign(model: Model) -> ForeignModel:
     """``model`` in the words of OpenVINO. Raises UnsupportedError [op.unsayable] with every node that stands in the way."""
     foreign = lower(model, OPENVINO, version_of, sink=True)
+    put_variables(model, foreign)
     foreign.versions = {"ir": 11}
     if model.format == "openvino":
         foreign.metadata = {name: item for name, item in model.metadata.items() if name != "onnx"}

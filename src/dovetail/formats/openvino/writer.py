@@ -12,18 +12,17 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from dovetail import dims
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import packing
 from dovetail.formats.openvino.bodies import MAP_NUMBERS
-from dovetail.formats.openvino.fields import PRECISIONS
+from dovetail.formats.openvino.fields import PRECISIONS, partial_text
 from dovetail.formats.openvino.layers import BODIES
 from dovetail.formats.openvino.reader import LEGACY, NESTING
 from dovetail.formats.openvino.rt_info import DEPTH, Item
 from dovetail.formats.openvino.versions import spelled
-from dovetail.types import Size, Tensor, Type
+from dovetail.types import Tensor, Type
 
 # Constants start at multiples of this, so that every element type can be read where it lies.
 ALIGNMENT = 8
@@ -43,12 +42,16 @@ class Writer:
         self.errors: list[DovetailError] = []
         self._offset = 0
         self._stored: dict[tuple[bytes, int], int] = {}
+        self._is_nothing_stored = False
         self._lines: list[str] = []
         self._types: dict[Type | None, tuple[str, tuple[str, ...]]] = {}
 
     def document(self, model: ForeignModel) -> bytes:
         self._lines = ['<?xml version="1.0"?>', f'<net name={self._quoted(model.graph.name)} version="11">']
         self._graph(model.graph, 1, 0)
+        if self._is_nothing_stored and not self.chunks:
+            # OpenVINO's reader takes an empty .bin for none, and then no constant for initialised.
+            self.chunks.append((1, b""))
         info = [*model.metadata.get("rt_info", ()), *model.graph.metadata.get("rt_info", ())]
         self._section("rt_info", info, 1)
         for tag in LEGACY:
@@ -155,6 +158,7 @@ class Writer:
         """Where the tensor's bytes lie in the .bin, and how many they are; equal bytes lie there once."""
         data = packing.pack(tensor.data, tensor.dtype)
         if not len(data):
+            self._is_nothing_stored = True
             return 0, 0
         content = hashlib.blake2b(data, digest_size=32).digest(), len(data)
         offset = self._stored.get(content)
@@ -237,7 +241,7 @@ class _Layers:
             type = None
         number = self._open(name, "Parameter", "opset1")
         element = self.writer.element_type(None if type is None else type.dtype, name)
-        shape = "..." if type is None or type.shape is None else ",".join(map(_size_text, type.shape))
+        shape = "..." if type is None or type.shape is None else partial_text(type.shape)
         self.lines.append(f'{self.tabs}\t<data shape="{shape}" element_type="{element}" />')
         self.writer._section("rt_info", value.metadata.get("layer_rt_info", []), self.indent + 1)
         self._outputs([value.key], number, 0, name)
@@ -405,14 +409,3 @@ class _Layers:
 
 def _layer_name(value: ForeignValue) -> str:
     return str(value.metadata.get("name") or (value.names[0] if value.names else value.key))
-
-
-def _size_text(size: Size) -> str:
-    """A size as a Parameter's ``shape`` says it: a number, "?", "2..", "..8", "1..8"."""
-    if isinstance(size, int):
-        return str(size)
-    low, high = dims.bounds(size)
-    least = max(low or 0, 0)
-    if not least and high is None:
-        return "?"
-    return f"{least or ''}..{'' if high is None else high}"

@@ -17,10 +17,10 @@ def scaled_dot_product(b: Any, node: Node) -> Any:
     """As Attention, where every row is known to see a key; what the target has no Attention for is taken apart from there."""
     op = node.op
     assert isinstance(op, ScaledDotProductAttention)
-    q, k, v, mask, scale = (*node.inputs, None, None)[:5]
+    q, k, v, mask, scale, sink = (*node.inputs, None, None, None)[:6]
     assert q is not None and k is not None and v is not None
     mask = None if op.causal or _adds_nothing(mask) else mask
-    if not _are_heads(q, k, v) or not _sees_keys(mask) or (scale is not None and scale.constant is None):
+    if sink is not None or not _are_heads(q, k, v) or not _sees_keys(mask) or (scale is not None and scale.constant is None):
         return None
     number = None if scale is None or scale.constant is None else float(scale.constant.reshape(()))
     return b.add(Attention(op.causal, number), q, k, v, *(() if mask is None else (mask,)))

@@ -124,11 +124,15 @@ def cast_like(node: Lifting) -> Value | None:
     return made
 
 
-@ONNX.emit("Cast")
+def _means_infinity(op: Any, version: int) -> bool:
+    return op.to not in FNUZ or not op.saturate or op.saturate_infinity == (version >= 24)
+
+
+@ONNX.emit("Cast", says=_means_infinity)
 def emit_cast(lowering: Lowering, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     version = lowering.version_of("", "Cast") or 0
-    if op.to in FNUZ and op.saturate and op.saturate_infinity != (version >= 24):
+    if not _means_infinity(op, version):
         raise UnsupportedError("op.unsayable", f"Cast-{version} does not mean saturate_infinity={op.saturate_infinity}")
     return [lowering.spelled(node)]
 

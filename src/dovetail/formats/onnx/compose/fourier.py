@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
+from dovetail import dims, dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
+from dovetail.op import Op
 from dovetail.ops.fourier import DFT
 from dovetail.ops.reshaping import items, numbers
 from dovetail.types import axis_in
@@ -41,6 +42,43 @@ def _axis(b: Any, x: Value, axis: int) -> Value:
     return found
 
 
+class _AxisDFT(
+    Op,
+    sig="x: F, length?!: I1, axis!: I -> y: F",
+    onnx="DFT-20(x, length?, axis; inverse=0, onesided=0)",
+):
+    """DFT as ONNX has it: over one axis, which counts that of the parts from the end."""
+
+    inverse: bool = False
+    onesided: bool = False
+
+    def shape(self, x: Any, length: Any, axis: Any) -> Any:
+        parts = 1 if self.onesided and self.inverse else 2
+        return None if x.shape is None else (*[None] * (len(x.shape) - 1), parts)
+
+
+def _one_axis(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
+    """Over the axis that only run time knows."""
+    if axes.shape != (1,) or (lengths is not None and lengths.shape != ()):
+        raise UnsupportedError("fourier.axes", "axes that only run time knows")
+    axis = _read_axis(axes)
+    if axis is None:
+        zero = b.constant(np.zeros(1, axes.dtype.numpy))
+        axis = b.Reshape(b.Where(b.Less(axes, zero), b.Subtract(axes, 1), axes), [])
+    return b.add(_AxisDFT(op.inverse, op.onesided), x, lengths, axis)
+
+
+def _read_axis(axes: Value) -> Value | None:
+    """The scalar of which :func:`transform` has made ``axes``."""
+    where = axes.node.inputs[0] if axes.node is not None and type(axes.node.op).__name__ == "Reshape" else None
+    if where is None or where.node is None or type(where.node.op).__name__ != "Where":
+        return None
+    condition, _, axis = where.node.inputs
+    less = None if condition is None else condition.node
+    is_so = less is not None and type(less.op).__name__ == "Less" and less.inputs[0] is axis and axis is not None
+    return axis if is_so and axis.shape == () else None  # type: ignore[union-attr]
+
+
 @ONNX.lower("DFT")
 def lower_transform(b: Any, node: Node) -> Any:
     """One axis after the other."""
@@ -48,7 +86,7 @@ def lower_transform(b: Any, node: Node) -> Any:
     x, axes, lengths = (*node.inputs, None)[:3]
     places = numbers(axes)
     if places is None:
-        raise UnsupportedError("fourier.axes", "axes that only run time knows")
+        return _one_axis(b, op, x, axes, lengths)
     if len(places) == 1 and (lengths is None or (lengths.shape == () and (numbers(lengths) or [0])[0] != -1)):
         return _halved(b, op, x, places[0], lengths) if op.inverse and op.onesided else None
     return _each(b, op, x, places, _lengths(b, lengths, len(places)))
@@ -72,7 +110,7 @@ def _halved(b: Any, op: Any, x: Any, place: int, lengths: Any) -> Any:
     length = next(iter(numbers(lengths) or ()), None)
     axis = axis_in(place, len(x.dims) - 1)
     size = x.dims[axis]
-    if length is None or not isinstance(size, int) or size <= length // 2 + 1:
+    if length is None or dims.less_equal(size, length // 2 + 1) is True:
         return None
     return b.add(op, b.Slice(x, [0], [length // 2 + 1], [axis]), b.constant([place]), lengths)[0]
 
@@ -85,6 +123,12 @@ def _each(b: Any, op: Any, x: Any, places: list[int], lengths: list[Any]) -> Any
         given = () if length is None else (length,)
         x = b.add(each, x, b.constant([places[index]]), *given)[0]
     return x
+
+
+@ONNX.substitute("DFT")
+def by_matrices(b: Any, node: Node) -> Any:
+    """Before version 17, where the sizes are known."""
+    return node.op.decompose(b, *node.inputs)
 
 
 @ONNX.emit("DFT")

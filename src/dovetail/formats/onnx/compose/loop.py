@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Several
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from dovetail.formats.onnx.compose.control import _version
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Graph, Node, Value
 from dovetail.ops.loop import Loop, is_endless
-from dovetail.types import UNKNOWN, Tensor, Type
+from dovetail.types import UNKNOWN, Optional, Sequence, Tensor, Type
 
 LOOP_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 SCAN_VERSIONS = (9, 11, 16, 19, 21, 23, 24, 25)
@@ -70,15 +70,16 @@ def lift_scan(node: Lifting) -> list[Value]:
 
 @ONNX.lift("Scan", 8)
 def lift_scan_of_batch(node: Lifting) -> list[Value]:
-    """Each item of the batch is scanned alone."""
-    if node.optional(0) is not None:
-        raise UnsupportedError("loop.lengths", "Scan-8 with sequence_lens")
+    """Each item of the batch is scanned alone; up to its length, where lengths are given, and zeros are put out after that."""
+    lengths = node.optional(0)
     count: int = node.attribute("num_scan_inputs", "int")
-    turned: Sequence[int] = node.attribute("directions", "tuple[int, ...]", (0,) * count)
+    turned: Several[int] = node.attribute("directions", "tuple[int, ...]", (0,) * count)
     xs = [node.input(index) for index in range(1, len(node.inputs))]
     carried = _states(len(xs), count)
     if len(turned) != count or any(each not in (0, 1) for each in turned):
         raise FormatError("attribute.value", f"Scan: {count} directions, not {list(turned)}")
+    if lengths is not None and any(turned):
+        raise UnsupportedError("loop.lengths", "Scan-8 with sequence_lens that scans backwards")
     cut = [(0, bool(each)) for each in turned]
     captures: list[Value] = []
     body = _scan_body(node, [_without(x.type, 0) for x in xs], cut, captures)
@@ -89,12 +90,26 @@ def lift_scan_of_batch(node: Lifting) -> list[Value]:
     rest = [b.input_of(x.name, x.type) for x in captures]
     for inner, x in zip(rest, captures, strict=True):
         inner.value = x.value
-    made = b.add(loop, None, None, *(b.apply("Squeeze", item, [0]) for item in items), *rest)
+    alone = [b.apply("Squeeze", item, [0]) for item in items]
+    if lengths is None:
+        made = b.add(loop, None, None, *alone, *rest)
+    else:
+        xs, items = [*xs, lengths], [*items, Value(batch.claim("length"), Tensor(lengths.dtype, (1,)))]
+        batch.inputs[len(items) - 1 : len(items) - 1] = items[-1:]
+        made = b.add(loop, b.apply("Squeeze", items[-1], [0]), None, *alone, *rest)
+        made = [*made[:carried], *(_filled(b, y, alone[carried]) for y in made[carried:])]
     batch.outputs = [b.apply("Unsqueeze", y, [0]) for y in made]
     batch.outputs.insert(0, b.constant(np.array(True), dtypes.boolean, "goes_on"))
     batch.inputs.insert(0, Value(batch.claim("item"), NUMBER))
     whole = Loop(body=batch, scanned=((0, 1, False),) * len(xs), stacked=((0, False),) * len(made), outputs=len(made))
     return node.b.add(whole, None, None, *xs, *captures)
+
+
+def _filled(b: Builder, y: Value, cut: Value) -> Value:
+    """``y`` with zeros behind it, as long as what was cut."""
+    end, size = (b.apply("Gather", b.apply("Shape", x, dtype=dtypes.i64), [0], axis=0) for x in (cut, y))
+    pads = b.apply("Concat", [0], b.apply("Subtract", end, size), axis=0)
+    return b.apply("Pad", y, pads, None, [0], mode="constant")  # type: ignore[no-any-return]
 
 
 def _states(inputs: int, cut: int) -> int:
@@ -103,7 +118,7 @@ def _states(inputs: int, cut: int) -> int:
     return inputs - cut
 
 
-def _scan_body(node: Lifting, types: Sequence[Type], cut: Sequence[tuple[int, bool]], captures: list[Value]) -> Graph:
+def _scan_body(node: Lifting, types: Several[Type], cut: Several[tuple[int, bool]], captures: list[Value]) -> Graph:
     """The body of a Scan over inputs of these types; the last of them are cut."""
     foreign: ForeignGraph = node.attribute("body", "Graph")
     carried = len(types) - len(cut)
@@ -117,7 +132,7 @@ def _scan_body(node: Lifting, types: Sequence[Type], cut: Sequence[tuple[int, bo
     return body
 
 
-def _scan(body: Graph, carried: int, cut: Sequence[tuple[int, bool]], stacked: Sequence[tuple[int, bool]]) -> Loop:
+def _scan(body: Graph, carried: int, cut: Several[tuple[int, bool]], stacked: Several[tuple[int, bool]]) -> Loop:
     b = Builder(graph=body)
     for place, (axis, _) in enumerate(stacked, carried):
         body.outputs[place] = b.apply("Unsqueeze", body.outputs[place], [axis])
@@ -135,7 +150,11 @@ def _hold(foreign: ForeignGraph, inputs: int, outputs: int) -> None:
 
 def _open(type: Type, item: ForeignValue) -> Type:
     """What is known of a state inside: element type and rank of the first one; a size may differ from trip to trip."""
-    if not isinstance(type, Tensor) or type.shape is None:
+    if isinstance(type, Sequence):
+        return Sequence(Tensor(getattr(type.element, "dtype", None), None))
+    if isinstance(type, Optional):
+        return Optional(_open(type.element, item))
+    if type.shape is None:
         return item.type or type
     from dovetail import dims
 
@@ -155,9 +174,9 @@ def _with_one(type: Type, axis: int) -> Type:
     return Tensor(type.dtype, (*type.shape[:axis], 1, *type.shape[axis + 1 :]))
 
 
-def _entries(node: Lifting, what: str, count: int, ranks: Sequence[int]) -> list[tuple[int, bool]]:
-    axes: Sequence[int] = node.attribute(f"scan_{what}_axes", "tuple[int, ...]", (0,) * count)
-    turned: Sequence[int] = node.attribute(f"scan_{what}_directions", "tuple[int, ...]", (0,) * count)
+def _entries(node: Lifting, what: str, count: int, ranks: Several[int]) -> list[tuple[int, bool]]:
+    axes: Several[int] = node.attribute(f"scan_{what}_axes", "tuple[int, ...]", (0,) * count)
+    turned: Several[int] = node.attribute(f"scan_{what}_directions", "tuple[int, ...]", (0,) * count)
     if len(axes) != count or len(turned) != count or any(each not in (0, 1) for each in turned):
         raise FormatError(
             "attribute.value", f"Scan: {count} axes and directions for its {what}s, not {list(axes)}, {list(turned)}"
@@ -250,12 +269,16 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
         said = {name: value for name, value in attributes.items() if name == "num_scan_inputs" or any(value)}  # type: ignore[arg-type]
         attributes = {"body": _body(lowering, body, outer, own), **said}
         return [lowering.finish(node, "", "Scan", version, keys[2 : 2 + own], attributes)]
+    for y, made in zip(node.outputs, body.outputs[1:], strict=True):
+        # ONNX goes by what a trip makes, also where there may be none.
+        if isinstance(y.type, Optional) and not isinstance(made.type, Optional):
+            y.type = y.type.element
     body.inputs.insert(1, Value(body.claim("goes_on"), BOOLEAN))
     attributes = {"body": _body(lowering, body, outer, 2 + own)}
     return [lowering.finish(node, "", "Loop", _version(lowering, "Loop"), keys[: 2 + own], attributes)]
 
 
-def _body(lowering: Lowering, body: Graph, outer: Sequence[Value | None], own: int) -> ForeignGraph:
+def _body(lowering: Lowering, body: Graph, outer: Several[Value | None], own: int) -> ForeignGraph:
     remove_dead(body)
     lowering.own_outputs(body)
     keys = {id(inner): lowering.keys[id(x)] for inner, x in zip(body.inputs[own:], outer, strict=True) if x is not None}

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
+from dovetail import dims, dtypes
 from dovetail.build import shape_value
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Value
 from dovetail.ops.attention import Attention
+from dovetail.ops.heads import heads_first, places
 from dovetail.ops.norm import LayerNormalization, RMSNormalization
 
 _DOMAIN = "com.microsoft"
@@ -184,11 +185,16 @@ def _scale(node: Lifting) -> float | None:
     return scale or None
 
 
-def _added(node: Lifting, mask: Value | None, bias: Value | None, least: float) -> Value | None:
-    """What is added to the scores: the bias, and ``least`` for each key that a mask of ones and zeros leaves out."""
+def _added(node: Lifting, mask: Value | None, bias: Value | None, least: float, keys: Value | None = None) -> Value | None:
+    """What is added to the scores: the bias, and ``least`` for each key that a mask of ones and zeros leaves out.
+
+    A vector as long as the batch says how many of ``keys`` there are.
+    """
     if mask is None:
         return bias
     b = node.b
+    if len(mask.dims) == 1 and keys is not None and dims.equal(mask.dims[0], keys.dims[0]) is True:
+        mask = b.Cast(b.Less(places(b, keys, -2), b.Unsqueeze(b.Cast(mask, to=dtypes.i64), [1])), to=dtypes.i32)
     if len(mask.dims) not in (2, 3):
         raise _refuse(node, "a mask", f"{mask.type} is neither [batch, keys] nor [batch, rows, keys]")
     kind = node.input(0).dtype
@@ -202,20 +208,47 @@ def _added(node: Lifting, mask: Value | None, bias: Value | None, least: float) 
 
 @ONNX.lift("MultiHeadAttention", 1, domain=_DOMAIN)
 def multi_head_attention(node: Lifting) -> list[Value]:
-    """Query, key and value of their own, [batch, rows, heads * size]; key and value may come in heads already."""
+    """Query, key and value, [batch, rows, heads * size] each; or in one tensor [batch, rows, heads, 3, size]; or key and value in
+    one, [batch, keys, heads, 2, size]; or these in heads, [batch, heads, keys, size]."""
     b, heads = node.b, node.attribute("num_heads", "int")
-    q, k, v, bias = node.input(0), node.input(1), node.input(2), node.optional(3)
-    if {len(x.dims) for x in (q, k, v)} != {3}:
-        raise _refuse(node, "its inputs", "packed, or in heads already")
+    q, k, v, bias = _parts(node, heads)
     if any(node.optional(place) is not None for place in (8, 9)):
         raise _refuse(node, "past_sequence_length", "a past in a buffer")
+    in_heads = len(k.dims) == 4
     if bias is not None:
-        sizes = [x.dims[2] for x in (q, k, v)]
+        sizes = [q.dims[2]] * 2 if in_heads else [x.dims[2] for x in (q, k)]
         if not all(isinstance(size, int) for size in sizes):
             raise _refuse(node, "bias", "sizes that are not known")
-        parts = b.Split(bias, sizes, axis=0, outputs=3)
-        q, k, v = (b.Add(x, part) for x, part in zip((q, k, v), parts, strict=True))
-    added = _added(node, node.optional(4), node.optional(5), node.attribute("mask_filter_value", "float", _FILTER))
-    op = Attention(node.attribute("unidirectional", "bool", False), _scale(node), q_heads=heads, kv_heads=heads, outputs=3)
-    made = b.add(op, q, k, v, added, node.optional(6), node.optional(7))
-    return made[: len(node.node.outputs)]
+        first, second, third = (slice(sizes[0]), slice(sizes[0], sum(sizes)), slice(sum(sizes), None))
+        q = b.Add(q, b.index(bias, first))
+        if not in_heads:
+            # Keys and values in heads come from elsewhere, and have had theirs.
+            k, v = b.Add(k, b.index(bias, second)), b.Add(v, b.index(bias, third))
+    if in_heads:
+        q = heads_first(b, q, heads)
+    added = _added(node, node.optional(4), node.optional(5), node.attribute("mask_filter_value", "float", _FILTER), k)
+    counts = {} if in_heads else {"q_heads": heads, "kv_heads": heads}
+    count = max(len(node.node.outputs), 1)
+    causal = node.attribute("unidirectional", "bool", False)
+    if causal and dims.equal(q.dims[-2], k.dims[-2]) is False:
+        raise _refuse(
+            node, "unidirectional", f"{q.dims[-2]} rows and {k.dims[-2]} keys, of which onnxruntime shows the last row all"
+        )
+    op = Attention(causal, _scale(node), scores="masked", outputs=count, **counts)
+    y, *rest = b.add(op, q, k, v, added, node.optional(6), node.optional(7))
+    return [b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [0, 0, -1]) if in_heads else y, *rest]
+
+
+def _parts(node: Lifting, heads: int) -> tuple[Value, Value, Value, Value | None]:
+    """Query, key and value, taken out of what they are packed in, and the bias."""
+    b = node.b
+    q, k, v, bias = node.input(0), node.optional(1), node.optional(2), node.optional(3)
+    if k is None and v is None and len(q.dims) == 5:
+        q, k, v = (b.Reshape(b.Squeeze(x, [3]), [0, 0, -1]) for x in b.Split(q, axis=3, outputs=3))
+    elif k is not None and v is None and len(q.dims) == 3 and len(k.dims) == 5 and bias is None:
+        k, v = (b.Reshape(b.Squeeze(x, [3]), [0, 0, -1]) for x in b.Split(k, axis=3, outputs=2))
+    if k is None or v is None or len(q.dims) != 3 or (len(k.dims), len(v.dims)) not in ((3, 3), (4, 4)):
+        raise _refuse(node, "its inputs", "a form that onnxruntime does not speak of")
+    if len(k.dims) == 4 and node.optional(6) is not None:
+        raise _refuse(node, "past_key", "keys that come in heads already have no past")
+    return q, k, v, bias

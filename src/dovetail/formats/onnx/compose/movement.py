@@ -318,7 +318,8 @@ def one_hot_of_values(b: Builder, node: Node) -> Any:
     values = _halves(off, on)
     if values is None:
         values = b.Concat(b.Reshape(off, [1]), b.Reshape(on, [1]), axis=0)
-    return b.add(_OneHot(op.axis, op.negative), indices, depth, values)[0]
+    axis = op.axis if indices is None or indices.shape is None or op.axis == -1 else op.axis % (len(indices.shape) + 1)
+    return b.add(_OneHot(axis, op.negative), indices, depth, values)[0]
 
 
 def _halves(first: Value, second: Value) -> Value | None:

@@ -1,4 +1,4 @@
-"""Dropout before its flag for training became an input, and where an older version has to do."""
+"""Softmax with an axis from the back; Dropout before its flag for training became an input, and where an older one has to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,22 @@ import numpy as np
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
+from dovetail.op import Op
 from dovetail.ops.dropout import Dropout, is_inference
+from dovetail.types import axis_in
+
+
+@ONNX.lift("Softmax", 1)
+@ONNX.lift("LogSoftmax", 1)
+@ONNX.lift("Hardmax", 1)
+def with_axis_from_the_back(node: Lifting) -> tuple[Op, list[Value | None]] | None:
+    """The text of version 1 does not say what -1 is; onnx's own test of LogSoftmax does, and runtimes count from the back in all
+    three. It is not written so."""
+    axis = node.attribute("axis", "int", 1)
+    if axis >= 0:
+        return None
+    x = node.input(0)
+    return node.reading(x, axis=axis_in(axis, len(x.dims)))
 
 
 @ONNX.lift("Dropout", 1, 6)

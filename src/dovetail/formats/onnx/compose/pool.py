@@ -39,12 +39,29 @@ def average_pool(b: Any, node: Node) -> Any:
     return _rounded(b, op, x)
 
 
+def _trimmed(b: Any, op: Any, x: Any) -> Any:
+    """A last window that would begin in the padding is left out by less padding: the versions do not agree on such a one."""
+    simple = op.floored(x)
+    if simple is None or op.auto_pad != "explicit":
+        return None
+    sizes, count = x.dims[2:], len(op.kernel)
+    outs = {word: op.with_(rounding=word).geometry(sizes, op.kernel).outs for word in ("floor", "ceil", "ceil_torch")}
+    if outs["ceil"] == outs["ceil_torch"]:
+        return None
+    if outs["floor"] == outs["ceil_torch"]:
+        return b.add(op.with_(rounding="floor"), x)
+    # Padding that counts may only become less.
+    ends = zip(simple.pads[count:], op.explicit_pads(count)[1], strict=True)
+    counts = getattr(op, "divisor", "inside") != "inside"
+    return b.add(simple, x) if not counts or all(new <= old for new, old in ends) else None
+
+
 def _rounded(b: Any, op: Any, x: Any) -> Any:
     """``ceil`` may make a window of padding alone, and ``valid`` has no rounding up: both are written out as padding."""
     canonical = op.canonical(x)
-    if op.rounding == "floor" or canonical.rounding == "floor":
-        return None
     if op.rounding == "ceil_torch" and op.auto_pad != "valid":
+        return _trimmed(b, op, x)
+    if op.rounding == "floor" or canonical.rounding == "floor":
         return None
     torch = op.with_(rounding="ceil_torch", auto_pad="explicit")
     simple = op.floored(x)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from dovetail.build import Builder
 from dovetail.errors import FormatError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Graph, Node, Value
+from dovetail.ops.unlisting import unlisted_body
 
 
 @OPENVINO.lift("If", 8)
@@ -47,6 +49,12 @@ def _branch(node: Lifting, name: str) -> tuple[Graph, list[Value]]:
         raise FormatError("if.ports", f"the {name} branch does not make every output of If")
     graph.outputs = [results[str(layer)] for layer in wanted]
     return graph, given
+
+
+@OPENVINO.lower("If")
+def lower_if(b: Builder, node: Node) -> Any:
+    """Without lists."""
+    return unlisted_body(b, node)
 
 
 @OPENVINO.emit("If")

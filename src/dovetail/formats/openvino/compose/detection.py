@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
+from dovetail import dims, dtypes
 from dovetail.build import shape_value
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
@@ -14,6 +14,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.ops.detection import NonMaxSuppression, inclusive, known_limit
 from dovetail.ops.slicing import joined
+from dovetail.types import axis_in
 
 _ENCODINGS = {"corner": False, "center": True}
 
@@ -50,10 +51,13 @@ def padded_suppression(node: Lifting) -> list[Value]:
     (rows,) = _suppression(node, 1, dtype)
     b, scores, most = node.b, node.input(1), node.optional(2)
     limit = b.constant([0]) if most is None else b.Reshape(_long(b, most), [1])
-    each = b.Minimum(limit, _vector(b, scores, 2))
-    count = b.Multiply(each, _vector(b, scores, 1))
+    classes, boxes = _vector(b, scores, 1), _vector(b, scores, 2)
     if node.node.version == 4:
-        count = b.Multiply(count, _vector(b, scores, 0))
+        count = b.Multiply(b.Multiply(b.Minimum(limit, boxes), classes), _vector(b, scores, 0))
+    else:
+        # No more than there are boxes, whatever their classes: what comes after is left out.
+        count = b.Minimum(b.Multiply(limit, classes), boxes)
+        rows = b.Slice(rows, [0], count, [0])
     missing = b.Subtract(count, b.Gather(b.Shape(rows), [0], axis=0))
     pads = joined(b, [[0, 0], missing, [0]])
     return [b.Pad(rows, pads, b.constant(np.array(-1, dtype.numpy), dtype))]
@@ -86,3 +90,34 @@ def lower_suppression(b: Any, node: Node) -> Any:
     least = b.constant(np.array(-np.inf, np.float32)) if least is None else least
     made = b.add(op.with_(inclusive=True, outputs=3), boxes, scores, most, overlap, least)
     return [made[0], *made[1:][: op.outputs - 1]]
+
+
+@OPENVINO.lift("RegionYolo", 1)
+def yolo(node: Lifting) -> Value:
+    """Of each box in each cell: the sigmoid of where it is and whether there is one, its size as it is, and of the classes the
+    sigmoid, or with ``do_softmax`` the softmax."""
+    b, x = node.b, node.input(0)
+    coords, classes, number = (node.attribute(name, "int") for name in ("coords", "classes", "num"))
+    softmax, mask = node.attribute("do_softmax", "bool", True), node.attribute("mask", "tuple[int, ...]", ())
+    axis, end = node.attribute("axis", "int"), node.attribute("end_axis", "int")
+    node.ignore("anchors")
+    count = number if softmax else len(mask)
+    entries = coords + classes + 1
+    if len(x.dims) != 4 or coords < 2 or dims.equal(x.dims[1], count * entries) is False:
+        raise UnsupportedError("detection.boxes", f"RegionYolo of {count} boxes of {entries} numbers in {x.type}")
+    outer = shape_value(b, x, [0]), shape_value(b, x, [2, 3])
+    cells = b.Reshape(x, joined(b, [outer[0], [count, entries], outer[1]]), copy_zeros=False)
+    place, size, rest = (b.Slice(cells, [first], [last], [2]) for first, last in ((0, 2), (2, coords), (coords, entries)))
+    if softmax:
+        is_one, scores = b.Slice(rest, [0], [1], [2]), b.Slice(rest, [1], [classes + 1], [2])
+        parts = [b.Sigmoid(place), size, b.Sigmoid(is_one), b.Softmax(scores, axis=2)]
+    else:
+        parts = [b.Sigmoid(place), size, b.Sigmoid(rest)]
+    y = b.Reshape(b.Concat(*parts, axis=2), joined(b, [outer[0], [count * entries], outer[1]]), copy_zeros=False)
+    if not softmax:
+        result: Value = y
+        return result
+    first, last = axis_in(axis, 4), axis_in(end, 4)
+    shape = [shape_value(b, x, range(first)), [-1], shape_value(b, x, range(last + 1, 4))]
+    result = b.Reshape(y, joined(b, shape), copy_zeros=False)
+    return result

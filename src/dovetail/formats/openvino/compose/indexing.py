@@ -103,3 +103,28 @@ def one_hot(b: Builder, node: Node) -> Any:
     if all(new is old for new, old in zip(made, node.inputs, strict=True)):
         return None
     return b.add(node.op, *made)[0]
+
+
+@OPENVINO.lift("SparseFillEmptyRows", 16)
+def fill_empty_rows(node: Lifting) -> list[Value]:
+    """One element more for each row that has none, in its first column; then all in the order of rows and columns."""
+    b = node.b
+    values, shape, places, default = (node.ranked(index, rank) for index, rank in enumerate((1, 1, 2, 0)))
+    kind = places.dtype
+    wide = [x if x.dtype is dtypes.i64 else b.Cast(x, to=dtypes.i64) for x in (shape, places)]
+    zero, one = b.constant(np.array(0)), b.constant(np.array(1))
+    counts, columns = (b.Gather(wide[0], [place], axis=0) for place in (0, 1))
+    rows, across = (b.Gather(wide[1], b.constant(np.array(place)), axis=1) for place in (0, 1))
+    marks = b.Expand(one, b.Shape(rows))
+    filled = b.ScatterElements(b.Expand(zero, counts), rows, marks, axis=0)
+    is_empty = b.Equal(filled, zero)
+    missing = b.Squeeze(b.NonZero(is_empty), [0])
+    every_row = b.Concat(rows, missing, axis=0)
+    every_column = b.Concat(across, b.Expand(zero, b.Shape(missing)), axis=0)
+    key = b.Add(b.Multiply(every_row, columns), every_column)
+    order = b.TopK(key, b.Shape(key), axis=0, largest=False)[1]
+    found = b.Concat(b.Unsqueeze(every_row, [1]), b.Unsqueeze(every_column, [1]), axis=1)
+    sorted_places = b.Gather(found, order, axis=0)
+    every_value = b.Concat(values, b.Expand(default, b.Shape(missing)), axis=0)
+    indices = sorted_places if kind is dtypes.i64 else b.Cast(sorted_places, to=kind)
+    return [indices, b.Gather(every_value, order, axis=0), is_empty]

@@ -17,7 +17,9 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Graph, Node, Value
+from dovetail.op import bodies
 from dovetail.ops.loop import Loop, is_endless, is_true
+from dovetail.ops.unlisting import unlisted_body
 from dovetail.types import Tensor, is_static, static
 
 Row = dict[str, str]
@@ -203,8 +205,13 @@ class _Reading:
 
 @OPENVINO.lower("Loop")
 def lower_loop(b: Builder, node: Node) -> Any:
-    """What is below no trips for us is no limit for OpenVINO; its Loop cuts into parts of one, in order."""
+    """What is below no trips for us is no limit for OpenVINO; its Loop cuts into parts of one, in order. A TensorIterator holds
+    no other one."""
     op: Any = node.op
+    if (made := unlisted_body(b, node)) is not None:
+        return made
+    if _is_iterator(node) and _holds_iterator(op.body):
+        return b.add(op, _parts(b, op, node.inputs[2 + op.carried]), None, *node.inputs[2:])
     trips = node.inputs[0] if node.inputs else None
     is_plain = all(size == 1 and not is_reversed for _, size, is_reversed in op.scanned)
     is_plain = is_plain and parts_are_one(op) and not any(is_reversed for _, is_reversed in op.stacked)
@@ -226,7 +233,10 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
     remove_dead(body)
     trips, condition, *xs = (*node.inputs, None, None)[: max(2, len(node.inputs))]
     is_plain = _is_iterator(node)
-    keys = [lowering.key(x) for x in xs]
+    own = op.carried + len(op.scanned)
+    # What nobody reads is not handed in; a cut input still says how many trips there are.
+    read = [place for place, value in enumerate(body.inputs) if _is_read(body, value) or 0 < place <= own]
+    keys = [lowering.key(xs[place - 1]) for place in read if place]
     if is_plain:
         del body.outputs[0]
     else:
@@ -237,12 +247,12 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
             lowering.initializer(node, true, "condition") if condition is None else lowering.key(condition),
             *keys,
         ]
-    shift = len(keys) - len(xs)
-    read = [place for place, value in enumerate(body.inputs) if _is_read(body, value) or 0 < place <= op.carried]
+    ports = range(len(keys) - sum(place > 0 for place in read), len(keys))
     body.inputs = [body.inputs[place] for place in read]
     lowering.own_outputs(body)
     foreign = lowering.body(body)
     rows, layers = [], {}
+    port = iter(ports)
     for place, value in zip(read, foreign.inputs, strict=True):
         layers[place] = value.metadata["layer"] = value.key
         row = {"port": "input", "internal_layer_id": value.key}
@@ -250,7 +260,7 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
             rows.append({**row, "external_port_id": "-1", "purpose": "current_iteration"})
         else:
             cut = op.scanned[place - 1 - op.carried] if 0 <= place - 1 - op.carried < len(op.scanned) else None
-            rows.append({**row, "external_port_id": str(place - 1 + shift), **(_cut_row(*cut) if cut else {})})
+            rows.append({**row, "external_port_id": str(next(port)), **(_cut_row(*cut) if cut else {})})
     edges = []
     for place, value in enumerate(foreign.outputs, 1 if is_plain else 0):
         layer = value.metadata["layer"] = f"{value.key}/result_{place}"
@@ -271,6 +281,22 @@ def _is_iterator(node: Node) -> bool:
     op: Any = node.op
     is_free = all(x is None for x in node.inputs[:2])
     return is_free and bool(op.scanned) and not _is_read(op.body, op.body.inputs[0]) and is_endless(op.body)
+
+
+def _holds_iterator(body: Graph) -> bool:
+    for node in body.nodes:
+        if type(node.op) is Loop and _is_iterator(node):
+            return True
+        if any(_holds_iterator(inner) for _, inner in bodies(node.op)):
+            return True
+    return False
+
+
+def _parts(b: Builder, op: Any, x: Value | None) -> Value:
+    """How many parts the first cut input has."""
+    axis, size, _ = op.scanned[0]
+    length = b.apply("Gather", b.apply("Shape", x, dtype=dtypes.i64), np.array(axis), axis=0)
+    return length if size == 1 else b.apply("Divide", length, size)  # type: ignore[no-any-return]
 
 
 def _is_read(body: Graph, value: Value) -> bool:

@@ -33,7 +33,12 @@ class _Pad(
     mode: str
 
     def shape(self, x: Any, begin: Any, end: Any, value: Any = None) -> Any:
-        return None if x.shape is None else (None,) * len(x.shape)
+        if x.shape is None:
+            return None
+        first, last = numbers(begin), numbers(end)
+        if first is None or last is None:
+            return (None,) * len(x.shape)
+        return tuple(size + before + after for size, before, after in zip(x.shape, first, last, strict=True))
 
 
 @OPENVINO.lift("Pad", 1, 12)
@@ -310,6 +315,9 @@ def broadcast(node: Lifting) -> Any:
     if mode == "numpy" and node.node.version == 1:
         # The third input, which older tools leave in place, is for the other mode.
         return node.b.apply("Expand", x, shape, both=False)
+    if mode == "none" and node.node.version == 1:
+        # What OpenVINO writes for its ``explicit``.
+        mode = "explicit"
     if mode != "explicit":
         return None
     mapping = [int(axis) for axis in constant_of(node.input(2), "Broadcast: axes_mapping").reshape(-1).tolist()]

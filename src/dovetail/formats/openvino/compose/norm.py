@@ -40,10 +40,20 @@ def local_response(node: Lifting) -> list[Value]:
     return node.b.add(op, node.input(0))
 
 
+@OPENVINO.lift("GRN", 1)
+def across_channels(node: Lifting) -> Value:
+    """Divided by the root of the sum of squares along the channels and the bias."""
+    b, x = node.b, node.input(0)
+    squares = b.ReduceSum(b.Multiply(x, x), [1], keep_dims=True)
+    result: Value = b.Divide(x, b.Sqrt(b.Add(squares, node.attribute("bias", "float"))))
+    return result
+
+
 @OPENVINO.lower("LRN")
 def lower_local_response(b: Any, node: Node) -> Any:
+    """OpenVINO's CPU plugin takes 1 for every bias."""
     op: Any = node.op
-    return op.decompose(b, *node.inputs) if op.size % 2 == 0 else None
+    return op.decompose(b, *node.inputs) if op.size % 2 == 0 or op.bias != 1 else None
 
 
 @OPENVINO.lower("BatchNormalization")

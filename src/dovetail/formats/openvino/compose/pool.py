@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dovetail import dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node
@@ -50,3 +51,13 @@ def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
     rest = [max(far - end, 0) for end, far in zip(kept, reach, strict=True)]
     pool = AveragePool(simple.strides, (*(0,) * count, *rest), simple.dilations, "explicit", op.kernel, "floor", "inside")
     return b.add(pool, padded)[0]
+
+
+@OPENVINO.lower("AdaptiveMaxPool")
+def adaptive_max_pool(b: Any, node: Node) -> Any:
+    """OpenVINO's CPU plugin counts in i32 alone."""
+    op: Any = node.op
+    if op.dtype == "i32":
+        return None
+    values, indices = b.add(op.with_(dtype=dtypes.i32), *node.inputs)
+    return [values, b.Cast(indices, to=op.dtype)]

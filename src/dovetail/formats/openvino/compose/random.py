@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.build import shape_value
 from dovetail.errors import UnsupportedError
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.lifting import Lifting
@@ -30,6 +31,29 @@ def uniform(node: Lifting) -> list[Value]:
     if not first and not second:
         first = len(node.b.graph.nodes)
     return node.b.add(RandomUniform(float(first % _EXACT), second), shape, low, high)
+
+
+@OPENVINO.lift("Multinomial", 13)
+def multinomial(node: Lifting) -> Value:
+    """Without replacement the greatest of what is drawn from Gumbel's distribution and added to the logarithms."""
+    b, x = node.b, node.ranked(0, 2)
+    kind = node.attribute("convert_type", "DType")
+    is_repeated, is_log = node.attribute("with_replacement", "bool"), node.attribute("log_probs", "bool")
+    first, second = (node.attribute(name, "int", 0) for name in ("global_seed", "op_seed"))
+    count = node.constant(1, "int")
+    if not first and not second:
+        first = len(b.graph.nodes)
+    seeds = {"seed": float(first % _EXACT), "second": second}
+    result: Value
+    x = x if is_log else b.Log(x)
+    if is_repeated:
+        result = b.apply("Multinomial", x, count=count, dtype=kind, **seeds)
+        return result
+    zero, one = (b.constant(np.array(number, x.dtype.numpy), x.dtype) for number in (0, 1))
+    share = b.apply("RandomUniform", shape_value(b, x), zero, one, **seeds)
+    drawn = b.Subtract(x, b.Log(b.Negative(b.Log(b.Subtract(one, share)))))
+    result = b.apply("TopK", drawn, b.constant(np.array([count])), axis=-1, dtype=kind)[1]
+    return result
 
 
 @OPENVINO.emit("RandomUniform")

@@ -18,6 +18,7 @@ from dovetail.ops.resize import Axis, Resize
 _INTS = "tuple[int, ...]"
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn", "align_corners")
 _MODES = {"nearest": "nearest", "linear": "linear", "linear_onnx": "linear", "cubic": "cubic"}
+_PILLOW = {"bilinear_pillow": "linear", "bicubic_pillow": "cubic"}
 # A length that a scale leaves as it is: below it a scale of more than 1 may round down to no growth.
 _SURE = 1.5
 # What OpenVINO adds to a scale before it rounds the scaled length down.
@@ -51,8 +52,26 @@ def interpolate_4(node: Lifting) -> list[Value]:
 def interpolate_11(node: Lifting) -> list[Value]:
     by_scales = _by_scales(node)
     axes = node.constant(2, _INTS, None)
+    if node.node.attributes.get("mode") in _PILLOW and not by_scales:
+        return _as_pillow(node, axes)
     sizes, scales = (None, node.input(1)) if by_scales else (node.input(1), None)
     return _interpolate(node, sizes, scales, axes)
+
+
+def _as_pillow(node: Lifting, axes: tuple[int, ...] | None) -> list[Value]:
+    """Weights that widen with what is made smaller, of the elements inside alone; the other attributes are not looked at."""
+    x = node.input(0)
+    pads = _pads(node, len(x.dims))
+    node.ignore("coordinate_transformation_mode", "nearest_mode", "cube_coeff", "antialias", "shape_calculation_mode")
+    op = Resize(
+        _PILLOW[node.attribute("mode", "str")],
+        "half_pixel",
+        cubic_coefficient=-0.5,
+        exclude_outside=True,
+        antialias=True,
+        axes=axes,
+    )
+    return node.b.add(op, node.b.Pad(x, list(pads)) if any(pads) else x, node.input(1))
 
 
 def _interpolate(node: Lifting, sizes: Value | None, scales: Value | None, axes: Any) -> list[Value]:

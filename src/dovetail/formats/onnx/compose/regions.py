@@ -1,0 +1,17 @@
+"""Regions of a picture in ONNX's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail import dtypes
+from dovetail.formats.onnx.dialect import ONNX
+from dovetail.graph import Node
+
+
+@ONNX.lower("RoiAlign")
+def regions(b: Any, node: Node) -> Any:
+    """The pictures are numbered in i64."""
+    x, rois, batch = node.inputs
+    assert batch is not None
+    return None if batch.dtype == "i64" else b.add(node.op, x, rois, b.Cast(batch, to=dtypes.i64))[0]

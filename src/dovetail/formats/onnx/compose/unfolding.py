@@ -1,0 +1,38 @@
+"""What windows took apart, in ONNX's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail import dtypes
+from dovetail.formats.onnx.dialect import ONNX
+from dovetail.graph import Node
+from dovetail.ops.deform_conv import explicit
+from dovetail.ops.normalizing import as_type
+from dovetail.types import static
+
+
+@ONNX.lower("Col2Im")
+def blocks(b: Any, node: Node) -> Any:
+    """With a batch, and sizes of i64."""
+    x, image, block = node.inputs
+    assert x is not None and image is not None and block is not None
+    if len(x.dims) == 3 and image.dtype == "i64" and block.dtype == "i64":
+        return None
+    wide = x if len(x.dims) == 3 else b.Unsqueeze(x, [0])
+    y = b.add(node.op, wide, as_type(b, image, dtypes.i64), as_type(b, block, dtypes.i64))[0]
+    return y if wide is x else b.Squeeze(y, [0])
+
+
+@ONNX.lower("DeformConv")
+def deformable(b: Any, node: Node) -> Any:
+    """The padding is written out, and there are zeros around the tensor."""
+    op: Any = node.op
+    x, w = node.inputs[:2]
+    assert x is not None and w is not None
+    if not op.padded:
+        return op.decompose(b, *node.inputs)
+    if op.auto_pad == "explicit":
+        return None
+    changes = explicit(op, x, static(w.dims[2:]))
+    return b.add(op.with_(**changes), *node.inputs)[0]

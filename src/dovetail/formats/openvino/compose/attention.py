@@ -1,0 +1,75 @@
+"""Attention as OpenVINO has it: one product after the other, in which a row that sees no key is NaN and not 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.graph import Node, Value
+from dovetail.ops.attention import Attention, ScaledDotProductAttention
+from dovetail.ops.heads import count_of, default_scale, heads_first, is_past
+
+
+@OPENVINO.lower("Attention")
+def attention(b: Any, node: Node) -> Any:
+    """As ScaledDotProductAttention, where every row is known to see a key and each head of queries has keys of its own."""
+    op = node.op
+    assert isinstance(op, Attention)
+    q, k, v, mask, past_key, past_value, lengths = (*node.inputs, *[None] * 4)[:7]
+    assert q is not None and k is not None and v is not None
+    # Halves are multiplied in f32 here, and there in whatever the device likes.
+    if op.softcap or op.outputs > 3 or op.precision not in (None, q.dtype) or q.dtype.name not in ("f32", "f64"):
+        return None
+    if lengths is not None or op.left >= 0 or (op.right >= 0 and not op.causal) or not _sees_keys(mask, op.causal):
+        return None
+    if mask is not None and _lacks_keys(mask, k, past_key):
+        return None
+    flat = len(q.dims) == 3
+    if (flat and op.q_heads != op.kv_heads) or (not flat and dims.equal(q.dims[1], k.dims[1]) is not True):
+        return None
+    if flat:
+        q, k, v = (heads_first(b, x, op.q_heads) for x in (q, k, v))
+    past = None
+    if past_key is not None:
+        past = count_of(b, past_key, 2)
+        k, v = b.Concat(past_key, k, axis=2), b.Concat(past_value, v, axis=2)
+        if op.causal:
+            mask = is_past(b, q, k, past, -1, 0)
+    scale = None if op.scale is None else b.constant(op.scale, q.dtype)
+    y = b.add(ScaledDotProductAttention(op.causal and past is None), q, k, v, mask, scale)[0]
+    if flat:
+        y = b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [0, 0, -1])
+    return [y, k, v][: op.outputs]
+
+
+def _sees_keys(mask: Value | None, causal: bool) -> bool:
+    """Whether every row is known to see some key."""
+    if mask is None:
+        return True
+    data = mask.constant
+    if causal or data is None or data.ndim not in (2, 3, 4):
+        return False
+    return bool(np.any(data if data.dtype == bool else data != -np.inf, axis=-1).all())
+
+
+def _lacks_keys(mask: Value, k: Value, past_key: Value | None) -> bool:
+    keys = k.dims[-2] if past_key is None else k.dims[-2] + past_key.dims[2]
+    return dims.equal(mask.dims[-1], keys) is not True
+
+
+@OPENVINO.lower("ScaledDotProductAttention")
+def scaled_dot_product(b: Any, node: Node) -> Any:
+    """Inputs are left out from the end alone: the number 0 says that there is no mask."""
+    op: Any = node.op
+    q, k, v, mask, scale, sink = (*node.inputs, None, None, None)[:6]
+    assert q is not None
+    if (mask is not None or scale is None) and (scale is not None or sink is None):
+        return None
+    mask = b.constant(0, q.dtype) if mask is None else mask
+    return b.add(op, q, k, v, mask, default_scale(b, q) if scale is None else scale, sink)
+
+
+__all__ = ["attention", "scaled_dot_product"]

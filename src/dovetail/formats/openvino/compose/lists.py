@@ -1,0 +1,28 @@
+"""Why OpenVINO cannot say operators on lists, optional values and texts."""
+
+from __future__ import annotations
+
+from dovetail.formats.openvino.dialect import OPENVINO
+
+_LISTS = "OpenVINO has no lists, and what is in this one is known only at run time"
+_OPTIONAL = "OpenVINO has no value that may be nothing, and whether this one is there is known only at run time"
+_TEXTS = "OpenVINO has no operator that computes with texts"
+
+OPENVINO.reasons.update(
+    dict.fromkeys(
+        (
+            "ConcatFromSequence",
+            "SequenceAt",
+            "SequenceConstruct",
+            "SequenceEmpty",
+            "SequenceErase",
+            "SequenceInsert",
+            "SequenceLength",
+            "SplitToSequence",
+        ),
+        _LISTS,
+    )
+)
+OPENVINO.reasons.update(dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), _OPTIONAL))
+OPENVINO.reasons.update(dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"), _TEXTS))
+OPENVINO.reasons["TfIdfVectorizer"] = "OpenVINO has no operator that counts n-grams"
