@@ -457,6 +457,14 @@ void bind_arrays(nb::module_& m) {
     m.def("try_split", [](nb::handle array, nb::handle lengths, nb::handle axis, nb::handle out) {
         return or_none(split_plain(array.ptr(), lengths.ptr(), axis.ptr(), out.ptr(), nullptr));
     });
+    m.def("addresses", [](const nb::list& items) {
+        nb::list found;
+        for (const nb::handle item : items) {
+            const bool is_array = PyArray_Check(item.ptr());
+            found.append(is_array ? reinterpret_cast<std::uintptr_t>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(item.ptr()))) : 0);
+        }
+        return found;
+    });
     m.def("array_threads", [] { return pool().threads(); });
 }
 

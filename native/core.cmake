@@ -36,9 +36,17 @@ function(add_isa name)
   target_sources(dovetail_core PRIVATE $<TARGET_OBJECTS:dovetail_${name}>)
 endfunction()
 add_isa(base)
+# The matrix unit has a file of its own, in no namespace: whether it is there is asked when the program runs.
+target_sources(dovetail_core PRIVATE ${here}/kernels/amx/multiply.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_definitions(dovetail_core PUBLIC DOVETAIL_X86)
   add_isa(avx2 -mavx2 -mfma -mf16c)
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(-mamx-int8 DOVETAIL_HAS_AMX)
+  if(DOVETAIL_HAS_AMX)
+    set_source_files_properties(${here}/kernels/amx/multiply.cpp TARGET_DIRECTORY dovetail_core
+                                PROPERTIES COMPILE_OPTIONS "-mamx-tile;-mamx-int8")
+  endif()
   add_isa(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
 endif()
 

@@ -5,7 +5,7 @@ namespace dovetail {
 
 enum class Isa { base, avx2, avx512 };
 
-// The best one that this processor has, or the one that DOVETAIL_ISA names if it is there.
+// The best one that this processor has, or the one that DOVETAIL_ISA names if it is there (and then no matrix unit beside it).
 Isa isa();
 const char* name_of(Isa isa);
 

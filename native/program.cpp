@@ -1,23 +1,19 @@
 #include "program.h"
 
+#include <algorithm>
 #include <chrono>
-#include <new>
 #include <stdexcept>
 
 namespace dovetail {
 
 struct Program::Room {
-    std::byte* arena;
+    Store::Memory memory;
     std::byte* scratch;
 };
 
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
-
-std::byte* take(std::size_t bytes) { return static_cast<std::byte*>(::operator new(bytes ? bytes : 1, kAlignment)); }
-
-void give(std::byte* memory) { ::operator delete(memory, kAlignment); }
+std::size_t to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 std::int64_t now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -27,14 +23,6 @@ std::int64_t now() {
 
 Program::Program(std::shared_ptr<Pool> pool, std::shared_ptr<Store> store, std::size_t arena_bytes, int buffers)
     : pool_(std::move(pool)), store_(std::move(store)), arena_bytes_(arena_bytes), buffers_(buffers) {}
-
-Program::~Program() {
-    for (Room* room : rooms_) {
-        give(room->arena);
-        give(room->scratch);
-        delete room;
-    }
-}
 
 void Program::add(const Spec& spec) {
     const Factory make = factory_of(spec.kernel);
@@ -46,40 +34,27 @@ void Program::add(const Spec& spec) {
             if (operand.sizes.size() != operand.strides.size()) throw std::invalid_argument(spec.kernel + ": sizes and strides differ");
         }
     auto step = make(spec, *store_);
-    const std::size_t bytes = (step->scratch_bytes() + 63) / 64 * 64;
-    if (bytes > scratch_bytes_) scratch_bytes_ = bytes;
+    scratch_bytes_ = std::max(scratch_bytes_, to_line(step->scratch_bytes()));
     steps_.push_back(std::move(step));
 }
 
 Program::Room* Program::enter() {
-    {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        if (!rooms_.empty()) {
-            Room* room = rooms_.back();
-            rooms_.pop_back();
-            return room;
-        }
-    }
-    std::unique_ptr<Room> room(new Room{nullptr, nullptr});
-    room->arena = take(arena_bytes_);
-    try {
-        room->scratch = take(scratch_bytes_ * static_cast<std::size_t>(pool_->threads()));
-    } catch (...) {
-        give(room->arena);
-        throw;
-    }
+    const std::size_t arena = to_line(arena_bytes_), scratch = scratch_bytes_ * static_cast<std::size_t>(pool_->threads());
+    std::unique_ptr<Room> room(new Room{});
+    room->memory = store_->lend(arena + scratch);
+    room->scratch = room->memory.begin + arena;
     return room.release();
 }
 
 void Program::leave(Room* room) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    rooms_.push_back(room);
+    store_->give_back(room->memory);
+    delete room;
 }
 
-std::byte* Program::arena(Room* room) const { return room->arena; }
+std::byte* Program::arena(Room* room) const { return room->memory.begin; }
 
 void Program::run(Room* room, std::byte** bases, std::size_t first, std::size_t last, std::int64_t* times) const {
-    bases[0] = room->arena;
+    bases[0] = room->memory.begin;
     std::atomic<const char*> fault{nullptr};
     const Run run{bases, pool_.get(), room->scratch, scratch_bytes_, &fault};
     for (std::size_t i = first; i < last; ++i) {

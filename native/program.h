@@ -3,7 +3,6 @@
 
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -20,12 +19,12 @@ struct StepFailed : std::exception {
     const char* code;
 };
 
-// Steps in order over numbered buffers. Buffer 0 is the arena, which the program owns (one per run at a time, kept for the next); all
-// others are the caller's. Once made it is constant: several threads may run it, each with an arena of its own.
+// Steps in order over numbered buffers. Buffer 0 is the arena, which each run borrows from the store; all others are the caller's. Once made it is constant: several threads may run it, each with an arena of its own.
 class Program {
 public:
     Program(std::shared_ptr<Pool> pool, std::shared_ptr<Store> store, std::size_t arena_bytes, int buffers);
-    ~Program();
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
 
     // Throws std::invalid_argument for a kernel that is not there or cannot be made.
     void add(const Spec& spec);
@@ -50,8 +49,6 @@ private:
     int buffers_;
     std::size_t scratch_bytes_ = 0;
     std::vector<std::unique_ptr<Step>> steps_;
-    std::mutex mutex_;
-    std::vector<Room*> rooms_;
 };
 
 }  // namespace dovetail

@@ -1,5 +1,6 @@
 #include "step.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -83,10 +84,44 @@ struct Store::State {
     mutable std::mutex mutex;
     std::unordered_map<std::string, std::shared_ptr<const void>> kept;
     std::size_t bytes = 0;
+    std::vector<Memory> ready;
 };
 
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+void release(const Store::Memory& memory) { ::operator delete(memory.begin, kAlignment); }
+
+}  // namespace
+
 Store::Store() : state_(new State) {}
-Store::~Store() = default;
+Store::~Store() {
+    for (const Memory& memory : state_->ready) release(memory);
+}
+
+Store::Memory Store::lend(std::size_t bytes) {
+    bytes = std::max<std::size_t>(bytes, 1);
+    {
+        const std::lock_guard<std::mutex> lock(state_->mutex);
+        auto& ready = state_->ready;
+        const auto found = std::find_if(ready.begin(), ready.end(), [bytes](const Memory& each) { return each.bytes >= bytes; });
+        if (found != ready.end()) {
+            const Memory memory = *found;
+            ready.erase(found);
+            return memory;
+        }
+        // Too small for this run, and of no use beside what it takes.
+        for (const Memory& memory : ready) release(memory);
+        ready.clear();
+    }
+    return {static_cast<std::byte*>(::operator new(bytes, kAlignment)), bytes};
+}
+
+void Store::give_back(Memory memory) {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->ready.push_back(memory);
+}
 
 std::shared_ptr<const void> Store::keep(const std::string& key, const std::function<std::shared_ptr<const void>()>& make) {
     {

@@ -55,7 +55,8 @@ struct Spec {
     std::string text(const std::string& name, const std::string& otherwise = "") const;
 };
 
-// Packed weights, made once and shared by all programs of a model: one store per compiled model. Safe from several threads.
+// What all programs of a model share: packed weights, made once, and the memory that runs work in. One store per compiled model.
+// Safe from several threads.
 class Store {
 public:
     Store();
@@ -64,6 +65,15 @@ public:
     std::shared_ptr<const void> keep(const std::string& key, const std::function<std::shared_ptr<const void>()>& make);
     std::size_t bytes() const;
     void count(std::size_t bytes);
+
+    // Memory aligned to 64 bytes, of `bytes` at least, until it is given back: then it lies ready for the next run, of whichever
+    // program. There is never more of it than the runs at one time took, each as much as the largest.
+    struct Memory {
+        std::byte* begin;
+        std::size_t bytes;
+    };
+    Memory lend(std::size_t bytes);
+    void give_back(Memory memory);
 
 private:
     struct State;

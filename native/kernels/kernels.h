@@ -8,7 +8,11 @@ namespace dovetail {
 std::unique_ptr<Step> make_conv(const Spec& spec, Store& store);  // conv.cpp
 std::unique_ptr<Step> make_conv_transpose(const Spec& spec, Store& store);  // conv_transpose.cpp
 std::unique_ptr<Step> make_chain(const Spec& spec, Store& store);  // chain.cpp
+std::unique_ptr<Step> make_quantized_conv(const Spec& spec, Store& store);  // quantized.cpp
+std::unique_ptr<Step> make_byte_pool(const Spec& spec, Store& store);  // quantized.cpp
 std::unique_ptr<Step> make_pool(const Spec& spec, Store& store);  // pool.cpp
+std::unique_ptr<Step> make_recurrent(const Spec& spec, Store& store);  // recurrent.cpp
+std::unique_ptr<Step> make_resize(const Spec& spec, Store& store);  // resize.cpp
 std::unique_ptr<Step> make_reduce(const Spec& spec, Store& store);  // reduce.cpp
 std::unique_ptr<Step> make_softmax(const Spec& spec, Store& store);  // norm.cpp
 std::unique_ptr<Step> make_log_softmax(const Spec& spec, Store& store);  // norm.cpp

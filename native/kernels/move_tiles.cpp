@@ -9,13 +9,6 @@ namespace {
 constexpr std::int64_t kReadBytes = 256;
 constexpr std::int64_t kReadElements = 64;
 constexpr std::int64_t kWrittenBytes = 1024;
-// Where whole lines go from registers past the cache, a block needs no more than this: reading the next one begins while this one is
-// still on its way out.
-constexpr std::int64_t kReadLines = 64;
-constexpr std::int64_t kWrittenLines = 256;
-// Where whole blocks follow each other in the destination, as many as make up this are turned before they are written: each would begin
-// and end in the middle of a line.
-constexpr std::int64_t kTogetherBytes = 16 * 1024;
 
 struct Extent {
     std::int64_t size = 1;
@@ -31,8 +24,7 @@ struct Extent {
 };
 
 // A transpose: `down` is contiguous in the destination, `along` in the source. `under` continues `down` in the destination, `beyond`
-// continues `along` in the source, where the axis itself is too short. `over` continues both in the destination where both are short. A
-// block is a part of all five; all other axes are walked.
+// continues `along` in the source, where the axis itself is too short. A block is a part of all four; all other axes are walked.
 class Tiles : public Walk {
 public:
     Tiles(const Shape& shape, std::size_t down, std::size_t along, const Manner& manner)
@@ -42,23 +34,17 @@ public:
         along_ = extent(axes[along]);
         axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(std::max(down, along)));
         axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(std::min(down, along)));
-        const bool lines = past_cache_ && down_.size * width_ >= kWrittenBytes && 8 % width_ == 0 && along_.dst % 64 == 0;
-        const std::int64_t written = lines ? kWrittenLines : kWrittenBytes;
-        const std::int64_t columns = least(kReadElements, (lines ? kReadLines : kReadBytes) / width_);
-        down_.block = least(down_.size, most(1, written / width_));
+        const std::int64_t columns = least(kReadElements, kReadBytes / width_), run = down_.size * width_;
+        down_.block = least(down_.size, most(1, kWrittenBytes / width_));
         along_.block = least(along_.size, columns);
-        if (down_.size * width_ < written) under_ = take(axes, &Stride::dst, down_.size * width_, written / (down_.size * width_));
+        if (run < kWrittenBytes) under_ = take(axes, &Stride::dst, run, kWrittenBytes / run);
         if (along_.size < columns) beyond_ = take(axes, &Stride::src, along_.size * width_, columns / along_.size);
-        const std::int64_t stretch = down_.size * along_.size * width_;
-        if (past_cache_ && under_.size * beyond_.size == 1 && along_.dst == down_.size * width_ && along_.block == along_.size &&
-            down_.block == down_.size && stretch < kTogetherBytes)
-            over_ = take(axes, &Stride::dst, stretch, kTogetherBytes / stretch);
         down_.shifts = past_cache_ && down_.size > down_.block && 64 % width_ == 0;
         along_.shifts = past_cache_ && along_.size * width_ >= kWrittenBytes && along_.size > along_.block && 64 % width_ == 0;
         for (const Stride& axis : axes) others_.push_back(extent(axis));
-        others_.insert(others_.end(), {over_, under_, down_, beyond_, along_});
+        others_.insert(others_.end(), {under_, down_, beyond_, along_});
         for (const Extent& axis : others_) blocks_ *= axis.blocks();
-        const std::int64_t block_bytes = width_ * over_.block * under_.block * down_.block * beyond_.block * along_.block;
+        const std::int64_t block_bytes = width_ * under_.block * down_.block * beyond_.block * along_.block;
         task_blocks_ = most(1, manner.task_bytes / block_bytes);
     }
 
@@ -74,11 +60,11 @@ public:
     }
 
 private:
-    // Where a block lies and how large it is, the five axes of a block last.
+    // Where a block lies and how large it is, the four axes of a block last.
     struct Part {
         std::byte* dst;
         const std::byte* src;
-        std::int64_t over, under, down, beyond, along;
+        std::int64_t under, down, beyond, along;
     };
 
     static Extent extent(const Stride& axis) { return {axis.size, 1, axis.dst, axis.src}; }
@@ -98,7 +84,7 @@ private:
     std::int64_t to_line(const std::byte* at) const { return (0 - reinterpret_cast<std::uintptr_t>(at)) % 64 / width_; }
 
     void turn(std::byte* dst, const std::byte* src, std::int64_t block) const {
-        std::int64_t sizes[5];
+        std::int64_t sizes[4];
         const std::int64_t dst_shift = to_line(dst), src_shift = to_line(src);
         for (std::size_t i = others_.size(), last = i; i-- > 0;) {
             const Extent& axis = others_[i];
@@ -107,10 +93,10 @@ private:
             block /= axis.blocks();
             dst += at * axis.dst;
             src += at * axis.src;
-            if (last - i <= 5) sizes[i + 5 - last] = axis.last(number, shift) - at;
+            if (last - i <= 4) sizes[i + 4 - last] = axis.last(number, shift) - at;
         }
-        if (sizes[2] <= 0 || sizes[4] <= 0) return;
-        const Part part{dst, src, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]};
+        if (sizes[1] <= 0 || sizes[3] <= 0) return;
+        const Part part{dst, src, sizes[0], sizes[1], sizes[2], sizes[3]};
         if (past_cache_)
             turn_past(part);
         else
@@ -124,28 +110,10 @@ private:
                                    part.along, static_cast<std::size_t>(width_));
     }
 
-    // Whether the block is whole lines of the destination.
-    bool in_lines(const Part& part) const {
-        return reinterpret_cast<std::uintptr_t>(part.dst) % 64 == 0 && part.down * width_ % 64 == 0 && part.along * width_ >= 16 &&
-               along_.dst % 64 == 0 && beyond_.dst % 64 == 0 && (part.under == 1 || under_.dst % 64 == 0) && 8 % width_ == 0;
-    }
-
-    // Where there is an `over`, `under` and `beyond` are nothing.
-    void turn_to_lines(const Part& part) const {
-        for (std::int64_t i = 0; i < part.over; ++i)
-            for (std::int64_t j = 0; j < part.under; ++j)
-                for (std::int64_t k = 0; k < part.beyond; ++k)
-                    movers().transpose_lines(part.dst + i * over_.dst + j * under_.dst + k * beyond_.dst, along_.dst,
-                                             part.src + i * over_.src + j * under_.src + k * beyond_.src, down_.src, part.down, part.along,
-                                             static_cast<std::size_t>(width_));
-    }
-
     // Turned into a block of its own, from which it goes in whole runs past the cache: one for all columns where they follow each other
     // in the destination too. An odd line between the runs keeps them from falling on the same places of the cache.
     void turn_past(const Part& part) const {
-        if (in_lines(part)) return turn_to_lines(part);
         alignas(64) std::byte block[(kWrittenBytes + 64) * kReadElements];
-        if (part.over > 1) return turn_together(part, block);
         const std::int64_t run = part.under * part.down * width_;
         const bool joins = along_.dst == run;
         const std::int64_t step = joins ? run : kWrittenBytes + 64;
@@ -161,20 +129,11 @@ private:
         }
     }
 
-    // Several whole blocks.
-    void turn_together(const Part& part, std::byte* block) const {
-        const std::int64_t run = part.down * width_, stretch = run * part.along;
-        for (std::int64_t i = 0; i < part.over; ++i)
-            movers().transpose(block + i * stretch, run, part.src + i * over_.src, down_.src, part.down, part.along,
-                               static_cast<std::size_t>(width_));
-        movers().stream(part.dst, block, static_cast<std::size_t>(part.over * stretch));
-    }
-
     Place dst_;
     Place src_;
     std::int64_t width_;
     bool past_cache_;
-    Extent over_, under_, down_, beyond_, along_;
+    Extent under_, down_, beyond_, along_;
     std::vector<Extent> others_;
     std::int64_t blocks_ = 1;
     std::int64_t task_blocks_;
@@ -193,7 +152,8 @@ std::unique_ptr<Walk> walk_tiles(const Shape& shape, const Manner& manner) {
     if (shape.axes.size() < 2 || shape.run > kReadBytes / 2 || shape.axes.back().dst != shape.run) return nullptr;
     const std::size_t down = shape.axes.size() - 1, along = contiguous_in_source(shape);
     if (along >= down) return nullptr;
-    return std::make_unique<Tiles>(shape, down, along, manner);
+    if (auto matrices = walk_matrices(shape, down, along, manner)) return matrices;
+    return walk_turns(shape, along, std::make_unique<Tiles>(shape, down, along, manner), manner);
 }
 
 }  // namespace dovetail::moving

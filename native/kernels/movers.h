@@ -11,6 +11,40 @@ namespace dovetail {
 constexpr int kMostLanes = 64;
 constexpr std::int64_t kLeastRun = 64;
 
+// `rows` runs of `bytes` >= 64 each, at src + row[i], put at `stage`, `step` bytes apart.
+struct Fetched {
+    const std::byte* src = nullptr;
+    const std::ptrdiff_t* row = nullptr;
+    std::int64_t rows = 0;
+    std::int64_t bytes = 0;
+    std::byte* stage = nullptr;
+    std::ptrdiff_t step = 0;
+};
+
+// Rows in a stage whose columns, each `lines` (1 or 2) whole lines of 64 bytes, go to dst + o * outer_step + c * step for o < outer,
+// c < columns; a row holds one after the other what belongs to each o. columns * width is at least 16.
+struct Turned {
+    std::byte* dst = nullptr;
+    std::ptrdiff_t step = 0;
+    std::int64_t columns = 0;
+    std::ptrdiff_t outer_step = 0;
+    std::int64_t outer = 1;
+    const std::byte* stage = nullptr;
+    std::ptrdiff_t stage_step = 0;
+    int lines = 0;
+};
+
+// Matrices of at most kMatrixBytes: matrix i, row r begins at src + i * step + r * row_step.
+constexpr std::int64_t kMatrixBytes = 8 * 1024;
+struct Matrices {
+    const std::byte* src;
+    std::ptrdiff_t step;
+    std::int64_t count;
+    std::ptrdiff_t row_step;
+    std::int64_t rows;
+    std::int64_t columns;
+};
+
 struct Movers {
     // Contiguous bytes past the cache.
     void (*stream)(std::byte* dst, const std::byte* src, std::size_t bytes);
@@ -35,10 +69,11 @@ struct Movers {
     void (*transpose)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                       std::int64_t columns, std::size_t width);
 
-    // The same past the cache: `dst`, `dst_step` and rows * width are whole lines of 64 bytes, columns * width at least 16 bytes, width a
-    // power of two up to 8.
-    void (*transpose_lines)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
-                            std::int64_t columns, std::size_t width);
+    // Turns one block past the cache and fetches another one meanwhile; either may be empty. Width as above.
+    void (*turn)(const Turned& now, const Fetched& next, std::size_t width);
+
+    // Each matrix turned, one after the other past the cache. Width as above.
+    void (*turn_matrices)(std::byte* dst, const Matrices& from, std::size_t width);
 };
 
 // Those of the instruction set in use.

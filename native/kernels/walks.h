@@ -62,6 +62,12 @@ std::unique_ptr<Walk> walk_table(const std::vector<Shape>& shapes, const Manner&
 // Two axes exchanged, in tiles (move_tiles.cpp): null where none are.
 std::unique_ptr<Walk> walk_tiles(const Shape& shape, const Manner& manner);
 
+// The same past the cache, in whole lines (move_turns.cpp): `otherwise` where that cannot be. `along` is contiguous in the source.
+std::unique_ptr<Walk> walk_turns(const Shape& shape, std::size_t along, std::unique_ptr<Walk> otherwise, const Manner& manner);
+
+// Small matrices that follow each other in the destination, past the cache (move_matrices.cpp): null where they do not.
+std::unique_ptr<Walk> walk_matrices(const Shape& shape, std::size_t down, std::size_t along, const Manner& manner);
+
 inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 inline std::int64_t most(std::int64_t a, std::int64_t b) { return a < b ? b : a; }
 inline std::int64_t parts(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -29,14 +30,15 @@ void require(bool holds, const char* what) {
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Every task of a job runs exactly once, on a worker the pool has.
+// Every task of a job, at most 64, runs exactly once, on a worker the pool has. Nothing is allocated here: a child could not take a
+// lock of the sanitizer's allocator that another thread held when it forked.
 void run_job(Pool& pool, std::int64_t count) {
-    std::vector<int> ran(static_cast<std::size_t>(count));
+    std::array<int, 64> ran{};
     pool.each(count, [&](std::int64_t task, int worker) {
         require(worker >= 0 && worker < pool.threads(), "a worker that the pool does not have");
         ran[static_cast<std::size_t>(task)] += 1;
     });
-    require(std::all_of(ran.begin(), ran.end(), [](int times) { return times == 1; }), "a task that did not run once");
+    require(std::all_of(ran.begin(), ran.begin() + count, [](int times) { return times == 1; }), "a task that did not run once");
 }
 
 void run_jobs(Pool& pool, double seconds) {
@@ -134,6 +136,28 @@ void run_programs(double seconds) {
     for (auto& caller : callers) caller.join();
 }
 
+// Transposes beyond the caches, there and back, between arrays of exactly their sizes.
+void turn_large_arrays() {
+    const auto pool = std::make_shared<Pool>(3);
+    const std::int64_t shapes[][3] = {{2, 1030, 1100}, {2, 1024, 1040}, {4096, 24, 24}, {1, 16, 140000}, {1, 131080, 18}};
+    for (const auto& [matrices, rows, columns] : shapes) {
+        const std::int64_t size = rows * columns;
+        const std::vector<std::int64_t> plain = {size * 4, columns * 4, 4}, turned = {size * 4, 4, rows * 4};
+        const std::vector<std::int64_t> sizes = {matrices, rows, columns};
+        Program program(pool, std::make_shared<dovetail::Store>(), 64, 4);
+        program.add(copy_of(operand(1, sizes, plain), operand(2, sizes, turned)));
+        program.add(copy_of(operand(2, sizes, turned), operand(3, sizes, plain)));
+        std::vector<float> in(static_cast<std::size_t>(matrices * size)), between(in.size()), out(in.size());
+        std::iota(in.begin(), in.end(), 0.0f);
+        std::byte* bases[] = {nullptr, reinterpret_cast<std::byte*>(in.data()), reinterpret_cast<std::byte*>(between.data()),
+                              reinterpret_cast<std::byte*>(out.data())};
+        auto* room = program.enter();
+        program.run(room, bases, 0, program.size(), nullptr);
+        program.leave(room);
+        require(in == out, "a transpose that differs");
+    }
+}
+
 // How long one small job takes, as quantiles: a stall shows as a scheduler's slice (milliseconds).
 void report_stalls(double seconds, int threads, int pause_us) {
     Pool pool(threads);
@@ -166,6 +190,7 @@ int main(int count, char** arguments) {
     share_a_pool(seconds);
     make_and_end_pools(seconds);
     run_programs(seconds);
+    turn_large_arrays();
     // ThreadSanitizer refuses threads that begin after a fork of a process that had several.
 #ifndef __SANITIZE_THREAD__
     fork_in_the_middle(seconds);

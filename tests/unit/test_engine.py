@@ -126,6 +126,19 @@ def test_results_are_written_into_the_arrays_that_out_names() -> None:
         assert_agrees(found, want)
 
 
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+def test_out_is_written_where_only_the_run_tells_the_shape(engine: str) -> None:
+    b = Builder()
+    b.output("y", b.NonZero(b.input("x", "f32", (4,))))
+    program = dovetail.compile(b.model, engine)
+    out = np.zeros((1, 2), np.int64)
+    found = program(np.float32([0, 1, 0, 2]), out={"y": out})
+    assert found["y"] is out and out.tolist() == [[1, 3]]
+    with pytest.raises(EngineError) as caught:
+        program(np.float32([1, 1, 0, 2]), out={"y": out})
+    assert caught.value.code == "output.array"
+
+
 def test_out_may_overlap_an_input() -> None:
     with Builder() as b:
         x = b.input("x", "f32", (6,))
@@ -335,6 +348,19 @@ def test_a_model_made_ready_holds_its_weights_once() -> None:
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < weights / 4
+
+
+@pytest.mark.skipif(not native.is_compiled, reason="there is no native core")
+def test_plans_of_one_model_work_in_the_same_memory() -> None:
+    engine = Engine(small_net(), threads=1)
+    bounds = [engine.bind({"x": images(n)})[0] for n in (80, 3, 5)]
+    arrays = [[images(n)] for n in (80, 3, 5)]
+    names = ["sum", "joined", "left"]
+    places = [bound.call(array, None, names).memory.arena for bound, array in zip(bounds, arrays, strict=True)]
+    assert len(set(places)) == 1
+    # Two calls at one time have memory of their own.
+    first, second = (bound.call(array, None, names) for bound, array in zip(bounds[:2], arrays, strict=False))
+    assert first.memory.arena != second.memory.arena
 
 
 def test_what_is_known_only_at_run_time_stays_with_python() -> None:

@@ -12,7 +12,7 @@ import pytest
 from dovetail import native
 
 TESTS = Path(__file__).resolve().parents[1]
-KERNELS = ("chain", "conv", "conv_transpose", "matmul", "norm", "pool", "reduce")
+KERNELS = ("chain", "conv", "conv_transpose", "matmul", "norm", "pool", "quantized", "recurrent", "reduce", "resize")
 """Those whose own tests run in one instruction set only."""
 FILES = ["laws/test_native.py", *(f"unit/test_kernels_{name}.py" for name in KERNELS)]
 
@@ -25,3 +25,8 @@ def test_the_kernels_of_an_instruction_set(file: str, isa: str) -> None:
     environment = {**os.environ, "DOVETAIL_ISA": isa, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=TESTS.parent, env=environment)
     assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-1000:]
+
+
+@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+def test_bytes_without_a_matrix_unit() -> None:
+    test_the_kernels_of_an_instruction_set("unit/test_kernels_quantized.py", "avx512")

@@ -95,7 +95,7 @@ def test_concat_and_split_lay_parts_end_to_end_and_take_them_apart() -> None:
 def test_every_instruction_set_moves_the_same(isa: str) -> None:
     here = os.path.dirname(__file__)
     code = "import test_kernels_move as it; it.check_copies(150, 3); it.check_joins(100, 4); it.check_large()"
-    code += "; it.check_parts(16, 4, 4); it.check_parts(3, 2, 32); it.check_parts(16, 4, 1000)"
+    code += "; it.check_parts(16, 4, 4); it.check_parts(3, 2, 32); it.check_parts(16, 4, 1000); it.check_turns(40, 6)"
     path = os.pathsep.join([os.path.dirname(os.path.dirname(native.__file__)), *sys.path])
     subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "DOVETAIL_ISA": isa, "PYTHONPATH": path}, cwd=here, check=True
@@ -179,6 +179,45 @@ def test_many_small_matrices_are_turned_past_the_cache(inner: tuple[int, int], w
         y = empty((x.size + 1,), width)[offset : offset + x.size].reshape([x.shape[i] for i in order])
         run("copy", [x.transpose(order)], [y], {})
         assert same(y, np.ascontiguousarray(x.transpose(order)))
+
+
+def check_turns(count: int, seed: int) -> set[str]:
+    """Transposes beyond the caches that begin anywhere; around them nothing is written. How they were done."""
+    choice = np.random.default_rng(seed)
+    bits = choice.integers(0, 256, 2 * PAST_THE_CACHE, np.uint8)
+    ways = set()
+    for _ in range(count):
+        width = int(choice.choice((1, 2, 4, 8)))
+        shape = choice.choice((2, 3, 8, 16, 17, 24, 32, 33, 64, 128), int(choice.integers(2, 6)))
+        longest = int(choice.integers(len(shape)))
+        shape[longest] = 1
+        shape[longest] = -(-PAST_THE_CACHE // width // int(shape.prod()))
+        if shape.prod() * width > len(bits) - 64:
+            continue
+        order = choice.permutation(len(shape))
+        begin, skip = (int(choice.choice((0, 1, 5)) * width + choice.choice((0, 0, 0, 1))) for _ in range(2))
+        x = bits[skip : skip + shape.prod() * width].view((np.void, width)).reshape(tuple(shape)).transpose(order)
+        room = np.full(x.nbytes + 192, 7, np.uint8)
+        start = -room.ctypes.data % 64 + begin
+        y = room[start : start + x.nbytes].view((np.void, width)).reshape(x.shape)
+        ways.add(run("copy", [x], [y], {}))
+        assert same(y, np.ascontiguousarray(x)), (shape, order, width, begin, skip)
+        assert (np.concatenate([room[:start], room[start + x.nbytes :]]) == 7).all(), (shape, order, width, begin)
+    return ways
+
+
+def test_transposes_go_past_the_cache_in_whole_lines() -> None:
+    assert {"copy turns", "copy matrices", "copy tiles"} <= check_turns(100, 5)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+@pytest.mark.parametrize("order", [(0, 1, 2, 4, 3), (4, 3, 2, 1, 0), (0, 3, 4, 1, 2), (1, 2, 3, 4, 0), (0, 4, 1, 2, 3)])
+def test_transposes_of_even_sizes_need_no_other_way(width: int, order: tuple[int, ...]) -> None:
+    x = pattern((128 // width, 16, 16, 16, 32), width)
+    assert x.nbytes > PAST_THE_CACHE
+    y = empty([x.shape[i] for i in order], width)
+    assert run("copy", [x.transpose(order)], [y], {}) in ("copy turns", "copy matrices")
+    assert same(y, np.ascontiguousarray(x.transpose(order)))
 
 
 def test_fill_repeats_one_element() -> None:

@@ -85,6 +85,24 @@ inline void shuffles(Vector<Bytes>* vectors) {
     }
 }
 
+template <std::size_t Bytes, int... I>
+inline Vector<Bytes> joined(Vector<Bytes / 2> low, Vector<Bytes / 2> high, Indices<I...>) {
+    return __builtin_shufflevector(low, high, I...);
+}
+
+// A vector whose lane l holds 16 bytes of row l * Rows: the loads do a part of the shuffling.
+template <std::size_t Bytes, int Rows>
+inline Vector<Bytes> load_lanes(const std::byte* src, std::ptrdiff_t step) {
+    if constexpr (Bytes == 16) {
+        return load<16>(src);
+    } else {
+        // Half by half: an array in memory would hold up the load that follows.
+        constexpr std::ptrdiff_t half = static_cast<std::ptrdiff_t>(Bytes) / 32 * Rows;
+        return joined<Bytes>(load_lanes<Bytes / 2, Rows>(src, step), load_lanes<Bytes / 2, Rows>(src + half * step, step),
+                             typename Counted<static_cast<int>(Bytes)>::type());
+    }
+}
+
 inline bool is_aligned(const void* address, std::size_t to) { return reinterpret_cast<std::uintptr_t>(address) % to == 0; }
 
 // One vector to the cache or past it; `to` is aligned then. Vectors that fill a line are to be put one right after the other: a line

@@ -44,11 +44,22 @@ DOVETAIL_INLINE Floats exp_within(Floats x) {
     return scale(fma(exp_rest(r), r * r, r) + 1.0f, n);
 }
 
-// NaN passes both bounds: where a comparison fails the second is taken.
-DOVETAIL_INLINE Floats exp(Floats x) { return exp_within(greater_of(splat(-104.0f), lesser_of(splat(89.0f), x))); }
+// exp(x) for x <= 89, or NaN. What is 0 is not computed: a result that underflows holds the processor up for a hundred cycles, and what
+// a mask adds to a softmax is -inf or far below.
+DOVETAIL_INLINE Floats exp_up_to_89(Floats x) {
+    const Ints is_zero = x < -104.0f;
+    const Floats y = exp_within(is_zero ? Floats{} : x);
+    return is_zero ? Floats{} : y;
+}
+
+// NaN passes the bound: where a comparison fails the second is taken.
+DOVETAIL_INLINE Floats exp(Floats x) { return exp_up_to_89(lesser_of(splat(89.0f), x)); }
 
 // exp(x) for x <= 0.
-DOVETAIL_INLINE Floats exp_below(Floats x) { return exp_within(greater_of(splat(-104.0f), x)); }
+DOVETAIL_INLINE Floats exp_below(Floats x) { return exp_up_to_89(x); }
+
+// 1 + exp(x). What is below half a unit of 1 is not computed, so that nothing underflows.
+DOVETAIL_INLINE Floats one_and_exp(Floats x) { return 1.0f + exp_within(greater_of(splat(-18.0f), lesser_of(splat(89.0f), x))); }
 
 // exp(x) - 1 for x in [-18, 89], or NaN, as exact near 0 as elsewhere; +0 for -0.
 DOVETAIL_INLINE Floats expm1_within(Floats x) {
@@ -108,10 +119,10 @@ DOVETAIL_INLINE Floats tanh(Floats x) {
     return with_sign_of(e / (e + 2.0f), x);
 }
 
-DOVETAIL_INLINE Floats sigmoid(Floats x) { return 1.0f / (1.0f + exp(-x)); }
+DOVETAIL_INLINE Floats sigmoid(Floats x) { return 1.0f / one_and_exp(-x); }
 
 // x * sigmoid(x)
-DOVETAIL_INLINE Floats silu(Floats x) { return x / (1.0f + exp(-x)); }
+DOVETAIL_INLINE Floats silu(Floats x) { return x / one_and_exp(-x); }
 
 // log(exp(x) + 1)
 DOVETAIL_INLINE Floats softplus(Floats x) { return greater_of(x, Floats{}) + log1p_of_fraction(exp_below(-abs(x))); }

@@ -14,8 +14,8 @@ void interleave(std::byte* dst, const std::byte* const* src, int count, std::siz
 void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
 void transpose(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                std::int64_t columns, std::size_t width);
-void transpose_lines(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
-                     std::int64_t columns, std::size_t width);
+void turn(const Turned& now, const Fetched& next, std::size_t width);
+void turn_matrices(std::byte* dst, const Matrices& from, std::size_t width);
 const Movers& own_movers();
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -1,5 +1,5 @@
 // Elements put in turn and taken apart again, in registers.
-#include "kernels/simd/lanes.h"
+#include "kernels/simd/batches.h"
 #include "kernels/simd/move.h"
 
 namespace dovetail::DOVETAIL_ISA {
@@ -7,21 +7,40 @@ namespace {
 
 inline std::int64_t most(std::int64_t a, std::int64_t b) { return a < b ? b : a; }
 
-// The rows that fill whole vectors; how many these are. A block is as many of them as each source has in one vector, or one row of wider
-// elements.
-template <int Width, int Count, bool PastCache>
-std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std::int64_t rows) {
+// A block: as many rows as each source has in one vector, or one row of wider elements; 16 * Count * pieces bytes of the destination.
+template <int Width, int Count>
+inline void interleave_block(std::byte* dst, const std::byte* const* src, std::int64_t first) {
     constexpr int block = Width < 16 ? 16 / Width : 1, pieces = Width < 16 ? 1 : Width / 16;
+    Vector<16> vectors[Count * pieces];
+    for (int k = 0; k < Count * pieces; ++k) vectors[k] = load<16>(src[k / pieces] + first * Width + k % pieces * 16);
+    if constexpr (block > 1) shuffles<16, Width, Count, bits(Count)>(vectors);
+    for (int k = 0; k < Count * pieces; ++k) store<16>(dst + 16 * k, vectors[k]);
+}
+
+// The rows that fill whole blocks; how many these are.
+template <int Width, int Count>
+std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std::int64_t rows, bool past_cache) {
+    constexpr int block = Width < 16 ? 16 / Width : 1, bytes = Width * Count * block;
+    constexpr std::int64_t together = 4096 / bytes * block;
     const std::byte* from[Count];
     for (int k = 0; k < Count; ++k) from[k] = src[k];
-    std::int64_t i = 0;
-    for (; i + block <= rows; i += block, dst += 16 * Count * pieces) {
-        Vector<16> vectors[Count * pieces];
-        for (int k = 0; k < Count * pieces; ++k) vectors[k] = load<16>(from[k / pieces] + i * Width + k % pieces * 16);
-        if constexpr (block > 1) shuffles<16, Width, Count, bits(Count)>(vectors);
-        for (int k = 0; k < Count * pieces; ++k) put<PastCache>(dst + 16 * k, vectors[k]);
+    const std::int64_t whole = rows / block * block;
+    if (!past_cache) {
+        for (std::int64_t i = 0; i < whole; i += block, dst += bytes) interleave_block<Width, Count>(dst, from, i);
+        return whole;
     }
-    return i;
+    Batches batches(dst, src[0]);
+    for (std::int64_t first = 0; first < whole; first += together) {
+        const std::int64_t end = whole - first < together ? whole : first + together;
+        std::byte* to = batches.open();
+        for (std::int64_t i = first; i < end; i += block, to += bytes) {
+            interleave_block<Width, Count>(to, from, i);
+            batches.send_as_many(bytes);
+        }
+        batches.close((end - first) * Width * Count);
+    }
+    batches.end();
+    return whole;
 }
 
 // 64 bytes for each of `Count` columns, out of as many rows as that takes: vectors[j][k] becomes the column k's bytes from 16 * j on.
@@ -96,12 +115,6 @@ std::int64_t part_past_cache(std::byte* const* dst, const std::byte* src, std::i
     for (std::int64_t line = most(1, steps - kLinesBehind); line < steps; ++line) send(line);
     for (int k = 0; k < Count; ++k) std::memcpy(first[k] + steps * 64, rings[k].at(steps * 64), static_cast<std::size_t>(leads[k]));
     return steps * high;
-}
-
-template <int Width, int Count>
-std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std::int64_t rows, bool past_cache) {
-    if (past_cache && is_aligned(dst, 16)) return interleave_blocks<Width, Count, true>(dst, src, rows);
-    return interleave_blocks<Width, Count, false>(dst, src, rows);
 }
 
 template <int Width, int Count>

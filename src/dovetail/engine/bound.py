@@ -14,6 +14,7 @@ from dovetail.engine.shelf import Shelf
 from dovetail.engine.steps import Find, finder, python_step
 from dovetail.engine.work import INTERPRET, Scene, Tile
 from dovetail.errors import EngineError
+from dovetail.interpret import put_into
 
 
 @dataclass(eq=False, slots=True)
@@ -47,6 +48,7 @@ class Bound:
         self.python_steps: list[tuple[Step, str]] = []
         self._core = core
         self._program = core.Program(pool, store, plan.arena_bytes, 1 + len(plan.inputs) + len(plan.outputs)) if core else None
+        self._addresses: Callable[[list[Any]], list[int]] = getattr(core, "addresses", _addresses)
         self._pieces: list[Piece] = []
         if specs:
             assert self._program is not None
@@ -116,7 +118,7 @@ class Bound:
         loose = {tile: array for tile, array in zip(self.plan.inputs, arrays, strict=True) if tile.is_loose}
         results = [self._result(tile, name, arrays, out) for tile, name in zip(self.plan.outputs, names, strict=True)]
         memory = self._core.Visit(self._program) if self._core else _Room(self.plan.arena_bytes)
-        addresses = [memory.arena, *map(_address, arrays), *map(_address, results)]
+        addresses = [memory.arena, *self._addresses([*arrays, *results])]
         return Call(memory, addresses, results, loose, finder(addresses, loose))
 
     def names(self) -> list[str]:
@@ -143,9 +145,10 @@ class Bound:
         return given if direct else self._shelf.array(tile.sizes, tile.dtype.numpy)
 
     def _delivered(self, tile: Tile, name: str, result: Any, loose: dict[Tile, Any], out: Mapping[str, Any] | None) -> Any:
-        if tile.is_loose:
-            return loose.get(tile, tile.data)
         given = None if out is None else out.get(name)
+        if tile.is_loose:
+            found = loose.get(tile, tile.data)
+            return found if given is None else put_into(given, found, name)
         if given is None or given is result:
             return result
         given[...] = result
@@ -158,6 +161,10 @@ class _Room:
     def __init__(self, nbytes: int) -> None:
         self._memory = np.empty(max(nbytes, 1), np.uint8)
         self.arena = self._memory.__array_interface__["data"][0]
+
+
+def _addresses(items: list[Any]) -> list[int]:
+    return list(map(_address, items))
 
 
 def _address(array: Any) -> int:

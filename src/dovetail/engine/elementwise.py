@@ -360,3 +360,37 @@ def _cast(w: Writer, op: Any, x: Ref) -> Ref:
 @rule("CastLike")
 def _cast_like(w: Writer, op: Any, x: Ref, like: Ref) -> Ref:
     return x if x.type == like.type else w(f"cast.{x.type}", x, of=like.type)
+
+
+def _one(w: Writer, x: Ref) -> float:
+    """The number that a constant scale or zero point is, which has to be one for all."""
+    data = w.data(x)
+    if data is None or np.size(data) != 1:
+        raise Unsaid("a scale or zero point for each place, or one that only run time knows")
+    return float(np.reshape(data, ()))
+
+
+@rule("DequantizeLinear")
+def _dequantize(w: Writer, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
+    if op.block_size or x.type not in ("u8", "i8", "u16", "i16") or scale.type != "f32" or op.dtype not in (None, dtypes.f32):
+        raise Unsaid("blocks, or types whose differences f32 does not hold")
+    number = _one(w, scale)
+    value = w(f"cast.{x.type}", x, of="f32")
+    if zero_point is not None and _one(w, zero_point):
+        value = w("subtract", value, w.number(_one(w, zero_point), value))
+    return w("multiply", value, w.number(number, value))
+
+
+@rule("QuantizeLinear")
+def _quantize(w: Writer, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
+    kind = op.dtype or dtypes.u8 if zero_point is None else dtypes.dtype(zero_point.type)
+    if op.block_size or op.precision is not None or x.type != "f32" or scale.type != "f32":
+        raise Unsaid("blocks, or quotients of other types than f32")
+    if kind.name not in ("u8", "i8", "u16", "i16"):
+        raise Unsaid(f"a grid of {kind}")
+    value = w("round_even", w("divide", x, w.number(_one(w, scale), x)))
+    if zero_point is not None and _one(w, zero_point):
+        value = w("add", value, w.number(_one(w, zero_point), value))
+    low, high = kind.range()
+    value = w("minimum", w("maximum", value, w.number(low, value)), w.number(high, value))
+    return w("cast.f32", value, of=kind.name)

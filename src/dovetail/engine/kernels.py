@@ -9,6 +9,7 @@ import numpy as np
 
 from dovetail import dims
 from dovetail.engine.elementwise import refusal
+from dovetail.engine.recurrent import cell_of
 from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
 from dovetail.errors import DovetailError
 from dovetail.graph import Node
@@ -35,6 +36,8 @@ def work_for(node: Node, scene: Scene) -> Work:
 
 
 def _chosen(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    if apart := getattr(node.op, "no_kernel", ""):
+        return str(apart)
     hosts = host_inputs(node.op, len(reads))
     if any(host and tile is not None and tile.data is None for host, tile in zip(hosts, reads, strict=True)):
         # Even where the sizes follow without it: the rule has to see the value, and may refuse it.
@@ -141,7 +144,8 @@ def _pool(mode: str) -> Choice:
         op: Any = node.op
         x = reads[0]
         assert x is not None
-        if not _is_f32(x):
+        of_bytes = mode == "max" and x.dtype is not None and x.dtype.name in ("u8", "i8") and len(x.sizes) == 4
+        if not _is_f32(x) and not of_bytes:
             return f"pooling of {x.dtype}"
         if len(writes) > 1:
             return "indices beside the values"
@@ -151,9 +155,68 @@ def _pool(mode: str) -> Choice:
         attributes = sliding(found) | {"mode": mode, "kernel": list(found.kernel)}
         if mode == "average":
             attributes["divisor"] = op.divisor
-        return Work("pool", (node,), [x], writes, attributes, images=(x, writes[0]))
+        return Work("byte_pool" if of_bytes else "pool", (node,), [x], writes, attributes, images=(x, writes[0]))
 
     return choice
+
+
+def _resize(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x = reads[0]
+    assert x is not None
+    if not _is_f32(x):
+        return f"resampling of {x.dtype}"
+    if not 3 <= len(x.sizes) <= 5:
+        return f"{len(x.sizes) - 2} spatial axes"
+    if any(tile is not None and tile.data is None for tile in reads[1:]):
+        return "sizes that are known only at run time"
+    views = [None if tile is None else tile.view() for tile in (*reads, None, None, None)[:4]]
+    rows = {row.axis: op.taps(row) for row in op.known_rows(*views)}
+    if any(axis < 2 or taps.outside.any() for axis, taps in rows.items()):
+        return "resampling along batch or channels, or of what lies outside"
+    attributes: dict[str, Any] = {"taps": [], "places": [], "weights": []}
+    for axis, size in enumerate(x.sizes[2:], 2):
+        places = rows[axis].places if axis in rows else np.arange(size)[:, None]
+        weights = rows[axis].weights if axis in rows else np.ones((size, 1))
+        attributes["taps"].append(places.shape[1])
+        attributes["places"] += places.reshape(-1).tolist()
+        attributes["weights"] += weights.astype(np.float64).reshape(-1).tolist()
+    return Work("resize", (node,), [x], writes, attributes, images=(x, writes[0]) if x.sizes[1] >= 8 else ())
+
+
+def _moments(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    moments, r, *optional = (*reads, *[None] * 6)[:6]
+    assert moments is not None and r is not None
+    if not _is_f32(moments, r) or r.data is None:
+        return "a recurrent layer whose weights are no constants of f32"
+    if not moments.count:
+        return "a recurrent layer over nothing"
+    layer = op.layer
+    names = ("has_inner", "has_lengths", "has_h", "has_c")
+    attributes: dict[str, Any] = {name: int(tile is not None) for name, tile in zip(names, optional, strict=True)}
+    attributes |= {"cell": cell_of(layer), "direction": layer.direction, "gates": getattr(layer, "gates", "iofc")}
+    attributes["input_forget"] = int(getattr(layer, "input_forget", False))
+    kept: list[Tile | None] = [moments, r, *(tile for tile in optional if tile is not None)]
+    return Work("recurrent", (node,), kept, writes, attributes)
+
+
+def _quantized_conv(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, w, bias, factor, other = (*reads, None)[:5]
+    assert x is not None and w is not None
+    if any(tile is None or tile.data is None for tile in (w, bias, factor)):
+        return "weights that are no constants"
+    found = op.conv.geometry(x.sizes[2:], w.sizes[2:])
+    attributes = sliding(found) | {"x_zero": op.x_zero, "has_residual": int(other is not None)}
+    reals = {"low": op.low - op.zero, "high": op.high - op.zero, "y_zero": op.zero}
+    if other is not None:
+        reals |= {"own": op.own, "beside": op.beside, "other_zero": op.other_zero, "y_zero": op.last_zero}
+        reals |= {"last_low": op.last_low - op.last_zero, "last_high": op.last_high - op.last_zero}
+    attributes |= {name: float(number) for name, number in reals.items()}
+    # Few channels are read wherever they lie.
+    images = tuple(tile for tile in (x, writes[0], other) if tile is not None and (tile is not x or x.sizes[1] > 4))
+    return Work("quantized_conv", (node,), [x, w, bias, factor, *([] if other is None else [other])], writes, attributes, images)
 
 
 def _global_pool(mode: str) -> Choice:
@@ -278,6 +341,9 @@ CHOICES: dict[str, Choice] = {
     "Clip": _clip,
     "MaxPool": _pool("max"),
     "AveragePool": _pool("average"),
+    "Resize": _resize,
+    "_QuantizedConv": _quantized_conv,
+    "_Moments": _moments,
     "GlobalAveragePool": _global_pool("mean"),
     "GlobalMaxPool": _global_pool("max"),
     "ReduceSum": _reduce("sum"),

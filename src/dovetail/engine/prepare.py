@@ -8,8 +8,12 @@ import numpy as np
 
 from dovetail.build import Builder
 from dovetail.edit import copy_graph, remove_dead, rewrite
+from dovetail.engine.quantized import quantized
+from dovetail.engine.recurrent import LAYERS, by_moments
+from dovetail.errors import UnsupportedError
 from dovetail.graph import Graph, Node, Value
 from dovetail.inference import infer_graph
+from dovetail.ops.activation import Sigmoid
 from dovetail.ops.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.conv import Conv
 from dovetail.ops.dropout import Dropout
@@ -27,6 +31,7 @@ from dovetail.ops.recurrent import GRU, LSTM, RNN
 from dovetail.ops.recurrent_cells import GRUCell, LSTMCell, RNNCell, _Cell
 from dovetail.ops.rescaling import LpNormalization, NormalizeL2
 from dovetail.ops.rotary import RotaryEmbedding
+from dovetail.ops.sequences import UNLISTED, ConcatFromSequence, unlisted
 from dovetail.passes.fold import fold
 
 ROUNDS = 4
@@ -67,30 +72,57 @@ def prepare(graph: Graph, file: str | None = None) -> Graph:
     """A copy of ``graph`` that computes the same, to within rounding, with less to do. Types and shape values are everywhere."""
     new = copy_graph(graph)
     infer_graph(new, file=file)
+    rewrite(new, quantized)
     fold(new)
     for _ in range(ROUNDS):
         if not rewrite(new, _simpler):
             break
+        remove_dead(new)
         fold(new)
     rewrite(new, _into_weights)
     remove_dead(new)
     return new
 
 
+def _apart(b: Builder, op: Any, xs: Any) -> Any:
+    """What an operator is made of; None where that hangs on sizes that only the run tells: the operator's own rule sees them."""
+    try:
+        return op.decompose(b, *xs)
+    except UnsupportedError:
+        return None
+
+
 def _simpler(b: Builder, node: Node) -> Any:
     op, xs = node.op, node.inputs
+    if isinstance(op, UNLISTED):
+        # Whether there is something to lay end to end is asked where only the run tells.
+        is_open = isinstance(op, ConcatFromSequence) and not isinstance(getattr(xs[0].type, "length", None), int)  # type: ignore[union-attr]
+        return None if is_open else unlisted(b, node)
     if isinstance(op, BatchNormalization):
         return _scale_and_shift(b, op, xs)
     if isinstance(op, DECOMPOSED) and _is_plain(xs):
-        return op.decompose(b, *xs)
+        return _apart(b, op, xs)
+    if type(op) in LAYERS and (made := by_moments(b, op, xs)) is not None:
+        return made
     if type(op) in RECURRENT and _is_short(op, xs):
         return op.decompose(b, *xs)
+    if isinstance(op, Multiply) and op.broadcast:
+        return _gated(b, xs)
     if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:
         return b.Add(*xs)
     if isinstance(op, GroupConv) and xs[1] is not None and xs[1].constant is not None:
         return op.decompose(b, *xs)
     if isinstance(op, Dropout) and _is_off(xs) and not any(y.uses or y in b.graph.outputs for y in node.outputs[1:]):
         return [b.Identity(xs[0]), None][: op.outputs]
+    return None
+
+
+def _gated(b: Builder, xs: list[Value | None]) -> Any:
+    """What is multiplied by its own sigmoid is one activation, which a product or convolution before it takes in."""
+    for x, gate in (xs, xs[::-1]):
+        assert x is not None and gate is not None
+        if gate.node is not None and isinstance(gate.node.op, Sigmoid) and gate.node.inputs[0] is x and x.dtype.name == "f32":
+            return b.Swish(x)
     return None
 
 

@@ -14,7 +14,7 @@ from dovetail.engine.timing import median_times
 from dovetail.engine.work import INTERPRET
 from dovetail.errors import printable
 from dovetail.graph import Model
-from dovetail.sampling import random_inputs
+from dovetail.sampling import apart, random_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def report(
     plan = bound.plan
     steps = _steps(bound, seconds)
     return PlanReport(
-        model.graph.name or "model", {name: list(array.shape) for name, array in inputs.items()}, elide, engine.threads,
+        model.graph.name or "model", {name: list(array.shape) for name, array in apart(inputs).items()}, elide, engine.threads,
         plan.moved_bytes, plan.copied_bytes, plan.arena_bytes, plan.activation_bytes, plan.lower_bound, whole,
         copies=[_copy(step, fact) for step, fact in zip(plan.steps, steps, strict=True) if step.kernel == COPY],
         kernels=_kernels(steps), steps=steps, buffers=_buffers(plan.buffers, plan.steps),

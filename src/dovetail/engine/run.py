@@ -12,6 +12,7 @@ import numpy as np
 
 from dovetail import native
 from dovetail.edit import copy_graph
+from dovetail.engine.bodies import plan_bodies
 from dovetail.engine.bound import Bound, is_array
 from dovetail.engine.checker import check
 from dovetail.engine.plan import ELIDE, Plan, UnevenInput, make_plan
@@ -34,7 +35,14 @@ PLANS = 16
 class Engine:
     """A model prepared once, and bound for each set of input shapes that comes. Calls may come from several threads."""
 
-    def __init__(self, model: Model, threads: int | None = None, max_memory: int | None = None, elide: str = "auto") -> None:
+    def __init__(
+        self,
+        model: Model,
+        threads: int | None = None,
+        max_memory: int | None = None,
+        elide: str = "auto",
+        within: Engine | None = None,
+    ) -> None:
         if elide not in ELIDE:
             raise EngineError("engine.option", f"elide is one of {', '.join(ELIDE)}, not {elide!r}")
         self.model = model
@@ -47,9 +55,12 @@ class Engine:
         self._sizes: dict[str, int] = {}
         self._lock = threading.Lock()
         self._core = native.core()
-        self._pool = self._core.Pool(self.threads) if self._core else None
-        self._store = self._core.Store() if self._core else None
+        # A body's program has the threads and the memory of the one around it.
+        self._pool: Any = within._pool if within else self._core.Pool(self.threads) if self._core else None
+        self._store: Any = within._store if within else self._core.Store() if self._core else None
         self._shelf = Shelf()
+        if self._core:
+            plan_bodies(self.graph, lambda body: Engine(body, self.threads, max_memory, elide, self))
 
     def bind(self, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Bound, list[Any]]:
         """The bound plan for these inputs, and the inputs as arrays in the model's order."""
@@ -68,7 +79,12 @@ class Engine:
             np.asarray(array, order="C") if is_array(array) and stride is None else array
             for array, stride in zip(arrays, strides, strict=True)
         ]
-        key = tuple((array.shape, stride) if is_array(array) else None for array, stride in zip(arrays, strides, strict=True))
+        key: tuple[Any, ...] = tuple(
+            (array.shape, stride) if is_array(array) else None for array, stride in zip(arrays, strides, strict=True)
+        )
+        if None in key:
+            # What is no array may say sizes too.
+            key = (*key, *sorted(sizes.items()))
         if key not in self._bound:
             try:
                 self._bound[key] = self._from_template(arrays, sizes) or self._made(arrays, sizes, strides)

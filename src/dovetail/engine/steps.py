@@ -44,8 +44,18 @@ def _interpret(step: Step, scene: Scene, find: Find, loose: dict[Tile, Any]) -> 
         tiles = [None if x is None else scene.tile(x) for x in node.inputs]
         results = placed(node, np, [None if tile is None else known.get(tile, tile.data) for tile in tiles])
         known.update({scene.tile(y): result for y, result in zip(node.outputs, results, strict=False)})
+    lent = [array for tile in work.reads if tile is not None and not tile.is_loose and (array := known[tile]) is not None]
     for tile, operand in zip(work.writes, step.writes, strict=True):
-        _keep(step, operand, known[tile], find, loose)
+        _keep(step, operand, _own(known[tile], lent) if operand.tile.is_loose else known[tile], find, loose)
+
+
+def _own(result: Any, lent: Sequence[Any]) -> Any:
+    """What Python holds after the step, copied where it lies in memory that is lent to the step alone."""
+    if isinstance(result, list):
+        return [_own(each, lent) for each in result]
+    if isinstance(result, np.ndarray) and any(np.may_share_memory(result, each) for each in lent):
+        return np.array(result, order="C")
+    return result
 
 
 def _keep(step: Step, operand: Operand, result: Any, find: Find, loose: dict[Tile, Any]) -> None:

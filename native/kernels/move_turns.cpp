@@ -1,0 +1,237 @@
+#include <algorithm>
+
+#include "kernels/walks.h"
+
+namespace dovetail::moving {
+namespace {
+
+constexpr std::int64_t kLine = 64, kPage = 4096;
+// What a tile takes of a row.
+constexpr std::int64_t kTileBytes = 16;
+// Shorter runs have too much that is not in whole lines, or too little in a block.
+constexpr std::int64_t kLeastWritten = 512, kLeastDense = 32;
+// Each column sends two lines, one right after the other: single lines of 64 bytes here and there cost the memory half as much again.
+constexpr std::int64_t kMostLines = 2;
+// What is turned while as much comes in, both in the first cache. Narrow elements take more rows: theirs would be too short in half of it.
+constexpr std::int64_t kStageBytes = 16 * 1024;
+// Runs of the source that are shorter than this are lengthened by a second axis.
+constexpr std::int64_t kLongRun = 512;
+
+// A transpose past the cache that goes out in whole lines only, wherever the destination begins. The rows, contiguous in the destination,
+// are the axes that follow each other there; a group of them makes up two lines, counted from where a line begins. The columns are
+// contiguous in the source: each row's are fetched in one run, since rows that lie a power of two apart share one place in the cache, and
+// so that few pages are read at a time.
+class Turns : public Walk {
+public:
+    struct Axes {
+        std::vector<Stride> rows;  // the innermost first
+        Stride along;
+        Stride beyond{1, 0, 0};  // continues `along` in the source
+        std::vector<Stride> others;
+    };
+
+    Turns(const Shape& shape, Axes axes, std::unique_ptr<Walk> otherwise, const Manner& manner)
+        : dst_(shape.dst), src_(shape.src), width_(shape.run), axes_(std::move(axes)), otherwise_(std::move(otherwise)) {
+        for (const Stride& axis : axes_.rows) rows_ *= axis.size;
+        group_ = least(kMostLines, rows_ * width_ / kLine) * kLine / width_;
+        groups_ = parts(rows_, group_);
+        const Stride& along = axes_.along;
+        const std::int64_t stage = width_ < 4 ? kStageBytes : kStageBytes / 2, most_columns = stage / group_ / width_;
+        is_dense_ = axes_.rows.size() == 1 && axes_.rows[0].src == along.size * width_ && group_ * along.size * width_ <= stage;
+        const std::int64_t even = parts(parts(along.size, parts(along.size, most_columns)) * width_, kTileBytes) * kTileBytes / width_;
+        columns_ = is_dense_ ? along.size : least(along.size, even);
+        outer_ = columns_ < along.size ? 1 : least(axes_.beyond.size, most(1, most_columns / columns_));
+        wraps_ = axes_.beyond.size == 1 && along.dst == rows_ * width_ && columns_ * width_ > kLine;
+        blocks_ = groups_ * parts(axes_.beyond.size, outer_) * parts(along.size, columns_);
+        for (const Stride& axis : axes_.others) blocks_ *= axis.size;
+        task_blocks_ = most(1, manner.task_bytes / (group_ * width_ * columns_ * outer_));
+    }
+
+    std::int64_t tasks() const override { return parts(blocks_, task_blocks_); }
+    const char* name() const override { return "turns"; }
+
+    void run(std::byte* const* bases, std::int64_t task) const override {
+        std::byte* const dst = dst_.in(bases);
+        const std::byte* const src = src_.in(bases);
+        const std::int64_t ahead = (0 - reinterpret_cast<std::uintptr_t>(dst)) % kLine;
+        if (ahead % width_ != 0) return run_otherwise(bases, task);
+        // Half a page from what is read: a load waits for every store before it that has the same place in its page.
+        alignas(kLine) std::byte memory[2 * kStageBytes + kPage];
+        const std::byte* const begin = src + row_at(ahead / width_ % rows_);
+        std::byte* const stages = memory + (reinterpret_cast<std::uintptr_t>(begin) + kPage / 2 - reinterpret_cast<std::uintptr_t>(memory)) % kPage / kLine * kLine;
+        Rows rows;
+        Turned now;
+        int stage = 0;
+        const std::int64_t first = task * task_blocks_, end = least(blocks_, first + task_blocks_);
+        for (std::int64_t block = first; block < end; ++block) {
+            Part part = at(dst, src, block, ahead / width_);
+            fill_edges(part);
+            if (part.lines == 0) continue;
+            const Fetched next = fetched(part, rows, stages + (stage ^= 1) * kStageBytes);
+            movers().turn(now, next, static_cast<std::size_t>(width_));
+            now = turned(part, next);
+        }
+        movers().turn(now, {}, static_cast<std::size_t>(width_));
+        movers().settle();
+    }
+
+private:
+    // A block: rows from `row` on, of which `lines` whole lines go the fast way.
+    struct Part {
+        std::byte* dst;
+        const std::byte* src;
+        std::int64_t lead, row, rows, column, columns, outer;
+        int lines;
+    };
+
+    Part at(std::byte* dst, const std::byte* src, std::int64_t block, std::int64_t lead) const {
+        Part part{dst, src, lead, 0, 0, 0, 0, 0, 0};
+        part.column = take(block, axes_.along.size, columns_, part.columns);
+        const std::int64_t outer = take(block, axes_.beyond.size, outer_, part.outer);
+        part.row = lead + block % groups_ * group_;
+        block /= groups_;
+        part.dst += outer * axes_.beyond.dst + part.column * axes_.along.dst;
+        part.src += outer * axes_.beyond.src + part.column * width_;
+        for (std::size_t i = axes_.others.size(); i-- > 0; block /= axes_.others[i].size) {
+            const std::int64_t number = block % axes_.others[i].size;
+            part.dst += number * axes_.others[i].dst;
+            part.src += number * axes_.others[i].src;
+        }
+        part.rows = least(group_, rows_ + (wraps_ ? lead : 0) - part.row);
+        if (part.rows > 0 && (is_dense_ || part.columns * part.outer * width_ >= kLine)) part.lines = static_cast<int>(part.rows * width_ / kLine);
+        return part;
+    }
+
+    static std::int64_t take(std::int64_t& block, std::int64_t size, std::int64_t most, std::int64_t& taken) {
+        const std::int64_t blocks = parts(size, most), first = block % blocks * most;
+        block /= blocks;
+        taken = least(most, size - first);
+        return first;
+    }
+
+    // Where a row lies in the source; those after the last are the first ones of the next column.
+    std::int64_t row_at(std::int64_t row) const {
+        std::int64_t at = row < rows_ ? 0 : width_;
+        if (row >= rows_) row -= rows_;
+        for (const Stride& axis : axes_.rows) {
+            at += row % axis.size * axis.src;
+            row /= axis.size;
+        }
+        return at;
+    }
+
+    // What does not fill whole lines goes through the cache.
+    void fill_edges(Part& part) const {
+        const bool is_first = part.row == part.lead, begins = part.column == 0, ends = part.column + part.columns == axes_.along.size;
+        if (is_first && part.lead > 0 && (!wraps_ || begins)) fill(part, 0, least(part.lead, rows_), 0, wraps_ ? 1 : part.columns);
+        if (part.rows <= 0) return;
+        if (wraps_ && ends && part.row + part.rows > rows_) {
+            --part.columns;
+            fill(part, part.row, rows_, part.columns, part.columns + 1);
+            if (part.columns * width_ < kLine) part.lines = 0;
+        }
+        const std::int64_t sent = part.lines * kLine / width_;
+        fill(part, part.row + sent, part.row + part.rows, 0, part.columns);
+    }
+
+    void fill(const Part& part, std::int64_t row, std::int64_t end, std::int64_t first, std::int64_t last) const {
+        const Stride& inner = axes_.rows[0];
+        while (row < end && first < last) {
+            const std::int64_t some = least(end - row, inner.size - row % inner.size);
+            for (std::int64_t o = 0; o < part.outer; ++o)
+                movers().transpose(part.dst + o * axes_.beyond.dst + row * width_ + first * axes_.along.dst, axes_.along.dst,
+                                   part.src + o * axes_.beyond.src + row_at(row) + first * width_, inner.src, some, last - first,
+                                   static_cast<std::size_t>(width_));
+            row += some;
+        }
+    }
+
+    // Where the rows of a group lie, worked out once for all its blocks.
+    struct Rows {
+        std::int64_t first = -1;
+        std::ptrdiff_t at[kLine * kMostLines];
+    };
+
+    void place(Rows& rows, std::int64_t first, std::int64_t count) const {
+        if (rows.first == first) return;
+        rows.first = first;
+        const Stride& inner = axes_.rows[0];
+        for (std::int64_t i = 0; i < count;) {
+            const std::ptrdiff_t at = row_at(first + i);
+            const std::int64_t end = least(count, i + inner.size - (first + i) % inner.size);
+            for (std::int64_t k = 0; i + k < end; ++k) rows.at[i + k] = at + k * inner.src;
+            i = end;
+        }
+    }
+
+    Fetched fetched(const Part& part, Rows& rows, std::byte* stage) const {
+        const std::int64_t count = part.lines * kLine / width_, bytes = part.columns * part.outer * width_;
+        const bool is_one_run = is_dense_ && part.row + count <= rows_;
+        place(rows, part.row, is_one_run ? 1 : count);
+        if (is_one_run) return {part.src, rows.at, 1, count * bytes, stage, bytes};
+        return {part.src, rows.at, count, bytes, stage, parts(bytes, kLine) * kLine};
+    }
+
+    Turned turned(const Part& part, const Fetched& from) const {
+        return {part.dst + part.row * width_, axes_.along.dst, part.columns, axes_.beyond.dst, part.outer, from.stage, from.step, part.lines};
+    }
+
+    void run_otherwise(std::byte* const* bases, std::int64_t task) const {
+        const std::int64_t count = tasks(), all = otherwise_->tasks();
+        for (std::int64_t i = all * task / count; i < all * (task + 1) / count; ++i) otherwise_->run(bases, i);
+    }
+
+    Place dst_;
+    Place src_;
+    std::int64_t width_;
+    Axes axes_;
+    std::unique_ptr<Walk> otherwise_;  // where elements cross lines
+    std::int64_t rows_ = 1, group_, groups_;
+    std::int64_t columns_, outer_;
+    bool is_dense_, wraps_;
+    std::int64_t blocks_;
+    std::int64_t task_blocks_;
+};
+
+std::size_t found(const std::vector<Stride>& axes, std::int64_t Stride::* stride, std::int64_t bytes) {
+    std::size_t i = 0;
+    while (i < axes.size() && axes[i].*stride != bytes) ++i;
+    return i;
+}
+
+Stride taken(std::vector<Stride>& axes, std::size_t i) {
+    const Stride axis = axes[i];
+    axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(i));
+    return axis;
+}
+
+}  // namespace
+
+std::unique_ptr<Walk> walk_turns(const Shape& shape, std::size_t along, std::unique_ptr<Walk> otherwise, const Manner& manner) {
+    const std::int64_t width = shape.run;
+    if (!manner.past_cache || 8 % width != 0) return otherwise;
+    Turns::Axes axes;
+    axes.others = shape.axes;
+    axes.along = taken(axes.others, along);
+    // Rows until two lines are full, then what lengthens the runs of the source, then what else there is of rows.
+    std::int64_t rows = 1;
+    const auto take_rows = [&](std::int64_t bytes) {
+        for (std::size_t i = 0; rows * width < bytes && (i = found(axes.others, &Stride::dst, rows * width)) < axes.others.size();) {
+            axes.rows.push_back(taken(axes.others, i));
+            rows *= axes.rows.back().size;
+        }
+    };
+    take_rows(kMostLines * kLine);
+    const std::int64_t run = axes.along.size * width;
+    const std::size_t beyond = found(axes.others, &Stride::src, run);
+    if (run < kLongRun && beyond < axes.others.size()) axes.beyond = taken(axes.others, beyond);
+    take_rows(shape.rows() * width);
+    const auto is_odd = [](const Stride& axis) { return axis.dst % kLine != 0; };
+    if (is_odd(axes.along) || is_odd(axes.beyond) || std::any_of(axes.others.begin(), axes.others.end(), is_odd)) return otherwise;
+    const bool wraps = axes.beyond.size == 1 && axes.along.dst == rows * width && run > kLine;
+    const bool is_dense = axes.rows.size() == 1 && axes.rows[0].src == run && run >= kLeastDense;
+    if (rows * width < (wraps ? kLine : kLeastWritten) || run < kTileBytes || (run * axes.beyond.size < kLine && !is_dense)) return otherwise;
+    return std::make_unique<Turns>(shape, std::move(axes), std::move(otherwise), manner);
+}
+
+}  // namespace dovetail::moving

@@ -1,0 +1,231 @@
+"""Layers between DequantizeLinear and QuantizeLinear, for the engine: whole numbers inside, one rounding at the end.
+
+What a model says is arithmetic of floats between two roundings. The sums of a convolution of bytes are whole numbers, which
+floats would only approximate: they are made exactly, and brought to the next grid by one factor, rounded half to even.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.build import Builder
+from dovetail.dtypes import DType
+from dovetail.graph import Node, Value
+from dovetail.op import Op
+from dovetail.ops.activation import Relu
+from dovetail.ops.conv import Conv
+from dovetail.ops.elementwise import Add
+from dovetail.ops.linear import Gemm
+from dovetail.ops.moving import Transpose
+from dovetail.ops.pool import MaxPool
+from dovetail.ops.quantize import DequantizeLinear, QuantizeLinear
+from dovetail.ops.reshaping import Flatten, Reshape
+from dovetail.types import Tensor, Type
+
+BYTES = ("u8", "i8")
+
+
+class Grid(NamedTuple):
+    """One scale and zero point for all of a tensor."""
+
+    scale: float
+    zero: int
+    dtype: DType
+
+
+class _QuantizedConv(Op, sig="x: R, w: i8, bias: i32, factor: f32, other?: R2 -> y: R3"):
+    """``round(sum * factor) + zero`` of the type ``dtype``, between ``low`` and ``high``, with the sum of ``conv`` over
+    ``(x - x_zero) * w + bias``. Not one of a model's operators.
+
+    With ``other``: ``round((q - zero) * own + (other - other_zero) * beside) + last_zero`` of that q, of the type ``last_dtype``,
+    between ``last_low`` and ``last_high``.
+    """
+
+    conv: Any
+    x_zero: int
+    zero: int
+    dtype: Any
+    low: int
+    high: int
+    own: float = 1.0
+    beside: float = 0.0
+    other_zero: int = 0
+    last_zero: int = 0
+    last_dtype: Any = None
+    last_low: int = 0
+    last_high: int = 0
+
+    def types(self, x: Any, w: Any, *rest: Any) -> list[Type]:
+        return [Tensor(self.last_dtype or self.dtype, self.conv.shape(x, w))]
+
+    def evaluate(self, xp: Any, x: Any, w: Any, bias: Any, factor: Any, other: Any = None) -> Any:
+        columns = (1, -1, *(1,) * (x.ndim - 2))
+        # Of f64, in which sums of whole numbers are exact.
+        sums = self.conv.evaluate(np, x.astype(np.float64) - self.x_zero, w.astype(np.float64)) + bias.reshape(columns)
+        found = np.round(sums.astype(np.float32) * factor.reshape(columns))
+        found = np.clip(found, self.low - self.zero, self.high - self.zero)
+        if other is None:
+            return (found + self.zero).astype(self.dtype.numpy)
+        own = (found * np.float32(self.own)).astype(np.float64)
+        both = own + (other.astype(np.float64) - self.other_zero) * float(np.float32(self.beside))
+        found = np.round(both.astype(np.float32)) + self.last_zero
+        return np.clip(found, self.last_low, self.last_high).astype(self.last_dtype.numpy)
+
+
+def quantized(b: Builder, node: Node) -> Any:
+    """What ends in QuantizeLinear, over whole numbers where it begins with DequantizeLinear; None where that is not so."""
+    if not isinstance(node.op, QuantizeLinear):
+        return None
+    x, grid = node.inputs[0], _grid_of(node)
+    if x is None or grid is None or grid.dtype.name not in BYTES:
+        return None
+    relu = x.node is not None and isinstance(x.node.op, Relu)
+    source = x.node.inputs[0].node if relu and x.node is not None and x.node.inputs[0] is not None else x.node
+    if source is None or x.dtype.name != "f32":
+        return None
+    low, high = grid.dtype.range()
+    low = max(low, grid.zero) if relu else low
+    match source.op:
+        case Conv() if source.op.group == 1:
+            return _conv(b, source.op, source.inputs, grid, int(low), int(high))
+        case Gemm():
+            return _gemm(b, source.op, source.inputs, grid, int(low), int(high))
+        case Add() if source.op.broadcast:
+            return _sum(b, source.inputs, grid, int(low), int(high))
+        case MaxPool() | Flatten() | Reshape() | Transpose() if not relu and len(source.outputs) == 1:
+            return _chosen(b, source, grid)
+    return None
+
+
+def _grid_of(node: Node) -> Grid | None:
+    """The grid of QuantizeLinear or DequantizeLinear, where it is one for all, of numbers that are known."""
+    op, (x, scale, *zero) = node.op, node.inputs
+    assert isinstance(op, QuantizeLinear | DequantizeLinear)
+    if x is None or scale is None or scale.constant is None or scale.constant.size != 1:
+        return None
+    if op.block_size or scale.dtype.name != "f32":
+        return None
+    if isinstance(op, QuantizeLinear) and op.precision is not None:
+        return None
+    point = zero[0] if zero else None
+    if point is not None and (point.constant is None or point.constant.size != 1):
+        return None
+    number = float(scale.constant.reshape(()))
+    if not 0 < number < float("inf"):
+        return None
+    kind = x.dtype if isinstance(op, DequantizeLinear) else point.dtype if point is not None else op.dtype or dtypes.u8
+    if isinstance(op, DequantizeLinear) and op.dtype is not None and op.dtype.name != "f32":
+        return None
+    return Grid(number, 0 if point is None or point.constant is None else int(point.constant.reshape(())), kind)
+
+
+def _bytes_of(value: Value | None) -> tuple[Value, Grid] | None:
+    """The bytes that a tensor is dequantised from, and their grid."""
+    if value is None or value.node is None or not isinstance(value.node.op, DequantizeLinear):
+        return None
+    grid, x = _grid_of(value.node), value.node.inputs[0]
+    return None if grid is None or x is None or grid.dtype.name not in BYTES else (x, grid)
+
+
+def _steps_of(value: Value | None, kind: str, axis: int, count: int) -> tuple[Any, Any] | None:
+    """The whole numbers that a constant is dequantised from, around 0, and the ``count`` scales along its ``axis``."""
+    if value is None or value.node is None or not isinstance(value.node.op, DequantizeLinear):
+        return None
+    op, (codes, scale, *zero) = value.node.op, value.node.inputs
+    if codes is None or scale is None or codes.constant is None or scale.constant is None or codes.dtype.name != kind:
+        return None
+    if zero and zero[0] is not None and (zero[0].constant is None or zero[0].constant.any()):
+        return None
+    if op.block_size or scale.dtype.name != "f32" or (op.dtype is not None and op.dtype.name != "f32"):
+        return None
+    scales = scale.constant.reshape(-1)
+    if scales.size != 1 and (op.plain_axis(codes, scale) != axis or scales.size != count):
+        return None
+    if not np.all((scales > 0) & np.isfinite(scales)):
+        return None
+    return codes.constant, np.broadcast_to(scales, (count,))
+
+
+def _conv(b: Builder, op: Conv, inputs: list[Value | None], grid: Grid, low: int, high: int) -> Any:
+    x, w, bias = (*inputs, None)[:3]
+    found = _bytes_of(x)
+    if found is None or w is None or w.shape is None or len(w.shape) != 4:
+        return None
+    weights = _steps_of(w, "i8", 0, int(w.dims[0]))
+    return None if weights is None else _written(b, op, found, weights, bias, grid, low, high)
+
+
+def _written(
+    b: Builder, op: Conv, x: tuple[Value, Grid], weights: tuple[Any, Any], bias: Value | None, grid: Grid, low: int, high: int
+) -> Any:
+    codes, scales = weights
+    steps = scales.astype(np.float64) * x[1].scale
+    whole = _whole_bias(bias, steps)
+    # More could not be summed up in 32 bits.
+    most = 255 * np.abs(codes.astype(np.int64)).reshape(len(codes), -1).sum(axis=1).max(initial=0)
+    if whole is None or most + np.abs(whole.astype(np.int64)).max(initial=0) >= 2**31:
+        return None
+    factor = (steps / grid.scale).astype(np.float32)
+    made = _QuantizedConv(op, x[1].zero, grid.zero, grid.dtype, low, high)
+    return b.add(made, x[0], b.constant(codes), b.constant(whole), b.constant(factor))
+
+
+def _whole_bias(bias: Value | None, steps: Any) -> Any:
+    """A bias in the steps of the sums: zeros, or one that is quantised in just these steps. None for any other."""
+    if bias is None:
+        return np.zeros(len(steps), np.int32)
+    found = _steps_of(bias, "i32", 0, len(steps))
+    if found is None or found[0].shape != steps.shape:
+        return None
+    return found[0] if np.all(np.abs(found[1] / steps - 1) <= 2.0**-22) else None
+
+
+def _gemm(b: Builder, op: Gemm, inputs: list[Value | None], grid: Grid, low: int, high: int) -> Any:
+    """A product with one row is a convolution over one pixel."""
+    x, y, bias = (*inputs, None)[:3]
+    found = _bytes_of(x)
+    if op.alpha != 1 or (bias is not None and op.beta != 1) or op.transpose_a or found is None or y is None:
+        return None
+    rows = found[0].shape[0] if found[0].shape is not None else None
+    axis = 0 if op.transpose_b else 1
+    if not isinstance(rows, int) or y.shape is None or not isinstance(y.dims[axis], int):
+        return None
+    weights = _steps_of(y, "i8", axis, int(y.dims[axis]))
+    if weights is None:
+        return None
+    codes = weights[0] if op.transpose_b else np.ascontiguousarray(weights[0].T)
+    image = b.Transpose(b.Reshape(found[0], [1, 1, rows, -1]), [0, 3, 1, 2])
+    codes = codes.reshape(*codes.shape, 1, 1)
+    made = _written(b, Conv(), (image, found[1]), (codes, weights[1]), bias, grid, low, high)
+    return None if made is None else b.Reshape(b.Transpose(made[0], [0, 2, 3, 1]), [rows, -1])
+
+
+def _sum(b: Builder, inputs: list[Value | None], grid: Grid, low: int, high: int) -> Any:
+    """A sum of two tensors, in the convolution that one of them comes from and nothing else needs."""
+    for mine, other in (inputs, inputs[::-1]):
+        own, beside = _bytes_of(mine), _bytes_of(other)
+        if own is None or beside is None or mine is None or own[0].node is None or own[0].shape != beside[0].shape:
+            continue
+        made, conv = own[0].node.op, own[0].node
+        if not isinstance(made, _QuantizedConv) or made.last_dtype is not None or not _is_only(own[0], mine, b):
+            continue
+        changed = made.with_(
+            own=own[1].scale / grid.scale, beside=beside[1].scale / grid.scale, other_zero=beside[1].zero,
+            last_zero=grid.zero, last_dtype=grid.dtype, last_low=low, last_high=high,
+        )  # fmt: skip
+        return b.add(changed, *conv.inputs, beside[0])
+    return None
+
+
+def _is_only(codes: Value, value: Value, b: Builder) -> bool:
+    """Whether a tensor's bytes are read for this one place alone."""
+    return len(codes.uses) == 1 and len(value.uses) == 1 and not any(x is out for x in (codes, value) for out in b.graph.outputs)
+
+
+def _chosen(b: Builder, source: Node, grid: Grid) -> Any:
+    """What only moves numbers, or takes the greatest of some, does so with their bytes."""
+    found = _bytes_of(source.inputs[0])
+    return None if found is None or found[1] != grid else b.add(source.op, found[0], *source.inputs[1:])

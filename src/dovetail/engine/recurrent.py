@@ -1,0 +1,90 @@
+"""Recurrent layers for the engine: one product of all inputs, and a kernel that goes through the moments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.build import Builder
+from dovetail.graph import Value
+from dovetail.op import Op
+from dovetail.ops.recurrence import Arrays, Values, through_time
+from dovetail.ops.recurrent import GRU, LSTM, RNN, _linear_unit, _Recurrent
+from dovetail.ops.recurrent_forms import padded, recast
+
+LAYERS = (RNN, GRU, LSTM)
+
+
+class _Moments(Op, sig="moments: F, r: F, inner?: F, lengths?: I, h?: F, c?: F -> y: F, last_h: F, last_c: F"):
+    """A recurrent ``layer`` (sequence first) after the product of all its inputs. Not one of a model's operators.
+
+    ``moments``: [sequence, batch, directions * gates * hidden], the biases in them. ``inner``: [directions, hidden], what a GRU
+    adds to its state's product before it is reset.
+    """
+
+    layer: Any
+    outputs: int = 3
+
+    def shape(self, moments: Any, r: Any, *rest: Any) -> Any:
+        length, batch, _ = moments.dims
+        directions, hidden = self.layer.directions, r.dims[2]
+        state = (directions, batch, hidden)
+        return [(length, directions, batch, hidden), state, state][: self.outputs]
+
+    def evaluate(
+        self, xp: Any, moments: Any, r: Any, inner: Any = None, lengths: Any = None, h: Any = None, c: Any = None
+    ) -> Any:
+        m, layer, size = Arrays(xp), self.layer, r.shape[2]
+        rows = layer.gates_count * size
+        layer.check_lengths(xp, lengths, {"s": moments.shape[0]})
+        made, last = [], []
+        for place in range(layer.directions):
+            begin = [m.zeros(moments, moments, 1, size) if state is None else state[place, ...] for state in (h, c)]
+            if isinstance(layer, GRU):
+                f, g = layer.activated(m, place)
+                step = _linear_unit(m, f, g, m.factor(r[place, ...]), None if inner is None else inner[place, ...], size)
+            else:
+                step, _ = layer.cell(m, place, size, r[place, ...], None)
+            own = [moments[t, :, place * rows : (place + 1) * rows] for t in range(moments.shape[0])]
+            backwards = layer.direction == "reverse" or place == 1
+            put_out, end = through_time(m, own, step, tuple(begin[: layer.states]), lengths, backwards)
+            made.append(m.stacked(put_out, 0))
+            last.append(end)
+        ends = [m.stacked([each[index] for each in last], 0) for index in range(layer.states)]
+        return (m.stacked(made, 1), *ends)[: self.outputs]
+
+
+def by_moments(b: Builder, op: Any, xs: list[Value | None]) -> Any:
+    """A layer of f32 through :class:`_Moments`, where the kernel knows what its cell does; else None."""
+    given = padded(op, xs)
+    x, w, r, bias, lengths, *rest = given
+    if x is None or x.dtype.name != "f32" or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0 or r.constant is None:
+        return None
+    if not cell_of(op) or any(value is not None for value in rest[op.states :]):
+        return None
+    if op.layout != "sequence_first":
+        with b:
+            return recast(b, op, given, layout="sequence_first")
+    m, size = Values(b), r.constant.shape[2]
+    with b:
+        factor = b.Reshape(w, [op.directions * op.gates_count * size, -1])
+        moments = b.MatMul(x, factor, transpose_b=True)
+        inner = None
+        if bias is not None:
+            pieces = [m.part(bias, place) for place in range(op.directions)]
+            moments = moments + m.joined([op.bias_in(m, piece, size) for piece in pieces], 0)
+            if isinstance(op, GRU):
+                inner = m.stacked([piece[-size:] for piece in pieces], 0)
+        states = [*rest[: op.states], None][:2]
+        return b.add(_Moments(layer=op, outputs=op.outputs), moments, r, inner, lengths, *states)
+
+
+def cell_of(op: _Recurrent) -> str:
+    """What the kernel calls the cell of a layer; empty for one that it does not know."""
+    functions = {op.functions(place)[index][0] for place in range(op.directions) for index in range(len(op.usual))}
+    if op.clip:
+        return ""
+    if isinstance(op, RNN):
+        return functions.pop() if functions in ({"tanh"}, {"relu"}) else ""
+    if any(tuple(name for name, _, _ in op.functions(place)) != op.usual for place in range(op.directions)):
+        return ""
+    return "lstm" if isinstance(op, LSTM) else "gru" if isinstance(op, GRU) and op.linear_before_reset else ""

@@ -1,0 +1,59 @@
+"""The kernel of recurrent layers against the layers' own rule: cells, directions, batches, lengths, states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail import native
+from dovetail.build import Builder
+from dovetail.engine.run import Engine
+from dovetail.ops.recurrent import GRU, LSTM, RNN, STATE_AXES, X_AXES
+from kernels import check, random
+
+pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+
+LAYERS: dict[str, Any] = {
+    "lstm": LSTM(),
+    "lstm, other gates": LSTM(gates="fico", summed=True, direction="bidirectional"),
+    "lstm, coupled": LSTM(input_forget=True, direction="reverse"),
+    "lstm, batch first": LSTM(layout="batch_first", direction="bidirectional"),
+    "gru": GRU(linear_before_reset=True, direction="bidirectional"),
+    "gru, summed": GRU(linear_before_reset=True, summed=True, layout="direction_second"),
+    "rnn": RNN(direction="bidirectional"),
+    "rnn, relu": RNN(activations=("relu",), direction="reverse"),
+}
+
+
+@pytest.mark.parametrize("batch", [1, 3, 13])
+@pytest.mark.parametrize("more", ["nothing", "lengths", "states"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_it_is_the_interpreters(name: str, more: str, batch: int) -> None:
+    op, hidden, inputs, moments = LAYERS[name], 21, 10, 6
+    rows, directions = op.gates_count * hidden, op.directions
+    bias_size = op.bias_count * hidden
+    order = {"b": batch, "s": moments, "i": inputs, "d": directions, "h": hidden}
+    with Builder() as b:
+        # The number of moments is known only when the model runs.
+        x = b.input("x", "f32", [order[axis] if axis != "s" else "moments" for axis in X_AXES[op.layout]])
+        weights = [
+            b.constant(random(shape) * np.float32(0.2)) for shape in ((directions, rows, inputs), (directions, rows, hidden))
+        ]
+        bias = b.constant(random((directions, bias_size)) * np.float32(0.1))
+        lengths = b.input("lengths", "i64", (batch,)) if more == "lengths" else None
+        state = [order[axis] for axis in STATE_AXES[op.layout]]
+        states = [b.input(f"state_{i}", "f32", state) if more == "states" else None for i in range(op.states)]
+        for i, y in enumerate(b.add(op, x, *weights, bias, lengths, *states)):
+            b.output(f"y_{i}", y)
+    feed: dict[str, Any] = {"x": random([order[axis] for axis in X_AXES[op.layout]])}
+    if lengths is not None:
+        feed["lengths"] = np.arange(batch) * 5 % (moments + 1)
+    feed |= {f"state_{i}": random(state, seed=i) for i, value in enumerate(states) if value is not None}
+    found, expected = (dovetail.compile(b.model, engine=engine, threads=2)(feed) for engine in ("native", "interpreter"))
+    for each, array in expected.items():
+        check(found[each], array)
+    bound, _ = Engine(b.model, threads=1).bind(feed)
+    assert any(each.startswith("recurrent") for each in bound.names())
