@@ -15,6 +15,7 @@ from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import format_of, save
 from dovetail.graph import Model
 from dovetail.peers import Call, Cost, Names, Runner, cost, is_installed, runner
+from dovetail.states import own_inputs, own_outputs
 from dovetail.verify import compare
 
 REST = 0.02
@@ -58,7 +59,7 @@ def measure(
     Times are medians of runs in turns, in this process; peak memory is that of a process that holds the one engine alone.
     OpenVINO reads both formats; onnxruntime is given what dovetail writes of an IR model.
     """
-    names = Names([x.name for x in model.inputs], [y.name for y in model.outputs])
+    names = Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
     with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as folder:
         entrants = [_entrant(engine, model, path, folder, threads, names) for engine in ("dovetail", *peers)]
         running = [each for each in entrants if each.runner is not None]

@@ -19,6 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Call = Callable[[], Any]
+BF16 = "bfloat16"
+LAST_OF_NUMPY = 255
+"""The numbers of numpy's own types; those that a package adds have greater ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,13 @@ def _onnxruntime(model: str | bytes, threads: int | None, names: Names | None) -
         raise _failed("runtime.load", "onnxruntime does not load it", error, model) from error
     outputs = [output.name for output in session.get_outputs()]
     known = {item.name for item in session.get_inputs()}
+    lacking = [output.name for output in session.get_outputs() if output.type == f"tensor({BF16})"]
 
     def prepared(inputs: Mapping[str, Any]) -> Call:
         given = {name: array for name, array in inputs.items() if name in known}
+        if any(not _is_numpys(array) for array in given.values()) or lacking:
+            values = {name: _ort_value(array) for name, array in given.items()}
+            return lambda: [_from_ort_value(item) for item in session.run_with_ort_values(None, values)]
         return lambda: session.run(None, given)
 
     def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,6 +110,36 @@ def _onnxruntime(model: str | bytes, threads: int | None, names: Names | None) -
             raise _failed("runtime.run", "onnxruntime does not run it", error, model) from error
 
     return Runner(f"onnxruntime {onnxruntime.__version__}", run, prepared=prepared)
+
+
+def _is_numpys(array: Any) -> bool:
+    kind = np.asarray(array).dtype
+    return kind.kind != "V" and kind.num <= LAST_OF_NUMPY
+
+
+def _ort_value(array: Any) -> Any:
+    """An array as onnxruntime takes it: a type that numpy lacks as its bits."""
+    import onnxruntime
+
+    array = np.asarray(array, order="C")
+    if _is_numpys(array):
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+    from dovetail.dtypes import dtype
+
+    bits = array.view(f"u{array.dtype.itemsize}")
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, dtype(array.dtype).onnx)
+
+
+def _from_ort_value(item: Any) -> Any:
+    if item.data_type() != f"tensor({BF16})":
+        return item.numpy()
+    import ctypes
+
+    import ml_dtypes
+
+    shape = tuple(item.shape())
+    raw = ctypes.string_at(item.data_ptr(), int(np.prod(shape)) * 2) if 0 not in shape else b""
+    return np.frombuffer(raw, ml_dtypes.bfloat16).reshape(shape).copy()
 
 
 def _openvino(model: str | bytes, threads: int | None, names: Names | None) -> Runner:
@@ -120,21 +157,39 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None) -> R
     inputs_ = _port_names(compiled.inputs, names.inputs if names else ())
     outputs = _port_names(compiled.outputs, names.outputs if names else ())
 
+    def tensor(array: Any) -> Any:
+        array = np.asarray(array, order="C")
+        if _is_numpys(array):
+            return openvino.Tensor(array, shared_memory=array.flags.writeable)
+        from dovetail.dtypes import dtype
+
+        made = openvino.Tensor(getattr(openvino.Type, str(dtype(array.dtype).openvino)), openvino.Shape(array.shape))
+        np.copyto(made.data.view(np.uint8).reshape(-1), array.reshape(-1).view(np.uint8))
+        return made
+
     def prepared(inputs: Mapping[str, Any]) -> Call:
         request = compiled.create_infer_request()
-        arrays = [np.asarray(inputs[name], order="C") for name in inputs_]
-        for index, array in enumerate(arrays):
-            request.set_input_tensor(index, openvino.Tensor(array, shared_memory=array.flags.writeable))
+        for index, name in enumerate(inputs_):
+            request.set_input_tensor(index, tensor(inputs[name]))
         return lambda: request.infer(share_outputs=True)
 
     def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            found = compiled([np.asarray(inputs[name], order="C") for name in inputs_])
+            found = compiled([tensor(inputs[name]) for name in inputs_])
         except Exception as error:
             raise _failed("runtime.run", "openvino does not run it", error, model) from error
-        return {name: np.array(found[index]) for index, name in enumerate(outputs)}
+        return {name: _in_type(np.array(found[index]), compiled.outputs[index]) for index, name in enumerate(outputs)}
 
     return Runner(f"openvino {openvino.__version__.split('-')[0]}", run, prepared=prepared)
+
+
+def _in_type(array: np.ndarray[Any, Any], port: Any) -> np.ndarray[Any, Any]:
+    """OpenVINO hands bf16 out as f16 of the same bits."""
+    if port.get_element_type().get_type_name() != "bf16":
+        return array
+    import ml_dtypes
+
+    return array.view(ml_dtypes.bfloat16)
 
 
 def _port_names(ports: Sequence[Any], wanted: Sequence[str]) -> list[str]:

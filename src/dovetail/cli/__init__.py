@@ -15,6 +15,7 @@ COMMANDS = {
     "convert": "Convert between ONNX and OpenVINO IR, with proof if asked.",
     "grad": "Write the gradient graph as an ordinary model.",
     "info": "Inputs, outputs, operators by count, parameters, bytes.",
+    "ops": "List the operators: types, gradient, kernels, versions in both formats.",
     "plan": "What a program copies and why, its memory over time, its time by kernel.",
     "run": "Run a model on given or random inputs.",
     "show": "Print the graph as text, with inferred types and shapes.",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence as Several
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import click
 import numpy as np
@@ -13,15 +14,18 @@ import numpy as np
 from dovetail.dims import name_of
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError
-from dovetail.graph import Model, Value
-from dovetail.types import Tensor
+from dovetail.graph import Model
+from dovetail.session import Beginning
+from dovetail.states import own_inputs
+from dovetail.types import Optional, Sequence, Tensor, Type, dtype_in
 
 Array = np.ndarray[Any, Any]
+Result = TypeVar("Result")
 ZIP_NAME_LIMIT = 65_000
 """A name in a zip file has at most 65,535 bytes."""
 
 
-def sizes_of(pairs: Sequence[str]) -> dict[str, int]:
+def sizes_of(pairs: Several[str]) -> dict[str, int]:
     """``--dim name=size`` as a mapping."""
     found: dict[str, int] = {}
     for pair in pairs:
@@ -32,7 +36,7 @@ def sizes_of(pairs: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def shapes_of(pairs: Sequence[str]) -> dict[str, list[int]]:
+def shapes_of(pairs: Several[str]) -> dict[str, list[int]]:
     """``--shape name=1,3,224,224`` as a mapping; a scalar's shape is ``name=``."""
     found: dict[str, list[int]] = {}
     for pair in pairs:
@@ -45,38 +49,98 @@ def shapes_of(pairs: Sequence[str]) -> dict[str, list[int]]:
 
 
 def read_inputs(
-    model: Model, given: Sequence[str], seed: int, dims: Sequence[str], shapes: Mapping[str, Sequence[int]] | None = None
+    model: Model,
+    given: Several[str],
+    seed: int,
+    dims: Several[str],
+    shapes: Mapping[str, Several[int]] | None = None,
+    *,
+    run: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Arrays from ``name=file.npy``, ``file.npz``, and random ones for the rest; and the names of the random ones."""
+    """Arrays from ``name=file.npy``, ``file.npz``, and random ones for the rest; and the names of the random ones.
+
+    With ``run`` the random ones have sizes at which the model has been run.
+    """
     from dovetail.sampling import choose_sizes, random_inputs
 
+    aliases = {alias: value.name for value in model.inputs for alias in value.names if alias}
     found: dict[str, Any] = {}
     for item in given:
         name, path = _named_file(model, item)
         loaded = read_array(path)
         if isinstance(loaded, dict) and not name:
-            found.update(loaded)
+            found.update(_with_lists(model, {str(aliases.get(each, each)): array for each, array in loaded.items()}))
         elif isinstance(loaded, dict):
             raise click.UsageError(f"{path} holds several arrays under their own names; give it without {name}=")
         elif name:
-            found[name] = loaded
+            found[aliases.get(name, name)] = loaded
         elif len(model.inputs) == 1:
             found[model.inputs[0].name] = loaded
         else:
             raise click.UsageError(f"say which input {path} is: NAME={path}")
     for value in model.inputs:
         if value.name in found:
-            found[value.name] = as_input(value, found[value.name])
+            found[value.name] = as_input(value.type, found[value.name])
     sizes = sizes_of(dims)
     try:
         choose_sizes(model, sizes)
     except DovetailError as error:
         raise click.UsageError(f"--dim: {error.message}") from None
-    missing = [value.name for value in model.inputs if value.name not in found]
+    missing = [value.name for value in own_inputs(model) if value.name not in found]
     if missing:
-        random = random_inputs(model, seed=seed, sizes={**_sizes_given(model, found), **sizes}, shapes=shapes, only=missing)
-        found.update(random)
-    return found, missing
+        known = {**_sizes_given(model, found), **sizes}
+        found.update(
+            random_inputs(model, seed=seed, sizes=known, shapes=shapes, only=missing, beside=dict(found) if run else None)
+        )
+    return {**Beginning(model)(found), **found} if model.states else found, missing
+
+
+def attempted(
+    model: Model,
+    given: Several[str],
+    seed: int,
+    dims: Several[str],
+    call: Callable[[dict[str, Any]], Result],
+    is_good: Callable[[Result], bool] = lambda result: True,
+    strict: Model | None = None,
+) -> tuple[dict[str, Any], list[str], Result]:
+    """Inputs as ``read_inputs`` makes them, the names of the random ones, and what ``call`` gives for them.
+
+    Where it fails or is not good, and sizes were chosen here, it is called once more at sizes at which the model has been run:
+    what elements have to be, as that an index lies inside, no shape says, and engines do not all look. ``strict`` is the model
+    that is run for that, where it is stricter than ``model``.
+    """
+    arrays, random = read_inputs(model, given, seed, dims)
+    try:
+        result = call(arrays)
+        if is_good(result) or not random:
+            return arrays, random, result
+        failed = None
+    except DovetailError as error:
+        if not random:
+            raise
+        failed = error
+    others, _ = read_inputs(strict or model, given, seed, dims, run=True)
+    if any(np.shape(others[name]) != np.shape(arrays[name]) for name in random):
+        return others, random, call(others)
+    if failed is not None:
+        raise failed
+    return arrays, random, result
+
+
+def _with_lists(model: Model, loaded: dict[str, Array]) -> dict[str, Any]:
+    """Arrays by name; those called ``name/0``, ``name/1``, ... are the elements of a list, where that is what the input takes."""
+    found: dict[str, Any] = dict(loaded)
+    for value in model.inputs:
+        places = [f"{value.name}/{place}" for place in range(len(loaded))]
+        if value.name not in loaded and isinstance(inside(value.type), Sequence) and places and places[0] in loaded:
+            found[value.name] = [found.pop(place) for place in takewhile(loaded.__contains__, places)]
+    return found
+
+
+def inside(type: Type) -> Type:
+    """The type of a value that may be nothing, where it is not."""
+    return inside(type.element) if isinstance(type, Optional) else type
 
 
 def _named_file(model: Model, item: str) -> tuple[str, str]:
@@ -120,13 +184,16 @@ def read_array(path: str) -> Any:
         raise EngineError("array.file", f"{path} is no .npy or .npz file of plain arrays: {error}") from None
 
 
-def as_input(value: Value, array: Array) -> Array:
+def as_input(type: Type, array: Any) -> Any:
     """An array from a file in the element type of an input, where only the file's lack of that type stands between them.
 
     numpy's files have no bf16, f8 or 4-bit types (they hold raw bytes, or a wider type with the same values), and no strings
     of any length.
     """
-    wanted = value.type.dtype if isinstance(value.type, Tensor) else None
+    if isinstance(array, list):
+        element = inside(type)
+        return [as_input(element.element, each) for each in array] if isinstance(element, Sequence) else array
+    wanted = dtype_in(inside(type))
     if wanted is None or array.dtype == wanted.numpy:
         return array
     if array.dtype.kind in "US" and wanted == "string":
@@ -169,15 +236,18 @@ def check_target(path: str, outputs: int) -> None:
 
 
 def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to an .npz file, or a single one to .npy; the file is replaced whole. A sequence becomes ``name/0``, ..."""
+    """Write arrays to an .npz file, or a single one to .npy; the file is replaced whole. A sequence becomes ``name/0``, ..., and
+    what is nothing is left out. Raises EngineError [array.file] where a .npy file would not hold one array."""
     from dovetail.formats.files import replacing
 
     plain: dict[str, Array] = {}
     for name, item in arrays.items():
         if isinstance(item, list):
             plain.update({f"{name}/{index}": savable(each) for index, each in enumerate(item)})
-        else:
+        elif item is not None:
             plain[name] = savable(item)
+    if Path(path).suffix.lower() == ".npy" and len(plain) != 1:
+        raise EngineError("array.file", f"a .npy file holds one array, and there are {len(plain)}: write an .npz file")
     with replacing(path) as stream:
         if Path(path).suffix.lower() == ".npy":
             np.save(stream, next(iter(plain.values())), allow_pickle=False)

@@ -40,6 +40,7 @@ def bench(
     from dovetail.cli.arrays import read_inputs, shapes_of
     from dovetail.engine.run import thread_count
     from dovetail.measure import machine, measure, peers_for
+    from dovetail.sampling import apart
 
     peers = peers_for(against.split(",") if against is not None else None)
     count = thread_count(threads)
@@ -58,7 +59,7 @@ def bench(
     agrees = all(row.agrees is not False for row in rows)
     if as_json:
         found = [dataclasses.asdict(row) for row in rows]
-        sizes = {name: list(array.shape) for name, array in arrays.items()}
+        sizes = {name: list(array.shape) for name, array in apart(arrays).items()}
         say_json("bench", file=model, threads=count, rounds=rounds, seed=seed, shapes=sizes, agrees=agrees, engines=found)
     else:
         table(("engine", "time", "ratio", "peak memory", "load and compile", "results"), [_row(row) for row in rows])

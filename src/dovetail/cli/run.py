@@ -22,19 +22,22 @@ def run(
     model: str, inputs: tuple[str, ...], output: str | None, dims: tuple[str, ...], seed: int, engine: str, as_json: bool
 ) -> int:
     """Run MODEL on given inputs, or on random seeded ones: a table of outputs, and the time."""
-    from dovetail.cli.arrays import check_target, read_inputs, write_arrays
+    from dovetail.cli.arrays import attempted, check_target, write_arrays
     from dovetail.program import compile
 
     program = compile(load(model), engine=engine)
     if output:
         check_target(output, len(program.model.outputs))
-    arrays, random = read_inputs(program.model, inputs, seed, dims)
+
+    def timed(arrays: dict[str, Any]) -> tuple[dict[str, Any], float]:
+        start = time.perf_counter()
+        outputs = program(arrays)
+        return outputs, time.perf_counter() - start
+
+    with progress(f"running {model}"):
+        _, random, (outputs, seconds) = attempted(program.model, inputs, seed, dims, timed)
     if random:
         narrate(f"random inputs (seed {seed}): {', '.join(random)}")
-    start = time.perf_counter()
-    with progress(f"running {model}"):
-        outputs = program(arrays)
-    seconds = time.perf_counter() - start
     if output:
         write_arrays(output, outputs)
         narrate(f"wrote {output}")
@@ -59,6 +62,8 @@ def _row(name: str, array: Any) -> list[Any]:
 
     if isinstance(array, list):
         return [name, f"sequence of {len(array)}", None, None, None]
+    if array is None:
+        return [name, "nothing", None, None, None]
     data = np.asarray(array)
     kind = dtype(data.dtype)
     text = f"{kind}[{', '.join(map(str, data.shape))}]"

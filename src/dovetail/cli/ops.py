@@ -1,0 +1,40 @@
+"""dovetail ops."""
+
+from __future__ import annotations
+
+import click
+
+from dovetail.cli.output import say_json, table
+
+
+@click.command()
+@click.option("--format", "format", type=click.Choice(["onnx", "openvino"]), help="List the operators of a format instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def ops(format: str | None, as_json: bool) -> int:
+    """List the operators: element types, gradient, native kernel, versions in ONNX and OpenVINO.
+
+    With --format the operators of ONNX or of OpenVINO: the versions that are read, those that are not, and what they are read as.
+    What is said of types, gradients and kernels is what the tests show.
+    """
+    from dovetail import catalog
+
+    if format is None:
+        known = catalog.catalog()
+        if as_json:
+            say_json("ops", operators=catalog.plain(known))
+            return 0
+        rows = [
+            (each.name, " ".join(each.types), each.gradient, " ".join(each.native), *map("; ".join, (each.onnx, each.openvino)))
+            for each in known
+        ]
+        table(("operator", "types", "gradient", "native", "ONNX", "OpenVINO"), [[cell or "-" for cell in row] for row in rows])
+        return 0
+    theirs = catalog.foreign(format)
+    if as_json:
+        say_json("ops", format=format, operators=catalog.plain(theirs))
+        return 0
+    listed = [
+        (each.name, ", ".join(map(str, each.versions)), ", ".join(map(str, each.unread)), " ".join(each.ours)) for each in theirs
+    ]
+    table(("operator", "read", "not read", "as"), [[cell or "-" for cell in row] for row in listed])
+    return 0
