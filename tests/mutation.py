@@ -589,7 +589,7 @@ class Runner:
             # What is only called while modules are imported: the tests that reach or name what it is part of may see it.
             name = mutant.scope.partition(".")[0]
             inside = {(mutant.module, line) for line in range(mutant.around[0], mutant.around[1] + 1)}
-            named = {number for number in known if name and name in items[number].nodeid}
+            named = {number for number in known if name and name.casefold() in items[number].nodeid.casefold()}
             reach = [number for number, (_, seen) in known.items() if number in named or not seen.isdisjoint(inside)]
             if not reach:
                 words = _fitting(mutant.module)

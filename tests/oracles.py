@@ -167,14 +167,17 @@ def openvino_attributes(path: Path, text: str, kind: str) -> list[dict[str, str]
 
 
 def _asked(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The answer of the other process; of a new one, too, where it ended: an earlier model may have spoilt its memory."""
     global _worker
-    if _worker is None:
-        _worker = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-    try:
-        return _worker.submit(function, *arguments).result(timeout=120)
-    except BrokenProcessPool:
-        _worker = None
-        raise AssertionError("OpenVINO aborted") from None
+    for is_new in (_worker is None, True):
+        if _worker is None:
+            _worker = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        try:
+            return _worker.submit(function, *arguments).result(timeout=120)
+        except BrokenProcessPool:
+            _worker = None
+            if is_new:
+                raise AssertionError("OpenVINO aborted") from None
 
 
 def _attributes(path: str, kind: str) -> list[dict[str, str]] | None:

@@ -80,6 +80,16 @@ SDPA: list[Case] = [
     case(
         ScaledDotProductAttention(), (*heads(), seen(4, 5)), "ScaledDotProductAttention with a mask that is known", constants=(3,)
     ),
+    *(
+        case(
+            ScaledDotProductAttention(causal),
+            (*heads(), mask, np.array(0.25, np.float32), sink),
+            f"ScaledDotProductAttention with a sink {list(sink.shape)} {causal}",
+            constants=(4,),
+        )
+        for sink in (floats(1, 4, 1, 1, seed=3), floats(2, 4, 4, 1, seed=3), floats(1, 4, 4, 1, seed=3))
+        for causal, mask in ((False, floats(4, 5, seed=4)), (True, np.zeros((), np.float32)))
+    ),
     case(ScaledDotProductAttention(), tuple(x[0] for x in heads()), "ScaledDotProductAttention of rank 3"),
     case(
         ScaledDotProductAttention(),

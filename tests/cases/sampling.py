@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from cases.joining import elements
+from cases.joining import elements, i64
 from cases.linear import floats
-from dovetail.ops.sampling import GridSample
+from dovetail.ops.sampling import AffineGrid, GridSample
 
 _ONE = dict.fromkeys(("onnxruntime", "gradient in onnxruntime"), "onnxruntime takes two or three spatial axes")
 _X = floats(2, 3, 4, 5)
@@ -54,4 +54,16 @@ CASES: list[Case] = [
     Case(GridSample(), (floats(1, 2, 5), grid(1, 4, 1)), "GridSample along one axis", tolerance=1e-5, skip=_ONE),
     Case(GridSample(), (_X.astype(np.float64), grid(2, 2, 2, 2, kind="float64")), "GridSample of f64", tolerance=1e-6),
     Case(GridSample(mode="nearest"), (elements("i64", (1, 1, 3, 4)), grid(1, 3, 3, 2)), "GridSample of i64"),
+    *(
+        Case(
+            AffineGrid(aligned),
+            (floats(2, axes, axes + 1), i64(2, 3, *sizes)),
+            f"AffineGrid of {axes} axes{', corners aligned' if aligned else ''}",
+            tolerance=1e-5,
+        )
+        for axes, sizes in ((2, (4, 3)), (3, (2, 3, 4)))
+        for aligned in (False, True)
+    ),
+    Case(AffineGrid(), (floats(1, 2, 3), i64(1, 1, 1, 5)), "AffineGrid of one row", tolerance=1e-5),
+    Case(AffineGrid(), (floats(2, 2, 3, name="f64"), i64(2, 1, 2, 2)), "AffineGrid of f64", tolerance=1e-6),
 ]

@@ -63,10 +63,22 @@ def scan(attributes: str, x: str, e: str, ys: str) -> str:
 }}"""
 
 
+SCANS = """main (float[3] s, float[2, 4, 3] x) => (float[3] y, float[2, 4, 3] ys) {
+    y, ys = Scan <num_scan_inputs = 1, body = outer (float[3] a, float[4, 3] p) => (float[3] t, float[4, 3] q) {
+        t, q = Scan <num_scan_inputs = 1, scan_input_directions = [1],
+                     body = b (float[3] c, float[3] r) => (float[3] d, float[3] e) {
+            d = Add (c, r)
+            e = Mul (d, r)
+        }> (a, p)
+    }> (s, x)
+}"""
+
+
 MODELS: dict[str, tuple[str, list[list[Any]]]] = {
     "counts": (COUNT, [[5, True, [1, 2]], [0, True, [1, 2]], [-3, True, [1, 2]], [5, False, [1, 2]], [100, True, [1, 2]]]),
     "grows": (GROWS, [[3, np.arange(3.0)[None]], [0, np.arange(3.0)[None]]]),
     "nested": (NESTED, [[np.arange(12.0).reshape(3, 4)]]),
+    "scans in a scan": (SCANS, [[np.ones(3), np.arange(24.0).reshape(2, 4, 3)]]),
     "scans": (scan("", "4, 3", "3", "4, 3"), [[np.ones(3), np.arange(12.0).reshape(4, 3)]]),
     "scans backwards": (
         scan(", scan_input_directions = [1], scan_output_directions = [1]", "4, 3", "3", "4, 3"),
@@ -200,6 +212,35 @@ def test_a_loop_of_openvino_gives_what_openvino_gives(stride: int, part: int, is
     assert_all_near(list(dovetail.run(again, named).values()), expected)
 
 
+OF_BATCH = """<ir_version: 4, opset_import: ["" : 8]>
+main (int64[2] lengths, float[2,2] s, float[2,3,2] x) => (float[2,2] y, float[2,3,2] z) {
+    y, z = Scan (lengths, s, x) <num_scan_inputs = 1, body = b (float[2] a, float[2] n) => (float[2] t, float[2] q) {
+        t = Add (a, n)
+        q = Mul (t, n)
+    }>
+}"""
+
+
+def test_each_item_of_a_batch_is_scanned_up_to_its_length(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(OF_BATCH), tmp_path / "a.onnx")
+    given = {"s": np.ones((2, 2), np.float32), "x": np.arange(12, dtype=np.float32).reshape(2, 3, 2)}
+    model = dovetail.load(tmp_path / "a.onnx")
+    dovetail.save(model, tmp_path / "a.xml")
+    for lengths in ([2, 3], [1, 1]):
+        given = {"lengths": np.int64(lengths), **given}
+        expected = by_onnxruntime(tmp_path / "a.onnx", given)
+        for engine in ("interpreter", "auto"):
+            assert_all_near(list(dovetail.compile(model, engine)(given).values()), expected)
+        assert_all_near(by_openvino(tmp_path / "a.xml", given), expected)
+
+
+def test_a_length_is_not_said_of_what_is_scanned_backwards(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(OF_BATCH.replace("= 1,", "= 1, directions = [1],")), tmp_path / "a.onnx")
+    with pytest.raises(dovetail.UnsupportedError) as caught:
+        dovetail.load(tmp_path / "a.onnx")
+    assert caught.value.code == "loop.lengths"
+
+
 def test_what_goes_on_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "MOST_TRIPS", 20)
     text = """main (bool go, float[1] x) => (float[1] y) {
@@ -249,3 +290,30 @@ def test_a_loop_that_is_wrong_is_refused(code: str) -> None:
     with pytest.raises(dovetail.DovetailError) as caught:
         loaded(REFUSED[code])
     assert caught.value.code == code
+
+
+def test_what_a_branch_does_not_know_is_another_size_outside() -> None:
+    """A size that both branches leave open has the name of a value in them, and values outside may have that name too."""
+    branches = []
+    for _ in range(2):
+        inner = dovetail.Builder()
+        inner.graph.outputs = [inner.NonZero(inner.input("x", "f32", ("n",)))]
+        branches.append(inner.graph)
+    b = dovetail.Builder()
+    which, x, other = b.input("which", "boolean", ()), b.input("x", "f32", ("n",)), b.input("other", "f32", ("m",))
+    here = b.NonZero(other)
+    (chosen,) = b.apply("If", which, x, then_branch=branches[0], else_branch=branches[1])
+    assert here.shape[1] != chosen.shape[1]
+
+
+def test_a_size_from_outside_has_one_name_through_a_branch() -> None:
+    """What the file of a body left without a name takes the name that it has outside."""
+    branches = []
+    for _ in range(2):
+        inner = dovetail.Builder()
+        inner.graph.outputs = [inner.Relu(inner.input("x", "f32", (None, 8)))]
+        branches.append(inner.graph)
+    b = dovetail.Builder()
+    which, x = b.input("which", "boolean", ()), b.input("batch", "f32", (None, 8))
+    (chosen,) = b.apply("If", which, x, then_branch=branches[0], else_branch=branches[1])
+    assert chosen.shape == x.shape

@@ -62,6 +62,71 @@ def _bits(b: Builder, x: Callable[..., Any], *rest: Any, **changes: Any) -> Any:
     return b.MatMulNBits(x("f32", 4, 70), x("u8", 5, 3, 16), x("f32", 5, 3), *rest, **attributes)
 
 
+def _regions(x: Callable[..., Any]) -> list[Any]:
+    """The inputs of RoiAlign."""
+    return [x("f32", 1, 2, 3, 4), x("f32", 5, 4), x("i64", 5)]
+
+
+def _cached(b: Builder, x: Callable[..., Any], rest: tuple[int, Any] | None = None, **changes: Any) -> Any:
+    """GroupQueryAttention of 4 heads of 8 columns; ``rest`` puts one of its inputs in its place."""
+    inputs: list[Any] = [
+        x("f32", 2, 5, 32),
+        x("f32", 2, 5, 16),
+        x("f32", 2, 5, 16),
+        None,
+        None,
+        x("i32", 2),
+        x("i32"),
+        *[None] * 9,
+    ]
+    if rest is not None:
+        inputs[rest[0]] = rest[1]
+    return b.GroupQueryAttention(*inputs, **{"heads": 4, "kv_heads": 2, **changes})
+
+
+def _deformed(b: Builder, x: Callable[..., Any], columns: int = 8, outs: Any = (4, 4), masks: int = 4, **changes: Any) -> Any:
+    """DeformConv of 4 channels by kernels of 2 by 2."""
+    offset = x("f32", 1, columns, *outs)
+    return b.DeformConv(x("f32", 1, 4, 5, 5), x("f32", 2, 4, 2, 2), offset, None, x("f32", 1, masks, 4, 4), **changes)
+
+
+def _terms(b: Builder, x: Any, **changes: Any) -> Any:
+    attributes = {"mode": "tf", "shortest": 1, "longest": 2, "most_skipped": 1, "starts": (0, 1), "numbers": (1, 2, 3, 4, 5)}
+    return b.TfIdfVectorizer(x, **{**attributes, "places": (0, 1, 2), **changes})
+
+
+def _tree(b: Builder, x: Any, **changes: Any) -> Any:
+    attributes = {
+        "targets": 1, "roots": (0,), "features": (0, 1), "modes": (0, 1), "splits": (0.5, 1.0), "true_next": (1, 0),
+        "true_leaf": (False, True), "false_next": (2, 1), "false_leaf": (True, True), "leaf_targets": (0, 0, 0),
+        "leaf_weights": (1.0, 2.0, 3.0),
+    }  # fmt: skip
+    return b.TreeEnsemble(x, **{**attributes, **changes})
+
+
+def _found(x: Callable[..., Any], scores: int = 6, boxes: int = 8, pictures: Any = 1) -> list[Any]:
+    """The inputs of DetectionOutput for two priors of three classes."""
+    return [x("f32", pictures, boxes), x("f32", pictures, scores), x("f32", 1, 2, 8)]
+
+
+def _proposed(b: Builder, x: Callable[..., Any], **changes: Any) -> Any:
+    """Proposal of one box at each place."""
+    plain = {"base_size": 8, "looked_at": 9, "kept": 4, "overlap": 0.5, "stride": 8, "min_size": 1}
+    given = x("f32", 1, 2, 3, 3), x("f32", 1, 4, 3, 3), x("f32", 3)
+    return b.Proposal(*given, **{**plain, "ratio": (1.0,), "scale": (1.0,), **changes})
+
+
+def _binned(b: Builder, x: Callable[..., Any], **changes: Any) -> Any:
+    """PSROIPooling of two channels of two by two bins."""
+    return b.PSROIPooling(x("f32", 1, 8, 5, 5), x("f32", 3, 5), **{"channels": 2, "group": 2, "scale": 1.0, **changes})
+
+
+def _deformed_bins(b: Builder, x: Callable[..., Any], offsets: int = 4, **changes: Any) -> Any:
+    """The same that are moved."""
+    inputs = x("f32", 1, 8, 5, 5), x("f32", 3, 5), x("f32", 3, offsets, 1, 1)
+    return b.DeformablePSROIPooling(*inputs, **{"channels": 2, "group": 2, "scale": 1.0, **changes})
+
+
 OPEN = ...
 """No rank."""
 
@@ -550,6 +615,187 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("quantize.limits", lambda b, x: b.FakeQuantize(x("f32", 1, 3), *[x("f32", 2, 1)] * 4, levels=2)),
         ("shape.disagree", lambda b, x: b.FakeQuantize(x("f32", 3), *[x("f32", 1)] * 4, levels=2, broadcast=False)),
     ],
+    "RoiAlign": [
+        ("regions.size", lambda b, x: b.RoiAlign(*_regions(x), height=0)),
+        ("regions.size", lambda b, x: b.RoiAlign(*_regions(x), width=0)),
+        ("regions.samples", lambda b, x: b.RoiAlign(*_regions(x), samples=-1)),
+        ("regions.mode", lambda b, x: b.RoiAlign(*_regions(x), pooling="max")),
+        ("regions.mode", lambda b, x: b.RoiAlign(*_regions(x), coordinates="pixel")),
+        ("regions.rank", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3), x("f32", 5, 4), x("i64", 5))),
+        ("regions.rank", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3, 4), x("f32", 5), x("i64", 5))),
+        ("regions.rank", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3, 4), x("f32", 5, 4), x("i64", 5, 1))),
+        ("regions.columns", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3, 4), x("f32", 5, 5), x("i64", 5))),
+        ("shape.disagree", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3, 4), x("f32", 5, 4), x("i64", 4))),
+        ("type.disagree", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3, 4), x("f64", 5, 4), x("i64", 5))),
+        ("regions.columns", lambda b, x: b.RoiAlignRotated(x("f32", 1, 2, 3, 4), x("f32", 5, 4), x("i64", 5))),
+    ],
+    "PriorBox": [
+        ("prior.variance", lambda b, x: b.PriorBox([2, 2], [8, 8], variance=(1.0, 2.0))),
+        ("prior.density", lambda b, x: b.PriorBox([2, 2], [8, 8], fixed_size=(1.0,))),
+        ("prior.density", lambda b, x: b.PriorBox([2, 2], [8, 8], fixed_size=(1.0,), density=(0.0,))),
+        ("prior.sizes", lambda b, x: b.PriorBox([2, 2], [8, 8], fixed_size=(1.0,), density=(1.0,), min_size=(1.0,))),
+        ("prior.sizes", lambda b, x: b.PriorBox([2, 2], [8, 8], min_size=(1.0,), max_size=(2.0,), scale_all_sizes=False)),
+        ("prior.grid", lambda b, x: b.PriorBox([2, 2, 2], [8, 8])),
+        ("input.rank", lambda b, x: b.PriorBox([2, 2], x("i64", 1, 2))),
+    ],
+    "PriorBoxClustered": [
+        ("prior.variance", lambda b, x: b.PriorBoxClustered([2, 2], [8, 8], variance=(1.0, 2.0))),
+        ("prior.sizes", lambda b, x: b.PriorBoxClustered([2, 2], [8, 8], widths=(1.0, 2.0))),
+    ],
+    "GatherTree": [
+        ("beams.rank", lambda b, x: b.GatherTree(x("i32", 2, 3), x("i32", 2, 3), x("i32", 3), x("i32"))),
+        ("beams.rank", lambda b, x: b.GatherTree(*[x("i32", 2, 3, 4)] * 2, x("i32", 3, 1), x("i32"))),
+        ("beams.rank", lambda b, x: b.GatherTree(*[x("i32", 2, 3, 4)] * 2, x("i32", 3), x("i32", 1))),
+        ("beams.times", lambda b, x: saved(b, b.GatherTree(*[x("i32", "n", 3, 4)] * 2, x("i32", 3), x("i32")))),
+        ("shape.disagree", lambda b, x: b.GatherTree(*[x("i32", 2, 3, 4)] * 2, x("i32", 2), x("i32"))),
+    ],
+    "DetectionOutput": [
+        ("detection.code", lambda b, x: b.DetectionOutput(*_found(x), code="corner")),
+        ("detection.limit", lambda b, x: b.DetectionOutput(*_found(x), keep_top_k=(1, 2))),
+        ("detection.rank", lambda b, x: b.DetectionOutput(x("f32", 1, 8, 1), *_found(x)[1:])),
+        ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x))),
+        ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x, 7), normalized=True)),
+        ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x, 6, 9), normalized=True)),
+        ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x), normalized=True, classes=4)),
+        ("detection.size", lambda b, x: saved(b, b.DetectionOutput(*_found(x, 6, 8, "n"), normalized=True))),
+    ],
+    "MulticlassNms": [
+        ("detection.sort", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), sort="class")),
+        ("detection.dtype", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), dtype=dtypes.i8)),
+        ("detection.rank", lambda b, x: b.MulticlassNms(x("f32", 3, 4), x("f32", 1, 2, 3))),
+        ("detection.boxes", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 5), x("f32", 1, 2, 3))),
+        ("shape.disagree", lambda b, x: b.MulticlassNms(x("f32", 1, 4, 4), x("f32", 1, 2, 3))),
+        ("detection.soft", lambda b, x: saved(b, b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), nms_eta=0.5)[0])),
+        ("detection.size", lambda b, x: saved(b, b.MulticlassNms(x("f32", "n", 3, 4), x("f32", "n", 2, 3))[0])),
+    ],
+    "MatrixNms": [
+        ("detection.soft", lambda b, x: b.MatrixNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), decay="cubic")),
+        ("shape.disagree", lambda b, x: b.MatrixNms(x("f32", 2, 3, 4), x("f32", 1, 2, 3))),
+    ],
+    "CTCLoss": [
+        ("ctc.rank", lambda b, x: b.CTCLoss(x("f32", 2, 3), x("i32", 2), x("i32", 2, 3), x("i32", 2))),
+        ("ctc.rank", lambda b, x: b.CTCLoss(x("f32", 2, 3, 4), x("i32", 2, 1), x("i32", 2, 3), x("i32", 2))),
+        ("ctc.rank", lambda b, x: b.CTCLoss(x("f32", 2, 3, 4), x("i32", 2), x("i32", 2), x("i32", 2))),
+        ("ctc.rank", lambda b, x: b.CTCLoss(x("f32", 2, 3, 4), x("i32", 2), x("i32", 2, 3), x("i32", 2, 1))),
+        ("ctc.rank", lambda b, x: b.CTCLoss(x("f32", 2, 3, 4), x("i32", 2), x("i32", 2, 3), x("i32", 2), x("i32", 2))),
+        ("shape.disagree", lambda b, x: b.CTCLoss(x("f32", 2, 3, 4), x("i32", 2), x("i32", 2, 4), x("i32", 2))),
+        ("shape.disagree", lambda b, x: b.CTCLoss(x("f32", 2, 3, 4), x("i32", 2), x("i32", 2, 3), x("i32", 3))),
+        ("ctc.size", lambda b, x: saved(b, b.CTCLoss(x("f32", 2, "t", 4), x("i32", 2), x("i32", 2, "t"), x("i32", 2)))),
+    ],
+    "Proposal": [
+        ("detection.code", lambda b, x: _proposed(b, x, framework="torch")),
+        ("detection.limit", lambda b, x: _proposed(b, x, kept=0)),
+        ("detection.boxes", lambda b, x: _proposed(b, x, scale=(1.0, 2.0))),
+        ("node.outputs", lambda b, x: _proposed(b, x, outputs=3)),
+        ("op.unsayable", lambda b, x: saved(b, _proposed(b, x)[0])),
+    ],
+    "AdaptiveAveragePool": [
+        ("window.rank", lambda b, x: b.AdaptiveAveragePool(x("f32", 2, 3), [1])),
+        ("window.rank", lambda b, x: b.AdaptiveAveragePool(x("f32", 2, 3, 4), [1, 1])),
+        ("pool.target", lambda b, x: b.AdaptiveAveragePool(x("f32", 2, 3, 4), [0])),
+        ("input.rank", lambda b, x: b.AdaptiveAveragePool(x("f32", 2, 3, 4), x("i64", 1, 1))),
+        ("pool.adaptive", lambda b, x: saved(b, b.AdaptiveAveragePool(x("f32", 2, 3, 4), x("i64", 1)))),
+        ("topk.dtype", lambda b, x: b.AdaptiveMaxPool(x("f32", 2, 3, 4), [1], dtype=dtypes.i8)),
+    ],
+    "RoiPool": [
+        ("regions.size", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), size=(1,))),
+        ("regions.size", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), size=(1, 0))),
+        ("regions.mode", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), size=(1, 1), method="mean")),
+        ("regions.rank", lambda b, x: b.RoiPool(x("f32", 1, 2, 3), x("f32", 5, 5), size=(1, 1))),
+        ("regions.columns", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 4), size=(1, 1))),
+    ],
+    "PSROIPooling": [
+        ("regions.size", lambda b, x: _binned(b, x, channels=0)),
+        ("regions.size", lambda b, x: _binned(b, x, mode="linear", rows=0)),
+        ("regions.mode", lambda b, x: _binned(b, x, mode="max")),
+        ("regions.channels", lambda b, x: _binned(b, x, group=1)),
+        ("regions.channels", lambda b, x: _binned(b, x, mode="linear", rows=2)),
+    ],
+    "DeformablePSROIPooling": [
+        ("regions.size", lambda b, x: _deformed_bins(b, x, parts=0)),
+        ("regions.size", lambda b, x: _deformed_bins(b, x, parts=2)),
+        ("regions.mode", lambda b, x: _deformed_bins(b, x, mode="max")),
+        ("regions.channels", lambda b, x: _deformed_bins(b, x, 3)),
+        ("regions.channels", lambda b, x: _deformed_bins(b, x, 6)),
+        ("regions.channels", lambda b, x: _deformed_bins(b, x, group=1)),
+    ],
+    "AffineGrid": [
+        ("sampling.rank", lambda b, x: b.AffineGrid(x("f32", 2, 3), [1, 1, 2, 2])),
+        ("sampling.rank", lambda b, x: b.AffineGrid(x("f32", 1, 2, 3), [1, 1, 2])),
+        ("sampling.rank", lambda b, x: b.AffineGrid(x("f32", 1, 2, 2), [1, 1, 2, 2])),
+        ("sampling.rank", lambda b, x: b.AffineGrid(x("f32", 1, 2, 3), [1, 1, 2, 2, 2])),
+        ("shape.disagree", lambda b, x: b.AffineGrid(x("f32", 2, 2, 3), [1, 1, 2, 2])),
+        ("input.rank", lambda b, x: b.AffineGrid(x("f32", 1, 2, 3), x("i64", 1, 4))),
+    ],
+    "Unique": [
+        ("unique.dtype", lambda b, x: b.Unique(x("f32", 3), dtype=dtypes.i8)),
+        ("unique.dtype", lambda b, x: b.Unique(x("f32", 3), count_dtype=dtypes.f32)),
+        ("axis.range", lambda b, x: b.Unique(x("f32", 3), axis=1)),
+        ("node.outputs", lambda b, x: b.Unique(x("f32", 3), outputs=5)),
+    ],
+    "SearchSorted": [
+        ("unique.dtype", lambda b, x: b.SearchSorted(x("f32", 3), x("f32", 2), dtype=dtypes.i8)),
+        ("shape.scalar", lambda b, x: b.SearchSorted(x("f32"), x("f32", 2))),
+        ("shape.rank", lambda b, x: b.SearchSorted(x("f32", 2, 3), x("f32", 2))),
+        ("shape.disagree", lambda b, x: b.SearchSorted(x("f32", 2, 3), x("f32", 3, 3))),
+    ],
+    "Col2Im": [
+        ("blocks.rank", lambda b, x: b.Col2Im(x("f32", 1, 1, 4, 4), [3, 3], [2, 2])),
+        ("blocks.count", lambda b, x: b.Col2Im(x("f32", 1, 4, 5), [3, 3], [2, 2])),
+        ("blocks.divide", lambda b, x: b.Col2Im(x("f32", 1, 5, 4), [3, 3], [2, 2])),
+        ("shape.disagree", lambda b, x: b.Col2Im(x("f32", 1, 4, 4), [3, 3], [2, 2, 1])),
+        ("window.rank", lambda b, x: b.Col2Im(x("f32", 1, 4, 4), [3, 3], [2, 2], strides=(1,))),
+        ("window.size", lambda b, x: b.Col2Im(x("f32", 1, 4, 4), [1, 3], [2, 2])),
+        ("input.rank", lambda b, x: b.Col2Im(x("f32", 1, 4, 4), x("i64", 1, 2), [2, 2])),
+    ],
+    "MaxUnpool": [
+        ("window.rank", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2, 2), x("i64", 1, 1, 2, 2), kernel=(2,))),
+        ("shape.disagree", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 3), kernel=(2,))),
+        ("pool.target", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 2), [1, 1, 2], kernel=(2,))),
+        ("shape.rank", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 2), [1, 4], kernel=(2,))),
+    ],
+    "DeformConv": [
+        ("conv.group", lambda b, x: _deformed(b, x, parts=0)),
+        ("conv.group", lambda b, x: _deformed(b, x, parts=3)),
+        ("conv.channels", lambda b, x: _deformed(b, x, group=2)),
+        ("shape.disagree", lambda b, x: _deformed(b, x, 9)),
+        ("shape.disagree", lambda b, x: _deformed(b, x, 8, (3, 4))),
+        ("conv.rank", lambda b, x: _deformed(b, x, 8, (4,))),
+        ("shape.disagree", lambda b, x: _deformed(b, x, 8, (4, 4), 5)),
+    ],
+    "Det": [
+        ("square.rank", lambda b, x: b.Det(x("f32", 2))),
+        ("shape.disagree", lambda b, x: b.Det(x("f32", 2, 3))),
+    ],
+    "Inverse": [
+        ("square.rank", lambda b, x: b.Inverse(x("f32", 2))),
+        ("shape.disagree", lambda b, x: b.Inverse(x("f32", 2, 3))),
+    ],
+    "STFT": [
+        ("fourier.rank", lambda b, x: b.STFT(x("f32", 2, 9), b.constant(2), x("f32", 4))),
+        ("fourier.parts", lambda b, x: b.STFT(x("f32", 2, 9, 3), b.constant(2), x("f32", 4), onesided=False)),
+        ("fourier.parts", lambda b, x: b.STFT(x("f32", 2, 9, 2), b.constant(2), x("f32", 4))),
+        ("fourier.step", lambda b, x: b.STFT(x("f32", 2, 9, 1), b.constant(0), x("f32", 4))),
+        ("fourier.length", lambda b, x: b.STFT(x("f32", 2, 9, 1), b.constant(2), x("f32", 10))),
+        ("fourier.length", lambda b, x: b.STFT(x("f32", 2, 9, 1), b.constant(2), None, b.constant(0))),
+        ("fourier.window", lambda b, x: b.STFT(x("f32", 2, 9, 1), b.constant(2), x("f32", 4, 1))),
+        ("shape.disagree", lambda b, x: b.STFT(x("f32", 2, 9, 1), b.constant(2), x("f32", 4), b.constant(5))),
+        ("input.rank", lambda b, x: b.STFT(x("f32", 2, 9, 1), x("i64", 2), x("f32", 4))),
+    ],
+    "ISTFT": [
+        ("fourier.rank", lambda b, x: b.ISTFT(x("f32", 9, 2), x("f32", 4), b.constant(4), b.constant(2))),
+        ("fourier.parts", lambda b, x: b.ISTFT(x("f32", 3, 9, 1), x("f32", 4), b.constant(4), b.constant(2))),
+        ("fourier.window", lambda b, x: b.ISTFT(x("f32", 3, 9, 2), x("f32", 5), b.constant(4), b.constant(2))),
+        ("fourier.window", lambda b, x: b.ISTFT(x("f32", 3, 9, 2), x("f32", 5, 1), b.constant(4), b.constant(2))),
+        ("fourier.step", lambda b, x: b.ISTFT(x("f32", 3, 9, 2), x("f32", 4), b.constant(4), b.constant(0))),
+        ("fourier.length", lambda b, x: b.ISTFT(x("f32", 3, 9, 2), x("f32", 4), b.constant(0), b.constant(2))),
+        ("shape.disagree", lambda b, x: b.ISTFT(x("f32", 4, 9, 2), x("f32", 4), b.constant(4), b.constant(2))),
+    ],
+    "MelWeightMatrix": [
+        ("type.class", lambda b, x: b.MelWeightMatrix(*[b.constant(8)] * 3, x("f32"), x("f32"), dtype=dtypes.boolean)),
+        ("input.rank", lambda b, x: b.MelWeightMatrix(*[b.constant(8)] * 3, x("f32", 2), x("f32"))),
+        ("input.rank", lambda b, x: b.MelWeightMatrix(x("i64", 2), *[b.constant(8)] * 2, x("f32"), x("f32"))),
+    ],
     "windows": [
         ("windows.order", lambda b, x: moved(b, b.Transpose(x("f32", 2, 2), x("i64", 2)))),
         ("windows.repeats", lambda b, x: moved(b, b.Tile(x("f32", 2, 2), x("i64", 2)))),
@@ -557,10 +803,8 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("windows.fill", lambda b, x: moved(b, b.Pad(x("f32", 2), [1, 1], x("f32")))),
     ],
     "written": [
-        ("roll.shift", lambda b, x: saved(b, b.Roll(x("f32", 2), x("i64", 1), [0]))),
         ("roll.axes", lambda b, x: saved(b, b.Roll(x("f32", 2), [1], x("i64", 1)))),
         ("roll.axes", lambda b, x: saved(b, b.Roll(x("f32", OPEN), [1], [0]))),
-        ("roll.shift", lambda b, x: saved(b, b.Roll(x("f32", "n"), [1], [0]))),
         ("pad.mode", lambda b, x: saved(b, b.Pad(x("f32", 3), x("i64", 2), mode="symmetric"))),
     ],
     "Attention": [
@@ -598,6 +842,9 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("type.disagree", lambda b, x: b.Attention(x("f32", 2, 3, 4, 4), x("f16", 2, 3, 4, 4), x("f32", 2, 3, 4, 4))),
     ],
     "ScaledDotProductAttention": [
+        ("attention.sink", lambda b, x: b.ScaledDotProductAttention(*[x("f32", 2, 4, 8)] * 3, None, None, x("f32", 4, 1))),
+        ("attention.sink", lambda b, x: b.ScaledDotProductAttention(*[x("f32", 2, 4, 8)] * 3, None, None, x("f32", 2, 4, 2))),
+        ("shape.disagree", lambda b, x: b.ScaledDotProductAttention(*[x("f32", 2, 4, 8)] * 3, None, None, x("f32", 2, 3, 1))),
         ("attention.rank", lambda b, x: b.ScaledDotProductAttention(*(x("f32", 2, 3) for _ in range(3)))),
         ("attention.mask", lambda b, x: b.ScaledDotProductAttention(*(x("f32", 2, 3, 4) for _ in range(3)), x("f32", 3))),
         ("attention.mask", lambda b, x: b.ScaledDotProductAttention(*(x("f32", 2, 3, 4) for _ in range(3)), x("f16", 3, 3))),
@@ -627,6 +874,81 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("rotary.positions", lambda b, x: b.RotaryEmbedding(x("f32", 1, 2, 3, 4), *[x("f32", 3, 2)] * 2, x("i64", 3))),
         ("shape.disagree", lambda b, x: b.RotaryEmbedding(x("f32", 1, 2, 3, 4), *[x("f32", 1, 3, 1)] * 2)),
     ],
+    "states": [
+        ("state.activation", lambda b, x: b.CausalConvWithState(x("f32", 2, 3, 4), x("f32", 3, 1, 2), activation="tanh")),
+        ("state.rank", lambda b, x: b.CausalConvWithState(x("f32", 2, 3), x("f32", 3, 1, 2))),
+        ("state.rank", lambda b, x: b.CausalConvWithState(x("f32", 2, 3, 4), x("f32", 3, 1, 2), x("f32", 3, 1))),
+        ("state.kernel", lambda b, x: b.CausalConvWithState(x("f32", 2, 3, 4), x("f32", 3, 1, 0))),
+        ("shape.disagree", lambda b, x: b.CausalConvWithState(x("f32", 2, 3, 4), x("f32", 2, 1, 2))),
+        ("shape.disagree", lambda b, x: b.CausalConvWithState(x("f32", 2, 3, 4), x("f32", 3, 2, 2))),
+        ("shape.disagree", lambda b, x: b.CausalConvWithState(x("f32", 2, 3, 4), x("f32", 3, 1, 2), x("f32", 2))),
+        ("shape.disagree", lambda b, x: b.CausalConvWithState(x("f32", 2, 3, 4), x("f32", 3, 1, 2), None, x("f32", 2, 3, 2))),
+        ("node.outputs", lambda b, x: b.CausalConvWithState(x("f32", 2, 3, 4), x("f32", 3, 1, 2), outputs=3)),
+        ("state.rule", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_heads=2, kv_heads=2, rule="other")),
+        ("state.rule", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_heads=2, kv_heads=2)),
+        ("state.rule", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 5, q_heads=2, kv_heads=2, rule="linear")),
+        ("state.rank", lambda b, x: b.LinearAttention(*[x("f32", 2, 8)] * 3, q_heads=2, kv_heads=2, rule="linear")),
+        ("state.rank", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 4, q_heads=2, kv_heads=2, rule="linear")),
+        ("attention.heads", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_heads=3, kv_heads=2, rule="linear")),
+        ("attention.heads", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_heads=3, kv_heads=3, rule="linear")),
+        (
+            "attention.heads",
+            lambda b, x: b.LinearAttention(
+                *[x("f32", 2, 3, 8)] * 3, None, x("f32", 2, 3, 4), q_heads=2, kv_heads=2, rule="gated"
+            ),
+        ),
+        (
+            "shape.disagree",
+            lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, x("f32", 2, 2, 4, 5), q_heads=2, kv_heads=2, rule="linear"),
+        ),
+        (
+            "shape.disagree",
+            lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 2, x("f32", 2, 4, 8), q_heads=2, kv_heads=2, rule="linear"),
+        ),
+    ],
+    "training": [
+        ("training.mode", lambda b, x: b.Momentum(x("f32"), x("i64"), *[x("f32", 3)] * 3, mode="quick")),
+        ("training.scalar", lambda b, x: b.Momentum(x("f32", 2), x("i64"), *[x("f32", 3)] * 3)),
+        ("training.scalar", lambda b, x: b.Adagrad(x("f32"), x("i64", 2), *[x("f32", 3)] * 3)),
+        ("node.inputs", lambda b, x: b.Adam(x("f32"), x("i64"), *[x("f32", 3)] * 3)),
+        ("node.outputs", lambda b, x: b.Adam(x("f32"), x("i64"), *[x("f32", 3)] * 4, outputs=4)),
+        ("shape.disagree", lambda b, x: b.Momentum(x("f32"), x("i64"), *[x("f32", 3)] * 2, x("f32", 4))),
+    ],
+    "GroupQueryAttention": [
+        ("attention.heads", lambda b, x: _cached(b, x, kv_heads=3)),
+        ("attention.heads", lambda b, x: _cached(b, x, heads=3, kv_heads=3)),
+        ("attention.window", lambda b, x: _cached(b, x, window=0)),
+        ("attention.window", lambda b, x: _cached(b, x, window=2, causal=False)),
+        ("attention.softcap", lambda b, x: _cached(b, x, softcap=-1.0)),
+        ("attention.scores", lambda b, x: _cached(b, x, outputs=4)),
+        ("attention.scores", lambda b, x: _cached(b, x, scores="raw")),
+        ("node.outputs", lambda b, x: _cached(b, x, outputs=5)),
+        ("attention.cache", lambda b, x: _cached(b, x, sliding=True)),
+        ("attention.cache", lambda b, x: _cached(b, x, value_grid="bytes")),
+        ("attention.cache", lambda b, x: _cached(b, x, rest=(12, x("f32", 1)))),
+        ("attention.norm", lambda b, x: _cached(b, x, rest=(14, x("f32", 8)))),
+        ("attention.pair", lambda b, x: _cached(b, x, rest=(3, x("f32", 2, 2, 4, 8)))),
+        ("attention.pair", lambda b, x: _cached(b, x, rest=(7, x("f32", 9, 4)))),
+        ("attention.pair", lambda b, x: _cached(b, x, rotary=True)),
+        ("attention.rank", lambda b, x: _cached(b, x, rest=(9, x("i64", 2)))),
+        ("attention.rank", lambda b, x: _cached(b, x, rest=(11, x("f32", 1, 4)))),
+        ("attention.lengths", lambda b, x: _cached(b, x, rest=(5, x("i32", 2, 1, 1)))),
+        ("shape.disagree", lambda b, x: _cached(b, x, rest=(11, x("f32", 3)))),
+        ("shape.disagree", lambda b, x: _cached(b, x, rest=(5, x("i32", 3)))),
+        ("shape.disagree", lambda b, x: _cached(b, x, rest=(9, x("i64", 2, 6)))),
+        ("shape.disagree", lambda b, x: _cached(b, x, rest=(2, x("f32", 2, 5, 8)))),
+    ],
+    "losses": [
+        ("loss.reduction", lambda b, x: b.NegativeLogLikelihoodLoss(x("f32", 2, 3), x("i64", 2), reduction="max")),
+        ("loss.rank", lambda b, x: b.NegativeLogLikelihoodLoss(x("f32", 2), x("i64", 2))),
+        ("loss.rank", lambda b, x: b.SoftmaxCrossEntropyLoss(x("f32", 2, 3), x("i64", 2, 3))),
+        ("loss.weight", lambda b, x: b.SoftmaxCrossEntropyLoss(x("f32", 2, 3), x("i64", 2), x("f32", 1, 3))),
+        ("shape.disagree", lambda b, x: b.SoftmaxCrossEntropyLoss(x("f32", 2, 3), x("i64", 2), x("f32", 2))),
+        ("shape.disagree", lambda b, x: b.SoftmaxCrossEntropyLoss(x("f32", 2, 3), x("i64", 3))),
+        ("type.class", lambda b, x: b.SoftmaxCrossEntropyLoss(x("f32", 2, 3), x("f32", 2))),
+        ("type.disagree", lambda b, x: b.NegativeLogLikelihoodLoss(x("f32", 2, 3), x("i64", 2), x("f64", 3))),
+        ("node.outputs", lambda b, x: b.SoftmaxCrossEntropyLoss(x("f32", 2, 3), x("i64", 2), outputs=3)),
+    ],
     "Einsum": [
         ("einsum.equation", lambda b, x: b.Einsum(x("f32", 2), equation="1->1")),
         ("einsum.equation", lambda b, x: b.Einsum(x("f32", 2), equation="i->j")),
@@ -640,6 +962,135 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.Einsum(x("f32", 2), x("f32", 1), equation="i,i->i")),
         ("shape.disagree", lambda b, x: slope(b, b.Einsum(x("f32", 2), x("f32", 3), equation="i,i->i", broadcast=True))),
         ("einsum.broadcast", lambda b, x: slope(b, b.Einsum(x("f32", "n"), x("f32", "m"), equation="i,i->", broadcast=True))),
+    ],
+    "lists": [
+        ("node.inputs", lambda b, x: b.SequenceConstruct()),
+        ("type.disagree", lambda b, x: b.SequenceConstruct(x("f32", 2), x("f16", 2))),
+        ("type.tensor", lambda b, x: b.SequenceConstruct(b.SequenceEmpty())),
+        ("type.sequence", lambda b, x: b.SequenceAt(x("f32", 2), 0)),
+        ("type.sequence", lambda b, x: b.SequenceLength(x("f32", 2))),
+        ("type.sequence", lambda b, x: b.ConcatFromSequence(x("f32", 2), axis=0)),
+        ("type.tensor", lambda b, x: b.Concat(b.SequenceConstruct(x("f32", 2)), axis=0)),
+        ("sequence.position", lambda b, x: b.SequenceAt(b.SequenceConstruct(x("f32", 2)), 1)),
+        ("sequence.position", lambda b, x: b.SequenceAt(b.SequenceConstruct(x("f32", 2)), -2)),
+        ("sequence.position", lambda b, x: b.SequenceAt(b.SequenceEmpty(), 0)),
+        ("sequence.position", lambda b, x: b.SequenceAt(b.SequenceConstruct(x("f32", 2)), x("i64", 2))),
+        ("type.class", lambda b, x: b.SequenceAt(b.SequenceConstruct(x("f32", 2)), x("f32"))),
+        ("sequence.position", lambda b, x: b.SequenceErase(b.SequenceEmpty())),
+        ("sequence.position", lambda b, x: b.SequenceErase(b.SequenceConstruct(x("f32", 2)), 1)),
+        ("sequence.position", lambda b, x: b.SequenceInsert(b.SequenceEmpty(), x("f32", 2), 1)),
+        ("sequence.position", lambda b, x: b.SequenceInsert(b.SequenceConstruct(x("f32", 2)), x("f32", 2), -2)),
+        ("type.disagree", lambda b, x: b.SequenceInsert(b.SequenceEmpty(), x("f64", 2))),
+        ("type.sequence", lambda b, x: b.SequenceInsert(x("f32", 2), x("f32", 2))),
+        ("shape.scalar", lambda b, x: b.SplitToSequence(x("f32"))),
+        ("axis.range", lambda b, x: b.SplitToSequence(x("f32", 2), axis=1)),
+        ("split.sizes", lambda b, x: b.SplitToSequence(x("f32", 2), x("i64", 1, 1))),
+        ("split.sizes", lambda b, x: b.SplitToSequence(x("f32", 2), [1, 2])),
+        ("split.sizes", lambda b, x: b.SplitToSequence(x("f32", 2), [3, -1])),
+        ("split.sizes", lambda b, x: b.SplitToSequence(x("f32", 2), 0)),
+        ("sequence.empty", lambda b, x: b.ConcatFromSequence(b.SequenceEmpty(), axis=0)),
+        ("shape.scalar", lambda b, x: b.ConcatFromSequence(b.SequenceConstruct(x("f32")), axis=0)),
+        ("axis.range", lambda b, x: b.ConcatFromSequence(b.SequenceConstruct(x("f32", 2)), axis=1)),
+        ("axis.range", lambda b, x: b.ConcatFromSequence(b.SequenceConstruct(x("f32", 2)), axis=2, new_axis=True)),
+        ("shape.disagree", lambda b, x: b.ConcatFromSequence(b.SequenceConstruct(x("f32", 2, 3), x("f32", 2, 4)), axis=0)),
+        (
+            "shape.disagree",
+            lambda b, x: b.ConcatFromSequence(b.SequenceConstruct(x("f32", 2), x("f32", 3)), axis=0, new_axis=True),
+        ),
+        ("optional.type", lambda b, x: b.Optional()),
+        ("type.tensor", lambda b, x: b.Negative(b.Optional(x("f32", 2)))),
+        ("grad.types", lambda b, x: slope(b, b.SequenceAt(b.SequenceConstruct(x("f32", 2), x("f32", 3)), x("i64")))),
+    ],
+    "texts": [
+        ("type.disagree", lambda b, x: b.StringConcat(x("string", 2), x("f32", 2))),
+        ("shape.broadcast", lambda b, x: b.StringConcat(x("string", 2), x("string", 3))),
+        ("type.class", lambda b, x: b.StringSplit(x("i64", 2))),
+        ("type.class", lambda b, x: b.RegexFullMatch(x("i64", 2), pattern="a")),
+        ("attribute.missing", lambda b, x: b.RegexFullMatch(x("string", 2))),
+        ("string.case", lambda b, x: b.StringNormalizer(x("string", 2), case="UPPER")),
+        ("string.locale", lambda b, x: b.StringNormalizer(x("string", 2), locale="tr_TR.UTF-8")),
+        ("input.rank", lambda b, x: b.StringNormalizer(x("string"))),
+        ("input.rank", lambda b, x: b.StringNormalizer(x("string", 2, 2))),
+        *(
+            ("regex.syntax", lambda b, x, pattern=pattern: b.RegexFullMatch(x("string", 2), pattern=pattern))
+            for pattern in (
+                "(",
+                ")",
+                "a**",
+                "a++",
+                "a{2}{3}",
+                "x{1001}",
+                "a{3,2}",
+                "*a",
+                "(*a)",
+                "a|*",
+                "[b-a]",
+                "[a-\\d]",
+                "[[:foo:]]",
+                "[a",
+                "[a-",
+                "\\",
+                "\\1",
+                "\\Z",
+                "\\x{110000}",
+                "\\xg",
+                "\\y",
+                "(?=a)a",
+                "(?P<n",
+                "(?#a)",
+                "[[:alpha]",
+            )
+        ),
+        *(
+            ("regex.unsupported", lambda b, x, pattern=pattern: b.RegexFullMatch(x("string", 2), pattern=pattern))
+            for pattern in ("(?i)a", "(?is:a)", "\\pL", "\\PN", "\\C", "[\\pL]", "[[:^alpha:]]")
+        ),
+        ("terms.mode", lambda b, x: _terms(b, x("i64", 3), mode="TF")),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), shortest=0)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), shortest=3)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), most_skipped=-1)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), longest=3)),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), numbers=())),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), words=("a",))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=(0, 6))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=(0, 2))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=())),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), numbers=(1, 2, 1, 2, 1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1, -1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1, 1), mode="idf")),
+        ("terms.weights", lambda b, x: _terms(b, x("i64", 3), weights=(1.0,))),
+        ("input.rank", lambda b, x: _terms(b, x("i64"))),
+        ("input.rank", lambda b, x: _terms(b, x("i64", 1, 1, 1))),
+        ("type.class", lambda b, x: _terms(b, x("string", 3))),
+        ("type.class", lambda b, x: _terms(b, x("f32", 3))),
+    ],
+    "labels and trees": [
+        ("label.table", lambda b, x: b.LabelEncoder(x("i64", 2), x("i64", 2, 1), x("f32", 2), x("f32"))),
+        ("label.table", lambda b, x: b.LabelEncoder(x("i64", 2), x("i64", 2), x("f32"), x("f32"))),
+        ("label.table", lambda b, x: b.LabelEncoder(x("i64", 2), x("i64", 2), x("f32", 2), x("f32", 2))),
+        ("shape.disagree", lambda b, x: b.LabelEncoder(x("i64", 2), x("i64", 2), x("f32", 3), x("f32"))),
+        ("type.disagree", lambda b, x: b.LabelEncoder(x("i64", 2), x("i32", 2), x("f32", 2), x("f32"))),
+        ("type.disagree", lambda b, x: b.LabelEncoder(x("i64", 2), x("i64", 2), x("f32", 2), x("f64"))),
+        ("constant.needed", lambda b, x: saved(b, b.LabelEncoder(x("i64", 2), x("i64", 2), x("f32", 2), x("f32")))),
+        ("tree.nodes", lambda b, x: _tree(b, x("f32", 2, 2), roots=())),
+        ("tree.nodes", lambda b, x: _tree(b, x("f32", 2, 2), roots=(2,))),
+        ("tree.nodes", lambda b, x: _tree(b, x("f32", 2, 2), splits=(0.5,))),
+        ("tree.nodes", lambda b, x: _tree(b, x("f32", 2, 2), features=(0, -1))),
+        ("tree.nodes", lambda b, x: _tree(b, x("f32", 2, 2), missing_true=(True,))),
+        ("tree.nodes", lambda b, x: _tree(b, x("f32", 2, 2), true_next=(0, 0))),
+        ("tree.nodes", lambda b, x: _tree(b, x("f32", 2, 2), true_next=(2, 0))),
+        ("tree.leaves", lambda b, x: _tree(b, x("f32", 2, 2), leaf_weights=(1.0, 2.0))),
+        ("tree.leaves", lambda b, x: _tree(b, x("f32", 2, 2), leaf_targets=(0, 1, 0))),
+        ("tree.leaves", lambda b, x: _tree(b, x("f32", 2, 2), false_next=(1, 3))),
+        ("tree.modes", lambda b, x: _tree(b, x("f32", 2, 2), modes=(0, 7))),
+        ("tree.modes", lambda b, x: _tree(b, x("f32", 2, 2), modes=(0, 6))),
+        ("tree.modes", lambda b, x: _tree(b, x("f32", 2, 2), members=((1.0,),))),
+        ("tree.words", lambda b, x: _tree(b, x("f32", 2, 2), aggregate="SUM")),
+        ("tree.words", lambda b, x: _tree(b, x("f32", 2, 2), transform="probit")),
+        ("tree.features", lambda b, x: _tree(b, x("f32", 2, 1))),
+        ("input.rank", lambda b, x: _tree(b, x("f32", 2))),
+        ("type.class", lambda b, x: _tree(b, x("i64", 2, 2))),
     ],
     "gradients": [
         ("grad.quantize", lambda b, x: slope(b, b.DequantizeLinear(b.QuantizeLinear(x("f32", 2), 0.5), 0.5))),

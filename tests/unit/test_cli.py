@@ -11,6 +11,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -456,3 +458,30 @@ def test_a_terminal_gets_progress_and_a_drawn_table_and_no_color_is_honoured(mod
     text = told.decode()
     assert "loading model.onnx" in text and "─" in text
     assert "\x1b[3" not in text and "\x1b[1;3" not in text
+
+
+LISTS = """<ir_version: 10, opset_import: ["" : 18]>
+lists (seq(float[m,3]) xs, optional(float[2]) maybe) => (seq(float[k,3]) ys, float[n,3] z, optional(float[2]) same) {
+    ys = SequenceMap (xs) <body: graph = b (float[l,3] x) => (float[l,3] y) { y = Neg (x) }>
+    z = ConcatFromSequence <axis = 0> (ys)
+    same = Identity (maybe)
+}"""
+
+
+def test_lists_go_through_files_and_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(onnx.parser.parse_model(LISTS), "lists.onnx")
+    np.savez("in.npz", **{"xs/0": np.ones((1, 3), np.float32), "xs/1": np.zeros((4, 3), np.float32), "maybe": np.float32([1, 2])})
+    found = ran("run", "lists.onnx", "-i", "in.npz", "-o", "out.npz")
+    assert found.code == 0 and "sequence of 2" in found.out, found.err
+    with np.load("out.npz") as outputs:
+        assert sorted(outputs.files) == ["same", "ys/0", "ys/1", "z"]
+        np.testing.assert_array_equal(outputs["z"], np.concatenate([np.full((1, 3), -1), np.zeros((4, 3))]))
+    for command in ("run", "check", "show", "info", "plan"):
+        found = ran(command, "lists.onnx")
+        assert found.code == 0, (command, found.out, found.err)
+    found = ran("convert", "lists.onnx", "again.onnx", "--verify")
+    assert found.code == 0 and "ys/1" in found.out, (found.out, found.err)
+    found = ran("convert", "lists.onnx", "lists.xml")
+    assert found.code == 4 and "sequence(f32[?, 3])" in found.err
+    assert ran("run", "lists.onnx", "-i", "in.npz", "-o", "out.npy").code == 2

@@ -34,13 +34,19 @@ def in_openvino(path: Path) -> Any:
     return openvino.compile_model(str(path), "CPU")(list(several()))[0]
 
 
+def inferred_shape(path: Path) -> tuple[int, ...]:
+    import openvino
+
+    return tuple(openvino.Core().read_model(path).output(0).get_partial_shape().to_shape())
+
+
 @pytest.mark.parametrize("opset", OLD)
 def test_rows_past_the_kept_ones_are_minus_one(opset: str, tmp_path: Path) -> None:
     # OpenVINO's CPU plugin leaves them out, where its text and the shape that it infers have them.
     path = tmp_path / "model.xml"
     rows = suppressed(opset, path, np.int64(4), np.float32(0.3), np.float32(0.5))
     kept = in_openvino(path)
-    assert rows.shape == ((2 if opset == "opset4" else 1) * 3 * 4, 3)
+    assert rows.shape == inferred_shape(path)
     np.testing.assert_array_equal(rows[: len(kept)], kept[: len(rows)])
     assert (rows[len(kept) :] == -1).all()
 

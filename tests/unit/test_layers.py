@@ -20,11 +20,12 @@ LAYERS = (
     "errors",
     "dtypes dims types arrays native movement",
     "graph",
+    "states",
     "op signature slots edit build evaluate inference",
     "ops",
-    "interpret autodiff validate passes formats show notebook summary sampling report",
+    "interpret autodiff validate passes formats show notebook summary session fitting sampling report",
     "engine",
-    "program verify backend ngraph measure peers",
+    "program verify backend ngraph measure peers catalog",
     "cli",
 )
 """The rooms, the lowest layer first."""

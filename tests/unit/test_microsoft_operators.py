@@ -21,6 +21,8 @@ _IDS = np.array([[1, 2, 3], [4, 5, 0]], np.int32)
 _COS, _SIN = (function(np.random.default_rng(4).uniform(0, 6, (10, 4))).astype(np.float32) for function in (np.cos, np.sin))
 _X = floats(2, 5, 8)
 _QKV = (_X, floats(8, 24, seed=1), floats(24, seed=2))
+_PAST = (floats(2, 2, 4, 4, seed=7), floats(2, 2, 4, 4, seed=8))
+_IN_HEADS = (floats(2, 2, 5, 4, seed=1), floats(2, 2, 5, 4, seed=2))
 _APART = (floats(2, 3, 8), floats(2, 5, 8, seed=1), floats(2, 5, 8, seed=2))
 
 NODES: list[tuple[str, tuple[Any, ...], dict[str, Any], int]] = [
@@ -60,6 +62,14 @@ NODES: list[tuple[str, tuple[Any, ...], dict[str, Any], int]] = [
     ("MultiHeadAttention", (*_APART, floats(24, seed=3)), {"num_heads": 2, "scale": 0.25}, 1),
     ("MultiHeadAttention", (*_APART, None, _MASK), {"num_heads": 2}, 1),
     ("MultiHeadAttention", (*_APART, None, None, floats(2, 2, 3, 5, seed=3)), {"num_heads": 2}, 1),
+    ("MultiHeadAttention", (*_APART, None, np.array([3, 5], np.int32)), {"num_heads": 2}, 1),
+    ("MultiHeadAttention", (_APART[1], *_APART[1:]), {"num_heads": 2, "unidirectional": 1}, 1),
+    ("MultiHeadAttention", (*_APART, *[None] * 3, *_PAST), {"num_heads": 2}, 3),
+    ("MultiHeadAttention", (_APART[1], *_APART[1:], *[None] * 3, *_PAST), {"num_heads": 2, "unidirectional": 1}, 3),
+    ("MultiHeadAttention", (*_APART, None, _MASK), {"num_heads": 2, "scale": 0.25}, 4),
+    ("MultiHeadAttention", (_APART[0], *_IN_HEADS), {"num_heads": 2}, 1),
+    ("MultiHeadAttention", (_APART[1], *_IN_HEADS), {"num_heads": 2, "unidirectional": 1}, 1),
+    ("MultiHeadAttention", (_APART[0], *_IN_HEADS, floats(24, seed=3), _MASK), {"num_heads": 2}, 1),
 ]
 
 
@@ -68,14 +78,16 @@ def model_of(kind: str, inputs: tuple[Any, ...], attributes: dict[str, Any], out
     names = ["" if x is None else f"x{index}" for index, x in enumerate(inputs)]
     # Those between are onnxruntime's statistics for training.
     results = ["y0"] if outputs == 1 else ["y0", *[""] * (outputs - 2), "y1"]
+    if kind == "MultiHeadAttention":
+        results = [f"y{index}" for index in range(outputs)]
     node = helper.make_node(kind, names, results, domain=domain, **attributes)
     infos = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
         for name, x in zip(names, inputs, strict=True)
         if x is not None
     ]
-    kinds = [1, 6 if kind == "EmbedLayerNormalization" else 1]
-    ys = [helper.make_tensor_value_info(f"y{index}", kinds[index], None) for index in range(min(outputs, 2))]
+    second = 6 if kind == "EmbedLayerNormalization" else 1
+    ys = [helper.make_tensor_value_info(name, second if name == "y1" else 1, None) for name in results if name]
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     found: bytes = helper.make_model(
         helper.make_graph([node], "g", infos, ys), opset_imports=opsets, ir_version=8
@@ -87,7 +99,7 @@ def model_of(kind: str, inputs: tuple[Any, ...], attributes: dict[str, Any], out
 def test_an_operator_of_onnxruntime_is_what_onnxruntime_makes_of_it(row: Any, tmp_path: Any) -> None:
     kind, inputs, attributes, outputs = row
     data = model_of(kind, inputs, attributes, outputs)
-    given = {f"x{index}": x for index, x in enumerate(inputs) if x is not None}
+    given = fed(inputs)
     theirs = oracles.run_onnxruntime(data, given)
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
@@ -103,11 +115,45 @@ def test_an_operator_of_onnxruntime_is_what_onnxruntime_makes_of_it(row: Any, tm
         assert_close(mine, other, 2e-5, f"written as ONNX: {name}")
 
 
+def packed(*parts: Any) -> Any:
+    """Tensors [batch, rows, heads * size] as one, [batch, rows, heads, parts, size]."""
+    return np.stack([x.reshape(*x.shape[:2], 2, -1) for x in parts], axis=3)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "apart"),
+    [
+        ((packed(*[_APART[1]] * 3),), (_APART[1],) * 3),
+        ((packed(_APART[1], _APART[2], _APART[1]),), (_APART[1], _APART[2], _APART[1])),
+        ((packed(*[_APART[1]] * 3), None, None, floats(24, seed=3)), (*(_APART[1],) * 3, floats(24, seed=3))),
+        ((_APART[0], packed(*_APART[1:])), _APART),
+        ((_APART[0], packed(*_APART[1:]), None, None, _MASK), (*_APART, None, _MASK)),
+    ],
+)
+def test_queries_keys_and_values_in_one_tensor_are_those_that_come_apart(inputs: Any, apart: Any, tmp_path: Any) -> None:
+    # onnxruntime's CPU has the packed forms in its documentation alone.
+    theirs = oracles.run_onnxruntime(model_of("MultiHeadAttention", apart, {"num_heads": 2}, 1), fed(apart))
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model_of("MultiHeadAttention", inputs, {"num_heads": 2}, 1))
+    for engine in ("interpreter", "native"):
+        (ours,) = dovetail.compile(dovetail.load(path), engine=engine)(fed(inputs)).values()
+        assert_close(np.asarray(ours), theirs[0], 2e-5, engine)
+
+
+def fed(inputs: tuple[Any, ...]) -> dict[str, Any]:
+    return {f"x{index}": x for index, x in enumerate(inputs) if x is not None}
+
+
 REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], int]] = [
     ("FusedMatMul", (_X, _X), {"transBatchA": 1}, 1),
     ("Attention", (*_QKV, np.array([3, 4], np.int32)), {"num_heads": 2}, 1),
     ("Attention", _QKV, {"num_heads": 2, "do_rotary": 1}, 1),
     ("MultiHeadAttention", (floats(2, 3, 2, 3, 4), _X, _X), {"num_heads": 2}, 1),
+    ("MultiHeadAttention", (_X,), {"num_heads": 2}, 1),
+    ("MultiHeadAttention", (_APART[0], packed(*_APART[1:]), None, floats(24)), {"num_heads": 2}, 1),
+    ("MultiHeadAttention", (_APART[0], *_IN_HEADS, *[None] * 3, *_PAST), {"num_heads": 2}, 1),
+    ("MultiHeadAttention", _APART, {"num_heads": 2, "unidirectional": 1}, 1),
+    ("MultiHeadAttention", (*_APART, None, np.arange(8, dtype=np.int32)), {"num_heads": 2}, 1),
     ("RotaryEmbedding", (floats(2, 3, 16), _IDS.astype(np.int64), _COS, _SIN), {"scale": 2.0}, 1),
     ("Gelu", (_X,), {"approximate": "none"}, 1),
 ]
@@ -120,3 +166,47 @@ def test_a_form_that_is_not_known_is_refused(row: Any, tmp_path: Any) -> None:
     with pytest.raises(UnsupportedError) as caught:
         dovetail.load(path)
     assert caught.value.code in ("attribute.value", "attribute.unknown")
+
+
+def generator() -> bytes:
+    """GroupQueryAttention as text generators have it: every size open, the lengths and their greatest among the inputs."""
+    shapes = {"q": ("b", "s", 64), "k": ("b", "s", 32), "v": ("b", "s", 32)}
+    shapes |= {"past_key": ("b", 2, "p", 16), "past_value": ("b", 2, "p", 16), "cos": (16, 8), "sin": (16, 8)}
+    infos = [helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes.items()]
+    infos += [helper.make_tensor_value_info(name, 6, shape) for name, shape in (("lengths", ("b",)), ("total", ()))]
+    inputs = ["q", "k", "v", "past_key", "past_value", "lengths", "total", "cos", "sin"]
+    attributes = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1, "local_window_size": 4}
+    node = helper.make_node("GroupQueryAttention", inputs, ["y", "key", "value"], domain="com.microsoft", **attributes)
+    outputs = [helper.make_tensor_value_info(name, 1, None) for name in ("y", "key", "value")]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph([node], "g", infos, outputs)
+    found: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return found
+
+
+def test_text_is_generated_row_by_row_as_in_onnxruntime(tmp_path: Any) -> None:
+    data = generator()
+    (tmp_path / "model.onnx").write_bytes(data)
+    model = dovetail.load(tmp_path / "model.onnx")
+    dovetail.save(model, tmp_path / "model.xml")
+    apart = dovetail.load(tmp_path / "model.xml")
+    dovetail.save(apart, tmp_path / "apart.onnx")
+    plain = (tmp_path / "apart.onnx").read_bytes()
+    assert not any(node.domain for node in onnx.load_from_string(plain).graph.node)
+    models = (model, apart, dovetail.load(tmp_path / "apart.onnx"))
+    programs = [dovetail.compile(each, engine=engine) for each in models for engine in ("interpreter", "native")]
+    key = value = np.zeros((1, 2, 0, 16), np.float32)
+    angles = np.random.default_rng(4).uniform(0, 6, (16, 8))
+    tables = {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)}
+    length = 0
+    for step, rows in enumerate((5, 1, 1, 3, 1)):
+        length += rows
+        x = {name: floats(1, rows, count * 16, seed=step) for name, count in (("q", 4), ("k", 2), ("v", 2))}
+        rest = {"past_key": key, "past_value": value, "lengths": np.array([length - 1], np.int32)}
+        given = {**x, **rest, "total": np.array(length, np.int32), **tables}
+        theirs = oracles.run_onnxruntime(data, given)
+        found = [list(program(given).values()) for program in programs] + [oracles.run_onnxruntime(plain, given)]
+        for ours in found:
+            for name, mine, other in zip(("y", "key", "value"), ours, theirs, strict=True):
+                assert_close(np.asarray(mine), other, 2e-5, f"step {step}: {name}")
+        _, key, value = theirs

@@ -17,7 +17,7 @@ NATIVE = """
     Concat Split Reshape Flatten Squeeze Unsqueeze Transpose Slice Pad Expand Tile Roll Identity Gather
     DepthToSpace SpaceToDepth ShuffleChannels
     Conv ConvTranspose GroupConv MatMul Gemm
-    MaxPool AveragePool GlobalAveragePool GlobalMaxPool
+    LSTM GRU RNN QuantizeLinear DequantizeLinear Resize MaxPool AveragePool GlobalAveragePool GlobalMaxPool
     BatchNormalization LayerNormalization InstanceNormalization GroupNormalization RMSNormalization LRN
     MeanVarianceNormalization NormalizeL2 Softmax LogSoftmax Dropout
     Add Subtract Multiply Divide Power Maximum Minimum Sum Mean Mod SquaredDifference

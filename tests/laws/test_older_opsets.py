@@ -1,0 +1,49 @@
+"""An operator written for an opset that may not have it yet gives the same, or is refused by name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from cases import Case
+from dovetail.errors import UnsupportedError
+from dovetail.formats import lifted
+from dovetail.formats.onnx import codec, write
+from dovetail.interpret import interpret
+from rig import CASES, answer, feeds, model_of, over, skip_where_outside
+from sameness import assert_close
+
+OPSETS = (9, 10, 12)
+EACH = 5
+SUMS = 1e-5
+"""What sums of floats in another order may differ by."""
+
+
+def chosen() -> list[tuple[str, Case]]:
+    """Some cases of each operator, spread over those that it has."""
+    found: dict[type, list[tuple[str, Case]]] = defaultdict(list)
+    for family, case in CASES:
+        found[type(case.op)].append((family, case))
+    return [each for cases in found.values() for each in cases[:: -(-len(cases) // EACH)]]
+
+
+@over(chosen())
+def test_an_operator_means_the_same_in_older_opsets(case: Case) -> None:
+    skip_where_outside(case, "onnx")
+    model = model_of(case)
+    refused = []
+    for opset in OPSETS:
+        try:
+            data = write.save(model, None, opset=opset)
+        except UnsupportedError as error:
+            assert all(item.node for item in error.diagnostics), str(error)
+            refused.append(error.diagnostics[0].message)
+            continue
+        assert data is not None
+        found = interpret(lifted(codec.read(data)), feeds(case))
+        for mine, theirs in zip(found.values(), answer(case), strict=False):
+            assert_close(np.asarray(mine), theirs, max(case.tolerance or 0, SUMS), f"opset {opset}")
+    if len(refused) == len(OPSETS):
+        pytest.skip(f"refused: {refused[-1]}")

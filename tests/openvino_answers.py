@@ -1,0 +1,90 @@
+"""What comes out by OpenVINO's specification, for rows of ``openvino_nodes`` on which OpenVINO itself says something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def local_response(size: int, alpha: float, beta: float, bias: float, axes: list[int]) -> Any:
+    """LRN-1: over the power of the bias and the mean of the squares in a region."""
+
+    def answer(x: Any, _: Any) -> Any:
+        squares, count = x.astype(np.float64) ** 2, size ** len(axes)
+        for axis in axes:
+            reach = size // 2
+            pads = [(reach, reach) if place == axis else (0, 0) for place in range(x.ndim)]
+            padded = np.pad(squares, pads)
+            squares = sum(np.take(padded, range(step, step + x.shape[axis]), axis) for step in range(size))
+        return (x / (bias + alpha / count * squares) ** beta).astype(np.float32)
+
+    return answer
+
+
+def cell(order: str, coupled: bool) -> Any:
+    """LSTMCell-1 with the gates of the weights in this order; ``coupled``: the forget gate is what the input gate leaves."""
+
+    def answer(x: Any, h: Any, c: Any, w: Any, r: Any, bias: Any) -> Any:
+        parts = dict(zip(order, np.split(x @ w.T + h @ r.T + bias, 4, axis=1), strict=True))
+        i, o, f = (1 / (1 + np.exp(-parts[gate])) for gate in "iof")
+        f = 1 - i if coupled else f
+        after = f * c + i * np.tanh(parts["c"])
+        return (o * np.tanh(after)).astype(np.float32), after.astype(np.float32)
+
+    return answer
+
+
+def suppression(version: int, is_center: bool, is_sorted: bool, kind: Any) -> Any:
+    """NonMaxSuppression-1, -3 and -4: as many rows as the specification says, -1 in those that nothing is kept for."""
+
+    def answer(boxes: Any, scores: Any, most: Any, overlap: Any = 0.0, least: Any = 0.0) -> Any:
+        batch, classes, count = scores.shape
+        found = [
+            (float(scores[place, kind_, box]), place, kind_, box)
+            for place in range(batch)
+            for kind_ in range(classes)
+            for box in _kept(boxes[place], scores[place, kind_], int(most), float(overlap), float(least), is_center)
+        ]
+        if is_sorted:
+            found.sort(key=lambda row: (-row[0], *row[1:]))
+        size = min(int(most), count) * classes * batch if version == 4 else min(int(most) * classes, count)
+        rows = np.full((size, 3), -1, kind)
+        for place, row in enumerate(found[:size]):
+            rows[place] = row[1:]
+        return rows
+
+    return answer
+
+
+def _kept(boxes: Any, scores: Any, most: int, overlap: float, least: float, is_center: bool) -> list[int]:
+    kept: list[int] = []
+    for box in sorted(range(len(scores)), key=lambda each: (-scores[each], each)):
+        if len(kept) == most or scores[box] < least:
+            break
+        if all(_shared(boxes[box], boxes[other], is_center) <= overlap for other in kept):
+            kept.append(box)
+    return kept
+
+
+def _shared(first: Any, second: Any, is_center: bool) -> float:
+    """Intersection over union."""
+    sides = []
+    for box in (first, second):
+        half = box[2:] / 2
+        low, high = (box[:2] - half, box[:2] + half) if is_center else (box[:2], box[2:])
+        sides.append((np.minimum(low, high), np.maximum(low, high)))
+    inner = np.prod(np.maximum(np.minimum(sides[0][1], sides[1][1]) - np.maximum(sides[0][0], sides[1][0]), 0))
+    areas = [np.prod(high - low) for low, high in sides]
+    return float(inner / (sum(areas) - inner))
+
+
+def spectrum(x: Any, axes: Any, sizes: Any = None) -> Any:
+    """RDFT-9."""
+    found = np.fft.rfftn(x, None if sizes is None else tuple(sizes), tuple(axes))
+    return np.stack([found.real, found.imag], -1).astype(np.float32)
+
+
+def signal(x: Any, axes: Any, sizes: Any = None) -> Any:
+    """IRDFT-9."""
+    return np.fft.irfftn(x[..., 0] + 1j * x[..., 1], None if sizes is None else tuple(sizes), tuple(axes)).astype(np.float32)

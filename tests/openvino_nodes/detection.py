@@ -1,0 +1,77 @@
+"""Boxes that overlap."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from openvino_answers import suppression
+from openvino_nodes import Row, fixed
+
+_CHANCE = np.random.default_rng(0)
+_FIRST = _CHANCE.uniform(0, 1, (2, 10, 2))
+_BOXES = np.concatenate([_FIRST, _FIRST + _CHANCE.uniform(0.2, 0.6, (2, 10, 2))], -1).astype(np.float32)
+_SCORES = _CHANCE.uniform(0, 1, (2, 3, 10)).astype(np.float32)
+
+
+def _limits(most: Any, overlap: Any, least: Any, kind: Any = np.int64) -> list[Any]:
+    return [fixed(kind(most)), fixed(np.float32(overlap)), fixed(np.float32(least))]
+
+
+def _padded(version: int, encoding: str, order: bool, kind: Any, limits: tuple[Any, ...], batch: int) -> Row:
+    attributes = {
+        "box_encoding": encoding,
+        "sort_result_descending": order,
+        **({} if version == 1 else {"output_type": kind.__name__.replace("int", "i")}),
+    }
+    return Row(
+        f"NonMaxSuppression-{version}",
+        (_BOXES[:batch], _SCORES[:batch], *_limits(*limits)),
+        attributes,
+        answers=suppression(version, encoding == "center", order, kind),
+        why="OpenVINO gives as many rows as are kept, where its specification and the shape in the file fill up with -1",
+    )
+
+
+ROWS: list[Row] = [
+    *(
+        Row(
+            f"NonMaxSuppression-{version}",
+            (_BOXES, _SCORES, *_limits(most, overlap, least)),
+            {"box_encoding": boxes, "sort_result_descending": order, "output_type": kind},
+        )
+        for version in (5, 9)
+        for boxes, order, kind in itertools.product(("corner", "center"), (True, False), ("i64", "i32"))
+        for most, overlap, least in ((4, 0.3, 0.2), (20, 0.5, 0.0))
+        if boxes == "corner" or most == 4
+    ),
+    *(
+        Row(
+            f"NonMaxSuppression-{version}",
+            (_BOXES, _SCORES, fixed(np.int64(3))),
+            {"box_encoding": "corner", "sort_result_descending": True, "output_type": "i64"},
+            "with a limit alone",
+        )
+        for version in (5, 9)
+    ),
+    *(
+        _padded(version, *case)
+        for version in (1, 3, 4)
+        for case in itertools.product(
+            ("corner", "center"), (True, False), (np.int64, np.int32), ((4, 0.3, 0.2), (20, 0.5, 0.0)), (1, 2)
+        )
+        if version > 1 or case[2] is np.int64
+    ),
+    *(
+        Row(
+            f"NonMaxSuppression-{version}",
+            (_BOXES, _SCORES, *_limits(3, 0.4, 0.1), fixed(np.float32(0.5))),
+            {"box_encoding": "corner", "sort_result_descending": True, "output_type": "i64"},
+            "soft",
+            refused="detection.soft: scores that fall by overlap",
+        )
+        for version in (5, 9)
+    ),
+]

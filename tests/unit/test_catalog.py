@@ -1,0 +1,67 @@
+"""What ``dovetail ops`` and docs/operators.md say of an operator, some test shows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import shown
+from dovetail import catalog, native, slots
+from dovetail.cli import main
+from dovetail.op import REGISTRY
+
+
+@pytest.mark.parametrize("name", sorted(catalog.shown()))
+def test_nothing_is_claimed_that_no_case_shows(name: str) -> None:
+    claimed, found = catalog.shown()[name], shown.facts(name)
+    assert set(claimed.get("types", "").split()) <= set(found["types"].split())
+    assert claimed.get("gradient", "") in ("", found["gradient"])
+    if native.is_compiled:
+        assert set(claimed.get("native", "").split()) <= set(found["native"].split())
+
+
+def test_all_that_is_spoken_of_is_there() -> None:
+    assert set(catalog.shown()) <= set(REGISTRY)
+    assert {each.name for each in catalog.catalog()} | {"Foreign", "Constant"} == set(REGISTRY)
+
+
+@pytest.mark.parametrize("format", catalog.FORMATS)
+def test_a_version_is_read_by_a_line_or_by_a_function(format: str) -> None:
+    dialect = catalog.dialect(format)
+    lines = [slots.parse(op, line) for op in REGISTRY.values() for line in dialect.lines(op)]
+    read = {(each.domain, each.kind, version) for each in lines if not each.is_written_only for version in each.versions}
+    read |= set(dialect.lifts)
+    rows = {(f"{domain}:{kind}" if domain else kind, version) for domain, kind, version in read}
+    assert rows == {(each.name, version) for each in catalog.foreign(format) for version in each.versions}
+
+
+def told(capsys: Any, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as left:
+        main(["ops", *arguments])
+    assert left.value.code == 0
+    return str(capsys.readouterr().out)
+
+
+def test_the_command_prints_the_table(capsys: Any) -> None:
+    rows = told(capsys).splitlines()
+    assert rows[0].split() == ["operator", "types", "gradient", "native", "ONNX", "OpenVINO"]
+    assert len(rows) == 1 + len(catalog.catalog())
+    conv = next(row for row in rows if row.startswith("Conv "))
+    assert "slope" in conv and "Conv 1, 11, 22" in conv and "Convolution 1" in conv
+
+
+def test_the_command_says_it_in_json(capsys: Any) -> None:
+    ours = json.loads(told(capsys, "--json"))
+    relu = next(item for item in ours["operators"] if item["name"] == "Relu")
+    assert relu["gradient"] == "slope" and "f32" in relu["native"] and relu["openvino"] == ["ReLU 1"]
+    theirs = json.loads(told(capsys, "--format", "onnx", "--json"))
+    upsample = next(item for item in theirs["operators"] if item["name"] == "Upsample")
+    assert theirs["format"] == "onnx" and upsample["versions"] == [1, 7, 9] and upsample["unread"] == []
+
+
+def test_the_operators_of_a_format_are_listed(capsys: Any) -> None:
+    rows = told(capsys, "--format", "openvino").splitlines()
+    assert rows[0].split() == ["operator", "read", "not", "read", "as"]
+    assert any(row.startswith("SoftMax ") and row.endswith("Softmax") for row in rows)

@@ -1,0 +1,71 @@
+"""What stands in the way of an opset is said in one message: every node, and from which opset on it would not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import dovetail
+from dovetail.errors import UnsupportedError
+
+MODEL = """<ir_version: 9, opset_import: ["" : {opset}]>
+g (float[N, 4] x, int64[1] axes) => (float[N, 4] y, int32[N, 4] z, float[N] s) {{
+    y = Relu (x)
+    {nodes}
+}}"""
+NODES = "[bits] z = BitCast <to: int = 6> (y) [sum] s = ReduceSum <keepdims: int = 0> (x, axes)"
+
+
+def written(tmp_path: Path, opset: int, nodes: str = NODES, source: int = 26) -> Any:
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(MODEL.format(opset=source, nodes=nodes)), path)
+    dovetail.save(dovetail.load(path), tmp_path / "out.onnx", opset=opset)
+    return onnx.load(tmp_path / "out.onnx")
+
+
+def test_every_node_in_the_way_is_listed_with_the_opset_that_can(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        written(tmp_path, 12)
+    found = {item.node: (item.code, item.message.rpartition("; ")[2]) for item in caught.value.diagnostics}
+    assert found == {"bits": ("op.unsayable", "opset 26 can"), "sum": ("op.unsayable", "opset 13 can")}
+
+
+def test_only_what_is_still_in_the_way_is_listed(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        written(tmp_path, 13)
+    assert [item.node for item in caught.value.diagnostics] == ["bits"]
+
+
+def test_what_can_be_said_is_written(tmp_path: Path) -> None:
+    proto = written(tmp_path, 28)
+    onnx.checker.check_model(proto, full_check=True)
+    assert [node.op_type for node in proto.graph.node] == ["Relu", "BitCast", "ReduceSum"]
+
+
+def test_a_piece_of_what_was_taken_apart_is_refused_under_the_name_of_the_whole(tmp_path: Path) -> None:
+    nodes = '[bits] z = Cast <to: int = 6> (y) [mixed] s = Einsum <equation = "ij,j->i"> (x, w)'
+    text = MODEL.replace("float[N, 4] x, int64[1] axes", "bfloat16[N, 4] x, bfloat16[4] w")
+    text = text.replace("float[N, 4] y", "bfloat16[N, 4] y").replace("float[N] s", "bfloat16[N] s").replace("N", "2")
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(text.format(opset=28, nodes=nodes)), path)
+    with pytest.raises(UnsupportedError) as caught:
+        dovetail.save(dovetail.load(path), tmp_path / "out.onnx", opset=12)
+    assert {"bits", "mixed"} <= {item.node for item in caught.value.diagnostics}
+    assert {item.message.rpartition("; ")[2] for item in caught.value.diagnostics} == {"opset 13 can"}
+
+
+def test_no_later_opset_is_promised_that_cannot_either(tmp_path: Path) -> None:
+    # How onnxruntime rounds in Upsample, no Resize does.
+    path = tmp_path / "model.onnx"
+    text = """<ir_version: 9, opset_import: ["" : 9]>
+    g (float[1, 1, N, M] x, float[4] scales) => (float[A, B, C, D] y) { [larger] y = Upsample (x, scales) }"""
+    onnx.save(onnx.parser.parse_model(text), path)
+    model = dovetail.load(path)
+    with pytest.raises(UnsupportedError, match="larger") as caught:
+        dovetail.save(model, tmp_path / "out.onnx", opset=13)
+    assert caught.value.diagnostics[0].message.endswith("; opset 28 cannot either")
+    dovetail.save(model, tmp_path / "out.onnx", opset=9)
+    assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["Upsample"]

@@ -1,0 +1,101 @@
+"""Random inputs: their sizes are such that the model works, where the file leaves that open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail import dtypes
+from dovetail.errors import DovetailError
+from dovetail.sampling import random_inputs
+
+
+def shapes(model: dovetail.Model, **options: Any) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in random_inputs(model, **options).items()}
+
+
+def test_an_open_size_is_three() -> None:
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", ("n", 4))
+        b.output("y", b.Relu(x))
+    assert shapes(b.model) == {"x": (3, 4)}
+
+
+def test_an_image_is_large_enough_for_its_windows() -> None:
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", ("n", 3, "h", "w"))
+        weights = b.constant(np.ones((2, 3, 8, 8), np.float32))
+        b.output("y", b.Conv(x, weights, strides=(8, 8)))
+    assert shapes(b.model) == {"x": (3, 3, 8, 8)}
+    assert shapes(b.model, sizes={"h": 16})["x"] == (3, 3, 16, 8)
+
+
+def test_what_meets_a_weight_is_as_wide_as_it() -> None:
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", ("n", "k"))
+        b.output("y", b.MatMul(x, b.constant(np.ones((21, 5), np.float32))))
+    assert shapes(b.model) == {"x": (3, 21)}
+
+
+def test_two_sizes_that_have_to_fit_at_once_are_found() -> None:
+    with dovetail.Builder() as b:
+        x, h = b.input("x", "f32", ("n", "k")), b.input("h", "f32", ("m", "j"))
+        both = b.Concat(x, h, axis=1)
+        b.output("y", b.MatMul(both, b.constant(np.ones((50, 2), np.float32))))
+    found = shapes(b.model)
+    assert found["x"][1] + found["h"][1] == 50 and found["x"][0] == found["h"][0]
+
+
+def test_an_index_lies_inside_where_the_model_is_run() -> None:
+    with dovetail.Builder() as b:
+        table, x = b.input("table", "f32", ("total", 2)), b.input("x", "f32", ("past",))
+        places = b.Add(b.NonZero(b.Cast(b.Shape(x), to=dtypes.boolean)), b.Shape(x))
+        b.output("y", b.Gather(table, places, axis=0))
+    with pytest.raises(DovetailError, match="index"):
+        dovetail.run(b.model, random_inputs(b.model))
+    dovetail.run(b.model, random_inputs(b.model, beside={}))
+
+
+def test_sizes_that_nothing_fits_stay_as_they_are() -> None:
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", ("n", "k"))
+        b.output("y", b.MatMul(x, b.constant(np.ones((21, 5), np.float32))))
+        b.output("z", b.MatMul(x, b.constant(np.ones((22, 5), np.float32))))
+    assert shapes(b.model) == {"x": (3, 3)}
+
+
+def test_the_command_line_chooses_sizes_that_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from dovetail.cli import main
+
+    with dovetail.Builder() as b:
+        table, x = b.input("table", "f32", ("total", 2)), b.input("x", "f32", ("past",))
+        places = b.Add(b.NonZero(b.Cast(b.Shape(x), to=dtypes.boolean)), b.Shape(x))
+        b.output("y", b.Gather(table, places, axis=0))
+    dovetail.save(b.model, tmp_path / "m.onnx")
+    for arguments in (["run", "m.onnx"], ["convert", "m.onnx", "m.xml", "--verify"]):
+        with pytest.raises(SystemExit) as end:
+            main([str(tmp_path / each) if each.startswith("m.") else each for each in arguments])
+        assert end.value.code == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", ["m.onnx", "m.xml"])
+def test_bf16_and_random_numbers_are_verified_too(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("openvino")
+    pytest.importorskip("onnxruntime")
+    from dovetail.cli import main
+
+    with dovetail.Builder() as b:
+        x = b.input("x", "bf16", ("n", 4))
+        b.output("y", b.Reshape(x, [4, -1]))
+        b.output("drawn", b.RandomUniform([2, 3], np.float32(0), np.float32(1)))
+    dovetail.save(b.model, tmp_path / source)
+    target = "m.xml" if source == "m.onnx" else "m.onnx"
+    with pytest.raises(SystemExit) as end:
+        main(["convert", str(tmp_path / source), str(tmp_path / target), "--verify"])
+    said = capsys.readouterr()
+    assert end.value.code == 0, said.err
+    assert "random numbers: drawn" in said.err and said.out.count("agrees") == 2
