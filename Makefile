@@ -1,6 +1,7 @@
 # `make demo` and `make test` do all the set-up: a virtual environment in .venv, and this package in it.
 PYTHON ?= python3
 EXTRAS ?= test
+CORPUS ?= ../shared/corpus
 comma := ,
 venv := .venv/bin/python
 lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
@@ -8,7 +9,7 @@ lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* native/*/*/*.*)
 
 # `native` is a folder too.
-.PHONY: help demo test lint models native bench bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise sanitize install clean
+.PHONY: help demo test lint models native bench conformance corpus bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -16,6 +17,7 @@ help:
 	@echo "make lint          ruff and mypy"
 	@echo "make models        the worst difference of every way through the nine light models"
 	@echo "make bench         every grid beside every peer that is installed; writes the tables of docs/performance.md"
+	@echo "make corpus        every model of the folder CORPUS asked everything; writes docs/corpus.md"
 	@echo "make bench-compile how long it takes until a model is ready, beside OpenVINO"
 	@echo "make bench-import  how long an import and --help take"
 	@echo "make bench-load    how long loading takes, beside OpenVINO's reader, and in large graphs"
@@ -39,6 +41,9 @@ lint: .venv/.installed-$(lint_extras)
 
 bench: .venv/.installed-$(EXTRAS)
 	$(venv) bench/tables.py
+
+corpus: .venv/.installed-$(EXTRAS)
+	$(venv) bench/corpus.py $(CORPUS) --page
 
 bench-compile: .venv/.installed-$(EXTRAS)
 	$(venv) bench/compile.py
@@ -71,6 +76,10 @@ native: .venv/.installed-$(EXTRAS)
 
 models: .venv/.installed-$(EXTRAS)
 	$(venv) tests/models/light_table.py
+
+# onnx's backend tests here, in onnxruntime and in OpenVINO: docs/conformance.md anew.
+conformance: .venv/.installed-$(EXTRAS)
+	$(venv) tests/conformance.py --write
 
 install: .venv/.installed-$(EXTRAS)
 

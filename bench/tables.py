@@ -41,6 +41,15 @@ def transformers(quick: bool) -> Rows:
     return _against_peers(measured("transformers.py", *(["--rounds", "3"] if quick else []))["rows"], ["model", "threads"])
 
 
+def models(quick: bool) -> Rows:
+    found = measured("models.py", *(["--rounds", "3", "--models", "LSTM"] if quick else []))["rows"]
+    rows = _against_peers(found, ["model", "threads"])
+    rows[0] += ["largest difference", "the peers' own"]
+    for line, row in zip(rows[1:], found, strict=True):
+        line += [f"{size:.0e}" for size in (max(row["differences"].values()), row["peers_difference"])]
+    return rows
+
+
 def _against_peers(rows: list[dict[str, Any]], keys: list[str]) -> Rows:
     engines = list(rows[0]["ms"])
     head = [*keys, *(f"{engine} ms" for engine in engines), "ratio to the best peer"]
@@ -112,6 +121,7 @@ def arrays(quick: bool) -> Rows:
 TABLES: dict[str, Callable[[bool], Rows]] = {
     "networks": networks,
     "transformers": transformers,
+    "models": models,
     "ablation": ablation,
     "decode": decode,
     "arrays": arrays,

@@ -1,0 +1,98 @@
+"""How fast models of the kinds that people run are, beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
+
+    python bench/models.py [--models NAME ...] [--threads 1 2] [--rounds N] [--json]
+
+Sizes and forms are those of real exports, weights are random and seeded (examples/language_models.py, vision_models.py);
+f32 but for the quantised one. Every engine gets the same inputs and the same number of threads. The difference is the largest one
+from any peer's results, as a part of the greatest magnitude of an output. A ratio below 1 means that dovetail is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dovetail.measure import PEERS, interleaved
+from dovetail.peers import Names, is_installed, runner
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+import language_models
+import vision_models
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "BERT-base, 1 x 128": language_models.bert,
+    "GPT-2 small, 1 after 511": language_models.gpt2,
+    "Llama 135M, 1 after 511": language_models.llama,
+    "ViT-B/16": vision_models.vit,
+    "detector, 640 x 640": vision_models.detector,
+    "U-Net, 256 x 256": vision_models.unet,
+    "LSTM tagger, 1 x 128": language_models.lstm_tagger,
+    "ResNet-50, quantised": vision_models.resnet50,
+}
+
+
+def difference(ours: Mapping[str, Any], others: Mapping[str, Any]) -> float:
+    """The largest difference of any output, as a part of the output's greatest magnitude."""
+    found = 0.0
+    for name, array in others.items():
+        mine, theirs = np.asarray(ours[name], np.float64), np.asarray(array, np.float64)
+        found = max(found, float(np.abs(mine - theirs).max() / max(np.abs(theirs).max(), 1e-30)))
+    return found
+
+
+def measured(name: str, threads: int, rounds: int, data: bytes, names: Names, feed: Mapping[str, Any]) -> dict[str, Any]:
+    runners = {each: runner(each, data, threads, names) for each in ("dovetail", *PEERS) if is_installed(each)}
+    results = {each: found.run(feed) for each, found in runners.items()}
+    times = interleaved({each: found.call(feed) for each, found in runners.items()}, rounds)
+    peers = {each: seconds for each, seconds in times.items() if each != "dovetail"}
+    differences = {each: difference(results["dovetail"], found) for each, found in results.items() if each in peers}
+    between = [difference(results[a], results[b]) for a in peers for b in peers if a < b]
+    return {
+        "model": name,
+        "threads": threads,
+        "ms": {each: seconds * 1e3 for each, seconds in times.items()},
+        "ratio": times["dovetail"] / min(peers.values()) if peers else None,
+        "differences": differences,
+        "peers_difference": max(between, default=None),
+    }
+
+
+def text(row: dict[str, Any]) -> str:
+    times = "  ".join(f"{each} {ms:8.2f} ms" for each, ms in row["ms"].items())
+    ratio = f"{row['ratio']:.2f} of the best peer" if row["ratio"] else ""
+    differences = ", ".join(f"{each} {size:.1e}" for each, size in row["differences"].items())
+    return f"{row['model']:26} threads {row['threads']}:  {times}   {ratio}   (differences: {differences})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), help="the beginnings of their names")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows = []
+    for name, make in MODELS.items():
+        if not name.startswith(tuple(options.models)):
+            continue
+        model, feed = make()
+        names = Names([each.name for each in model.graph.input], [each.name for each in model.graph.output])
+        data = model.SerializeToString()
+        del model
+        for threads in options.threads:
+            rows.append(measured(name, threads, options.rounds, data, names, feed))
+            if not options.json:
+                print(text(rows[-1]), flush=True)
+    if options.json:
+        print(json.dumps({"rows": rows, "load": os.getloadavg()}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
