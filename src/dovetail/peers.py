@@ -52,16 +52,22 @@ def is_installed(engine: str) -> bool:
     return engine == "dovetail" or importlib.util.find_spec(engine) is not None
 
 
-def runner(engine: str, model: str | bytes, threads: int | None = None, names: Names | None = None) -> Runner:
+def runner(
+    engine: str, model: str | bytes, threads: int | None = None, names: Names | None = None, *, exact: bool = False
+) -> Runner:
     """The model (a path, or the bytes of an ONNX file) in "onnxruntime", "openvino" or "dovetail".
 
     ``threads``: None is what the engine thinks best. ``names`` are used in place of the engine's own, which has others for IR.
+    ``exact``: quantised layers as the model says them, however slow. Left to themselves both others add pairs of products of bytes
+    in 16 bits, where these saturate, on processors without instructions for more (x86 before AVX-512 VNNI).
     Raises EngineError [runtime.load] where the engine refuses the model; running one may raise [runtime.run].
     """
-    return {"onnxruntime": _onnxruntime, "openvino": _openvino, "dovetail": _dovetail}[engine](model, threads, names)
+    if engine == "dovetail":
+        return _dovetail(model, threads)
+    return {"onnxruntime": _onnxruntime, "openvino": _openvino}[engine](model, threads, names, exact)
 
 
-def _dovetail(model: str | bytes, threads: int | None, names: Names | None) -> Runner:
+def _dovetail(model: str | bytes, threads: int | None) -> Runner:
     from dovetail.formats import lifted, load
     from dovetail.formats.onnx import codec
     from dovetail.program import compile
@@ -80,11 +86,13 @@ def ours(program: Any) -> Runner:
     return Runner("dovetail", lambda inputs: dict(program(dict(inputs))), prepared=prepared)
 
 
-def _onnxruntime(model: str | bytes, threads: int | None, names: Names | None) -> Runner:
+def _onnxruntime(model: str | bytes, threads: int | None, names: Names | None, exact: bool) -> Runner:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    if exact:
+        options.add_session_config_entry("session.x64quantprecision", "1")
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -142,12 +150,12 @@ def _from_ort_value(item: Any) -> Any:
     return np.frombuffer(raw, ml_dtypes.bfloat16).reshape(shape).copy()
 
 
-def _openvino(model: str | bytes, threads: int | None, names: Names | None) -> Runner:
+def _openvino(model: str | bytes, threads: int | None, names: Names | None, exact: bool) -> Runner:
     import openvino
 
     core = openvino.Core()
     # Without the hint the CPU plugin may compute f32 models in bf16.
-    config: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
+    config: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"} | ({"LP_TRANSFORMS_MODE": False} if exact else {})
     if threads is not None:
         config |= {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
     try:

@@ -172,12 +172,12 @@ def _ours(path: str) -> Runner:
 
 
 def _onnxruntime(path: str) -> Runner:
-    return peers.runner("onnxruntime", path)
+    return peers.runner("onnxruntime", path, exact=True)
 
 
 def _openvino(path: str) -> Runner:
     if not path.endswith(".xml"):
-        return peers.runner("openvino", path)
+        return peers.runner("openvino", path, exact=True)
     model = load(path)
     names = peers.Names([x.name for x in own_inputs(model)], [y.name for y in own_outputs(model)])
-    return peers.runner("openvino", path, names=names)
+    return peers.runner("openvino", path, names=names, exact=True)

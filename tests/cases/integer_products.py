@@ -88,6 +88,7 @@ def convolutions() -> Iterator[Case]:
         QLinearConv(group=4),
         (deep[0], F32(0.021), np.uint8(12), deep[1], scales(4) / 30, np.zeros(4, np.int8), F32(0.037), np.uint8(100)),
         "QLinearConv channel by channel over one axis",
+        skip={"onnx.reference": "it makes an axis of the one before it, too"},
     )
 
 
