@@ -58,8 +58,8 @@ def runner(
     """The model (a path, or the bytes of an ONNX file) in "onnxruntime", "openvino" or "dovetail".
 
     ``threads``: None is what the engine thinks best. ``names`` are used in place of the engine's own, which has others for IR.
-    ``exact``: quantised layers as the model says them, however slow. Left to themselves both others add pairs of products of bytes
-    in 16 bits, where these saturate, on processors without instructions for more (x86 before AVX-512 VNNI).
+    ``exact``: quantised layers as the model says them, however slow. Left to themselves both others add pairs of products of
+    bytes in 16 bits, where these saturate, on processors without instructions for more (x86 before AVX-512 VNNI).
     Raises EngineError [runtime.load] where the engine refuses the model; running one may raise [runtime.run].
     """
     if engine == "dovetail":

@@ -31,8 +31,8 @@ MISSED = " (which OpenVINO misses by itself)"
 """Marks a model on which OpenVINO, given the ONNX file, does not agree with onnxruntime; there the file in OpenVINO is the
 measure."""
 FICKLE = " (run by us: rounding decides)"
-"""Marks a model whose answer hangs on the last bit of its weights: constant ones make sums so large that it decides a Softmax, and
-onnxruntime's kernels, which differ from processor to processor, round equal sums to unequal numbers."""
+"""Marks a model whose answer hangs on the last bit of its weights: constant ones make sums so large that it decides a Softmax,
+and onnxruntime's kernels, which differ from processor to processor, round equal sums to unequal numbers."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ def ways(name: str, weights: str, folder: Path) -> Iterator[Way]:
             yield way(f"OpenVINO's f32 IR as our ONNX in onnxruntime = onnxruntime{mark}", reference, found)
         else:
             expected = runner_for(theirs, "openvino").run(image)
-            yield way(f"OpenVINO's fp16 IR as our ONNX in onnxruntime = OpenVINO{mark}{MISSED if missed else ''}", expected, found)
+            marks = mark + (MISSED if missed else "")
+            yield way(f"OpenVINO's fp16 IR as our ONNX in onnxruntime = OpenVINO{marks}", expected, found)
 
 
 def _is_fickle(path: Path, image: dict[str, Any], reference: dict[str, Any]) -> bool:
