@@ -19,6 +19,7 @@ std::unique_ptr<Step> make_log_softmax(const Spec& spec, Store& store);  // norm
 std::unique_ptr<Step> make_layer_norm(const Spec& spec, Store& store);  // norm.cpp
 std::unique_ptr<Step> make_rms_norm(const Spec& spec, Store& store);  // norm.cpp
 std::unique_ptr<Step> make_lrn(const Spec& spec, Store& store);  // norm.cpp
+std::unique_ptr<Step> make_top_k(const Spec& spec, Store& store);  // top_k.cpp
 std::unique_ptr<Step> make_matmul(const Spec& spec, Store& store);  // matmul.cpp
 std::unique_ptr<Step> make_copy(const Spec& spec, Store& store);    // move.cpp
 std::unique_ptr<Step> make_concat(const Spec& spec, Store& store);  // move.cpp

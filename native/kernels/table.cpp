@@ -19,6 +19,7 @@ Factory factory_of(const std::string& kernel) {
         {"layer_norm", make_layer_norm},
         {"rms_norm", make_rms_norm},
         {"lrn", make_lrn},
+        {"top_k", make_top_k},
         {"matmul", make_matmul},
         {"concat", make_concat},
         {"split", make_split},

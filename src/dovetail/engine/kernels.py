@@ -291,6 +291,16 @@ def _lrn(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str
     return Work("lrn", (node,), [x], writes, attributes, images=(x, writes[0]))
 
 
+def _top_k(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x = reads[0]
+    assert x is not None and x.dtype is not None
+    if x.dtype.name not in ("f32", "f64", "i32", "i64"):
+        return f"the order of {x.dtype}"
+    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "largest": int(op.largest), "by_place": int(op.sort == "index")}
+    return Work("top_k", (node,), [x], writes, attributes)
+
+
 def _matmul(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
     op: Any = node.op
     x, y = reads[:2]
@@ -360,6 +370,7 @@ CHOICES: dict[str, Choice] = {
     "LogSoftmax": _softmax("log_softmax"),
     "LayerNormalization": _layer_norm,
     "LRN": _lrn,
+    "TopK": _top_k,
     "MatMul": _matmul,
     "Gemm": _gemm,
 }
