@@ -360,6 +360,7 @@ CHOICES: dict[str, Choice] = {
     "ReduceMean": _reduce("mean"),
     "ReduceMax": _reduce("max"),
     "ReduceMin": _reduce("min"),
+    "_Least": _reduce("min"),
     "ReduceProd": _reduce("prod"),
     "ReduceL1": _reduce("l1"),
     "ReduceL2": _reduce("l2"),

@@ -8,6 +8,7 @@ import numpy as np
 
 from dovetail.build import Builder
 from dovetail.edit import copy_graph, remove_dead, rewrite
+from dovetail.engine.on_grids import on_grids
 from dovetail.engine.quantized import quantized
 from dovetail.engine.recurrent import LAYERS, by_moments
 from dovetail.errors import UnsupportedError
@@ -27,6 +28,8 @@ from dovetail.ops.norm import (
     MeanVarianceNormalization,
     RMSNormalization,
 )
+from dovetail.ops.pool import MaxPool
+from dovetail.ops.quantize import FakeQuantize
 from dovetail.ops.recurrent import GRU, LSTM, RNN
 from dovetail.ops.recurrent_cells import GRUCell, LSTMCell, RNNCell, _Cell
 from dovetail.ops.rescaling import LpNormalization, NormalizeL2
@@ -39,6 +42,7 @@ ROUNDS = 4
 DECOMPOSED = (
     Attention,
     Einsum,
+    FakeQuantize,
     GroupNormalization,
     InstanceNormalization,
     LpNormalization,
@@ -102,6 +106,8 @@ def _simpler(b: Builder, node: Node) -> Any:
         return _scale_and_shift(b, op, xs)
     if isinstance(op, DECOMPOSED) and _is_plain(xs):
         return _apart(b, op, xs)
+    if (made := on_grids(b, op, xs)) is not None:
+        return made
     if type(op) in LAYERS and (made := by_moments(b, op, xs)) is not None:
         return made
     if type(op) in RECURRENT and _is_short(op, xs):
@@ -112,9 +118,16 @@ def _simpler(b: Builder, node: Node) -> Any:
         return b.Add(*xs)
     if isinstance(op, GroupConv) and xs[1] is not None and xs[1].constant is not None:
         return op.decompose(b, *xs)
-    if isinstance(op, Dropout) and _is_off(xs) and not any(y.uses or y in b.graph.outputs for y in node.outputs[1:]):
+    if isinstance(op, Dropout) and _is_off(xs) and _is_for_the_first(b, node):
         return [b.Identity(xs[0]), None][: op.outputs]
+    if isinstance(op, MaxPool) and op.outputs == 2 and _is_for_the_first(b, node):
+        return [*b.add(op.with_(outputs=1), *xs), None]
     return None
+
+
+def _is_for_the_first(b: Builder, node: Node) -> bool:
+    """Whether nobody needs a node's outputs but the first."""
+    return not any(y.uses or y in b.graph.outputs for y in node.outputs[1:])
 
 
 def _gated(b: Builder, xs: list[Value | None]) -> Any:

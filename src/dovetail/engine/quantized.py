@@ -164,13 +164,17 @@ def _written(
     codes, scales = weights
     steps = scales.astype(np.float64) * x[1].scale
     whole = _whole_bias(bias, steps)
-    # More could not be summed up in 32 bits.
-    most = 255 * np.abs(codes.astype(np.int64)).reshape(len(codes), -1).sum(axis=1).max(initial=0)
-    if whole is None or most + np.abs(whole.astype(np.int64)).max(initial=0) >= 2**31:
+    if whole is None or not fits(codes, whole):
         return None
     factor = (steps / grid.scale).astype(np.float32)
     made = _QuantizedConv(op, x[1].zero, grid.zero, grid.dtype, low, high)
     return b.add(made, x[0], b.constant(codes), b.constant(whole), b.constant(factor))
+
+
+def fits(codes: Any, bias: Any) -> bool:
+    """Whether 32 bits hold the sums of bytes times these weights."""
+    most = 255 * np.abs(codes.astype(np.int64)).reshape(len(codes), -1).sum(axis=1).max(initial=0)
+    return bool(most + np.abs(bias.astype(np.int64)).max(initial=0) < 2**31)
 
 
 def _whole_bias(bias: Value | None, steps: Any) -> Any:

@@ -1,0 +1,127 @@
+"""Operators on grids of bytes run natively, and give what their own rules give, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail import native
+from dovetail.build import Builder
+from dovetail.engine.run import Engine
+from dovetail.errors import EngineError
+from dovetail.graph import Model
+from dovetail.interpret import interpret
+
+pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+CHANCE = np.random.default_rng(3)
+
+
+def codes(kind: str, *shape: int) -> Any:
+    info = np.iinfo(kind)
+    return CHANCE.integers(info.min, info.max, shape, kind, endpoint=True)
+
+
+def real(number: float) -> Any:
+    return np.float32(number)
+
+
+def qlinear_conv(b: Any, x: Any, kind: str, weights: str, zero: Any, channels: int, scale: Any = 0.01, **attributes: Any) -> Any:
+    w = codes(weights, 12, channels // attributes.get("group", 1), 3, 3)
+    bias = CHANCE.integers(-9000, 9000, 12, np.int32)
+    x_zero, y_zero = (np.array(value, kind) for value in (9, 40))
+    out = 0.002 * np.abs(w.astype(np.int64) - 99).sum() / 12
+    return b.QLinearConv(x, real(0.02), x_zero, w, scale, np.array(zero, weights), real(out), y_zero, bias, **attributes)
+
+
+SCALES = np.linspace(0.01, 0.02, 12, dtype=np.float32)
+CONVOLVED: dict[str, tuple[str, int, Callable[[Any, Any], Any]]] = {
+    "i8": ("u8", 16, lambda b, x: qlinear_conv(b, x, "uint8", "int8", 0, 16, SCALES)),
+    "u8 around the middle": ("i8", 16, lambda b, x: qlinear_conv(b, x, "int8", "uint8", 128, 16, real(0.01))),
+    "u8 around elsewhere": ("u8", 4, lambda b, x: qlinear_conv(b, x, "uint8", "uint8", 90, 4, real(0.01))),
+    "zero points of channels": ("u8", 4, lambda b, x: qlinear_conv(b, x, "uint8", "uint8", [90] * 6 + [128] * 6, 4, SCALES)),
+    "strides and pads": (
+        "u8", 4, lambda b, x: qlinear_conv(b, x, "uint8", "uint8", 3, 4, real(0.01), strides=(2, 2), pads=(1, 1, 1, 1))
+    ),
+    "depthwise": ("u8", 12, lambda b, x: qlinear_conv(b, x, "uint8", "uint8", 100, 12, real(0.01), group=12)),
+    "sums beyond f32": ("u8", 300, lambda b, x: qlinear_conv(b, x, "uint8", "uint8", 90, 300, real(0.01))),
+}  # fmt: skip
+
+
+def multiplied(y: str, rows: int, x_zero: Any, y_zero: Any) -> Callable[[Any, Any], Any]:
+    return lambda b, x: b.MatMulInteger(x, codes(y, rows, 7), x_zero, y_zero)
+
+
+MULTIPLIED: dict[str, tuple[str, int, Callable[[Any, Any], Any]]] = {
+    "without zero points": ("u8", 70, multiplied("int8", 70, None, None)),
+    "with zero points": ("u8", 70, multiplied("uint8", 70, np.uint8(128), np.arange(7, dtype=np.uint8))),
+    "sums beyond f32": ("i8", 5000, multiplied("int8", 5000, np.int8(-3), np.int8(4))),
+    "a zero point for each row": ("i8", 70, multiplied("int8", 70, codes("int8", 5), None)),
+    "of f32 on its own grid": ("f32", 70, lambda b, x: b.DynamicQuantizeMatMul(x, codes("int8", 70, 7), real(0.03))),
+    "its own grid": ("f32", 70, lambda b, x: b.DynamicQuantizeLinear(x)[0]),
+}
+
+
+def made(kind: str, shape: tuple[Any, ...], write: Callable[[Any, Any], Any]) -> Model:
+    with Builder() as b:
+        b.output("y", write(b, b.input("x", kind, shape)))
+    return b.model
+
+
+def check(model: Model, x: Any) -> None:
+    bound, _ = Engine(model, threads=2).bind({"x": x})
+    assert [reason for _, reason in bound.python_steps] == []
+    np.testing.assert_array_equal(Engine(model, threads=2)({"x": x})["y"], interpret(model, {"x": x})["y"])
+
+
+@pytest.mark.parametrize("name", CONVOLVED)
+def test_convolutions(name: str) -> None:
+    kind, channels, write = CONVOLVED[name]
+    x = codes({"u8": "uint8", "i8": "int8"}[kind], 2, channels, 9, 8)
+    check(made(kind, (2, channels, 9, 8), write), x)
+
+
+@pytest.mark.parametrize("name", MULTIPLIED)
+def test_products(name: str) -> None:
+    kind, columns, write = MULTIPLIED[name]
+    names = {"u8": "uint8", "i8": "int8"}
+    x = codes(names[kind], 5, columns) if kind in names else CHANCE.standard_normal((5, columns)).astype(np.float32)
+    check(made(kind, (5, columns), write), x)
+
+
+@pytest.mark.parametrize("name", ["QLinearAdd", "QLinearMul"])
+def test_two_on_grids(name: str) -> None:
+    other = codes("uint8", 64, 64)
+    model = made("u8", (64, 64), lambda b, x: getattr(b, name)(
+        x, real(0.021), np.uint8(77), other, real(0.013), np.uint8(130), real(0.05), np.uint8(99)
+    ))  # fmt: skip
+    check(model, codes("uint8", 64, 64))
+
+
+def test_joined_on_one_grid() -> None:
+    parts = [(real(0.021), np.uint8(77)), (real(0.05), np.uint8(0))]
+    model = made("u8", (3, 70), lambda b, x: b.QLinearConcat(
+        real(0.03), np.uint8(128), *(each for scale, zero in parts for each in (x, scale, zero)), axis=1
+    ))  # fmt: skip
+    check(model, codes("uint8", 3, 70))
+
+
+@pytest.mark.parametrize("levels", [2, 16, 255, 256])
+def test_fake_quantize(levels: int) -> None:
+    low = -np.linspace(0.5, 2, 6, dtype=np.float32).reshape(1, 6, 1, 1)
+    model = made("f32", (2, 6, 5, 5), lambda b, x: b.FakeQuantize(x, low, real(1.7), low * 2, real(3.1), levels=levels))
+    check(model, CHANCE.standard_normal((2, 6, 5, 5)).astype(np.float32) * 2)
+
+
+def test_a_range_of_nothing_is_an_error() -> None:
+    model = made("f32", ("n", 3), lambda b, x: b.DynamicQuantizeLinear(x)[0])
+    with pytest.raises(EngineError, match=r"quantize\.empty"):
+        Engine(model)({"x": np.zeros((0, 3), np.float32)})
+    check(model, CHANCE.standard_normal((4, 3)).astype(np.float32))
+
+
+def test_places_that_nobody_needs_are_not_sought() -> None:
+    model = made("f32", (1, 4, 9, 9), lambda b, x: b.MaxPool(x, kernel=(3, 3), outputs=2)[0])
+    check(model, CHANCE.standard_normal((1, 4, 9, 9)).astype(np.float32))
