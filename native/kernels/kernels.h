@@ -26,5 +26,7 @@ std::unique_ptr<Step> make_concat(const Spec& spec, Store& store);  // move.cpp
 std::unique_ptr<Step> make_split(const Spec& spec, Store& store);   // move.cpp
 std::unique_ptr<Step> make_fill(const Spec& spec, Store& store);    // move.cpp
 std::unique_ptr<Step> make_gather(const Spec& spec, Store& store);  // gather.cpp
+std::unique_ptr<Step> make_gather_elements(const Spec& spec, Store& store);  // gather.cpp
+std::unique_ptr<Step> make_gather_nd(const Spec& spec, Store& store);  // gather.cpp
 
 }  // namespace dovetail

@@ -25,6 +25,8 @@ Factory factory_of(const std::string& kernel) {
         {"split", make_split},
         {"fill", make_fill},
         {"gather", make_gather},
+        {"gather_elements", make_gather_elements},
+        {"gather_nd", make_gather_nd},
     };
     const auto found = table.find(kernel);
     return found == table.end() ? nullptr : found->second;

@@ -14,10 +14,10 @@ from dovetail.engine.run import Engine
 from rig import CASES, feeds, model_of
 
 NATIVE = """
-    Concat Split Reshape Flatten Squeeze Unsqueeze Transpose Slice Pad Expand Tile Roll Identity Gather
+    Concat Split Reshape Flatten Squeeze Unsqueeze Transpose Slice Pad Expand Tile Roll Identity Gather GatherElements GatherND
     DepthToSpace SpaceToDepth ShuffleChannels
     Conv ConvTranspose GroupConv MatMul Gemm
-    LSTM GRU RNN QuantizeLinear DequantizeLinear Resize MaxPool AveragePool GlobalAveragePool GlobalMaxPool
+    LSTM GRU RNN QuantizeLinear DequantizeLinear FakeQuantize Resize MaxPool AveragePool GlobalAveragePool GlobalMaxPool
     BatchNormalization LayerNormalization InstanceNormalization GroupNormalization RMSNormalization LRN
     MeanVarianceNormalization NormalizeL2 Softmax LogSoftmax Dropout
     Add Subtract Multiply Divide Power Maximum Minimum Sum Mean Mod SquaredDifference

@@ -118,13 +118,31 @@ def _conv_transpose(node: Node, reads: list[Tile | None], writes: list[Tile]) ->
 def _gather(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
     op: Any = node.op
     x, indices = reads[:2]
-    assert x is not None and indices is not None and indices.dtype is not None
-    if indices.dtype.name not in ("i32", "i64"):
+    assert x is not None and indices is not None
+    batch = op.batch_dims + (len(indices.sizes) if op.batch_dims < 0 else 0)
+    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "batch": batch}
+    attributes |= {"wrap": int(op.bounds != "natural"), "zero": int(op.bounds == "zero")}
+    return _chosen_by("gather", node, x, indices, writes, attributes)
+
+
+def _gather_elements(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, indices = reads[:2]
+    assert x is not None and indices is not None
+    return _chosen_by("gather_elements", node, x, indices, writes, {"axis": axis_in(op.axis, len(x.sizes))})
+
+
+def _gather_nd(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, indices = reads[:2]
+    assert x is not None and indices is not None
+    return _chosen_by("gather_nd", node, x, indices, writes, {"batch": op.batch_dims})
+
+
+def _chosen_by(kernel: str, node: Node, x: Tile, indices: Tile, writes: list[Tile], attributes: dict[str, Any]) -> Work | str:
+    if indices.dtype is None or indices.dtype.name not in ("i32", "i64"):
         return f"indices of {indices.dtype}"
-    if op.batch_dims or op.bounds == "zero":
-        return "batch axes, or zeros in the place of what is not there"
-    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "wrap": int(op.bounds == "error")}
-    return Work("gather", (node,), [x, indices], writes, attributes)
+    return Work(kernel, (node,), [x, indices], writes, attributes)
 
 
 def _clip(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
@@ -348,6 +366,8 @@ CHOICES: dict[str, Choice] = {
     "_ScaledConv": _conv,
     "ConvTranspose": _conv_transpose,
     "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
     "Clip": _clip,
     "MaxPool": _pool("max"),
     "AveragePool": _pool("average"),
