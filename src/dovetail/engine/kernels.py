@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dims
+from dovetail.engine import indexed
 from dovetail.engine.elementwise import refusal
 from dovetail.engine.recurrent import cell_of
 from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
@@ -113,36 +114,6 @@ def _conv_transpose(node: Node, reads: list[Tile | None], writes: list[Tile]) ->
     }
     kept: list[Tile | None] = [x, w] if bias is None else [x, w, bias]
     return Work("conv_transpose", (node,), kept, writes, attributes, images=(x, writes[0]))
-
-
-def _gather(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
-    op: Any = node.op
-    x, indices = reads[:2]
-    assert x is not None and indices is not None
-    batch = op.batch_dims + (len(indices.sizes) if op.batch_dims < 0 else 0)
-    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "batch": batch}
-    attributes |= {"wrap": int(op.bounds != "natural"), "zero": int(op.bounds == "zero")}
-    return _chosen_by("gather", node, x, indices, writes, attributes)
-
-
-def _gather_elements(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
-    op: Any = node.op
-    x, indices = reads[:2]
-    assert x is not None and indices is not None
-    return _chosen_by("gather_elements", node, x, indices, writes, {"axis": axis_in(op.axis, len(x.sizes))})
-
-
-def _gather_nd(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
-    op: Any = node.op
-    x, indices = reads[:2]
-    assert x is not None and indices is not None
-    return _chosen_by("gather_nd", node, x, indices, writes, {"batch": op.batch_dims})
-
-
-def _chosen_by(kernel: str, node: Node, x: Tile, indices: Tile, writes: list[Tile], attributes: dict[str, Any]) -> Work | str:
-    if indices.dtype is None or indices.dtype.name not in ("i32", "i64"):
-        return f"indices of {indices.dtype}"
-    return Work(kernel, (node,), [x, indices], writes, attributes)
 
 
 def _clip(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
@@ -309,16 +280,6 @@ def _lrn(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str
     return Work("lrn", (node,), [x], writes, attributes, images=(x, writes[0]))
 
 
-def _top_k(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
-    op: Any = node.op
-    x = reads[0]
-    assert x is not None and x.dtype is not None
-    if x.dtype.name not in ("f32", "f64", "i32", "i64"):
-        return f"the order of {x.dtype}"
-    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "largest": int(op.largest), "by_place": int(op.sort == "index")}
-    return Work("top_k", (node,), [x], writes, attributes)
-
-
 def _matmul(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
     op: Any = node.op
     x, y = reads[:2]
@@ -365,9 +326,9 @@ CHOICES: dict[str, Choice] = {
     "Conv": _conv,
     "_ScaledConv": _conv,
     "ConvTranspose": _conv_transpose,
-    "Gather": _gather,
-    "GatherElements": _gather_elements,
-    "GatherND": _gather_nd,
+    "Gather": indexed.gather_work,
+    "GatherElements": indexed.gather_elements_work,
+    "GatherND": indexed.gather_nd_work,
     "Clip": _clip,
     "MaxPool": _pool("max"),
     "AveragePool": _pool("average"),
@@ -391,7 +352,9 @@ CHOICES: dict[str, Choice] = {
     "LogSoftmax": _softmax("log_softmax"),
     "LayerNormalization": _layer_norm,
     "LRN": _lrn,
-    "TopK": _top_k,
+    "TopK": indexed.top_k_work,
+    "CumSum": indexed.cum_sum_work,
+    "Range": indexed.range_work,
     "MatMul": _matmul,
     "Gemm": _gemm,
 }

@@ -10,9 +10,10 @@ import numpy as np
 from dovetail import arrays, dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, check_inputs
+from dovetail.op import Op, Window, Windows, check_inputs
+from dovetail.ops.moving import dense
 from dovetail.ops.reshaping import held, items, open_shape, seen, vector_length
-from dovetail.types import Tensor, Type, total
+from dovetail.types import Tensor, Type, static, total
 
 
 class Shape(
@@ -113,6 +114,10 @@ class ConstantOfShape(Op, sig="shape!: I, value: T -> y: T"):
     def vjp(self, b: Any, g: Any, y: Any, shape: Any, value: Any) -> Any:
         slope = b.ReduceSum(b.Reshape(g, [-1]), [0], keep_dims=True)
         return [None, b.Reshape(slope, [int(size) for size in value.dims])]
+
+    def windows(self, shape: Any, value: Any) -> Windows:
+        sizes = static(self.shape(shape, value))
+        return Windows((Window(1, 0, sizes, 0, (0,) * len(sizes), 0, dense(sizes)),))
 
     def decompose(self, b: Any, shape: Any, value: Any) -> Any:
         return b.Expand(b.Reshape(value, []), shape)

@@ -1,0 +1,70 @@
+"""Which kernels choose elements by index, order them, or count them, and how their attributes are said to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.engine.work import Tile, Work
+from dovetail.graph import Node
+from dovetail.types import axis_in
+
+ORDERED = ("f32", "f64", "i32", "i64")
+"""Element types whose lines are ordered and summed up."""
+
+
+def gather_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, indices = reads[:2]
+    assert x is not None and indices is not None
+    batch = op.batch_dims + (len(indices.sizes) if op.batch_dims < 0 else 0)
+    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "batch": batch}
+    attributes |= {"wrap": int(op.bounds != "natural"), "zero": int(op.bounds == "zero")}
+    return _chosen_by("gather", node, x, indices, writes, attributes)
+
+
+def gather_elements_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, indices = reads[:2]
+    assert x is not None and indices is not None
+    return _chosen_by("gather_elements", node, x, indices, writes, {"axis": axis_in(op.axis, len(x.sizes))})
+
+
+def gather_nd_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, indices = reads[:2]
+    assert x is not None and indices is not None
+    return _chosen_by("gather_nd", node, x, indices, writes, {"batch": op.batch_dims})
+
+
+def _chosen_by(kernel: str, node: Node, x: Tile, indices: Tile, writes: list[Tile], attributes: dict[str, Any]) -> Work | str:
+    if indices.dtype is None or indices.dtype.name not in ("i32", "i64"):
+        return f"indices of {indices.dtype}"
+    return Work(kernel, (node,), [x, indices], writes, attributes)
+
+
+def top_k_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x = reads[0]
+    assert x is not None and x.dtype is not None
+    if x.dtype.name not in ORDERED:
+        return f"the order of {x.dtype}"
+    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "largest": int(op.largest), "by_place": int(op.sort == "index")}
+    return Work("top_k", (node,), [x], writes, attributes)
+
+
+def cum_sum_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x, axis = reads[:2]
+    assert x is not None and x.dtype is not None and axis is not None and axis.data is not None
+    if x.dtype.name not in ORDERED:
+        return f"sums of {x.dtype}"
+    attributes = {"axis": axis_in(int(axis.data.reshape(())), len(x.sizes))}
+    attributes |= {"exclusive": int(op.exclusive), "reverse": int(op.reverse)}
+    return Work("cum_sum", (node,), [x], writes, attributes)
+
+
+def range_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    if any(tile is None or tile.dtype is not writes[0].dtype for tile in reads) or writes[0].dtype not in ("i32", "i64"):
+        return "a range of other types than i32 and i64, or between others"
+    start, _, step = (int(tile.data.reshape(())) for tile in reads)  # type: ignore[union-attr]
+    return Work("range", (node,), [], writes, {"start": start, "step": step})
