@@ -20,6 +20,7 @@ std::unique_ptr<Step> make_layer_norm(const Spec& spec, Store& store);  // norm.
 std::unique_ptr<Step> make_rms_norm(const Spec& spec, Store& store);  // norm.cpp
 std::unique_ptr<Step> make_lrn(const Spec& spec, Store& store);  // norm.cpp
 std::unique_ptr<Step> make_top_k(const Spec& spec, Store& store);  // top_k.cpp
+std::unique_ptr<Step> make_arg_extreme(const Spec& spec, Store& store);  // extreme.cpp
 std::unique_ptr<Step> make_cum_sum(const Spec& spec, Store& store);  // running.cpp
 std::unique_ptr<Step> make_range(const Spec& spec, Store& store);  // running.cpp
 std::unique_ptr<Step> make_matmul(const Spec& spec, Store& store);  // matmul.cpp

@@ -43,6 +43,10 @@ public:
         return offset;
     }
 
+    // How many lines from this one on lie `step` bytes apart each: along the last of the other axes.
+    std::int64_t beside(std::int64_t line) const { return sizes_.empty() ? 1 : sizes_.back() - line % sizes_.back(); }
+    std::int64_t step(std::size_t operand) const { return sizes_.empty() ? 0 : strides_[(operand + 1) * sizes_.size() - 1]; }
+
 private:
     std::int64_t count_ = 1;
     std::vector<std::int64_t> sizes_;

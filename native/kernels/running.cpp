@@ -10,6 +10,7 @@
 namespace dovetail {
 namespace {
 
+constexpr std::int64_t kColumns = 64;  // lines that are summed up together
 constexpr std::int64_t kElementsPerTask = 16 * 1024;
 
 // Integers wrap.
@@ -39,21 +40,32 @@ public:
     void run(const Run& run) const override {
         if (y_.count() == 0) return;
         const std::int64_t together = std::max<std::int64_t>(1, kElementsPerTask / size_);
+        const bool in_columns = x_stride_ != sizeof(T) && lines_.step(0) == sizeof(T) && lines_.step(1) == sizeof(T);
         run.pool->each((lines_.count() + together - 1) / together, [&](std::int64_t task, int) {
             const std::int64_t end = std::min(lines_.count(), (task + 1) * together);
-            for (std::int64_t line = task * together; line < end; ++line)
-                sum_up(run.at(x_) + lines_.start(0, line) + first_x_, run.at(y_) + lines_.start(1, line) + first_y_);
+            for (std::int64_t line = task * together; line < end;) {
+                const std::int64_t width = in_columns ? std::min({kColumns, lines_.beside(line), end - line}) : 1;
+                const std::byte* x = run.at(x_) + lines_.start(0, line) + first_x_;
+                std::byte* y = run.at(y_) + lines_.start(1, line) + first_y_;
+                width == 1 ? sum_up<1>(x, y, 1) : sum_up<kColumns>(x, y, width);
+                line += width;
+            }
         });
     }
 
 private:
-    void sum_up(const std::byte* x, std::byte* y) const {
-        T total = is_exclusive_ ? T{0} : *reinterpret_cast<const T*>(x);
+    // `width` lines beside each other.
+    template <std::int64_t kMost>
+    void sum_up(const std::byte* x, std::byte* y, std::int64_t width) const {
+        if (kMost == 1) width = 1;
+        T totals[kMost] = {};
+        if (!is_exclusive_) std::memcpy(totals, x, static_cast<std::size_t>(width) * sizeof(T));
         for (std::int64_t i = 0;; y += y_stride_) {
-            *reinterpret_cast<T*>(y) = total;
+            std::memcpy(y, totals, static_cast<std::size_t>(width) * sizeof(T));
             if (++i == size_) return;
             if (!is_exclusive_) x += x_stride_;
-            total = sum(total, *reinterpret_cast<const T*>(x));
+            const T* row = reinterpret_cast<const T*>(x);
+            for (std::int64_t c = 0; c < width; ++c) totals[c] = sum(totals[c], row[c]);
             if (is_exclusive_) x += x_stride_;
         }
     }

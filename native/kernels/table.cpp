@@ -20,6 +20,7 @@ Factory factory_of(const std::string& kernel) {
         {"rms_norm", make_rms_norm},
         {"lrn", make_lrn},
         {"top_k", make_top_k},
+        {"arg_extreme", make_arg_extreme},
         {"cum_sum", make_cum_sum},
         {"range", make_range},
         {"matmul", make_matmul},

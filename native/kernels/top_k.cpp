@@ -11,7 +11,7 @@
 namespace dovetail {
 namespace {
 
-constexpr std::int64_t kBlock = 16;  // elements that are passed over together
+constexpr std::int64_t kBlock = 32;  // elements that are passed over together
 constexpr std::int64_t kElementsPerTask = 8 * 1024;
 
 // The order of a type's elements as that of whole numbers: a NaN above all others, both zeros alike.

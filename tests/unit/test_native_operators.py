@@ -25,7 +25,7 @@ NATIVE = """
     Relu LeakyRelu PRelu Elu Selu Celu Sigmoid HardSigmoid HardSwish Swish SwiGLU Mish Gelu Softplus Softsign Clip
     Equal NotEqual Less LessEqual Greater GreaterEqual Where IsNaN IsInf IsFinite Cast
     ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare
-    TopK CumSum
+    TopK ArgMax ArgMin CumSum
 """.split()
 
 

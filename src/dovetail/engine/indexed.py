@@ -6,6 +6,7 @@ from typing import Any
 
 from dovetail.engine.work import Tile, Work
 from dovetail.graph import Node
+from dovetail.ops.extremes import ArgMax
 from dovetail.types import axis_in
 
 ORDERED = ("f32", "f64", "i32", "i64")
@@ -50,6 +51,16 @@ def top_k_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work
         return f"the order of {x.dtype}"
     attributes = {"axis": axis_in(op.axis, len(x.sizes)), "largest": int(op.largest), "by_place": int(op.sort == "index")}
     return Work("top_k", (node,), [x], writes, attributes)
+
+
+def arg_extreme_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    x = reads[0]
+    assert x is not None and x.dtype is not None
+    if x.dtype.name not in ORDERED:
+        return f"the order of {x.dtype}"
+    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "greatest": int(isinstance(op, ArgMax)), "last": int(op.last)}
+    return Work("arg_extreme", (node,), [x], writes, attributes)
 
 
 def cum_sum_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:

@@ -353,6 +353,8 @@ CHOICES: dict[str, Choice] = {
     "LayerNormalization": _layer_norm,
     "LRN": _lrn,
     "TopK": indexed.top_k_work,
+    "ArgMax": indexed.arg_extreme_work,
+    "ArgMin": indexed.arg_extreme_work,
     "CumSum": indexed.cum_sum_work,
     "Range": indexed.range_work,
     "MatMul": _matmul,
