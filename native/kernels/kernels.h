@@ -19,6 +19,7 @@ std::unique_ptr<Step> make_log_softmax(const Spec& spec, Store& store);  // norm
 std::unique_ptr<Step> make_layer_norm(const Spec& spec, Store& store);  // norm.cpp
 std::unique_ptr<Step> make_rms_norm(const Spec& spec, Store& store);  // norm.cpp
 std::unique_ptr<Step> make_lrn(const Spec& spec, Store& store);  // norm.cpp
+std::unique_ptr<Step> make_suppress(const Spec& spec, Store& store);  // suppress.cpp
 std::unique_ptr<Step> make_top_k(const Spec& spec, Store& store);  // top_k.cpp
 std::unique_ptr<Step> make_arg_extreme(const Spec& spec, Store& store);  // extreme.cpp
 std::unique_ptr<Step> make_cum_sum(const Spec& spec, Store& store);  // running.cpp

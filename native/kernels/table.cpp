@@ -19,6 +19,7 @@ Factory factory_of(const std::string& kernel) {
         {"layer_norm", make_layer_norm},
         {"rms_norm", make_rms_norm},
         {"lrn", make_lrn},
+        {"suppress", make_suppress},
         {"top_k", make_top_k},
         {"arg_extreme", make_arg_extreme},
         {"cum_sum", make_cum_sum},

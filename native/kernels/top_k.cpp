@@ -7,28 +7,13 @@
 
 #include "kernels/kernels.h"
 #include "kernels/lines.h"
+#include "kernels/ranks.h"
 
 namespace dovetail {
 namespace {
 
 constexpr std::int64_t kBlock = 32;  // elements that are passed over together
 constexpr std::int64_t kElementsPerTask = 8 * 1024;
-
-// The order of a type's elements as that of whole numbers: a NaN above all others, both zeros alike.
-template <typename Bits, typename T>
-Bits rank_of_real(T x) {
-    constexpr Bits sign = Bits{1} << (8 * sizeof(T) - 1);
-    if (x != x) return ~Bits{0};
-    x += T{0};
-    Bits bits;
-    std::memcpy(&bits, &x, sizeof(T));
-    return bits & sign ? ~bits : bits | sign;
-}
-
-std::uint32_t rank_of(float x) { return rank_of_real<std::uint32_t>(x); }
-std::uint64_t rank_of(double x) { return rank_of_real<std::uint64_t>(x); }
-std::uint32_t rank_of(std::int32_t x) { return static_cast<std::uint32_t>(x) ^ 0x80000000u; }
-std::uint64_t rank_of(std::int64_t x) { return static_cast<std::uint64_t>(x) ^ 0x8000000000000000u; }
 
 // A rank and a place: of two entries the greater one comes first, and of equal ranks the first place has the greater entry.
 using Wide = std::pair<std::uint64_t, std::uint64_t>;

@@ -63,6 +63,11 @@ def arg_extreme_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -
     return Work("arg_extreme", (node,), [x], writes, attributes)
 
 
+def suppress_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    op: Any = node.op
+    return Work("suppress", (node,), reads, writes, {"center": int(op.center), "inclusive": int(op.inclusive)})
+
+
 def cum_sum_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
     op: Any = node.op
     x, axis = reads[:2]

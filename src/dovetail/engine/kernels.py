@@ -355,6 +355,7 @@ CHOICES: dict[str, Choice] = {
     "TopK": indexed.top_k_work,
     "ArgMax": indexed.arg_extreme_work,
     "ArgMin": indexed.arg_extreme_work,
+    "_Kept": indexed.suppress_work,
     "CumSum": indexed.cum_sum_work,
     "Range": indexed.range_work,
     "MatMul": _matmul,

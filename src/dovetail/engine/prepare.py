@@ -11,12 +11,14 @@ from dovetail.edit import copy_graph, remove_dead, rewrite
 from dovetail.engine.on_grids import on_grids
 from dovetail.engine.quantized import quantized
 from dovetail.engine.recurrent import LAYERS, by_moments
+from dovetail.engine.suppressed import suppressed
 from dovetail.errors import UnsupportedError
 from dovetail.graph import Graph, Node, Value
 from dovetail.inference import infer_graph
 from dovetail.ops.activation import Sigmoid
 from dovetail.ops.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.conv import Conv
+from dovetail.ops.detection import NonMaxSuppression
 from dovetail.ops.dropout import Dropout
 from dovetail.ops.einsum import Einsum
 from dovetail.ops.elementwise import Add, Multiply, Sum
@@ -106,6 +108,8 @@ def _simpler(b: Builder, node: Node) -> Any:
         return _scale_and_shift(b, op, xs)
     if isinstance(op, DECOMPOSED) and _is_plain(xs):
         return _apart(b, op, xs)
+    if isinstance(op, NonMaxSuppression):
+        return suppressed(b, op, xs)
     if (made := on_grids(b, op, xs)) is not None:
         return made
     if type(op) in LAYERS and (made := by_moments(b, op, xs)) is not None:

@@ -74,14 +74,22 @@ class NonMaxSuppression(
         raise dims.Inexact("which boxes are kept")
 
     def evaluate(self, xp: Any, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None) -> Any:
-        found = _kept(self, _narrow(boxes), _narrow(scores), _limit(most, 0), _limit(overlap, 0), _limit(least, -np.inf))
-        rows, values = found
-        indices = arrays.from_numpy(xp, rows.astype(self.dtype.numpy), boxes)
+        limits = _limit(most, 0), _limit(overlap, 0), _limit(least, -np.inf)
+        rows = _kept(self, _narrow(boxes), _narrow(scores), *limits)
+        return self.named(xp, rows, _narrow(scores), boxes)
+
+    def named(self, xp: Any, rows: Any, scores: Any, like: Any) -> Any:
+        """The outputs, from rows [batch, class, box] by batch, class and falling score."""
+        values = scores[tuple(rows.T)]
+        if self.descending:
+            order = np.argsort(-values, kind="stable")
+            rows, values = rows[order], values[order]
+        indices = arrays.from_numpy(xp, rows.astype(self.dtype.numpy), like)
         if self.outputs == 1:
             return indices
         named = np.concatenate([rows[:, :2].astype(np.float32), values[:, None]], axis=1)
         count = np.array([len(rows)], self.dtype.numpy)
-        return indices, arrays.from_numpy(xp, named, boxes), arrays.from_numpy(xp, count, boxes)
+        return indices, arrays.from_numpy(xp, named, like), arrays.from_numpy(xp, count, like)
 
     def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
         if self.outputs == 1 or g[1] is None:
@@ -140,22 +148,18 @@ def _limit(x: Any, default: float) -> Any:
     return default if x is None else np.asarray(arrays.to_numpy(x)).reshape(-1)[0]
 
 
-def _kept(op: NonMaxSuppression, boxes: Any, scores: Any, most: Any, overlap: Any, least: Any) -> tuple[Any, Any]:
-    """The rows [batch, class, box] that are kept, and their scores."""
-    corners = _corners(boxes, op.center)
+def _kept(op: NonMaxSuppression, boxes: Any, scores: Any, most: Any, overlap: Any, least: Any) -> Any:
+    """The rows [batch, class, box] that are kept."""
+    corners = corners_of(boxes, op.center)
     rows: list[tuple[int, int, int]] = []
     for batch, label in np.ndindex(scores.shape[:2]):
-        chosen = _of_class(corners[batch], scores[batch, label], int(most), np.float32(overlap), np.float32(least), op.inclusive)
+        limits = int(most), np.float32(overlap), np.float32(least)
+        chosen = kept_of_class(corners[batch], scores[batch, label], *limits, op.inclusive)
         rows.extend((batch, label, box) for box in chosen)
-    table = np.array(rows, np.int64).reshape(-1, 3)
-    values = scores[tuple(table.T)]
-    if op.descending:
-        order = np.argsort(-values, kind="stable")
-        table, values = table[order], values[order]
-    return table, values
+    return np.array(rows, np.int64).reshape(-1, 3)
 
 
-def _corners(boxes: Any, is_center: bool) -> Any:
+def corners_of(boxes: Any, is_center: bool) -> Any:
     """Least and greatest along both axes: [batches, 4, n]."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if is_center:
@@ -164,7 +168,7 @@ def _corners(boxes: Any, is_center: bool) -> Any:
     return np.concatenate([np.minimum(first, second), np.maximum(first, second)], axis=-1).transpose(0, 2, 1)
 
 
-def _of_class(corners: Any, scores: Any, most: int, overlap: Any, least: Any, is_inclusive: bool) -> list[int]:
+def kept_of_class(corners: Any, scores: Any, most: int, overlap: Any, least: Any, is_inclusive: bool) -> list[int]:
     """The boxes of one class that are kept, by falling score."""
     left = np.flatnonzero(scores > least) if least > -np.inf else np.arange(len(scores))
     left = left[np.argsort(-scores[left], kind="stable")]

@@ -1,0 +1,78 @@
+"""NonMaxSuppression in two operators: what is kept, in a table whose shape is known before, and the rows that come of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims, dtypes
+from dovetail.build import Builder
+from dovetail.evaluate import constant_value
+from dovetail.graph import Value
+from dovetail.op import Op
+from dovetail.ops.detection import NonMaxSuppression, corners_of, kept_of_class
+from dovetail.types import Tensor, Type
+
+
+class _Kept(Op, sig="boxes: f32, scores: f32, overlap: f32, least: f32 -> table: i32, counts: i32"):
+    """For each batch and class the boxes that are kept, by falling score, and how many: behind these the table holds anything.
+
+    Attributes and inputs are those of NonMaxSuppression. Not one of a model's operators.
+    """
+
+    most: int
+    center: bool = False
+    inclusive: bool = False
+
+    def types(self, boxes: Any, scores: Any, overlap: Any, least: Any) -> list[Type]:
+        NonMaxSuppression().types(boxes, scores, None, overlap, least)
+        batches, classes, count = scores.dims
+        table = (batches, classes, dims.minimum(self.most, count))
+        return [Tensor(dtypes.i32, table), Tensor(dtypes.i32, (batches, classes))]
+
+    def evaluate(self, xp: Any, boxes: Any, scores: Any, overlap: Any, least: Any) -> Any:
+        corners = corners_of(boxes, self.center)
+        table = np.zeros((*scores.shape[:2], min(self.most, scores.shape[2])), np.int32)
+        counts = np.zeros(scores.shape[:2], np.int32)
+        limits = self.most, overlap.reshape(()), least.reshape(())
+        for batch, label in np.ndindex(counts.shape):
+            chosen = kept_of_class(corners[batch], scores[batch, label], *limits, self.inclusive)
+            counts[batch, label] = len(chosen)
+            table[batch, label, : len(chosen)] = chosen
+        return table, counts
+
+
+class _Rows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, values: F, count: I"):
+    """What ``whole``, a NonMaxSuppression, says of a table of what is kept. Not one of a model's operators."""
+
+    whole: Any
+    outputs: int = 1
+
+    def types(self, *xs: Any) -> list[Type]:
+        rows: Any = (None, 3)
+        found: list[Type] = [Tensor(self.whole.dtype, rows), Tensor(dtypes.f32, rows), Tensor(self.whole.dtype, (1,))]
+        return found[: self.outputs]
+
+    def value(self, *xs: Any) -> Any:
+        raise dims.Inexact("which boxes are kept")
+
+    def evaluate(self, xp: Any, scores: Any, table: Any, counts: Any) -> Any:
+        batch, label, place = np.nonzero(np.arange(table.shape[2]) < counts[..., None])
+        rows = np.stack([batch, label, table[batch, label, place]], axis=1)
+        return self.whole.named(xp, rows, scores, scores)
+
+
+def suppressed(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Any:
+    """The two operators; None where the types are others than the kernel's or the most that is kept is not known."""
+    boxes, scores, most, *limits = (*xs, None, None, None)[:5]
+    if any(x is not None and (x.shape is None or x.dtype.name != "f32") for x in (boxes, scores, *limits)):
+        return None
+    found = np.zeros((), np.int64) if most is None else constant_value(most)
+    if boxes is None or scores is None or scores.shape is None or found is None:
+        return None
+    overlap, least = (
+        b.constant(np.full((), value, np.float32)) if x is None else x for x, value in zip(limits, (0, -np.inf), strict=True)
+    )
+    kept = _Kept(max(int(found.reshape(())), 0), op.center, op.inclusive)
+    return b.add(_Rows(op, op.outputs), scores, *b.add(kept, boxes, scores, overlap, least))
