@@ -11,7 +11,7 @@ from dovetail.build import Builder
 from dovetail.evaluate import constant_value
 from dovetail.graph import Value
 from dovetail.op import Op
-from dovetail.ops.detection import NonMaxSuppression, corners_of, kept_of_class
+from dovetail.ops.detection import NonMaxSuppression, _corners, _of_class
 from dovetail.types import Tensor, Type
 
 
@@ -32,12 +32,12 @@ class _Kept(Op, sig="boxes: f32, scores: f32, overlap: f32, least: f32 -> table:
         return [Tensor(dtypes.i32, table), Tensor(dtypes.i32, (batches, classes))]
 
     def evaluate(self, xp: Any, boxes: Any, scores: Any, overlap: Any, least: Any) -> Any:
-        corners = corners_of(boxes, self.center)
+        corners = _corners(boxes, self.center)
         table = np.zeros((*scores.shape[:2], min(self.most, scores.shape[2])), np.int32)
         counts = np.zeros(scores.shape[:2], np.int32)
         limits = self.most, overlap.reshape(()), least.reshape(())
         for batch, label in np.ndindex(counts.shape):
-            chosen = kept_of_class(corners[batch], scores[batch, label], *limits, self.inclusive)
+            chosen = _of_class(corners[batch], scores[batch, label], *limits, self.inclusive)
             counts[batch, label] = len(chosen)
             table[batch, label, : len(chosen)] = chosen
         return table, counts
@@ -59,20 +59,28 @@ class _Rows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, values:
 
     def evaluate(self, xp: Any, scores: Any, table: Any, counts: Any) -> Any:
         batch, label, place = np.nonzero(np.arange(table.shape[2]) < counts[..., None])
-        rows = np.stack([batch, label, table[batch, label, place]], axis=1)
-        return self.whole.named(xp, rows, scores, scores)
+        boxes = table[batch, label, place]
+        return self.whole.named(xp, np.stack([batch, label, boxes], axis=1), scores[batch, label, boxes], scores)
 
 
 def suppressed(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Any:
-    """The two operators; None where the types are others than the kernel's or the most that is kept is not known."""
-    boxes, scores, most, *limits = (*xs, None, None, None)[:5]
+    """The two operators; None where inputs or types are others than the kernel's, or the most that is kept is not known."""
+    boxes, scores, most, overlap, least, *others = (*xs, None, None, None)
+    limits = overlap, least
     if any(x is not None and (x.shape is None or x.dtype.name != "f32") for x in (boxes, scores, *limits)):
+        return None
+    if not all(x is None or _is_zero(x) for x in others):
         return None
     found = np.zeros((), np.int64) if most is None else constant_value(most)
     if boxes is None or scores is None or scores.shape is None or found is None:
         return None
-    overlap, least = (
+    numbers = (
         b.constant(np.full((), value, np.float32)) if x is None else x for x, value in zip(limits, (0, -np.inf), strict=True)
     )
     kept = _Kept(max(int(found.reshape(())), 0), op.center, op.inclusive)
-    return b.add(_Rows(op, op.outputs), scores, *b.add(kept, boxes, scores, overlap, least))
+    return b.add(_Rows(op, op.outputs), scores, *b.add(kept, boxes, scores, *numbers))
+
+
+def _is_zero(x: Value) -> bool:
+    found = constant_value(x)
+    return found is not None and not found.any()

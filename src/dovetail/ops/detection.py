@@ -74,13 +74,11 @@ class NonMaxSuppression(
         raise dims.Inexact("which boxes are kept")
 
     def evaluate(self, xp: Any, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None) -> Any:
-        limits = _limit(most, 0), _limit(overlap, 0), _limit(least, -np.inf)
-        rows = _kept(self, _narrow(boxes), _narrow(scores), *limits)
-        return self.named(xp, rows, _narrow(scores), boxes)
+        found = _kept(self, _narrow(boxes), _narrow(scores), _limit(most, 0), _limit(overlap, 0), _limit(least, -np.inf))
+        return self.named(xp, *found, boxes)
 
-    def named(self, xp: Any, rows: Any, scores: Any, like: Any) -> Any:
-        """The outputs, from rows [batch, class, box] by batch, class and falling score."""
-        values = scores[tuple(rows.T)]
+    def named(self, xp: Any, rows: Any, values: Any, like: Any) -> Any:
+        """The outputs for rows [batch, class, box] by batch, class and falling score, and their scores."""
         if self.descending:
             order = np.argsort(-values, kind="stable")
             rows, values = rows[order], values[order]
@@ -148,18 +146,18 @@ def _limit(x: Any, default: float) -> Any:
     return default if x is None else np.asarray(arrays.to_numpy(x)).reshape(-1)[0]
 
 
-def _kept(op: NonMaxSuppression, boxes: Any, scores: Any, most: Any, overlap: Any, least: Any) -> Any:
-    """The rows [batch, class, box] that are kept."""
-    corners = corners_of(boxes, op.center)
+def _kept(op: NonMaxSuppression, boxes: Any, scores: Any, most: Any, overlap: Any, least: Any) -> tuple[Any, Any]:
+    """The rows [batch, class, box] that are kept, and their scores."""
+    corners = _corners(boxes, op.center)
     rows: list[tuple[int, int, int]] = []
     for batch, label in np.ndindex(scores.shape[:2]):
-        limits = int(most), np.float32(overlap), np.float32(least)
-        chosen = kept_of_class(corners[batch], scores[batch, label], *limits, op.inclusive)
+        chosen = _of_class(corners[batch], scores[batch, label], int(most), np.float32(overlap), np.float32(least), op.inclusive)
         rows.extend((batch, label, box) for box in chosen)
-    return np.array(rows, np.int64).reshape(-1, 3)
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    return table, scores[tuple(table.T)]
 
 
-def corners_of(boxes: Any, is_center: bool) -> Any:
+def _corners(boxes: Any, is_center: bool) -> Any:
     """Least and greatest along both axes: [batches, 4, n]."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if is_center:
@@ -168,7 +166,7 @@ def corners_of(boxes: Any, is_center: bool) -> Any:
     return np.concatenate([np.minimum(first, second), np.maximum(first, second)], axis=-1).transpose(0, 2, 1)
 
 
-def kept_of_class(corners: Any, scores: Any, most: int, overlap: Any, least: Any, is_inclusive: bool) -> list[int]:
+def _of_class(corners: Any, scores: Any, most: int, overlap: Any, least: Any, is_inclusive: bool) -> list[int]:
     """The boxes of one class that are kept, by falling score."""
     left = np.flatnonzero(scores > least) if least > -np.inf else np.arange(len(scores))
     left = left[np.argsort(-scores[left], kind="stable")]
