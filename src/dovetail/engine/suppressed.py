@@ -65,7 +65,8 @@ class _Rows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, values:
 
 def suppressed(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Any:
     """The two operators; None where inputs or types are others than the kernel's, or the most that is kept is not known."""
-    boxes, scores, most, overlap, least, *others = (*xs, None, None, None)
+    given: list[Value | None] = [*xs, None, None, None]
+    boxes, scores, most, overlap, least, *others = given
     limits = overlap, least
     if any(x is not None and (x.shape is None or x.dtype.name != "f32") for x in (boxes, scores, *limits)):
         return None
