@@ -9,7 +9,7 @@ lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* native/*/*/*.*)
 
 # `native` is a folder too.
-.PHONY: help demo test lint models native bench conformance corpus bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise sanitize install clean
+.PHONY: help demo test lint models native bench conformance corpus bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -24,6 +24,7 @@ help:
 	@echo "make bench-layers  single convolutions and matrix products beside oneDNN as torch calls it"
 	@echo "make bench-arrays  concat, split and copy of arrays beside numpy, torch, onnxruntime and OpenVINO"
 	@echo "make bench-elementwise  chains, pooling, reductions and normalisation beside torch, onnxruntime and OpenVINO"
+	@echo "make bench-indexed     operators that choose, order and count elements, beside onnxruntime"
 	@echo "make sanitize      the driver of the native core under ThreadSanitizer and AddressSanitizer"
 	@echo "make install       only the environment; EXTRAS=test+oracles+dev chooses what is in it, PYTHON= with which Python"
 	@echo "make clean         remove the environment and all that was built"
@@ -64,6 +65,9 @@ bench-arrays: .venv/.installed-$(EXTRAS)
 
 bench-elementwise: .venv/.installed-$(EXTRAS)
 	$(venv) bench/elementwise.py
+
+bench-indexed: .venv/.installed-$(EXTRAS)
+	$(venv) bench/indexed.py
 
 sanitize:
 	native/tests/sanitize.sh
