@@ -34,13 +34,14 @@ EXACT = 2**24
 """f32 holds all whole numbers up to here."""
 APART = (MatMulIntegerToFloat, QGemm, QLinearConcat, QLinearConv, QLinearMatMul, QLinearMul)
 """Operators whose ``decompose`` rounds as ``evaluate`` does, and has kernels or leads to what has."""
+ON_GRIDS = (*APART, ConvInteger, DynamicQuantizeLinear, DynamicQuantizeMatMul, MatMulInteger, QLinearAdd)
 
 Inputs = list[Value | None]
 
 
 def on_grids(b: Builder, op: Any, xs: Inputs) -> Any:
     """The operator in other ones; None for one that is none of these, or where there is no way."""
-    if any(x is not None and x.shape is None for x in xs):
+    if not isinstance(op, ON_GRIDS) or any(x is not None and x.shape is None for x in xs):
         return None
     match op:
         case QLinearConv() if (found := _whole(b, op, xs)) is not None:
@@ -56,12 +57,10 @@ def on_grids(b: Builder, op: Any, xs: Inputs) -> Any:
             return _conv(b, op, xs)
         case MatMulInteger():
             return _matmul(b, op, xs)
-        case _ if isinstance(op, APART):
-            try:
-                return op.decompose(b, *xs)
-            except UnsupportedError:
-                return None
-    return None
+    try:
+        return op.decompose(b, *xs)
+    except UnsupportedError:
+        return None
 
 
 def _whole(b: Builder, op: QLinearConv, xs: Inputs) -> Any:
