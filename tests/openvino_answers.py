@@ -67,6 +67,29 @@ def _kept(boxes: Any, scores: Any, most: int, overlap: float, least: float, is_c
     return kept
 
 
+def soft_suppression(is_center: bool, is_sorted: bool, kind: Any) -> Any:
+    """NonMaxSuppression-5 with a sigma: by the formula of its text, which suppresses beyond the threshold too."""
+
+    def answer(boxes: Any, scores: Any, most: Any, overlap: Any, least: Any, sigma: Any) -> Any:
+        found = []
+        for batch, label in np.ndindex(scores.shape[:2]):
+            left = {box: float(score) for box, score in enumerate(scores[batch, label])}
+            for _ in range(int(most)):
+                box = max(left, key=lambda each: (left[each], -each), default=None)
+                if box is None or left[box] < least:
+                    break
+                found.append((left.pop(box), batch, label, box))
+                for other in left:
+                    share = _shared(boxes[batch, box], boxes[batch, other], is_center)
+                    left[other] *= np.exp(-0.5 * share * share / float(sigma)) if share <= overlap else 0
+        if is_sorted:
+            found.sort(key=lambda row: (-row[0], *row[1:]))
+        rows = np.array([row[1:] for row in found], kind)
+        return rows, np.array([(*row[1:3], row[0]) for row in found], np.float32), np.array([len(found)], kind)
+
+    return answer
+
+
 def _shared(first: Any, second: Any, is_center: bool) -> float:
     """Intersection over union."""
     sides = []

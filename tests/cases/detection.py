@@ -33,11 +33,18 @@ def limits(most: int | None = 10, overlap: float | None = 0.5, least: float | No
     )
 
 
-def suppressed(op: NonMaxSuppression, name: str, inputs: tuple[Any, ...], skip: dict[str, str] | None = None) -> Case:
+def suppressed(
+    op: NonMaxSuppression, name: str, inputs: tuple[Any, ...], skip: dict[str, str] | None = None, tolerance: float | None = None
+) -> Case:
     constants = tuple(index for index in range(2, len(inputs)) if inputs[index] is not None)
     while inputs[-1] is None:
         inputs = inputs[:-1]
-    return Case(op, inputs, f"NonMaxSuppression {name}", constants, _COUNT | (skip or {}))
+    return Case(op, inputs, f"NonMaxSuppression {name}", constants, _COUNT | (skip or {}), tolerance)
+
+
+def softly(op: NonMaxSuppression, name: str, boxes: tuple[Any, Any], sigma: float, *given: Any, **more: Any) -> Case:
+    inputs = (*boxes, *limits(*given), np.array([sigma], np.float32))
+    return suppressed(op, f"with scores that fall, {name}", inputs, tolerance=1e-6, **more)
 
 
 _UNWRITTEN = {"openvino": "OpenVINO's CPU plugin leaves the count unwritten where the limit is 0"}
@@ -73,4 +80,43 @@ CASES: list[Case] = [
     suppressed(NonMaxSuppression(True, True, True, _I32, 3), "with centers, of 32 bits", (*several(1), *limits(4, 0.2, 0.1))),
     suppressed(NonMaxSuppression(dtype=_I32), "of 32 bits", (*several(2), *limits(4, 0.2, 0.1))),
     suppressed(NonMaxSuppression(), "of one box", (_BOXES[:, :1], _SCORES[..., :1], *limits())),
+    *(
+        softly(NonMaxSuppression(inclusive=True, descending=order, outputs=count), f"{what}{_WORDS[count, order]}", boxes, *rest)
+        for count, order in _WORDS
+        for what, boxes, *rest in (
+            ("of several", several(), 0.5, 20, 0.3, 0.2),
+            ("of two at most", several(1), 0.1, 2, 0.0, 0.1),
+            ("of twins", (_BOXES[:, :5], _SCORES[..., :5]), 0.7, 10, 0.5, 0.1),
+            ("of any score", several(2), 0.01, 20, 0.4, None),
+        )
+    ),
+    softly(NonMaxSuppression(True, True, True, _I32, 3), "with centers, of 32 bits", several(1), 0.3, 4, 0.2, 0.1),
+    softly(
+        NonMaxSuppression(outputs=3),
+        "without area",
+        (_BOXES[:, 3:], _SCORES[..., 3:]),
+        *(0.5, 10, 0.5, 0.1),
+        skip={"openvino": "OpenVINO's CPU plugin divides by what two boxes without area cover"},
+    ),
+    softly(NonMaxSuppression(inclusive=True, outputs=3), "by nothing", several(1), 0.0, 4, 0.2, 0.1),
+    softly(NonMaxSuppression(outputs=3), "of nothing", several(1), 0.3, 4, 0.2, 2.0),
+    softly(NonMaxSuppression(outputs=1), "of one box", (_BOXES[:, :1], _SCORES[..., :1]), 0.3, 4, 0.2, 0.1),
+    *(
+        softly(
+            NonMaxSuppression(inclusive=inclusive, both=True, outputs=3),
+            f"or suppressed by {'as much as' if inclusive else 'more than'} {overlap}",
+            boxes,
+            *(0.5, 20, overlap, 0.1),
+        )
+        for inclusive in (False, True)
+        for overlap, boxes in ((0.3, several()), (0.5, (_BOXES, _SCORES)))
+    ),
+    Case(
+        NonMaxSuppression(inclusive=True, outputs=3),
+        (*several(), *limits(20, 0.4, 0.2), np.float32([0.5])),
+        "NonMaxSuppression by a sigma that only run time knows",
+        (2, 3, 4),
+        _COUNT,
+        1e-6,
+    ),
 ]

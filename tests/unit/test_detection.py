@@ -10,7 +10,6 @@ import pytest
 
 import dovetail
 from cases.detection import several
-from dovetail.errors import UnsupportedError
 
 OLD = ("opset1", "opset3", "opset4")
 
@@ -49,9 +48,3 @@ def test_rows_past_the_kept_ones_are_minus_one(opset: str, tmp_path: Path) -> No
     assert rows.shape == inferred_shape(path)
     np.testing.assert_array_equal(rows[: len(kept)], kept[: len(rows)])
     assert (rows[len(kept) :] == -1).all()
-
-
-def test_scores_that_are_lowered_by_overlap_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError) as caught:
-        suppressed("opset9", tmp_path / "model.xml", np.int64(4), np.float32(0.3), np.float32(0.5), np.float32(0.5))
-    assert caught.value.code == "detection.soft"

@@ -10,6 +10,7 @@ from dovetail import arrays, dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op, check_inputs
+from dovetail.ops.greedy import greedily, shares
 from dovetail.ops.normalizing import as_type
 from dovetail.types import Tensor, Type, agree
 
@@ -18,14 +19,14 @@ _ENCODING = "box_encoding~{corner:false,center:true}:center=corner"
 
 class NonMaxSuppression(
     Op,
-    sig="boxes: F, scores: F, most?: I1, overlap?: F1, least?: F2 -> indices: I, values: F, count: I",
+    sig="boxes: F, scores: F, most?: I1, overlap?: F1, least?: F2, sigma?: F3 -> indices: I, values: F, count: I",
     onnx=(
         "NonMaxSuppression-10,11(boxes, scores, most?, overlap?, least?; center_point_box:center=0 "
         "| inclusive=false, descending=false, dtype=i64, outputs=1)"
     ),
     openvino=(
-        "> NonMaxSuppression-9(boxes, scores, most, overlap, least; "
-        f"{_ENCODING}, sort_result_descending:descending, output_type:dtype | inclusive=true, outputs=3)"
+        f"> NonMaxSuppression-9(boxes, scores, most, overlap, least, sigma?; {_ENCODING}, "
+        "sort_result_descending:descending, output_type:dtype | inclusive=true, both=false, outputs=3)"
     ),
 ):
     """Of boxes that overlap the one with the greatest score, of each batch and class: [batch, class, box] for each that is kept.
@@ -34,10 +35,12 @@ class NonMaxSuppression(
     (x, y, width, height). ``scores`` is [batches, classes, n]. Of a class at most ``most`` boxes are kept (left out: none),
     with a score above ``least`` (left out: any score); they are taken by falling score, the first of equal ones first, and
     one is passed over that shares with one already taken more than ``overlap`` of the area that both cover (with
-    ``inclusive`` that much, or more; left out: 0). Boxes without area share nothing. The kept ones come by batch, class and
-    falling score, or with ``descending`` all by falling score. With three ``outputs`` there are also [batch, class, score]
-    for each in f32, and how many there are. All is computed in f32.
-    Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9.
+    ``inclusive`` that much, or more; left out: 0). Boxes without area share nothing. Where ``sigma`` is more than 0 none is
+    passed over (with ``both`` as before): a score is multiplied by exp(-share * share / (2 * sigma)) for each box that was
+    taken, is taken when it is the greatest of those that are left, and only while it is above ``least``. The kept ones come by
+    batch, class and falling score, or with ``descending`` all by falling score. With three ``outputs`` there are also [batch,
+    class, score] for each in f32, and how many there are. All is computed in f32.
+    Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is the one with ``both``).
     """
 
     center: bool = False
@@ -45,6 +48,7 @@ class NonMaxSuppression(
     descending: bool = False
     dtype: DType = dtypes.i64
     outputs: int = 1
+    both: bool = False
 
     def validate(self) -> None:
         if self.outputs not in (1, 3):
@@ -52,8 +56,8 @@ class NonMaxSuppression(
         if self.dtype not in ("i32", "i64"):
             raise RuleError("detection.dtype", f"indices of {self.dtype}, of i32 or i64")
 
-    def types(self, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None) -> list[Type]:
-        check_inputs(self, (boxes, scores, most, overlap, least))
+    def types(self, boxes: Any, scores: Any, *limits: Any) -> list[Type]:
+        check_inputs(self, (boxes, scores, *limits))
         for x, name in ((boxes, "boxes"), (scores, "scores")):
             if x.shape is not None and len(x.shape) != 3:
                 raise RuleError("detection.rank", f"{name} should be of rank 3, not {len(x.shape)}")
@@ -63,7 +67,7 @@ class NonMaxSuppression(
             if scores.shape is not None:
                 agree(boxes.shape[0], scores.shape[0])
                 agree(boxes.shape[1], scores.shape[2])
-        for x in (most, overlap, least):
+        for x in limits:
             if x is not None and x.shape is not None and any(dims.equal(size, 1) is False for size in x.shape):
                 raise RuleError("detection.limit", f"a limit is one number, not of shape {list(x.shape)}")
         rows: Any = (None, 3)
@@ -73,9 +77,11 @@ class NonMaxSuppression(
     def value(self, *xs: Any) -> Any:
         raise dims.Inexact("which boxes are kept")
 
-    def evaluate(self, xp: Any, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None) -> Any:
-        found = _kept(self, _narrow(boxes), _narrow(scores), _limit(most, 0), _limit(overlap, 0), _limit(least, -np.inf))
-        return self.named(xp, *found, boxes)
+    def evaluate(self, xp: Any, boxes: Any, scores: Any, *limits: Any) -> Any:
+        defaults = (0, 0, -np.inf, 0)
+        given = (*limits, None, None, None, None)[:4]
+        found = (_limit(x, default) for x, default in zip(given, defaults, strict=True))
+        return self.named(xp, *_kept(self, _narrow(boxes), _narrow(scores), *found), boxes)
 
     def named(self, xp: Any, rows: Any, values: Any, like: Any) -> Any:
         """The outputs for rows [batch, class, box] by batch, class and falling score, and their scores."""
@@ -94,25 +100,44 @@ class NonMaxSuppression(
             return [None] * len(xs)
         raise UnsupportedError("grad.op", "the scores of kept boxes have no gradient rule: gather them by the indices")
 
-    def decompose(self, b: Any, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None) -> Any:
+    def decompose(self, b: Any, boxes: Any, scores: Any, *limits: Any) -> Any:
         """The plain form: in f32, of one output, each class by itself; then what is left is sorted, gathered and counted."""
         plain = NonMaxSuppression(self.center)
-        inputs = [as_type(b, boxes, dtypes.f32), as_type(b, scores, dtypes.f32), most, overlap, least]
+        given = (*limits, None, None, None, None)[:4]
+        kinds = (dtypes.i64, dtypes.f32, dtypes.f32, dtypes.f32)
+        most, overlap, least, sigma = (None if x is None else as_type(b, x, kind) for x, kind in zip(given, kinds, strict=True))
+        inputs = [as_type(b, boxes, dtypes.f32), as_type(b, scores, dtypes.f32)]
+        if is_soft(sigma):
+            return self.told(b, *self._softly(b, inputs[0], inputs[1], most, overlap, least, sigma))
         if self.inclusive:
-            inputs[2:4] = self.exclusive(b, most, overlap)
-        for place, kind in ((2, dtypes.i64), (3, dtypes.f32), (4, dtypes.f32)):
-            inputs[place] = None if inputs[place] is None else as_type(b, inputs[place], kind)
-        if self == plain and all(new is old for new, old in zip(inputs, (boxes, scores, most, overlap, least), strict=True)):
+            most, overlap = self.exclusive(b, most, overlap)
+        inputs += [most, overlap, least]
+        if self == plain and all(new is old for new, old in zip(inputs, (boxes, scores, *given), strict=False)):
             return None
         rows = b.add(plain, *inputs)[0]
+        return self.told(b, rows, b.GatherND(inputs[1], rows))
+
+    def _softly(self, b: Any, boxes: Any, scores: Any, most: Any, overlap: Any, least: Any, sigma: Any) -> tuple[Any, Any]:
+        """The rows that are kept, and their scores, where overlap lowers scores."""
+        share = shares(b, boxes, self.center)
+        sigma = b.Reshape(sigma, [])
+        falls = b.Greater(sigma, 0.0)
+        weights = b.Where(falls, b.Exp(b.Multiply(b.Divide(-0.5, sigma), b.Multiply(share, share))), 1.0)
+        limit = b.constant(0.0) if overlap is None else b.Reshape(overlap, [])
+        dropped = (b.GreaterEqual if self.inclusive else b.Greater)(share, limit)
+        if not self.both:
+            dropped = b.And(dropped, b.Not(falls))
+        return greedily(b, scores, weights, dropped, most, least)
+
+    def told(self, b: Any, rows: Any, values: Any) -> list[Any]:
+        """The outputs, of the rows by batch, class and falling score, and their scores."""
         if self.descending:
-            values = b.GatherND(inputs[1], rows)
-            rows = b.Gather(rows, b.TopK(values, b.Shape(values), axis=0)[1], axis=0)
+            values, order = b.TopK(values, b.Shape(values), axis=0)
+            rows = b.Gather(rows, order, axis=0)
         indices = as_type(b, rows, self.dtype)
         if self.outputs == 1:
-            return indices
-        kept = b.Unsqueeze(b.GatherND(inputs[1], rows), [1])
-        named = b.Concat(b.Cast(b.Slice(rows, [0], [2], [1]), to=dtypes.f32), kept, axis=1)
+            return [indices]
+        named = b.Concat(b.Cast(b.Slice(rows, [0], [2], [1]), to=dtypes.f32), b.Unsqueeze(values, [1]), axis=1)
         return [indices, named, as_type(b, b.Gather(b.Shape(rows), [0], axis=0), self.dtype)]
 
     def exclusive(self, b: Any, most: Any, overlap: Any) -> tuple[Any, Any]:
@@ -133,6 +158,12 @@ def known_limit(overlap: Any) -> Any:
     return np.zeros((), np.float32) if overlap is None else constant_value(overlap)
 
 
+def is_soft(sigma: Any) -> bool:
+    """Whether a sigma may be more than 0."""
+    found = None if sigma is None else known_limit(sigma)
+    return sigma is not None and (found is None or bool((found > 0).any()))
+
+
 def inclusive(limit: Any) -> Any:
     """The least f32 above ``limit``, and none that a processor may take for 0."""
     return np.maximum(np.nextafter(limit.astype(np.float32), np.float32(np.inf)), np.finfo(np.float32).tiny)
@@ -146,15 +177,22 @@ def _limit(x: Any, default: float) -> Any:
     return default if x is None else np.asarray(arrays.to_numpy(x)).reshape(-1)[0]
 
 
-def _kept(op: NonMaxSuppression, boxes: Any, scores: Any, most: Any, overlap: Any, least: Any) -> tuple[Any, Any]:
-    """The rows [batch, class, box] that are kept, and their scores."""
+def _kept(op: NonMaxSuppression, boxes: Any, scores: Any, most: Any, overlap: Any, least: Any, sigma: Any) -> tuple[Any, Any]:
+    """The rows [batch, class, box] that are kept, and what is left of their scores."""
     corners = _corners(boxes, op.center)
+    overlap, least, sigma = np.float32(overlap), np.float32(least), np.float32(sigma)
     rows: list[tuple[int, int, int]] = []
+    left: list[Any] = []
     for batch, label in np.ndindex(scores.shape[:2]):
-        chosen = _of_class(corners[batch], scores[batch, label], int(most), np.float32(overlap), np.float32(least), op.inclusive)
+        own, places = scores[batch, label], corners[batch]
+        if sigma > 0:
+            chosen, fallen = _softly(places, own, int(most), overlap if op.both else None, least, sigma, op.inclusive)
+        else:
+            chosen = _of_class(places, own, int(most), overlap, least, op.inclusive)
+            fallen = own[chosen]
         rows.extend((batch, label, box) for box in chosen)
-    table = np.array(rows, np.int64).reshape(-1, 3)
-    return table, scores[tuple(table.T)]
+        left.extend(fallen)
+    return np.array(rows, np.int64).reshape(-1, 3), np.array(left, np.float32)
 
 
 def _corners(boxes: Any, is_center: bool) -> Any:
@@ -176,6 +214,27 @@ def _of_class(corners: Any, scores: Any, most: int, overlap: Any, least: Any, is
         share = _share(corners[:, left[0]], corners[:, left[1:]])
         left = left[1:][share < overlap if is_inclusive else share <= overlap]
     return chosen
+
+
+def _softly(
+    corners: Any, scores: Any, most: int, overlap: Any, least: Any, sigma: Any, is_inclusive: bool
+) -> tuple[list[int], list[Any]]:
+    """The boxes of one class that are kept, and what is left of their scores; without an overlap none is passed over."""
+    left = np.where(scores > least, scores, np.float32(-np.inf))
+    chosen: list[int] = []
+    values: list[Any] = []
+    while len(chosen) < most and (left > -np.inf).any():
+        box = int(np.argmax(left))
+        chosen.append(box)
+        values.append(left[box])
+        share = _share(corners[:, box], corners)
+        stays = left > -np.inf
+        stays[box] = False
+        if overlap is not None:
+            stays &= share < overlap if is_inclusive else share <= overlap
+        fallen = np.where(stays, left, 0) * np.exp(np.float32(-0.5) / sigma * (share * share))
+        left = np.where(stays & (fallen > least), fallen, np.float32(-np.inf))
+    return chosen, values
 
 
 def _share(box: Any, others: Any) -> Any:

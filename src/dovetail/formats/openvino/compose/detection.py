@@ -12,7 +12,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
-from dovetail.ops.detection import NonMaxSuppression, inclusive, known_limit
+from dovetail.ops.detection import NonMaxSuppression, inclusive, is_soft, known_limit
 from dovetail.ops.slicing import joined
 from dovetail.types import axis_in
 
@@ -25,18 +25,12 @@ def _suppression(node: Lifting, outputs: int, dtype: dtypes.DType) -> list[Value
         raise UnsupportedError("detection.boxes", f"NonMaxSuppression with box_encoding {encoding!r}")
     descending = node.attribute("sort_result_descending", "bool", True)
     sigma = node.optional(5)
-    if sigma is not None and _is_soft(sigma):
-        raise UnsupportedError("detection.soft", "NonMaxSuppression with soft_nms_sigma, which lowers scores by overlap")
+    falls = is_soft(sigma)
     limits = [node.optional(2), node.optional(3), node.optional(4)]
     # A score of 0 and less is never kept where nothing is said.
     limits[2] = node.b.constant(np.zeros((), np.float32)) if limits[2] is None else limits[2]
-    op = NonMaxSuppression(_ENCODINGS[encoding], True, descending, dtype, outputs)
-    return node.b.add(op, node.input(0), node.input(1), *limits)
-
-
-def _is_soft(sigma: Value) -> bool:
-    found = known_limit(sigma)
-    return found is None or bool(found.any())
+    op = NonMaxSuppression(_ENCODINGS[encoding], True, descending, dtype, outputs, falls and node.node.version == 5)
+    return node.b.add(op, node.input(0), node.input(1), *limits, *([sigma] if falls else []))
 
 
 @OPENVINO.lift("NonMaxSuppression", 5, 9)
@@ -76,9 +70,11 @@ def _long(b: Any, x: Value) -> Value:
 def lower_suppression(b: Any, node: Node) -> Any:
     """Always three outputs, all limits given, and an overlap that is enough by itself."""
     op: Any = node.op
-    boxes, scores, most, overlap, least = (*node.inputs, None, None, None)[:5]
+    boxes, scores, most, overlap, least, sigma = (*node.inputs, None, None, None, None)[:6]
     assert boxes is not None and scores is not None
-    if op.outputs == 3 and op.inclusive and None not in (most, overlap, least):
+    falls = is_soft(sigma)
+    plain = op.with_(inclusive=True, outputs=3, both=op.both and falls)
+    if op == plain and None not in (most, overlap, least) and falls == (sigma is not None):
         return None
     if not op.inclusive:
         limit = known_limit(overlap)
@@ -88,7 +84,7 @@ def lower_suppression(b: Any, node: Node) -> Any:
     most = b.constant(np.zeros((), np.int64)) if most is None else most
     overlap = b.constant(np.zeros((), np.float32)) if overlap is None else overlap
     least = b.constant(np.array(-np.inf, np.float32)) if least is None else least
-    made = b.add(op.with_(inclusive=True, outputs=3), boxes, scores, most, overlap, least)
+    made = b.add(plain, boxes, scores, most, overlap, least, *([sigma] if falls else []))
     return [made[0], *made[1:][: op.outputs - 1]]
 
 
