@@ -111,3 +111,59 @@ def spectrum(x: Any, axes: Any, sizes: Any = None) -> Any:
 def signal(x: Any, axes: Any, sizes: Any = None) -> Any:
     """IRDFT-9."""
     return np.fft.irfftn(x[..., 0] + 1j * x[..., 1], None if sizes is None else tuple(sizes), tuple(axes)).astype(np.float32)
+
+
+_PLACES: dict[str, Any] = {
+    "half_pixel": lambda y, scale, out, size: (y + 0.5) / scale - 0.5,
+    "asymmetric": lambda y, scale, out, size: y / scale,
+    "align_corners": lambda y, scale, out, size: y * (size - 1) / (out - 1) if out > 1 else 0.0,
+}
+
+
+def widened(coordinates: str = "half_pixel") -> Any:
+    """Interpolate-4 in linear mode with antialias, by sizes: the code of its text."""
+
+    def answer(x: Any, sizes: Any, _: Any, axes: Any) -> Any:
+        scales = [size / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
+        reach = scales if min(scales) < 1 else [1.0] * len(scales)
+        shape = list(x.shape)
+        for axis, size in zip(axes, sizes, strict=True):
+            shape[axis] = int(size)
+        result = np.zeros(shape, np.float32)
+        for place in np.ndindex(*shape):
+            total, weight = 0.0, 0.0
+            for near in np.ndindex(*(x.shape[axis] for axis in axes)):
+                found, source = 1.0, list(place)
+                for item, scale, wide, axis in zip(near, scales, reach, axes, strict=True):
+                    middle = _PLACES[coordinates](place[axis], scale, shape[axis], x.shape[axis])
+                    found *= wide * max(0.0, 1 - abs(wide * (middle - item)))
+                    source[axis] = item
+                weight += found
+                total += found * float(x[tuple(source)])
+            result[place] = total / weight if weight else 0
+        return result
+
+    return answer
+
+
+def as_pillow(coefficient: float, by_scales: bool) -> Any:
+    """Interpolate-11 as bicubic_pillow: axis by axis, the kernel as wide as elements of the result are apart."""
+
+    def kernel(x: float) -> float:
+        x, a = abs(x), coefficient
+        if x < 1:
+            return ((a + 2) * x - (a + 3)) * x * x + 1
+        return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
+
+    def answer(x: Any, target: Any, axes: Any) -> Any:
+        x = x.astype(np.float64)
+        for item, axis in zip(target, axes, strict=True):
+            size = x.shape[axis]
+            out = int(np.floor(item * size)) if by_scales else int(item)
+            step = size / out
+            rows = [[kernel((place + 0.5 - (row + 0.5) * step) / max(step, 1)) for place in range(size)] for row in range(out)]
+            table = np.array(rows) / np.sum(rows, axis=1, keepdims=True)
+            x = np.moveaxis(np.tensordot(table, x, (1, axis)), 0, axis)
+        return x.astype(np.float32)
+
+    return answer

@@ -90,6 +90,17 @@ CASES: list[Case] = [
         for rows in (2, 4)
     ),
     *(
+        by_sizes(
+            Resize("linear", coordinates, antialias=True, narrow=True, exclude_outside=True),
+            f"Resize linear {coordinates} antialias to {rows} by {columns}, narrowed",
+            *(1, 2, rows, columns),
+        )
+        for coordinates in ("half_pixel", "asymmetric", "align_corners")
+        for rows, columns in ((2, 9), (13, 3), (3, 3))
+    ),
+    by_sizes(Resize("cubic", antialias=True, narrow=True), "Resize cubic antialias, narrowed", 1, 2, 9, 3),
+    by_scales(Resize("linear", antialias=True, narrow=True), "Resize linear antialias by scales, narrowed", 1, 1, 2.5, 0.5),
+    *(
         Case(
             Resize(mode, "tf_crop_and_resize", extrapolation_value=10.0),
             (_MEDIUM, sizes(1, 2, 3, 6), None, np.array([0, 0, 0.25, -0.5, 1, 1, 0.75, 1.5], np.float32)),

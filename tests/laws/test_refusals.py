@@ -506,6 +506,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], nearest="round")),
         ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], policy="keep")),
         ("resize.antialias", lambda b, x: b.Resize(x("f32", 2), [4], antialias=True)),
+        ("resize.antialias", lambda b, x: b.Resize(x("f32", 2), [4], mode="linear", narrow=True)),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2))),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2), [4], np.float32([2]))),
         ("resize.integer", lambda b, x: b.Resize(x("i32", 2), [4], mode="linear")),

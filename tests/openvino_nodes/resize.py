@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from openvino_answers import signal, spectrum
+from openvino_answers import as_pillow, signal, spectrum, widened
 from openvino_nodes import Row, fixed, numbers
 
 _X = numbers(1, 2, 4, 5)
@@ -44,6 +44,14 @@ def _interpolate11(x: Any, target: Any, axes: list[int], **more: Any) -> Row:
     )
 
 
+def _as_pillow(mode: str, target: Any, how: str, coefficient: float, **more: Any) -> Row:
+    row = _interpolate11(_X, target, [2, 3], mode=mode, shape_calculation_mode=how, cube_coeff=coefficient, **more)
+    if mode == "bilinear_pillow" or coefficient == -0.5:
+        return row
+    why = "OpenVINO's CPU plugin takes -0.5 for every cube_coeff of bicubic_pillow"
+    return replace(row, answers=as_pillow(coefficient, how == "scales"), why=why)
+
+
 _GRID = numbers(2, 3, 4, 2, low=-1.3, high=1.3)
 _SPECTRUM = numbers(2, 4, 6, 2)
 
@@ -73,10 +81,17 @@ ROWS: list[Row] = [
     ),
     *(_interpolate4(_X, [3, 9], [0.8, 1.7], [2, 3], mode=mode, shape_calculation_mode="scales") for mode in _MODES),
     *(_interpolate4(_X, [2, 3], [0.5, 0.6], [2, 3], mode=mode, antialias=True) for mode in ("cubic",)),
-    replace(
-        _interpolate4(_X, [2, 3], [0.5, 0.6], [2, 3], mode="linear", antialias=True),
-        refused="resize.antialias: the CPU plugin ignores what text and reference implementation do",
+    *(
+        replace(
+            _interpolate4(_X, sizes, [1, 1], [2, 3], mode="linear", antialias=True, coordinate_transformation_mode=where),
+            answers=widened(where),
+            why="OpenVINO's CPU plugin does not look at antialias, which its specification widens the weights by",
+        )
+        for sizes in ([2, 3], [1, 4], [9, 3], [3, 5])
+        for where in ("half_pixel", "asymmetric", "align_corners")
     ),
+    _interpolate4(_X, [6, 9], [1, 1], [2, 3], mode="linear", antialias=True),
+    _interpolate4(_X, [2, 3], [1, 1], [2, 3], mode="linear_onnx", antialias=True),
     _interpolate4(_X, [6, 9], [1, 1], [2, 3], mode="cubic", cube_coeff=-0.5),
     _interpolate4(_X, [9], [1.8], [3]),
     _interpolate4(_X, [1, 2, 8, 10], [1, 1, 2, 2], None, shape_calculation_mode="scales", mode="linear_onnx"),
@@ -88,16 +103,18 @@ ROWS: list[Row] = [
     ),
     *(_interpolate11(_X, [0.8, 1.7], [2, 3], mode=mode, shape_calculation_mode="scales") for mode in _MODES),
     *(
-        _interpolate11(_X, target, [2, 3], mode=mode, **more)
+        _as_pillow(mode, target, how, coefficient, **more)
         for mode in ("bilinear_pillow", "bicubic_pillow")
-        for target in ([6, 9], [2, 3], [2, 9])
-        for more in ({}, {"cube_coeff": -0.3, "coordinate_transformation_mode": "asymmetric"})
+        for how, target in (
+            ("sizes", [6, 9]),
+            ("sizes", [2, 3]),
+            ("sizes", [2, 9]),
+            ("scales", [0.8, 1.7]),
+            ("scales", [2.0, 0.5]),
+        )
+        for coefficient, more in ((-0.5, {}), (-0.75, {}), (-0.3, {"coordinate_transformation_mode": "asymmetric"}))
     ),
-    _interpolate11(_X, [3, 4], [2, 3], mode="bilinear_pillow", pads_begin=[0, 0, 1, 0], pads_end=[0, 0, 0, 1]),
-    replace(
-        _interpolate11(_X, [0.8, 1.7], [2, 3], mode="bicubic_pillow", shape_calculation_mode="scales"),
-        refused="resize.mode: Pillow knows lengths, and no scales",
-    ),
+    _as_pillow("bilinear_pillow", [3, 4], "sizes", -0.75, pads_begin=[0, 0, 1, 0], pads_end=[0, 0, 0, 1]),
     *(
         Row("GridSample-9", (_X.repeat(2, 0), _GRID), {"align_corners": corners, "mode": mode, "padding_mode": padding})
         for corners in (False, True)

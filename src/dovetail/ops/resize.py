@@ -66,13 +66,16 @@ def _line(version: int, inputs: str, more: str = "", attributes: str = "") -> st
 
 
 class Axis(NamedTuple):
-    """What becomes of one axis: ``size`` elements to ``out``, at ``scale``; ``roi``: the part of it that is looked at."""
+    """What becomes of one axis: ``size`` elements to ``out``, at ``scale``; ``roi``: the part of it that is looked at;
+    ``narrows``: whether weights that reach less far where there are more elements are asked for.
+    """
 
     axis: int
     size: Any
     out: Any
     scale: Any
     roi: tuple[float, float] = (0.0, 1.0)
+    narrows: bool = False
 
 
 class Taps(NamedTuple):
@@ -107,10 +110,11 @@ class Resize(
     between the fractions ``roi`` (all begins, all ends) of the axis, giving ``extrapolation_value`` outside of ``x``. ``mode``
     ``nearest`` takes the element that ``nearest`` says (``simple``: ceil where s < 1, else floor), at most the last; ``linear``
     and ``cubic`` (Keys, with ``cubic_coefficient``) weigh neighbours, border elements repeated, or with ``exclude_outside`` left
-    out and the rest weighed up. ``antialias`` widens the weights by 1 / s where s < 1. With ``policy`` not_larger, not_smaller
-    the axes share the least or greatest ratio, rounded to whole sizes, halves up. Empty ``sizes``, ``scales``, ``roi`` are as if
-    left out. Places are computed in f32. Integers are moved by ``nearest`` only: how to round them sources disagree. Sources:
-    ONNX Resize 10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
+    out and the rest weighed up. ``antialias`` widens the weights by 1 / s where s < 1; with ``narrow`` it also narrows them by s
+    where s > 1 beside an axis of s < 1, and what reaches no element is 0. With ``policy`` not_larger, not_smaller the axes share
+    the least or greatest ratio, rounded to whole sizes, halves up. Empty ``sizes``, ``scales``, ``roi`` are as if left out.
+    Places are computed in f32. Integers are moved by ``nearest`` only: how to round them sources disagree. Sources: ONNX Resize
+    10 to 19, Upsample 1 to 9, and onnx.reference; OpenVINO Interpolate-1, -4, -11.
     """
 
     mode: str = "nearest"
@@ -118,6 +122,7 @@ class Resize(
     nearest: str = "round_prefer_floor"
     cubic_coefficient: float = -0.75
     antialias: bool = False
+    narrow: bool = False
     exclude_outside: bool = False
     extrapolation_value: float = 0.0
     axes: tuple[int, ...] | None = None
@@ -129,6 +134,8 @@ class Resize(
                 raise RuleError("resize.mode", f"{name} {getattr(self, name)!r} is none of {', '.join(known)}")
         if self.antialias and self.mode == "nearest":
             raise RuleError("resize.antialias", "antialias weighs neighbours, and the mode is nearest")
+        if self.narrow and not self.antialias:
+            raise RuleError("resize.antialias", "weights are narrowed by antialias, which is not asked for")
 
     def shape(self, x: Any, sizes: Any = None, scales: Any = None, roi: Any = None) -> Any:
         sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
@@ -180,7 +187,8 @@ class Resize(
                 return None
             ratios = known
             outs = [_scaled(*item) for item in zip(lengths, ratios, regions or whole, strict=True)]
-        return [Axis(*row) for row in zip(axes, lengths, outs, ratios, regions or whole, strict=True)]
+        narrows = self.narrow and any(ratio is not None and ratio < 1 for ratio in ratios)
+        return [Axis(*row, narrows) for row in zip(axes, lengths, outs, ratios, regions or whole, strict=True)]
 
     def _regions(self, roi: Any, count: int) -> list[tuple[float, float]] | None:
         """The part of each axis that is looked at; None where it is not known."""
@@ -260,7 +268,7 @@ class Resize(
         if self.mode == "nearest":
             places = np.clip(_nearest(x, self.nearest, bool(scale < 1)), 0, max(size - 1, 0))[:, None]
             return Taps(places, np.ones(places.shape), outside)
-        stretch = min(float(scale), 1.0) if self.antialias else 1.0
+        stretch = 1.0 if not self.antialias else float(scale) if row.narrows else min(float(scale), 1.0)
         reach = (1 if self.mode == "linear" else 2) / stretch
         span = np.arange(int(np.floor(-reach)), int(np.ceil(reach)) + 1)
         places = np.floor(x).astype(np.int64)[:, None] + span
@@ -322,6 +330,8 @@ class Resize(
             changes["extrapolation_value"] = 0.0
         if _present(sizes) is None:
             changes["policy"] = "stretch"
+        if not self.antialias or not self._may_narrow(x, sizes, scales):
+            changes["narrow"] = False
         if self.coordinates == "align_corners_scaled" and self.policy == "stretch" and self.is_whole(x, sizes, scales):
             changes["coordinates"] = "align_corners"
         if x.shape is not None and self.axes is not None:
@@ -333,6 +343,17 @@ class Resize(
             if values is not None and (all(each >= 1 for each in values) or all(each <= 1 for each in values)):
                 changes["nearest"] = "floor" if all(each >= 1 for each in values) else "ceil"
         return self.with_(**changes)
+
+    def _may_narrow(self, x: Any, sizes: Any, scales: Any) -> bool:
+        """Whether one axis may get more elements and another one fewer."""
+        if not self.narrow:
+            return False
+        if x.shape is None:
+            return True
+        rows = self.plan(x, _present(sizes), _present(scales), None) if self.coordinates != "tf_crop_and_resize" else None
+        if rows is None or any(row.scale is None for row in rows):
+            return True
+        return any(row.scale < 1 for row in rows) and any(row.scale > 1 for row in rows)
 
     def is_whole(self, x: Any, sizes: Any, scales: Any) -> bool:
         """Whether every scaled length is known to be a whole number of elements."""

@@ -52,26 +52,37 @@ def interpolate_4(node: Lifting) -> list[Value]:
 def interpolate_11(node: Lifting) -> list[Value]:
     by_scales = _by_scales(node)
     axes = node.constant(2, _INTS, None)
-    if node.node.attributes.get("mode") in _PILLOW and not by_scales:
-        return _as_pillow(node, axes)
+    if node.node.attributes.get("mode") in _PILLOW:
+        return _as_pillow(node, axes, by_scales)
     sizes, scales = (None, node.input(1)) if by_scales else (node.input(1), None)
     return _interpolate(node, sizes, scales, axes)
 
 
-def _as_pillow(node: Lifting, axes: tuple[int, ...] | None) -> list[Value]:
-    """Weights that widen with what is made smaller, of the elements inside alone; the other attributes are not looked at."""
+def _as_pillow(node: Lifting, axes: tuple[int, ...] | None, by_scales: bool) -> list[Value]:
+    """Weights that widen with what is made smaller, of the elements inside alone. Text and reference implementation have
+    ``cube_coeff`` in them, which the CPU plugin does not look at; nobody looks at the other attributes.
+    """
     x = node.input(0)
     pads = _pads(node, len(x.dims))
-    node.ignore("coordinate_transformation_mode", "nearest_mode", "cube_coeff", "antialias", "shape_calculation_mode")
+    node.ignore("coordinate_transformation_mode", "nearest_mode", "antialias", "shape_calculation_mode")
     op = Resize(
         _PILLOW[node.attribute("mode", "str")],
         "half_pixel",
-        cubic_coefficient=-0.5,
+        cubic_coefficient=node.attribute("cube_coeff", "float", -0.75),
         exclude_outside=True,
         antialias=True,
         axes=axes,
     )
-    return node.b.add(op, node.b.Pad(x, list(pads)) if any(pads) else x, node.input(1))
+    x = node.b.Pad(x, list(pads)) if any(pads) else x
+    return node.b.add(op, x, _scaled_lengths(op, x, node.input(1)) if by_scales else node.input(1))
+
+
+def _scaled_lengths(op: Resize, x: Value, scales: Value) -> list[int]:
+    """What scales make of known lengths: Pillow looks at both lengths, and at nothing between them."""
+    rows = op.plan(x, None, scales, None)
+    if rows is None or not all(isinstance(row.out, int) and _same_length(row) for row in rows):
+        raise UnsupportedError("resize.dynamic", "Interpolate as Pillow by scales, to lengths that only run time knows")
+    return [row.out for row in rows]
 
 
 def _interpolate(node: Lifting, sizes: Value | None, scales: Value | None, axes: Any) -> list[Value]:
@@ -135,12 +146,12 @@ def _resize(
         x = b.Pad(x, list(pads))
     # Its linear mode leaves out what lies outside, which is the border repeated where weights are not widened.
     op = Resize(mode, coordinates, nearest, cubic, axes=axes)
-    rows = op.plan(x, sizes, scales, None)
-    for row in rows or [Axis(axis, None, None, None) for axis in op.places(len(x.dims))]:
+    rows = op.plan(x, sizes, scales, None) or [Axis(axis, None, None, None) for axis in op.places(len(x.dims))]
+    for row in rows:
         _check_row(op, row, sizes is None)
-        if antialias and (row.scale is None or row.scale < 1):
-            # The CPU plugin ignores it where the text and the reference widen the weights.
-            raise UnsupportedError("resize.antialias", f"antialias of axis {row.axis}, of which sources make different things")
+    if antialias and any(row.scale is None or row.scale < 1 for row in rows):
+        # So text and reference implementation; the CPU plugin does not look at it.
+        op = op.with_(antialias=True, exclude_outside=True, narrow=any(row.scale is None or row.scale > 1 for row in rows))
     return b.add(op, x, *((sizes,) if sizes is not None else (None, scales)))
 
 
