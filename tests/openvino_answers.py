@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,19 @@ def _shared(first: Any, second: Any, is_center: bool) -> float:
     inner = np.prod(np.maximum(np.minimum(sides[0][1], sides[1][1]) - np.maximum(sides[0][0], sides[1][0]), 0))
     areas = [np.prod(high - low) for low, high in sides]
     return float(inner / (sum(areas) - inner))
+
+
+def error_inverted(x: Any) -> Any:
+    """ErfInv-17: found by halving."""
+    found = np.where(abs(x) == 1, np.copysign(np.inf, x), 0).astype(np.float64)
+    for place in np.ndindex(*x.shape):
+        low, high = 0.0, 9.0
+        size = abs(float(x[place]))
+        while size < 1 and low < (middle := (low + high) / 2) < high:
+            is_less = math.erf(middle) < size if size < 0.5 else math.erfc(middle) > 1 - size
+            low, high = (middle, high) if is_less else (low, middle)
+        found[place] = found[place] if size == 1 else math.copysign(low, float(x[place]))
+    return found.astype(np.float32)
 
 
 def spectrum(x: Any, axes: Any, sizes: Any = None) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail.ops  # noqa: F401
-from dovetail import dims, dtypes
+from dovetail import arrays, dims, dtypes
 from dovetail.autodiff import adjoints
 from dovetail.build import Builder
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError
@@ -20,6 +20,7 @@ from dovetail.formats import lifted, load
 from dovetail.formats.onnx import codec
 from dovetail.graph import Model
 from dovetail.ops.broadcasting import unbroadcast
+from dovetail.ops.unary import ErfInv
 
 
 def onnx_model(
@@ -221,3 +222,21 @@ def test_arithmetic_on_sizes_is_followed() -> None:
         (b.Cast(b.Cast(shape, to=dtypes.i32), to=dtypes.i64), [n, m]),
     ):
         assert made.value is not None and np.asarray(made.value).tolist() == meant, made
+
+
+def test_the_inverse_of_the_error_function_is_exact_to_the_last_digits_of_f64() -> None:
+    torch = pytest.importorskip("torch")
+    near = 10.0 ** np.arange(-16, 0)
+    x = np.concatenate([np.linspace(-0.999, 0.999, 101), 1 - near, near - 1, near])
+    y = arrays.erfinv(np, x)
+    np.testing.assert_allclose(y, torch.erfinv(torch.from_numpy(x)).numpy(), rtol=4e-15, atol=0)
+    with Builder() as b:
+        b.output("y", ErfInv().composed(b, b.input("x", "f64", x.shape)))
+    (written,) = run(b.graph, [x], np)
+    np.testing.assert_array_equal(written, y)
+
+
+def test_beyond_its_ends_the_error_function_has_no_inverse() -> None:
+    found = arrays.erfinv(np, np.array([-1, 1, -1.5, 2, np.nan, -0.0], np.float32))
+    np.testing.assert_array_equal(found, np.array([-np.inf, np.inf, np.nan, np.nan, np.nan, -0.0], np.float32))
+    assert np.signbit(found[-1])

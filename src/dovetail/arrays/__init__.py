@@ -41,9 +41,11 @@ from dovetail.arrays.libraries import (
 )
 from dovetail.arrays.movement import one_hot, pad, repeat, strided, tile, triangle
 from dovetail.arrays.pooling import pool_count, pool_max, pool_max_indices, pool_sum
+from dovetail.arrays.quantiles import QUANTILES, erfinv
 from dovetail.arrays.windows import sliding_windows, window_counts
 
 __all__ = [
+    "QUANTILES",
     "Array",
     "Namespace",
     "bit_shift",
@@ -53,6 +55,7 @@ __all__ = [
     "dtype_in",
     "element",
     "erf",
+    "erfinv",
     "floor_divide",
     "floor_mod",
     "from_numpy",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from math import pi, sqrt
+from collections.abc import Sequence
+from functools import reduce
+from math import inf, nan, pi, sqrt
 from typing import Any
 
-from dovetail import arrays, dims
+from dovetail import arrays, dims, dtypes
 from dovetail.errors import RuleError
 from dovetail.ops.broadcasting import _Elementwise, computed, number
 
@@ -281,3 +283,39 @@ class Erf(_Unary, onnx="Erf-9,13(x)", openvino="Erf-1(x)"):
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         return [b.Multiply(g, b.Multiply(b.Exp(b.Negative(b.Multiply(x, x))), 2 / sqrt(pi)))]
+
+
+class ErfInv(_Unary, openvino="ErfInv-17(x)"):
+    """The number whose error function is x: infinite at -1 and 1, NaN beyond.
+
+    In other operators it is written with the rational functions that it is computed with here, in f64, whose error is less than
+    the last digit of f32. Source: OpenVINO ErfInv-17.
+    """
+
+    def function(self, xp: Any, x: Any) -> Any:
+        return arrays.erfinv(xp, x)
+
+    def composed(self, b: Any, x: Any) -> Any:
+        wide = x if x.dtype is dtypes.f64 else b.Cast(x, to=dtypes.f64)
+        size, half = b.Abs(wide), b.Multiply(wide, 0.5)
+        first, second, third = arrays.QUANTILES
+        middle = b.Multiply(half, _ratio(b, b.Subtract(0.180625, b.Multiply(half, half)), *first))
+        is_inside = b.Less(size, 1.0)
+        rest = b.Where(is_inside, b.Multiply(b.Subtract(1.0, size), 0.5), 0.5)
+        r = b.Sqrt(b.Negative(b.Log(rest)))
+        outer = b.Where(b.LessEqual(r, 5.0), _ratio(b, b.Subtract(r, 1.6), *second), _ratio(b, b.Subtract(r, 5.0), *third))
+        outer = b.Where(is_inside, outer, b.Where(b.Equal(size, 1.0), b.constant(inf, dtypes.f64), b.constant(nan, dtypes.f64)))
+        y = b.Multiply(b.Where(b.LessEqual(size, 0.85), middle, b.Multiply(b.Sign(wide), outer)), sqrt(0.5))
+        return y if x.dtype is dtypes.f64 else b.Cast(y, to=x.dtype)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+        return [b.Multiply(g, b.Multiply(b.Exp(b.Multiply(y, y)), sqrt(pi) / 2))]
+
+
+def _ratio(b: Any, x: Any, numerator: Sequence[float], denominator: Sequence[float]) -> Any:
+    """Of two polynomials, highest power first."""
+    above, below = (
+        reduce(lambda total, c: b.Add(b.Multiply(total, x), c), terms[1:], b.constant(terms[0], x.dtype))
+        for terms in (numerator, denominator)
+    )
+    return b.Divide(above, below)

@@ -151,7 +151,8 @@ def _resize(
         _check_row(op, row, sizes is None)
     if antialias and any(row.scale is None or row.scale < 1 for row in rows):
         # So text and reference implementation; the CPU plugin does not look at it.
-        op = op.with_(antialias=True, exclude_outside=True, narrow=any(row.scale is None or row.scale > 1 for row in rows))
+        narrow = any(row.scale is None or row.scale > 1 for row in rows)
+        op = Resize(mode, coordinates, nearest, cubic, antialias=True, narrow=narrow, exclude_outside=True, axes=axes)
     return b.add(op, x, *((sizes,) if sizes is not None else (None, scales)))
 
 
