@@ -104,6 +104,10 @@ def _tree(b: Builder, x: Any, **changes: Any) -> Any:
     return b.TreeEnsemble(x, **{**attributes, **changes})
 
 
+def _turned(b: Any, x: Any, boxes: Any = (1, 3, 5), scores: Any = (1, 2, 3), limit: Any = (), **more: Any) -> Any:
+    return b.NMSRotated(x("f32", *boxes), x("f32", *scores), x("i64"), x("f32", *limit), x("f32"), **more)
+
+
 def _found(x: Callable[..., Any], scores: int = 6, boxes: int = 8, pictures: Any = 1) -> list[Any]:
     """The inputs of DetectionOutput for two priors of three classes."""
     return [x("f32", pictures, boxes), x("f32", pictures, scores), x("f32", 1, 2, 8)]
@@ -659,6 +663,15 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x, 6, 9), normalized=True)),
         ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x), normalized=True, classes=4)),
         ("detection.size", lambda b, x: saved(b, b.DetectionOutput(*_found(x, 6, 8, "n"), normalized=True))),
+    ],
+    "NMSRotated": [
+        ("detection.dtype", lambda b, x: _turned(b, x, dtype=dtypes.i8)),
+        ("detection.rank", lambda b, x: _turned(b, x, boxes=(3, 5))),
+        ("detection.rank", lambda b, x: _turned(b, x, scores=(1, 3))),
+        ("detection.boxes", lambda b, x: _turned(b, x, boxes=(1, 3, 4))),
+        ("detection.limit", lambda b, x: _turned(b, x, limit=(2,))),
+        ("shape.disagree", lambda b, x: _turned(b, x, boxes=(1, 4, 5))),
+        ("shape.disagree", lambda b, x: _turned(b, x, boxes=(2, 3, 5))),
     ],
     "MulticlassNms": [
         ("detection.sort", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), sort="class")),

@@ -33,6 +33,11 @@ _CLUSTERED = {
     "offset": 0.5,
     "variance": [0.1],
 }
+_CHANCE = np.random.default_rng(5)
+_TURNED = (
+    _CHANCE.uniform([0, 0, 0.5, 0.5, -4], [4, 4, 3, 3, 4], (2, 12, 5)).astype(np.float32),
+    _CHANCE.uniform(0, 1, (2, 2, 12)).astype(np.float32),
+)
 _YOLO = {"coords": 4, "classes": 3, "num": 2, "axis": 1, "end_axis": 3, "do_softmax": True, "mask": [], "anchors": []}
 _YUV = np.random.default_rng(0).integers(0, 256, (1, 6, 4, 1)).astype(np.uint8)
 
@@ -108,17 +113,19 @@ ROWS: list[Row] = [
     *(
         Row(
             "NMSRotated-13",
+            (boxes, scores, fixed(np.int32(most)), fixed(np.float32(overlap)), fixed(np.float32(least))),
+            {"sort_result_descending": order, "output_type": kind, "clockwise": way},
+        )
+        for boxes, scores, most, overlap, least in (
             (
                 np.float32([[[1, 1, 2, 2, 0], [1.1, 1, 2, 2, 0.3], [4, 4, 2, 1, 1], [4, 4, 1, 2, -0.57]]]),
                 np.float32([[[0.9, 0.8, 0.7, 0.6], [0.1, 0.9, 0.3, 0.8]]]),
-                fixed(np.int32(3)),
-                fixed(np.float32(0.4)),
-                fixed(np.float32(0.2)),
+                *(3, 0.4, 0.2),
             ),
-            {"sort_result_descending": order, "output_type": "i64", "clockwise": way},
-            refused="op.unknown: boxes that are turned",
+            (*_TURNED, 20, 0.2, 0.1),
+            (*_TURNED, 4, 0.0, 0.0),
         )
-        for order in (True, False)
+        for order, kind in ((True, "i64"), (False, "i32"))
         for way in (True, False)
     ),
     *(

@@ -10,6 +10,8 @@ import pytest
 
 import dovetail
 from cases.detection import several
+from dovetail.evaluate import run
+from dovetail.ops.turned import overlaps
 
 OLD = ("opset1", "opset3", "opset4")
 
@@ -48,3 +50,45 @@ def test_rows_past_the_kept_ones_are_minus_one(opset: str, tmp_path: Path) -> No
     assert rows.shape == inferred_shape(path)
     np.testing.assert_array_equal(rows[: len(kept)], kept[: len(rows)])
     assert (rows[len(kept) :] == -1).all()
+
+
+def clipped(polygon: Any, first: Any, second: Any) -> Any:
+    """The part of a polygon to the left of the line from ``first`` to ``second``."""
+    side = [float(np.cross(second - first, point - first)) for point in polygon]
+    made = []
+    for place, point in enumerate(polygon):
+        before = place - 1
+        if side[before] * side[place] < 0:
+            part = side[before] / (side[before] - side[place])
+            made.append(polygon[before] + part * (point - polygon[before]))
+        if side[place] >= 0:
+            made.append(point)
+    return np.array(made).reshape(-1, 2)
+
+
+def corners(box: Any) -> Any:
+    x, y, width, height, angle = box
+    turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    return np.array([x, y]) + np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * [width / 2, height / 2] @ turn
+
+
+def common(box: Any, other: Any) -> float:
+    polygon, border = corners(box), corners(other)
+    for place in range(4):
+        polygon = clipped(polygon, border[place - 1], border[place])
+    return abs(sum(float(np.cross(polygon[place - 1], polygon[place])) for place in range(len(polygon)))) / 2
+
+
+def test_what_turned_boxes_have_in_common_is_the_area_of_the_polygon_between_them() -> None:
+    chance = np.random.default_rng(0)
+    boxes = chance.uniform([50, 50, 0.1, 0.1, -7], [54, 54, 4, 3, 7], (1, 40, 5)).astype(np.float32)
+    boxes[0, 20:] = np.maximum(np.round(boxes[0, 20:]), 1)
+    boxes[0, 30:, 4] = 0
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", boxes.shape)
+        parts = [b.Slice(x, [first], [last], [2]) for first, last in ((0, 2), (2, 4), (4, 5))]
+        b.output("y", overlaps(b, parts[0], parts[1], b.Squeeze(parts[2], [2])))
+    (found,) = run(b.graph, [boxes], np)
+    wanted = [[common(box, other) for other in boxes[0].astype(float)] for box in boxes[0].astype(float)]
+    np.testing.assert_allclose(found[0], wanted, atol=2e-5)
+    assert (found[0][np.array(wanted) == 0] == 0).all()

@@ -71,6 +71,7 @@ from dovetail.ops import (
     terms,
     training,
     trees,
+    turned,
     unary,
     unfolding,
 )
@@ -146,6 +147,7 @@ __all__ = [
     "terms",
     "training",
     "trees",
+    "turned",
     "unary",
     "unfolding",
 ]

@@ -10,7 +10,7 @@ from dovetail import arrays, dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op, check_inputs
-from dovetail.ops.greedy import greedily, shares
+from dovetail.ops.greedy import greedily, shares, told
 from dovetail.ops.normalizing import as_type
 from dovetail.types import Tensor, Type, agree
 
@@ -108,14 +108,15 @@ class NonMaxSuppression(
         most, overlap, least, sigma = (None if x is None else as_type(b, x, kind) for x, kind in zip(given, kinds, strict=True))
         inputs = [as_type(b, boxes, dtypes.f32), as_type(b, scores, dtypes.f32)]
         if is_soft(sigma):
-            return self.told(b, *self._softly(b, inputs[0], inputs[1], most, overlap, least, sigma))
+            found = self._softly(b, inputs[0], inputs[1], most, overlap, least, sigma)
+            return told(b, *found, self.descending, self.dtype)[: self.outputs]
         if self.inclusive:
             most, overlap = self.exclusive(b, most, overlap)
         inputs += [most, overlap, least]
         if self == plain and all(new is old for new, old in zip(inputs, (boxes, scores, *given), strict=False)):
             return None
         rows = b.add(plain, *inputs)[0]
-        return self.told(b, rows, b.GatherND(inputs[1], rows))
+        return told(b, rows, b.GatherND(inputs[1], rows), self.descending, self.dtype)[: self.outputs]
 
     def _softly(self, b: Any, boxes: Any, scores: Any, most: Any, overlap: Any, least: Any, sigma: Any) -> tuple[Any, Any]:
         """The rows that are kept, and their scores, where overlap lowers scores."""
@@ -128,17 +129,6 @@ class NonMaxSuppression(
         if not self.both:
             dropped = b.And(dropped, b.Not(falls))
         return greedily(b, scores, weights, dropped, most, least)
-
-    def told(self, b: Any, rows: Any, values: Any) -> list[Any]:
-        """The outputs, of the rows by batch, class and falling score, and their scores."""
-        if self.descending:
-            values, order = b.TopK(values, b.Shape(values), axis=0)
-            rows = b.Gather(rows, order, axis=0)
-        indices = as_type(b, rows, self.dtype)
-        if self.outputs == 1:
-            return [indices]
-        named = b.Concat(b.Cast(b.Slice(rows, [0], [2], [1]), to=dtypes.f32), b.Unsqueeze(values, [1]), axis=1)
-        return [indices, named, as_type(b, b.Gather(b.Shape(rows), [0], axis=0), self.dtype)]
 
     def exclusive(self, b: Any, most: Any, overlap: Any) -> tuple[Any, Any]:
         """``most`` and ``overlap`` such that more than the latter is what was as much or more. At 0 the first suppresses all."""

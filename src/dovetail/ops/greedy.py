@@ -8,8 +8,10 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.build import Builder
+from dovetail.dtypes import DType
 from dovetail.graph import Graph
 from dovetail.ops.loop import Loop
+from dovetail.ops.normalizing import as_type
 from dovetail.types import Tensor
 
 
@@ -34,18 +36,29 @@ def share(b: Any, common: Any, area: Any, other: Any) -> Any:
     return b.Where(is_sound, b.Divide(common, b.Where(is_sound, both, 1.0)), 0.0)
 
 
+def told(b: Any, rows: Any, values: Any, descending: bool, dtype: DType) -> list[Any]:
+    """Which boxes are kept, [batch, class, score] of each in f32, and how many they are, of rows by batch, class and falling
+    score.
+    """
+    if descending:
+        values, order = b.TopK(values, b.Shape(values), axis=0)
+        rows = b.Gather(rows, order, axis=0)
+    named = b.Concat(b.Cast(b.Slice(rows, [0], [2], [1]), to=dtypes.f32), b.Unsqueeze(values, [1]), axis=1)
+    return [as_type(b, rows, dtype), named, as_type(b, b.Gather(b.Shape(rows), [0], axis=0), dtype)]
+
+
 def greedily(b: Any, scores: Any, weights: Any, dropped: Any, most: Any, least: Any) -> tuple[Any, Any]:
     """The rows [batch, class, box] that are kept, by batch, class and falling score, and their scores.
 
     Of ``scores`` [batches, classes, n] above ``least`` (None: any) each time the greatest is taken, ``most`` times (None: never)
-    in each class; the others of its class are multiplied by its row of ``weights`` [batches, n, n], and left out where its row of
-    ``dropped`` says so or where they are no longer above ``least``.
+    in each class; the others of its class are multiplied by its row of ``weights`` [batches, n, n] (None: stay), and left out
+    where its row of ``dropped`` says so or where they are no longer above ``least``.
     """
     least = b.constant(-np.inf, dtypes.f32) if least is None else b.Reshape(least, [])
     most = b.constant(0) if most is None else b.Reshape(most, [])
     trips = b.Minimum(most, b.Reshape(b.Gather(b.Shape(scores), [2], axis=0), []))
     left = b.Where(b.Greater(scores, least), scores, b.constant(-np.inf, dtypes.f32))
-    xs = (left, weights, dropped, least)
+    xs = (left, dropped, least, *(() if weights is None else (weights,)))
     loop = Loop(body=_body(xs), carried=1, stacked=((0, False),) * 2, outputs=3)
     _, values, places = b.add(loop, trips, None, *xs)
     values, places = (b.Transpose(x, [1, 2, 0]) for x in (values, places))
@@ -58,16 +71,15 @@ def _body(xs: tuple[Any, ...]) -> Graph:
     """Take the greatest score of each class: -inf stands for what is taken or left out."""
     b = Builder("taken")
     b.input("trip", dtypes.i64, ())
-    left, weights, dropped, least = (
-        b.input_of(name, Tensor(x.dtype, x.shape)) for name, x in zip(("left", "weights", "dropped", "least"), xs, strict=True)
-    )
+    names = ("left", "dropped", "least", "weights")
+    left, dropped, least, *weights = (b.input_of(name, Tensor(x.dtype, x.shape)) for name, x in zip(names, xs, strict=False))
     none = b.constant(-np.inf, dtypes.f32)
     greatest, place = b.TopK(left, [1], axis=2)
-    weight, is_dropped = (b.GatherND(x, place, batch_dims=1) for x in (weights, dropped))
-    is_left = b.And(b.Greater(left, none), b.Not(is_dropped))
-    fallen = b.Multiply(b.Where(is_left, left, 0.0), weight)
-    is_left = b.And(is_left, b.Greater(fallen, least))
-    after = b.ScatterElements(b.Where(is_left, fallen, none), place, b.Expand(none, b.Shape(place)), axis=2)
+    is_left = b.And(b.Greater(left, none), b.Not(b.GatherND(dropped, place, batch_dims=1)))
+    for weight in weights:
+        left = b.Multiply(b.Where(is_left, left, 0.0), b.GatherND(weight, place, batch_dims=1))
+        is_left = b.And(is_left, b.Greater(left, least))
+    after = b.ScatterElements(b.Where(is_left, left, none), place, b.Expand(none, b.Shape(place)), axis=2)
     parts = (b.Unsqueeze(b.Squeeze(x, [2]), [0]) for x in (greatest, place))
     b.graph.outputs = [b.constant(True), after, *parts]
     return b.graph
