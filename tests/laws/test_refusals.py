@@ -664,6 +664,15 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x), normalized=True, classes=4)),
         ("detection.size", lambda b, x: saved(b, b.DetectionOutput(*_found(x, 6, 8, "n"), normalized=True))),
     ],
+    "GroupedMatMul": [
+        ("matmul.groups", lambda b, x: b.GroupedMatMul(x("f32", 2, 3, 4), x("f32", 5, 4))),
+        ("matmul.groups", lambda b, x: b.GroupedMatMul(x("f32", 6, 4), x("f32", 2, 5, 4))),
+        ("matmul.groups", lambda b, x: b.GroupedMatMul(x("f32", 2, 3, 4), x("f32", 2, 5, 4), x("i32", 2))),
+        ("matmul.groups", lambda b, x: b.GroupedMatMul(x("f32", 6, 4), x("f32", 2, 5, 4), x("i32", 2, 1))),
+        ("shape.disagree", lambda b, x: b.GroupedMatMul(x("f32", 6, 4), x("f32", 2, 4, 5), x("i32", 2))),
+        ("shape.disagree", lambda b, x: b.GroupedMatMul(x("f32", 6, 4), x("f32", 2, 5, 4), x("i32", 3))),
+        ("shape.disagree", lambda b, x: b.GroupedMatMul(x("f32", 3, 3, 4), x("f32", 2, 5, 4))),
+    ],
     "NMSRotated": [
         ("detection.dtype", lambda b, x: _turned(b, x, dtype=dtypes.i8)),
         ("detection.rank", lambda b, x: _turned(b, x, boxes=(3, 5))),

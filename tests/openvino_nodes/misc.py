@@ -97,7 +97,7 @@ ROWS: list[Row] = [
         Row(
             f"{order}toNV12-17",
             (np.random.default_rng(1).integers(0, 256, (1, 4, 6, 3)).astype(np.uint8),),
-            refused="op.unknown: no runtime at hand computes it",
+            refused="op.unknown: its text leaves open what four places have in common, and no runtime at hand computes it",
         )
         for order in ("RGB", "BGR")
     ),

@@ -257,5 +257,9 @@ ROWS: list[Row] = [
         )
         for pad in ("valid", "same_upper", "same_lower")
     ),
-    Row("GroupedMatMul-17", (numbers(2, 3, 4), numbers(2, 5, 4)), refused="op.unknown: no runtime at hand computes it"),
+    Row("GroupedMatMul-17", (numbers(2, 3, 4), fixed(numbers(2, 5, 4)))),
+    *(
+        Row("GroupedMatMul-17", (numbers(6, 4), fixed(numbers(3, 5, 4)), ends))
+        for ends in (np.int32([2, 3, 6]), np.int64([0, 6, 6]), fixed(np.int32([1, 1, 6])))
+    ),
 ]
