@@ -81,13 +81,8 @@ WITHOUT_ROWS = {
     "Const-1": "in every model",
     "Result-1": "in every model",
     "BinaryConvolution-1": "weights of one bit, which the openvino package does not take from Python",
-    "DeformablePSROIPooling-1": "OpenVINO's CPU plugin alone computes it, of one family of old detectors",
     "Proposal-1": "Proposal-4 without its scores, which no function of the package builds",
-    **{
-        f"ExperimentalDetectron{name}-6": "the detectors of one library, which ONNX has no equal for"
-        for name in ("DetectionOutput", "GenerateProposalsSingleImage", "PriorGridGenerator", "ROIFeatureExtractor", "TopKROIs")
-    },
-    "GenerateProposals-9": "the detectors of one library, which ONNX has no equal for",
+    "ExperimentalDetectronDetectionOutput-6": "the detectors of one library, whose last step nothing else needs",
 }
 """Operators that no model is built of, with the reason."""
 

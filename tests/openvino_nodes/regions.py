@@ -106,6 +106,24 @@ ROWS: list[Row] = [
         (numbers(2, 8, 6, 7), _ROIS * np.float32([1, 0.1, 0.1, 0.1, 0.1])),
         {"output_dim": 2, "group_size": 2, "spatial_scale": 1.0, "mode": "bilinear", "spatial_bins_x": 2, "spatial_bins_y": 2},
     ),
+    *(
+        Row(
+            "DeformablePSROIPooling-1",
+            (numbers(2, 8, 6, 7), _ROIS * np.float32([1, 2, 2, 2, 2]), *moves),
+            {
+                "output_dim": 2,
+                "spatial_scale": 0.5,
+                "group_size": 2,
+                "mode": "bilinear_deformable",
+                "spatial_bins_x": columns,
+                "spatial_bins_y": rows,
+                "trans_std": 0.3,
+                "part_size": 2,
+            },
+        )
+        for columns, rows in ((1, 1), (3, 2))
+        for moves in ((), (numbers(3, 2, 2, 2, low=-0.5, high=0.5),), (numbers(3, 4, 2, 2, low=-0.5, high=0.5),))
+    ),
     _deformed(1, "plain"),
     _deformed(1, "strided", strides=[2, 2], pads_begin=[1, 1], pads_end=[1, 2]),
     _deformed(8, "plain"),
