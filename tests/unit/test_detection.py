@@ -10,6 +10,7 @@ import pytest
 
 import dovetail
 from cases.detection import several
+from dovetail.errors import UnsupportedError
 from dovetail.evaluate import run
 from dovetail.ops.turned import overlaps
 
@@ -92,3 +93,18 @@ def test_what_turned_boxes_have_in_common_is_the_area_of_the_polygon_between_the
     wanted = [[common(box, other) for other in boxes[0].astype(float)] for box in boxes[0].astype(float)]
     np.testing.assert_allclose(found[0], wanted, atol=2e-5)
     assert (found[0][np.array(wanted) == 0] == 0).all()
+
+
+def test_proposals_whose_overlap_falls_from_box_to_box_are_refused(tmp_path: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    from openvino_nodes.detectron import ROWS
+    from openvino_rig import built
+
+    row = next(row for row in ROWS if row.kind == "GenerateProposals")
+    openvino.serialize(built(row), tmp_path / "model.xml")
+    said = (tmp_path / "model.xml").read_text()
+    assert 'nms_eta="1"' in said
+    (tmp_path / "model.xml").write_text(said.replace('nms_eta="1"', 'nms_eta="0.5"'))
+    with pytest.raises(UnsupportedError) as caught:
+        dovetail.load(str(tmp_path / "model.xml"))
+    assert caught.value.code == "detection.soft"

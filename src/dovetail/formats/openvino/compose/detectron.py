@@ -106,9 +106,7 @@ def proposals(node: Lifting) -> list[Value]:
     """Anchors that are moved and kept within each picture, the best of them without those that overlap a better one."""
     b, picture, anchors = node.b, node.ranked(0, 2), node.ranked(1, 4)
     if node.attribute("nms_eta", "float", 1.0) != 1:
-        raise UnsupportedError(
-            "detection.soft", "GenerateProposals with nms_eta below 1, which its text and its code disagree on"
-        )
+        raise UnsupportedError("detection.soft", "GenerateProposals with nms_eta below 1, which OpenVINO does not take")
     last = 0.0 if node.attribute("normalized", "bool", True) else 1.0
     deltas, scores = node.ranked(2, 4), node.ranked(3, 4)
     sizes = as_type(b, picture, dtypes.f32)
