@@ -13,6 +13,10 @@ constexpr std::int64_t kTileFloats = kMostRows * kMostVectors * 16;
 constexpr std::int64_t kChunkBytes = 512 << 10;  // of weights that stay in the second level of cache
 constexpr std::int64_t kBoxFloats = 48 << 10;
 constexpr std::int64_t kTasksPerThread = 6;
+// Below so many multiplications of each element it costs too much to say where the pixels of a tile lie; and a cut has to be so much
+// cheaper to be worth it.
+constexpr std::int64_t kLeastDepth = 64;
+constexpr double kAcross = 0.95;
 constexpr std::int64_t kSmallWork = 1 << 17;  // multiplications that are not worth waking a thread for
 
 std::int64_t whole(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit; }
@@ -76,10 +80,27 @@ void Conv::choose_reading() {
         reading_ = Reading::rows;
 }
 
+// Whether each row of the results goes on where the one before it ends.
+bool Conv::is_even() const {
+    const Geometry& g = geometry_;
+    const auto is_even = [&g](const Layout& layout) { return layout.at[1] == layout.at[2] * g.out[2]; };
+    return g.out[1] > 1 && is_even(g.y) && (!finish_.has_residual || is_even(g.residual));
+}
+
+// Short rows leave tiles half empty: where it pays they are cut as one.
+void Conv::choose_cut() {
+    const Geometry& g = geometry_;
+    const std::int64_t step = reading_ == Reading::in_place ? g.x.at[2] * g.stride[2] : 0, depth = g.taps() * g.channels;
+    cut_ = cut_of(g.out[2], g.outputs, step, depth, table_);
+    if (reading_ != Reading::in_place || by_channel_ || depth < kLeastDepth || !is_even()) return;
+    const Cut cut = cut_of(g.out[1] * g.out[2], g.outputs, step, depth, table_);
+    across_ = cut.cost < kAcross * cut_.cost * static_cast<double>(g.out[1]);
+    if (across_) cut_ = cut;
+}
+
 void Conv::choose_sizes() {
     const Geometry& g = geometry_;
-    const std::int64_t step = reading_ == Reading::in_place ? g.x.at[2] * g.stride[2] : 0;
-    cut_ = cut_of(g.out[2], g.outputs, step, g.taps() * g.channels, table_);
+    choose_cut();
     panels_ = panels_of(g.outputs, cut_.vectors, table_.lanes);
     if (by_channel_) {
         cut_.tiles = whole(g.out[2], kMostPixels);
@@ -104,8 +125,8 @@ void Conv::choose_sizes() {
            g.kernel[0] * rows_of(block_lines_ + 1) * box_pixels_ * g.channels <= kBoxFloats)
         ++block_lines_;
     box_rows_ = rows_of(block_lines_);
-    small_count_ = g.out[2] / cut_.tiles;
-    large_tiles_ = g.out[2] % cut_.tiles;
+    small_count_ = line_pixels() / cut_.tiles;
+    large_tiles_ = line_pixels() % cut_.tiles;
     small_ = table_of(small_count_);
     large_ = table_of(small_count_ + 1);
     common_.length = length_;
@@ -168,7 +189,7 @@ std::vector<std::int64_t> Conv::table_of(std::int64_t count) const {
 }
 
 std::int64_t Conv::units() const {
-    if (!is_boxed()) return geometry_.lines() * cut_.tiles;
+    if (!is_boxed()) return geometry_.lines() / (across_ ? geometry_.out[1] : 1) * cut_.tiles;
     return geometry_.images * geometry_.out[0] * whole(geometry_.out[1], block_lines_);
 }
 
@@ -248,12 +269,16 @@ void Conv::work(const Run& run, const Task& task, int worker) const {
 void Conv::lines(const Run& run, const Task& task, Room& room) const {
     std::int64_t line = task.first_unit / cut_.tiles, tile = task.first_unit % cut_.tiles;
     for (std::int64_t left = task.last_unit - task.first_unit; left > 0; ++line, tile = 0) {
-        const Line at = line_of(geometry_, line);
-        for (; left > 0 && tile < cut_.tiles; ++tile, --left)
+        const Line at = line_of(geometry_, across_ ? line * geometry_.out[1] : line);
+        for (; left > 0 && tile < cut_.tiles; ++tile, --left) {
+            const std::int64_t first = tile_begin(tile), count = tile_begin(tile + 1) - first;
             if (reading_ == Reading::pixels)
-                tile_of_pixels(run, task, room, at, tile);
+                tile_of_pixels(run, task, room, at, first, count);
+            else if (across_)
+                tile_across(run, task, room, at, first, count);
             else
-                tile_in_place(run, task, room, at, tile);
+                tile_in_place(run, task, room, at, first, count);
+        }
     }
 }
 

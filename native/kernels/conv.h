@@ -53,11 +53,14 @@ private:
     void take_channels();
     void choose_reading();
     void choose_sizes();
+    void choose_cut();
+    bool is_even() const;
     void pack_weights(const Spec& spec, Store& store);
     std::vector<std::int64_t> order_of(const std::vector<std::int64_t>& strides) const;
     std::vector<std::int64_t> table_of(std::int64_t count) const;
 
     std::int64_t tile_begin(std::int64_t tile) const { return tile * small_count_ + std::min(tile, large_tiles_); }
+    std::int64_t line_pixels() const { return across_ ? geometry_.out[1] * geometry_.out[2] : geometry_.out[2]; }
     const std::int64_t* table_for(std::int64_t count) const { return (count == small_count_ ? small_ : large_).data(); }
     bool is_boxed() const { return reading_ == Reading::rows; }
     std::int64_t units() const;
@@ -65,8 +68,9 @@ private:
     Room room_of(const Run& run, int worker) const;
     void work(const Run& run, const Task& task, int worker) const;
     void lines(const Run& run, const Task& task, Room& room) const;
-    void tile_in_place(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t tile) const;
-    void tile_of_pixels(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t tile) const;
+    void tile_in_place(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t first, std::int64_t count) const;
+    void tile_across(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t first, std::int64_t count) const;
+    void tile_of_pixels(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t first, std::int64_t count) const;
     void block(const Run& run, const Task& task, Room& room, std::int64_t block) const;
     void fill_box(const float* x, const Task& task, float* box, std::int64_t depth, std::int64_t first) const;
     void fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const;
@@ -91,6 +95,7 @@ private:
     bool by_channel_ = false;  // each channel is an output by itself
     bool in_threes_ = false;   // and three taps of a row go together
     bool streams_ = false;     // tiles read one behind the other, each element once
+    bool across_ = false;      // all rows of a plane are cut as one line, so that a tile may go on in the next row
     Cut cut_{};
     std::int64_t small_count_ = 0, large_tiles_ = 0;  // pixels of a tile; tiles, the first of a line, that have one more
     ProductTile common_{};                            // what all tiles have in common

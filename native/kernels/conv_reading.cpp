@@ -23,9 +23,8 @@ Taps taps_of(const Geometry& g, std::size_t axis, std::int64_t at) {
 
 }  // namespace
 
-void Conv::tile_in_place(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t tile) const {
+void Conv::tile_in_place(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t first, std::int64_t count) const {
     const Geometry& g = geometry_;
-    const std::int64_t first = tile_begin(tile), count = tile_begin(tile + 1) - first;
     const Taps deep = taps_of(g, 0, at.depth), down = taps_of(g, 1, at.row);
     const std::int64_t left = first * g.stride[2] - g.before[2];
     const std::int64_t right = left + (count - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2];
@@ -79,9 +78,40 @@ void Conv::tile_in_place(const Run& run, const Task& task, Room& room, const Lin
     multiply(run, task, room, place);
 }
 
-void Conv::tile_of_pixels(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t tile) const {
+// Pixels of more than one row: where each tap of each of them lies is worked out for the tile.
+void Conv::tile_across(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t first, std::int64_t count) const {
     const Geometry& g = geometry_;
-    const std::int64_t first = tile_begin(tile), count = tile_begin(tile + 1) - first;
+    const std::int64_t width = g.out[2], row = first / width;
+    if ((first + count - 1) / width == row)
+        return tile_in_place(run, task, room, {at.image, at.depth, row}, first - row * width, count);
+    const float* base = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels;
+    const std::int64_t zeros = (reinterpret_cast<std::intptr_t>(zeros_.data()) - reinterpret_cast<std::intptr_t>(base)) / 4;
+    const auto is_inside = [&g](std::size_t axis, std::int64_t place) { return place >= 0 && place < g.in[axis]; };
+    std::int64_t first_segment = segments_, last_segment = 0;
+    for (std::int64_t segment = 0; segment < segments_; ++segment) {
+        const std::int64_t w = segment % g.kernel[2], h = segment / g.kernel[2] % g.kernel[1], d = segment / (g.kernel[2] * g.kernel[1]);
+        const std::int64_t deep = at.depth * g.stride[0] - g.before[0] + d * g.dilation[0];
+        bool any = false;
+        std::int64_t line = row, pixel = first - row * width;
+        for (std::int64_t r = 0; r < count; ++r, ++pixel) {
+            if (pixel == width) ++line, pixel = 0;
+            const std::int64_t down = line * g.stride[1] - g.before[1] + h * g.dilation[1];
+            const std::int64_t along = pixel * g.stride[2] - g.before[2] + w * g.dilation[2];
+            const bool real = is_inside(0, deep) && is_inside(1, down) && is_inside(2, along);
+            room.rows[segment * count + r] = real ? deep * g.x.at[0] + down * g.x.at[1] + along * g.x.at[2] : zeros;
+            any |= real;
+        }
+        if (!any) continue;
+        first_segment = std::min(first_segment, segment);
+        last_segment = segment + 1;
+    }
+    first_segment = std::min(first_segment, last_segment);
+    multiply(run, task, room,
+             {{at.image, at.depth, 0}, first, count, base, room.rows + first_segment * count, first_segment, last_segment - first_segment, 0});
+}
+
+void Conv::tile_of_pixels(const Run& run, const Task& task, Room& room, const Line& at, std::int64_t first, std::int64_t count) const {
+    const Geometry& g = geometry_;
     const float* x = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels * g.x.channel +
                      at.depth * g.stride[0] * g.x.at[0] + at.row * g.stride[1] * g.x.at[1] + first * g.stride[2] * g.x.at[2];
     const Prologue prologue{has_prologue_ ? scale_.data() : nullptr, shift_.data(), clamp_};

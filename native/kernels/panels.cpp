@@ -78,9 +78,14 @@ void Ahead::set(ProductTile& tile, std::int64_t index, std::int64_t panel, std::
 
 namespace {
 
-// Cycles that a tile takes for one position: multiplications, two a cycle, unless the weights cannot come in so fast from the
-// second level of cache; and what a tile costs beside them.
-double cost_of(double rows, int vectors) { return std::max(rows * vectors / 2, vectors * 2.2) + 0.4; }
+// Cycles that a tile takes for one position: multiplications, two a cycle, unless each has to wait for the one before it, what is
+// read from the first level of cache, two a cycle, takes longer, or the weights cannot come in so fast from the second one; and
+// what a tile costs beside them.
+double cost_of(double rows, int vectors, int lanes) {
+    constexpr double latency = 4, line = 2.2;
+    const double products = rows * vectors / 2, loads = (rows + vectors) / 2, weights = line * vectors * lanes / 16;
+    return std::max({products, loads, weights, latency}) + 0.4;
+}
 
 // A panel and the next one have room in the second level of cache.
 constexpr std::int64_t kPanelBytes = 640 << 10;
@@ -95,7 +100,7 @@ double cost_of(std::int64_t length, std::int64_t columns, int widest, std::int64
     double cost = 0;
     const auto tiles = static_cast<double>((length + most - 1) / most);
     for (const Panel& panel : panels_of(columns, widest, lanes))
-        cost += tiles * cost_of(static_cast<double>(length) / tiles, panel.vectors);
+        cost += tiles * cost_of(static_cast<double>(length) / tiles, panel.vectors, lanes);
     return cost;
 }
 
@@ -111,7 +116,7 @@ Cut cut_of(std::int64_t length, std::int64_t columns, std::int64_t step, std::in
         const double cost = cost_of(length, columns, widest, most, table.lanes);
         if (best.vectors != 0 && cost >= least) continue;
         least = cost;
-        best = {widest, std::max<std::int64_t>((length + most - 1) / most, 1)};
+        best = {widest, std::max<std::int64_t>((length + most - 1) / most, 1), cost};
     }
     return best;
 }

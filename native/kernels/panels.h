@@ -49,6 +49,7 @@ struct Ahead {
 struct Cut {
     int vectors;         // of the widest panel
     std::int64_t tiles;  // of a line
+    double cost;         // of a line, in cycles for each position
 };
 
 // The cheapest cut for the registers there are. `step`: floats from row to row. `depth`: positions that a panel holds together.

@@ -59,7 +59,15 @@ CASES = [
     (2, 33, 33, 33, (4, 1), (2, 3), (1, 1), (1, 1), (0, 1), (1, 1)),
     (1, 20, 20, 20, (3, 3), (3, 3), (1, 1), (1, 1), (3, 3), (3, 3)),
     (1, 5, 5, 5, (3, 4, 9), (2, 3, 3), (1, 2, 1), (1, 1, 1), (1, 1, 0), (0, 1, 2)),
-]
+    # Rows so short that tiles go on in the next one.
+    *(SHORT := [
+        (2, 24, 40, 1, (7, 7), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
+        (2, 128, 40, 2, (9, 5), (1, 1), (2, 2), (1, 1), (0, 0), (0, 0)),
+        (1, 16, 24, 1, (11, 3), (3, 5), (1, 1), (2, 1), (2, 2), (1, 2)),
+        (1, 16, 24, 1, (3, 7, 2), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
+        (1, 16, 17, 1, (2, 2), (3, 3), (1, 1), (1, 1), (3, 4), (4, 3)),
+    ]),
+]  # fmt: skip
 
 
 def attributes_of(case: Any) -> dict[str, Any]:
@@ -82,7 +90,7 @@ def test_convolution_is_the_sum_of_its_taps(case: Any, layout: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("case", [CASES[1], CASES[6], CASES[10], CASES[14], CASES[16]], ids=str)
+@pytest.mark.parametrize("case", [CASES[1], CASES[6], CASES[10], CASES[14], CASES[16], *SHORT], ids=str)
 def test_bias_residual_and_bounds_follow_in_their_order(case: Any, last: bool, layout: str) -> None:
     images, channels, outputs, groups, sizes, kernel, *numbers = case
     x, w, bias = (

@@ -21,9 +21,23 @@ constexpr int kAhead = 1024;
 // Floats of a cache line.
 constexpr int kLine = 16;
 
+// Positions that are multiplied without asking for anything in between: where a vector is short, questions and prefetches are a good
+// part of the instructions, and a processor that runs a second thread on the same adders has no room for them. Weights that lie one
+// behind the other it fetches by itself.
+#if defined(__AVX512F__)
+constexpr int kTogether = 1;
+#else
+constexpr int kTogether = 4;
+#endif
+
 // Sums of a tile that is too small to keep the processor's adders busy are made in several independent chains. How many must not
 // depend on the columns: the last, narrower panel adds up in the same order as the others, so that equal columns give equal sums.
-constexpr int chains_of(int count) { return count >= 4 ? 1 : count >= 2 ? 2 : 4; }
+#if defined(__AVX512F__)
+constexpr int kOneChain = 4;
+#else
+constexpr int kOneChain = 3;
+#endif
+constexpr int chains_of(int count) { return count >= kOneChain ? 1 : count >= 2 ? 2 : 4; }
 
 // The end of a tile of any kind, from sums that were put into memory.
 void finish_any(const ProductTile& tile, const Floats* sums, int count, int vectors) {
@@ -109,6 +123,8 @@ void tile_of(const ProductTile& tile) {
 
     const std::int64_t* rows = tile.rows;
     const float* weights = tile.weights;
+    constexpr int width = vectors * kLanes;
+    const bool is_dense = tile.weights_stride == width;
     const std::int64_t length = tile.length, stride = tile.weights_stride, ahead = tile.ahead, next_step = tile.next_step;
     const float* next = tile.next;
     for (std::int64_t s = 0; s < tile.segments; ++s, rows += count) {
@@ -131,8 +147,24 @@ void tile_of(const ProductTile& tile) {
                             const float* w = weights + c * stride + v * kLanes;
                             __builtin_prefetch(w + kAhead);
 #pragma GCC unroll 32
-                            for (int r = 0; r < count; ++r) sums[c][r][v] += at[r][k + c] * load(w);
+                            for (int r = 0; r < count; ++r) add_product(sums[c][r][v], splat(at[r][k + c]), load(w));
                         }
+            if constexpr (kTogether > 1)
+                for (; is_dense && k + kTogether <= last; k += kTogether, weights += kTogether * width, next += kTogether * next_step) {
+                    if (next_step != 0) __builtin_prefetch(next, 0, 2);
+#pragma GCC unroll 4
+                    for (int i = 0; i < kTogether; ++i) {
+                        Floats w[vectors];
+#pragma GCC unroll 32
+                        for (int v = 0; v < vectors; ++v) w[v] = load(weights + i * width + v * kLanes);
+#pragma GCC unroll 32
+                        for (int r = 0; r < count; ++r) {
+                            const Floats x = splat(at[r][k + i]);
+#pragma GCC unroll 32
+                            for (int v = 0; v < vectors; ++v) add_product(sums[0][r][v], x, w[v]);
+                        }
+                    }
+                }
             for (; k < last; ++k, weights += stride, next += next_step) {
                 __builtin_prefetch(next, 0, 2);
                 Floats w[vectors];
@@ -143,9 +175,9 @@ void tile_of(const ProductTile& tile) {
                 }
 #pragma GCC unroll 32
                 for (int r = 0; r < count; ++r) {
-                    const float x = at[r][k];
+                    const Floats x = splat(at[r][k]);
 #pragma GCC unroll 32
-                    for (int v = 0; v < vectors; ++v) sums[0][r][v] += x * w[v];
+                    for (int v = 0; v < vectors; ++v) add_product(sums[0][r][v], x, w[v]);
                 }
             }
         } while (k < length);

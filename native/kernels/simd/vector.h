@@ -87,6 +87,15 @@ DOVETAIL_INLINE Floats fma(Floats a, Floats b, Floats c) {
 }
 DOVETAIL_INLINE Floats fma(Floats a, Floats b, float c) { return fma(a, b, splat(c)); }
 
+// sum += x * w. With few registers the compiler moves sums about between them, unless it is told the very instruction.
+DOVETAIL_INLINE void add_product(Floats& sum, Floats x, Floats w) {
+#if defined(__FMA__) && !defined(__AVX512F__)
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w));
+#else
+    sum += x * w;
+#endif
+}
+
 DOVETAIL_INLINE Floats abs(Floats x) { return (Floats)((Words)x & 0x7fffffffu); }
 
 DOVETAIL_INLINE Floats with_sign_of(Floats size, Floats sign) {
