@@ -2,7 +2,8 @@
 
     python bench/tables.py [NAME ...] [--quick]
 
-A table stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``. --quick takes few rounds, to see that all works.
+A table stands between ``<!-- NAME ISA -->`` and ``<!-- /NAME ISA -->``, one for each instruction set that it was measured with,
+and a new one behind the others of its name. --quick takes few rounds, to see that all works.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dovetail.measure import machine
+from dovetail.measure import instruction_set, machine
 
 BENCH = Path(__file__).resolve().parent
 PAGE = BENCH.parent / "docs" / "performance.md"
@@ -136,11 +137,18 @@ def markdown(rows: Rows) -> str:
 
 def write(name: str, rows: Rows) -> None:
     text = PAGE.read_text(encoding="utf-8")
-    table = f"<!-- {name} -->\n{machine()}:\n\n{markdown(rows)}\n<!-- /{name} -->"
-    new, count = re.subn(rf"<!-- {name} -->.*?<!-- /{name} -->", lambda _: table, text, flags=re.DOTALL)
-    if count != 1:
-        raise SystemExit(f"{PAGE.name} has {count} places for the table {name}")
-    PAGE.write_text(new, encoding="utf-8")
+    mark = f"{name} {instruction_set()}"
+    table = f"<!-- {mark} -->\n{machine()}:\n\n{markdown(rows)}\n<!-- /{mark} -->"
+    own = list(re.finditer(rf"<!-- {mark} -->.*?<!-- /{mark} -->", text, flags=re.DOTALL))
+    others = list(re.finditer(rf"<!-- /{name} \w+ -->", text))
+    if len(own) > 1 or not others:
+        raise SystemExit(f"{PAGE.name} has {len(own)} places for the table {mark}, {len(others)} for {name}")
+    if own:
+        start, end = own[0].span()
+    else:
+        start = end = others[-1].end()
+        table = f"\n\n{table}"
+    PAGE.write_text(text[:start] + table + text[end:], encoding="utf-8")
 
 
 def main() -> None:

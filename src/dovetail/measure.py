@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dovetail import native
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.formats import format_of, save
 from dovetail.graph import Model
@@ -162,7 +163,13 @@ def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
 
 
 def machine() -> str:
-    """What is to be known of the machine beside a figure: its processors, and how busy it is."""
+    """What is to be known of the machine beside a figure: its processors, what they can do, and how busy it is."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    can = f" with {instruction_set()}" if native.is_compiled else ""
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    return f"{count} processors{load}"
+    return f"{count} processors{can}{load}"
+
+
+def instruction_set() -> str:
+    """That for which the kernels in use were compiled: ``avx512``, ``avx2`` or ``base``; ``python`` without a compiled core."""
+    return str(native.core().isa()) if native.is_compiled else "python"
