@@ -72,11 +72,14 @@ bench-indexed: .venv/.installed-$(EXTRAS)
 sanitize:
 	native/tests/sanitize.sh
 
-# The core compiled in place, for those who work on it: PYTHONPATH=src finds it.
-native: .venv/.installed-$(EXTRAS)
+# The core compiled anew, for those who work on it: what changed alone, put where the installed one is.
+native: .venv/.made
+	@$(venv) -m nanobind --version >/dev/null 2>&1 || $(venv) -m pip install --quiet nanobind
 	cmake -S . -B build/native -G Ninja -DPython_EXECUTABLE=$(abspath $(venv)) -DCMAKE_BUILD_TYPE=Release \
-		-Dnanobind_DIR=$$($(venv) -m nanobind --cmake_dir) -DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$(abspath src/dovetail)
+		-Dnanobind_DIR=$$($(venv) -m nanobind --cmake_dir) -DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$(abspath build/native)
 	cmake --build build/native --target _native
+	cp build/native/_native*.so $$($(venv) -c 'import dovetail._native as core; print(core.__file__)')
+	@touch .venv/.installed-*
 
 models: .venv/.installed-$(EXTRAS)
 	$(venv) tests/models/light_table.py
