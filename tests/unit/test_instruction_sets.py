@@ -23,12 +23,17 @@ FILES = ["laws/test_native.py", *(f"unit/test_kernels_{name}.py" for name in KER
 def test_the_kernels_of_an_instruction_set(file: str, isa: str) -> None:
     if native.core().isa() == isa:
         pytest.skip("these are the kernels in use, and their tests run with them")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", str(TESTS / file)]
-    environment = {**os.environ, "DOVETAIL_ISA": isa, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
-    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=TESTS.parent, env=environment)
-    assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-1000:]
+    run_with(file, isa)
 
 
 @pytest.mark.skipif(not native.is_compiled, reason="no native core")
 def test_bytes_without_a_matrix_unit() -> None:
-    test_the_kernels_of_an_instruction_set("unit/test_kernels_quantized.py", "avx512")
+    run_with("unit/test_kernels_quantized.py", "avx512")
+
+
+def run_with(file: str, isa: str) -> None:
+    """The tests of a file with the kernels of another instruction set, or of this one without what stands beside it."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", str(TESTS / file)]
+    environment = {**os.environ, "DOVETAIL_ISA": isa, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=TESTS.parent, env=environment)
+    assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-1000:]
