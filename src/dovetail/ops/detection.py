@@ -17,6 +17,30 @@ from dovetail.types import Tensor, Type, agree
 _ENCODING = "box_encoding~{corner:false,center:true}:center=corner"
 
 
+def check_index_type(dtype: DType) -> None:
+    if dtype not in ("i32", "i64"):
+        raise RuleError("detection.dtype", f"indices of {dtype}, of i32 or i64")
+
+
+def kept_types(op: Op, numbers: int, dtype: DType, boxes: Any, scores: Any, *limits: Any) -> list[Type]:
+    """The types of what is kept of boxes of so many numbers: rows of indices of ``dtype``, of scores, and how many there are."""
+    check_inputs(op, (boxes, scores, *limits))
+    for x, name in ((boxes, "boxes"), (scores, "scores")):
+        if x.shape is not None and len(x.shape) != 3:
+            raise RuleError("detection.rank", f"{name} should be of rank 3, not {len(x.shape)}")
+    if boxes.shape is not None:
+        if dims.equal(boxes.shape[2], numbers) is False:
+            raise RuleError("detection.boxes", f"a box is {numbers} numbers, not {boxes.shape[2]}")
+        if scores.shape is not None:
+            agree(boxes.shape[0], scores.shape[0])
+            agree(boxes.shape[1], scores.shape[2])
+    for x in limits:
+        if x is not None and x.shape is not None and any(dims.equal(size, 1) is False for size in x.shape):
+            raise RuleError("detection.limit", f"a limit is one number, not of shape {list(x.shape)}")
+    rows: Any = (None, 3)
+    return [Tensor(dtype, rows), Tensor(dtypes.f32, rows), Tensor(dtype, (1,))]
+
+
 class NonMaxSuppression(
     Op,
     sig="boxes: F, scores: F, most?: I1, overlap?: F1, least?: F2, sigma?: F3 -> indices: I, values: F, count: I",
@@ -53,26 +77,10 @@ class NonMaxSuppression(
     def validate(self) -> None:
         if self.outputs not in (1, 3):
             raise RuleError("node.outputs", f"{self.outputs} outputs, of 1 or 3")
-        if self.dtype not in ("i32", "i64"):
-            raise RuleError("detection.dtype", f"indices of {self.dtype}, of i32 or i64")
+        check_index_type(self.dtype)
 
     def types(self, boxes: Any, scores: Any, *limits: Any) -> list[Type]:
-        check_inputs(self, (boxes, scores, *limits))
-        for x, name in ((boxes, "boxes"), (scores, "scores")):
-            if x.shape is not None and len(x.shape) != 3:
-                raise RuleError("detection.rank", f"{name} should be of rank 3, not {len(x.shape)}")
-        if boxes.shape is not None:
-            if dims.equal(boxes.shape[2], 4) is False:
-                raise RuleError("detection.boxes", f"a box is 4 numbers, not {boxes.shape[2]}")
-            if scores.shape is not None:
-                agree(boxes.shape[0], scores.shape[0])
-                agree(boxes.shape[1], scores.shape[2])
-        for x in limits:
-            if x is not None and x.shape is not None and any(dims.equal(size, 1) is False for size in x.shape):
-                raise RuleError("detection.limit", f"a limit is one number, not of shape {list(x.shape)}")
-        rows: Any = (None, 3)
-        found: list[Type] = [Tensor(self.dtype, rows), Tensor(dtypes.f32, rows), Tensor(self.dtype, (1,))]
-        return found[: self.outputs]
+        return kept_types(self, 4, self.dtype, boxes, scores, *limits)[: self.outputs]
 
     def value(self, *xs: Any) -> Any:
         raise dims.Inexact("which boxes are kept")

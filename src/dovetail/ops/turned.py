@@ -8,11 +8,12 @@ import numpy as np
 
 from dovetail import dims, dtypes
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, check_inputs
+from dovetail.errors import UnsupportedError
+from dovetail.op import Op
+from dovetail.ops.detection import check_index_type, kept_types
 from dovetail.ops.greedy import greedily, share, told
 from dovetail.ops.normalizing import as_type
-from dovetail.types import Tensor, Type, agree
+from dovetail.types import Type
 
 
 class NMSRotated(
@@ -37,25 +38,10 @@ class NMSRotated(
     clockwise: bool = True
 
     def validate(self) -> None:
-        if self.dtype not in ("i32", "i64"):
-            raise RuleError("detection.dtype", f"indices of {self.dtype}, of i32 or i64")
+        check_index_type(self.dtype)
 
     def types(self, boxes: Any, scores: Any, *limits: Any) -> list[Type]:
-        check_inputs(self, (boxes, scores, *limits))
-        for x, name in ((boxes, "boxes"), (scores, "scores")):
-            if x.shape is not None and len(x.shape) != 3:
-                raise RuleError("detection.rank", f"{name} should be of rank 3, not {len(x.shape)}")
-        if boxes.shape is not None:
-            if dims.equal(boxes.shape[2], 5) is False:
-                raise RuleError("detection.boxes", f"a box is 5 numbers, not {boxes.shape[2]}")
-            if scores.shape is not None:
-                agree(boxes.shape[0], scores.shape[0])
-                agree(boxes.shape[1], scores.shape[2])
-        for x in limits:
-            if x.shape is not None and any(dims.equal(size, 1) is False for size in x.shape):
-                raise RuleError("detection.limit", f"a limit is one number, not of shape {list(x.shape)}")
-        rows: Any = (None, 3)
-        return [Tensor(self.dtype, rows), Tensor(dtypes.f32, rows), Tensor(self.dtype, (1,))]
+        return kept_types(self, 5, self.dtype, boxes, scores, *limits)
 
     def value(self, *xs: Any) -> Any:
         raise dims.Inexact("which boxes are kept")
