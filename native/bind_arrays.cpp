@@ -465,6 +465,7 @@ void bind_arrays(nb::module_& m) {
         }
         return found;
     });
+    m.def("past_cache_from", &moving::past_cache_from);
     m.def("array_threads", [] { return pool().threads(); });
 }
 

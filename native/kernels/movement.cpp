@@ -32,7 +32,28 @@ std::int64_t task_bytes_for(std::size_t bytes) {
     return std::clamp<std::int64_t>(eighth, 32 * 1024, 1024 * 1024);
 }
 
+// The last level of the cache behind this core in bytes, as far as it is as fast as the memory twice over: AMD's processors with wide
+// vectors, where it belongs to few cores. Elsewhere, and of older ones, 0: there many share it, or it is little faster than memory.
+std::size_t fast_last_level() {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (!__builtin_cpu_is("amd") || !__builtin_cpu_supports("avx512f")) return 0;
+    constexpr unsigned kCacheProperties = 0x8000001D, kThirdLevel = 3;
+    unsigned a = kCacheProperties, b = 0, c = kThirdLevel, d = 0;
+    __asm__("cpuid" : "+a"(a), "+b"(b), "+c"(c), "+d"(d));
+    const std::size_t ways = (b >> 22) + 1, partitions = (b >> 12 & 0x3FF) + 1, line = (b & 0xFFF) + 1, sets = std::size_t{c} + 1;
+    return (a >> 5 & 7) == 3 ? ways * partitions * line * sets : 0;
+#else
+    return 0;
+#endif
+}
+
 }  // namespace
+
+// What is read and written stays in the last level, if it fits there.
+std::size_t past_cache_from() {
+    static const std::size_t from = std::max(kPastCacheFrom, fast_last_level() / 2);
+    return from;
+}
 
 std::int64_t Shape::rows() const {
     std::int64_t rows = 1;
@@ -70,7 +91,7 @@ Movement::Movement(std::vector<Piece> pieces) {
         bytes_ += bytes;
         if (bytes != 0) shapes.push_back(shape_of(piece));
     }
-    choose_walks(shapes, {bytes_ >= kPastCacheFrom, task_bytes_for(bytes_)});
+    choose_walks(shapes, {bytes_ >= past_cache_from(), task_bytes_for(bytes_)});
     const bool plain = std::all_of(walks_.begin(), walks_.end(), [](const auto& walk) { return walk->is_plain(); });
     threads_from_ = plain ? kThreadsFromPlain : kThreadsFrom;
     std::int64_t tasks = 0;

@@ -38,6 +38,9 @@ class Walk;
 struct Shape;
 struct Manner;
 
+// From so many bytes on, in all, destinations are written past the cache.
+std::size_t past_cache_from();
+
 // Pieces may be done in any order and at once: no destination overlaps another one or a source.
 class Movement {
 public:

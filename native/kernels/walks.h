@@ -16,7 +16,7 @@ constexpr std::int64_t kBlockBytes = 16 * 1024;
 constexpr std::int64_t kStagedBytes = 4 * 1024;
 // Rows from here on are written past the cache one by one: few of their lines are begun or ended in the middle.
 constexpr std::int64_t kStreamedRow = 1024;
-// From here on, in all, destinations are written past the cache.
+// From here on, in all, destinations are written past the cache, where more of it is not known to be ours (past_cache_from).
 constexpr std::size_t kPastCacheFrom = 8 * 1024 * 1024;
 // Below this, other threads are not worth the call: plain copies run at the speed of the cache, all else is slower.
 constexpr std::size_t kThreadsFrom = 192 * 1024;
