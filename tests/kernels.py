@@ -14,7 +14,7 @@ if native.is_compiled:
 else:
     _native = None
 
-ELEMENTS = {"float32": "f32", "float64": "f64", "bool": "boolean"} | {
+ELEMENTS = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "boolean"} | {
     f"{prefix}int{bits}": f"{prefix or 'i'}{bits}" for prefix in ("", "u") for bits in (8, 16, 32, 64)
 }
 

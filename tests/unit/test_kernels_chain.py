@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -239,6 +240,24 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "sin": np.sin,
     "reciprocal": np.reciprocal,
 }
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_floats_of_16_bits_go_to_f32_and_back_as_numpy_says(kind: Any) -> None:
+    """Every one of them; and of f32 every 9973rd, with what lies halfway between two of 16 bits."""
+    short = np.arange(2**16, dtype=np.uint16).view(kind)
+    wide = np.zeros(short.shape, np.float32)
+    run("chain", [short], [wide], compiled([(Cast(dtypes.f32), [0])], [0], [Input(arrays.element(short))])._asdict())
+    np.testing.assert_array_equal(wide, short.astype(np.float32))
+    steps = np.array([0x7FFF, 0x8000, 0x8001, 0xFFF, 0x1000, 0x1001])
+    halfway = (wide[np.isfinite(wide)].view(np.uint32)[:, None] + steps).ravel()
+    bits = np.concatenate([np.arange(0, 2**32, 9973, dtype=np.uint64), halfway, np.arange(0x33000000, 0x38900000, 4099)])
+    x = bits.astype(np.uint32).view(np.float32)
+    y = np.zeros(x.shape, kind)
+    to = dtypes.dtype(kind)
+    run("chain", [x], [y], compiled([(Cast(to), [0])], [0], [Input(dtypes.f32)])._asdict())
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(y.astype(np.float32), x.astype(kind).astype(np.float32))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -12,12 +12,20 @@ namespace dovetail::DOVETAIL_ISA {
 // A truth value in memory: a byte of 0 or 1.
 enum class Truth : std::uint8_t {};
 
+// Floats of 16 bits in memory: of IEEE 754, and the upper half of an f32.
+enum class Half : std::uint16_t {};
+enum class Brain : std::uint16_t {};
+
 template <typename T>
 constexpr Element kElement = Element::other;
 template <>
 inline constexpr Element kElement<double> = Element::f64;
 template <>
 inline constexpr Element kElement<float> = Element::f32;
+template <>
+inline constexpr Element kElement<Half> = Element::f16;
+template <>
+inline constexpr Element kElement<Brain> = Element::bf16;
 template <>
 inline constexpr Element kElement<std::int64_t> = Element::i64;
 template <>
@@ -106,6 +114,23 @@ void vectors1(const Tile& tile) {
         for (; i + kLanes <= tile.columns; i += kLanes) store(to + i, F::of(load(a + i)));
         if (const std::int64_t rest = tile.columns - i; rest > 0) store_first(to + i, F::of(load_first(a + i, rest)), rest);
     }
+}
+
+// A cast between f32 and floats of 16 bits: whole vectors, the rest one by one.
+template <typename F, typename R, typename A>
+void halves1(const Tile& tile) {
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+        R* to = target<R>(tile, row);
+        const A* a = source<A>(tile, 0, row);
+        std::int64_t i = 0;
+        for (; i + kLanes <= tile.columns; i += kLanes) F::vector(to + i, a + i);
+        for (; i < tile.columns; ++i) to[i] = F::of(a[i]);
+    }
+}
+
+template <typename F, typename R, typename A>
+constexpr Opcode halves_row1(const char* name) {
+    return {name, halves1<F, R, A>, kElement<R>, 1, {kElement<A>, Element::other, Element::other}};
 }
 
 template <typename F, typename R, typename A>

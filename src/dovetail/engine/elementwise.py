@@ -350,16 +350,34 @@ def _bit_shift(w: Writer, op: Any, x: Ref, amount: Ref) -> Ref:
     return w(f"shift_{op.direction}", x, amount)
 
 
+HALVES = ("f16", "bf16")
+"""Floats of 16 bits: the core computes in f32 in their place."""
+_WITHIN_F32 = (*HALVES, "f32", "u8", "i8", "u16", "i16", "boolean")
+
+
+def _as(w: Writer, x: Ref, to: str) -> Ref:
+    """A cast; by way of f32, which holds every float of 16 bits, from one of these or to one."""
+    if x.type == to:
+        return x
+    if x.type in HALVES and to != "f32":
+        return _as(w, w(f"cast.{x.type}", x, of="f32"), to)
+    if to in HALVES and x.type != "f32":
+        if x.type not in _WITHIN_F32:
+            raise Unsaid(f"{x.type} rounded to {to} at once")
+        return _as(w, w(f"cast.{x.type}", x, of="f32"), to)
+    return w(f"cast.{x.type}", x, of=to)
+
+
 @rule("Cast")
 def _cast(w: Writer, op: Any, x: Ref) -> Ref:
     if op.source is not None:
         raise Unsaid("codes cast by a table")
-    return x if x.type == op.to.name else w(f"cast.{x.type}", x, of=op.to.name)
+    return _as(w, x, op.to.name)
 
 
 @rule("CastLike")
 def _cast_like(w: Writer, op: Any, x: Ref, like: Ref) -> Ref:
-    return x if x.type == like.type else w(f"cast.{x.type}", x, of=like.type)
+    return _as(w, x, like.type)
 
 
 def _one(w: Writer, x: Ref) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 
 from dovetail.build import Builder
 from dovetail.edit import copy_graph, remove_dead, rewrite
+from dovetail.engine.halves import computed_in_f32
 from dovetail.engine.on_grids import on_grids
 from dovetail.engine.quantized import quantized
 from dovetail.engine.recurrent import LAYERS, by_moments
@@ -78,6 +79,7 @@ def prepare(graph: Graph, file: str | None = None) -> Graph:
     """A copy of ``graph`` that computes the same, to within rounding, with less to do. Types and shape values are everywhere."""
     new = copy_graph(graph)
     infer_graph(new, file=file)
+    computed_in_f32(new)
     rewrite(new, quantized)
     fold(new)
     for _ in range(ROUNDS):

@@ -1,0 +1,97 @@
+"""Floats of 16 bits, for which no kernel computes: each operator on f32, which holds them all, its result rounded once.
+
+Every value between two operators keeps its type, and is rounded to it; what an operator rounds on its own way (terms of a sum)
+is rounded to f32 and not to 16 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.build import Builder
+from dovetail.dtypes import DType
+from dovetail.edit import remove_dead, rewrite
+from dovetail.engine.elementwise import HALVES, RULES
+from dovetail.engine.kernels import CHOICES
+from dovetail.graph import Graph, Node, Value
+from dovetail.op import host_inputs
+from dovetail.ops.activation import Relu
+from dovetail.ops.casting import Cast
+from dovetail.ops.clip import Clip
+from dovetail.ops.unary import Abs, Negative
+from dovetail.passes.fold import fold
+from dovetail.types import Tensor
+
+TAKEN_APART = (
+    "Attention BatchNormalization Einsum GRU GRUCell GroupConv GroupNormalization InstanceNormalization LSTM LSTMCell "
+    "LpNormalization MeanVarianceNormalization NormalizeL2 RMSNormalization RNN RNNCell RotaryEmbedding ScaledDotProductAttention"
+).split()
+"""Operators whose parts have kernels."""
+AS_THEY_ARE = "Cast CastLike DequantizeLinear Gather GatherElements GatherND QuantizeLinear Range _QuantizedConv _Kept".split()
+"""Operators that change types themselves, look at none, or whose grids lie by the roundings of their own type."""
+WIDENED = frozenset({*RULES, *CHOICES, *TAKEN_APART}.difference(AS_THEY_ARE))
+SAME_AFTER = (Abs, Clip, Negative, Relu)
+"""Operators that make the same of a number and then round it as the other way round: they go into the kernel that made it."""
+
+
+def computed_in_f32(graph: Graph) -> None:
+    """Put every operator of :data:`WIDENED` that has floats of 16 bits between a cast to f32 and one back."""
+    if not any(_is_half(value) for node in graph.nodes for value in (*node.inputs, *node.outputs)):
+        return
+    fold(graph)  # What weights are made of: a cast of something large would not be folded.
+    rewrite(graph, _rule())
+    remove_dead(graph)
+
+
+def _rule() -> Callable[[Builder, Node], Any]:
+    shared: dict[int, Value] = {}
+
+    def rule(b: Builder, node: Node) -> Any:
+        name = type(node.op).__name__
+        if name not in WIDENED or not any(_is_half(value) for value in (*node.inputs, *node.outputs)):
+            return None
+        hosts = host_inputs(node.op, len(node.inputs))
+        if any(host and _is_half(x) for host, x in zip(hosts, node.inputs, strict=True)):
+            return None
+        is_kernel = name not in RULES
+        xs = [_wide(b, x, shared if is_kernel else {}) if x is not None and _is_half(x) else x for x in node.inputs]
+        if isinstance(node.op, SAME_AFTER) and xs[0] is not None:
+            xs[0] = _before_rounding(b, node.inputs[0]) or xs[0]
+        made = b.add(node.op, *xs)
+        return [_narrow(b, new, old) for new, old in zip(made, node.outputs, strict=True)]
+
+    return rule
+
+
+def _is_half(value: Value | None) -> bool:
+    kind = value.type if value is not None else None
+    return isinstance(kind, Tensor) and kind.dtype is not None and kind.dtype.name in HALVES
+
+
+def _wide(b: Builder, x: Value, shared: dict[int, Value]) -> Value:
+    """A value as f32. What elementwise operators read is cast for each of them anew: it is part of their work."""
+    if x.constant is not None:
+        return b.constant(np.asarray(x.constant).astype(np.float32))
+    if id(x) not in shared:
+        shared[id(x)] = b.add(Cast(dtypes.f32), x)[0]
+    return shared[id(x)]
+
+
+def _narrow(b: Builder, new: Value, old: Value) -> Value:
+    kind: DType | None = old.type.dtype if isinstance(old.type, Tensor) else None
+    if kind is None or kind.name not in HALVES or (isinstance(new.type, Tensor) and new.type.dtype is kind):
+        return new
+    found: Value = b.add(Cast(kind), new)[0]
+    return found
+
+
+def _before_rounding(b: Builder, x: Value | None) -> Value | None:
+    """What ``x`` is the rounding of, where nobody else needs it."""
+    if x is None or x.node is None or not isinstance(x.node.op, Cast) or len(x.uses) != 1 or x in b.graph.outputs:
+        return None
+    source = x.node.inputs[0]
+    return source if source is not None and source.dtype is dtypes.f32 else None
