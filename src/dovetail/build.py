@@ -144,6 +144,10 @@ class Builder:
         found = REGISTRY.get(kind)
         if found is None:
             raise AttributeError(f"no operator is called {kind!r}")
+        for name, value in attributes.items():
+            field = found.fields_by_name.get(name)
+            if field is not None and isinstance(value, str | type | np.dtype) and field.annotation.startswith("DType"):
+                attributes[name] = dtypes.dtype(value)
         outputs = self.add(found(**attributes), *inputs)
         return outputs[0] if len(outputs) == 1 and not found.signature.outputs[0].repeated else outputs
 

@@ -28,7 +28,8 @@ from dovetail.types import Tensor
 
 TAKEN_APART = (
     "Attention BatchNormalization Einsum GRU GRUCell GroupConv GroupNormalization InstanceNormalization LSTM LSTMCell "
-    "LpNormalization MeanVarianceNormalization NormalizeL2 RMSNormalization RNN RNNCell RotaryEmbedding ScaledDotProductAttention"
+    "LpNormalization MatMulNBits MeanVarianceNormalization NormalizeL2 RMSNormalization RNN RNNCell RotaryEmbedding "
+    "ScaledDotProductAttention"
 ).split()
 """Operators whose parts have kernels."""
 AS_THEY_ARE = "Cast CastLike DequantizeLinear Gather GatherElements GatherND QuantizeLinear Range _QuantizedConv _Kept".split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,12 @@ from dovetail.engine.quantized import quantized
 from dovetail.engine.recurrent import LAYERS, by_moments
 from dovetail.engine.suppressed import suppressed
 from dovetail.errors import UnsupportedError
+from dovetail.evaluate import folded
 from dovetail.graph import Graph, Node, Value
 from dovetail.inference import infer_graph
 from dovetail.ops.activation import Sigmoid
 from dovetail.ops.attention import Attention, ScaledDotProductAttention
+from dovetail.ops.casting import Cast
 from dovetail.ops.conv import Conv
 from dovetail.ops.detection import NonMaxSuppression
 from dovetail.ops.dropout import Dropout
@@ -31,8 +34,9 @@ from dovetail.ops.norm import (
     MeanVarianceNormalization,
     RMSNormalization,
 )
+from dovetail.ops.packed import MatMulNBits
 from dovetail.ops.pool import MaxPool
-from dovetail.ops.quantize import FakeQuantize
+from dovetail.ops.quantize import DequantizeLinear, FakeQuantize
 from dovetail.ops.recurrent import GRU, LSTM, RNN
 from dovetail.ops.recurrent_cells import GRUCell, LSTMCell, RNNCell, _Cell
 from dovetail.ops.rescaling import LpNormalization, NormalizeL2
@@ -49,6 +53,7 @@ DECOMPOSED = (
     GroupNormalization,
     InstanceNormalization,
     LpNormalization,
+    MatMulNBits,
     MeanVarianceNormalization,
     NormalizeL2,
     RMSNormalization,
@@ -57,6 +62,8 @@ DECOMPOSED = (
 )
 """Operators whose parts have kernels and they have not."""
 RECURRENT = (RNN, GRU, LSTM, RNNCell, GRUCell, LSTMCell)
+UNPACKED = 2 << 30
+"""The most bytes of floats that are kept for weights which a file stores in fewer bits; the rest is unpacked in each run."""
 MOMENTS = 256
 """The most moments of a recurrent layer that are written one by one: more make planning long."""
 
@@ -81,15 +88,35 @@ def prepare(graph: Graph, file: str | None = None) -> Graph:
     infer_graph(new, file=file)
     computed_in_f32(new)
     rewrite(new, quantized)
+    unpacked = _unpacking()
+    rewrite(new, unpacked)
     fold(new)
     for _ in range(ROUNDS):
         if not rewrite(new, _simpler):
             break
         remove_dead(new)
+        rewrite(new, unpacked)
         fold(new)
     rewrite(new, _into_weights)
     remove_dead(new)
     return new
+
+
+def _unpacking() -> Callable[[Builder, Node], Any]:
+    """A rule that makes constants of weights that a file stores in fewer bits, once instead of in every run."""
+    left = UNPACKED
+
+    def rule(b: Builder, node: Node) -> Any:
+        nonlocal left
+        if not isinstance(node.op, Cast | DequantizeLinear) or any(x is None or x.constant is None for x in node.inputs):
+            return None
+        found = folded(node.op, node.inputs, left // 8)
+        if found is None:
+            return None
+        left -= sum(array.nbytes for array, _ in found)
+        return [b.constant(array, dtype) for array, dtype in found]
+
+    return rule
 
 
 def _apart(b: Builder, op: Any, xs: Any) -> Any:
@@ -108,6 +135,8 @@ def _simpler(b: Builder, node: Node) -> Any:
         return None if is_open else unlisted(b, node)
     if isinstance(op, BatchNormalization):
         return _scale_and_shift(b, op, xs)
+    if isinstance(op, MatMulNBits) and xs[1] is not None and xs[1].constant is None:
+        return None
     if isinstance(op, DECOMPOSED) and _is_plain(xs):
         return _apart(b, op, xs)
     if isinstance(op, NonMaxSuppression):
