@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "kernels/chain.h"
+#include "kernels/quantized.h"
 #include "program.h"
 
 namespace nb = nanobind;
@@ -99,6 +100,7 @@ void bind_program(nb::module_& m) {
         }
     });
     m.def("isa", [] { return name_of(isa()); });
+    m.def("has_matrix_unit", [] { return matrix_unit() != nullptr; });
     m.def("has_kernel", [](const std::string& kernel) { return factory_of(kernel) != nullptr; });
     m.def("chain_opcodes", &opcodes);
     nb::class_<Pool>(m, "Pool").def(nb::init<int>(), "threads"_a).def_prop_ro("threads", &Pool::threads);

@@ -171,5 +171,8 @@ def machine() -> str:
 
 
 def instruction_set() -> str:
-    """That for which the kernels in use were compiled: ``avx512``, ``avx2`` or ``base``; ``python`` without a compiled core."""
-    return str(native.core().isa()) if native.is_compiled else "python"
+    """What the kernels in use were compiled for: ``avx512``, ``avx2`` or ``base``, ``amx`` for the first with the matrix unit
+    for bytes beside it; ``python`` without a compiled core."""
+    if not native.is_compiled:
+        return "python"
+    return "amx" if native.core().has_matrix_unit() else str(native.core().isa())
