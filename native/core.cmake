@@ -36,8 +36,8 @@ function(add_isa name)
   target_sources(dovetail_core PRIVATE $<TARGET_OBJECTS:dovetail_${name}>)
 endfunction()
 add_isa(base)
-# The matrix unit has a file of its own, in no namespace: whether it is there is asked when the program runs.
-target_sources(dovetail_core PRIVATE ${here}/kernels/amx/multiply.cpp)
+# The units for products of bytes have files of their own, in no namespace: whether one is there is asked when the program runs.
+target_sources(dovetail_core PRIVATE ${here}/kernels/amx/multiply.cpp ${here}/kernels/vnni/multiply.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_definitions(dovetail_core PUBLIC DOVETAIL_X86)
   add_isa(avx2 -mavx2 -mfma -mf16c)
@@ -46,6 +46,11 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   if(DOVETAIL_HAS_AMX)
     set_source_files_properties(${here}/kernels/amx/multiply.cpp TARGET_DIRECTORY dovetail_core
                                 PROPERTIES COMPILE_OPTIONS "-mamx-tile;-mamx-int8")
+  endif()
+  check_cxx_compiler_flag(-mavx512vnni DOVETAIL_HAS_VNNI)
+  if(DOVETAIL_HAS_VNNI)
+    set_source_files_properties(${here}/kernels/vnni/multiply.cpp TARGET_DIRECTORY dovetail_core
+                                PROPERTIES COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni")
   endif()
   add_isa(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
 endif()

@@ -18,6 +18,7 @@ import argparse
 import ast
 import contextlib
 import copy
+import importlib
 import json
 import os
 import pickle
@@ -619,7 +620,7 @@ class Runner:
 
     def _installed(self, module: str, tree: ast.Module) -> str | None:
         try:
-            install(sys.modules[f"dovetail.{module.removesuffix('.py').replace('/', '.')}"], tree)
+            install(importlib.import_module(f"dovetail.{module.removesuffix('.py').replace('/', '.')}"), tree)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return None

@@ -23,7 +23,7 @@ bool has_dense_channels(const Operand& image) { return image.strides[1] == 1 || 
 class QuantizedConv : public Step {
 public:
     QuantizedConv(const Spec& spec, Store& store)
-        : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), functions_(DOVETAIL_CHOSEN(byte_functions)()), unit_(matrix_unit()) {
+        : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), functions_(DOVETAIL_CHOSEN(byte_functions)()), unit_(matrix_unit() ? matrix_unit() : product_unit()) {
         if (!is_byte(x_) || !is_byte(y_) || x_.rank() != 4 || y_.rank() != 4)
             throw std::invalid_argument("quantized_conv: images of bytes");
         if ((!has_dense_channels(x_) && x_.sizes[1] > kFewChannels) || !has_dense_channels(y_))
@@ -36,7 +36,7 @@ public:
 
     std::string name() const override {
         const char* way = in_place_ ? "in place " : gathered_ ? "gathered " : "rows ";
-        return std::string("quantized_conv ") + way + (unit_ ? "amx" : name_of(isa()));
+        return std::string("quantized_conv ") + way + (unit_ ? unit_->name : name_of(isa()));
     }
 
     std::size_t scratch_bytes() const override {
@@ -130,6 +130,7 @@ private:
         segments_ = gathered_ ? 1 : joined_ ? kernel_[0] : kernel_[0] * kernel_[1];
         const std::int64_t run = kernel_[0] * kernel_[1] * channels_ / segments_;
         blocks_ = whole(run, kByteDepth);
+        last_depth_ = whole(run - (blocks_ - 1) * kByteDepth, 8) * 8;
         step_ = gathered_ ? run : stride_[1] * (in_place_ ? x_step_[1] : channels_);
         box_row_ = gathered_ ? out_[1] * run
                              : ((out_[1] - 1) * stride_[1] + (kernel_[1] - 1) * dilation_[1] + 1) * channels_;
@@ -206,7 +207,7 @@ private:
             const std::int64_t begin = piece * kBytePixels, count = std::min(length - begin, kBytePixels);
             const int width = static_cast<int>(std::min<std::int64_t>(end - j, 2));
             const std::int8_t* weights = weights_.get() + j * step;
-            const ByteTile each{from + at * line_step + begin * step_, step_, offsets_.data(), segments_, blocks_,
+            const ByteTile each{from + at * line_step + begin * step_, step_, offsets_.data(), segments_, blocks_, last_depth_,
                                 weights, offset_.data() + j * kByteColumns, weights + 2 * step + (at * pieces + piece) * share,
                                 j + 2 < end ? fetched : 0,
                                 static_cast<int>(count), width, x_.element == Element::i8, sums};
@@ -302,11 +303,11 @@ private:
     Operand x_, y_, other_;
     bool has_other_ = false;
     ByteFunctions functions_;
-    const MatrixUnit* unit_;
+    const ByteUnit* unit_;
     std::int64_t channels_ = 1, x_zero_ = 0;
     std::int64_t in_[2], out_[2], kernel_[2], stride_[2], dilation_[2], before_[2], x_step_[2], y_step_[2];
     bool in_place_ = false, gathered_ = false, joined_ = false, heavy_ = false;
-    std::int64_t segments_ = 1, blocks_ = 1, box_row_ = 0, step_ = 0, panels_ = 1, block_lines_ = 1;
+    std::int64_t segments_ = 1, blocks_ = 1, last_depth_ = 8, box_row_ = 0, step_ = 0, panels_ = 1, block_lines_ = 1;
     std::int64_t line_ = 0;  // pixels from line to line where all are one run; 0: each is its own
     std::vector<std::int64_t> offsets_;
     std::vector<float> factor_;

@@ -23,6 +23,7 @@ struct ByteTile {
     const std::int64_t* offsets;
     std::int64_t segments;
     std::int64_t blocks;
+    std::int64_t last_depth;  // bytes of a segment's last block that have weights, in whole eights
     const std::int8_t* weights;
     const std::int32_t* offset;   // of both panels
     const std::int8_t* next;  // weights that are wanted later, of which each block fetches `next_step` bytes
@@ -64,11 +65,14 @@ struct ByteFunctions {
 
 DOVETAIL_IN_EVERY_ISA(ByteFunctions byte_functions();)
 
-// The processor's matrix unit, where it has one and the system lends it; else null. After the last product of a task comes its end.
-struct MatrixUnit {
+// What a processor may have beside its vectors for products of bytes: null where it has not, the system does not lend it, or
+// DOVETAIL_ISA asks for less. After the last product of a task comes its end.
+struct ByteUnit {
     void (*multiply)(const ByteTile& tile);
     void (*end)();
+    const char* name;
 };
-const MatrixUnit* matrix_unit();
+const ByteUnit* matrix_unit();   // AMX
+const ByteUnit* product_unit();  // AVX512-VNNI
 
 }  // namespace dovetail

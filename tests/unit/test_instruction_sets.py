@@ -27,7 +27,7 @@ def test_the_kernels_of_an_instruction_set(file: str, isa: str) -> None:
 
 
 @pytest.mark.skipif(not native.is_compiled, reason="no native core")
-def test_bytes_without_a_matrix_unit() -> None:
+def test_bytes_without_a_unit_of_their_own() -> None:
     run_with("unit/test_kernels_quantized.py", "avx512")
 
 

@@ -115,8 +115,8 @@ bool is_there() {
 
 }  // namespace
 
-const MatrixUnit* matrix_unit() {
-    static const MatrixUnit unit{multiply, end};
+const ByteUnit* matrix_unit() {
+    static const ByteUnit unit{multiply, end, "amx"};
     static const bool there = std::getenv("DOVETAIL_ISA") == nullptr && is_there();
     return there ? &unit : nullptr;
 }
@@ -127,7 +127,7 @@ const MatrixUnit* matrix_unit() {
 
 namespace dovetail {
 
-const MatrixUnit* matrix_unit() { return nullptr; }
+const ByteUnit* matrix_unit() { return nullptr; }
 
 }  // namespace dovetail
 
