@@ -13,6 +13,7 @@
 #define DOVETAIL_POSIX
 #endif
 #if defined(__linux__)
+#include <sched.h>
 #include <semaphore.h>
 #endif
 #if defined(__x86_64__) || defined(__i386__)
@@ -24,6 +25,8 @@ namespace {
 
 // Long enough to bridge the gap between two steps of a program, short against a scheduler's slice.
 constexpr std::chrono::microseconds kSpin{40};
+// After this, whoever else wants the core gets it: it may be the very thread that is waited for.
+constexpr std::chrono::microseconds kAlone{4};
 
 void pause_briefly() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -37,14 +40,17 @@ void pause_briefly() {
 template <typename F>
 bool spin(const F& ready) {
     if (ready()) return true;
-    const auto end = std::chrono::steady_clock::now() + kSpin;
+    const auto start = std::chrono::steady_clock::now();
+    auto now = start;
     do {
         for (int i = 0; i < 8; ++i) {
             pause_briefly();
             if (ready()) return true;
         }
-    } while (std::chrono::steady_clock::now() < end);
-    return false;
+        now = std::chrono::steady_clock::now();
+        if (now - start > kAlone) std::this_thread::yield();
+    } while (now - start < kSpin);
+    return ready();
 }
 
 // How many forks lie between this process and the one that first made a pool. A child has none of its parent's threads, and its
@@ -71,6 +77,40 @@ public:
 
 private:
     sigset_t before_;
+#endif
+};
+
+constexpr int kNoCore = -1;
+
+// The core that this thread is on.
+int core() {
+#if defined(__linux__)
+    return sched_getcpu();
+#else
+    return kNoCore;
+#endif
+}
+
+// The cores that this thread may be on.
+class Cores {
+public:
+#if defined(__linux__)
+    Cores() : known_(sched_getaffinity(0, sizeof cores_, &cores_) == 0) {}
+
+    // Keeps this thread to all of them but one. The system likes to wake a thread where the one that called it runs, and the two get in
+    // each other's way until it moves one of them, milliseconds later.
+    void without(int busy) const {
+        if (!known_ || busy < 0 || busy >= CPU_SETSIZE) return;
+        cpu_set_t others = cores_;
+        CPU_CLR(busy, &others);
+        if (CPU_COUNT(&others) != 0) sched_setaffinity(0, sizeof others, &others);
+    }
+
+private:
+    cpu_set_t cores_;
+    const bool known_;
+#else
+    void without(int) const {}
 #endif
 };
 
@@ -165,6 +205,7 @@ public:
 
     void run(std::int64_t count, Pool::Task task, const void* state) {
         job_ = {count, task, state};
+        caller_core_.store(core(), std::memory_order_relaxed);
         const auto threads = static_cast<std::int64_t>(queues_.size());
         for (std::int64_t i = 0; i < threads; ++i) {
             queues_[static_cast<std::size_t>(i)].next.store(count * i / threads, std::memory_order_relaxed);
@@ -219,6 +260,8 @@ private:
     void work(int worker) {
         const auto is_called = [this] { return left_.load() > 0 || stop_.load(); };
         while (!stop_.load()) {
+            const int here = core();
+            if (here != kNoCore && here == caller_core_.load(std::memory_order_relaxed)) cores_.without(here);
             if (claim()) {
                 const Job job = job_;
                 job.task(job.state, next(worker), worker);
@@ -236,6 +279,8 @@ private:
     alignas(64) Job job_{0, nullptr, nullptr};
     std::vector<Queue> queues_;
     std::atomic<bool> stop_{false};
+    std::atomic<int> caller_core_{kNoCore};
+    const Cores cores_;  // of the thread that made this
     Sleepers workers_;
     Sleepers caller_;
     std::vector<std::thread> threads_;

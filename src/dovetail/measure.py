@@ -19,8 +19,8 @@ from dovetail.peers import Call, Cost, Names, Runner, cost, is_installed, runner
 from dovetail.states import own_inputs, own_outputs
 from dovetail.verify import compare
 
-REST = 0.02
-"""Seconds between engines: longer than any of them lets its threads spin."""
+REST = 0.05
+"""Seconds between engines: longer than any of them lets its threads spin (onnxruntime up to 40 ms, where a pause is long)."""
 AWAKE = 0.01
 """Seconds of runs that do not count: a processor and its memory that rested need some milliseconds to be at their speed."""
 PEERS = ("onnxruntime", "openvino")
