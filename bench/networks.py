@@ -1,9 +1,10 @@
 """How fast whole networks run, beside onnxruntime and OpenVINO: medians of interleaved runs, as ratios.
 
-    python bench/networks.py [--models NAME ...] [--batch 1 8] [--threads 1 2] [--rounds N] [--json]
+    python bench/networks.py [--models NAME ...] [--batch 1 8] [--threads 1 2] [--rounds N] [--halves] [--json]
 
-The architectures are those of the onnx package with seeded random weights (examples/light_models.py), in f32; every engine gets
-the same input and the same number of threads, and the results are compared. A ratio below 1 means that dovetail is faster.
+The architectures are those of the onnx package with seeded random weights (examples/light_models.py), in f32, with --halves in
+f16; every engine gets the same input and the same number of threads, and the results are compared. A ratio below 1 means that
+dovetail is faster.
 """
 
 from __future__ import annotations
@@ -43,6 +44,19 @@ def at_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
     return model
 
 
+def in_halves(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model in f16: weights, inputs and outputs."""
+    graph = model.graph
+    for tensor in graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name))
+    for value in (*graph.input, *graph.output):
+        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    del graph.value_info[:]
+    return model
+
+
 def engines(model: onnx.ModelProto, threads: int) -> dict[str, Runner]:
     """The model in every engine that is installed."""
     data = model.SerializeToString()
@@ -55,6 +69,7 @@ def main() -> None:
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--halves", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = []
@@ -62,10 +77,13 @@ def main() -> None:
         for batch in options.batch:
             model = at_batch(light_models.with_random_weights(name), batch)
             feed = light_models.image(model)
+            if options.halves:
+                model = in_halves(model)
+                feed = {each: x.astype(np.float16) for each, x in feed.items()}
             for threads in options.threads:
                 runners = engines(model, threads)
                 times = interleaved({each: found.call(feed) for each, found in runners.items()}, options.rounds)
-                results = {each: np.asarray(next(iter(found.run(feed).values()))) for each, found in runners.items()}
+                results = {each: np.asarray(next(iter(found.run(feed).values())), np.float64) for each, found in runners.items()}
                 ours = results.pop("dovetail")
                 worst = max((float(np.abs(ours - other).max() / np.abs(other).max()) for other in results.values()), default=0.0)
                 peers = {each: seconds for each, seconds in times.items() if each != "dovetail"}
