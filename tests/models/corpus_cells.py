@@ -246,7 +246,7 @@ def _answer(record: Record, cell: str) -> str | None:
 
 def _short(text: str) -> str:
     """In one line, without the folders of files."""
-    return re.sub(r"/\S*/(?=[\w.-]+\.(onnx|xml)\b)", "", " ".join(text.split()))[:400]
+    return re.sub(r"[^\s'\"(]*/(?=[\w.-]+\.(onnx|xml)\b)", "", " ".join(text.split()))[:400]
 
 
 def main() -> None:
