@@ -62,6 +62,13 @@ TESTS: dict[str, tuple[list[str], str]] = {
 }
 """By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over the cases of
 its operators, and the tests of what operators share."""
+_LISTS = ("test_sequences",)
+_BODIES = ("test_loops", "test_control_gradients", "test_bodies")
+BESIDE: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("ops/sequences.py", "ops/optionals.py", "ops/unlisting.py"), _LISTS),
+    **dict.fromkeys(("ops/control.py", "ops/control_gradients.py", "ops/loop.py", "ops/stateful.py"), _BODIES),
+}
+"""By module: what beside the laws over cases tests it."""
 _SHARED = ("onnx_movement", "openvino_movement", "sizes_that_move", "test_elementwise", "sliding", "refusals")
 
 MEMORY = 12 << 30
@@ -74,7 +81,9 @@ def tests_of(module: str) -> tuple[list[str], str]:
         files, words = TESTS[module]
     else:
         shared = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py") if path.stem.endswith(_SHARED)]
-        files, words = [*_LAWS, *shared], " or ".join([*operators(module), *_SHARED])
+        beside = BESIDE.get(module, ())
+        shared += [str(path.relative_to(ROOT)) for name in beside for path in (ROOT / "tests").rglob(f"{name}.py")]
+        files, words = [*_LAWS, *shared], " or ".join([*operators(module), *_SHARED, *beside])
     return [name for name in files if (ROOT / name).exists()], words
 
 

@@ -19,7 +19,7 @@ _FAR = 2**40
 """No place in any tensor: reading there is an error."""
 
 _QUANTIZED = "k_quant_type~{NONE:plain}:key_grid=NONE, v_quant_type~{NONE:plain}:value_grid=NONE, kv_cache_bit_width:_"
-_NORMALIZED = "qk_norm_epsilon:_"
+_NORMALIZED = "qk_norm_epsilon:_, q_norm_epsilon:_, k_norm_epsilon:_"
 
 
 class GroupQueryAttention(
