@@ -72,3 +72,14 @@ def test_what_rounds_the_same_goes_into_the_convolution() -> None:
         b.output("y", b.Relu(b.Conv(x, numbers(8, 8, 3, 3).astype(np.float16))))
     works = [step.kernel for step in Engine(b.model).plan()[0].steps if step.kernel != "copy"]
     assert works == ["chain", "conv", "chain"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, np.float32])
+@pytest.mark.parametrize("bounds", [(0, None), (None, 5), (None, None)])
+def test_infinities_are_clipped_to_the_last_finite_value_of_their_own_type(kind: Any, bounds: tuple[Any, Any]) -> None:
+    with Builder() as b:
+        x = b.input("x", kind, ("n",))
+        b.output("y", b.Clip(x, *(None if bound is None else np.array(bound, kind) for bound in bounds)))
+    xs = np.array([np.inf, -np.inf, 3, np.nan], kind)
+    found, want = dovetail.compile(b.model)(xs)["y"], dovetail.compile(b.model, "interpreter")(xs)["y"]
+    np.testing.assert_array_equal(found.astype(np.float32), want.astype(np.float32))

@@ -21,7 +21,7 @@ from dovetail.graph import Graph, Node, Value
 from dovetail.op import host_inputs
 from dovetail.ops.activation import Relu
 from dovetail.ops.casting import Cast
-from dovetail.ops.clip import Clip
+from dovetail.ops.clip import Clip, finite_range
 from dovetail.ops.unary import Abs, Negative
 from dovetail.passes.fold import fold
 from dovetail.types import Tensor
@@ -62,10 +62,20 @@ def _rule() -> Callable[[Builder, Node], Any]:
         xs = [_wide(b, x, shared if is_kernel else {}) if x is not None and _is_half(x) else x for x in node.inputs]
         if isinstance(node.op, SAME_AFTER) and xs[0] is not None:
             xs[0] = _before_rounding(b, node.inputs[0]) or xs[0]
+        if isinstance(node.op, Clip):
+            xs = _bounded(b, node.inputs[0], xs)
         made = b.add(node.op, *xs)
         return [_narrow(b, new, old) for new, old in zip(made, node.outputs, strict=True)]
 
     return rule
+
+
+def _bounded(b: Builder, x: Value | None, xs: list[Value | None]) -> list[Value | None]:
+    """A bound left out is the last finite value of the model's own type."""
+    assert x is not None
+    ends = [b.constant(np.float32(end)) for end in finite_range(x.dtype)]
+    low, high = [*xs[1:], None, None][:2]
+    return [xs[0], low or ends[0], high or ends[1]]
 
 
 def _is_half(value: Value | None) -> bool:

@@ -15,7 +15,7 @@ from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
 from dovetail.errors import DovetailError
 from dovetail.graph import Node
 from dovetail.op import has, host_inputs
-from dovetail.ops.elementwise import Maximum, Minimum
+from dovetail.ops.clip import finite_range
 from dovetail.ops.sliding import Geometry
 from dovetail.types import Unknown, axis_in
 
@@ -118,14 +118,15 @@ def _conv_transpose(node: Node, reads: list[Tile | None], writes: list[Tile]) ->
 
 def _clip(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
     x, low, high = (*reads, None, None)[:3]
-    if low is not None and high is not None:
-        return _elementwise(node, reads, writes)
-    if low is None and high is None:
+    like = low or high
+    if like is None or x is None or x.dtype is None:
         return "bounds left out"
-    op: Any = Maximum() if high is None else Minimum()
-    given = [x, low if high is None else high]
-    reason = refusal(op, [tile.dtype for tile in given if tile is not None], writes[0].dtype)
-    return reason or Work("chain", (node,), given, writes, {"body": [(op, (0, 1))], "results": [0]})
+    # One that is left out is the last finite value, which infinities meet.
+    low, high = (
+        bound or Tile(like.name, like.type, like.shape, like.dtype, np.asarray(end, x.dtype.numpy))
+        for bound, end in zip((low, high), finite_range(x.dtype), strict=True)
+    )
+    return _elementwise(node, [x, low, high], writes)
 
 
 def _pool(mode: str) -> Choice:
