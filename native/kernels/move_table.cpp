@@ -35,10 +35,9 @@ public:
         task_rows_ = most(1, manner.task_bytes / width);
         in_runs_ = past_cache_ && joins_ && width > kStagedBytes / 2 && least_bytes >= kLeastRun;
         block_rows_ = most(1, (past_cache_ && joins_ ? kStagedBytes : kBlockBytes) / width);
-        // Long rows of a column follow each other in its destination: few of its lines are shared by two blocks then. Through the cache
-        // the shared side is read or written in one run as well, or the processor fetches ahead anew for each block.
-        if (!joins_ && least_bytes >= kStreamedRow) block_rows_ = task_rows_;
-        if (joins_ && !past_cache_ && least_bytes >= kStreamedRow) block_rows_ = 1;
+        // Long rows of a column follow each other on the side that is theirs alone: there few lines are shared by two blocks then, and the
+        // processor fetches ahead in one run.
+        if (least_bytes >= kStreamedRow && !(joins_ && past_cache_)) block_rows_ = task_rows_;
     }
 
     std::int64_t tasks() const override { return parts(rows_, task_rows_); }

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <memory>
+#include <new>
 
 #include "kernels/walks.h"
 
@@ -12,10 +14,48 @@ constexpr std::int64_t kTileBytes = 16;
 constexpr std::int64_t kLeastWritten = 512, kLeastDense = 32;
 // Each column sends two lines, one right after the other: single lines of 64 bytes here and there cost the memory half as much again.
 constexpr std::int64_t kMostLines = 2;
-// What is turned while as much comes in, both in the first cache. Narrow elements take more rows: theirs would be too short in half of it.
-constexpr std::int64_t kStageBytes = 16 * 1024;
-// Runs of the source that are shorter than this are lengthened by a second axis.
-constexpr std::int64_t kLongRun = 512;
+// Rows that lie side by side in the source are fetched in one run: in the stage a power of two apart, which only the first cache bears.
+constexpr std::int64_t kDenseBytes = 16 * 1024;
+
+// What is turned while as much comes in.
+struct Staging {
+    std::int64_t bytes;     // of each of the two stages
+    std::int64_t most_run;  // of a row at once
+    std::int64_t long_run;  // runs of the source that are shorter are lengthened by a second axis
+    std::int64_t gap;       // between the rows of a stage
+    std::int64_t ahead;     // how many bytes before it is read a run is asked for
+};
+
+Staging staging(std::int64_t width) {
+    // Where the processor fetches ahead within a page only, the next rows are asked for, half a page of each, and the second cache holds what
+    // they bring; a line between them keeps them from falling on the same places of the first one.
+    if (fetches_within_pages()) return {128 * 1024, kPage, kPage / 2, kLine, kPage};
+    // Both stages in the first cache. Narrow elements take more rows: theirs would be too short in half of it.
+    const std::int64_t bytes = width < 4 ? 16 * 1024 : 8 * 1024;
+    return {bytes, bytes, 512, 0, 0};
+}
+
+// Memory that a thread keeps for its stages.
+class Stages {
+public:
+    // Null where there is none to be had.
+    static std::byte* of_this_thread(std::int64_t bytes) {
+        static thread_local Stages stages;
+        if (stages.bytes_ < bytes) {
+            stages.bytes_ = 0;
+            stages.memory_.reset(static_cast<std::byte*>(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{kLine}, std::nothrow)));
+            if (stages.memory_ != nullptr) stages.bytes_ = bytes;
+        }
+        return stages.memory_.get();
+    }
+
+private:
+    struct Free {
+        void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{kLine}); }
+    };
+    std::unique_ptr<std::byte, Free> memory_;
+    std::int64_t bytes_ = 0;
+};
 
 // A transpose past the cache that goes out in whole lines only, wherever the destination begins. The rows, contiguous in the destination,
 // are the axes that follow each other there; a group of them makes up two lines, counted from where a line begins. The columns are
@@ -36,15 +76,21 @@ public:
         group_ = least(kMostLines, rows_ * width_ / kLine) * kLine / width_;
         groups_ = parts(rows_, group_);
         const Stride& along = axes_.along;
-        const std::int64_t stage = width_ < 4 ? kStageBytes : kStageBytes / 2, most_columns = stage / group_ / width_;
-        is_dense_ = axes_.rows.size() == 1 && axes_.rows[0].src == along.size * width_ && group_ * along.size * width_ <= stage;
+        const Staging staged = staging(width_);
+        const std::int64_t most_columns = least(staged.bytes / group_, staged.most_run) / width_;
+        is_dense_ = axes_.rows.size() == 1 && axes_.rows[0].src == along.size * width_ &&
+                    group_ * along.size * width_ <= least(staged.bytes, kDenseBytes);
         const std::int64_t even = parts(parts(along.size, parts(along.size, most_columns)) * width_, kTileBytes) * kTileBytes / width_;
         columns_ = is_dense_ ? along.size : least(along.size, even);
         outer_ = columns_ < along.size ? 1 : least(axes_.beyond.size, most(1, most_columns / columns_));
         wraps_ = axes_.beyond.size == 1 && along.dst == rows_ * width_ && columns_ * width_ > kLine;
         blocks_ = groups_ * parts(axes_.beyond.size, outer_) * parts(along.size, columns_);
         for (const Stride& axis : axes_.others) blocks_ *= axis.size;
-        task_blocks_ = most(1, manner.task_bytes / (group_ * width_ * columns_ * outer_));
+        const std::int64_t run = columns_ * outer_ * width_;
+        stage_step_ = parts(run, kLine) * kLine + staged.gap;
+        stage_bytes_ = group_ * stage_step_;
+        ahead_ = parts(staged.ahead, run);
+        task_blocks_ = most(1, manner.task_bytes / (group_ * run));
     }
 
     std::int64_t tasks() const override { return parts(blocks_, task_blocks_); }
@@ -56,7 +102,8 @@ public:
         const std::int64_t ahead = (0 - reinterpret_cast<std::uintptr_t>(dst)) % kLine;
         if (ahead % width_ != 0) return run_otherwise(bases, task);
         // Half a page from what is read: a load waits for every store before it that has the same place in its page.
-        alignas(kLine) std::byte memory[2 * kStageBytes + kPage];
+        std::byte* const memory = Stages::of_this_thread(2 * stage_bytes_ + kPage);
+        if (memory == nullptr) return run_otherwise(bases, task);
         const std::byte* const begin = src + row_at(ahead / width_ % rows_);
         std::byte* const stages = memory + (reinterpret_cast<std::uintptr_t>(begin) + kPage / 2 - reinterpret_cast<std::uintptr_t>(memory)) % kPage / kLine * kLine;
         Rows rows;
@@ -67,7 +114,8 @@ public:
             Part part = at(dst, src, block, ahead / width_);
             fill_edges(part);
             if (part.lines == 0) continue;
-            const Fetched next = fetched(part, rows, stages + (stage ^= 1) * kStageBytes);
+            Fetched next = fetched(part, rows, stages + (stage ^= 1) * stage_bytes_);
+            if (next.ahead != 0 && block + 1 < end) next.places += place_ahead(rows, part, next, at(dst, src, block + 1, ahead / width_));
             movers().turn(now, next, static_cast<std::size_t>(width_));
             now = turned(part, next);
         }
@@ -149,7 +197,7 @@ private:
     // Where the rows of a group lie, worked out once for all its blocks.
     struct Rows {
         std::int64_t first = -1;
-        std::ptrdiff_t at[kLine * kMostLines];
+        std::ptrdiff_t at[2 * kLine * kMostLines];
     };
 
     void place(Rows& rows, std::int64_t first, std::int64_t count) const {
@@ -168,8 +216,15 @@ private:
         const std::int64_t count = part.lines * kLine / width_, bytes = part.columns * part.outer * width_;
         const bool is_one_run = is_dense_ && part.row + count <= rows_;
         place(rows, part.row, is_one_run ? 1 : count);
-        if (is_one_run) return {part.src, rows.at, 1, count * bytes, stage, bytes};
-        return {part.src, rows.at, count, bytes, stage, parts(bytes, kLine) * kLine};
+        if (is_one_run) return {part.src, rows.at, 1, count * bytes, stage, bytes, 0, 1};
+        return {part.src, rows.at, count, bytes, stage, stage_step_, least(ahead_, count), count};
+    }
+
+    // Where the first rows of the part after this one lie, behind the places of its own; how many.
+    std::int64_t place_ahead(Rows& rows, const Part& part, const Fetched& from, const Part& then) const {
+        for (std::int64_t i = 0; i < from.ahead; ++i)
+            rows.at[from.rows + i] = then.src - part.src + (then.row == part.row ? rows.at[i] : row_at(least(then.row + i, rows_ - 1)));
+        return from.ahead;
     }
 
     Turned turned(const Part& part, const Fetched& from) const {
@@ -188,6 +243,7 @@ private:
     std::unique_ptr<Walk> otherwise_;  // where elements cross lines
     std::int64_t rows_ = 1, group_, groups_;
     std::int64_t columns_, outer_;
+    std::int64_t stage_step_, stage_bytes_, ahead_;
     bool is_dense_, wraps_;
     std::int64_t blocks_;
     std::int64_t task_blocks_;
@@ -224,7 +280,7 @@ std::unique_ptr<Walk> walk_turns(const Shape& shape, std::size_t along, std::uni
     take_rows(kMostLines * kLine);
     const std::int64_t run = axes.along.size * width;
     const std::size_t beyond = found(axes.others, &Stride::src, run);
-    if (run < kLongRun && beyond < axes.others.size()) axes.beyond = taken(axes.others, beyond);
+    if (run < staging(width).long_run && beyond < axes.others.size()) axes.beyond = taken(axes.others, beyond);
     take_rows(shape.rows() * width);
     const auto is_odd = [](const Stride& axis) { return axis.dst % kLine != 0; };
     if (is_odd(axes.along) || is_odd(axes.beyond) || std::any_of(axes.others.begin(), axes.others.end(), is_odd)) return otherwise;

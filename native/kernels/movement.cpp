@@ -49,10 +49,15 @@ std::size_t fast_last_level() {
 
 }  // namespace
 
-// What is read and written stays in the last level, if it fits there.
+// What is read and written stays in the last level, if it about fits there.
 std::size_t past_cache_from() {
-    static const std::size_t from = std::max(kPastCacheFrom, fast_last_level() / 2);
+    static const std::size_t from = std::max(kPastCacheFrom, fast_last_level() / 16 * 9);
     return from;
+}
+
+bool fetches_within_pages() {
+    static const bool does = fast_last_level() != 0;
+    return does;
 }
 
 std::int64_t Shape::rows() const {

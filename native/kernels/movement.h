@@ -41,6 +41,9 @@ struct Manner;
 // From so many bytes on, in all, destinations are written past the cache.
 std::size_t past_cache_from();
 
+// Whether the processor is known to fetch ahead within a page only, and to have a second cache to hold what many rows bring in.
+bool fetches_within_pages();
+
 // Pieces may be done in any order and at once: no destination overlaps another one or a source.
 class Movement {
 public:

@@ -11,7 +11,8 @@ namespace dovetail {
 constexpr int kMostLanes = 64;
 constexpr std::int64_t kLeastRun = 64;
 
-// `rows` runs of `bytes` >= 64 each, at src + row[i], put at `stage`, `step` bytes apart.
+// `rows` runs of `bytes` >= 64 each, at src + row[i], put at `stage`, `step` bytes apart. If `ahead` is not 0, the run that many rows
+// further on is asked for meanwhile, as far as `places` of runs are known.
 struct Fetched {
     const std::byte* src = nullptr;
     const std::ptrdiff_t* row = nullptr;
@@ -19,6 +20,8 @@ struct Fetched {
     std::int64_t bytes = 0;
     std::byte* stage = nullptr;
     std::ptrdiff_t step = 0;
+    std::int64_t ahead = 0;
+    std::int64_t places = 0;
 };
 
 // Rows in a stage whose columns, each `lines` (1 or 2) whole lines of 64 bytes, go to dst + o * outer_step + c * step for o < outer,

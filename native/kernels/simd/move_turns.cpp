@@ -11,13 +11,15 @@ constexpr int kLineVectors = static_cast<int>(64 / kVector);
 class Fetching {
 public:
     explicit Fetching(const Fetched& block)
-        : src_(block.src), row_(block.row), end_(block.row + block.rows), last_(block.bytes - 64), step_(block.step), to_(block.stage) {}
+        : src_(block.src), row_(block.row), end_(block.row + block.rows), ahead_(block.ahead),
+          asked_(block.ahead != 0 ? block.row + block.places - block.ahead : block.row), last_(block.bytes - 64), step_(block.step), to_(block.stage) {}
 
     // Some lines, as far as there are any.
     inline __attribute__((always_inline)) void take(int lines) {
         for (; lines > 0 && row_ != end_; --lines) {
             // The last line of a run may overlap the one before it.
             const std::int64_t at = at_ < last_ ? at_ : last_;
+            if (row_ < asked_) __builtin_prefetch(src_ + row_[ahead_] + at);
             Vector<kVector> held[kLineVectors];
             for (int j = 0; j < kLineVectors; ++j) held[j] = load<kVector>(src_ + *row_ + at + j * static_cast<int>(kVector));
             for (int j = 0; j < kLineVectors; ++j) store<kVector>(to_ + at + j * static_cast<int>(kVector), held[j]);
@@ -37,6 +39,8 @@ private:
     const std::byte* const src_;
     const std::ptrdiff_t* row_;
     const std::ptrdiff_t* const end_;
+    const std::int64_t ahead_;
+    const std::ptrdiff_t* const asked_;  // the rows before it have one to ask for
     const std::int64_t last_;
     const std::ptrdiff_t step_;
     std::byte* to_;
