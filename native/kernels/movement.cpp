@@ -26,10 +26,11 @@ void turn_upwards(Stride& axis, Shape& shape) {
     axis.src = -axis.src;
 }
 
-// Enough tasks that threads finish together, each large enough that the memory runs at its speed.
-std::int64_t task_bytes_for(std::size_t bytes) {
+// Enough tasks that threads finish together, each large enough that the memory runs at its speed. In the cache they are short: what two
+// threads read and write at a time then lies close together, which matters where all of it hardly fits.
+std::int64_t task_bytes_for(std::size_t bytes, bool past_cache) {
     const auto eighth = static_cast<std::int64_t>(bytes / 8);
-    return std::clamp<std::int64_t>(eighth, 32 * 1024, 1024 * 1024);
+    return std::clamp<std::int64_t>(eighth, 32 * 1024, past_cache ? 1024 * 1024 : 256 * 1024);
 }
 
 // The last level of the cache behind this core in bytes, as far as it is as fast as the memory twice over: AMD's processors with wide
@@ -96,7 +97,8 @@ Movement::Movement(std::vector<Piece> pieces) {
         bytes_ += bytes;
         if (bytes != 0) shapes.push_back(shape_of(piece));
     }
-    choose_walks(shapes, {bytes_ >= past_cache_from(), task_bytes_for(bytes_)});
+    const bool past_cache = bytes_ >= past_cache_from();
+    choose_walks(shapes, {past_cache, task_bytes_for(bytes_, past_cache)});
     const bool plain = std::all_of(walks_.begin(), walks_.end(), [](const auto& walk) { return walk->is_plain(); });
     threads_from_ = plain ? kThreadsFromPlain : kThreadsFrom;
     std::int64_t tasks = 0;

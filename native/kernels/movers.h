@@ -53,7 +53,8 @@ struct Movers {
     void (*stream)(std::byte* dst, const std::byte* src, std::size_t bytes);
 
     // One or more runs, each of at least 64 bytes, one after the other past the cache: lines that two of them share are written once.
-    void (*stream_runs)(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs);
+    // If `ahead` is not 0, the run that many further on is asked for meanwhile.
+    void (*stream_runs)(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int ahead);
 
     // To be called before another thread may learn that what was written past the cache is there.
     void (*settle)();

@@ -82,13 +82,21 @@ public:
         if (++count_ == kMost) flush();
     }
     void flush() {
-        if (count_ != 0) movers().stream_runs(dst_, src_, bytes_, count_);
+        if (count_ != 0) movers().stream_runs(dst_, src_, bytes_, count_, ahead());
         for (int i = 0; i < count_; ++i) dst_ += bytes_[i];
         count_ = 0;
     }
 
 private:
-    static constexpr int kMost = 64;
+    static constexpr int kMost = 64, kMostAhead = 4;
+    static constexpr std::int64_t kPage = 4096;
+
+    // How many runs further on is asked for: about a page.
+    int ahead() const {
+        if (!fetches_within_pages()) return 0;
+        return static_cast<int>(most(2, least(kMostAhead, parts(kPage, static_cast<std::int64_t>(bytes_[0])))));
+    }
+
     std::byte* dst_;
     int count_ = 0;
     const std::byte* src_[kMost];

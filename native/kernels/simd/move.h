@@ -8,7 +8,7 @@ namespace dovetail::DOVETAIL_ISA {
 void copy_rows(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                std::size_t bytes);
 void stream(std::byte* dst, const std::byte* src, std::size_t bytes);
-void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs);
+void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int ahead);
 void settle();
 void interleave(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool past_cache);
 void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool past_cache);

@@ -132,7 +132,7 @@ inline __mmask64 first_bytes(std::size_t count) { return (std::uint64_t{1} << co
 
 // A line that one run ends and the next one begins is put together in a register: put together in memory it could not be read again before
 // all stores before it were done.
-void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs) {
+void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int ahead) {
     std::size_t held = reinterpret_cast<std::uintptr_t>(dst) % 64;
     __mmask64 missing = first_bytes(held);  // of the first line: it is not ours
     dst -= held;
@@ -151,14 +151,18 @@ void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t*
             from += 64 - held;
             left -= 64 - held;
         }
-        for (; left >= 64; left -= 64, dst += 64, from += 64) stream_line(dst, from);
+        const std::ptrdiff_t next = ahead != 0 && run + ahead < runs ? src[run + ahead] - src[run] : 0;
+        for (; left >= 64; left -= 64, dst += 64, from += 64) {
+            if (next != 0) __builtin_prefetch(from + next, 0, 0);
+            stream_line(dst, from);
+        }
         held = left;
         line = _mm512_maskz_loadu_epi8(first_bytes(held), from);
     }
     _mm512_mask_storeu_epi8(dst, first_bytes(held), line);
 }
 #else
-void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs) {
+void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int) {
     for (int run = 0; run < runs; dst += bytes[run], ++run) stream(dst, src[run], bytes[run]);
 }
 #endif
