@@ -1,4 +1,4 @@
-"""ONNX as lift and lower see it. What each version of an operator allows is asked of the schemas of the ``onnx`` package."""
+"""ONNX as lift and lower see it. What each version of an operator allows, ONNX's schemas say."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
+from dovetail.formats.onnx.schemas import schema
 from dovetail.graph import Value
 from dovetail.types import UNKNOWN, Optional, Sequence, Tensor, Type
 
@@ -27,12 +28,8 @@ _SPELLED = {ours: theirs for theirs, ours in _ELEMENTS.items()}
 @cache
 def since_version(domain: str, kind: str, opset: int) -> int | None:
     """The version of an operator that is in force at ``opset`` of its domain; None where there is none."""
-    import onnx
-
-    try:
-        return int(onnx.defs.get_schema(kind, opset, domain).since_version)
-    except onnx.defs.SchemaError:
-        return None
+    found = schema(domain, kind, opset)
+    return None if found is None else found.since_version
 
 
 class _Constraints(NamedTuple):
@@ -55,16 +52,11 @@ class _Constraints(NamedTuple):
 
 @cache
 def _constraints(domain: str, kind: str, version: int) -> _Constraints | None:
-    import onnx
-
-    try:
-        schema = onnx.defs.get_schema(kind, version, domain)
-    except onnx.defs.SchemaError:
+    found = schema(domain, kind, version)
+    if found is None:
         return None
-    inputs, outputs = (tuple(frozenset(map(_plain, item.types)) for item in side) for side in (schema.inputs, schema.outputs))
-    option = onnx.defs.OpSchema.FormalParameterOption.Variadic
-    variables = tuple(item.type_str if item.is_homogeneous else None for item in schema.inputs)
-    return _Constraints(inputs, outputs, bool(schema.inputs) and schema.inputs[-1].option == option, variables)
+    inputs, outputs = (tuple(frozenset(map(_plain, types)) for types in side) for side in (found.inputs, found.outputs))
+    return _Constraints(inputs, outputs, found.is_repeated, found.variables)
 
 
 def _plain(text: str) -> str:

@@ -1,9 +1,12 @@
-"""What every protobuf message is asked: which fields it holds, so that none is dropped unseen."""
+"""The messages of onnx.proto, and what every one is asked: which fields it holds, so that none is dropped unseen."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
+from importlib import util
+from pathlib import Path
 from typing import Any
 
 from dovetail.errors import FormatError, UnsupportedError
@@ -26,6 +29,24 @@ def present(proto: Any, what: str) -> dict[str, Any]:
     if bytes in map(type, found.values()):
         _refuse_bytes(found, what)
     return found
+
+
+@cache
+def protos() -> Any:
+    """The module with the message classes of the ``onnx`` package: the very classes that ``import onnx`` gives.
+
+    It is loaded without the rest of the package, which takes longer to import than most models to read.
+    """
+    found = None if "onnx" in sys.modules else util.find_spec("onnx")
+    for folder in (found and found.submodule_search_locations) or ():
+        spec = util.spec_from_file_location("onnx.onnx_ml_pb2", Path(folder) / "onnx_ml_pb2.py")
+        if spec is not None and spec.loader is not None and Path(folder, "onnx_ml_pb2.py").is_file():
+            module = util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    import onnx
+
+    return onnx
 
 
 @cache

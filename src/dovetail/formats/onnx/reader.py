@@ -13,6 +13,7 @@ from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.onnx.messages import present, properties, refuse_rest, text, texts
 from dovetail.formats.onnx.names import label
+from dovetail.formats.onnx.schemas import schema
 from dovetail.formats.onnx.tensors import TensorReader
 from dovetail.formats.onnx.values import TypeReader, read_value
 
@@ -70,12 +71,8 @@ class Faults:
 @lru_cache(maxsize=65536)
 def since_version(domain: str, kind: str, opset: int) -> int:
     """The version of an operator in force at an opset; the opset itself for an operator that ``onnx`` does not know."""
-    from onnx import defs
-
-    try:
-        return int(defs.get_schema(kind, opset, domain).since_version)
-    except defs.SchemaError:
-        return opset
+    found = schema(domain, kind, opset)
+    return opset if found is None else found.since_version
 
 
 class GraphReader:

@@ -12,6 +12,7 @@ from dovetail.formats.lower import lower
 from dovetail.formats.onnx import codec, thresholds
 from dovetail.formats.onnx.compose import ONNX
 from dovetail.formats.onnx.dialect import since_version
+from dovetail.formats.onnx.schemas import newest
 from dovetail.graph import Model
 from dovetail.states import PROPERTY, as_text
 
@@ -62,12 +63,10 @@ def _at(model: Model, target: int) -> ForeignModel:
 
 
 def _check_opset(opset: int) -> int:
-    import onnx
-
-    newest = onnx.defs.onnx_opset_version()
-    if not 1 <= opset <= newest:
-        raise UnsupportedError("opset.range", f"opset {opset} is not in [1, {newest}]")
-    return int(newest)
+    last = newest("", opset) or opset
+    if not 1 <= opset <= last:
+        raise UnsupportedError("opset.range", f"opset {opset} is not in [1, {last}]")
+    return last
 
 
 def _describe(model: Model, foreign: ForeignModel) -> None:

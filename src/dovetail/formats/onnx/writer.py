@@ -13,6 +13,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, F
 from dovetail.formats.onnx.messages import put_properties
 from dovetail.formats.onnx.names import label
 from dovetail.formats.onnx.reader import FIELDS, since_version
+from dovetail.formats.onnx.schemas import schema
 from dovetail.formats.onnx.tensors import ExternalData, write_sparse, write_tensor
 from dovetail.formats.onnx.values import write_type, write_value
 from dovetail.types import Optional, Sequence, Tensor
@@ -193,15 +194,12 @@ def _list_kind(values: Iterable[Any]) -> int | None:
 
 def _empty_kind(node: ForeignNode, name: str) -> int:
     """An empty list says what it is a list of in the file it came from, or in the operator's schema."""
-    from onnx import defs
-
     if name in node.metadata.get("empty", {}):
         return int(node.metadata["empty"][name])
-    try:
-        schema = defs.get_schema(node.kind, node.version, node.domain)
-        return int(schema.attributes[name].type.value)  # type: ignore[attr-defined]
-    except (defs.SchemaError, KeyError):
-        raise UnsupportedError("attribute.value", f"the attribute {name!r} is an empty list of nobody knows what") from None
+    found = schema(node.domain, node.kind, node.version)
+    if found is None or name not in found.lists:
+        raise UnsupportedError("attribute.value", f"the attribute {name!r} is an empty list of nobody knows what")
+    return found.lists[name]
 
 
 def _plain(kind: int, value: Any, name: str) -> Any:

@@ -1,0 +1,89 @@
+"""What is written down of the ``onnx`` package is what the package says, and asking it is not needed to open a model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import defs, helper
+
+import dovetail
+from dovetail.formats.onnx import schemas
+
+DOMAINS = {domain: versions[1] for domain, versions in defs.C.schema_version_map().items()}
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_every_schema_is_that_of_the_package(domain: str) -> None:
+    """In every opset, and beyond the newest, for every operator and one that there is not."""
+    kinds = {each.name for each in defs.get_all_schemas_with_history() if each.domain == domain}
+    for kind in sorted(kinds | {"Nonesuch"}):
+        for opset in range(DOMAINS[domain] + 2):
+            found = schemas.schema(domain, kind, opset)
+            try:
+                there = defs.get_schema(kind, opset, domain)
+            except defs.SchemaError:
+                assert found is None, (kind, opset)
+                continue
+            assert found is not None, (kind, opset)
+            assert found.since_version == there.since_version, (kind, opset)
+            assert found.inputs == tuple(frozenset(each.types) for each in there.inputs), (kind, opset)
+            assert found.outputs == tuple(frozenset(each.types) for each in there.outputs), (kind, opset)
+            variadic = [each.option == defs.OpSchema.FormalParameterOption.Variadic for each in there.inputs]
+            assert found.is_repeated == any(variadic), (kind, opset)
+            variables = tuple(each.type_str if each.is_homogeneous else None for each in there.inputs)
+            assert found.variables == variables, (kind, opset)
+            lists = {name: each.type.value for name, each in there.attributes.items() if each.type.name.endswith("S")}
+            assert found.lists == lists, (kind, opset)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_ir_versions_and_newest_opsets_are_those_of_the_package(domain: str) -> None:
+    last = DOMAINS[domain]
+    for opset in range(1, last + 3):
+        there = helper.find_min_ir_version_for([helper.make_opsetid(domain, opset)], ignore_unknown=True)
+        assert schemas.ir_version(domain, opset) == there
+        newest = schemas.newest(domain, opset)
+        assert newest is not None
+        assert (opset <= newest) == (opset <= last)
+    assert schemas.newest("nobody's", 1) is None
+
+
+def test_what_a_newer_package_knows_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of an older package: the opsets beyond it are those of the installed one."""
+    older = {"newest": {"": 12}, "ir_versions": {}, "types": [], "operators": {}}
+    monkeypatch.setattr(schemas, "_table", lambda: older)
+    assert schemas.schema("", "Concat", 12) is None
+    found = schemas.schema("", "Concat", 13)
+    assert found is not None
+    assert found.since_version == 13
+    assert "tensor(bfloat16)" in found.inputs[0]
+    assert schemas.newest("", 12) == 12
+    assert schemas.newest("", 13) == DOMAINS[""]
+    assert schemas.ir_version("", 13) == 7
+
+
+@pytest.mark.parametrize("implementation", ["upb", "python"])
+def test_models_need_no_more_of_the_package_than_its_messages(tmp_path: Path, implementation: str) -> None:
+    path = tmp_path / "model.onnx"
+    with dovetail.Builder() as b:
+        b.output("y", b.Concat(b.input("x", "f32", ("n", 2)), [[1.0, 2.0]], axis=0))
+    dovetail.save(b.model, path)
+    code = f"""
+import os, sys
+os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = {implementation!r}
+import dovetail
+from dovetail.formats.onnx.messages import protos
+model = dovetail.load({str(path)!r})
+dovetail.save(model, {str(tmp_path / "again.onnx")!r})
+assert "onnx" not in sys.modules
+ours = protos().ModelProto()
+import onnx
+assert type(onnx.load({str(tmp_path / "again.onnx")!r})) is type(ours)
+assert protos().ModelProto is onnx.ModelProto
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    onnx.checker.check_model(onnx.load(tmp_path / "again.onnx"))
