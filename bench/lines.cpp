@@ -1,6 +1,7 @@
 // What the memory allows a transpose: lines of 64 bytes go where the transposes of bench/arrays.py read and write them, and nothing is
-// turned. Two threads; each copies short runs of many rows into its first cache while it sends pairs of lines past it. Beside it a plain
-// copy of as many bytes. Prints the copy's time over the other's; medians of interleaved runs.
+// turned. Two threads; each copies short runs of many rows into its first cache while it sends pairs of lines past it. Then the same with
+// longer runs, into the second cache, and each row asked for a page ahead. Beside them a plain copy of as many bytes. Prints the copy's
+// time over the others'; medians of interleaved runs.
 //
 //     g++ -O2 -mavx2 -std=c++17 -pthread bench/lines.cpp -o build/lines && build/lines
 #include <immintrin.h>
@@ -20,7 +21,7 @@
 
 namespace {
 
-constexpr std::int64_t kBytes = 64 << 20, kLine = 64;
+constexpr std::int64_t kBytes = 64 << 20, kLine = 64, kPage = 4096, kNear = 16 * 1024, kStage = 128 * 1024;
 using Axes = std::vector<int>;
 
 inline void fetch(char* to, const char* from) {
@@ -64,13 +65,13 @@ struct Transpose {
     }
 };
 
-// Half of the work: rows in groups that make up two lines, runs of `run` bytes of each.
-void move(const Transpose& it, char* dst, const char* src, int half, std::int64_t run) {
+// Half of the work: rows in groups that make up two lines, runs of `run` bytes of each, the row `ahead` further on asked for.
+void move(const Transpose& it, char* dst, const char* src, int half, std::int64_t run, std::int64_t ahead) {
     const auto rows = it.offsets(it.rows, it.src), columns = it.offsets(it.columns, it.dst);
     const auto from = it.offsets(it.others, it.src), to = it.offsets(it.others, it.dst);
     const std::int64_t group = 2 * kLine / it.width, groups = static_cast<std::int64_t>(rows.size()) / group, some = run / it.width;
     const std::int64_t blocks = static_cast<std::int64_t>(columns.size()) / some, all = static_cast<std::int64_t>(from.size()) * groups * blocks;
-    alignas(64) char stages[2][16 * 1024];
+    alignas(64) thread_local char stages[2][kStage];
     char* sent = nullptr;
     const std::int64_t* places = nullptr;
     for (std::int64_t n = half * all / 2; n < (half + 1) * all / 2; ++n) {
@@ -79,13 +80,17 @@ void move(const Transpose& it, char* dst, const char* src, int half, std::int64_
         char* stage = stages[n % 2];
         const char* ready = stages[1 - n % 2];
         std::int64_t column = 0;
-        for (std::int64_t row = first; row < first + group; ++row)
+        for (std::int64_t row = first; row < first + group; ++row) {
+            const char* const from_row = begin + rows[static_cast<std::size_t>(row)];
+            const char* const asked = begin + rows[static_cast<std::size_t>(std::min(row + ahead, first + group - 1))];
             for (std::int64_t i = 0; i < run; i += kLine, stage += kLine) {
-                fetch(stage, begin + rows[static_cast<std::size_t>(row)] + i);
+                if (asked != from_row) _mm_prefetch(asked + i, _MM_HINT_T0);
+                fetch(stage, from_row + i);
                 if (sent == nullptr || (stage - stages[n % 2]) % (2 * kLine) == 0) continue;
                 for (int line = 0; line < 2; ++line, ready += kLine) send(sent + places[column] + line * kLine, ready);
                 ++column;
             }
+        }
         sent = dst + to[static_cast<std::size_t>(other)] + first * it.width;
         places = &columns[static_cast<std::size_t>(block * some)];
     }
@@ -127,17 +132,21 @@ int main() {
     for (const int width : {4, 2, 1, 8}) {
         const Transpose all[] = {{width, {4, 3, 2, 1, 0}, {0, 1}, {4, 3}, {2}}, {width, {0, 3, 4, 1, 2}, {2, 1}, {4, 3}, {0}}};
         for (const Transpose& it : all) {
-            double best = 0;
-            for (std::int64_t run = 128; run <= 16 * 1024 * it.width / 128; run *= 2) {
-                std::vector<double> plain, turned;
+            // Columns that follow each other in the source: no run is longer.
+            const std::int64_t most = kPage * width / 4;
+            double near = 0, far = 0;
+            for (std::int64_t run = 128; run <= std::min(most, kStage * width / 128); run *= 2) {
+                std::vector<double> plain, turned, asked;
                 for (int i = 0; i < 11; ++i) {
                     plain.push_back(seconds([&](int half) { copy(dst, src, half); }));
-                    turned.push_back(seconds([&](int half) { move(it, dst, src, half, run); }));
+                    if (run <= kNear * width / 128) turned.push_back(seconds([&](int half) { move(it, dst, src, half, run, 0); }));
+                    asked.push_back(seconds([&](int half) { move(it, dst, src, half, run, std::max<std::int64_t>(1, kPage / run)); }));
                 }
-                best = std::max(best, median(plain) / median(turned));
+                if (!turned.empty()) near = std::max(near, median(plain) / median(turned));
+                far = std::max(far, median(plain) / median(asked));
             }
-            std::printf("%d bytes (%d, %d, %d, %d, %d): %.0f%% of the copy\n", width, it.order[0], it.order[1], it.order[2], it.order[3],
-                        it.order[4], best * 100);
+            std::printf("%d bytes (%d, %d, %d, %d, %d): %.0f%% of the copy, asked for ahead %.0f%%\n", width, it.order[0], it.order[1],
+                        it.order[2], it.order[3], it.order[4], near * 100, far * 100);
         }
     }
 }
