@@ -78,6 +78,9 @@ struct Movers {
 
     // Each matrix turned, one after the other past the cache. Width as above.
     void (*turn_matrices)(std::byte* dst, const Matrices& from, std::size_t width);
+
+    // Each matrix turned through the cache: matrix i, column c goes to dst + i * dst_step + c * column_step.
+    void (*turn_near)(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const Matrices& from, std::size_t width);
 };
 
 // Those of the instruction set in use.

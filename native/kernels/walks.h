@@ -65,7 +65,7 @@ std::unique_ptr<Walk> walk_tiles(const Shape& shape, const Manner& manner);
 // The same past the cache, in whole lines (move_turns.cpp): `otherwise` where that cannot be. `along` is contiguous in the source.
 std::unique_ptr<Walk> walk_turns(const Shape& shape, std::size_t along, std::unique_ptr<Walk> otherwise, const Manner& manner);
 
-// Small matrices that follow each other in the destination, past the cache (move_matrices.cpp): null where they do not.
+// Small matrices, past the cache those that follow each other in the destination (move_matrices.cpp): null where there are none.
 std::unique_ptr<Walk> walk_matrices(const Shape& shape, std::size_t down, std::size_t along, const Manner& manner);
 
 inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }

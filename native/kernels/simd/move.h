@@ -16,6 +16,7 @@ void transpose(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, st
                std::int64_t columns, std::size_t width);
 void turn(const Turned& now, const Fetched& next, std::size_t width);
 void turn_matrices(std::byte* dst, const Matrices& from, std::size_t width);
+void turn_near(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const Matrices& from, std::size_t width);
 const Movers& own_movers();
 
 }  // namespace dovetail::DOVETAIL_ISA

@@ -1,4 +1,4 @@
-// Small matrices that follow each other, turned past the cache.
+// Small matrices, many at a time.
 #include "kernels/simd/batches.h"
 #include "kernels/simd/move.h"
 #include "kernels/simd/tiles.h"
@@ -31,7 +31,24 @@ void turn_each(std::byte* dst, const Matrices& from) {
     batches.end();
 }
 
+template <int Width>
+void turn_each_near(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const Matrices& from) {
+    const std::byte* src = from.src;
+    for (std::int64_t i = 0; i < from.count; ++i, src += from.step, dst += dst_step)
+        if (!turn_by_tiles<Width, true>(dst, column_step, src, from.row_step, from.rows, from.columns))
+            transpose(dst, column_step, src, from.row_step, from.rows, from.columns, Width);
+}
+
 }  // namespace
+
+void turn_near(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const Matrices& from, std::size_t width) {
+    switch (width) {
+        case 1: return turn_each_near<1>(dst, dst_step, column_step, from);
+        case 2: return turn_each_near<2>(dst, dst_step, column_step, from);
+        case 4: return turn_each_near<4>(dst, dst_step, column_step, from);
+        default: return turn_each_near<8>(dst, dst_step, column_step, from);
+    }
+}
 
 void turn_matrices(std::byte* dst, const Matrices& from, std::size_t width) {
     switch (width) {

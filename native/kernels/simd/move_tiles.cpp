@@ -31,7 +31,7 @@ void transpose(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, st
 }
 
 const Movers& own_movers() {
-    static constexpr Movers table = {stream, stream_runs, settle, copy_rows, interleave, deinterleave, transpose, turn, turn_matrices};
+    static constexpr Movers table = {stream, stream_runs, settle, copy_rows, interleave, deinterleave, transpose, turn, turn_matrices, turn_near};
     return table;
 }
 
