@@ -45,11 +45,11 @@ def test_ir_versions_and_newest_opsets_are_those_of_the_package(domain: str) -> 
     last = DOMAINS[domain]
     for opset in range(1, last + 3):
         there = helper.find_min_ir_version_for([helper.make_opsetid(domain, opset)], ignore_unknown=True)
-        assert schemas.ir_version(domain, opset) == there
-        newest = schemas.newest(domain, opset)
+        assert schemas.ir_version_of(domain, opset) == there
+        newest = schemas.newest_opset(domain, opset)
         assert newest is not None
         assert (opset <= newest) == (opset <= last)
-    assert schemas.newest("nobody's", 1) is None
+    assert schemas.newest_opset("nobody's", 1) is None
 
 
 def test_what_a_newer_package_knows_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +61,9 @@ def test_what_a_newer_package_knows_is_asked_of_it(monkeypatch: pytest.MonkeyPat
     assert found is not None
     assert found.since_version == 13
     assert "tensor(bfloat16)" in found.inputs[0]
-    assert schemas.newest("", 12) == 12
-    assert schemas.newest("", 13) == DOMAINS[""]
-    assert schemas.ir_version("", 13) == 7
+    assert schemas.newest_opset("", 12) == 12
+    assert schemas.newest_opset("", 13) == DOMAINS[""]
+    assert schemas.ir_version_of("", 13) == 7
 
 
 @pytest.mark.parametrize("implementation", ["upb", "python"])
@@ -76,14 +76,14 @@ def test_models_need_no_more_of_the_package_than_its_messages(tmp_path: Path, im
 import os, sys
 os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = {implementation!r}
 import dovetail
-from dovetail.formats.onnx.messages import protos
+from dovetail.formats.onnx.messages import message_classes
 model = dovetail.load({str(path)!r})
 dovetail.save(model, {str(tmp_path / "again.onnx")!r})
 assert "onnx" not in sys.modules
-ours = protos().ModelProto()
+ours = message_classes().ModelProto()
 import onnx
 assert type(onnx.load({str(tmp_path / "again.onnx")!r})) is type(ours)
-assert protos().ModelProto is onnx.ModelProto
+assert message_classes().ModelProto is onnx.ModelProto
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     onnx.checker.check_model(onnx.load(tmp_path / "again.onnx"))

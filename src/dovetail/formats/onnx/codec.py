@@ -22,10 +22,10 @@ from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_
 from dovetail.formats import files
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
 from dovetail.formats.onnx.functions import Function, inline, key_of, read_function, walk
-from dovetail.formats.onnx.messages import present, properties, protos, put_properties, refuse_rest
+from dovetail.formats.onnx.messages import message_classes, present, properties, put_properties, refuse_rest
 from dovetail.formats.onnx.names import check_names, subgraphs
 from dovetail.formats.onnx.reader import Call, Faults, GraphReader, plain_domain
-from dovetail.formats.onnx.schemas import ir_version, newest
+from dovetail.formats.onnx.schemas import ir_version_of, newest_opset
 from dovetail.formats.onnx.tensors import ExternalData, TensorReader, byte_size
 from dovetail.formats.onnx.wire import Elements, parted
 from dovetail.formats.onnx.writer import GraphWriter
@@ -107,14 +107,14 @@ def _path_of(source: Any, file: files.StrPath | None) -> str | None:
 def _parsed(source: Any) -> tuple[ModelProto, Elements]:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-    if isinstance(source, protos().ModelProto):
+    if isinstance(source, message_classes().ModelProto):
         return source, {}
     data = _bytes_of(source)
     if len(data) > PROTO_LIMIT:
         raise FormatError("file.size", f"{len(data)} bytes are more than a protobuf message can have")
     parts = parted(data)
     try:
-        proto = protos().ModelProto()
+        proto = message_classes().ModelProto()
         proto.ParseFromString(parts.message)
         return proto, parts.elements
     except (DecodeError, RuntimeError) as error:
@@ -173,7 +173,7 @@ def _read_metadata(model: ForeignModel, fields: dict[str, Any]) -> None:
 def _ir_version(version: int) -> int:
     if version < 1:
         raise FormatError("ir.version", f"IR version {version}" if version else "the model has no IR version")
-    last = protos().Version.Value("IR_VERSION")
+    last = message_classes().Version.Value("IR_VERSION")
     if version > last:
         raise UnsupportedError("ir.version", f"IR version {version} is newer than {last}, the newest known here")
     return version
@@ -189,7 +189,7 @@ def _imports(protos: Iterable[Any], ir_version: int) -> dict[str, int]:
             raise FormatError("opset.version", f"opset {version} of domain {domain!r}")
         if found.setdefault(domain, version) != version:
             raise FormatError("opset.repeated", f"domain {domain!r} is imported as {found[domain]} and as {version}")
-        known = newest(domain, version)
+        known = newest_opset(domain, version)
         if known is not None and version > known:
             fault = f"opset {version} of domain {domain!r} is newer than {known}, the newest known here"
             raise UnsupportedError("opset.version", fault)
@@ -226,7 +226,7 @@ def _model_proto(model: ForeignModel, side: ExternalData | None) -> ModelProto:
     errors: list[DovetailError] = []
     check_names(model.graph, errors)
     raise_all(errors, "faults in the model to be written")
-    proto: ModelProto = protos().ModelProto()
+    proto: ModelProto = message_classes().ModelProto()
     writer = GraphWriter(model.versions, side)
     writer.graph(proto.graph, model.graph)
     raise_all(writer.errors, "nodes and values that ONNX cannot say")
@@ -252,7 +252,7 @@ def _model_proto(model: ForeignModel, side: ExternalData | None) -> ModelProto:
 
 def _least_ir_version(proto: ModelProto) -> int:
     """The IR version that came with the imported opsets, and at least 8, which every living runtime reads."""
-    return max(8, *(ir_version(entry.domain, entry.version) for entry in proto.opset_import))
+    return max(8, *(ir_version_of(entry.domain, entry.version) for entry in proto.opset_import))
 
 
 def _side_file(path: str | None, external: bool | str, threshold: int) -> ExternalData:

@@ -32,7 +32,7 @@ def present(proto: Any, what: str) -> dict[str, Any]:
 
 
 @cache
-def protos() -> Any:
+def message_classes() -> Any:
     """The module with the message classes of the ``onnx`` package: the very classes that ``import onnx`` gives.
 
     It is loaded without the rest of the package, which takes longer to import than most models to read.

@@ -1,7 +1,7 @@
 """What each version of ONNX's operators allows: the schemas of the ``onnx`` package, written down.
 
-Asking the package itself costs every process that opens a model 15 MB and a tenth of a second. What a newer package knows beyond
-the table is asked of it. Source: ``onnx.defs``; ``python -m dovetail.formats.onnx.schemas`` writes the table anew.
+Asking the package itself costs every process that opens a model more memory and time than most models do. What a newer package
+knows beyond the table is asked of it. Source: ``onnx.defs``; ``python -m dovetail.formats.onnx.schemas`` writes the table anew.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def schema(domain: str, kind: str, opset: int) -> Schema | None:
     return None if found is None else _written(domain, kind, found)
 
 
-def newest(domain: str, opset: int) -> int | None:
+def newest_opset(domain: str, opset: int) -> int | None:
     """The newest opset of a domain that ``onnx`` knows, or any that is at least ``opset``; None for a domain that it does not."""
     known: int | None = _table()["newest"].get(domain)
     if known is not None and opset <= known:
@@ -49,7 +49,7 @@ def newest(domain: str, opset: int) -> int | None:
     return None if versions is None else int(versions[1])
 
 
-def ir_version(domain: str, opset: int) -> int:
+def ir_version_of(domain: str, opset: int) -> int:
     """The IR version that came with an opset; 3, with which there are opsets at all, for one that ``onnx`` does not know."""
     known = _table()["newest"].get(domain)
     if known is None or opset <= known:

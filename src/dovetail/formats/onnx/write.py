@@ -12,7 +12,7 @@ from dovetail.formats.lower import lower
 from dovetail.formats.onnx import codec, thresholds
 from dovetail.formats.onnx.compose import ONNX
 from dovetail.formats.onnx.dialect import since_version
-from dovetail.formats.onnx.schemas import newest
+from dovetail.formats.onnx.schemas import newest_opset
 from dovetail.graph import Model
 from dovetail.states import PROPERTY, as_text
 
@@ -63,7 +63,7 @@ def _at(model: Model, target: int) -> ForeignModel:
 
 
 def _check_opset(opset: int) -> int:
-    last = newest("", opset) or opset
+    last = newest_opset("", opset) or opset
     if not 1 <= opset <= last:
         raise UnsupportedError("opset.range", f"opset {opset} is not in [1, {last}]")
     return last
