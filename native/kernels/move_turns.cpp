@@ -7,7 +7,7 @@
 namespace dovetail::moving {
 namespace {
 
-constexpr std::int64_t kLine = 64, kPage = 4096;
+constexpr std::int64_t kLine = 64;
 // What a tile takes of a row.
 constexpr std::int64_t kTileBytes = 16;
 // Shorter runs have too much that is not in whole lines, or too little in a block.

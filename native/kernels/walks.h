@@ -9,6 +9,7 @@
 
 namespace dovetail::moving {
 
+constexpr std::int64_t kPage = 4096;
 // A block of this size stays in the first cache while all that concerns it is done.
 constexpr std::int64_t kBlockBytes = 16 * 1024;
 // What goes past the cache is put together in pieces of this size: short enough that the processor already reads the next piece while
@@ -89,7 +90,6 @@ public:
 
 private:
     static constexpr int kMost = 64, kMostAhead = 4;
-    static constexpr std::int64_t kPage = 4096;
 
     // How many runs further on is asked for: about a page.
     int ahead() const {
