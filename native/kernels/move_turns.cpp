@@ -16,6 +16,8 @@ constexpr std::int64_t kLeastWritten = 512, kLeastDense = 32;
 constexpr std::int64_t kMostLines = 2;
 // Rows that lie side by side in the source are fetched in one run: in the stage a power of two apart, which only the first cache bears.
 constexpr std::int64_t kDenseBytes = 16 * 1024;
+// While a task's first block comes in nothing goes out, so tasks are long, but there are so many of them at least.
+constexpr std::int64_t kLeastTasks = 32;
 
 // What is turned while as much comes in.
 struct Staging {
@@ -90,7 +92,7 @@ public:
         stage_step_ = parts(run, kLine) * kLine + staged.gap;
         stage_bytes_ = group_ * stage_step_;
         ahead_ = parts(staged.ahead, run);
-        task_blocks_ = most(1, manner.task_bytes / (group_ * run));
+        task_blocks_ = most(most(1, manner.task_bytes / (group_ * run)), blocks_ / kLeastTasks);
     }
 
     std::int64_t tasks() const override { return parts(blocks_, task_blocks_); }

@@ -19,7 +19,12 @@ public:
         for (; lines > 0 && row_ != end_; --lines) {
             // The last line of a run may overlap the one before it.
             const std::int64_t at = at_ < last_ ? at_ : last_;
-            if (row_ < asked_) __builtin_prefetch(src_ + row_[ahead_] + at);
+            if (row_ < asked_) {
+                const std::byte* const then = src_ + row_[ahead_] + at;
+                __builtin_prefetch(then);
+                // A run that begins within a line ends in one more, which nothing else would ask for.
+                if (at == last_) __builtin_prefetch(then + 63);
+            }
             Vector<kVector> held[kLineVectors];
             for (int j = 0; j < kLineVectors; ++j) held[j] = load<kVector>(src_ + *row_ + at + j * static_cast<int>(kVector));
             for (int j = 0; j < kLineVectors; ++j) store<kVector>(to_ + at + j * static_cast<int>(kVector), held[j]);
@@ -66,17 +71,19 @@ inline __attribute__((always_inline)) void send(std::byte* dst, std::ptrdiff_t d
     }
 }
 
+// Columns that lie side by side in the stage follow each other, so that each of its lines comes from the second cache once.
 template <int Width, int Lines>
 void turn_all(const Turned& now, const Fetched& next) {
     constexpr std::int64_t wide = 16 / Width;
     Fetching fetching(next);
-    for (std::int64_t c = 0; c < now.columns; c += wide) {
-        // The last columns may overlap those before them.
-        const std::int64_t column = c + wide <= now.columns ? c : now.columns - wide;
-        std::byte* dst = now.dst + column * now.step;
-        const std::byte* src = now.stage + column * Width;
-        for (std::int64_t o = 0; o < now.outer; ++o, dst += now.outer_step, src += now.columns * Width)
-            send<Width, Lines>(dst, now.step, src, now.stage_step, fetching);
+    for (std::int64_t o = 0; o < now.outer; ++o) {
+        std::byte* const dst = now.dst + o * now.outer_step;
+        const std::byte* const src = now.stage + o * now.columns * Width;
+        for (std::int64_t c = 0; c < now.columns; c += wide) {
+            // The last columns may overlap those before them.
+            const std::int64_t column = c + wide <= now.columns ? c : now.columns - wide;
+            send<Width, Lines>(dst + column * now.step, now.step, src + column * Width, now.stage_step, fetching);
+        }
     }
     fetching.take_all();
 }
