@@ -5,6 +5,10 @@
 namespace dovetail::moving {
 namespace {
 
+// So many columns at most are passed row by row, each row in several vectors.
+constexpr std::size_t kMostColumns = 16;
+constexpr std::int64_t kLeastByRows = 128;
+
 // What the inner loops put in turn and take apart: elements of a vector or less, and past the cache wider ones by 2, 4 or 8.
 bool is_lane(std::int64_t bytes, std::size_t count, bool past_cache) {
     if (bytes == 32 || bytes == 64) return past_cache && (count == 2 || count == 4 || count == 8);
@@ -27,10 +31,11 @@ public:
     // joins: the columns, in this order, fill rows of the destination.
     Table(std::vector<Column> columns, std::int64_t rows, bool joins, const Manner& manner)
         : columns_(std::move(columns)), rows_(rows), joins_(joins), past_cache_(manner.past_cache) {
-        std::int64_t width = 0, least_bytes = columns_[0].bytes;
+        std::int64_t width = 0, least_bytes = columns_[0].bytes, most_bytes = 0;
         for (const Column& column : columns_) {
             width += column.bytes;
             least_bytes = least(least_bytes, column.bytes);
+            most_bytes = most(most_bytes, column.bytes);
         }
         task_rows_ = most(1, manner.task_bytes / width);
         in_runs_ = past_cache_ && joins_ && width > kStagedBytes / 2 && least_bytes >= kLeastRun;
@@ -38,6 +43,7 @@ public:
         // Long rows of a column follow each other on the side that is theirs alone: there few lines are shared by two blocks then, and the
         // processor fetches ahead in one run.
         if (least_bytes >= kStreamedRow && !(joins_ && past_cache_)) block_rows_ = task_rows_;
+        by_rows_ = !past_cache_ && fetches_within_pages() && columns_.size() <= kMostColumns && least_bytes >= kLeastByRows && most_bytes < kPage;
     }
 
     std::int64_t tasks() const override { return parts(rows_, task_rows_); }
@@ -46,6 +52,7 @@ public:
 
     void run(std::byte* const* bases, std::int64_t task) const override {
         const std::int64_t end = least(rows_, (task + 1) * task_rows_);
+        if (by_rows_) return copy_by_rows(bases, task * task_rows_, end);
         if (in_runs_) join_runs(bases, task * task_rows_, end);
         for (std::int64_t row = task * task_rows_; row < end && !in_runs_; row += block_rows_) {
             const std::int64_t rows = least(block_rows_, end - row);
@@ -65,6 +72,16 @@ private:
             copy_rows_past(dst, column.dst_step, src, column.src_step, rows, column.bytes);
         else
             movers().copy_rows(dst, column.dst_step, src, column.src_step, rows, static_cast<std::size_t>(column.bytes));
+    }
+
+    // The side that all columns share in one run, and of each row what the next one needs.
+    void copy_by_rows(std::byte* const* bases, std::int64_t row, std::int64_t end) const {
+        ColumnRows at[kMostColumns];
+        int count = 0;
+        for (const Column& column : columns_)
+            at[count++] = {column.dst.in(bases) + row * column.dst_step, column.dst_step, column.src.in(bases) + row * column.src_step,
+                           column.src_step, static_cast<std::size_t>(column.bytes)};
+        movers().copy_columns(at, count, end - row);
     }
 
     // Long rows go from where they are.
@@ -94,6 +111,7 @@ private:
     bool joins_;
     bool past_cache_;
     bool in_runs_;
+    bool by_rows_;
     std::int64_t task_rows_;
     std::int64_t block_rows_;
 };

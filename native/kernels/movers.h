@@ -37,6 +37,15 @@ struct Turned {
     int lines = 0;
 };
 
+// Row r of a column: `bytes` >= 64, to dst + r * dst_step from src + r * src_step.
+struct ColumnRows {
+    std::byte* dst;
+    std::ptrdiff_t dst_step;
+    const std::byte* src;
+    std::ptrdiff_t src_step;
+    std::size_t bytes;
+};
+
 // Matrices of at most kMatrixBytes: matrix i, row r begins at src + i * step + r * row_step.
 constexpr std::int64_t kMatrixBytes = 8 * 1024;
 struct Matrices {
@@ -62,6 +71,9 @@ struct Movers {
     // `rows` rows of `bytes` each: dst + i * dst_step = src + i * src_step.
     void (*copy_rows)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                       std::size_t bytes);
+
+    // Row after row of several columns, through the cache. Each row asks for the next one of its column.
+    void (*copy_columns)(const ColumnRows* columns, int count, std::int64_t rows);
 
     // Elements of `width` bytes from `count` <= kMostLanes contiguous sources in turn: dst[i * count + k] = src[k][i], for i < rows.
     void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool past_cache);

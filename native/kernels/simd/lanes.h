@@ -54,6 +54,13 @@ constexpr int zipped(int i, int width, int high, int vector) {
     return (element % 2) * vector + lane * 16 + high * 8 + element / 2 * width + place % width;
 }
 
+// The same over whole vectors, and back: the elements of the pair at even places (odd = 0) or odd ones (odd = 1).
+constexpr int zipped_whole(int i, int width, int high, int vector) {
+    const int element = i / width;
+    return (element % 2) * vector + high * (vector / 2) + element / 2 * width + i % width;
+}
+constexpr int unzipped_whole(int i, int width, int odd) { return (i / width * 2 + odd) * width + i % width; }
+
 template <std::size_t Bytes, int Width, int High, int... I>
 inline Vector<Bytes> zip(Vector<Bytes> a, Vector<Bytes> b, Indices<I...>) {
     return __builtin_shufflevector(a, b, zipped(I, Width, High, static_cast<int>(Bytes))...);
@@ -71,6 +78,50 @@ inline void shuffle(Vector<Bytes>* vectors) {
     }
 #pragma GCC unroll 64
     for (int i = 0; i < Count; ++i) vectors[i] = shuffled[i];
+}
+
+template <std::size_t Bytes, int Width, int High, int... I>
+inline Vector<Bytes> zip_whole(Vector<Bytes> a, Vector<Bytes> b, Indices<I...>) {
+    return __builtin_shufflevector(a, b, zipped_whole(I, Width, High, static_cast<int>(Bytes))...);
+}
+
+template <std::size_t Bytes, int Width, int Odd, int... I>
+inline Vector<Bytes> unzip_whole(Vector<Bytes> a, Vector<Bytes> b, Indices<I...>) {
+    return __builtin_shufflevector(a, b, unzipped_whole(I, Width, Odd)...);
+}
+
+// Puts the elements of `Count` vectors in turn, over all of them.
+template <std::size_t Bytes, int Width, int Count, int Rounds>
+inline void interleave_vectors(Vector<Bytes>* vectors) {
+    if constexpr (Rounds > 0) {
+        using All = typename Counted<static_cast<int>(Bytes)>::type;
+        Vector<Bytes> zipped[Count];
+#pragma GCC unroll 64
+        for (int i = 0; i < Count / 2; ++i) {
+            zipped[2 * i] = zip_whole<Bytes, Width, 0>(vectors[i], vectors[i + Count / 2], All());
+            zipped[2 * i + 1] = zip_whole<Bytes, Width, 1>(vectors[i], vectors[i + Count / 2], All());
+        }
+#pragma GCC unroll 64
+        for (int i = 0; i < Count; ++i) vectors[i] = zipped[i];
+        interleave_vectors<Bytes, Width, Count, Rounds - 1>(vectors);
+    }
+}
+
+// Takes them apart again.
+template <std::size_t Bytes, int Width, int Count, int Rounds>
+inline void deinterleave_vectors(Vector<Bytes>* vectors) {
+    if constexpr (Rounds > 0) {
+        using All = typename Counted<static_cast<int>(Bytes)>::type;
+        Vector<Bytes> apart[Count];
+#pragma GCC unroll 64
+        for (int i = 0; i < Count / 2; ++i) {
+            apart[i] = unzip_whole<Bytes, Width, 0>(vectors[2 * i], vectors[2 * i + 1], All());
+            apart[i + Count / 2] = unzip_whole<Bytes, Width, 1>(vectors[2 * i], vectors[2 * i + 1], All());
+        }
+#pragma GCC unroll 64
+        for (int i = 0; i < Count; ++i) vectors[i] = apart[i];
+        deinterleave_vectors<Bytes, Width, Count, Rounds - 1>(vectors);
+    }
 }
 
 constexpr int bits(int power) { return power <= 1 ? 0 : 1 + bits(power / 2); }

@@ -7,6 +7,7 @@ namespace dovetail::DOVETAIL_ISA {
 
 void copy_rows(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
                std::size_t bytes);
+void copy_columns(const ColumnRows* columns, int count, std::int64_t rows);
 void stream(std::byte* dst, const std::byte* src, std::size_t bytes);
 void stream_runs(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int ahead);
 void settle();

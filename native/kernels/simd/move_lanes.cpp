@@ -17,6 +17,53 @@ inline void interleave_block(std::byte* dst, const std::byte* const* src, std::i
     for (int k = 0; k < Count * pieces; ++k) store<16>(dst + 16 * k, vectors[k]);
 }
 
+// Whether elements are put in turn over whole vectors on their way through the cache: those of 64 bytes, two of which one instruction
+// shuffles. On the way past it the memory is what takes time.
+template <int Width>
+constexpr bool kWide = kVector == 64 && Width <= 16;
+
+// The rows that fill whole vectors of each source; how many these are.
+template <int Width, int Count>
+std::int64_t interleave_wide(std::byte* dst, const std::byte* const* src, std::int64_t rows) {
+    constexpr int block = static_cast<int>(kVector) / Width;
+    const std::byte* from[Count];
+    for (int k = 0; k < Count; ++k) from[k] = src[k];
+    const std::int64_t whole = rows / block * block;
+    for (std::int64_t i = 0; i < whole; i += block, dst += Count * kVector) {
+        Vector<kVector> vectors[Count];
+        for (int k = 0; k < Count; ++k) vectors[k] = load<kVector>(from[k] + i * Width);
+        if constexpr (Width == 1) {
+            // No one instruction picks single bytes of two vectors: first within the lanes, then the lanes.
+            shuffles<kVector, Width, Count, bits(Count)>(vectors);
+            interleave_vectors<kVector, 16, Count, bits(Count)>(vectors);
+        } else {
+            interleave_vectors<kVector, Width, Count, bits(Count)>(vectors);
+        }
+        for (int k = 0; k < Count; ++k) store<kVector>(dst + static_cast<int>(kVector) * k, vectors[k]);
+    }
+    return whole;
+}
+
+// Its mirror.
+template <int Width, int Count>
+std::int64_t part_wide(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
+    constexpr int block = static_cast<int>(kVector) / Width;
+    constexpr std::ptrdiff_t page = 4096;
+    std::byte* to[Count];
+    for (int k = 0; k < Count; ++k) to[k] = dst[k];
+    const std::int64_t whole = rows / block * block;
+    for (std::int64_t i = 0; i < whole; i += block, src += Count * kVector) {
+        Vector<kVector> vectors[Count];
+        for (int k = 0; k < Count; ++k) {
+            __builtin_prefetch(src + page + static_cast<int>(kVector) * k);
+            vectors[k] = load<kVector>(src + static_cast<int>(kVector) * k);
+        }
+        deinterleave_vectors<kVector, Width, Count, bits(Count)>(vectors);
+        for (int k = 0; k < Count; ++k) store<kVector>(to[k] + i * Width, vectors[k]);
+    }
+    return whole;
+}
+
 // The rows that fill whole blocks; how many these are.
 template <int Width, int Count>
 std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std::int64_t rows, bool past_cache) {
@@ -26,7 +73,9 @@ std::int64_t interleave_blocks(std::byte* dst, const std::byte* const* src, std:
     for (int k = 0; k < Count; ++k) from[k] = src[k];
     const std::int64_t whole = rows / block * block;
     if (!past_cache) {
-        for (std::int64_t i = 0; i < whole; i += block, dst += bytes) interleave_block<Width, Count>(dst, from, i);
+        std::int64_t i = 0;
+        if constexpr (kWide<Width>) i = interleave_wide<Width, Count>(dst, src, rows);
+        for (dst += i * Width * Count; i < whole; i += block, dst += bytes) interleave_block<Width, Count>(dst, from, i);
         return whole;
     }
     Batches batches(dst, src[0]);
@@ -59,6 +108,7 @@ inline void part_vectors(Vector<16> (*vectors)[Count], const std::byte* src) {
 
 template <int Width, int Count>
 std::int64_t part_into_cache(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
+    if constexpr (kWide<Width>) return part_wide<Width, Count>(dst, src, rows);
     constexpr int high = 64 / Width;
     std::int64_t i = 0;
     for (; i + high <= rows; i += high, src += 64 * Count) {

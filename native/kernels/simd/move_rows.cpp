@@ -93,6 +93,21 @@ void copy_rows(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, st
     copy_long(dst, dst_step, src, src_step, rows, bytes);
 }
 
+void copy_columns(const ColumnRows* columns, int count, std::int64_t rows) {
+    for (std::int64_t row = 0; row < rows; ++row)
+        for (int k = 0; k < count; ++k) {
+            const ColumnRows& column = columns[k];
+            std::byte* const dst = column.dst + row * column.dst_step;
+            const std::byte* const src = column.src + row * column.src_step;
+            const std::size_t last = column.bytes - 64;
+            for (std::size_t i = 0; i < last; i += 64) {
+                __builtin_prefetch(src + column.src_step + i);
+                move<64>(dst + i, src + i);
+            }
+            move<64>(dst + last, src + last);
+        }
+}
+
 namespace {
 
 // A whole line of the cache, aligned: written in part, a line past the cache costs many times as much.

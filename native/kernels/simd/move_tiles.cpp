@@ -31,7 +31,7 @@ void transpose(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, st
 }
 
 const Movers& own_movers() {
-    static constexpr Movers table = {stream, stream_runs, settle, copy_rows, interleave, deinterleave, transpose, turn, turn_matrices, turn_near};
+    static constexpr Movers table = {stream, stream_runs, settle, copy_rows, copy_columns, interleave, deinterleave, transpose, turn, turn_matrices, turn_near};
     return table;
 }
 
