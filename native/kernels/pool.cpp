@@ -9,8 +9,9 @@
 namespace dovetail {
 namespace {
 
-// A window's elements pass at some 25 to the nanosecond: below this a second thread only fetches what the first has in its cache.
-constexpr std::int64_t kElementsPerTask = 1 << 19;
+// A window's elements pass at some 25 to the nanosecond: this takes longer than to call a thread. Every thread gets as much, as in the
+// step before, so that it finds what it reads in its own cache: one thread alone would fetch the others' from theirs.
+constexpr std::int64_t kElementsPerTask = 1 << 17, kTasksPerThread = 4;
 
 std::vector<std::int64_t> per_axis(const Spec& spec, const char* name, std::size_t count, std::int64_t otherwise) {
     auto values = spec.integers(name);
@@ -50,7 +51,8 @@ public:
         std::byte* y = run.at(y_);
         const std::int64_t rows = plan.batch * plan.axes[0].out * plan.axes[1].out * (is_dense_ ? 1 : plan.channels);
         const std::int64_t work = y_.count() * plan.axes[0].kernel * plan.axes[1].kernel * plan.axes[2].kernel;
-        const std::int64_t tasks = run.pool->threads() == 1 ? 1 : std::clamp<std::int64_t>(work / kElementsPerTask, 1, rows);
+        const std::int64_t threads = run.pool->threads(), each = std::min(work / (kElementsPerTask * threads), kTasksPerThread);
+        const std::int64_t tasks = threads == 1 || each == 0 ? 1 : std::min(threads * each, rows);
         const auto part = [&](std::int64_t task, int worker) {
             function_(plan, x, y, task * rows / tasks, (task + 1) * rows / tasks,
                       reinterpret_cast<float*>(run.scratch_of(worker)));
