@@ -27,6 +27,8 @@ namespace {
 constexpr std::chrono::microseconds kSpin{40};
 // After this, whoever else wants the core gets it: it may be the very thread that is waited for.
 constexpr std::chrono::microseconds kAlone{4};
+// Jobs that follow each other like this find the workers still waiting.
+constexpr std::chrono::microseconds kWarm = kSpin * 3 / 4;
 
 void pause_briefly() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -294,6 +296,7 @@ struct Pool::State {
     std::atomic<std::uint64_t> serving{0};
     std::unique_ptr<Crew> crew;
     std::uint64_t crew_forks = 0;
+    std::atomic<std::chrono::steady_clock::rep> last{0};  // when it was of use
 
     explicit State(int threads) : threads(threads) {}
 
@@ -323,6 +326,12 @@ Pool::~Pool() { state_->forget_inherited(forks.load(std::memory_order_relaxed));
 
 int Pool::threads() const { return state_->threads; }
 
+bool Pool::is_warm() const {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    const std::chrono::steady_clock::duration before(state_->last.exchange(now.count(), std::memory_order_relaxed));
+    return now - before < kWarm;
+}
+
 void Pool::run(std::int64_t count, Task task, const void* state) {
     const std::uint64_t now = forks.load(std::memory_order_relaxed);
     if (count <= 1 || state_->threads == 1 || !state_->enter(now + 1)) {
@@ -330,6 +339,7 @@ void Pool::run(std::int64_t count, Task task, const void* state) {
         return;
     }
     state_->muster(now).run(count, task, state);
+    state_->last.store(std::chrono::steady_clock::now().time_since_epoch().count(), std::memory_order_relaxed);
     state_->leave();
 }
 

@@ -23,6 +23,9 @@ public:
 
     int threads() const;
 
+    // Whether it was asked this, or ran a job, so short a time ago that the workers are awake or worth waking.
+    bool is_warm() const;
+
     // `worker` is in [0, threads()): scratch memory may be indexed by it.
     void run(std::int64_t count, Task task, const void* state);
 

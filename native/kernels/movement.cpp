@@ -101,6 +101,7 @@ Movement::Movement(std::vector<Piece> pieces) {
     choose_walks(shapes, {past_cache, task_bytes_for(bytes_, past_cache)});
     const bool plain = std::all_of(walks_.begin(), walks_.end(), [](const auto& walk) { return walk->is_plain(); });
     threads_from_ = plain ? kThreadsFromPlain : kThreadsFrom;
+    warm_threads_from_ = plain ? kWarmThreadsFromPlain : kThreadsFrom;
     std::int64_t tasks = 0;
     for (const auto& walk : walks_) tasks_.push_back(tasks += walk->tasks());
 }
@@ -129,7 +130,7 @@ void Movement::run_task(std::byte* const* bases, std::int64_t task) const {
 
 void Movement::run(std::byte* const* bases, Pool* pool) const {
     if (walks_.empty()) return;
-    if (pool != nullptr && bytes_ >= threads_from_) {
+    if (pool != nullptr && bytes_ >= warm_threads_from_ && (bytes_ >= threads_from_ || pool->is_warm())) {
         pool->each(tasks_.back(), [&](std::int64_t task, int) { run_task(bases, task); });
         return;
     }

@@ -62,7 +62,7 @@ private:
     void run_task(std::byte* const* bases, std::int64_t task) const;
 
     std::size_t bytes_ = 0;
-    std::size_t threads_from_ = 0;
+    std::size_t threads_from_ = 0, warm_threads_from_ = 0;
     std::vector<std::unique_ptr<Walk>> walks_;
     std::vector<std::int64_t> tasks_;  // up to and including each walk
 };

@@ -19,9 +19,10 @@ constexpr std::int64_t kStagedBytes = 4 * 1024;
 constexpr std::int64_t kStreamedRow = 1024;
 // From here on, in all, destinations are written past the cache, where more of it is not known to be ours (past_cache_from).
 constexpr std::size_t kPastCacheFrom = 8 * 1024 * 1024;
-// Below this, other threads are not worth the call: plain copies run at the speed of the cache, all else is slower.
+// Below this, other threads are not worth the call: plain copies run at the speed of the cache, all else is slower. Threads that are
+// awake cost less, and each brings a cache.
 constexpr std::size_t kThreadsFrom = 192 * 1024;
-constexpr std::size_t kThreadsFromPlain = 768 * 1024;
+constexpr std::size_t kThreadsFromPlain = 768 * 1024, kWarmThreadsFromPlain = 384 * 1024;
 
 // What a job is done with, the same for all its walks.
 struct Manner {
