@@ -83,6 +83,8 @@ void move(const Transpose& it, char* dst, const char* src, int half, std::int64_
         for (std::int64_t row = first; row < first + group; ++row) {
             const char* const from_row = begin + rows[static_cast<std::size_t>(row)];
             const char* const asked = begin + rows[static_cast<std::size_t>(std::min(row + ahead, first + group - 1))];
+            // A run that begins within a line ends in one more.
+            if (asked != from_row) _mm_prefetch(asked + run - 1, _MM_HINT_T0);
             for (std::int64_t i = 0; i < run; i += kLine, stage += kLine) {
                 if (asked != from_row) _mm_prefetch(asked + i, _MM_HINT_T0);
                 fetch(stage, from_row + i);

@@ -230,7 +230,9 @@ private:
     }
 
     Turned turned(const Part& part, const Fetched& from) const {
-        return {part.dst + part.row * width_, axes_.along.dst, part.columns, axes_.beyond.dst, part.outer, from.stage, from.step, part.lines};
+        // In the second cache, columns that share lines of the stage follow each other: each line comes from there once.
+        return {part.dst + part.row * width_, axes_.along.dst, part.columns, axes_.beyond.dst, part.outer,
+                from.stage,                   from.step,       part.lines,   ahead_ != 0};
     }
 
     void run_otherwise(std::byte* const* bases, std::int64_t task) const {

@@ -25,7 +25,8 @@ struct Fetched {
 };
 
 // Rows in a stage whose columns, each `lines` (1 or 2) whole lines of 64 bytes, go to dst + o * outer_step + c * step for o < outer,
-// c < columns; a row holds one after the other what belongs to each o. columns * width is at least 16.
+// c < columns; a row holds one after the other what belongs to each o. columns * width is at least 16. All columns of one o go first, or
+// all o of some columns.
 struct Turned {
     std::byte* dst = nullptr;
     std::ptrdiff_t step = 0;
@@ -35,6 +36,7 @@ struct Turned {
     const std::byte* stage = nullptr;
     std::ptrdiff_t stage_step = 0;
     int lines = 0;
+    bool columns_first = false;
 };
 
 // Row r of a column: `bytes` >= 64, to dst + r * dst_step from src + r * src_step.

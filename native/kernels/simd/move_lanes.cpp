@@ -108,14 +108,17 @@ inline void part_vectors(Vector<16> (*vectors)[Count], const std::byte* src) {
 
 template <int Width, int Count>
 std::int64_t part_into_cache(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
-    if constexpr (kWide<Width>) return part_wide<Width, Count>(dst, src, rows);
-    constexpr int high = 64 / Width;
     std::int64_t i = 0;
-    for (; i + high <= rows; i += high, src += 64 * Count) {
-        Vector<16> vectors[4][Count];
-        part_vectors<Width, Count>(vectors, src);
-        for (int k = 0; k < Count; ++k)
-            for (int j = 0; j < 4; ++j) store<16>(dst[k] + i * Width + 16 * j, vectors[j][k]);
+    if constexpr (kWide<Width>) {
+        i = part_wide<Width, Count>(dst, src, rows);
+    } else {
+        constexpr int high = 64 / Width;
+        for (; i + high <= rows; i += high, src += 64 * Count) {
+            Vector<16> vectors[4][Count];
+            part_vectors<Width, Count>(vectors, src);
+            for (int k = 0; k < Count; ++k)
+                for (int j = 0; j < 4; ++j) store<16>(dst[k] + i * Width + 16 * j, vectors[j][k]);
+        }
     }
     return i;
 }

@@ -71,20 +71,20 @@ inline __attribute__((always_inline)) void send(std::byte* dst, std::ptrdiff_t d
     }
 }
 
-// Columns that lie side by side in the stage follow each other, so that each of its lines comes from the second cache once.
 template <int Width, int Lines>
 void turn_all(const Turned& now, const Fetched& next) {
     constexpr std::int64_t wide = 16 / Width;
+    const std::int64_t steps = (now.columns + wide - 1) / wide;
+    const std::int64_t slow = now.columns_first ? now.outer : steps, fast = now.columns_first ? steps : now.outer;
     Fetching fetching(next);
-    for (std::int64_t o = 0; o < now.outer; ++o) {
-        std::byte* const dst = now.dst + o * now.outer_step;
-        const std::byte* const src = now.stage + o * now.columns * Width;
-        for (std::int64_t c = 0; c < now.columns; c += wide) {
+    for (std::int64_t i = 0; i < slow; ++i)
+        for (std::int64_t j = 0; j < fast; ++j) {
+            const std::int64_t o = now.columns_first ? i : j, c = (now.columns_first ? j : i) * wide;
             // The last columns may overlap those before them.
             const std::int64_t column = c + wide <= now.columns ? c : now.columns - wide;
-            send<Width, Lines>(dst + column * now.step, now.step, src + column * Width, now.stage_step, fetching);
+            send<Width, Lines>(now.dst + o * now.outer_step + column * now.step, now.step, now.stage + (o * now.columns + column) * Width,
+                               now.stage_step, fetching);
         }
-    }
     fetching.take_all();
 }
 
