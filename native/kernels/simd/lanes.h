@@ -47,80 +47,54 @@ struct Counted<0, I...> {
     using type = Indices<I...>;
 };
 
-// Which byte of the pair (a, b) comes to byte i when elements of `width` bytes of a and b are put in turn, within each lane of 16: the
-// lower halves of the lanes (high = 0) or the upper ones (high = 1).
-constexpr int zipped(int i, int width, int high, int vector) {
-    const int lane = i / 16, place = i % 16, element = place / width;
-    return (element % 2) * vector + lane * 16 + high * 8 + element / 2 * width + place % width;
+// Which byte of the pair (a, b) comes to byte i when elements of `width` bytes of a and b are put in turn, within each lane: the lower
+// halves of the lanes (high = 0) or the upper ones (high = 1).
+constexpr int zipped(int i, int width, int high, int vector, int lane) {
+    const int place = i % lane, element = place / width;
+    return (element % 2) * vector + i / lane * lane + high * (lane / 2) + element / 2 * width + place % width;
 }
 
-// The same over whole vectors, and back: the elements of the pair at even places (odd = 0) or odd ones (odd = 1).
-constexpr int zipped_whole(int i, int width, int high, int vector) {
-    const int element = i / width;
-    return (element % 2) * vector + high * (vector / 2) + element / 2 * width + i % width;
-}
-constexpr int unzipped_whole(int i, int width, int odd) { return (i / width * 2 + odd) * width + i % width; }
+// Back again, over whole vectors: the elements of the pair at even places (odd = 0) or odd ones (odd = 1).
+constexpr int unzipped(int i, int width, int odd) { return (i / width * 2 + odd) * width + i % width; }
 
-template <std::size_t Bytes, int Width, int High, int... I>
+template <std::size_t Bytes, int Width, int High, int Lane, int... I>
 inline Vector<Bytes> zip(Vector<Bytes> a, Vector<Bytes> b, Indices<I...>) {
-    return __builtin_shufflevector(a, b, zipped(I, Width, High, static_cast<int>(Bytes))...);
+    return __builtin_shufflevector(a, b, zipped(I, Width, High, static_cast<int>(Bytes), Lane)...);
+}
+
+template <std::size_t Bytes, int Width, int Odd, int... I>
+inline Vector<Bytes> unzip(Vector<Bytes> a, Vector<Bytes> b, Indices<I...>) {
+    return __builtin_shufflevector(a, b, unzipped(I, Width, Odd)...);
 }
 
 // One perfect shuffle of `Count` vectors, lane by lane: their first half is put in turn with their second half.
-template <std::size_t Bytes, int Width, int Count>
+template <std::size_t Bytes, int Width, int Count, int Lane>
 inline void shuffle(Vector<Bytes>* vectors) {
     using All = typename Counted<static_cast<int>(Bytes)>::type;
     Vector<Bytes> shuffled[Count];
 #pragma GCC unroll 64
     for (int i = 0; i < Count / 2; ++i) {
-        shuffled[2 * i] = zip<Bytes, Width, 0>(vectors[i], vectors[i + Count / 2], All());
-        shuffled[2 * i + 1] = zip<Bytes, Width, 1>(vectors[i], vectors[i + Count / 2], All());
+        shuffled[2 * i] = zip<Bytes, Width, 0, Lane>(vectors[i], vectors[i + Count / 2], All());
+        shuffled[2 * i + 1] = zip<Bytes, Width, 1, Lane>(vectors[i], vectors[i + Count / 2], All());
     }
 #pragma GCC unroll 64
     for (int i = 0; i < Count; ++i) vectors[i] = shuffled[i];
 }
 
-template <std::size_t Bytes, int Width, int High, int... I>
-inline Vector<Bytes> zip_whole(Vector<Bytes> a, Vector<Bytes> b, Indices<I...>) {
-    return __builtin_shufflevector(a, b, zipped_whole(I, Width, High, static_cast<int>(Bytes))...);
-}
-
-template <std::size_t Bytes, int Width, int Odd, int... I>
-inline Vector<Bytes> unzip_whole(Vector<Bytes> a, Vector<Bytes> b, Indices<I...>) {
-    return __builtin_shufflevector(a, b, unzipped_whole(I, Width, Odd)...);
-}
-
-// Puts the elements of `Count` vectors in turn, over all of them.
-template <std::size_t Bytes, int Width, int Count, int Rounds>
-inline void interleave_vectors(Vector<Bytes>* vectors) {
-    if constexpr (Rounds > 0) {
-        using All = typename Counted<static_cast<int>(Bytes)>::type;
-        Vector<Bytes> zipped[Count];
-#pragma GCC unroll 64
-        for (int i = 0; i < Count / 2; ++i) {
-            zipped[2 * i] = zip_whole<Bytes, Width, 0>(vectors[i], vectors[i + Count / 2], All());
-            zipped[2 * i + 1] = zip_whole<Bytes, Width, 1>(vectors[i], vectors[i + Count / 2], All());
-        }
-#pragma GCC unroll 64
-        for (int i = 0; i < Count; ++i) vectors[i] = zipped[i];
-        interleave_vectors<Bytes, Width, Count, Rounds - 1>(vectors);
-    }
-}
-
-// Takes them apart again.
-template <std::size_t Bytes, int Width, int Count, int Rounds>
-inline void deinterleave_vectors(Vector<Bytes>* vectors) {
-    if constexpr (Rounds > 0) {
+// `Times` such shuffles over whole vectors undone.
+template <std::size_t Bytes, int Width, int Count, int Times>
+inline void unshuffles(Vector<Bytes>* vectors) {
+    if constexpr (Times > 0) {
         using All = typename Counted<static_cast<int>(Bytes)>::type;
         Vector<Bytes> apart[Count];
 #pragma GCC unroll 64
         for (int i = 0; i < Count / 2; ++i) {
-            apart[i] = unzip_whole<Bytes, Width, 0>(vectors[2 * i], vectors[2 * i + 1], All());
-            apart[i + Count / 2] = unzip_whole<Bytes, Width, 1>(vectors[2 * i], vectors[2 * i + 1], All());
+            apart[i] = unzip<Bytes, Width, 0>(vectors[2 * i], vectors[2 * i + 1], All());
+            apart[i + Count / 2] = unzip<Bytes, Width, 1>(vectors[2 * i], vectors[2 * i + 1], All());
         }
 #pragma GCC unroll 64
         for (int i = 0; i < Count; ++i) vectors[i] = apart[i];
-        deinterleave_vectors<Bytes, Width, Count, Rounds - 1>(vectors);
+        unshuffles<Bytes, Width, Count, Times - 1>(vectors);
     }
 }
 
@@ -128,11 +102,11 @@ constexpr int bits(int power) { return power <= 1 ? 0 : 1 + bits(power / 2); }
 
 // `Times` perfect shuffles. Each turns the number of an element by one bit, so that log2(Count) of them put the vectors' elements in turn
 // (an interleave), and log2(16 / Width) undo it.
-template <std::size_t Bytes, int Width, int Count, int Times>
+template <std::size_t Bytes, int Width, int Count, int Times, int Lane = 16>
 inline void shuffles(Vector<Bytes>* vectors) {
     if constexpr (Times > 0) {
-        shuffle<Bytes, Width, Count>(vectors);
-        shuffles<Bytes, Width, Count, Times - 1>(vectors);
+        shuffle<Bytes, Width, Count, Lane>(vectors);
+        shuffles<Bytes, Width, Count, Times - 1, Lane>(vectors);
     }
 }
 

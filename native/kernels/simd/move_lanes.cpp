@@ -25,7 +25,7 @@ constexpr bool kWide = kVector == 64 && Width <= 16;
 // The rows that fill whole vectors of each source; how many these are.
 template <int Width, int Count>
 std::int64_t interleave_wide(std::byte* dst, const std::byte* const* src, std::int64_t rows) {
-    constexpr int block = static_cast<int>(kVector) / Width;
+    constexpr int whole_vector = static_cast<int>(kVector), block = whole_vector / Width;
     const std::byte* from[Count];
     for (int k = 0; k < Count; ++k) from[k] = src[k];
     const std::int64_t whole = rows / block * block;
@@ -35,9 +35,9 @@ std::int64_t interleave_wide(std::byte* dst, const std::byte* const* src, std::i
         if constexpr (Width == 1) {
             // No one instruction picks single bytes of two vectors: first within the lanes, then the lanes.
             shuffles<kVector, Width, Count, bits(Count)>(vectors);
-            interleave_vectors<kVector, 16, Count, bits(Count)>(vectors);
+            shuffles<kVector, 16, Count, bits(Count), whole_vector>(vectors);
         } else {
-            interleave_vectors<kVector, Width, Count, bits(Count)>(vectors);
+            shuffles<kVector, Width, Count, bits(Count), whole_vector>(vectors);
         }
         for (int k = 0; k < Count; ++k) store<kVector>(dst + static_cast<int>(kVector) * k, vectors[k]);
     }
@@ -58,7 +58,7 @@ std::int64_t part_wide(std::byte* const* dst, const std::byte* src, std::int64_t
             __builtin_prefetch(src + page + static_cast<int>(kVector) * k);
             vectors[k] = load<kVector>(src + static_cast<int>(kVector) * k);
         }
-        deinterleave_vectors<kVector, Width, Count, bits(Count)>(vectors);
+        unshuffles<kVector, Width, Count, bits(Count)>(vectors);
         for (int k = 0; k < Count; ++k) store<kVector>(to[k] + i * Width, vectors[k]);
     }
     return whole;
