@@ -7,7 +7,7 @@
 
 namespace dovetail {
 
-
+constexpr std::int64_t kPage = 4096;
 constexpr int kMostLanes = 64;
 constexpr std::int64_t kLeastRun = 64;
 

@@ -9,7 +9,6 @@
 
 namespace dovetail::moving {
 
-constexpr std::int64_t kPage = 4096;
 // A block of this size stays in the first cache while all that concerns it is done.
 constexpr std::int64_t kBlockBytes = 16 * 1024;
 // What goes past the cache is put together in pieces of this size: short enough that the processor already reads the next piece while

@@ -48,14 +48,13 @@ std::int64_t interleave_wide(std::byte* dst, const std::byte* const* src, std::i
 template <int Width, int Count>
 std::int64_t part_wide(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
     constexpr int block = static_cast<int>(kVector) / Width;
-    constexpr std::ptrdiff_t page = 4096;
     std::byte* to[Count];
     for (int k = 0; k < Count; ++k) to[k] = dst[k];
     const std::int64_t whole = rows / block * block;
     for (std::int64_t i = 0; i < whole; i += block, src += Count * kVector) {
         Vector<kVector> vectors[Count];
         for (int k = 0; k < Count; ++k) {
-            __builtin_prefetch(src + page + static_cast<int>(kVector) * k);
+            __builtin_prefetch(src + kPage + static_cast<int>(kVector) * k);
             vectors[k] = load<kVector>(src + static_cast<int>(kVector) * k);
         }
         unshuffles<kVector, Width, Count, bits(Count)>(vectors);
