@@ -42,6 +42,15 @@ Spec spec_of(const std::string& kernel, const std::vector<Row>& inputs, const st
     return spec;
 }
 
+// One step as Program.add takes it.
+using SpecRow = std::tuple<std::string, std::vector<Row>, std::vector<Row>, std::map<std::string, Attribute>>;
+
+std::vector<Spec> specs_of(const std::vector<SpecRow>& rows) {
+    std::vector<Spec> specs;
+    for (const auto& [kernel, inputs, outputs, attributes] : rows) specs.push_back(spec_of(kernel, inputs, outputs, attributes));
+    return specs;
+}
+
 // Number, operand types and result type of each chain instruction.
 std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> opcodes() {
     std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> found;
@@ -121,6 +130,13 @@ void bind_program(nb::module_& m) {
                  for (std::size_t i = 0; i < program.size(); ++i) names.push_back(program.step(i).name());
                  return names;
              });
+    nb::class_<Template>(m, "Template")
+        .def("__init__",
+             [](Template* made, const std::vector<SpecRow>& steps, const std::vector<SpecRow>& slopes) {
+                 new (made) Template(specs_of(steps), specs_of(slopes));
+             },
+             "steps"_a, "slopes"_a)
+        .def("fill", &Template::fill, "program"_a, "n"_a, nb::call_guard<nb::gil_scoped_release>());
     nb::class_<Visit>(m, "Visit")
         .def(nb::init<std::shared_ptr<Program>>())
         .def_prop_ro("arena", &Visit::arena)

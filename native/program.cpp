@@ -65,4 +65,36 @@ void Program::run(Room* room, std::byte** bases, std::size_t first, std::size_t 
     }
 }
 
+namespace {
+
+void grow(std::vector<std::int64_t>& numbers, const std::vector<std::int64_t>& slopes, std::int64_t n) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] += slopes.at(i) * n;
+}
+
+void grow(std::vector<Operand>& operands, const std::vector<Operand>& slopes, std::int64_t n) {
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+        const Operand& slope = slopes.at(i);
+        operands[i].offset += slope.offset * n;
+        grow(operands[i].sizes, slope.sizes, n);
+        grow(operands[i].strides, slope.strides, n);
+    }
+}
+
+}  // namespace
+
+void Template::fill(Program& program, std::int64_t n) const {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+        Spec spec = steps_[i];
+        const Spec& slope = slopes_.at(i);
+        grow(spec.inputs, slope.inputs, n);
+        grow(spec.outputs, slope.outputs, n);
+        for (auto& [name, value] : spec.attributes) {
+            const Attribute& by = slope.attributes.at(name);
+            if (auto* const number = std::get_if<std::int64_t>(&value)) *number += std::get<std::int64_t>(by) * n;
+            if (auto* const all = std::get_if<std::vector<std::int64_t>>(&value)) grow(*all, std::get<std::vector<std::int64_t>>(by), n);
+        }
+        program.add(spec);
+    }
+}
+
 }  // namespace dovetail

@@ -51,4 +51,18 @@ private:
     std::vector<std::unique_ptr<Step>> steps_;
 };
 
+// Steps all of whose numbers (offsets, sizes, strides, whole attributes) are straight lines in one number n.
+class Template {
+public:
+    // What the steps are where n is 0, and what each number grows by with n; both say all that is no number alike.
+    Template(std::vector<Spec> steps, std::vector<Spec> slopes) : steps_(std::move(steps)), slopes_(std::move(slopes)) {}
+
+    // Adds the steps for this n to an empty program. Throws as Program::add.
+    void fill(Program& program, std::int64_t n) const;
+
+private:
+    std::vector<Spec> steps_;
+    std::vector<Spec> slopes_;
+};
+
 }  // namespace dovetail

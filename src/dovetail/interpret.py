@@ -198,10 +198,12 @@ def _check_shape(name: str, type: Tensor, shape: tuple[Any, ...], sizes: dict[st
 def _binds(want: Size, size: int, sizes: dict[str, int]) -> bool:
     if isinstance(want, int):
         return want == size
+    name = dims.name_of(want)
+    if name is not None and sizes.get(name) == size:
+        return True
     low, high = dims.bounds(want)
     if (low is not None and size < low) or (high is not None and size > high):
         return False
-    name = dims.name_of(want)
     if name is None:
         known = {str(symbol): sizes[str(symbol)] for symbol in dims.symbols(want) if str(symbol) in sizes}
         found = dims.substitute(want, known)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.engine.bind import Spec, spec
+from dovetail.engine.bind import spec
 from dovetail.engine.plan import Plan, Step
 from dovetail.engine.shelf import Shelf
 from dovetail.engine.steps import Find, finder, python_step
@@ -31,15 +31,16 @@ class Call:
     find: Find
 
 
-Piece = Callable[[Call], None]
-"""A run of native steps, or one step in Python."""
+Piece = Callable[["Bound", Call], None]
+"""A run of native steps, or one step in Python. It does not hold the Bound that it is part of: those of a loop whose sizes grow
+would all wait for the collector of cycles."""
 
 
 class Bound:
-    """A plan whose steps are made. Holds the constants that the steps read."""
+    """A plan whose steps are made. Holds the constants that the steps read. ``fill`` gives all steps to the core at once."""
 
     def __init__(
-        self, plan: Plan, scene: Scene, core: Any, pool: Any, store: Any, shelf: Shelf, specs: Sequence[Spec] = ()
+        self, plan: Plan, scene: Scene, core: Any, pool: Any, store: Any, shelf: Shelf, fill: Callable[[Any], None] | None = None
     ) -> None:
         self.plan = plan
         self.scene = scene
@@ -50,11 +51,9 @@ class Bound:
         self._program = core.Program(pool, store, plan.arena_bytes, 1 + len(plan.inputs) + len(plan.outputs)) if core else None
         self._addresses: Callable[[list[Any]], list[int]] = getattr(core, "addresses", _addresses)
         self._pieces: list[Piece] = []
-        if specs:
-            assert self._program is not None
-            for each in specs:
-                self._program.add(*each)
-            self.native_steps = list(plan.steps)
+        if fill is not None:
+            fill(self._program)
+            self.native_steps = plan.steps
             self._run_until(0)
         else:
             self._build()
@@ -87,7 +86,7 @@ class Bound:
     def _run_until(self, first: int) -> None:
         last = len(self.native_steps)
         if last > first:
-            self._pieces.append(lambda call: self._run_native(call, first, last))
+            self._pieces.append(lambda bound, call: bound._run_native(call, first, last))
 
     def _run_native(self, call: Call, first: int, last: int) -> None:
         try:
@@ -101,12 +100,12 @@ class Bound:
 
     def _in_python(self, step: Step) -> Piece:
         run = python_step(step, self.scene)
-        return lambda call: run(call.find, call.loose)
+        return lambda _, call: run(call.find, call.loose)
 
     def __call__(self, arrays: Sequence[Any], out: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
         call = self.call(arrays, out, names)
         for piece in self._pieces:
-            piece(call)
+            piece(self, call)
         return {
             name: self._delivered(tile, name, result, call.loose, out)
             for tile, name, result in zip(self.plan.outputs, names, call.results, strict=True)

@@ -122,16 +122,16 @@ class Engine:
         template = self._templates.get(key)
         if key not in self._templates or (template is not None and not template.first <= sizes[symbol] <= template.last):
             with collector_paused():
-                template = self._templates[key] = make_template(self.graph, symbol, sizes, self.elide)
+                template = self._templates[key] = make_template(self.graph, symbol, sizes, self.elide, self._core)
             while len(self._templates) > PLANS:
                 self._templates.popitem(last=False)
         if template is None:
             return None
-        plan, specs = template.at(sizes[symbol])
+        plan, fill = template.at(sizes[symbol])
         self._check_memory(plan)
         try:
             scene = Scene(self.graph, sizes, [array.shape for array in arrays])
-            return Bound(plan, scene, self._core, self._pool, self._store, self._shelf, specs)
+            return Bound(plan, scene, self._core, self._pool, self._store, self._shelf, fill)
         except ValueError:
             # A kernel that takes the template's sizes and not these: they are planned for themselves.
             return None
@@ -194,11 +194,13 @@ def thread_count(threads: int | None) -> int:
 
 
 def _strides(array: Any) -> tuple[int, ...] | None:
-    """Strides in elements, where they are whole numbers of elements."""
-    if not is_array(array):
+    """Strides in elements, where they are whole numbers of elements; () for a dense array."""
+    if not is_array(array) or not (flags := array.flags).aligned:
         return None
+    if flags.c_contiguous:
+        return ()
     size = array.itemsize
-    if any(stride % size for stride in array.strides) or not array.flags.aligned:
+    if any(stride % size for stride in array.strides):
         return None
     return tuple(stride // size if length != 1 else 0 for stride, length in zip(array.strides, array.shape, strict=True))
 

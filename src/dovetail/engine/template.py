@@ -7,8 +7,8 @@ laid out once, for the largest of the three.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -20,32 +20,44 @@ from dovetail.engine.work import INTERPRET, Scene, Tile
 from dovetail.graph import Graph, Value
 from dovetail.types import Tensor
 
+Line = Sequence[tuple[int, int]]
+
 LEAST_ROOM = 64
 """The least number of sizes that a template is made for: doubling from there, a loop of n steps makes log2(n / 64) of them."""
 
 
 class Template:
-    """The steps for sizes ``first`` to ``last`` of one symbol, as numbers at ``first`` and what one more adds to each."""
+    """The steps for sizes ``first`` to ``last`` of one symbol, as numbers at ``first`` and what one more adds to each.
 
-    def __init__(self, first: int, last: int, plan: Plan, specs: list[Spec], numbers: Any, slopes: Any, arena_bytes: int) -> None:
+    ``plan`` is the plan at ``first``, ``steps`` the core's template of its steps, ``lines`` the sizes of the plan's inputs and
+    outputs: each at ``first``, and what one more adds to it.
+    """
+
+    def __init__(self, first: int, last: int, plan: Plan, steps: Any, lines: Sequence[Line], arena_bytes: int) -> None:
         self.first = first
         self.last = last
         self._plan = plan
-        self._specs = specs
-        self._numbers = numbers
-        self._slopes = slopes
+        self._steps = steps
+        self._lines = lines
         self._arena_bytes = arena_bytes
 
-    def at(self, size: int) -> tuple[Plan, list[Spec]]:
-        """The plan and its steps for one size."""
-        numbers = iter((self._numbers + self._slopes * (size - self.first)).tolist())
-        inputs = [_resized(tile, numbers) for tile in self._plan.inputs]
-        outputs = [_resized(tile, numbers) for tile in self._plan.outputs]
-        specs = [_filled(each, numbers) for each in self._specs]
-        return replace(self._plan, inputs=inputs, outputs=outputs, arena_bytes=self._arena_bytes), specs
+    def at(self, size: int) -> tuple[Plan, Callable[[Any], None]]:
+        """The plan for one size, and what gives its steps to an empty program of the core (ValueError: no kernel takes them).
+
+        The steps that the plan itself shows are those for ``first``.
+        """
+        more, known = size - self.first, self._plan
+        tiles = [
+            _resized(tile, [start + slope * more for start, slope in line])
+            for tile, line in zip((*known.inputs, *known.outputs), self._lines, strict=True)
+        ]
+        plan = copy(known)
+        plan.inputs, plan.outputs = tiles[: len(known.inputs)], tiles[len(known.inputs) :]
+        plan.arena_bytes = self._arena_bytes
+        return plan, lambda program: self._steps.fill(program, more)
 
 
-def make_template(graph: Graph, symbol: str, sizes: Mapping[str, int], elide: str) -> Template | None:
+def make_template(graph: Graph, symbol: str, sizes: Mapping[str, int], elide: str, core: Any) -> Template | None:
     """A template for the size of ``symbol`` in ``sizes`` and as many again, or None where the plan is no straight line in it."""
     others = {name: size for name, size in sizes.items() if name != symbol}
     if not all(_is_straight(size, symbol, others) for size in _expressions(graph)):
@@ -58,10 +70,10 @@ def make_template(graph: Graph, symbol: str, sizes: Mapping[str, int], elide: st
     found = [(largest, _specs(largest)), *((plan, _specs(plan)) for plan, _ in plans)]
     if any(specs is None for _, specs in found):
         return None
-    return _fitted(first, last, [(plan, specs) for plan, specs in found if specs is not None])
+    return _fitted(first, last, [(plan, specs) for plan, specs in found if specs is not None], core)
 
 
-def _fitted(first: int, last: int, found: Sequence[tuple[Plan, list[Spec]]]) -> Template | None:
+def _fitted(first: int, last: int, found: Sequence[tuple[Plan, list[Spec]]], core: Any) -> Template | None:
     (largest, at_last), (plan, at_first), (_, at_next) = found
     if len({_shape_of(specs) for specs in (at_first, at_next, at_last)}) != 1 or not _same_constants([each for each, _ in found]):
         return None
@@ -69,7 +81,10 @@ def _fitted(first: int, last: int, found: Sequence[tuple[Plan, list[Spec]]]) -> 
     slopes = rows[1] - rows[0]
     if not np.array_equal(rows[0] + slopes * (last - first), rows[2]):
         return None
-    return Template(first, last, plan, at_first, rows[0], slopes, largest.arena_bytes)
+    numbers = iter(slopes.tolist())
+    lines = [[(size, next(numbers)) for size in tile.sizes] for tile in (*plan.inputs, *plan.outputs)]
+    steps = core.Template(at_first, [_sloped(each, numbers) for each in at_first])
+    return Template(first, last, plan, steps, lines, largest.arena_bytes)
 
 
 # What the expressions say
@@ -184,28 +199,28 @@ def _sizes(plan: Plan) -> Iterable[int]:
         yield from tile.sizes
 
 
-# Numbers put back
-
-
-def _resized(tile: Tile, numbers: Any) -> Tile:
-    made = Tile(tile.name, tile.type, tuple(next(numbers) for _ in tile.sizes), tile.dtype)
+def _resized(tile: Tile, sizes: Iterable[int]) -> Tile:
+    made = Tile(tile.name, tile.type, tuple(sizes), tile.dtype)
     made.is_output = tile.is_output
     return made
 
 
-def _filled(each: Spec, numbers: Any) -> Spec:
+# Slopes in the places of their numbers
+
+
+def _sloped(each: Spec, slopes: Iterator[int]) -> Spec:
     kernel, reads, writes, attributes = each
-    rows = [[_row(row, numbers) for row in side] for side in (reads, writes)]
-    return kernel, rows[0], rows[1], {name: _attribute(value, numbers) for name, value in attributes.items()}
+    rows = [[_row(row, slopes) for row in side] for side in (reads, writes)]
+    return kernel, rows[0], rows[1], {name: _attribute(value, slopes) for name, value in attributes.items()}
 
 
-def _row(row: Row, numbers: Any) -> Row:
+def _row(row: Row, slopes: Iterator[int]) -> Row:
     buffer, _, dtype, itemsize, sizes, strides, address = row
-    offset = next(numbers)
-    return buffer, offset, dtype, itemsize, [next(numbers) for _ in sizes], [next(numbers) for _ in strides], address
+    offset = next(slopes)
+    return buffer, offset, dtype, itemsize, [next(slopes) for _ in sizes], [next(slopes) for _ in strides], address
 
 
-def _attribute(value: Any, numbers: Any) -> Any:
+def _attribute(value: Any, slopes: Iterator[int]) -> Any:
     if _is_number(value):
-        return next(numbers)
-    return [next(numbers) for _ in value] if _is_numbers(value) else value
+        return next(slopes)
+    return [next(slopes) for _ in value] if _is_numbers(value) else value
