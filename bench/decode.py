@@ -3,8 +3,8 @@
     python bench/decode.py [--steps 1000] [--threads N] [--json]
 
 Two tensors of 32 heads and 128 numbers, from no token to --steps. Every way makes new arrays for the results; numpy and torch
-concatenate, the others run the same ONNX graph. Medians of the steps of each quarter, in microseconds, all ways in turns at each
-step.
+concatenate, the others run the same ONNX graph. Medians of the steps of each quarter, in microseconds. The ways take turns of
+some steps each; before a turn comes a rest, in which the threads that another way left waiting go to sleep.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ import numpy as np
 
 import dovetail
 from dovetail.formats.onnx import write
+from dovetail.measure import REST
 
 HEADS, WIDTH = 32, 128
+TURN = 20
 Step = Callable[[Any, Any, Any], Any]
 
 
@@ -87,11 +89,13 @@ def main() -> None:
     caches: dict[str, Any] = {name: (_array(name, (HEADS, 0, WIDTH)),) * 2 for name in steps}
     new = {name: _array(name, (HEADS, 1, WIDTH)) for name in steps}
     times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(options.steps):
+    for first in range(0, options.steps, TURN):
         for name, step in steps.items():
-            start = time.perf_counter()
-            caches[name] = step(*caches[name], new[name])
-            times[name].append(time.perf_counter() - start)
+            time.sleep(REST)
+            for _ in range(min(TURN, options.steps - first)):
+                start = time.perf_counter()
+                caches[name] = step(*caches[name], new[name])
+                times[name].append(time.perf_counter() - start)
     quarter = options.steps // 4
     rows = {
         name: [statistics.median(row[at : at + quarter]) * 1e6 for at in range(0, 4 * quarter, quarter)]
