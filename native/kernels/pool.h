@@ -46,6 +46,8 @@ struct PoolPlan {
     std::int64_t x_channel = 0;
     std::int64_t y_batch = 0;
     std::int64_t y_channel = 0;
+    // How many bytes before it is read a place is asked for, in its row; 0: it is not.
+    std::int64_t ahead = 0;
     // By what a sum is divided: the product of one number for each axis.
     const float* counts[3] = {nullptr, nullptr, nullptr};
 };

@@ -31,14 +31,16 @@ struct Box {
     std::int64_t last[3];
 };
 
-template <int Vectors, bool IsPartial>
-DOVETAIL_INLINE void load_all(Floats* xs, const float* from, std::int64_t tail) {
+template <int Vectors, bool IsPartial, bool Asks>
+DOVETAIL_INLINE void load_all(Floats* xs, const float* from, std::int64_t tail, std::int64_t ahead) {
+    if (Asks)
+        for (int v = 0; v < Vectors; ++v) __builtin_prefetch(reinterpret_cast<const std::byte*>(from + v * kLanes) + ahead);
     for (int v = 0; v < Vectors; ++v)
         xs[v] = IsPartial && v == Vectors - 1 ? load_first(from + v * kLanes, tail) : load(from + v * kLanes);
 }
 
 // One window of `Vectors` vectors of channels, the last of `tail` elements. `x` is its first place, inside or not.
-template <typename F, int Vectors, bool IsPartial>
+template <typename F, int Vectors, bool IsPartial, bool Asks>
 DOVETAIL_INLINE void window(const PoolPlan& plan, const Box& box, const std::byte* x, float* y, float count, std::int64_t tail) {
     const std::int64_t step0 = plan.axes[0].dilation * plan.axes[0].x_stride;
     const std::int64_t step1 = plan.axes[1].dilation * plan.axes[1].x_stride;
@@ -52,11 +54,11 @@ DOVETAIL_INLINE void window(const PoolPlan& plan, const Box& box, const std::byt
         for (std::int64_t k1 = box.first[1]; k1 < box.last[1]; ++k1) {
             const std::byte* place = x + k2 * step2 + k1 * step1;
             Floats deep[Vectors];
-            load_all<Vectors, IsPartial>(deep, floats(place + box.first[0] * step0), tail);
+            load_all<Vectors, IsPartial, Asks>(deep, floats(place + box.first[0] * step0), tail, plan.ahead);
             if (!is_flat) {
                 for (std::int64_t k0 = box.first[0] + 1; k0 < box.last[0]; ++k0) {
                     Floats next[Vectors];
-                    load_all<Vectors, IsPartial>(next, floats(place + k0 * step0), tail);
+                    load_all<Vectors, IsPartial, Asks>(next, floats(place + k0 * step0), tail, plan.ahead);
                     for (int v = 0; v < Vectors; ++v) deep[v] = F::of(deep[v], next[v]);
                 }
             }
@@ -73,19 +75,19 @@ DOVETAIL_INLINE void window(const PoolPlan& plan, const Box& box, const std::byt
     }
 }
 
-template <typename F>
+template <typename F, bool Asks>
 void dense_pixel(const PoolPlan& plan, const Box& box, const std::byte* x, float* y, float count) {
     constexpr int kVectors = 4;
     std::int64_t channel = 0;
     for (; channel + kVectors * kLanes <= plan.channels; channel += kVectors * kLanes)
-        window<F, kVectors, false>(plan, box, x + channel * 4, y + channel, count, kLanes);
+        window<F, kVectors, false, Asks>(plan, box, x + channel * 4, y + channel, count, kLanes);
     for (; channel + kLanes <= plan.channels; channel += kLanes)
-        window<F, 1, false>(plan, box, x + channel * 4, y + channel, count, kLanes);
-    if (channel < plan.channels) window<F, 1, true>(plan, box, x + channel * 4, y + channel, count, plan.channels - channel);
+        window<F, 1, false, Asks>(plan, box, x + channel * 4, y + channel, count, kLanes);
+    if (channel < plan.channels) window<F, 1, true, Asks>(plan, box, x + channel * 4, y + channel, count, plan.channels - channel);
 }
 
-template <typename F>
-void dense_rows(const PoolPlan& plan, const std::byte* x, std::byte* y, std::int64_t first, std::int64_t last, float*) {
+template <typename F, bool Asks>
+void dense_rows_as(const PoolPlan& plan, const std::byte* x, std::byte* y, std::int64_t first, std::int64_t last) {
     const PoolAxis* axes = plan.axes;
     for (std::int64_t row = first; row < last; ++row) {
         const std::int64_t o1 = row % axes[1].out;
@@ -101,9 +103,15 @@ void dense_rows(const PoolPlan& plan, const std::byte* x, std::byte* y, std::int
             box.first[2] = axes[2].first(o2);
             box.last[2] = is_nothing ? box.first[2] : axes[2].last(o2);
             const float count = F::kDivides ? rows_count * plan.counts[2][o2] : 0;
-            dense_pixel<F>(plan, box, x_row + axes[2].start(o2) * axes[2].x_stride, floats(y_row + o2 * axes[2].y_stride), count);
+            dense_pixel<F, Asks>(plan, box, x_row + axes[2].start(o2) * axes[2].x_stride, floats(y_row + o2 * axes[2].y_stride), count);
         }
     }
+}
+
+template <typename F>
+void dense_rows(const PoolPlan& plan, const std::byte* x, std::byte* y, std::int64_t first, std::int64_t last, float*) {
+    if (plan.ahead != 0) return dense_rows_as<F, true>(plan, x, y, first, last);
+    dense_rows_as<F, false>(plan, x, y, first, last);
 }
 
 // ---- any other layout ----
