@@ -1,7 +1,12 @@
 // Instruction sets that the kernels are compiled for, and the choice among them.
 #pragma once
 
+#include <cstdint>
+
 namespace dovetail {
+
+// What is larger, in bytes, does not stay in a core's second cache, and is asked for before it is read.
+constexpr std::int64_t kSecondCache = 1 << 20;
 
 enum class Isa { base, avx2, avx512 };
 

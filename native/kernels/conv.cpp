@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::int64_t kTileFloats = kMostRows * kMostVectors * 16;
 constexpr std::int64_t kChunkBytes = 512 << 10;  // of weights that stay in the second level of cache
-constexpr std::int64_t kNear = 1 << 20;           // bytes
 constexpr std::int64_t kBoxFloats = 48 << 10;
 constexpr std::int64_t kTasksPerThread = 6;
 // Below so many multiplications of each element it costs too much to say where the pixels of a tile lie; and a cut has to be so much
@@ -113,8 +112,8 @@ void Conv::choose_sizes() {
     segments_ = runs ? g.kernel[0] * g.kernel[1] : g.taps();
     length_ = by_channel_ ? 1 : g.taps() * g.channels / segments_;
     chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (segments_ * length_ * cut_.vectors * table_.lanes * 4), 1);
-    // What does not stay in a second cache; with steps of 1 only the last tap of the last row reads anything that is new.
-    const bool is_large = x_.count() * 4 > kNear && g.stride == Three{1, 1, 1};
+    // With steps of 1 only the last tap of the last row reads anything that is new.
+    const bool is_large = x_.count() * 4 > kSecondCache && g.stride == Three{1, 1, 1};
     asking_ = reading_ == Reading::in_place && !by_channel_ && (g.taps() == 1 || is_large) ? 1 : 0;
     zeros_.assign(static_cast<std::size_t>(by_channel_ ? g.channels : length_), 0.0f);
 

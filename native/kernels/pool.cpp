@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/movement.h"
+#include "kernels/movers.h"
 
 namespace dovetail {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 // A window's elements pass at some 25 to the nanosecond: this takes longer than to call a thread. Every thread gets as much, as in the
 // step before, so that it finds what it reads in its own cache: one thread alone would fetch the others' from theirs.
 constexpr std::int64_t kElementsPerTask = 1 << 17, kTasksPerThread = 4;
-// What is larger than this is not in a second cache, and is asked for a page before it is read.
-constexpr std::int64_t kNear = 1 << 20, kAhead = 4096;
 
 std::vector<std::int64_t> per_axis(const Spec& spec, const char* name, std::size_t count, std::int64_t otherwise) {
     auto values = spec.integers(name);
@@ -35,7 +34,7 @@ public:
         if (mode == "average") count(spec);
         is_empty_ = y_.count() == 0;
         is_dense_ = (plan_.x_channel == 4 && plan_.y_channel == 4) || (plan_.channels == 1 && plan_.axes[2].x_stride != 4);
-        if (moving::fetches_within_pages() && x_.count() * 4 > kNear) plan_.ahead = kAhead;
+        if (moving::fetches_within_pages() && x_.count() * 4 > kSecondCache) plan_.ahead = kPage;
         const PoolFunctions found = DOVETAIL_CHOSEN(pool_functions)();
         const bool is_max = mode == "max";
         function_ = is_dense_ ? (is_max ? found.dense_max : found.dense_average) : (is_max ? found.row_max : found.row_average);

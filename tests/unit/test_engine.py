@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -274,6 +275,29 @@ def test_a_length_that_grows_is_planned_each_time_and_few_plans_are_kept() -> No
     for step in range(40):
         cache = program(cache, np.full((2, 1, 4), step, np.float32))["next"]
     assert cache[1, :, 2].tolist() == list(range(40))
+
+
+def test_a_length_that_grows_leaves_nothing_to_the_collector_of_cycles() -> None:
+    with Builder() as b:
+        cache = b.input("cache", "f32", (2, "length", 4))
+        b.output("next", b.Relu(b.Concat(cache, b.input("new", "f32", (2, 1, 4)), axis=1)))
+    program = dovetail.compile(b.model)
+    cache, new = np.zeros((2, 0, 4), np.float32), np.ones((2, 1, 4), np.float32)
+
+    def steps(count: int) -> None:
+        nonlocal cache
+        for _ in range(count):
+            cache = program(cache, new)["next"]
+
+    # Plans are made for sizes up to 65, 131 and so on.
+    steps(70)
+    gc.collect()
+    gc.disable()
+    try:
+        steps(40)
+        assert gc.collect() < 40 or not native.is_compiled
+    finally:
+        gc.enable()
 
 
 def test_a_decoder_may_grow_its_cache_without_planning_again(monkeypatch: pytest.MonkeyPatch) -> None:
