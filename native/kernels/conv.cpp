@@ -114,7 +114,7 @@ void Conv::choose_sizes() {
     chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (segments_ * length_ * cut_.vectors * table_.lanes * 4), 1);
     // With steps of 1 only the last tap of the last row reads anything that is new.
     const bool is_large = x_.count() * 4 > kSecondCache && g.stride == Three{1, 1, 1};
-    asking_ = reading_ == Reading::in_place && !by_channel_ && (g.taps() == 1 || is_large) ? 1 : 0;
+    asks_ = reading_ == Reading::in_place && !by_channel_ && (g.taps() == 1 || is_large);
     zeros_.assign(static_cast<std::size_t>(by_channel_ ? g.channels : length_), 0.0f);
 
     // Rows of pixels that would lie a power of two apart fall on each other in the cache.
@@ -305,7 +305,6 @@ void Conv::multiply(const Run& run, const Task& task, Room& room, const Place& p
     tile.rows = place.rows;
     tile.segments = place.segments;
     tile.ahead = place.ahead;
-    tile.asking = asking_;
     const std::int64_t index = room.tiles++;
     const auto& by_channel = in_threes_ ? table_.by_channel_in_threes : table_.by_channel;
     for (std::size_t p = task.first_panel; p < task.last_panel; ++p) {

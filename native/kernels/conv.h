@@ -94,7 +94,7 @@ private:
     bool has_prologue_ = false, clamp_ = false;
     bool by_channel_ = false;  // each channel is an output by itself
     bool in_threes_ = false;   // and three taps of a row go together
-    std::int64_t asking_ = 0;  // segments, the last ones, in which a tile asks for what the next one reads and none before it did
+    bool asks_ = false;        // tiles ask for what the next one is the first to read
     bool across_ = false;      // all rows of a plane are cut as one line, so that a tile may go on in the next row
     Cut cut_{};
     std::int64_t small_count_ = 0, large_tiles_ = 0;  // pixels of a tile; tiles, the first of a line, that have one more

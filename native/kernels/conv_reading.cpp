@@ -37,7 +37,7 @@ void Conv::tile_in_place(const Run& run, const Task& task, Room& room, const Lin
                 table_for(count),
                 0,
                 segments_,
-                asking_ != 0 ? count * g.stride[2] * g.x.at[2] : 0};
+                asks_ ? count * g.stride[2] * g.x.at[2] : 0};
     const bool inside = left >= 0 && right < g.in[2];
     if (inside && g.kernel[0] == 1 && deep.first == 0 && deep.last == 1) {
         place.first_segment = down.first * g.kernel[2];

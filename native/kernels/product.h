@@ -23,8 +23,7 @@ struct ProductTile {
     float* y;
     std::int64_t y_stride;  // floats from row to row
     std::int64_t columns;   // those that are there: at most vectors * lanes
-    std::int64_t ahead;     // so many floats behind what is read lies what the next tile reads; 0: nowhere in particular
-    std::int64_t asking;    // in so many segments, the last ones, it is new, and asked for
+    std::int64_t ahead;     // so many floats behind what the last segment reads lies what the next tile reads; 0: nowhere in particular
     const float* from;      // what the sums go on from; null: zero
     std::int64_t from_stride;
     bool finishes;  // else y gets the bare sums

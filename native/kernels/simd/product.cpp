@@ -126,13 +126,12 @@ void tile_of(const ProductTile& tile) {
     constexpr int width = vectors * kLanes;
     const bool is_dense = tile.weights_stride == width;
     const std::int64_t length = tile.length, stride = tile.weights_stride, next_step = tile.next_step;
-    const std::int64_t asks_from = tile.segments - tile.asking;
     const float* next = tile.next;
     for (std::int64_t s = 0; s < tile.segments; ++s, rows += count) {
         const float* at[count];
 #pragma GCC unroll 32
         for (int r = 0; r < count; ++r) at[r] = tile.base + rows[r];
-        const std::int64_t ahead = s < asks_from ? 0 : tile.ahead;
+        const std::int64_t ahead = s + 1 < tile.segments ? 0 : tile.ahead;
         // What the next tile reads is asked for line by line: all at once it would hold up the loads of this one.
         std::int64_t k = 0;
         do {
