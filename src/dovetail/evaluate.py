@@ -13,7 +13,7 @@ from dovetail import arrays, dims
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
-from dovetail.op import Op, bodies, has, host_inputs, infer_types, output_count
+from dovetail.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
 from dovetail.types import UNKNOWN, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
 
 FOLD_LIMIT = 1 << 20
@@ -170,7 +170,7 @@ def folded(op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT) -> list[tu
     Nothing random or opaque is folded, nor anything that would grow a constant beyond ``most`` elements (a dequantised or
     expanded weight).
     """
-    if not (has(op, "evaluate") or has(op, "decompose")) or getattr(op, "is_random", False) or getattr(op, "runs_long", False):
+    if not (has(op, "evaluate") or has(op, "decompose")) or getattr(op, "runs_long", False) or draws(op, xs):
         return None
     data = [None if x is None else x.constant for x in xs]
     if any(array is None and x is not None for array, x in zip(data, xs, strict=True)):
@@ -221,7 +221,7 @@ def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
 
 
 def _is_small(node: Node) -> bool:
-    if getattr(node.op, "is_random", False) or getattr(node.op, "runs_long", False) or not node.inputs:
+    if getattr(node.op, "runs_long", False) or not node.inputs or draws(node.op, node.inputs):
         return False
     for y in node.outputs:
         type = y.type

@@ -12,7 +12,7 @@ attribute ``outputs: int``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence as Several
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
@@ -185,6 +185,10 @@ class Op:
         them, ``wanted`` says for each input whether its gradient is asked for, and ``node`` may be given more outputs."""
         raise NotImplementedError
 
+    def is_random(self, *xs: Any) -> bool:
+        """Whether the outputs may depend on random numbers, for these inputs. Such a node is not computed beforehand."""
+        return False
+
     def canonical(self, *xs: Any) -> Op:
         """The same operator for these inputs with its attributes in the plainest form (axes counted from the front)."""
         return self
@@ -211,9 +215,9 @@ def bodies(op: Op) -> Iterator[tuple[str, Any]]:
             yield field.name, op.__dict__[field.name]
 
 
-def draws(op: Op) -> bool:
-    """Whether the operator, or one in a graph that it holds, draws random numbers."""
-    return bool(getattr(op, "is_random", False)) or any(draws(node.op) for _, body in bodies(op) for node in body.nodes)
+def draws(op: Op, xs: Several[Any]) -> bool:
+    """Whether the operator may draw random numbers for these inputs, or a node of a graph that it holds for its own."""
+    return op.is_random(*xs) or any(draws(node.op, node.inputs) for _, body in bodies(op) for node in body.nodes)
 
 
 def output_count(op: Op) -> int:

@@ -10,6 +10,7 @@ from dovetail.formats.lower import lower
 from dovetail.formats.openvino import codec, rt_info, versions
 from dovetail.formats.openvino.compose import OPENVINO
 from dovetail.formats.openvino.variables import put_variables
+from dovetail.formats.readback import check_written
 from dovetail.graph import Model
 
 NEWEST = 17
@@ -47,5 +48,10 @@ def to_foreign(model: Model) -> ForeignModel:
 
 
 def save(model: Model, path: str | PathLike[str], *, weights: str | PathLike[str] | None = None) -> None:
-    """Write ``model`` as IR 11: the xml at ``path`` and the constants beside it (or at ``weights``), both or neither."""
-    codec.write(to_foreign(model), path, weights_path=weights)
+    """Write ``model`` as IR 11: the xml at ``path`` and the constants beside it (or at ``weights``), both or neither.
+
+    Raises UnsupportedError [write.mismatch] as :func:`check_written`, before anything is written.
+    """
+    foreign = to_foreign(model)
+    check_written(model, foreign, OPENVINO)
+    codec.write(foreign, path, weights_path=weights)
