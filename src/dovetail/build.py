@@ -25,7 +25,7 @@ from dovetail.dtypes import DType
 from dovetail.edit import connect
 from dovetail.errors import DovetailError, RuleError
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count
+from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count, raise_fault
 from dovetail.signature import allows
 from dovetail.types import Shape, Size, Tensor, Type
 
@@ -128,6 +128,8 @@ class Builder:
         taken = [graph.claim(wished[index] or stem) for index in range(count)]
         try:
             types = infer_types(op, tuple(xs), taken[0] if taken else "")
+            if op.holds_graphs:
+                raise_fault(op)
         except DovetailError as error:
             for each in taken:
                 graph.release(each)

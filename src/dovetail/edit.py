@@ -169,7 +169,7 @@ def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
     found: dict[int, Value] = {} if mapping is None else mapping
     new.inputs = [_copy_value(value, found) for value in graph.inputs]
     for node in graph.nodes:
-        made = Node(_copy_op(node.op), [None if x is None else found[id(x)] for x in node.inputs], [], node.name, node.place)
+        made = Node(copy_op(node.op), [None if x is None else found[id(x)] for x in node.inputs], [], node.name, node.place)
         made.outputs = [_copy_value(value, found) for value in node.outputs]
         made.doc, made.metadata = node.doc, dict(node.metadata)
         new.nodes.append(connect(made))
@@ -177,7 +177,8 @@ def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
     return new
 
 
-def _copy_op(op: Op) -> Op:
+def copy_op(op: Op) -> Op:
+    """``op`` with copies of the graphs that it holds."""
     changes = {name: copy_graph(body) for name, body in bodies(op)}
     return op.with_(**changes) if changes else op
 
@@ -244,7 +245,7 @@ def inline(b: Builder, body: Graph, inputs: Iterable[Value | None]) -> list[Valu
     """Write a body's nodes through ``b`` with ``inputs`` in the place of its own. Returns its outputs."""
     found: dict[int, Value | None] = {id(old): new for old, new in zip(body.inputs, inputs, strict=True)}
     for node in body.nodes:
-        outputs = b.add(_copy_op(node.op), *(None if x is None else found[id(x)] for x in node.inputs))
+        outputs = b.add(copy_op(node.op), *(None if x is None else found[id(x)] for x in node.inputs))
         found.update({id(old): new for old, new in zip(node.outputs, outputs, strict=True)})
     results: list[Any] = [found[id(value)] for value in body.outputs]
     return results

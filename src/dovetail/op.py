@@ -19,7 +19,7 @@ import numpy as np
 
 from dovetail import dims, dtypes
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError
+from dovetail.errors import DovetailError, RuleError
 from dovetail.signature import CLASS_NAMES, Signature, parse_signature
 from dovetail.types import UNKNOWN, Optional, Tensor, Type, Unknown, is_static
 
@@ -77,6 +77,7 @@ class Op:
     fields_by_name: ClassVar[dict[str, Field]] = {}
     __match_args__: ClassVar[tuple[str, ...]] = ()
     signature: ClassVar[Signature] = Signature((), ())
+    holds_graphs: ClassVar[bool] = False
     _defaults: ClassVar[dict[str, Any]] = {}
     _needed: ClassVar[tuple[str, ...]] = ()
 
@@ -209,6 +210,21 @@ def bodies(op: Op) -> Iterator[tuple[str, Any]]:
     for field in op.fields:
         if field.annotation == "Graph":
             yield field.name, op.__dict__[field.name]
+
+
+def faults(op: Op) -> Iterator[DovetailError]:
+    """What rules refused in the sub-graphs when the operator's types were last inferred."""
+    for _, body in bodies(op):
+        if body.fault is not None:
+            yield body.fault
+        for node in body.nodes:
+            yield from faults(node.op)
+
+
+def raise_fault(op: Op) -> None:
+    """Raise the first of :func:`faults`: a new operator has to be one all of whose sub-graphs can run."""
+    for fault in faults(op):
+        raise fault
 
 
 def draws(op: Op) -> bool:

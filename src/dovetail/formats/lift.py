@@ -17,7 +17,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, Fo
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.spelled import spelled
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count
+from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count, raise_fault
 from dovetail.slots import Spelling
 from dovetail.states import State
 from dovetail.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed, opened
@@ -276,6 +276,8 @@ class Lifter:
         given = tuple(inputs)
         try:
             types = infer_types(op, given, first)
+            if op.holds_graphs:
+                raise_fault(op)
         except DovetailError as error:
             raise error.at(op=written(op, inputs)) from None
         if len(types) != count:
