@@ -224,7 +224,7 @@ def faults(op: Op) -> Iterator[DovetailError]:
 def raise_fault(op: Op) -> None:
     """Raise the first of :func:`faults`: a new operator has to be one all of whose sub-graphs can run."""
     for fault in faults(op):
-        raise fault
+        raise fault.with_traceback(None)
 
 
 def draws(op: Op) -> bool:

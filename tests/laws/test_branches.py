@@ -125,7 +125,7 @@ def feeds(chance: random.Random) -> dict[str, Any]:
     given: dict[str, Any] = {f"c{index}": np.array(chance.random() < 0.5) for index in range(CONDITIONS)}
     given |= {f"t{index}": np.array(chance.choice([0, 0, 1, 2]), np.int64) for index in range(TRIPS)}
     given["x"] = numbers.standard_normal(length).astype(np.float32)
-    given["rows"] = numbers.standard_normal((chance.randint(0, 2), length)).astype(np.float32)
+    given["rows"] = numbers.standard_normal((chance.randint(1, 2), length)).astype(np.float32)
     return given
 
 
@@ -149,13 +149,21 @@ def accepted(seed: int) -> tuple[Any, Any]:
     raise AssertionError("no model")
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(int(__import__("os").environ.get("SEEDS","40"))))
 def test_what_is_run_is_what_onnxruntime_runs(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOVETAIL_VERIFY", "1")
     proto, theirs = accepted(seed)
     onnx.save(proto, tmp_path / "a.onnx")
-    programs = [dovetail.compile(dovetail.load(tmp_path / "a.onnx"), engine) for engine in ("interpreter", "native")]
     chance = random.Random(seed)
+    try:
+        model = dovetail.load(tmp_path / "a.onnx")
+    except dovetail.RuleError:
+        # What always runs fits no size.
+        for _ in range(8):
+            with pytest.raises(Exception, match="ONNXRuntimeError"):
+                theirs.run(None, feeds(chance))
+        return
+    programs = [dovetail.compile(model, engine) for engine in ("interpreter", "native")]
     for _ in range(8):
         given = feeds(chance)
         try:

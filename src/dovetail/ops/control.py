@@ -142,7 +142,7 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
         if taken is not None:
             fault = branches[taken].fault
             if fault is not None:
-                raise fault
+                raise fault.with_traceback(None)
             forget_faults(branches[1 - taken])
             return inferred[taken] or []
         able = [types for types in inferred if types is not None]

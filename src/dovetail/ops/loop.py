@@ -67,7 +67,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         """The outputs' types where the body cannot run with these inputs. Raises the body's error where it surely runs."""
         fault = self.body.fault
         if fault is not None and self._is_entered(trips, condition, xs):
-            raise fault
+            raise fault.with_traceback(None)
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
         if not isinstance(fault, RuleError):
             # Another error than that of a rule does not say that the body cannot run.

@@ -26,7 +26,7 @@ def lift_if(node: Lifting) -> Value | list[Value]:
     for index, name in enumerate(("then_branch", "else_branch")):
         before = len(node.lifter.errors)
         branches.append(node.body(_branch(node, name), captures))
-        if taken == 1 - index and len(node.lifter.errors) > before:
+        if taken == 1 - index and (branches[index].fault is not None or len(node.lifter.errors) > before):
             # What can never run need not fit: the other branch stands for the whole.
             del node.lifter.errors[before:]
             other = node.body(_branch(node, "else_branch"), captures) if taken else branches[0]
