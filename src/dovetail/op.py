@@ -245,26 +245,34 @@ def host_inputs(op: Op, count: int) -> tuple[bool, ...]:
     return tuple(found.port(index, count).host for index in range(count))
 
 
+def check_count(op: Op, xs: tuple[Any, ...]) -> None:
+    """Hold the number of the inputs, and which are left out, against the signature. Raises RuleError [node.inputs]."""
+    found = op.signature
+    ports, count = found.inputs, len(xs)
+    is_plain = found.repeated is None
+    if count < found.least or (is_plain and count > len(ports)):
+        most = str(len(ports)) if is_plain else "more"
+        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
+    if None in xs:
+        for index, x in enumerate(xs):
+            if x is None and not (port := found.port(index, count)).optional:
+                raise RuleError("node.inputs", f"input {port.name!r} is missing")
+
+
 def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
     """Hold the inputs against the signature: how many, which are left out, element types. Returns the type variables' binding.
 
     Raises RuleError [node.inputs], [type.disagree], [type.class].
     """
+    check_count(op, xs)
     found = op.signature
     ports = found.inputs
     count = len(xs)
     plain = found.repeated is None
-    if count < found.least or (plain and count > len(ports)):
-        most = str(len(ports)) if plain else "more"
-        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
     bound: dict[str, DType] = {}
     for index, x in enumerate(xs):
         port = ports[index] if plain else found.port(index, count)
-        if x is None:
-            if not port.optional:
-                raise RuleError("node.inputs", f"input {port.name!r} is missing")
-            continue
-        if port.allowed is None:
+        if x is None or port.allowed is None:
             continue
         type = x.type
         if not isinstance(type, Tensor):
@@ -308,6 +316,9 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
 
     Raises RuleError without a place; the walk that calls it adds one.
     """
+    if has(op, "types"):
+        # The operator's own rule takes its inputs one by one.
+        check_count(op, xs)
     try:
         types = op.types(*xs)
     except (Unknown, dims.Inexact):
