@@ -11,7 +11,7 @@ import numpy as np
 
 from dovetail import arrays, dims
 from dovetail.dtypes import DType
-from dovetail.errors import DovetailError, EngineError, UnsupportedError
+from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
 from dovetail.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
 from dovetail.types import UNKNOWN, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
@@ -82,7 +82,12 @@ def type_of(x: Any) -> Type:
 
 
 def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
-    """The outputs of ``graph`` for its inputs in order. A value is let go after its last reader."""
+    """The outputs of ``graph`` for its inputs in order. A value is let go after its last reader.
+
+    Raises the ``fault`` of a body that cannot run with the types of its inputs.
+    """
+    if isinstance(graph.fault, RuleError):
+        raise graph.fault.with_traceback(None)
     found: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
     last = last_readers(graph)
     hosted = frozenset[int]() if arrays.is_numpy(xp) else _host_nodes(graph)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dovetail import dims, dtypes
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError
+from dovetail.errors import DovetailError, RuleError
 from dovetail.signature import CLASS_NAMES, Signature, parse_signature
 from dovetail.types import UNKNOWN, Optional, Tensor, Type, Unknown, is_static
 
@@ -77,6 +77,7 @@ class Op:
     fields_by_name: ClassVar[dict[str, Field]] = {}
     __match_args__: ClassVar[tuple[str, ...]] = ()
     signature: ClassVar[Signature] = Signature((), ())
+    holds_graphs: ClassVar[bool] = False
     _defaults: ClassVar[dict[str, Any]] = {}
     _needed: ClassVar[tuple[str, ...]] = ()
 
@@ -220,6 +221,21 @@ def draws(op: Op, xs: Several[Any]) -> bool:
     return op.is_random(*xs) or any(draws(node.op, node.inputs) for _, body in bodies(op) for node in body.nodes)
 
 
+def faults(op: Op) -> Iterator[DovetailError]:
+    """What rules refused in the sub-graphs when the operator's types were last inferred."""
+    for _, body in bodies(op):
+        if body.fault is not None:
+            yield body.fault
+        for node in body.nodes:
+            yield from faults(node.op)
+
+
+def raise_fault(op: Op) -> None:
+    """Raise the first of :func:`faults`: a new operator has to be one all of whose sub-graphs can run."""
+    for fault in faults(op):
+        raise fault.with_traceback(None)
+
+
 def output_count(op: Op) -> int:
     count = op.__dict__.get("outputs")
     return len(op.signature.outputs) if count is None else int(count)
@@ -233,26 +249,34 @@ def host_inputs(op: Op, count: int) -> tuple[bool, ...]:
     return tuple(found.port(index, count).host for index in range(count))
 
 
+def check_count(op: Op, xs: tuple[Any, ...]) -> None:
+    """Hold the number of the inputs, and which are left out, against the signature. Raises RuleError [node.inputs]."""
+    found = op.signature
+    ports, count = found.inputs, len(xs)
+    is_plain = found.repeated is None
+    if count < found.least or (is_plain and count > len(ports)):
+        most = str(len(ports)) if is_plain else "more"
+        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
+    if None in xs:
+        for index, x in enumerate(xs):
+            if x is None and not (port := found.port(index, count)).optional:
+                raise RuleError("node.inputs", f"input {port.name!r} is missing")
+
+
 def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
     """Hold the inputs against the signature: how many, which are left out, element types. Returns the type variables' binding.
 
     Raises RuleError [node.inputs], [type.disagree], [type.class].
     """
+    check_count(op, xs)
     found = op.signature
     ports = found.inputs
     count = len(xs)
     plain = found.repeated is None
-    if count < found.least or (plain and count > len(ports)):
-        most = str(len(ports)) if plain else "more"
-        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
     bound: dict[str, DType] = {}
     for index, x in enumerate(xs):
         port = ports[index] if plain else found.port(index, count)
-        if x is None:
-            if not port.optional:
-                raise RuleError("node.inputs", f"input {port.name!r} is missing")
-            continue
-        if port.allowed is None:
+        if x is None or port.allowed is None:
             continue
         type = x.type
         if not isinstance(type, Tensor):
@@ -296,6 +320,9 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
 
     Raises RuleError without a place; the walk that calls it adds one.
     """
+    if has(op, "types"):
+        # The operator's own rule takes its inputs one by one.
+        check_count(op, xs)
     try:
         types = op.types(*xs)
     except (Unknown, dims.Inexact):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.build import written
+from dovetail.edit import copy_op
 from dovetail.engine.arena import Span, aligned, arranged, lower_bound
 from dovetail.engine.cost import kept_for_speed
 from dovetail.engine.fuse import fuse
@@ -123,8 +124,9 @@ def _check(node: Node, scene: Scene) -> None:
     tiles = [None if x is None else scene.tile(x) for x in node.inputs]
     if any(tile is not None and tile.is_loose for tile in tiles):
         return
+    op = copy_op(node.op) if node.op.holds_graphs else node.op
     try:
-        types = infer_types(node.op, tuple(None if tile is None else tile.view() for tile in tiles))
+        types = infer_types(op, tuple(None if tile is None else tile.view() for tile in tiles))
     except DovetailError as error:
         raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
     for y, type in zip(node.outputs, types, strict=True):

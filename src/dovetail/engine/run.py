@@ -14,13 +14,13 @@ from dovetail import native
 from dovetail.edit import copy_graph
 from dovetail.engine.bodies import plan_bodies
 from dovetail.engine.bound import Bound, is_array
-from dovetail.engine.checker import verify
+from dovetail.engine.checker import verify_plan
 from dovetail.engine.plan import ELIDE, Plan, UnevenInput, make_plan
 from dovetail.engine.prepare import prepare
 from dovetail.engine.shelf import Shelf
 from dovetail.engine.template import Template, make_template
 from dovetail.engine.work import Scene
-from dovetail.errors import EngineError
+from dovetail.errors import EngineError, RuleError
 from dovetail.formats import collector_paused
 from dovetail.graph import Graph, Model
 from dovetail.inference import infer_graph
@@ -121,8 +121,7 @@ class Engine:
         key = (symbol, *sorted(item for item in sizes.items() if item[0] != symbol))
         template = self._templates.get(key)
         if key not in self._templates or (template is not None and not template.first <= sizes[symbol] <= template.last):
-            with collector_paused():
-                template = self._templates[key] = make_template(self.graph, symbol, sizes, self.elide, self._core)
+            template = self._templates[key] = self._template(symbol, sizes)
             while len(self._templates) > PLANS:
                 self._templates.popitem(last=False)
         if template is None:
@@ -136,10 +135,18 @@ class Engine:
             # A kernel that takes the template's sizes and not these: they are planned for themselves.
             return None
 
+    def _template(self, symbol: str, sizes: dict[str, int]) -> Template | None:
+        try:
+            with collector_paused():
+                return make_template(self.graph, symbol, sizes, self.elide, self._core)
+        except RuleError:
+            # A rule that refuses other sizes than those of this run.
+            return None
+
     def _made(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> Bound:
         plan, graph, scene = self._planned(arrays, sizes, strides)
         self._check_memory(plan)
-        verify(plan, graph, scene)
+        verify_plan(plan, graph, scene)
         return Bound(plan, scene, self._core, self._pool, self._store, self._shelf)
 
     def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dovetail import dims
 from dovetail.engine.bind import Row, Spec, spec
-from dovetail.engine.checker import verify
+from dovetail.engine.checker import verify_plan
 from dovetail.engine.plan import Plan, Step, make_plan
 from dovetail.engine.work import INTERPRET, Scene, Tile
 from dovetail.graph import Graph, Value
@@ -135,7 +135,7 @@ def _planned(graph: Graph, sizes: Mapping[str, int], elide: str, places: Sequenc
     shapes = [tuple(int(dims.substitute(size, sizes)) for size in value.dims) for value in graph.inputs]
     scene = Scene(graph, sizes, shapes)
     plan = make_plan(graph, scene, (), elide, places)
-    verify(plan, graph, scene)
+    verify_plan(plan, graph, scene)
     return plan, scene
 
 
