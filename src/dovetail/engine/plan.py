@@ -64,6 +64,10 @@ class Step:
         """The bytes that it writes."""
         return sum(prod(operand.sizes) * operand.tile.itemsize for operand in self.writes if operand.buffer >= 0)
 
+    def constants(self) -> list[np.ndarray[Any, Any]]:
+        """The constants that it reads."""
+        return [operand.data for operand in self.reads if operand is not None and operand.data is not None]
+
 
 class Buffer(NamedTuple):
     """A piece of the arena: which root lies there, and from which step to which."""
@@ -89,6 +93,8 @@ class Plan:
     activation_bytes: int
     results: list[Tile]
     """The tensors that the outputs are, as the graph has them."""
+    constant_bytes: int = 0
+    """The bytes of the constants that this plan has for itself, computed from the sizes of the run."""
 
     @property
     def copied_bytes(self) -> int:
@@ -410,7 +416,10 @@ class _Planner:
         ]  # fmt: skip
         activations = sum(tile.nbytes for work in self.works for tile in work.writes if not tile.is_loose)
         results = [self.scene.tile(value) for value in self.graph.outputs]
-        return Plan(self.scene.inputs, self.outputs, steps, total, lower_bound(spans), buffers, moved, activations, results)
+        own = {id(data): data.nbytes for step in steps for data in step.constants() if not self.scene.shares([data])}
+        plan = Plan(self.scene.inputs, self.outputs, steps, total, lower_bound(spans), buffers, moved, activations, results)
+        plan.constant_bytes = sum(own.values())
+        return plan
 
     def _is_ours(self, tile: Tile) -> bool:
         return self._root(tile) not in self.places.fixed and tile.data is None and tile.count > 0
