@@ -122,10 +122,11 @@ def make_plan(
 
 
 def _check(node: Node, scene: Scene) -> None:
-    """Hold an operator's rules against the sizes of this run, where the graph's types left something open."""
-    if all(value is None or is_static(value.type) for value in (*node.inputs, *node.outputs)):
-        return
+    """Hold an operator's rules against the sizes of this run, where inference left something open."""
     tiles = [None if x is None else scene.tile(x) for x in node.inputs]
+    is_known = all(value is None or is_static(value.type) for value in (*node.inputs, *node.outputs))
+    if is_known and scene.early.isdisjoint(tile for tile in tiles if tile is not None):
+        return
     if any(tile is not None and tile.is_loose for tile in tiles):
         return
     try:

@@ -149,18 +149,22 @@ class Engine:
 
     def _planned_at_once(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:
         shapes = [tuple(array.shape) if is_array(array) else None for array in arrays]
-        graph = self.graph
-        scene = Scene(graph, sizes, shapes, self._weights)
-        if any(scene.tile(value).is_loose for value in graph.values()):
-            graph = specialize(graph, shapes, self._weights)
-            scene = Scene(graph, {}, shapes, self._weights)
-        else:
-            self._early.evaluate(scene)
         steps = [
             None if stride is None or not is_array(array) or array.flags.c_contiguous else stride
             for array, stride in zip(arrays, strides, strict=True)
         ]
-        return make_plan(graph, scene, steps, self.elide), graph, scene
+        graph, scene = self.graph, Scene(self.graph, sizes, shapes, self._weights)
+        if any(scene.tile(value).is_loose for value in graph.values()):
+            graph = specialize(graph, shapes, self._weights)
+            scene = Scene(graph, {}, shapes, self._weights)
+            return make_plan(graph, scene, steps, self.elide), graph, scene
+        self._early.evaluate(scene)
+        plan = make_plan(graph, scene, steps, self.elide)
+        if self._early.lack_kernels(plan):
+            scene = Scene(graph, sizes, shapes, self._weights)
+            self._early.evaluate(scene, all_=True)
+            plan = make_plan(graph, scene, steps, self.elide)
+        return plan, graph, scene
 
     def _check_memory(self, plan: Plan) -> None:
         needed = plan.arena_bytes + plan.constant_bytes

@@ -19,16 +19,13 @@ from dovetail import dims
 from dovetail.build import Builder, written
 from dovetail.edit import copy_graph, remove_dead, rewrite
 from dovetail.engine.linearity import input_symbols, linear_symbols
-from dovetail.engine.work import Scene, Tile, fitting_elements
+from dovetail.engine.plan import Plan
+from dovetail.engine.work import INTERPRET, Scene, Tile, fitting_elements
 from dovetail.errors import DovetailError, raise_all
 from dovetail.evaluate import evaluates_early, placed
 from dovetail.graph import Graph, Node, Value
 from dovetail.inference import keep_names
-from dovetail.op import has, infer_types, infer_values
-from dovetail.ops.casting import Cast
-from dovetail.ops.indexing import Gather, GatherElements, GatherND
-from dovetail.ops.logical import Where
-from dovetail.ops.shapes import ConstantOfShape
+from dovetail.op import infer_types, infer_values
 from dovetail.ops.source import Constant, Foreign
 from dovetail.types import UNKNOWN, Tensor, Type, is_static, static
 
@@ -37,9 +34,6 @@ LIMIT = 1 << 24
 call."""
 SMALL = 1 << 16
 """The most bytes of inputs from which a result is computed whose shape no rule tells beforehand (NonZero, Unique)."""
-EXACT = (Cast, ConstantOfShape, Gather, GatherElements, GatherND, Where)
-"""Operators on floats that give the same bits in any implementation, as all do that only move them."""
-
 Array = np.ndarray[Any, Any]
 Symbols = frozenset[str]
 Rule = Callable[[Builder, Node], "list[Value] | None"]
@@ -58,15 +52,14 @@ class Early(NamedTuple):
 
     node: Node
     symbols: Symbols
-    is_exact: bool
 
 
 class EarlyNodes:
     """The early nodes of a prepared graph. ``shared``: the identities of the arrays that are constants of all its plans.
 
-    The bits of a result must not depend on which plan serves a call. A template (see :mod:`dovetail.engine.template`) leaves to
-    native kernels what changes with its symbol, and the last bit of a kernel may be another than that of the operator's own rule.
-    So a node that rounds is left to its kernel in every plan, if it depends on a symbol for which there may be a template.
+    The bits of a result must not depend on which plan serves a call. A template (see :mod:`dovetail.engine.template`) leaves what
+    changes with its symbol to native kernels, and which kernels are fused depends on what is constant. So what depends on a
+    symbol for which there may be a template is left to kernels in every plan.
     """
 
     def __init__(self, graph: Graph, shared: frozenset[int]) -> None:
@@ -76,15 +69,25 @@ class EarlyNodes:
 
     @cached_property
     def _linear(self) -> Symbols:
-        return linear_symbols(self._graph)
+        return linear_symbols(self._graph) if any(symbols for _, symbols in self._nodes) else frozenset()
 
-    def evaluate(self, scene: Scene, symbol: str = "") -> None:
-        """Give the tensors of ``scene`` the elements that early nodes compute. ``symbol``: that of the template for which the
-        scene is planned; what depends on it is left to kernels."""
+    @cached_property
+    def _left(self) -> frozenset[Node]:
+        """The nodes that are left to kernels, in every call."""
+        return frozenset(node for node, symbols in self._nodes if not symbols.isdisjoint(self._linear))
+
+    def lack_kernels(self, plan: Plan) -> bool:
+        """Whether a plan runs an early node in Python, so that there is no template for its sizes."""
+        return any(
+            node in self._left for step in plan.steps if step.kernel == INTERPRET and step.work for node in step.work.nodes
+        )
+
+    def evaluate(self, scene: Scene, all_: bool = False) -> None:
+        """Give the tensors of ``scene`` the elements that early nodes compute; ``all_``: even where a kernel might."""
         left = LIMIT
         made: list[tuple[Value, Tile]] = []
-        for node, symbols, is_exact in self._nodes:
-            if (symbol in symbols and symbol in self._linear) if is_exact else not symbols.isdisjoint(self._linear):
+        for node, _ in self._nodes:
+            if not all_ and node in self._left:
                 continue
             data = [None if x is None else scene.tile(x).data for x in node.inputs]
             if any(array is None and x is not None for array, x in zip(data, node.inputs, strict=True)):
@@ -97,6 +100,7 @@ class EarlyNodes:
                 left -= array.nbytes
                 tile.data = np.asarray(array, order="C")
                 made.append((y, tile))
+        scene.early.update(tile for _, tile in made)
         self._forget(scene, made)
 
     def _forget(self, scene: Scene, made: Sequence[tuple[Value, Tile]]) -> None:
@@ -128,7 +132,7 @@ def _early_nodes(graph: Graph) -> list[Early]:
         if all(x.constant is not None for x in xs) or any(id(x) not in known for x in xs) or not evaluates_early(node.op):
             continue
         symbols = frozenset[str]().union(*(known[id(x)] for x in xs))
-        found.append(Early(node, symbols, _is_exact(node)))
+        found.append(Early(node, symbols))
         known.update((id(y), symbols) for y in node.outputs)
     return found
 
@@ -140,14 +144,6 @@ def _symbols_in(value: Value, names: Symbols) -> Symbols | None:
     items = np.asarray(value._value, dtype=object).reshape(-1).tolist()
     found = frozenset(str(symbol) for item in items for symbol in dims.symbols(item))
     return found if found <= names else None
-
-
-def _is_exact(node: Node) -> bool:
-    """Whether a kernel gives the bits that the operator's own rule gives."""
-    kinds = [value.type.dtype for value in (*node.inputs, *node.outputs) if value is not None and isinstance(value.type, Tensor)]
-    if not any(kind is not None and kind.is_float for kind in kinds):
-        return True
-    return has(node.op, "windows") or isinstance(node.op, EXACT)
 
 
 # Where shapes are open

@@ -72,7 +72,7 @@ def make_template(
         numbers = {**others, symbol: size}
         shapes = [tuple(int(dims.substitute(each, numbers)) for each in value.dims) for value in graph.inputs]
         scene = Scene(graph, numbers, shapes, early.shared)
-        early.evaluate(scene, symbol)
+        early.evaluate(scene)
         plan = make_plan(graph, scene, (), elide, places)
         return plan, _specs(plan, scene)
 

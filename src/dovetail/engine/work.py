@@ -99,7 +99,8 @@ class Work:
 class Scene:
     """The tensors of one run: the sizes of every value of a prepared graph, from the sizes of the symbols of its inputs.
 
-    ``shared``: the identities of the arrays that are constants of every plan of the model; None: all are.
+    ``shared``: the identities of the arrays that are constants of every plan of the model; None: all are. ``early``: the tensors
+    whose elements were computed from sizes, of which inference knows nothing.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Scene:
         shapes: Sequence[tuple[int, ...] | None],
         shared: frozenset[int] | None = None,
     ) -> None:
+        self.early: set[Tile] = set()
         self._shared = shared
         self._sizes = dict(sizes)
         self._tiles: dict[int, Tile] = {}
