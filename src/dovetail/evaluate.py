@@ -175,7 +175,7 @@ def folded(op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT) -> list[tu
     Nothing random or opaque is folded, nor anything that would grow a constant beyond ``most`` elements (a dequantised or
     expanded weight).
     """
-    if not (has(op, "evaluate") or has(op, "decompose")) or getattr(op, "runs_long", False) or draws(op, xs):
+    if not evaluates_early(op, xs):
         return None
     data = [None if x is None else x.constant for x in xs]
     if any(array is None and x is not None for array, x in zip(data, xs, strict=True)):
@@ -194,6 +194,15 @@ def folded(op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT) -> list[tu
     except (DovetailError, ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError):
         return None
     return [(result, type.dtype) for result, type in zip(results, types, strict=True)]  # type: ignore[union-attr,misc]
+
+
+def evaluates_early(op: Op, xs: Several[Value | None]) -> bool:
+    """Whether an operator may be evaluated once for many runs: it has a rule, takes bounded time and draws no random numbers."""
+    return (has(op, "evaluate") or has(op, "decompose")) and not draws(op, xs) and not _runs_long(op)
+
+
+def _runs_long(op: Op) -> bool:
+    return bool(getattr(op, "runs_long", False)) or any(_runs_long(node.op) for _, body in bodies(op) for node in body.nodes)
 
 
 def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
@@ -226,7 +235,7 @@ def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
 
 
 def _is_small(node: Node) -> bool:
-    if getattr(node.op, "runs_long", False) or not node.inputs or draws(node.op, node.inputs):
+    if not evaluates_early(node.op, node.inputs) or not node.inputs:
         return False
     for y in node.outputs:
         type = y.type
