@@ -166,6 +166,7 @@ def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
     """A graph of its own: new nodes and values, the same operators, types and (uncopied) constant data. Bodies are copied too."""
     new = Graph(graph.name)
     new.doc, new.metadata, new._names = graph.doc, dict(graph.metadata), dict(graph._names)
+    new._released = dict(graph._released)
     found: dict[int, Value] = {} if mapping is None else mapping
     new.inputs = [_copy_value(value, found) for value in graph.inputs]
     for node in graph.nodes:
@@ -206,7 +207,8 @@ def flat(graph: Graph) -> Flat:
         )
         for node in graph.nodes
     ]
-    facts = {"name": graph.name, "doc": graph.doc, "metadata": graph.metadata, "_names": graph._names}
+    facts = {"name": graph.name, "doc": graph.doc, "metadata": graph.metadata}
+    facts |= {"_names": graph._names, "_released": graph._released}
     return facts, rows, nodes, [number[id(x)] for x in graph.inputs], [number[id(y)] for y in graph.outputs]
 
 

@@ -184,7 +184,7 @@ class Graph:
     A body of a control-flow operator is a Graph too, and closed: it reads its own inputs and nothing from outside.
     """
 
-    __slots__ = ("_names", "doc", "inputs", "metadata", "name", "nodes", "outputs")
+    __slots__ = ("_names", "_released", "doc", "inputs", "metadata", "name", "nodes", "outputs")
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -194,6 +194,7 @@ class Graph:
         self.doc = ""
         self.metadata: dict[str, Any] = {}
         self._names: dict[str, int] = {}
+        self._released: dict[str, int] = {}
 
     def values(self) -> Iterator[Value]:
         """Every value, each before its readers."""
@@ -217,7 +218,13 @@ class Graph:
         return found
 
     def release(self, name: str) -> None:
-        self._names.pop(name, None)
+        if self._names.pop(name, None) is not None:
+            self._released[name] = self._released.get(name, 0) + 1
+
+    def stem(self, name: str) -> str:
+        """What the symbols of a new value called ``name`` are named after: no value that was called so before shares them."""
+        count = self._released.get(name, 0)
+        return f"{name}~{count}" if count else name
 
     def is_taken(self, name: str) -> bool:
         return name in self._names

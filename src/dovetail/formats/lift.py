@@ -275,7 +275,7 @@ class Lifter:
             raise RuleError("node.outputs", f"{node.kind} makes {output_count(op)} outputs here, and the node has {count}")
         given = tuple(inputs)
         try:
-            types = infer_types(op, given, first)
+            types = infer_types(op, given, self.graph.stem(first))
         except DovetailError as error:
             raise error.at(op=written(op, inputs)) from None
         if len(types) != count:
