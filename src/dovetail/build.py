@@ -150,9 +150,8 @@ class Builder:
                 attributes[name] = dtypes.dtype(value)
         given = {name: value for name, value in attributes.items() if isinstance(value, Value)}
         if given:
-            from dovetail.ops.runtime_attributes import with_inputs  # `ops` imports this module
-
-            op, inputs = with_inputs(found, attributes, inputs, given)  # type: ignore[assignment]
+            late: Any = REGISTRY["RuntimeAttributes"]
+            op, inputs = late.with_inputs(found, attributes, inputs, given)
             outputs = self.add(op, *inputs)
         else:
             outputs = self.add(found(**attributes), *inputs)

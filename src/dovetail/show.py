@@ -54,7 +54,8 @@ def _node_text(node: Node) -> str:
         return _runtime_text(node, node.op, outputs)
     attributes = _attributes(node.op)
     inputs = ", ".join(_argument(x) for x in node.inputs)
-    return _commented(node, f"{outputs} = {_kind(node.op)}({inputs}{'; ' if attributes and inputs else ''}{', '.join(attributes)})")
+    between = "; " if attributes and inputs else ""
+    return _commented(node, f"{outputs} = {_kind(node.op)}({inputs}{between}{', '.join(attributes)})")
 
 
 def _runtime_text(node: Node, op: RuntimeAttributes, outputs: str) -> str:

@@ -21,9 +21,7 @@ def summarize(model: Model) -> dict[str, Any]:
     for node in all_nodes(model.graph):
         op: Any = node.op
         if type(op).__name__ != "Constant":
-            operators[
-                f"{op.domain + '.' if op.domain else ''}{op.kind}" if type(op).__name__ == "Foreign" else op.title
-            ] += 1
+            operators[f"{op.domain + '.' if op.domain else ''}{op.kind}" if type(op).__name__ == "Foreign" else op.title] += 1
             continue
         elements[op.dtype.name] += op.data.size
         size += (op.data.size * op.dtype.bits + 7) // 8

@@ -25,6 +25,8 @@ def late(op: Op, *names: str) -> RuntimeAttributes:
     return RuntimeAttributes(op, names or ("axis",), output_count(op))
 
 
+_LRN_FROM_THE_END = {"openvino": "OpenVINO's CPU plugin takes no negative axes of LRN"}
+_RUNS = {"shape": "how many elements differ is known when it runs"}
 _LENGTHS = late(Split(0, 2, wildcard=True))
 _LRN = late(LRN(3, 0.5), "axes")
 
@@ -45,7 +47,12 @@ CASES: list[Case] = [
         Case(late(Gather()), (f32(3, 4, 5), np.array([[0, -1]]), scalar(axis)), f"Gather along {axis} at run time")
         for axis in (0, 1, -1)
     ),
-    Case(late(Gather(bounds="zero")), (f32(3, 4), i64(0, 9), scalar(1)), "Gather of zeros at run time"),
+    Case(
+        late(Gather(bounds="zero")),
+        (f32(3, 4), i64(0, 9), scalar(1)),
+        "Gather of zeros at run time",
+        skip=dict.fromkeys(("onnxruntime", "onnx"), "ONNX refuses an index outside of the axis"),
+    ),
     Case(late(Gather(batch_dims=1)), (f32(2, 3, 4), np.array([[0, 2], [1, 1]]), scalar(-1)), "Gather of batches at run time"),
     *(
         Case(
@@ -68,9 +75,11 @@ CASES: list[Case] = [
             late(Unique(None, outputs=4)),
             (np.array([[1.0, 0, 1], [1, 0, 1]], np.float32), scalar(axis)),
             f"Unique along {axis} at run time",
+            skip=_RUNS,
         )
         for axis in (0, -1)
     ),
-    *(Case(_LRN, (f32(1, 3, 4, 2), i64(*axes)), f"LRN along {axes} at run time", tolerance=1e-6) for axes in ((1,), (-3,))),
+    Case(_LRN, (f32(1, 3, 4, 2), i64(1)), "LRN along the channels at run time", tolerance=1e-6),
+    Case(_LRN, (f32(1, 3, 4, 2), i64(-3)), "LRN from the end at run time", tolerance=1e-6, skip=_LRN_FROM_THE_END),
     Case(_LRN, (f32(2, 3, 4, 2), i64(3, 2)), "LRN along two axes at run time", tolerance=1e-6),
 ]

@@ -12,7 +12,7 @@ from dovetail.evaluate import constant_value
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.graph import Value
 from dovetail.op import REQUIRED, Op
-from dovetail.ops.runtime_attributes import can_be_input, with_inputs
+from dovetail.ops.runtime_attributes import RuntimeAttributes, can_be_input
 from dovetail.slots import Spelling
 from dovetail.types import Tensor
 
@@ -45,7 +45,7 @@ def spelled(lifter: Lifter, spelling: Spelling, node: ForeignNode, xs: list[Valu
             ordered.append(inputs.get(port.name))
     while ordered and ordered[-1] is None:
         ordered.pop()
-    return with_inputs(spelling.op, attributes, ordered, late) if late else (spelling.op(**attributes), ordered)
+    return RuntimeAttributes.with_inputs(spelling.op, attributes, ordered, late) if late else (spelling.op(**attributes), ordered)
 
 
 def _from_inputs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -13,8 +12,8 @@ from dovetail import dims
 from dovetail.build import Builder
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
-from dovetail.op import REQUIRED, Field, Op, check_inputs, output_count
-from dovetail.ops.reshaping import as_i64, items
+from dovetail.op import REQUIRED, Field, Op, check_inputs, host_inputs, output_count
+from dovetail.ops.reshaping import as_i64, held, items
 from dovetail.signature import Signature, parse_signature
 from dovetail.types import Bounded, Tensor, Type, Unknown, View
 
@@ -34,14 +33,17 @@ class _InnerSignature:
     """The signature of an instance: that of the operator inside, and one more host input for each of ``names``."""
 
     def __get__(self, instance: Any, owner: type[Op]) -> Signature:
-        return parse_signature(owner.sig) if instance is None else _signature(type(instance.op), instance.names)
+        if instance is None:
+            return parse_signature(owner.sig)
+        key = type(instance.op), instance.names
+        if key not in _SIGNATURES:
+            inner = type(instance.op).signature
+            last = parse_signature(", ".join(f"{name}!: I_{name}" for name in instance.names) + " ->").inputs
+            _SIGNATURES[key] = Signature((*inner.inputs, *last), inner.outputs)
+        return _SIGNATURES[key]
 
 
-@cache
-def _signature(op: type[Op], names: tuple[str, ...]) -> Signature:
-    found = op.signature
-    last = parse_signature(", ".join(f"{name}!: I_{name}" for name in names) + " ->").inputs
-    return Signature((*found.inputs, *last), found.outputs)
+_SIGNATURES: dict[tuple[type[Op], tuple[str, ...]], Signature] = {}
 
 
 def can_be_input(field: Field) -> bool:
@@ -59,7 +61,7 @@ class RuntimeAttributes(Op):
     """
 
     sig = "*xs: any -> *ys: any"
-    signature = _InnerSignature()  # type: ignore[assignment]
+    signature = _InnerSignature()
 
     op: Op
     names: tuple[str, ...]
@@ -80,6 +82,21 @@ class RuntimeAttributes(Op):
     def __repr__(self) -> str:
         rest = repr(self.op).removeprefix(self.title).removeprefix("(").removesuffix(")")
         return f"{self.title}({', '.join([*(f'{name}=<input>' for name in self.names), *([rest] if rest else [])])})"
+
+    @classmethod
+    def with_inputs(
+        cls, kind: type[Op], attributes: dict[str, Any], own: Iterable[Any], given: dict[str, Any]
+    ) -> tuple[Op, list[Any]]:
+        """The operator ``kind`` with ``attributes``, those in ``given`` read from inputs, and all of its inputs; the plain
+        operator where their values are known."""
+        op = kind(**{**attributes, **{name: _unused(kind, name) for name in given}})
+        xs = list(own)
+        if op.signature.repeated is None:
+            xs += [None] * (len(op.signature.inputs) - len(xs))
+        xs += given.values()
+        made = cls(op, tuple(given), output_count(op))
+        known = made.resolved(xs)
+        return (made, xs) if known is None else (known, made.own_inputs(xs))
 
     # The two parts of the inputs
 
@@ -147,18 +164,16 @@ class RuntimeAttributes(Op):
         ranges = self._ranges(xs)
         if ranges is None:
             return None
-        found = list(dict.fromkeys(form for _, form in self._forms(xs, ranges) if form is not None))
-        own = self.own_inputs(xs)
-        choices = []
+        found: dict[Op, _Choice] = {}
         failed: RuleError | None = None
-        for form in found:
-            try:
-                choices.append(_Choice(form, form.types(*own)))
-            except RuleError as error:
-                failed = error
-        if not choices:
+        for form in self._forms(xs, ranges):
+            if isinstance(form, _Choice):
+                found.setdefault(form.op, form)
+            else:
+                failed = form or failed
+        if not found:
             raise failed or RuleError("axis.range", "no axis is in range")
-        return choices
+        return list(found.values())
 
     def _ranges(self, xs: list[Any]) -> list[range] | None:
         """For each element of the attributes the axes that it may be; None where that is not known, or they are too many."""
@@ -179,8 +194,8 @@ class RuntimeAttributes(Op):
             found += [range(rank)] * count
         return found if rank ** len(found) <= MOST_CHOICES else None
 
-    def _forms(self, xs: list[Any], ranges: list[range]) -> Iterator[tuple[tuple[int, ...], Op | None]]:
-        """For each combination of axes the form that it gives ``op``; None where that breaks a rule or cannot come."""
+    def _forms(self, xs: list[Any], ranges: list[range]) -> Iterator[_Choice | RuleError | None]:
+        """For each combination of axes the form that it gives ``op``, or which rule it breaks; None where it cannot come."""
         own, given = self.own_inputs(xs), self.attribute_inputs(xs)
         elements: list[Any] = []
         for name, x in zip(self.names, given, strict=True):
@@ -188,15 +203,14 @@ class RuntimeAttributes(Op):
             count = 1 if not self._is_list(name) else x.shape[0] if x.shape else 1
             elements += [None] * count if known is None else known
         for axes in product(*ranges):
-            if all(_may_be(element, axis, len(span)) for element, axis, span in zip(elements, axes, ranges, strict=True)):
-                try:
-                    form = self.op.with_(**self._distributed(axes, given))
-                    form.types(*own)
-                    yield axes, form.canonical(*own)
-                except RuleError:
-                    yield axes, None
-            else:
-                yield axes, None
+            if not all(_may_be(element, axis, len(span)) for element, axis, span in zip(elements, axes, ranges, strict=True)):
+                yield None
+                continue
+            try:
+                form = self.op.with_(**self._distributed(axes, given))
+                yield _Choice(form.canonical(*own), form.types(*own))
+            except RuleError as error:
+                yield error
 
     def _distributed(self, axes: tuple[int, ...], given: list[Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -214,13 +228,18 @@ class RuntimeAttributes(Op):
         return op.value(*self.own_inputs(xs))
 
     def evaluate(self, xp: Any, *xs: Any) -> Any:
-        from dovetail.evaluate import apply
+        from dovetail.evaluate import apply, type_of
 
         found = {
             name: self._attribute(name, [int(item) for item in np.asarray(x).reshape(-1).tolist()], np.shape(x))
             for name, x in zip(self.names, self.attribute_inputs(xs), strict=True)
         }
-        return apply(self.op.with_(**found), xp, self.own_inputs(xs))
+        op, own = self.op.with_(**found), self.own_inputs(xs)
+        # No walk has held the rules of this form against these inputs.
+        hosts = host_inputs(op, len(own))
+        views = (None if x is None else held(x) if host else View(type_of(x)) for x, host in zip(own, hosts, strict=True))
+        op.types(*views)
+        return apply(op, xp, own)
 
     def decompose(self, b: Builder, *xs: Any) -> Any:
         """``op`` for each form that it may take, the one that is meant chosen by If.
@@ -244,7 +263,8 @@ class RuntimeAttributes(Op):
         """For each combination of axes the number of its form, and the forms; of one that breaks a rule a number past all."""
         numbers: dict[Op, int] = {}
         table = [
-            _NO_FORM if form is None else numbers.setdefault(form, len(numbers)) for _, form in self._forms(xs, ranges)
+            numbers.setdefault(form.op, len(numbers)) if isinstance(form, _Choice) else _NO_FORM
+            for form in self._forms(xs, ranges)
         ]
         return table, list(numbers)
 
@@ -334,18 +354,6 @@ def as_attributes(b: Builder, node: Node) -> list[Value] | None:
     return None if op is None else b.add(op, *node.op.own_inputs(node.inputs))
 
 
-def with_inputs(kind: type[Op], attributes: dict[str, Any], own: Iterable[Any], given: dict[str, Any]) -> tuple[Op, list[Any]]:
-    """The operator ``kind`` with ``attributes``, those in ``given`` read from inputs, and all of its inputs."""
-    op = kind(**{**attributes, **{name: _unused(kind, name) for name in given}})
-    xs = list(own)
-    if op.signature.repeated is None:
-        xs += [None] * (len(op.signature.inputs) - len(xs))
-    xs += given.values()
-    made = RuntimeAttributes(op, tuple(given), output_count(op))
-    known = made.resolved(xs)
-    return (made, xs) if known is None else (known, made.own_inputs(xs))
-
-
 def _unused(kind: type[Op], name: str) -> Any:
     """What stands in the place of an attribute that comes as an input: its default, or the plainest value.
 
@@ -359,4 +367,4 @@ def _unused(kind: type[Op], name: str) -> Any:
     return () if field.annotation.startswith("tuple") else 0
 
 
-__all__ = ["RuntimeAttributes", "as_attributes", "can_be_input", "with_inputs"]
+__all__ = ["RuntimeAttributes", "as_attributes", "can_be_input"]

@@ -14,7 +14,6 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.ops.dropout import is_inference
 from dovetail.ops.norm import MeanVarianceNormalization
-from dovetail.ops.rescaling import LRN
 from dovetail.types import axis_in
 
 
