@@ -8,7 +8,7 @@
     model = b.model
 
 Every operator is a method (``b.Concat(...)``: values first, attributes by name); numbers and arrays among the inputs become
-constants.
+constants. An integer attribute, an axis for example, may be a value too: then it is read at run time.
 Types are inferred, and the operator's rules are held, as each node is written.
 """
 
@@ -125,11 +125,11 @@ class Builder:
             return folded
         graph = self.graph
         count = output_count(op)
-        stem = type(op).__name__.lower()
+        stem = op.title.lower()
         wished = [*(names or ()), *[None] * count]
         taken = [graph.claim(wished[index] or stem) for index in range(count)]
         try:
-            types = infer_types(op, tuple(xs), taken[0] if taken else "")
+            types = infer_types(op, tuple(xs), graph.stem(taken[0]) if taken else "")
             if self.strict and op.holds_graphs:
                 raise_fault(op)
         except DovetailError as error:
@@ -152,7 +152,13 @@ class Builder:
             field = found.fields_by_name.get(name)
             if field is not None and isinstance(value, str | type | np.dtype) and field.annotation.startswith("DType"):
                 attributes[name] = dtypes.dtype(value)
-        outputs = self.add(found(**attributes), *inputs)
+        given = {name: value for name, value in attributes.items() if isinstance(value, Value)}
+        if given:
+            late: Any = REGISTRY["RuntimeAttributes"]
+            op, inputs = late.with_inputs(found, attributes, inputs, given)
+            outputs = self.add(op, *inputs)
+        else:
+            outputs = self.add(found(**attributes), *inputs)
         return outputs[0] if len(outputs) == 1 and not found.signature.outputs[0].repeated else outputs
 
     def __getattr__(self, kind: str) -> Callable[..., Any]:

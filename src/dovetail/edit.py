@@ -165,7 +165,8 @@ def inherit(graph: Graph, mark: int, node: Node) -> None:
 def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
     """A graph of its own: new nodes and values, the same operators, types and (uncopied) constant data. Bodies are copied too."""
     new = Graph(graph.name)
-    new.doc, new.metadata, new._names, new.fault = graph.doc, dict(graph.metadata), dict(graph._names), graph.fault
+    new.doc, new.metadata, new._names = graph.doc, dict(graph.metadata), dict(graph._names)
+    new._released, new.fault = dict(graph._released), graph.fault
     found: dict[int, Value] = {} if mapping is None else mapping
     new.inputs = [_copy_value(value, found) for value in graph.inputs]
     for node in graph.nodes:
@@ -207,7 +208,7 @@ def flat(graph: Graph) -> Flat:
         )
         for node in graph.nodes
     ]
-    facts = {name: getattr(graph, name) for name in ("name", "doc", "metadata", "fault", "_names")}
+    facts = {name: getattr(graph, name) for name in ("name", "doc", "metadata", "fault", "_names", "_released")}
     return facts, rows, nodes, [number[id(x)] for x in graph.inputs], [number[id(y)] for y in graph.outputs]
 
 

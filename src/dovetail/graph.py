@@ -186,7 +186,7 @@ class Graph:
     the error of the last inference of a body: one that cannot run with the inputs of its operator may still be one that does not.
     """
 
-    __slots__ = ("_names", "doc", "fault", "inputs", "metadata", "name", "nodes", "outputs")
+    __slots__ = ("_names", "_released", "doc", "fault", "inputs", "metadata", "name", "nodes", "outputs")
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -197,6 +197,7 @@ class Graph:
         self.metadata: dict[str, Any] = {}
         self.fault: DovetailError | None = None
         self._names: dict[str, int] = {}
+        self._released: dict[str, int] = {}
 
     def values(self) -> Iterator[Value]:
         """Every value, each before its readers."""
@@ -220,7 +221,13 @@ class Graph:
         return found
 
     def release(self, name: str) -> None:
-        self._names.pop(name, None)
+        if self._names.pop(name, None) is not None:
+            self._released[name] = self._released.get(name, 0) + 1
+
+    def stem(self, name: str) -> str:
+        """What the symbols of a new value called ``name`` are named after: no value that was called so before shares them."""
+        count = self._released.get(name, 0)
+        return f"{name}~{count}" if count else name
 
     def is_taken(self, name: str) -> bool:
         return name in self._names

@@ -21,7 +21,7 @@ from dovetail import dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError
 from dovetail.signature import CLASS_NAMES, Signature, parse_signature
-from dovetail.types import UNKNOWN, Optional, Tensor, Type, Unknown, is_static
+from dovetail.types import UNKNOWN, Bounded, Optional, Tensor, Type, Unknown, is_static
 
 REGISTRY: dict[str, type[Op]] = {}
 
@@ -135,6 +135,11 @@ class Op:
             raise TypeError(f"{cls.__name__} is given {', '.join(name for name in placed if name in attributes)} twice")
         return placed | attributes
 
+    @property
+    def title(self) -> str:
+        """The operator's name, as people are told it."""
+        return type(self).__name__
+
     def validate(self) -> None:
         """Raise RuleError where the attributes alone are already wrong."""
 
@@ -161,7 +166,8 @@ class Op:
     # The rules. A subclass gives those that it has; `has` tells which.
 
     def shape(self, *xs: Any) -> Any:
-        """The output's shape (None: rank unknown; a None inside: that size unknown), or a list of shapes, one per output."""
+        """The output's shape, or a list of shapes, one per output. None: rank unknown; a None or a Bounded inside: that size
+        unknown."""
         raise Unknown
 
     def types(self, *xs: Any) -> list[Type]:
@@ -331,7 +337,7 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
         if isinstance(type, Tensor) and type.shape is not None:
             shape = type.shape
             for size in shape:
-                if size is None or (size.__class__ is int and not 0 <= size < 2**63):
+                if size is None or isinstance(size, Bounded) or (size.__class__ is int and not 0 <= size < 2**63):
                     types[index] = Tensor(type.dtype, _named(shape, f"{name}:{index}" if index else name))
                     break
         elif isinstance(type, Optional) and isinstance(type.element, Tensor) and type.element.shape is not None:
@@ -344,7 +350,14 @@ def _named(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     for size in shape:
         if isinstance(size, int) and not 0 <= size < 2**63:
             raise RuleError("shape.range", f"dimension {size} is not in [0, 2**63 - 1]")
-    return tuple(dims.symbol(f"?{name}.{axis}") if size is None else size for axis, size in enumerate(shape))
+    return tuple(_symbol(f"?{name}.{axis}", size) for axis, size in enumerate(shape))
+
+
+def _symbol(name: str, size: Any) -> Any:
+    """A size that a rule leaves open, as a symbol; any other as it is."""
+    if size is None:
+        return dims.symbol(name)
+    return dims.symbol(name, size.low, size.high) if isinstance(size, Bounded) else size
 
 
 def infer_values(op: Op, xs: tuple[Any, ...], types: list[Type]) -> list[Any]:

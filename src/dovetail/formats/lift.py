@@ -285,7 +285,7 @@ class Lifter:
         given = tuple(inputs)
         values: list[Any] = [None] * count
         try:
-            types = infer_types(op, given, first)
+            types = infer_types(op, given, self.graph.stem(first))
             values = infer_values(op, given, types)
         except DovetailError as error:
             error.at(op=written(op, inputs))
