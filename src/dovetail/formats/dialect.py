@@ -30,8 +30,9 @@ class Dialect:
     """One format. ``lifts``: foreign operators that are several of ours, or need more than a slot line, by (domain, kind);
     ``lowers``: core operators rewritten into ones that the format can spell, by class; ``emits``: core operators whose foreign
     node no slot line can say; ``substitutes``: core operators rewritten only where the target's version of their own cannot say
-    them. ``is_text``: attribute values are texts, numbers too. ``has_opsets``: one version of each operator is in force for a
-    whole file. ``reasons``: why the format cannot say an operator, ours or another format's, by its name."""
+    them; ``domains``: those whose operator of the same name is in a domain of its own. ``is_text``: attribute values are texts,
+    numbers too. ``has_opsets``: one version of each operator is in force for a whole file. ``reasons``: why the format cannot say
+    an operator, ours or another format's, by its name."""
 
     name: str
     lines: Callable[[type[Op]], tuple[str, ...]]
@@ -43,6 +44,7 @@ class Dialect:
     emits: dict[str, Emit] = field(default_factory=dict)
     substitutes: dict[str, Lower] = field(default_factory=dict)
     says: dict[str, Callable[[Op, int], bool]] = field(default_factory=dict)
+    domains: dict[str, str] = field(default_factory=dict)
     spell: Callable[[Any], Any] = lambda value: value
     reasons: dict[str, str] = field(default_factory=dict)
     _readers: dict[tuple[str, str, int], tuple[Spelling, ...]] | None = None
@@ -76,12 +78,17 @@ class Dialect:
 
         return register
 
-    def emit(self, *names: str, says: Callable[[Op, int], bool] = lambda op, version: True) -> Callable[[Emit], Emit]:
-        """Register how core operators of these names are spelled; ``says``: whether a version of the target's own says one."""
+    def emit(
+        self, *names: str, says: Callable[[Op, int], bool] = lambda op, version: True, domain: str = ""
+    ) -> Callable[[Emit], Emit]:
+        """Register how core operators of these names are spelled; ``says``: whether a version of the target's own says one, which
+        is asked where there is a substitute, or where the operator is in a ``domain`` other than the format's first."""
 
         def register(function: Emit) -> Emit:
             self.emits.update(dict.fromkeys(names, function))
             self.says.update(dict.fromkeys(names, says))
+            if domain:
+                self.domains.update(dict.fromkeys(names, domain))
             return function
 
         return register
