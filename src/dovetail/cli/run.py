@@ -62,6 +62,8 @@ def _row(name: str, array: Any) -> list[Any]:
 
     if isinstance(array, list):
         return [name, f"sequence of {len(array)}", None, None, None]
+    if isinstance(array, dict):
+        return [name, f"map of {len(array)}", None, None, None]
     if array is None:
         return [name, "nothing", None, None, None]
     data = np.asarray(array)

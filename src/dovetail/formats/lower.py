@@ -149,8 +149,11 @@ class Lowering:
         if kind in ("Constant", "Foreign"):
             return True
         if kind in self.dialect.emits:
-            version = self.version_of("", kind)
-            return kind not in self.dialect.substitutes or (version is not None and self.dialect.says[kind](node.op, version))
+            domain = self.dialect.domains.get(kind, "")
+            version = self.version_of(domain, kind)
+            return not (domain or kind in self.dialect.substitutes) or (
+                version is not None and self.dialect.says[kind](node.op, version)
+            )
         try:
             spelling, _, version = self._fit(node)
         except (_NoFit, RuleError):

@@ -12,7 +12,7 @@ from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.onnx.schemas import schema
 from dovetail.graph import Value
-from dovetail.types import UNKNOWN, Optional, Sequence, Tensor, Type
+from dovetail.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type
 
 _ELEMENTS = {
     "float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "boolean", "string": "string",
@@ -72,6 +72,8 @@ def type_text(type: Type) -> str | None:
     if inner is None:
         return None
     inner = f"tensor({_SPELLED.get(inner, inner)})" if isinstance(type.element, Tensor) else inner
+    if isinstance(type, Map):
+        return f"map({_SPELLED.get(type.key.name, type.key.name)},{inner})"
     return f"seq({inner})" if isinstance(type, Sequence) else f"optional({inner})" if isinstance(type, Optional) else None
 
 

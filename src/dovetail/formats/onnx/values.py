@@ -9,7 +9,7 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse_rest
 from dovetail.formats.onnx.tensors import element_type
-from dovetail.types import INT64_MAX, Optional, Sequence, Shape, Size, Tensor, Type
+from dovetail.types import INT64_MAX, Map, Optional, Sequence, Shape, Size, Tensor, Type
 
 if TYPE_CHECKING:
     from onnx import TensorShapeProto, TypeProto, ValueInfoProto
@@ -54,6 +54,8 @@ class TypeReader:
             return None
         if kind == "tensor_type":
             return self._tensor(inner, fresh, path, notes)
+        if kind == "map_type":
+            return self._map(inner, fresh, path, notes, depth)
         if kind not in ("sequence_type", "optional_type"):
             raise UnsupportedError("type.kind", f"a value of {kind.replace('_', ' ')}")
         parts = present(inner, "type")
@@ -63,6 +65,16 @@ class TypeReader:
         if element is None:
             raise FormatError("type.element", f"a {kind.replace('_', ' ')} of nothing")
         return Sequence(element) if kind == "sequence_type" else Optional(element)
+
+    def _map(self, proto: Any, fresh: _Fresh, path: str, notes: Denotations, depth: int) -> Map:
+        parts = present(proto, "type")
+        key = element_type(parts.get("key_type", 0), "type.element")
+        element = self._type(parts["value_type"], fresh, f"{path}*", notes, depth + 1) if "value_type" in parts else None
+        if element is None:
+            raise FormatError("type.element", "a map to nothing")
+        if not key.is_integer and key != "string":
+            raise FormatError("type.element", f"a map from {key}, where keys are integers or strings")
+        return Map(key, element)
 
     def _tensor(self, proto: Any, fresh: _Fresh, path: str, notes: Denotations) -> Tensor:
         fields = present(proto, "type")
@@ -151,6 +163,11 @@ def write_type(proto: TypeProto, type: Type, notes: Denotations, path: str = "")
         proto.denotation = notes[path]
     if isinstance(type, Tensor):
         _write_tensor(proto.tensor_type, type, notes, path)
+    elif isinstance(type, Map):
+        if type.key.onnx is None:
+            raise UnsupportedError("dtype.onnx", f"ONNX has no element type {type.key}")
+        proto.map_type.key_type = type.key.onnx
+        write_type(proto.map_type.value_type, type.element, notes, f"{path}*")
     else:
         inner = proto.sequence_type if isinstance(type, Sequence) else proto.optional_type
         write_type(inner.elem_type, type.element, notes, f"{path}*")
@@ -178,9 +195,11 @@ def _write_tensor(proto: Any, type: Tensor, notes: Denotations, path: str) -> No
 
 def renamed_symbols(type: Type | None, prefix: str) -> Type | None:
     """``type`` with every symbol named anew, as a function's own symbols are at each of its calls."""
-    if isinstance(type, (Sequence, Optional)):
+    if isinstance(type, (Sequence, Optional, Map)):
         element = renamed_symbols(type.element, prefix)
         assert element is not None
+        if isinstance(type, Map):
+            return Map(type.key, element)
         return Sequence(element) if isinstance(type, Sequence) else Optional(element)
     if type is None or type.shape is None:
         return type
