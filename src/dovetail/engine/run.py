@@ -14,7 +14,7 @@ from dovetail import native
 from dovetail.edit import copy_graph
 from dovetail.engine.bodies import plan_bodies
 from dovetail.engine.bound import Bound, is_array
-from dovetail.engine.checker import check
+from dovetail.engine.checker import verify
 from dovetail.engine.plan import ELIDE, Plan, UnevenInput, make_plan
 from dovetail.engine.prepare import prepare
 from dovetail.engine.shelf import Shelf
@@ -139,8 +139,7 @@ class Engine:
     def _made(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> Bound:
         plan, graph, scene = self._planned(arrays, sizes, strides)
         self._check_memory(plan)
-        if os.environ.get("DOVETAIL_VERIFY", "") not in ("", "0"):
-            check(plan, graph, scene)
+        verify(plan, graph, scene)
         return Bound(plan, scene, self._core, self._pool, self._store, self._shelf)
 
     def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from dovetail import dims
 from dovetail.engine.bind import Row, Spec, spec
+from dovetail.engine.checker import verify
 from dovetail.engine.plan import Plan, Step, make_plan
 from dovetail.engine.work import INTERPRET, Scene, Tile
 from dovetail.graph import Graph, Value
@@ -133,7 +134,9 @@ def _is_straight(size: Any, symbol: str, others: Mapping[str, int]) -> bool:
 def _planned(graph: Graph, sizes: Mapping[str, int], elide: str, places: Sequence[int] | None) -> tuple[Plan, Scene]:
     shapes = [tuple(int(dims.substitute(size, sizes)) for size in value.dims) for value in graph.inputs]
     scene = Scene(graph, sizes, shapes)
-    return make_plan(graph, scene, (), elide, places), scene
+    plan = make_plan(graph, scene, (), elide, places)
+    verify(plan, graph, scene)
+    return plan, scene
 
 
 def _specs(plan: Plan) -> list[Spec] | None:
