@@ -59,6 +59,10 @@ def work(task: Task, seed: Any, found: Any) -> None:
             coverage.counts.clear()
     found.put(("counts", dict(done), dict(coverage.counts)))
     seed.value = -1
+    if task.others:
+        import oracles
+
+        oracles.close()
     found.put(("end",))
 
 

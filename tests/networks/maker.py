@@ -35,6 +35,8 @@ class Maker:
         self.uses: dict[str, int] = {}
         self.shapes: dict[str, tuple[Size, ...]] = {}
         """Of graph inputs, with their symbols."""
+        self.grids: dict[str, tuple[str, str]] = {}
+        """Scale and zero point with which a value is quantised."""
         self.refused = 0
         self.depth = 0
 

@@ -23,16 +23,33 @@ def _scale(m: Maker, low: float = 0.01, high: float = 0.05) -> str:
     return m.constant(np.float32(m.random.uniform(low, high)))
 
 
+def _quantized(m: Maker, x: str, scale: str, point: str) -> str | None:
+    y = m.one("QuantizeLinear", x, scale, point)
+    if y is not None:
+        m.grids[y] = scale, point
+    return y
+
+
+def _dequantized(m: Maker, x: str) -> str | None:
+    """As it was quantised; now and then in other steps, or from another zero point."""
+    scale, point = m.grids.get(x) or (_scale(m), _point(m, m.dtype(x)))
+    if m.chance(0.15):
+        scale = _scale(m)
+    if m.chance(0.15):
+        point = _point(m, m.dtype(x))
+    return m.one("DequantizeLinear", x, scale, point)
+
+
 def quantize(m: Maker, x: str | None = None) -> str | None:
     x = x or m.pick()
     if x is None:
         return None
-    return m.one("QuantizeLinear", x, _scale(m, 0.02, 0.08), _point(m, m.among(BYTES)))
+    return _quantized(m, x, _scale(m, 0.02, 0.08), _point(m, m.among(BYTES)))
 
 
 def dequantize(m: Maker) -> str | None:
     x = m.pick(dtype=m.among(BYTES))
-    return None if x is None else m.one("DequantizeLinear", x, _scale(m), _point(m, m.dtype(x)))
+    return None if x is None else _dequantized(m, x)
 
 
 def fake(m: Maker) -> str | None:
@@ -66,10 +83,10 @@ def layer(m: Maker) -> str | None:
     x = _bytes(m, _is_image(m))
     if x is None:
         return None
-    x_scale = _scale(m)
-    read = m.one("DequantizeLinear", x, x_scale, _point(m, m.dtype(x)))
+    read = _dequantized(m, x)
     if read is None:
         return None
+    x_scale = str(m.network.steps[-1].reads[1])
     c = m.shape(x)[1]
     found = geometry(m, m.shape(x)[2:], same=m.chance(0.7))
     kernel = found.pop("kernel")
@@ -87,7 +104,7 @@ def layer(m: Maker) -> str | None:
     y = None if w is None else m.one("Conv", read, w, *bias, **found)
     if y is not None and m.chance(0.4):
         y = m.one("Relu", y)
-    code = None if y is None else m.one("QuantizeLinear", y, _scale(m, 0.02, 0.08), _point(m, m.among(BYTES)))
+    code = None if y is None else _quantized(m, y, _scale(m, 0.02, 0.08), _point(m, m.among(BYTES)))
     if code is None or m.chance(0.4):
         return code
     return summed(m, code, x)
@@ -97,12 +114,12 @@ def summed(m: Maker, code: str, x: str) -> str | None:
     """Two tensors of bytes, dequantised, added and quantised again."""
     others = [y for y in m.values if m.dtype(y) in BYTES and all(a[y].actual.shape == a[code].actual.shape for a in m.answers)]
     other = x if x in others and m.chance(0.6) else str(m.among(others))
-    pair = [m.one("DequantizeLinear", y, _scale(m), _point(m, m.dtype(y))) for y in (code, other)]
+    pair = [_dequantized(m, y) for y in (code, other)]
     m.random.shuffle(pair)
     y = None if None in pair else m.one("Add", *pair)
     if y is not None and m.chance(0.5):
         y = m.one("Relu", y)
-    return None if y is None else m.one("QuantizeLinear", y, _scale(m, 0.02, 0.08), _point(m, m.among(BYTES)))
+    return None if y is None else _quantized(m, y, _scale(m, 0.02, 0.08), _point(m, m.among(BYTES)))
 
 
 def linear_conv(m: Maker) -> str | None:

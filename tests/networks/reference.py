@@ -12,8 +12,8 @@ difference of nearly equal numbers, a quotient by a small one or a large factor 
 last place of f32 (16 of f16 and bf16), more than a kernel's own rounding, and less than what a wrong element makes.
 
 Where rounding decides (an index of a largest element, a quantised step, a comparison, a cast to an integer) all four have to say
-the same, and the truth with its operands moved by their tolerances too (up, down, and four times with random signs).
-Otherwise the operator is refused here (``Unstable``), so that engines have to agree exactly on integers and booleans. Ties between
+the same, and the truth with its operands moved by their tolerances too (up, down, and at random four times).
+Otherwise the operator is refused here (``Unstable``), so that engines have to agree exactly on integers and booleans. Ties of
 elements that are copies of each other, or are cut off to the same bound, stay ties in all of them.
 """
 
