@@ -37,7 +37,7 @@ MOVES: dict[Step, int] = {
 }  # fmt: skip
 CHOOSING: dict[Step, int] = {
     move.gather: 3, move.gather_elements: 2, move.gather_nd: 2, move.top_k: 2, move.arg_extreme: 2, move.cum_sum: 2,
-    move.range_: 1, move.suppressed: 1,
+    move.range_: 5, move.suppressed: 1,
 }  # fmt: skip
 REDUCING: dict[Step, int] = {move.reduce_: 4}
 BYTES: dict[Step, int] = {

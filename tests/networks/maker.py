@@ -11,7 +11,8 @@ import numpy as np
 
 from dovetail import dims, dtypes
 from dovetail.errors import DovetailError
-from dovetail.op import REGISTRY, Op, output_count
+from dovetail.op import REGISTRY, Op, infer_types, output_count
+from dovetail.types import Tensor, View
 from networks.network import Input, Network, Size, Step
 from networks.reference import Answer, Unstable, evaluate, exact
 
@@ -162,6 +163,10 @@ class Maker:
         """One operator; None where it refuses its operands, is ill-conditioned, or would be too large."""
         try:
             op = REGISTRY[kind](**attributes) if isinstance(kind, str) else kind
+            for answers in self.answers:
+                infer_types(
+                    op, tuple(None if x is None else _view(answers[x].actual, x in self.network.constants) for x in reads)
+                )
             made = [evaluate(op, [None if x is None else answers[x] for x in reads], self.arrays) for answers in self.answers]
         except (DovetailError, Unstable, ValueError, IndexError, TypeError, ArithmeticError, NotImplementedError, dims.Inexact):
             self.refused += 1
@@ -184,3 +189,9 @@ class Maker:
         """The first output of :meth:`add`."""
         found = self.add(kind, *reads, **attributes)
         return found[0] if found else None
+
+
+def _view(array: Any, is_constant: bool) -> View:
+    """What an operator's type rule sees: it refuses what ``evaluate`` alone would let through."""
+    is_small = is_constant and array.size <= 64 and array.dtype.kind in "iu"
+    return View(Tensor(dtypes.dtype(array.dtype), array.shape), array.astype(np.int64) if is_small else None)

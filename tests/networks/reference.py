@@ -66,7 +66,7 @@ class Answer:
     def tolerance(self) -> float:
         if self.is_exact or not self.actual.size:
             return 0.0
-        return max(float(np.abs(noisy - self.truth).max()) for noisy in self.noisy)
+        return float(np.max([np.abs(noisy - self.truth).max() for noisy in self.noisy]))
 
 
 def exact(array: Any) -> Answer:
@@ -100,7 +100,7 @@ def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any) -> list[Answer
         moved = variants[1:] if moves else [_moved(each, kind, generator) for each in variants[1:]]
         answer = Answer(_checked(y), variants[0], (moved[0], moved[1]))
         top = float(np.abs(variants[0]).max(initial=0))
-        if not top < LARGEST[kind] or answer.tolerance() > WORST[kind] * top:
+        if not top < LARGEST[kind] or not answer.tolerance() <= WORST[kind] * top:
             raise Unstable("an ill-conditioned or large result")
         found.append(answer)
     return found
