@@ -59,11 +59,12 @@ def test_both_engines_agree_in_another_instruction_set(isa: str) -> None:
 
 
 FUSED = (
-    "conv: has_bias", "conv: has_factor", "conv: has_residual", "conv: residual is its input too", "conv: residual_after_activation",
-    "conv: prologue", "conv: prologue with relu", "conv: groups", "conv: activation relu", "matmul: has_bias", "matmul: has_residual",
-    "matmul: factor", "matmul: activation relu", "quantized_conv: has_residual", "chain: long", "chain: several results",
-    "memory: channels-last copy", "memory: channels-last operand", "memory: piece of a buffer", "memory: in place, chain",
-    "memory: in place, conv", "memory: in place, matmul", "memory: moved nothing",
+    "conv: has_bias", "conv: has_factor", "conv: has_residual", "conv: residual is its input too",
+    "conv: residual_after_activation", "conv: prologue", "conv: prologue with relu", "conv: groups", "conv: activation relu",
+    "matmul: has_bias", "matmul: has_residual", "matmul: factor", "matmul: activation relu", "quantized_conv: has_residual",
+    "chain: long", "chain: several results", "memory: channels-last copy", "memory: channels-last operand",
+    "memory: piece of a buffer", "memory: in place, chain", "memory: in place, conv", "memory: in place, matmul",
+    "memory: moved nothing",
 )  # fmt: skip
 
 

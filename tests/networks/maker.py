@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -164,9 +164,7 @@ class Maker:
         try:
             op = REGISTRY[kind](**attributes) if isinstance(kind, str) else kind
             for answers in self.answers:
-                infer_types(
-                    op, tuple(None if x is None else _view(answers[x].actual, x in self.network.constants) for x in reads)
-                )
+                infer_types(op, tuple(_view(answers, x, x in self.network.constants) for x in reads))
             made = [evaluate(op, [None if x is None else answers[x] for x in reads], self.arrays) for answers in self.answers]
         except (DovetailError, Unstable, ValueError, IndexError, TypeError, ArithmeticError, NotImplementedError, dims.Inexact):
             self.refused += 1
@@ -191,7 +189,10 @@ class Maker:
         return found[0] if found else None
 
 
-def _view(array: Any, is_constant: bool) -> View:
+def _view(answers: Mapping[str, Answer], name: str | None, is_constant: bool) -> View | None:
     """What an operator's type rule sees: it refuses what ``evaluate`` alone would let through."""
+    if name is None:
+        return None
+    array = answers[name].actual
     is_small = is_constant and array.size <= 64 and array.dtype.kind in "iu"
     return View(Tensor(dtypes.dtype(array.dtype), array.shape), array.astype(np.int64) if is_small else None)
