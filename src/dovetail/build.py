@@ -25,7 +25,7 @@ from dovetail.dtypes import DType
 from dovetail.edit import connect
 from dovetail.errors import DovetailError, RuleError
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count
+from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count, raise_fault
 from dovetail.signature import allows
 from dovetail.types import Shape, Size, Tensor, Type
 
@@ -54,9 +54,11 @@ def dimension(what: Size | str | None, name: str, axis: int) -> Size:
 class Builder:
     """Writes nodes into ``graph`` (a new one when left out). With ``fold``, pure movement of constants is done at once."""
 
-    def __init__(self, name: str = "", *, graph: Graph | None = None, fold: bool = False) -> None:
+    def __init__(self, name: str = "", *, graph: Graph | None = None, fold: bool = False, strict: bool = True) -> None:
         self.graph = Graph(name) if graph is None else graph
         self.fold = fold
+        # Whether a body that cannot run is refused before it does.
+        self.strict = strict
         self.place = ""
         self._tokens: list[Token[Builder]] = []
         self._grown = 0
@@ -128,6 +130,8 @@ class Builder:
         taken = [graph.claim(wished[index] or stem) for index in range(count)]
         try:
             types = infer_types(op, tuple(xs), taken[0] if taken else "")
+            if self.strict and op.holds_graphs:
+                raise_fault(op)
         except DovetailError as error:
             for each in taken:
                 graph.release(each)

@@ -12,14 +12,14 @@ attribute ``outputs: int``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence as Several
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
 
 from dovetail import dims, dtypes
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError
+from dovetail.errors import DovetailError, RuleError
 from dovetail.signature import CLASS_NAMES, Signature, parse_signature
 from dovetail.types import UNKNOWN, Optional, Tensor, Type, Unknown, is_static
 
@@ -77,6 +77,7 @@ class Op:
     fields_by_name: ClassVar[dict[str, Field]] = {}
     __match_args__: ClassVar[tuple[str, ...]] = ()
     signature: ClassVar[Signature] = Signature((), ())
+    holds_graphs: ClassVar[bool] = False
     _defaults: ClassVar[dict[str, Any]] = {}
     _needed: ClassVar[tuple[str, ...]] = ()
 
@@ -185,6 +186,10 @@ class Op:
         them, ``wanted`` says for each input whether its gradient is asked for, and ``node`` may be given more outputs."""
         raise NotImplementedError
 
+    def is_random(self, *xs: Any) -> bool:
+        """Whether the outputs may depend on random numbers, for these inputs. Such a node is not computed beforehand."""
+        return False
+
     def canonical(self, *xs: Any) -> Op:
         """The same operator for these inputs with its attributes in the plainest form (axes counted from the front)."""
         return self
@@ -211,9 +216,24 @@ def bodies(op: Op) -> Iterator[tuple[str, Any]]:
             yield field.name, op.__dict__[field.name]
 
 
-def draws(op: Op) -> bool:
-    """Whether the operator, or one in a graph that it holds, draws random numbers."""
-    return bool(getattr(op, "is_random", False)) or any(draws(node.op) for _, body in bodies(op) for node in body.nodes)
+def draws(op: Op, xs: Several[Any]) -> bool:
+    """Whether the operator may draw random numbers for these inputs, or a node of a graph that it holds for its own."""
+    return op.is_random(*xs) or any(draws(node.op, node.inputs) for _, body in bodies(op) for node in body.nodes)
+
+
+def faults(op: Op) -> Iterator[DovetailError]:
+    """What rules refused in the sub-graphs when the operator's types were last inferred."""
+    for _, body in bodies(op):
+        if body.fault is not None:
+            yield body.fault
+        for node in body.nodes:
+            yield from faults(node.op)
+
+
+def raise_fault(op: Op) -> None:
+    """Raise the first of :func:`faults`: a new operator has to be one all of whose sub-graphs can run."""
+    for fault in faults(op):
+        raise fault.with_traceback(None)
 
 
 def output_count(op: Op) -> int:
@@ -229,26 +249,34 @@ def host_inputs(op: Op, count: int) -> tuple[bool, ...]:
     return tuple(found.port(index, count).host for index in range(count))
 
 
+def check_count(op: Op, xs: tuple[Any, ...]) -> None:
+    """Hold the number of the inputs, and which are left out, against the signature. Raises RuleError [node.inputs]."""
+    found = op.signature
+    ports, count = found.inputs, len(xs)
+    is_plain = found.repeated is None
+    if count < found.least or (is_plain and count > len(ports)):
+        most = str(len(ports)) if is_plain else "more"
+        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
+    if None in xs:
+        for index, x in enumerate(xs):
+            if x is None and not (port := found.port(index, count)).optional:
+                raise RuleError("node.inputs", f"input {port.name!r} is missing")
+
+
 def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
     """Hold the inputs against the signature: how many, which are left out, element types. Returns the type variables' binding.
 
     Raises RuleError [node.inputs], [type.disagree], [type.class].
     """
+    check_count(op, xs)
     found = op.signature
     ports = found.inputs
     count = len(xs)
     plain = found.repeated is None
-    if count < found.least or (plain and count > len(ports)):
-        most = str(len(ports)) if plain else "more"
-        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
     bound: dict[str, DType] = {}
     for index, x in enumerate(xs):
         port = ports[index] if plain else found.port(index, count)
-        if x is None:
-            if not port.optional:
-                raise RuleError("node.inputs", f"input {port.name!r} is missing")
-            continue
-        if port.allowed is None:
+        if x is None or port.allowed is None:
             continue
         type = x.type
         if not isinstance(type, Tensor):
@@ -292,6 +320,9 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
 
     Raises RuleError without a place; the walk that calls it adds one.
     """
+    if has(op, "types"):
+        # The operator's own rule takes its inputs one by one.
+        check_count(op, xs)
     try:
         types = op.types(*xs)
     except (Unknown, dims.Inexact):

@@ -25,7 +25,7 @@ from dovetail.graph import Graph, Value
 CONSTANT = 1
 
 
-def verify(plan: Plan, graph: Graph, scene: Scene) -> None:
+def verify_plan(plan: Plan, graph: Graph, scene: Scene) -> None:
     """Check a plan where the environment variable DOVETAIL_VERIFY is set."""
     if os.environ.get("DOVETAIL_VERIFY", "") in ("", "0"):
         return

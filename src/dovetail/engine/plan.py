@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.build import written
+from dovetail.edit import copy_op
 from dovetail.engine.arena import Span, aligned, arranged, lower_bound
 from dovetail.engine.cost import kept_for_speed
 from dovetail.engine.fuse import fuse
@@ -65,6 +66,10 @@ class Step:
         """The bytes that it writes."""
         return sum(prod(operand.sizes) * operand.tile.itemsize for operand in self.writes if operand.buffer >= 0)
 
+    def constants(self) -> list[np.ndarray[Any, Any]]:
+        """The constants that it reads."""
+        return [operand.data for operand in self.reads if operand is not None and operand.data is not None]
+
 
 class Buffer(NamedTuple):
     """A piece of the arena: which root lies there, and from which step to which."""
@@ -90,6 +95,8 @@ class Plan:
     activation_bytes: int
     results: list[Tile]
     """The tensors that the outputs are, as the graph has them."""
+    constant_bytes: int = 0
+    """The bytes of the constants that this plan has for itself, computed from the sizes of the run."""
 
     @property
     def copied_bytes(self) -> int:
@@ -117,14 +124,16 @@ def make_plan(
 
 
 def _check(node: Node, scene: Scene) -> None:
-    """Hold an operator's rules against the sizes of this run, where the graph's types left something open."""
-    if all(value is None or is_static(value.type) for value in (*node.inputs, *node.outputs)):
-        return
+    """Hold an operator's rules against the sizes of this run, where inference left something open."""
     tiles = [None if x is None else scene.tile(x) for x in node.inputs]
+    is_known = all(value is None or is_static(value.type) for value in (*node.inputs, *node.outputs))
+    if is_known and scene.early.isdisjoint(tile for tile in tiles if tile is not None):
+        return
     if any(tile is not None and tile.is_loose for tile in tiles):
         return
+    op = copy_op(node.op) if node.op.holds_graphs else node.op
     try:
-        types = infer_types(node.op, tuple(None if tile is None else tile.view() for tile in tiles))
+        types = infer_types(op, tuple(None if tile is None else tile.view() for tile in tiles))
     except DovetailError as error:
         raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
     for y, type in zip(node.outputs, types, strict=True):
@@ -412,7 +421,10 @@ class _Planner:
         ]  # fmt: skip
         activations = sum(tile.nbytes for work in self.works for tile in work.writes if not tile.is_loose)
         results = [self.scene.tile(value) for value in self.graph.outputs]
-        return Plan(self.scene.inputs, self.outputs, steps, total, lower_bound(spans), buffers, moved, activations, results)
+        own = {id(data): data.nbytes for step in steps for data in step.constants() if not self.scene.shares([data])}
+        plan = Plan(self.scene.inputs, self.outputs, steps, total, lower_bound(spans), buffers, moved, activations, results)
+        plan.constant_bytes = sum(own.values())
+        return plan
 
     def _is_ours(self, tile: Tile) -> bool:
         return self._root(tile) not in self.places.fixed and tile.data is None and tile.count > 0

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes, slots
+from dovetail import dims, dtypes, slots
 from dovetail.build import Builder, written
 from dovetail.edit import copy_graph, inherit, remove_dead, rewrite
 from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.formats.readback import check_rewritten
 from dovetail.formats.spelled import constant_of
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import REQUIRED, Op, bodies, has
@@ -103,7 +104,8 @@ class Lowering:
         b.place = node.place
         try:
             made = self._rewritten(b, node)
-        except Unknown:
+            check_rewritten(node, made)
+        except (Unknown, dims.Inexact):
             # A rule that needs types which are not known leaves the node as it is.
             return None
         except DovetailError as error:
@@ -296,9 +298,15 @@ class Lowering:
     def finish(
         self, node: Node, domain: str, kind: str, version: int, inputs: list[str | None], attributes: dict[str, Any]
     ) -> ForeignNode:
-        """A foreign node for ``node``, its outputs declared."""
-        while inputs and inputs[-1] is None:
+        """A foreign node for ``node``, its outputs declared. Raises UnsupportedError [op.unsayable] where it has too few inputs."""
+        fixed, least = self.dialect.arity(domain, kind, version)
+        kept = min(fixed, least)
+        while len(inputs) > kept and inputs[-1] is None:
             inputs.pop()
+        inputs = inputs + [None] * (kept - len(inputs))
+        if len(inputs) < least:
+            what = f"{kind}-{version} takes at least {least} inputs, and would have {len(inputs)}"
+            raise UnsupportedError("op.unsayable", f"{self.dialect.name} cannot say {_bare(node.op)}: {what}")
         outputs: list[str | None] = [self._declare(y).key for y in node.outputs]
         return ForeignNode(
             kind, version, inputs, outputs, attributes, domain, node.name, node.place, node.doc, dict(node.metadata)

@@ -62,8 +62,11 @@ def reshape(b: Builder, node: Node) -> Any:
     x = node.inputs[0]
     if made is not None or op.empty != "cancel" or x is None or x.shape is None or 0 in x.shape:
         return made
+    if not op.copy_zeros:
+        # Without a 0 that copies nothing cancels.
+        return b.Reshape(x, node.inputs[1], copy_zeros=False)
     target = written_sizes(x, node.inputs[1], node.outputs[0])
-    return b.Reshape(x, node.inputs[1] if target is None else target, copy_zeros=op.copy_zeros)
+    return b.Reshape(x, node.inputs[1] if target is None else target)
 
 
 def written_sizes(x: Value, target: Value | None, y: Value) -> list[int] | None:
