@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dovetail import op as operators, slots
+from dovetail.errors import DovetailError
 from dovetail.formats.foreign import ForeignNode
 from dovetail.op import Op
 from dovetail.slots import Spelling
@@ -31,7 +32,8 @@ class Dialect:
     ``lowers``: core operators rewritten into ones that the format can spell, by class; ``emits``: core operators whose foreign
     node no slot line can say; ``substitutes``: core operators rewritten only where the target's version of their own cannot say
     them. ``is_text``: attribute values are texts, numbers too. ``has_opsets``: one version of each operator is in force for a
-    whole file. ``reasons``: why the format cannot say an operator, ours or another format's, by its name."""
+    whole file. ``reasons``: why the format cannot say an operator, ours or another format's, by its name. ``first_version``: the
+    oldest version of an operator (domain, kind). ``mend``: a node without what every reader passes over, which is noted."""
 
     name: str
     lines: Callable[[type[Op]], tuple[str, ...]]
@@ -45,6 +47,8 @@ class Dialect:
     says: dict[str, Callable[[Op, int], bool]] = field(default_factory=dict)
     spell: Callable[[Any], Any] = lambda value: value
     reasons: dict[str, str] = field(default_factory=dict)
+    first_version: Callable[[str, str], int | None] = lambda domain, kind: None
+    mend: Callable[[ForeignNode, Callable[[DovetailError], None]], ForeignNode] = lambda node, deviate: node
     _readers: dict[tuple[str, str, int], tuple[Spelling, ...]] | None = None
     _writers: dict[str, tuple[Spelling, ...]] = field(default_factory=dict)
 
