@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dovetail import op as operators, slots
+from dovetail.errors import DovetailError
 from dovetail.formats.foreign import ForeignNode
 from dovetail.op import Op
 from dovetail.slots import Spelling
@@ -33,7 +34,8 @@ class Dialect:
     them. ``is_text``: attribute values are texts, numbers too. ``has_opsets``: one version of each operator is in force for a
     whole file. ``reasons``: why the format cannot say an operator, ours or another format's, by its name. ``arity``: how many
     inputs of a version of an operator do not repeat, and how many a node has at least, also where they are left out. ``domains``:
-    core operators whose operator of the same name is in a domain of its own."""
+    core operators whose operator of the same name is in a domain of its own. ``first_version``: the oldest version of an operator
+    (domain, kind). ``mend``: a node without what every reader passes over, which is noted."""
 
     name: str
     lines: Callable[[type[Op]], tuple[str, ...]]
@@ -49,6 +51,8 @@ class Dialect:
     spell: Callable[[Any], Any] = lambda value: value
     reasons: dict[str, str] = field(default_factory=dict)
     arity: Callable[[str, str, int], tuple[int, int]] = lambda domain, kind, version: (0, 0)
+    first_version: Callable[[str, str], int | None] = lambda domain, kind: None
+    mend: Callable[[ForeignNode, Callable[[DovetailError], None]], ForeignNode] = lambda node, deviate: node
     _readers: dict[tuple[str, str, int], tuple[Spelling, ...]] | None = None
     _writers: dict[str, tuple[Spelling, ...]] = field(default_factory=dict)
 
