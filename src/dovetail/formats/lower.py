@@ -304,7 +304,7 @@ class Lowering:
     def finish(
         self, node: Node, domain: str, kind: str, version: int, inputs: list[str | None], attributes: dict[str, Any]
     ) -> ForeignNode:
-        """A foreign node for ``node``, its outputs declared. Raises UnsupportedError [op.unsayable] where it has too few inputs."""
+        """A foreign node for ``node``, its outputs declared. Raises UnsupportedError [op.unsayable] for too few inputs."""
         fixed, least = self.dialect.arity(domain, kind, version)
         kept = min(fixed, least)
         while len(inputs) > kept and inputs[-1] is None:
