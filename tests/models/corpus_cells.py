@@ -1,9 +1,7 @@
-"""What is asked of one model of the corpus: ``python tests/models/corpus_cells.py CORPUS_FOLDER ID [CELL ...]``.
+"""What is asked of one model of the corpus: ``python -m models.corpus_cells CORPUS_FOLDER ID [CELL ...]`` in the folder tests.
 
 The corpus is a folder of model files with inputs and other engines' outputs beside them, and an index of records (its README
-says more). A record may have an ONNX file, an IR file or both. Each cell is one question of the record; its answer is "" (yes),
-the reason why not, or None where there is nothing to ask. One line of JSON is printed before and after each cell, so that a
-reader of a process that has died knows at which.
+says more). A record may have an ONNX file, an IR file or both. Each cell is one question of the record.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import contextlib
 import functools
 import io
 import json
-import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -24,18 +21,14 @@ import numpy as np
 
 import dovetail
 from dovetail import dims
-from dovetail.errors import DovetailError
 from dovetail.formats import load
 from dovetail.graph import Model, Value
 from dovetail.summary import all_nodes
 from dovetail.types import Tensor
 from dovetail.verify import compare, runner_for
+from models.asking import Answer, Unfilled, answer, ask, asked_for, short
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
-
-
-class Unfilled(Exception):
-    """The reason why a cell is empty."""
 
 
 class Record:
@@ -211,7 +204,7 @@ def _command(*arguments: str) -> None:
             main(list(arguments))
     except SystemExit as end:
         if end.code:
-            raise Unfilled(f"dovetail {arguments[0]}: exit code {end.code}: {_short(said.getvalue())}") from None
+            raise Unfilled(f"dovetail {arguments[0]}: exit code {end.code}: {short(said.getvalue())}") from None
 
 
 CELLS = {
@@ -225,36 +218,17 @@ CELLS = {
 }
 
 
-def fill(record: Record, cell: str) -> str | None:
-    """Nothing where the cell is filled, else the reason why not; None where there is nothing to ask."""
-    reason = _answer(record, cell)
-    if reason and not any(record.path(suffix) for suffix in (".ref.npz", ".ovref.npz")):
-        return f"{reason}; neither onnxruntime nor OpenVINO has a reference for it"
-    return reason
-
-
-def _answer(record: Record, cell: str) -> str | None:
-    try:
-        return None if CELLS[cell](record) is False else ""
-    except Unfilled as reason:
-        return str(reason)
-    except DovetailError as error:
-        return _short(f"{type(error).__name__} {error}")
-    except Exception as error:
-        return _short(f"{type(error).__name__}: {error}")
-
-
-def _short(text: str) -> str:
-    """In one line, without the folders of files."""
-    return re.sub(r"[^\s'\"(]*/(?=[\w.-]+\.(onnx|xml)\b)", "", " ".join(text.split()))[:400]
+def fill(record: Record, cell: str) -> Answer:
+    found = answer(CELLS[cell], record)
+    if found.reason and not any(record.path(suffix) for suffix in (".ref.npz", ".ovref.npz")):
+        return Answer(f"{found.reason}; neither onnxruntime nor OpenVINO has a reference for it")
+    return found
 
 
 def main() -> None:
-    folder, name, *cells = sys.argv[1:]
+    folder, name, seconds, cells = asked_for(sys.argv[1:], CELLS)
     record = next(each for each in records(Path(folder)) if each.id == name)
-    for cell in cells or CELLS:
-        print(json.dumps({"cell": cell}), flush=True)
-        print(json.dumps({"cell": cell, "reason": fill(record, cell)}), flush=True)
+    ask(cells, lambda cell: fill(record, cell), seconds)
 
 
 if __name__ == "__main__":
