@@ -139,12 +139,11 @@ def infers(record: Record) -> None:
                     raise Unfilled(f"{path.suffix}: {y.name} of {type(node.op).__name__} is {y.type}")
         reference = record.reference(path)
         for value, array in zip(model.outputs, (reference or {}).values(), strict=False):
-            _check_sizes(value, array.shape, _sizes(model, record))
+            check_sizes(value, array.shape, sizes_of(model, feed(model, record.arrays(".in.npz") or {})))
 
 
-def _sizes(model: Model, record: Record) -> dict[str, int]:
-    """The symbols of the inputs as the stored inputs have them."""
-    given = feed(model, record.arrays(".in.npz") or {})
+def sizes_of(model: Model, given: Arrays) -> dict[str, int]:
+    """The symbols of the inputs as these have them."""
     pairs = [
         pair for x in model.inputs if isinstance(x.type, Tensor)
         for pair in zip(x.type.shape or (), given[x.name].shape, strict=True)
@@ -152,7 +151,7 @@ def _sizes(model: Model, record: Record) -> dict[str, int]:
     return {str(dims.name_of(size)): number for size, number in pairs if not isinstance(size, int) and dims.name_of(size)}
 
 
-def _check_sizes(value: Value, shape: tuple[int, ...], known: Mapping[str, int]) -> None:
+def check_sizes(value: Value, shape: tuple[int, ...], known: Mapping[str, int]) -> None:
     sizes = value.dims
     for size, number in zip(sizes, shape, strict=True):
         if {str(dims.name_of(symbol)) for symbol in dims.symbols(size)} <= set(known) and dims.evaluate(size, known) != number:
