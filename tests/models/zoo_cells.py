@@ -41,6 +41,8 @@ NEWEST_OPSET = 25
 PEERS = ("onnxruntime", "openvino")
 QUANTISED = 3
 """How many times as far from an f64 run as another engine we may be where both round to a grid."""
+STEP = 1 / 255
+"""The difference that one rounding the other way makes on a grid of 8 bits."""
 SLOPE = 1e-3
 """The difference allowed between two ways to a slope, as a share of it."""
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6)
@@ -117,7 +119,8 @@ class Record:
             raise Unfilled(f"{text}; no f64 run says who is nearer: {error}") from None
         ours, theirs = distance(exact, found), distance(exact, reference)
         text += f"; from an f64 run: {of or 'ours'} {ours:.2g}, {engine} {theirs:.2g}"
-        if ours > max(theirs * (QUANTISED if self.is_quantised else 1), row.tolerance):
+        allowed = max(theirs * QUANTISED, STEP) if self.is_quantised else theirs
+        if ours > max(allowed, row.tolerance):
             raise Unfilled(text)
         return text
 
