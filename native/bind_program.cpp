@@ -119,11 +119,12 @@ void bind_program(nb::module_& m) {
              "buffers"_a)
         .def("add",
              [](Program& program, const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
-                const std::map<std::string, Attribute>& attributes) {
+                const std::map<std::string, Attribute>& attributes, bool shared) {
                  const Spec spec = spec_of(kernel, inputs, outputs, attributes);
                  const nb::gil_scoped_release released;
-                 program.add(spec);
-             })
+                 program.add(spec, shared);
+             },
+             "kernel"_a, "inputs"_a, "outputs"_a, "attributes"_a, "shared"_a = true)
         .def("names",
              [](const Program& program) {
                  std::vector<std::string> names;

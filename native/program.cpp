@@ -24,7 +24,7 @@ std::int64_t now() {
 Program::Program(std::shared_ptr<Pool> pool, std::shared_ptr<Store> store, std::size_t arena_bytes, int buffers)
     : pool_(std::move(pool)), store_(std::move(store)), arena_bytes_(arena_bytes), buffers_(buffers) {}
 
-void Program::add(const Spec& spec) {
+void Program::add(const Spec& spec, bool shared) {
     const Factory make = factory_of(spec.kernel);
     if (make == nullptr) throw std::invalid_argument("there is no kernel " + spec.kernel);
     for (const auto* operands : {&spec.inputs, &spec.outputs})
@@ -33,7 +33,8 @@ void Program::add(const Spec& spec) {
                 throw std::invalid_argument(spec.kernel + ": no such buffer");
             if (operand.sizes.size() != operand.strides.size()) throw std::invalid_argument(spec.kernel + ": sizes and strides differ");
         }
-    auto step = make(spec, *store_);
+    Store own;
+    auto step = make(spec, shared ? *store_ : own);
     scratch_bytes_ = std::max(scratch_bytes_, to_line(step->scratch_bytes()));
     steps_.push_back(std::move(step));
 }

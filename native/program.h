@@ -26,8 +26,9 @@ public:
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
 
-    // Throws std::invalid_argument for a kernel that is not there or cannot be made.
-    void add(const Spec& spec);
+    // Throws std::invalid_argument for a kernel that is not there or cannot be made. `shared`: whether the constants live as long
+    // as the store, which then keeps what is packed of them, by address; otherwise the step alone keeps it.
+    void add(const Spec& spec, bool shared = true);
     std::size_t size() const { return steps_.size(); }
     int buffers() const { return buffers_; }
     const Step& step(std::size_t index) const { return *steps_[index]; }

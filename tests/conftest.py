@@ -13,6 +13,9 @@ from dovetail import native
 
 pytest_plugins = ("gaps", "tally")
 
+# Every plan that a test makes is held against the plan checker.
+os.environ.setdefault("DOVETAIL_VERIFY", "1")
+
 ORACLES = ("onnxruntime", "openvino", "torch", "jax", "dask")
 
 # Derandomized, so that a run says something about the change and not about the day; `--hypothesis-profile=thorough` searches.

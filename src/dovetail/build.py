@@ -8,7 +8,7 @@
     model = b.model
 
 Every operator is a method (``b.Concat(...)``: values first, attributes by name); numbers and arrays among the inputs become
-constants.
+constants. An integer attribute, an axis for example, may be a value too: then it is read at run time.
 Types are inferred, and the operator's rules are held, as each node is written.
 """
 
@@ -25,7 +25,7 @@ from dovetail.dtypes import DType
 from dovetail.edit import connect
 from dovetail.errors import DovetailError, RuleError
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count
+from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count, raise_fault
 from dovetail.signature import allows
 from dovetail.types import Shape, Size, Tensor, Type
 
@@ -54,9 +54,11 @@ def dimension(what: Size | str | None, name: str, axis: int) -> Size:
 class Builder:
     """Writes nodes into ``graph`` (a new one when left out). With ``fold``, pure movement of constants is done at once."""
 
-    def __init__(self, name: str = "", *, graph: Graph | None = None, fold: bool = False) -> None:
+    def __init__(self, name: str = "", *, graph: Graph | None = None, fold: bool = False, strict: bool = True) -> None:
         self.graph = Graph(name) if graph is None else graph
         self.fold = fold
+        # Whether a body that cannot run is refused before it does.
+        self.strict = strict
         self.place = ""
         self._tokens: list[Token[Builder]] = []
         self._grown = 0
@@ -123,11 +125,13 @@ class Builder:
             return folded
         graph = self.graph
         count = output_count(op)
-        stem = type(op).__name__.lower()
+        stem = op.title.lower()
         wished = [*(names or ()), *[None] * count]
         taken = [graph.claim(wished[index] or stem) for index in range(count)]
         try:
-            types = infer_types(op, tuple(xs), taken[0] if taken else "")
+            types = infer_types(op, tuple(xs), graph.stem(taken[0]) if taken else "")
+            if self.strict and op.holds_graphs:
+                raise_fault(op)
         except DovetailError as error:
             for each in taken:
                 graph.release(each)
@@ -148,7 +152,13 @@ class Builder:
             field = found.fields_by_name.get(name)
             if field is not None and isinstance(value, str | type | np.dtype) and field.annotation.startswith("DType"):
                 attributes[name] = dtypes.dtype(value)
-        outputs = self.add(found(**attributes), *inputs)
+        given = {name: value for name, value in attributes.items() if isinstance(value, Value)}
+        if given:
+            late: Any = REGISTRY["RuntimeAttributes"]
+            op, inputs = late.with_inputs(found, attributes, inputs, given)
+            outputs = self.add(op, *inputs)
+        else:
+            outputs = self.add(found(**attributes), *inputs)
         return outputs[0] if len(outputs) == 1 and not found.signature.outputs[0].repeated else outputs
 
     def __getattr__(self, kind: str) -> Callable[..., Any]:

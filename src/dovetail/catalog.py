@@ -17,7 +17,7 @@ from dovetail.formats.dialect import Dialect
 from dovetail.op import REGISTRY, Op, has
 
 FORMATS = ("onnx", "openvino")
-_UNLISTED = ("Foreign", "Constant")
+_UNLISTED = ("Foreign", "Constant", "RuntimeAttributes")
 
 
 class Known(NamedTuple):

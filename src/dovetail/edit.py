@@ -166,10 +166,11 @@ def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
     """A graph of its own: new nodes and values, the same operators, types and (uncopied) constant data. Bodies are copied too."""
     new = Graph(graph.name)
     new.doc, new.metadata, new._names = graph.doc, dict(graph.metadata), dict(graph._names)
+    new._released, new.fault = dict(graph._released), graph.fault
     found: dict[int, Value] = {} if mapping is None else mapping
     new.inputs = [_copy_value(value, found) for value in graph.inputs]
     for node in graph.nodes:
-        made = Node(_copy_op(node.op), [None if x is None else found[id(x)] for x in node.inputs], [], node.name, node.place)
+        made = Node(copy_op(node.op), [None if x is None else found[id(x)] for x in node.inputs], [], node.name, node.place)
         made.outputs = [_copy_value(value, found) for value in node.outputs]
         made.doc, made.metadata = node.doc, dict(node.metadata)
         new.nodes.append(connect(made))
@@ -177,7 +178,8 @@ def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
     return new
 
 
-def _copy_op(op: Op) -> Op:
+def copy_op(op: Op) -> Op:
+    """``op`` with copies of the graphs that it holds."""
     changes = {name: copy_graph(body) for name, body in bodies(op)}
     return op.with_(**changes) if changes else op
 
@@ -206,7 +208,7 @@ def flat(graph: Graph) -> Flat:
         )
         for node in graph.nodes
     ]
-    facts = {"name": graph.name, "doc": graph.doc, "metadata": graph.metadata, "_names": graph._names}
+    facts = {name: getattr(graph, name) for name in ("name", "doc", "metadata", "fault", "_names", "_released")}
     return facts, rows, nodes, [number[id(x)] for x in graph.inputs], [number[id(y)] for y in graph.outputs]
 
 
@@ -244,7 +246,7 @@ def inline(b: Builder, body: Graph, inputs: Iterable[Value | None]) -> list[Valu
     """Write a body's nodes through ``b`` with ``inputs`` in the place of its own. Returns its outputs."""
     found: dict[int, Value | None] = {id(old): new for old, new in zip(body.inputs, inputs, strict=True)}
     for node in body.nodes:
-        outputs = b.add(_copy_op(node.op), *(None if x is None else found[id(x)] for x in node.inputs))
+        outputs = b.add(copy_op(node.op), *(None if x is None else found[id(x)] for x in node.inputs))
         found.update({id(old): new for old, new in zip(node.outputs, outputs, strict=True)})
     results: list[Any] = [found[id(value)] for value in body.outputs]
     return results

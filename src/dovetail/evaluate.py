@@ -11,9 +11,9 @@ import numpy as np
 
 from dovetail import arrays, dims
 from dovetail.dtypes import DType
-from dovetail.errors import DovetailError, EngineError, UnsupportedError
+from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
-from dovetail.op import Op, bodies, has, host_inputs, infer_types, output_count
+from dovetail.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
 from dovetail.types import UNKNOWN, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
 
 FOLD_LIMIT = 1 << 20
@@ -82,7 +82,12 @@ def type_of(x: Any) -> Type:
 
 
 def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
-    """The outputs of ``graph`` for its inputs in order. A value is let go after its last reader."""
+    """The outputs of ``graph`` for its inputs in order. A value is let go after its last reader.
+
+    Raises the ``fault`` of a body that cannot run with the types of its inputs.
+    """
+    if isinstance(graph.fault, RuleError):
+        raise graph.fault.with_traceback(None)
     found: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
     last = last_readers(graph)
     hosted = frozenset[int]() if arrays.is_numpy(xp) else _host_nodes(graph)
@@ -170,7 +175,7 @@ def folded(op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT) -> list[tu
     Nothing random or opaque is folded, nor anything that would grow a constant beyond ``most`` elements (a dequantised or
     expanded weight).
     """
-    if not (has(op, "evaluate") or has(op, "decompose")) or getattr(op, "is_random", False) or getattr(op, "runs_long", False):
+    if not evaluates_early(op, xs):
         return None
     data = [None if x is None else x.constant for x in xs]
     if any(array is None and x is not None for array, x in zip(data, xs, strict=True)):
@@ -189,6 +194,15 @@ def folded(op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT) -> list[tu
     except (DovetailError, ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError):
         return None
     return [(result, type.dtype) for result, type in zip(results, types, strict=True)]  # type: ignore[union-attr,misc]
+
+
+def evaluates_early(op: Op, xs: Several[Value | None]) -> bool:
+    """Whether an operator may be evaluated once for many runs: it has a rule, takes bounded time and draws no random numbers."""
+    return (has(op, "evaluate") or has(op, "decompose")) and not draws(op, xs) and not _runs_long(op)
+
+
+def _runs_long(op: Op) -> bool:
+    return bool(getattr(op, "runs_long", False)) or any(_runs_long(node.op) for _, body in bodies(op) for node in body.nodes)
 
 
 def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
@@ -221,7 +235,7 @@ def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
 
 
 def _is_small(node: Node) -> bool:
-    if getattr(node.op, "is_random", False) or getattr(node.op, "runs_long", False) or not node.inputs:
+    if not evaluates_early(node.op, node.inputs) or not node.inputs:
         return False
     for y in node.outputs:
         type = y.type

@@ -13,6 +13,7 @@ from dovetail.dtypes import DType
 from dovetail.types import UNKNOWN, Shape, Tensor, Type, Unknown, dims_of, dtype_of, is_static, shape_of, static
 
 if TYPE_CHECKING:
+    from dovetail.errors import DovetailError
     from dovetail.op import Op
 
 VALUE_LIMIT = 1024
@@ -181,10 +182,11 @@ class Node:
 class Graph:
     """Nodes in an order in which every value is made before it is read; ``inputs`` and ``outputs`` in the user's order.
 
-    A body of a control-flow operator is a Graph too, and closed: it reads its own inputs and nothing from outside.
+    A body of a control-flow operator is a Graph too, and closed: it reads its own inputs and nothing from outside. ``fault`` is
+    the error of the last inference of a body: one that cannot run with the inputs of its operator may still be one that does not.
     """
 
-    __slots__ = ("_names", "doc", "inputs", "metadata", "name", "nodes", "outputs")
+    __slots__ = ("_names", "_released", "doc", "fault", "inputs", "metadata", "name", "nodes", "outputs")
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -193,7 +195,9 @@ class Graph:
         self.nodes: list[Node] = []
         self.doc = ""
         self.metadata: dict[str, Any] = {}
+        self.fault: DovetailError | None = None
         self._names: dict[str, int] = {}
+        self._released: dict[str, int] = {}
 
     def values(self) -> Iterator[Value]:
         """Every value, each before its readers."""
@@ -217,7 +221,13 @@ class Graph:
         return found
 
     def release(self, name: str) -> None:
-        self._names.pop(name, None)
+        if self._names.pop(name, None) is not None:
+            self._released[name] = self._released.get(name, 0) + 1
+
+    def stem(self, name: str) -> str:
+        """What the symbols of a new value called ``name`` are named after: no value that was called so before shares them."""
+        count = self._released.get(name, 0)
+        return f"{name}~{count}" if count else name
 
     def is_taken(self, name: str) -> bool:
         return name in self._names

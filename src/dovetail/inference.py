@@ -19,6 +19,8 @@ def infer_graph(graph: Graph, *, file: str | None = None) -> int:
     for node in graph.nodes:
         op = node.op
         if type(op).__name__ == "Constant" or type(op).__name__ == "Foreign":
+            if (fault := getattr(op, "fault", None)) is not None:
+                errors.append(fault)
             continue
         xs = tuple(node.inputs)
         try:

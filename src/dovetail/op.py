@@ -12,16 +12,16 @@ attribute ``outputs: int``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence as Several
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
 
 from dovetail import dims, dtypes
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError
+from dovetail.errors import DovetailError, RuleError
 from dovetail.signature import CLASS_NAMES, Signature, parse_signature
-from dovetail.types import UNKNOWN, Optional, Tensor, Type, Unknown, is_static
+from dovetail.types import UNKNOWN, Bounded, Optional, Tensor, Type, Unknown, is_static
 
 REGISTRY: dict[str, type[Op]] = {}
 
@@ -77,6 +77,7 @@ class Op:
     fields_by_name: ClassVar[dict[str, Field]] = {}
     __match_args__: ClassVar[tuple[str, ...]] = ()
     signature: ClassVar[Signature] = Signature((), ())
+    holds_graphs: ClassVar[bool] = False
     _defaults: ClassVar[dict[str, Any]] = {}
     _needed: ClassVar[tuple[str, ...]] = ()
 
@@ -134,6 +135,11 @@ class Op:
             raise TypeError(f"{cls.__name__} is given {', '.join(name for name in placed if name in attributes)} twice")
         return placed | attributes
 
+    @property
+    def title(self) -> str:
+        """The operator's name, as people are told it."""
+        return type(self).__name__
+
     def validate(self) -> None:
         """Raise RuleError where the attributes alone are already wrong."""
 
@@ -160,7 +166,8 @@ class Op:
     # The rules. A subclass gives those that it has; `has` tells which.
 
     def shape(self, *xs: Any) -> Any:
-        """The output's shape (None: rank unknown; a None inside: that size unknown), or a list of shapes, one per output."""
+        """The output's shape, or a list of shapes, one per output. None: rank unknown; a None or a Bounded inside: that size
+        unknown."""
         raise Unknown
 
     def types(self, *xs: Any) -> list[Type]:
@@ -184,6 +191,10 @@ class Op:
         """What ``vjp`` says, for an operator that holds graphs: ``walk(b, outputs, deltas, sources)`` differentiates inside of
         them, ``wanted`` says for each input whether its gradient is asked for, and ``node`` may be given more outputs."""
         raise NotImplementedError
+
+    def is_random(self, *xs: Any) -> bool:
+        """Whether the outputs may depend on random numbers, for these inputs. Such a node is not computed beforehand."""
+        return False
 
     def canonical(self, *xs: Any) -> Op:
         """The same operator for these inputs with its attributes in the plainest form (axes counted from the front)."""
@@ -211,9 +222,24 @@ def bodies(op: Op) -> Iterator[tuple[str, Any]]:
             yield field.name, op.__dict__[field.name]
 
 
-def draws(op: Op) -> bool:
-    """Whether the operator, or one in a graph that it holds, draws random numbers."""
-    return bool(getattr(op, "is_random", False)) or any(draws(node.op) for _, body in bodies(op) for node in body.nodes)
+def draws(op: Op, xs: Several[Any]) -> bool:
+    """Whether the operator may draw random numbers for these inputs, or a node of a graph that it holds for its own."""
+    return op.is_random(*xs) or any(draws(node.op, node.inputs) for _, body in bodies(op) for node in body.nodes)
+
+
+def faults(op: Op) -> Iterator[DovetailError]:
+    """What rules refused in the sub-graphs when the operator's types were last inferred."""
+    for _, body in bodies(op):
+        if body.fault is not None:
+            yield body.fault
+        for node in body.nodes:
+            yield from faults(node.op)
+
+
+def raise_fault(op: Op) -> None:
+    """Raise the first of :func:`faults`: a new operator has to be one all of whose sub-graphs can run."""
+    for fault in faults(op):
+        raise fault.with_traceback(None)
 
 
 def output_count(op: Op) -> int:
@@ -229,26 +255,34 @@ def host_inputs(op: Op, count: int) -> tuple[bool, ...]:
     return tuple(found.port(index, count).host for index in range(count))
 
 
+def check_count(op: Op, xs: tuple[Any, ...]) -> None:
+    """Hold the number of the inputs, and which are left out, against the signature. Raises RuleError [node.inputs]."""
+    found = op.signature
+    ports, count = found.inputs, len(xs)
+    is_plain = found.repeated is None
+    if count < found.least or (is_plain and count > len(ports)):
+        most = str(len(ports)) if is_plain else "more"
+        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
+    if None in xs:
+        for index, x in enumerate(xs):
+            if x is None and not (port := found.port(index, count)).optional:
+                raise RuleError("node.inputs", f"input {port.name!r} is missing")
+
+
 def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
     """Hold the inputs against the signature: how many, which are left out, element types. Returns the type variables' binding.
 
     Raises RuleError [node.inputs], [type.disagree], [type.class].
     """
+    check_count(op, xs)
     found = op.signature
     ports = found.inputs
     count = len(xs)
     plain = found.repeated is None
-    if count < found.least or (plain and count > len(ports)):
-        most = str(len(ports)) if plain else "more"
-        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
     bound: dict[str, DType] = {}
     for index, x in enumerate(xs):
         port = ports[index] if plain else found.port(index, count)
-        if x is None:
-            if not port.optional:
-                raise RuleError("node.inputs", f"input {port.name!r} is missing")
-            continue
-        if port.allowed is None:
+        if x is None or port.allowed is None:
             continue
         type = x.type
         if not isinstance(type, Tensor):
@@ -292,6 +326,9 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
 
     Raises RuleError without a place; the walk that calls it adds one.
     """
+    if has(op, "types"):
+        # The operator's own rule takes its inputs one by one.
+        check_count(op, xs)
     try:
         types = op.types(*xs)
     except (Unknown, dims.Inexact):
@@ -300,7 +337,7 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
         if isinstance(type, Tensor) and type.shape is not None:
             shape = type.shape
             for size in shape:
-                if size is None or (size.__class__ is int and not 0 <= size < 2**63):
+                if size is None or isinstance(size, Bounded) or (size.__class__ is int and not 0 <= size < 2**63):
                     types[index] = Tensor(type.dtype, _named(shape, f"{name}:{index}" if index else name))
                     break
         elif isinstance(type, Optional) and isinstance(type.element, Tensor) and type.element.shape is not None:
@@ -313,7 +350,14 @@ def _named(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     for size in shape:
         if isinstance(size, int) and not 0 <= size < 2**63:
             raise RuleError("shape.range", f"dimension {size} is not in [0, 2**63 - 1]")
-    return tuple(dims.symbol(f"?{name}.{axis}") if size is None else size for axis, size in enumerate(shape))
+    return tuple(_symbol(f"?{name}.{axis}", size) for axis, size in enumerate(shape))
+
+
+def _symbol(name: str, size: Any) -> Any:
+    """A size that a rule leaves open, as a symbol; any other as it is."""
+    if size is None:
+        return dims.symbol(name)
+    return dims.symbol(name, size.low, size.high) if isinstance(size, Bounded) else size
 
 
 def infer_values(op: Op, xs: tuple[Any, ...], types: list[Type]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ class Program:
         if self._beginning is not None:
             given = self._with_states(inputs)
         if out is not None:
-            self._check_names(out)
+            self._check_out(out)
         if self._native is not None:
             return dict(self._native(given, out))
         return _written(self._interpreted(given), out)
@@ -60,13 +61,17 @@ class Program:
             return given
         return {**self._beginning(given), **given}
 
-    def _check_names(self, out: Mapping[str, Any]) -> None:
+    def _check_out(self, out: Mapping[str, Any]) -> None:
         names = [value.name for value in self.model.outputs]
         unknown = [name for name in out if name not in names]
         if unknown:
             raise EngineError(
                 "output.unknown", f"the model has no output {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}"
             )
+        arrays = [(name, array) for name, array in out.items() if isinstance(array, np.ndarray)]
+        for (one, first), (other, second) in combinations(arrays, 2):
+            if np.may_share_memory(first, second) and np.shares_memory(first, second):
+                raise EngineError("output.overlap", f"out[{one!r}] and out[{other!r}] share memory")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _compiled, (self.model, self.engine, self.options)

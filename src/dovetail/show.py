@@ -7,7 +7,8 @@ from typing import Any
 
 from dovetail.errors import printable
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import bodies
+from dovetail.op import Op, bodies
+from dovetail.ops.runtime_attributes import RuntimeAttributes
 
 
 def show(model: Model) -> str:
@@ -49,15 +50,33 @@ def _node_text(node: Node) -> str:
     outputs = ", ".join(_typed(value) for value in node.outputs)
     if node.op.__class__.__name__ == "Constant":
         return f"{outputs} = {printable(str(node.op))}"
+    if isinstance(node.op, RuntimeAttributes):
+        return _runtime_text(node, node.op, outputs)
+    attributes = _attributes(node.op)
     inputs = ", ".join(_argument(x) for x in node.inputs)
-    attributes = [
-        f"{field.name}={_attribute(node.op.__dict__[field.name])}"
-        for field in node.op.fields
-        if not (node.op.__dict__[field.name] is field.default or _same(node.op.__dict__[field.name], field.default))
+    between = "; " if attributes and inputs else ""
+    return _commented(node, f"{outputs} = {_kind(node.op)}({inputs}{between}{', '.join(attributes)})")
+
+
+def _runtime_text(node: Node, op: RuntimeAttributes, outputs: str) -> str:
+    """As the operator itself, with values for attributes."""
+    inputs = ", ".join(map(_argument, op.own_inputs(node.inputs)))
+    values = map(_argument, op.attribute_inputs(node.inputs))
+    attributes = [*(f"{name}={value}" for name, value in zip(op.names, values, strict=True)), *_attributes(op.op)]
+    return _commented(node, f"{outputs} = {op.title}({inputs}; {', '.join(attributes)})")
+
+
+def _commented(node: Node, text: str) -> str:
+    return text if not node.name else f"{text}  # {printable(node.name)}"
+
+
+def _attributes(op: Op) -> list[str]:
+    return [
+        f"{field.name}={_attribute(op.__dict__[field.name])}"
+        for field in op.fields
+        if not (op.__dict__[field.name] is field.default or _same(op.__dict__[field.name], field.default))
         and field.annotation != "Graph"
     ]
-    text = f"{outputs} = {_kind(node.op)}({inputs}{'; ' if attributes and inputs else ''}{', '.join(attributes)})"
-    return text if not node.name else f"{text}  # {printable(node.name)}"
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -7,9 +7,10 @@
 ``inputs`` stand in the foreign order under our names, ``attributes`` are ``theirs:ours`` (one name where both agree). Marks, in
 this order: ``*name`` repeated, ``theirs~how`` converted, ``:ours`` renamed, ``?`` may be left out, ``=value`` what leaving it out
 stands for, in their words. ``theirs:_`` is an attribute that the specification says is ignored. A core attribute among the
-foreign inputs is read from a constant and written as one, a core input among the foreign attributes likewise. ``a+b:ours`` joins
-two lists. ``fixed`` gives core attributes that this spelling implies; ``name=value/other`` reads as ``value`` and can also say
-``other`` (because ``other`` only refuses where ``value`` answers).
+foreign inputs is read from a constant and written as one (an integer that only run time knows stays an input: RuntimeAttributes),
+a core input among the foreign attributes is read from a constant likewise. ``a+b:ours`` joins two lists. ``fixed`` gives core
+attributes that this spelling implies; ``name=value/other`` reads as ``value`` and can also say ``other`` (because ``other`` only
+refuses where ``value`` answers).
 
 Of several lines for one foreign version the first that fits reads it; a line that begins with ``>`` is only written.
 
@@ -21,7 +22,7 @@ Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -371,6 +372,13 @@ def read_constant(slot: Slot, field: Field, data: np.ndarray[Any, Any]) -> Any:
         shape = list(data.shape)
         rank = {"scalar": " of rank 0", "vector": " of rank 1"}.get(slot.how, "")
         raise FormatError("constant.value", f"{slot.ours}: {data.dtype}{shape} is not {_wanted(slot, kind)}{rank}") from None
+
+
+def check_rank(slot: Slot, shape: Sequence[Any] | None) -> None:
+    """Raise FormatError [constant.value] where an attribute that comes as an input has a rank that the slot does not take."""
+    rank = {"scalar": 0, "vector": 1}.get(slot.how)
+    if shape is not None and rank is not None and len(shape) != rank:
+        raise FormatError("constant.value", f"{slot.ours} should be of rank {rank}, not {len(shape)}")
 
 
 def refuse_unknown(spelling: Spelling, attributes: dict[str, Any]) -> None:

@@ -21,9 +21,7 @@ def summarize(model: Model) -> dict[str, Any]:
     for node in all_nodes(model.graph):
         op: Any = node.op
         if type(op).__name__ != "Constant":
-            operators[
-                f"{op.domain + '.' if op.domain else ''}{op.kind}" if type(op).__name__ == "Foreign" else type(op).__name__
-            ] += 1
+            operators[f"{op.domain + '.' if op.domain else ''}{op.kind}" if type(op).__name__ == "Foreign" else op.title] += 1
             continue
         elements[op.dtype.name] += op.data.size
         size += (op.data.size * op.dtype.bits + 7) // 8
@@ -57,7 +55,7 @@ def _node(node: Node) -> dict[str, Any]:
     fields = [field.name for field in op.fields if field.annotation != "Graph" and field.name != "data"]
     return {
         "name": node.name,
-        "op": type(op).__name__,
+        "op": op.title,
         "attributes": {name: str(op.__dict__[name]) for name in fields if op.__dict__[name] is not None},
         "inputs": [None if x is None else x.name for x in node.inputs],
         "outputs": [_value(y) for y in node.outputs],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence as Seq
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from dovetail import dims
 from dovetail.dims import Dim
@@ -129,6 +129,13 @@ def dims_of(type: Type) -> Shape:
 
 
 INT64_MAX = 2**63 - 1
+
+
+class Bounded(NamedTuple):
+    """A size of which a shape rule knows nothing but bounds, both included; ``high`` None: no upper bound."""
+
+    low: int
+    high: int | None
 
 
 def agree(first: Size, second: Size) -> Size:

@@ -8,7 +8,7 @@ from dovetail.edit import copy_model
 from dovetail.errors import Diagnostic, DovetailError
 from dovetail.graph import Graph, Model
 from dovetail.inference import infer_graph
-from dovetail.op import bodies
+from dovetail.op import bodies, faults as branch_faults
 
 
 def validate(graph: Graph) -> list[Diagnostic]:
@@ -66,8 +66,9 @@ def check(model: Model | str | PathLike[str]) -> list[Diagnostic]:
     faults = validate(model.graph)
     if faults:
         return faults
+    graph = copy_model(model).graph
     try:
-        infer_graph(copy_model(model).graph, file=model.file)
+        infer_graph(graph, file=model.file)
     except DovetailError as error:
         return list(error.diagnostics)
-    return []
+    return [item for node in graph.nodes for fault in branch_faults(node.op) for item in fault.diagnostics]

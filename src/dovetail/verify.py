@@ -1,4 +1,4 @@
-"""Whether two models compute the same: both are run, each in its own runtime where that is installed, and compared."""
+"""Verification of a conversion: source and target run in their own runtimes, the source in dovetail too, and are compared."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from dovetail.errors import EngineError, UnsupportedError
 from dovetail.formats import format_of, load
 from dovetail.graph import Model
 from dovetail.op import draws
+from dovetail.ops.control import symbols_of
 from dovetail.peers import Runner
 from dovetail.program import compile
 from dovetail.sampling import apart
-from dovetail.states import own_inputs, own_outputs
+from dovetail.states import own_inputs, own_outputs, state_outputs
 
 TOLERANCE = 1e-4
 """The largest difference allowed, as a share of the largest magnitude in the reference output; see also tolerance_of."""
+
+NOT_COMPARED = "not compared: random"
+"""Why a row does not agree whose output depends on random numbers."""
 
 Arrays = Mapping[str, Any]
 
@@ -46,8 +50,8 @@ def compare(reference: Arrays, other: Arrays, tolerance: float | None = None, dr
 
     NaN must meet NaN and infinity the same infinity; integers, booleans and strings must be equal. ``tolerance`` defaults to that
     of each output's element type. The elements of a list are compared under names of their own, ``name/0`` and so on; what may be
-    nothing is nothing in both, or missing in one. Of outputs in ``drawn``, which depend on random numbers, only types and shapes
-    are compared.
+    nothing is nothing in both, or missing in one. Outputs in ``drawn`` depend on random numbers: their types and shapes are
+    compared, their elements are not, and such a row does not agree.
     """
     drawn = {*drawn, *apart({name: reference[name] for name in drawn if name in reference})}
     reference, other = apart(reference), apart(other)
@@ -60,11 +64,15 @@ def compare(reference: Arrays, other: Arrays, tolerance: float | None = None, dr
 
 
 def drawn_outputs(model: Model) -> set[str]:
-    """The outputs that depend on random numbers: engines draw others, whatever the seed."""
+    """The outputs that depend on random numbers: engines draw others, whatever the seed.
+
+    What follows from the sizes of the inputs alone, as the shape of something random may, does not depend on them.
+    """
+    sizes = symbols_of(model.inputs)
     reached: set[int] = set()
     for node in model.graph.nodes:
-        if draws(node.op) or any(id(x) in reached for x in node.inputs if x is not None):
-            reached.update(id(y) for y in node.outputs)
+        if draws(node.op, node.inputs) or any(id(x) in reached for x in node.inputs if x is not None):
+            reached.update(id(y) for y in node.outputs if y.value is None or not symbols_of([y]) <= sizes)
     return {value.name for value in model.outputs if id(value) in reached}
 
 
@@ -118,7 +126,7 @@ def _difference(name: str, first: Any, second: Any, tolerance: float | None) -> 
 
 def _drawn(name: str, first: Any, second: Any) -> Difference:
     row = _difference(name, np.zeros_like(first), None if second is None else np.zeros_like(second), None)
-    return replace(row, why=row.why or "random")
+    return replace(row, absolute=np.nan, relative=np.nan, agrees=False, why=row.why or NOT_COMPARED)
 
 
 def _integer_distance(x: Any, y: Any) -> float:
@@ -137,6 +145,60 @@ def run_either(path: str | PathLike[str], inputs: Mapping[str, Any]) -> tuple[Ru
         reason = error.message
     ours = _ours(fspath(path))
     return Runner(ours.name, ours.run, (reason,)), ours.run(inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The outputs of ``file`` as ``runtime`` computes them, held against those of the source in its own runtime."""
+
+    file: str
+    runtime: str
+    rows: list[Difference]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The comparisons of a conversion. ``reference`` is the runtime that ran the source; ``notes`` say what did not run."""
+
+    reference: str
+    comparisons: list[Comparison]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every output was compared everywhere, and agrees."""
+        return all(each.rows and all(row.agrees for row in each.rows) for each in self.comparisons)
+
+
+def verify_conversion(
+    model: Model,
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+    inputs: Arrays,
+    tolerance: float | None = None,
+    drawn: Collection[str] = (),
+) -> Verification:
+    """Run ``source`` in its own runtime, ``target`` in its own, and ``source`` in dovetail; compare the outputs with the first's.
+
+    ``model`` is the loaded source. Outputs that are states are left out: OpenVINO keeps them inside. Dovetail is left out where
+    it ran the source already, and with a note where it has no rule for an operator.
+    """
+    states = state_outputs(model)
+
+    def visible(outputs: Arrays) -> dict[str, Any]:
+        return {name: x for name, x in outputs.items() if name not in states}
+
+    first, outputs = run_either(source, inputs)
+    reference, second = visible(outputs), runner_of_target(target)
+    notes = [*first.notes, *second.notes]
+    found = [Comparison(fspath(target), second.name, compare(reference, visible(second.run(inputs)), tolerance, drawn))]
+    if first.name != "dovetail":
+        try:
+            ours = visible(_ours(fspath(source)).run(inputs))
+            found.append(Comparison(fspath(source), "dovetail", compare(reference, ours, tolerance, drawn)))
+        except UnsupportedError as error:
+            notes.append(f"dovetail does not run {fspath(source)}: [{error.code}] {error.message}")
+    return Verification(first.name, found, tuple(notes))
 
 
 def runner_of_target(path: str | PathLike[str]) -> Runner:

@@ -183,7 +183,9 @@ def converts(record: Record, suffix: str, runtime: str) -> bool | None:
         return False
     with tempfile.TemporaryDirectory(prefix="dovetail-corpus-") as folder:
         target = Path(folder) / f"converted{suffix}"
-        _command("convert", str(source), str(target), "--verify", "--tolerance", str(record.tolerance))
+        # Random numbers cannot be compared, which --verify says by its exit code.
+        verify = () if record.facts.get("unstable_reference") else ("--verify", "--tolerance", str(record.tolerance))
+        _command("convert", str(source), str(target), *verify)
         model = load(source)
         runner = runner_for(target, runtime)
         for size in ("", "2"):

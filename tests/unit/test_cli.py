@@ -218,13 +218,19 @@ def test_convert_verifies_in_the_runtimes_of_both_formats(model: str, ran: Any) 
     pytest.importorskip("openvino")
     found = ran("convert", model, "model.xml", "--verify")
     assert found.code == 0
-    assert found.out.splitlines()[0].split() == ["output", "type", "max", "abs", "max", "rel", "allowed"]
-    assert found.out.count("agrees") == 2
-    assert "model.onnx in onnxruntime" in found.err and "model.xml in openvino" in found.err and "tolerance 0.0001" in found.err
+    assert found.out.splitlines()[0].split() == "output type max abs max rel allowed file run by".split()
+    assert found.out.count("agrees") == 4
+    assert [line.split("agrees")[1].split()[:2] for line in found.out.splitlines()[1:]] == [
+        *[["model.xml", "openvino"]] * 2,
+        *[["model.onnx", "dovetail"]] * 2,
+    ]
+    assert "model.onnx in onnxruntime" in found.err and "tolerance 0.0001" in found.err
     back = ran("convert", "model.xml", "back.onnx", "--verify", "--json").json
     assert back["agrees"] is True and back["tolerance"] == 1e-4
     assert back["runtimes"][0].startswith("openvino") and back["runtimes"][1].startswith("onnxruntime")
-    assert [(item["output"], item["absolute"], item["agrees"]) for item in back["outputs"]] == [("y", 0, True), ("z", 0, True)]
+    assert back["runtimes"][2] == "dovetail"
+    rows = [(item["output"], item["file"], item["absolute"], item["agrees"]) for item in back["outputs"]]
+    assert rows == [(name, file, 0, True) for file in ("back.onnx", "model.xml") for name in ("y", "z")]
 
 
 def test_a_difference_ends_in_1(model: str, ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,8 +241,69 @@ def test_a_difference_ends_in_1(model: str, ran: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(verify, "run_either", lambda path, inputs: (verify._ours(path), verify._ours(path).run(inputs)))
     monkeypatch.setattr(verify, "runner_for", wrong)
     found = ran("convert", model, "model.xml", "--verify")
-    assert found.code == 1 and found.out.count("differs") == 2 and "a wrong one" in found.err
+    assert found.code == 1 and found.out.count("differs") == 2 and found.out.count("a wrong one") == 2
     assert ran("convert", model, "model.xml", "--verify", "--tolerance", "1e9").code == 0
+
+
+def test_dovetail_is_verified_beside_both_runtimes(model: str, ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    ours = verify._ours
+
+    def wrong(path: str) -> Runner:
+        return Runner("dovetail", lambda inputs: {name: array + 1 for name, array in ours(path).run(inputs).items()})
+
+    monkeypatch.setattr(verify, "_ours", wrong)
+    found = ran("convert", model, "model.xml", "--verify", "--json")
+    assert found.code == 1 and found.json["agrees"] is False
+    assert [row["agrees"] for row in found.json["outputs"]] == [True, True, False, False]
+
+
+def test_what_cannot_be_compared_is_said_in_its_cell_and_in_the_exit_code(
+    tmp_path: Path, ran: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("openvino")
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    with Builder() as b:
+        b.output("y", b.Relu(b.input("x", "f32", ("n", 4))))
+        b.output("drawn", b.RandomUniform([2, 3], np.float32(0), np.float32(1)))
+    dovetail.save(b.model, "m.onnx")
+    found = ran("convert", "m.onnx", "m.xml", "--verify")
+    assert found.code == 1 and found.out.count("agrees") == 2 and found.out.count("not compared: random") == 2
+    found = ran("convert", "m.onnx", "m.xml", "--verify", "--json")
+    rows = {(row["output"], row["runtime"] == "dovetail"): row for row in found.json["outputs"]}
+    assert found.json["agrees"] is False and rows["drawn", True]["why"] == "not compared: random"
+    assert rows["drawn", False]["absolute"] == "nan" and rows["y", False]["agrees"] and not rows["drawn", False]["agrees"]
+
+
+def test_dropout_in_inference_is_compared(tmp_path: Path, ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    for name, inputs in {
+        "one": ("x",),
+        "two": ("x", "ratio"),
+        "three": ("x", "ratio", "no"),
+        "four": ("x", "zero", "yes"),
+    }.items():
+        constants = [
+            onnx.numpy_helper.from_array(array, name)
+            for name, array in {
+                "ratio": np.float32(0.5), "no": np.array(False), "zero": np.float32(0), "yes": np.array(True),
+            }.items()
+        ]  # fmt: skip
+        graph = onnx.helper.make_graph(
+            [onnx.helper.make_node("Dropout", inputs, ["y"])],
+            "g",
+            [onnx.helper.make_tensor_value_info("x", 1, [2, 3])],
+            [onnx.helper.make_tensor_value_info("y", 1, [2, 3])],
+            constants,
+        )
+        opsets = [onnx.helper.make_opsetid("", 13)]
+        onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), f"{name}.onnx")
+        found = ran("convert", f"{name}.onnx", "again.onnx", "--verify", "--json")
+        assert found.code == 0, (name, found.out, found.err)
+        assert all(row["why"] == "" and row["relative"] == 0 for row in found.json["outputs"]) and found.json["outputs"]
 
 
 def test_a_source_that_its_own_runtime_refuses_runs_in_ours(model: str, ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,6 +150,18 @@ def test_out_may_overlap_an_input() -> None:
 
 
 @pytest.mark.parametrize("engine", ["native", "interpreter"])
+def test_out_arrays_may_not_overlap_each_other(engine: str) -> None:
+    program = dovetail.compile(small_net(), engine)
+    whole = np.zeros((2, 7, 6, 6), np.float32)
+    with pytest.raises(EngineError) as caught:
+        program(images(), out={"sum": whole[:, :4], "left": whole[:, 3:6]})
+    assert caught.value.code == "output.overlap"
+    x = images()
+    found = program(x, out={"sum": whole[:, :4], "left": whole[:, 4:]})
+    assert_agrees({name: np.array(found[name]) for name in ("sum", "left")}, {name: program(x)[name] for name in ("sum", "left")})
+
+
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
 @pytest.mark.parametrize(
     ("out", "code"),
     [

@@ -12,6 +12,7 @@ import dovetail
 from dovetail import dtypes
 from dovetail.errors import DovetailError
 from dovetail.sampling import random_inputs
+from dovetail.verify import drawn_outputs
 
 
 def shapes(model: dovetail.Model, **options: Any) -> dict[str, tuple[int, ...]]:
@@ -83,7 +84,7 @@ def test_the_command_line_chooses_sizes_that_work(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("source", ["m.onnx", "m.xml"])
-def test_bf16_and_random_numbers_are_verified_too(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bf16_is_verified_beside_random_numbers(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("openvino")
     pytest.importorskip("onnxruntime")
     from dovetail.cli import main
@@ -97,5 +98,20 @@ def test_bf16_and_random_numbers_are_verified_too(source: str, tmp_path: Path, c
     with pytest.raises(SystemExit) as end:
         main(["convert", str(tmp_path / source), str(tmp_path / target), "--verify"])
     said = capsys.readouterr()
-    assert end.value.code == 0, said.err
-    assert "random numbers: drawn" in said.err and said.out.count("agrees") == 2
+    assert end.value.code == 1, said.err
+    assert said.err.count("type and shape: drawn") == 1 and said.out.count("agrees") == 2
+    assert said.out.count("not compared: random") == 2
+
+
+def test_outputs_that_depend_on_random_numbers_are_told_from_those_that_do_not() -> None:
+    with dovetail.Builder() as b:
+        x = b.input("x", "f32", ("n", 4))
+        drawn = b.RandomUniform(b.Shape(x), np.float32(0), np.float32(1))
+        b.output("sum", b.Add(x, drawn))
+        b.output("size", b.Shape(drawn))
+        b.output("places", b.Shape(b.NonZero(drawn)))
+        b.output("inference", b.Dropout(x))
+        b.output("never", b.Dropout(x, np.float32(0.5), b.constant(np.array(False)))[0])
+        b.output("nothing", b.Dropout(x, np.float32(0), b.input("training", "boolean", ()))[0])
+        b.output("perhaps", b.Dropout(x, np.float32(0.5), b.input("flag", "boolean", ()))[0])
+    assert drawn_outputs(b.model) == {"sum", "places", "perhaps"}

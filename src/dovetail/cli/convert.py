@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import click
 import numpy as np
@@ -16,7 +15,7 @@ from dovetail.cli.output import differences, load, narrate, progress, say_json, 
 @click.argument("target", type=click.Path())
 @click.option("--opset", type=int, help="The ONNX opset to write (default: the source's own, or 21).")
 @click.option("--external", is_flag=True, help="Put the tensors of an ONNX file into one file beside it.")
-@click.option("--verify", is_flag=True, help="Run both and print the largest difference per output.")
+@click.option("--verify", is_flag=True, help="Run both, and dovetail; print the largest difference per output.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
@@ -43,7 +42,8 @@ def convert(
     """Convert SOURCE to TARGET; the suffixes (.onnx, .xml) say the formats.
 
     Operators that the target cannot say exactly are refused, and all of them are listed. With --verify each of the two runs in
-    its own runtime (onnxruntime, openvino) where that is installed.
+    its own runtime (onnxruntime, openvino) where that is installed, and SOURCE in dovetail too. Exit code 1: an output differs,
+    or cannot be compared.
     """
     from dovetail.formats import format_of, save
 
@@ -60,41 +60,48 @@ def convert(
             say_json("convert", source=source, target=target)
         return 0
     from dovetail.cli.arrays import attempted
-    from dovetail.states import state_outputs
-    from dovetail.verify import TOLERANCE, Difference, compare, drawn_outputs, run_either, runner_of_target
+    from dovetail.verify import TOLERANCE, drawn_outputs, verify_conversion
 
     drawn = drawn_outputs(model)
-    # OpenVINO keeps them inside.
-    states = state_outputs(model)
     # What OpenVINO makes of an index outside is zero, and ONNX forbids it: sizes that suit ONNX suit both.
     strict = load(target) if format_of(target) == "onnx" else model
-
-    def compared(arrays: dict[str, Any]) -> tuple[Any, Any, list[Difference]]:
-        first, reference = run_either(source, arrays)
-        second = runner_of_target(target)
-        found = [{name: x for name, x in each.items() if name not in states} for each in (reference, second.run(arrays))]
-        return first, second, compare(found[0], found[1], tolerance, drawn)
-
     with progress(f"running {source} and {target}"):
-        arrays, random, (first, second, rows) = attempted(
-            model, inputs, seed, dims, compared, lambda found: all(row.agrees for row in found[2]), strict
+        arrays, random, found = attempted(
+            model,
+            inputs,
+            seed,
+            dims,
+            lambda arrays: verify_conversion(model, source, target, arrays, tolerance, drawn),
+            lambda found: found.agrees,
+            strict,
         )
     if random:
         shapes = ", ".join(f"{name} {list(np.shape(arrays[name]))}" for name in random)
         narrate(f"random inputs (seed {seed}): {shapes}")
-    for reason in (*first.notes, *second.notes):
-        narrate(reason)
+    for note in found.notes:
+        narrate(note)
     if drawn:
-        narrate(f"types and shapes alone are compared of what depends on random numbers: {', '.join(sorted(drawn))}")
-    agrees = all(row.agrees for row in rows)
+        narrate(f"outputs that depend on random numbers cannot be compared, but for type and shape: {', '.join(sorted(drawn))}")
     allowed = TOLERANCE if tolerance is None else tolerance
-    narrate(f"{source} in {first.name}, {target} in {second.name}; tolerance {allowed:g} of the largest magnitude")
+    narrate(f"compared with {source} in {found.reference}; tolerance {allowed:g} of the largest magnitude")
     if as_json:
-        found: list[dict[str, Any]] = [dataclasses.asdict(row) for row in rows]
-        runtimes = [first.name, second.name]
+        rows = [
+            {**dataclasses.asdict(row), "file": each.file, "runtime": each.runtime}
+            for each in found.comparisons
+            for row in each.rows
+        ]
+        runtimes = [found.reference, *(each.runtime for each in found.comparisons)]
         say_json(
-            "convert", source=source, target=target, agrees=agrees, tolerance=allowed, runtimes=runtimes, seed=seed, outputs=found
+            "convert",
+            source=source,
+            target=target,
+            agrees=found.agrees,
+            tolerance=allowed,
+            runtimes=runtimes,
+            seed=seed,
+            outputs=rows,
         )
     else:
-        table(("output", "type", "max abs", "max rel", "allowed", ""), differences(rows))
-    return 0 if agrees else 1
+        columns = ("output", "type", "max abs", "max rel", "allowed", "", "file", "run by")
+        table(columns, [[*row, each.file, each.runtime] for each in found.comparisons for row in differences(each.rows)])
+    return 0 if found.agrees else 1

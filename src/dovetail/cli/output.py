@@ -134,12 +134,14 @@ def fault(item: Diagnostic) -> dict[str, Any]:
 
 def differences(rows: Sequence[Any]) -> list[list[str]]:
     """Rows of a comparison as a table has them."""
+    from dovetail.verify import NOT_COMPARED
+
     return [
         [
             row.output,
             f"{row.dtype}[{', '.join(map(str, row.shape))}]",
-            f"{row.absolute:.3g}",
-            f"{row.relative:.3g}",
+            "-" if row.why == NOT_COMPARED else f"{row.absolute:.3g}",
+            "-" if row.why == NOT_COMPARED else f"{row.relative:.3g}",
             f"{row.tolerance:g}",
             "agrees" if row.agrees else row.why or "differs",
         ]

@@ -78,7 +78,7 @@ class Bound:
         if self._program is None:
             return "no native core"
         try:
-            self._program.add(*spec(step))
+            self._program.add(*spec(step), self.scene.shares(step.constants()))
         except ValueError as error:
             return str(error)
         return ""

@@ -1,4 +1,6 @@
-"""Proof, from a finished plan alone, that no two live tensors overlap and that nothing is read before it was made.
+"""Proof, from a finished plan alone, that no two live tensors overlap and no step overwrites what it still reads.
+
+Nothing is read before it was written, either.
 
 The plan is run with marks in place of elements. A step that computes marks what it writes with a number of its own, a copy
 carries marks along, memory begins unmarked. What a step reads, and each result at the end, must carry only the marks of what the
@@ -7,11 +9,14 @@ graph says it is made of.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from math import gcd
 from typing import Any
 
 import numpy as np
 
+from dovetail.engine.inplace import overwritable_reads
 from dovetail.engine.plan import COPY, FILL, Operand, Plan, Step
 from dovetail.engine.work import Scene, Tile
 from dovetail.errors import EngineError
@@ -20,8 +25,18 @@ from dovetail.graph import Graph, Value
 CONSTANT = 1
 
 
+def verify_plan(plan: Plan, graph: Graph, scene: Scene) -> None:
+    """Check a plan where the environment variable DOVETAIL_VERIFY is set."""
+    if os.environ.get("DOVETAIL_VERIFY", "") in ("", "0"):
+        return
+    # A plan whose marks do not fit into memory cannot be run either, and the run says so.
+    with suppress(MemoryError):
+        check(plan, graph, scene)
+
+
 def check(plan: Plan, graph: Graph, scene: Scene) -> None:
-    """Raise EngineError [plan.clobbered], [plan.unwritten], [plan.bounds] where a plan is not what the graph says."""
+    """Raise EngineError [plan.clobbered], [plan.unwritten], [plan.overlap] or [plan.bounds] where a plan does not do what the
+    graph says."""
     _Checker(plan, graph, scene).run()
 
 
@@ -75,12 +90,42 @@ class _Checker:
         for tile, operand in zip(step.work.writes, step.writes, strict=True):
             if not tile.is_loose and tile.count:
                 self._mark(step, operand, self._mark_of(tile))
+        self._refuse_overlap(step)
+
+    def _refuse_overlap(self, step: Step) -> None:
+        """Raise where a step writes memory that it also reads or writes otherwise, unless its kernel declares that it may.
+
+        Called when the results are marked: a read that holds a result's mark, or a result that lacks its own, overlaps.
+        """
+        declared = overwritable_reads(step.kernel, step.attributes, len(step.reads), len(step.writes))
+        for result in step.writes:
+            if result.tile.is_loose or 0 in result.sizes:
+                continue
+            if 1 <= result.buffer <= len(self.plan.inputs):
+                raise EngineError("plan.overlap", f"{result.tile.name!r} overwrites an input", node=step.label)
+            if _repeats(result):
+                raise EngineError("plan.overlap", f"{result.tile.name!r} has elements that share memory", node=step.label)
+            mark = int(self._seen(step, result).flat[0])
+            for other in step.writes:
+                if other is not result and _may_meet(result, other) and (self._seen(step, other) == mark).any():
+                    names = f"the results {result.tile.name!r} and {other.tile.name!r}"
+                    raise EngineError("plan.overlap", f"{names} share memory", node=step.label)
+            for place, read in enumerate(step.reads):
+                if read is None or read.data is not None or read.tile.is_loose or not _may_meet(read, result):
+                    continue
+                if not (place in declared and _coincide(read, result)) and (self._seen(step, read) == mark).any():
+                    names = f"{result.tile.name!r} overwrites {read.tile.name!r}"
+                    raise EngineError("plan.overlap", f"{names}, which {step.kernel} still reads", node=step.label)
 
     def _copy(self, step: Step) -> None:
         source, target = step.reads[0], step.writes[0]
         assert source is not None
         if 0 in target.sizes:
             return
+        if source.data is None and _may_meet(source, target):
+            self._mark(step, target, self._mark_of(target.tile))
+            if (self._seen(step, source) == self._mark_of(target.tile)).any():
+                raise EngineError("plan.overlap", f"the copy of {source.tile.name!r} overwrites its source", node=step.label)
         into = self._seen(step, target)
         into[...] = CONSTANT if source.data is not None else self._seen(step, source).copy()
 
@@ -94,8 +139,7 @@ class _Checker:
             # It lies wherever the caller has it, and is never written: any piece of it carries its mark.
             return np.broadcast_to(memory[:1].reshape((1,) * (len(operand.sizes) + 1)), (*operand.sizes, 1))
         size = operand.tile.itemsize
-        low = operand.offset + sum((n - 1) * s for n, s in zip(operand.sizes, operand.strides, strict=True) if s < 0)
-        high = operand.offset + size + sum((n - 1) * s for n, s in zip(operand.sizes, operand.strides, strict=True) if s > 0)
+        low, high = _extent(operand)
         if low < 0 or high > memory.nbytes // memory.itemsize * self.unit:
             raise EngineError("plan.bounds", f"{operand.tile} reaches bytes {low} to {high} of a buffer", node=step.label)
         strides = [stride // self.unit * memory.itemsize for stride in operand.strides]
@@ -131,6 +175,44 @@ class _Checker:
         assert node is not None
         parts = [self._sources(self.scene.tile(x)) for x in node.inputs if x is not None]
         return frozenset((self._mark_of(tile),)).union(*parts)
+
+
+def _extent(operand: Operand) -> tuple[int, int]:
+    """The first byte of an operand in its buffer, and the one past its last."""
+    reaches = [(size - 1) * stride for size, stride in zip(operand.sizes, operand.strides, strict=True)]
+    low = operand.offset + sum(reach for reach in reaches if reach < 0)
+    return low, operand.offset + operand.tile.itemsize + sum(reach for reach in reaches if reach > 0)
+
+
+def _may_meet(one: Operand, other: Operand) -> bool:
+    """Whether the extents of two operands overlap."""
+    if one.buffer != other.buffer or 0 in one.sizes or 0 in other.sizes:
+        return False
+    (low, high), (start, stop) = _extent(one), _extent(other)
+    return low < stop and start < high
+
+
+def _coincide(read: Operand, result: Operand) -> bool:
+    """Whether each element of a read has the address of the same element of a result."""
+    return (read.offset, read.sizes, read.strides, read.tile.itemsize) == (
+        result.offset, result.sizes, result.strides, result.tile.itemsize,
+    )  # fmt: skip
+
+
+def _repeats(operand: Operand) -> bool:
+    """Whether two elements of an operand share memory."""
+    axes = sorted((abs(stride), size) for size, stride in zip(operand.sizes, operand.strides, strict=True) if size != 1)
+    span, is_nested = operand.tile.itemsize, True
+    for stride, size in axes:
+        is_nested = is_nested and stride >= span
+        span += (size - 1) * stride
+    if is_nested:
+        return False
+    # Axes that interleave may still be apart.
+    offsets = np.zeros(1, np.int64)
+    for stride, size in axes:
+        offsets = np.add.outer(offsets, np.arange(size) * stride).reshape(-1)
+    return bool((np.diff(np.sort(offsets)) < operand.tile.itemsize).any())
 
 
 def _granularity(plan: Plan) -> int:

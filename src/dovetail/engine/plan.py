@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.build import written
-from dovetail.engine.arena import Span, arranged, lower_bound
+from dovetail.edit import copy_op
+from dovetail.engine.arena import Span, aligned, arranged, lower_bound
 from dovetail.engine.cost import kept_for_speed
 from dovetail.engine.fuse import fuse
+from dovetail.engine.inplace import overwritable_reads
 from dovetail.engine.kernels import work_for
 from dovetail.engine.layout import Layout, Mode, compose, dense, row_major, strides_of
 from dovetail.engine.physical import Memory, choose
@@ -64,6 +66,10 @@ class Step:
         """The bytes that it writes."""
         return sum(prod(operand.sizes) * operand.tile.itemsize for operand in self.writes if operand.buffer >= 0)
 
+    def constants(self) -> list[np.ndarray[Any, Any]]:
+        """The constants that it reads."""
+        return [operand.data for operand in self.reads if operand is not None and operand.data is not None]
+
 
 class Buffer(NamedTuple):
     """A piece of the arena: which root lies there, and from which step to which."""
@@ -89,6 +95,8 @@ class Plan:
     activation_bytes: int
     results: list[Tile]
     """The tensors that the outputs are, as the graph has them."""
+    constant_bytes: int = 0
+    """The bytes of the constants that this plan has for itself, computed from the sizes of the run."""
 
     @property
     def copied_bytes(self) -> int:
@@ -116,14 +124,16 @@ def make_plan(
 
 
 def _check(node: Node, scene: Scene) -> None:
-    """Hold an operator's rules against the sizes of this run, where the graph's types left something open."""
-    if all(value is None or is_static(value.type) for value in (*node.inputs, *node.outputs)):
-        return
+    """Hold an operator's rules against the sizes of this run, where inference left something open."""
     tiles = [None if x is None else scene.tile(x) for x in node.inputs]
+    is_known = all(value is None or is_static(value.type) for value in (*node.inputs, *node.outputs))
+    if is_known and scene.early.isdisjoint(tile for tile in tiles if tile is not None):
+        return
     if any(tile is not None and tile.is_loose for tile in tiles):
         return
+    op = copy_op(node.op) if node.op.holds_graphs else node.op
     try:
-        types = infer_types(node.op, tuple(None if tile is None else tile.view() for tile in tiles))
+        types = infer_types(op, tuple(None if tile is None else tile.view() for tile in tiles))
     except DovetailError as error:
         raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
     for y, type in zip(node.outputs, types, strict=True):
@@ -394,6 +404,7 @@ class _Planner:
         offsets, total = arranged(spans)
         if self.given_places is not None and len(self.given_places) == len(roots):
             offsets = list(self.given_places)
+            total = max((offset + aligned(span.nbytes) for offset, span in zip(offsets, spans, strict=True)), default=0)
         at = dict(zip(roots, offsets, strict=True))
         numbers = {tile: 1 + index for index, tile in enumerate((*self.scene.inputs, *self.outputs))}
         buffers = [Buffer(root, at[root], span.nbytes, span.first, span.last) for root, span in zip(roots, spans, strict=True)]
@@ -410,7 +421,10 @@ class _Planner:
         ]  # fmt: skip
         activations = sum(tile.nbytes for work in self.works for tile in work.writes if not tile.is_loose)
         results = [self.scene.tile(value) for value in self.graph.outputs]
-        return Plan(self.scene.inputs, self.outputs, steps, total, lower_bound(spans), buffers, moved, activations, results)
+        own = {id(data): data.nbytes for step in steps for data in step.constants() if not self.scene.shares([data])}
+        plan = Plan(self.scene.inputs, self.outputs, steps, total, lower_bound(spans), buffers, moved, activations, results)
+        plan.constant_bytes = sum(own.values())
+        return plan
 
     def _is_ours(self, tile: Tile) -> bool:
         return self._root(tile) not in self.places.fixed and tile.data is None and tile.count > 0
@@ -435,20 +449,33 @@ class _Planner:
             target = writes[0]
             if not self.places.is_root(target) or first[target] != index or target in storage:
                 continue
-            for tile in _overwritable(kernel, work, reads):
-                if not self._is_ours(tile) or tile.sizes != target.sizes or tile.itemsize != target.itemsize:
+            declared = overwritable_reads(kernel, work.attributes, len(reads), len(writes))
+            for place in sorted(declared):
+                tile = reads[place]
+                if tile is None or not self._is_ours(tile) or not self._coincide(tile, target):
                     continue
                 root = self._root(tile)
                 owner = storage.get(root, root)
-                if last[owner] != index or self.memory.operand(tile) != self.memory.operand(target) or root.count != tile.count:
+                if last[owner] != index or root.count != tile.count:
                     continue
-                others = [each for each in reads if each is not None and each is not tile and not each.is_loose]
-                if any(self._is_ours(each) and storage.get(self._root(each), self._root(each)) is owner for each in others):
+                if any(
+                    each is not None
+                    and self._is_ours(each)
+                    and storage.get(self._root(each), self._root(each)) is owner
+                    and not (other in declared and self._coincide(each, target))
+                    for other, each in enumerate(reads)
+                ):
                     continue
                 storage[target] = owner
                 last[owner] = max(last[owner], last[target])
                 break
         return storage
+
+    def _coincide(self, tile: Tile, target: Tile) -> bool:
+        """Whether each element of ``tile`` has the offset in its root that the same element of ``target`` has in its own."""
+        if (tile.sizes, tile.itemsize) != (target.sizes, target.itemsize):
+            return False
+        return self.memory.operand(tile) == self.memory.operand(target)
 
     def _operand(self, tile: Tile, at: Mapping[Tile, int], numbers: Mapping[Tile, int], storage: Mapping[Tile, Tile]) -> Operand:
         if tile.is_loose:
@@ -466,16 +493,6 @@ class _Planner:
             return Operand(tile, -1, offset * size, tile.sizes, steps, root.data)
         base = at.get(storage.get(root, root), 0)
         return Operand(tile, numbers.get(root, 0), base + offset * size, tile.sizes, steps)
-
-
-def _overwritable(kernel: str, work: Work, reads: Sequence[Tile | None]) -> list[Tile]:
-    """The inputs over which a kernel may write its result, element by element."""
-    if kernel == "chain":
-        return [tile for tile in reads if tile is not None and not tile.is_loose]
-    if work.attributes.get("has_residual"):
-        residual = reads[-1]
-        return [residual] if residual is not None else []
-    return []
 
 
 def _moved(work: Work) -> int:

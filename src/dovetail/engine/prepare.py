@@ -20,7 +20,7 @@ from dovetail.graph import Graph, Node, Value
 from dovetail.inference import infer_graph
 from dovetail.ops.activation import Sigmoid
 from dovetail.ops.attention import Attention, ScaledDotProductAttention
-from dovetail.ops.casting import Cast
+from dovetail.ops.casting import Cast, CastLike
 from dovetail.ops.conv import Conv
 from dovetail.ops.detection import NonMaxSuppression
 from dovetail.ops.dropout import Dropout
@@ -42,7 +42,9 @@ from dovetail.ops.recurrent_cells import GRUCell, LSTMCell, RNNCell, _Cell
 from dovetail.ops.rescaling import LpNormalization, NormalizeL2
 from dovetail.ops.rotary import RotaryEmbedding
 from dovetail.ops.sequences import UNLISTED, ConcatFromSequence, unlisted
+from dovetail.ops.source import Constant
 from dovetail.passes.fold import fold
+from dovetail.types import Tensor
 
 ROUNDS = 4
 """What an operator is taken apart into may be taken apart in its turn."""
@@ -99,7 +101,18 @@ def prepare(graph: Graph, file: str | None = None) -> Graph:
         fold(new)
     rewrite(new, _into_weights)
     remove_dead(new)
+    _make_row_major(new)
     return new
+
+
+def _make_row_major(graph: Graph) -> None:
+    """Copy constants that are not row-major, once: kernels read rows, and packed weights are shared by address."""
+    for node in graph.nodes:
+        op = node.op
+        if isinstance(op, Constant) and not op.data.flags.c_contiguous:
+            data = np.array(op.data, order="C")
+            data.flags.writeable = False
+            node.op = Constant(data, op.dtype)
 
 
 def _unpacking() -> Callable[[Builder, Node], Any]:
@@ -141,6 +154,8 @@ def _simpler(b: Builder, node: Node) -> Any:
         return _apart(b, op, xs)
     if isinstance(op, NonMaxSuppression):
         return suppressed(b, op, xs)
+    if isinstance(op, CastLike) and isinstance(like := xs[1].type, Tensor) and like.dtype is not None:  # type: ignore[union-attr]
+        return b.add(op.cast(like.dtype), xs[0])
     if (made := on_grids(b, op, xs)) is not None:
         return made
     if type(op) in LAYERS and (made := by_moments(b, op, xs)) is not None:

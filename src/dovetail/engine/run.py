@@ -11,21 +11,19 @@ from typing import Any
 import numpy as np
 
 from dovetail import native
-from dovetail.edit import copy_graph
 from dovetail.engine.bodies import plan_bodies
 from dovetail.engine.bound import Bound, is_array
-from dovetail.engine.checker import check
+from dovetail.engine.checker import verify_plan
 from dovetail.engine.plan import ELIDE, Plan, UnevenInput, make_plan
 from dovetail.engine.prepare import prepare
 from dovetail.engine.shelf import Shelf
+from dovetail.engine.specialization import EarlyNodes, specialize, weights_of
 from dovetail.engine.template import Template, make_template
 from dovetail.engine.work import Scene
-from dovetail.errors import EngineError
+from dovetail.errors import EngineError, RuleError
 from dovetail.formats import collector_paused
 from dovetail.graph import Graph, Model
-from dovetail.inference import infer_graph
 from dovetail.interpret import check_inputs, named_inputs, owned, to_array
-from dovetail.passes.fold import fold
 from dovetail.types import Tensor
 
 PLANS = 16
@@ -50,6 +48,8 @@ class Engine:
         self.max_memory = max_memory
         self.elide = elide
         self.graph = prepare(model.graph, file=model.file)
+        self._weights = weights_of(self.graph)
+        self._early = EarlyNodes(self.graph, self._weights)
         self._bound: OrderedDict[Any, Bound | None] = OrderedDict()
         self._templates: OrderedDict[Any, Template | None] = OrderedDict()
         self._sizes: dict[str, int] = {}
@@ -121,8 +121,7 @@ class Engine:
         key = (symbol, *sorted(item for item in sizes.items() if item[0] != symbol))
         template = self._templates.get(key)
         if key not in self._templates or (template is not None and not template.first <= sizes[symbol] <= template.last):
-            with collector_paused():
-                template = self._templates[key] = make_template(self.graph, symbol, sizes, self.elide, self._core)
+            template = self._templates[key] = self._template(symbol, sizes)
             while len(self._templates) > PLANS:
                 self._templates.popitem(last=False)
         if template is None:
@@ -130,17 +129,24 @@ class Engine:
         plan, fill = template.at(sizes[symbol])
         self._check_memory(plan)
         try:
-            scene = Scene(self.graph, sizes, [array.shape for array in arrays])
+            scene = Scene(self.graph, sizes, [array.shape for array in arrays], self._weights)
             return Bound(plan, scene, self._core, self._pool, self._store, self._shelf, fill)
         except ValueError:
             # A kernel that takes the template's sizes and not these: they are planned for themselves.
             return None
 
+    def _template(self, symbol: str, sizes: dict[str, int]) -> Template | None:
+        try:
+            with collector_paused():
+                return make_template(self.graph, symbol, sizes, self.elide, self._core, self._early)
+        except RuleError:
+            # A rule that refuses other sizes than those of this run.
+            return None
+
     def _made(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> Bound:
         plan, graph, scene = self._planned(arrays, sizes, strides)
         self._check_memory(plan)
-        if os.environ.get("DOVETAIL_VERIFY", "") not in ("", "0"):
-            check(plan, graph, scene)
+        verify_plan(plan, graph, scene)
         return Bound(plan, scene, self._core, self._pool, self._store, self._shelf)
 
     def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:
@@ -149,24 +155,32 @@ class Engine:
 
     def _planned_at_once(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:
         shapes = [tuple(array.shape) if is_array(array) else None for array in arrays]
-        graph = self.graph
-        scene = Scene(graph, sizes, shapes)
-        if any(scene.tile(value).is_loose for value in graph.values()):
-            graph = _settled(graph, shapes)
-            scene = Scene(graph, {}, shapes)
         steps = [
             None if stride is None or not is_array(array) or array.flags.c_contiguous else stride
             for array, stride in zip(arrays, strides, strict=True)
         ]
-        return make_plan(graph, scene, steps, self.elide), graph, scene
+        graph, scene = self.graph, Scene(self.graph, sizes, shapes, self._weights)
+        if any(scene.tile(value).is_loose for value in graph.values()):
+            graph = specialize(graph, shapes, self._weights)
+            scene = Scene(graph, {}, shapes, self._weights)
+            return make_plan(graph, scene, steps, self.elide), graph, scene
+        self._early.evaluate(scene)
+        plan = make_plan(graph, scene, steps, self.elide)
+        if self._early.lack_kernels(plan):
+            scene = Scene(graph, sizes, shapes, self._weights)
+            self._early.evaluate(scene, all_=True)
+            plan = make_plan(graph, scene, steps, self.elide)
+        return plan, graph, scene
 
     def _check_memory(self, plan: Plan) -> None:
-        if self.max_memory is not None and plan.arena_bytes > self.max_memory:
-            most = max(plan.buffers, key=lambda buffer: buffer.nbytes)
+        needed = plan.arena_bytes + plan.constant_bytes
+        if self.max_memory is not None and needed > self.max_memory:
+            most = max(plan.buffers, key=lambda buffer: buffer.nbytes, default=None)
+            largest = f"; the largest tensor is {most.root.name!r} with {most.nbytes}" if most else ""
+            constants = f", {plan.constant_bytes} of them for what follows from the sizes" if plan.constant_bytes else ""
             raise EngineError(
                 "run.memory",
-                f"the run needs {plan.arena_bytes} bytes and may take {self.max_memory}; the largest tensor is "
-                f"{most.root.name!r} with {most.nbytes}",
+                f"the run needs {needed} bytes{constants}, and may take {self.max_memory}{largest}",
                 file=self.model.file,
             )
 
@@ -203,17 +217,3 @@ def _strides(array: Any) -> tuple[int, ...] | None:
     if any(stride % size for stride in array.strides):
         return None
     return tuple(stride // size if length != 1 else 0 for stride, length in zip(array.strides, array.shape, strict=True))
-
-
-def _settled(graph: Graph, shapes: Sequence[tuple[int, ...] | None]) -> Graph:
-    """A copy whose inputs have these shapes, inferred anew: what the symbols left open may follow from numbers."""
-    new = copy_graph(graph)
-    for value, shape in zip(new.inputs, shapes, strict=True):
-        if shape is not None and isinstance(value.type, Tensor):
-            value.type = Tensor(value.type.dtype, shape)
-    for node in new.nodes:
-        for y in node.outputs:
-            y.value = None
-    infer_graph(new)
-    fold(new)
-    return new

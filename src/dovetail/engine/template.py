@@ -15,13 +15,17 @@ import numpy as np
 
 from dovetail import dims
 from dovetail.engine.bind import Row, Spec, spec
+from dovetail.engine.checker import verify_plan
+from dovetail.engine.linearity import expressions, is_linear
 from dovetail.engine.plan import Plan, Step, make_plan
+from dovetail.engine.specialization import EarlyNodes
 from dovetail.engine.work import INTERPRET, Scene, Tile
-from dovetail.graph import Graph, Value
-from dovetail.types import Tensor
+from dovetail.graph import Graph
 
 Line = Sequence[tuple[int, int]]
 
+PACKING = ("conv", "conv_transpose", "matmul", "quantized_conv", "recurrent")
+"""Kernels that pack their second operand. What the core packs for a template lives as long as the model, and so must that."""
 LEAST_ROOM = 64
 """The least number of sizes that a template is made for: doubling from there, a loop of n steps makes log2(n / 64) of them."""
 
@@ -57,17 +61,28 @@ class Template:
         return plan, lambda program: self._steps.fill(program, more)
 
 
-def make_template(graph: Graph, symbol: str, sizes: Mapping[str, int], elide: str, core: Any) -> Template | None:
+def make_template(
+    graph: Graph, symbol: str, sizes: Mapping[str, int], elide: str, core: Any, early: EarlyNodes
+) -> Template | None:
     """A template for the size of ``symbol`` in ``sizes`` and as many again, or None where the plan is no straight line in it."""
     others = {name: size for name, size in sizes.items() if name != symbol}
-    if not all(_is_straight(size, symbol, others) for size in _expressions(graph)):
+    if not all(is_linear(size, symbol, others) for size in expressions(graph)):
         return None
+
+    def planned(size: int, places: Sequence[int] | None) -> tuple[Plan, list[Spec] | None]:
+        numbers = {**others, symbol: size}
+        shapes = [tuple(int(dims.substitute(each, numbers)) for each in value.dims) for value in graph.inputs]
+        scene = Scene(graph, numbers, shapes, early.shared)
+        early.evaluate(scene)
+        plan = make_plan(graph, scene, (), elide, places)
+        verify_plan(plan, graph, scene)
+        return plan, _specs(plan, scene)
+
     first = sizes[symbol]
     last = first + max(first, LEAST_ROOM)
-    largest, _ = _planned(graph, {**others, symbol: last}, elide, None)
-    places = [buffer.offset for buffer in largest.buffers]
-    plans = [_planned(graph, {**others, symbol: size}, elide, places) for size in (first, first + 1)]
-    found = [(largest, _specs(largest)), *((plan, _specs(plan)) for plan, _ in plans)]
+    largest = planned(last, None)
+    places = [buffer.offset for buffer in largest[0].buffers]
+    found = [largest, planned(first, places), planned(first + 1, places)]
     if any(specs is None for _, specs in found):
         return None
     return _fitted(first, last, [(plan, specs) for plan, specs in found if specs is not None], core)
@@ -87,60 +102,15 @@ def _fitted(first: int, last: int, found: Sequence[tuple[Plan, list[Spec]]], cor
     return Template(first, last, plan, steps, lines, largest.arena_bytes)
 
 
-# What the expressions say
-
-
-def _expressions(graph: Graph) -> Iterable[Any]:
-    """Every size and every element of a shape value in a graph; None for a shape that is not known."""
-    for value in graph.values():
-        type = value.type
-        if not isinstance(type, Tensor) or type.shape is None or type.dtype is None or type.dtype.name == "string":
-            yield None
-            continue
-        yield from type.shape
-        yield from _elements(value)
-
-
-def _elements(value: Value) -> Iterable[Any]:
-    if value._value is None or value.constant is not None:
-        return ()
-    found: list[Any] = np.asarray(value._value, dtype=object).reshape(-1).tolist()
-    return found
-
-
-def _is_straight(size: Any, symbol: str, others: Mapping[str, int]) -> bool:
-    """Whether an expression is ``a + b * symbol``, whatever the symbol is."""
-    if size is None:
-        return False
-    if isinstance(size, int | np.integer | np.bool_):
-        return True
-    try:
-        rest = dims.substitute(size, others)
-        if isinstance(rest, int):
-            return True
-        at_zero, at_one = (dims.substitute(rest, {symbol: number}) for number in (0, 1))
-        if not isinstance(at_zero, int) or not isinstance(at_one, int):
-            return False
-        (found,) = dims.symbols(rest)
-        return bool(rest == at_zero + (at_one - at_zero) * found)
-    except (dims.Inexact, ArithmeticError, ValueError):
-        return False
-
-
 # Plans side by side
 
 
-def _planned(graph: Graph, sizes: Mapping[str, int], elide: str, places: Sequence[int] | None) -> tuple[Plan, Scene]:
-    shapes = [tuple(int(dims.substitute(size, sizes)) for size in value.dims) for value in graph.inputs]
-    scene = Scene(graph, sizes, shapes)
-    return make_plan(graph, scene, (), elide, places), scene
-
-
-def _specs(plan: Plan) -> list[Spec] | None:
-    """The steps as the core takes them; None where one runs in Python."""
+def _specs(plan: Plan, scene: Scene) -> list[Spec] | None:
+    """The steps as the core takes them; None where one runs in Python, or packs a constant of this plan alone."""
     found = []
     for step in plan.steps:
-        if step.kernel == INTERPRET:
+        packed = step.reads[1] if step.kernel in PACKING else None
+        if step.kernel == INTERPRET or (packed is not None and packed.data is not None and not scene.shares([packed.data])):
             return None
         try:
             found.append(spec(step))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -97,9 +97,21 @@ class Work:
 
 
 class Scene:
-    """The tensors of one run: the sizes of every value of a prepared graph, from the sizes of the symbols of its inputs."""
+    """The tensors of one run: the sizes of every value of a prepared graph, from the sizes of the symbols of its inputs.
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int], shapes: Sequence[tuple[int, ...] | None]) -> None:
+    ``shared``: the identities of the arrays that are constants of every plan of the model; None: all are. ``early``: the tensors
+    whose elements were computed from sizes, of which inference knows nothing.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        sizes: Mapping[str, int],
+        shapes: Sequence[tuple[int, ...] | None],
+        shared: frozenset[int] | None = None,
+    ) -> None:
+        self.early: set[Tile] = set()
+        self._shared = shared
         self._sizes = dict(sizes)
         self._tiles: dict[int, Tile] = {}
         self.inputs = [
@@ -110,6 +122,10 @@ class Scene:
     def tile(self, value: Value) -> Tile:
         found = self._tiles.get(id(value))
         return found if found is not None else self._put(value, self._made(value))
+
+    def shares(self, constants: Iterable[np.ndarray[Any, Any]]) -> bool:
+        """Whether all of these are constants of every plan of the model, not of this one alone."""
+        return self._shared is None or all(id(data) in self._shared for data in constants)
 
     def has(self, value: Value) -> bool:
         """Whether anything asked for this value."""
@@ -150,10 +166,18 @@ class Scene:
         items = [
             each if isinstance(each, int) else self._size(each) for each in np.asarray(value, dtype=object).reshape(-1).tolist()
         ]
-        low, high = dtype.range()
-        if len(items) != int(np.prod(shape, initial=1)) or any(each is None or not low <= each <= high for each in items):
-            return None
-        return np.array(items, dtype=dtype.numpy).reshape(shape)
+        return fitting_elements(items, shape, dtype)
+
+
+def fitting_elements(value: Any, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any] | None:
+    """A shape value as an array, where all its elements are integers (or booleans) that the type holds; None otherwise."""
+    items = np.asarray(value, dtype=object).reshape(-1).tolist()
+    low, high = dtype.range() if dtype.is_integer else (0, 1)
+    if len(items) != prod(shape) or any(
+        not isinstance(each, int | np.integer | np.bool_) or not low <= each <= high for each in items
+    ):
+        return None
+    return np.array(items, dtype=dtype.numpy).reshape(shape)
 
 
 def _dtype(value: Value) -> DType | None:

@@ -92,8 +92,13 @@ def save(model: Model, path: str | PathLike[str], *, opset: int | None = None, *
 
     Without ``opset`` an ONNX model keeps its own; a model from elsewhere gets the default of ``formats.onnx.write``.
     ``external``: for ONNX, put tensors into one file beside. Files are replaced whole or not at all. Raises UnsupportedError
-    with all nodes that the target cannot say.
+    with all nodes that the target cannot say, and [write.mismatch] where what would be written does not mean the same.
     """
+    with collector_paused():
+        _save(model, path, opset, options)
+
+
+def _save(model: Model, path: str | PathLike[str], opset: int | None, options: dict[str, Any]) -> None:
     if format_of(path) == "onnx":
         from dovetail.formats.onnx.write import save as save_onnx
 

@@ -31,7 +31,8 @@ class Dialect:
     ``lowers``: core operators rewritten into ones that the format can spell, by class; ``emits``: core operators whose foreign
     node no slot line can say; ``substitutes``: core operators rewritten only where the target's version of their own cannot say
     them. ``is_text``: attribute values are texts, numbers too. ``has_opsets``: one version of each operator is in force for a
-    whole file. ``reasons``: why the format cannot say an operator, ours or another format's, by its name."""
+    whole file. ``reasons``: why the format cannot say an operator, ours or another format's, by its name. ``arity``: how many
+    inputs of a version of an operator do not repeat, and how many a node has at least, also where they are left out."""
 
     name: str
     lines: Callable[[type[Op]], tuple[str, ...]]
@@ -45,6 +46,7 @@ class Dialect:
     says: dict[str, Callable[[Op, int], bool]] = field(default_factory=dict)
     spell: Callable[[Any], Any] = lambda value: value
     reasons: dict[str, str] = field(default_factory=dict)
+    arity: Callable[[str, str, int], tuple[int, int]] = lambda domain, kind, version: (0, 0)
     _readers: dict[tuple[str, str, int], tuple[Spelling, ...]] | None = None
     _writers: dict[str, tuple[Spelling, ...]] = field(default_factory=dict)
 

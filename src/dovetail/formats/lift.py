@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,14 @@ import numpy as np
 from dovetail import dims
 from dovetail.build import Builder, written
 from dovetail.dtypes import DType
-from dovetail.edit import connect, rename
+from dovetail.edit import connect, disconnect, rename
 from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.spelled import spelled
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REGISTRY, Op, infer_types, infer_values, output_count
+from dovetail.op import REGISTRY, Op, faults, infer_types, infer_values, output_count
 from dovetail.slots import Spelling
 from dovetail.states import State
 from dovetail.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed, opened
@@ -46,9 +46,15 @@ def lift(foreign: ForeignModel, dialect: Dialect) -> Model:
     raise_all(lifter.errors, f"faults in {foreign.file or 'the model'}")
     model = Model(graph, format=foreign.format, versions=foreign.versions, file=foreign.file)
     model.metadata, model.producer, model.doc = dict(foreign.metadata), foreign.producer, foreign.doc
-    model.warnings = lifter.warnings
+    model.warnings = lifter.warnings + _faults_within(graph, foreign.file)
     model.states = lifter.states()
     return model
+
+
+def _faults_within(graph: Graph, file: str | None) -> list[Diagnostic]:
+    """Warnings of the bodies that cannot run: their errors belong to the runs that take them."""
+    items = [item for node in graph.nodes for fault in faults(node.op) for item in fault.diagnostics]
+    return list(dict.fromkeys(replace(item, file=item.file or file, severity="warning") for item in items))
 
 
 class Lifter:
@@ -60,7 +66,7 @@ class Lifter:
         self.file = file
         self.outer = outer
         self.graph = Graph(foreign.name)
-        self.b = Builder(graph=self.graph, fold=True)
+        self.b = Builder(graph=self.graph, fold=True, strict=False)
         self.found: dict[str, Value] = {}
         self.captures: list[Value] = []
         self.variables: dict[str, Variable] = {}
@@ -236,7 +242,10 @@ class Lifter:
             except DovetailError as error:
                 # Not the name of what was being written in its place.
                 error.node = node.name or node.place or node.kind
-                raise
+                if not self._may_never_run(node, error):
+                    raise
+                self._refused(node, xs, error, mark)
+                return
             except Unknown:
                 raise UnsupportedError("type.unknown", f"how {_kind(node)} is read depends on types that are not known") from None
             if made is not None:
@@ -274,10 +283,15 @@ class Lifter:
             # Before anything is made for each of them.
             raise RuleError("node.outputs", f"{node.kind} makes {output_count(op)} outputs here, and the node has {count}")
         given = tuple(inputs)
+        values: list[Any] = [None] * count
         try:
-            types = infer_types(op, given, first)
+            types = infer_types(op, given, self.graph.stem(first))
+            values = infer_values(op, given, types)
         except DovetailError as error:
-            raise error.at(op=written(op, inputs)) from None
+            error.at(op=written(op, inputs))
+            if not self._may_never_run(node, error):
+                raise error from None
+            types = self._fault(node, error)
         if len(types) != count:
             raise RuleError("node.outputs", f"{node.kind} makes {len(types)} outputs here, and the node has {count}")
         graph = self.graph
@@ -285,12 +299,34 @@ class Lifter:
             Value(graph.claim(name or f"{first or node.kind}:{index}"), type)
             for index, (name, type) in enumerate(zip(names, types, strict=True))
         ]
-        for y, value in zip(outputs, infer_values(op, given, types), strict=True):
+        for y, value in zip(outputs, values, strict=True):
             y.value = value
         made = Node(op, inputs, outputs, node.name, node.place)
         made.doc, made.metadata = node.doc, node.metadata
         graph.nodes.append(connect(made))
         self._settle(node, xs, outputs)
+
+    def _may_never_run(self, node: ForeignNode, error: DovetailError) -> bool:
+        """Whether a node is kept whose rule refuses the sizes of its inputs, because it is in a body."""
+        is_of_sizes = isinstance(error, RuleError) and error.code.partition(".")[0] not in ("type", "node")
+        return self.outer is not None and is_of_sizes and not any(isinstance(x, ForeignGraph) for x in node.attributes.values())
+
+    def _fault(self, node: ForeignNode, error: DovetailError) -> list[Type]:
+        error.at(node=node.name or node.place or node.kind, file=self.file)
+        self.graph.fault = self.graph.fault or error.with_traceback(None)
+        return [UNKNOWN] * len(node.outputs)
+
+    def _refused(self, node: ForeignNode, xs: list[Value | None], error: DovetailError, mark: int) -> None:
+        """Keep a node as its file says it, with the error that it raises when it runs."""
+        self._fault(node, error)
+        begun = [made for made in self.graph.nodes[mark:] if type(made.op).__name__ != "Constant"]
+        for made in reversed(begun):
+            disconnect(made)
+            self.graph.nodes.remove(made)
+            for y in made.outputs:
+                self.graph.release(y.name)
+        op, inputs = self._foreign(node, xs)
+        self._direct(node, op.with_(fault=error), inputs, xs)
 
     def _adopt(self, node: ForeignNode, xs: list[Value | None], made: list[Value], mark: int) -> None:
         """One foreign node, several of ours: the results get the foreign names; a value that is older gets an Identity."""

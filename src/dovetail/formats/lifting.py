@@ -84,6 +84,14 @@ class Lifting:
             constant_of(x, f"{self.node.kind}: input {index}"),
         )
 
+    def attribute_or_input(self, index: int, annotation: str) -> Any:
+        """A required input as an attribute value where it is constant; else the input itself, which a Builder takes for it."""
+        x = self.input(index)
+        try:
+            return self.constant(index, annotation)
+        except UnsupportedError:
+            return x
+
     def finish(self) -> None:
         """Refuse attributes that nobody asked for."""
         extra = [name for name in self.node.attributes if name not in self._read]

@@ -11,15 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes, slots
+from dovetail import dims, dtypes, slots
 from dovetail.build import Builder, written
 from dovetail.edit import copy_graph, inherit, remove_dead, rewrite
-from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
+from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.formats.readback import check_rewritten
 from dovetail.formats.spelled import constant_of
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import REQUIRED, Op, bodies, has
+from dovetail.ops.runtime_attributes import RuntimeAttributes, as_attributes
 from dovetail.slots import Slot, Spelling
 from dovetail.types import Tensor, Unknown, opened
 
@@ -103,7 +105,8 @@ class Lowering:
         b.place = node.place
         try:
             made = self._rewritten(b, node)
-        except Unknown:
+            check_rewritten(node, made)
+        except (Unknown, dims.Inexact):
             # A rule that needs types which are not known leaves the node as it is.
             return None
         except DovetailError as error:
@@ -118,6 +121,8 @@ class Lowering:
 
     def _rewritten(self, b: Builder, node: Node) -> Any:
         """By the format's own rule for the operator; else, where the target has no word for it, by other operators."""
+        if (known := as_attributes(b, node)) is not None:
+            return known
         kind = type(node.op).__name__
         rule, other = self.dialect.lowers.get(kind), self.dialect.substitutes.get(kind)
         made = None if rule is None else rule(b, node)
@@ -296,9 +301,15 @@ class Lowering:
     def finish(
         self, node: Node, domain: str, kind: str, version: int, inputs: list[str | None], attributes: dict[str, Any]
     ) -> ForeignNode:
-        """A foreign node for ``node``, its outputs declared."""
-        while inputs and inputs[-1] is None:
+        """A foreign node for ``node``, its outputs declared. Raises UnsupportedError [op.unsayable] where it has too few inputs."""
+        fixed, least = self.dialect.arity(domain, kind, version)
+        kept = min(fixed, least)
+        while len(inputs) > kept and inputs[-1] is None:
             inputs.pop()
+        inputs = inputs + [None] * (kept - len(inputs))
+        if len(inputs) < least:
+            what = f"{kind}-{version} takes at least {least} inputs, and would have {len(inputs)}"
+            raise UnsupportedError("op.unsayable", f"{self.dialect.name} cannot say {_bare(node.op)}: {what}")
         outputs: list[str | None] = [self._declare(y).key for y in node.outputs]
         return ForeignNode(
             kind, version, inputs, outputs, attributes, domain, node.name, node.place, node.doc, dict(node.metadata)
@@ -318,19 +329,20 @@ class Lowering:
     def _fit(self, node: Node) -> tuple[Spelling, Op, int]:
         """The spelling to use, the operator in the form that fits it, and the version to write. Raises _NoFit."""
         reason: _NoFit | None = None
-        writers = self.dialect.writers(node.op)
+        inner, late = (node.op.op, node.op.names) if isinstance(node.op, RuntimeAttributes) else (node.op, ())
+        writers = self.dialect.writers(inner)
         if not writers:
-            raise _NoFit(self.dialect.reasons.get(type(node.op).__name__, "it has no such operator that dovetail knows"))
-        plain = node.op.canonical(*node.inputs)
+            raise _NoFit(self.dialect.reasons.get(type(inner).__name__, "it has no such operator that dovetail knows"))
+        plain = inner if late else inner.canonical(*node.inputs)
         first: tuple[Spelling, Op, int] | None = None
-        for form in ("as it is", "plain", "shortened"):
+        for form in ("as it is",) if late else ("as it is", "plain", "shortened"):
             for spelling in writers:
                 version = self.version_of(spelling.domain, spelling.kind)
                 if version not in spelling.versions:
                     is_there = f"{spelling.kind}-{version} is unknown" if version else f"the target has no {spelling.kind}"
                     reason = reason or _NoFit(is_there)
                     continue
-                op = node.op if form == "as it is" else plain if form == "plain" else shortened(plain, spelling, node)
+                op = inner if form == "as it is" else plain if form == "plain" else shortened(plain, spelling, node)
                 try:
                     self._check_fit(node, op, spelling)
                 except _NoFit as error:
@@ -362,11 +374,15 @@ class Lowering:
         for field in op.fields:
             if field.name != "outputs" and not spelling.covers(field.name) and op.__dict__[field.name] != field.default:
                 raise _NoFit(f"{spelling.kind} has no {field.name}={op.__dict__[field.name]!r}")
-        given = arguments(op, node.inputs)
+        given = arguments(node.op, node.inputs)
         for name, x in given.items():
             if x is not None and x != [] and not spelling.covers(name):
                 raise _NoFit(f"{spelling.kind} has no input {name!r}")
+        if isinstance(node.op, RuntimeAttributes):
+            self._check_inputs_for_attributes(node.op.names, given, spelling)
         for slot in spelling.inputs:
+            if slots.field_of(op.__class__, slot.ours) is not None and given.get(slot.ours) is not None:
+                continue
             if slots.field_of(op.__class__, slot.ours) is None and not slot.repeated:
                 if given.get(slot.ours) is None and not slot.optional and slot.default is None:
                     raise _NoFit(f"{spelling.kind} needs the input {slot.ours!r}")
@@ -386,6 +402,17 @@ class Lowering:
                     raise _NoFit(f"{spelling.kind} needs {slot.ours!r} to be constant")
                 self._out(slot, _plain(data, op, slot.ours), spelling)
 
+    def _check_inputs_for_attributes(self, names: Sequence[str], given: dict[str, Any], spelling: Spelling) -> None:
+        """Hold attributes that are inputs against the slots, which may have them as attributes alone. Raises _NoFit."""
+        places = {slot.ours: slot for slot in spelling.inputs}
+        for name in names:
+            if name not in places:
+                raise _NoFit(f"{spelling.kind} needs {name!r} to be constant")
+            try:
+                slots.check_rank(places[name], given[name].shape)
+            except FormatError as error:
+                raise _NoFit(error.message) from None
+
     def _out(self, slot: Slot, value: Any, spelling: Spelling) -> Any:
         if value is None:
             if not slot.optional:
@@ -397,10 +424,10 @@ class Lowering:
             raise _NoFit(f"{spelling.kind} has no {slot.ours}={value!r}") from None
 
     def _spelled(self, node: Node, op: Op, spelling: Spelling, version: int) -> ForeignNode:
-        given = arguments(op, node.inputs)
+        given = arguments(node.op, node.inputs)
         inputs: list[str | None] = []
         for slot in spelling.inputs:
-            if slots.field_of(spelling.op, slot.ours) is not None:
+            if slots.field_of(spelling.op, slot.ours) is not None and given.get(slot.ours) is None:
                 inputs.append(self.constant_key(node, slot.ours, op.__dict__[slot.ours], slot))
             elif slot.repeated:
                 inputs.extend(self.key(x) for x in given[slot.ours])

@@ -12,6 +12,7 @@ from dovetail.evaluate import constant_value
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.graph import Value
 from dovetail.op import REQUIRED, Op
+from dovetail.ops.runtime_attributes import RuntimeAttributes, can_be_input
 from dovetail.slots import Spelling
 from dovetail.types import Tensor
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def spelled(lifter: Lifter, spelling: Spelling, node: ForeignNode, xs: list[Value | None]) -> tuple[Op, list[Value | None]]:
     """The operator that a slot line makes of a node, and its inputs. Raises FormatError where the node does not fit the line."""
-    attributes, inputs = _from_inputs(lifter, spelling, xs)
+    attributes, inputs, late = _from_inputs(lifter, spelling, xs)
     for slot in spelling.attributes:
         if slot.is_ignored:
             continue
@@ -44,12 +45,16 @@ def spelled(lifter: Lifter, spelling: Spelling, node: ForeignNode, xs: list[Valu
             ordered.append(inputs.get(port.name))
     while ordered and ordered[-1] is None:
         ordered.pop()
-    return spelling.op(**attributes), ordered
+    return RuntimeAttributes.with_inputs(spelling.op, attributes, ordered, late) if late else (spelling.op(**attributes), ordered)
 
 
-def _from_inputs(lifter: Lifter, spelling: Spelling, xs: list[Value | None]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _from_inputs(
+    lifter: Lifter, spelling: Spelling, xs: list[Value | None]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Value]]:
+    """What the foreign inputs give: attributes, inputs, and inputs that only run time makes attributes of."""
     attributes: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
+    late: dict[str, Value] = {}
     if len(xs) > len(spelling.inputs) and not any(slot.repeated for slot in spelling.inputs):
         raise FormatError("node.inputs", f"{spelling.kind} takes {len(spelling.inputs)} inputs, not {len(xs)}")
     for index, slot in enumerate(spelling.inputs):
@@ -65,14 +70,21 @@ def _from_inputs(lifter: Lifter, spelling: Spelling, xs: list[Value | None]) -> 
                 x = _constant_input(lifter, spelling, slot.ours, slot.default, xs)
             inputs[slot.ours] = x
         elif x is not None:
-            data = constant_of(x, f"{spelling.kind}: {slot.ours}")
+            try:
+                data = constant_of(x, f"{spelling.kind}: {slot.ours}")
+            except UnsupportedError:
+                if not can_be_input(field):
+                    raise
+                slots.check_rank(slot, x.shape)
+                late[slot.ours] = x
+                continue
             lifter.spend(x)
             attributes[slot.ours] = slots.read_constant(slot, field, data)
         elif slot.default is not None:
             attributes[slot.ours] = slots.fixed_value(field, slot.default)
         elif not slot.optional:
             raise FormatError("node.inputs", f"{spelling.kind} needs the input {slot.ours!r}")
-    return attributes, inputs
+    return attributes, inputs, late
 
 
 def _constant_input(lifter: Lifter, spelling: Spelling, name: str, raw: Any, xs: list[Value | None]) -> Value:

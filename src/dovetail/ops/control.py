@@ -3,26 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from dovetail import dims
-from dovetail.errors import EngineError, RuleError
-from dovetail.graph import Graph
+from dovetail.errors import DovetailError, EngineError, RuleError
+from dovetail.graph import Graph, Value
 from dovetail.inference import infer_graph
-from dovetail.op import Op
+from dovetail.op import Op, bodies
 from dovetail.types import Optional, Sequence, Size, Tensor, Type, Unknown, common_type, sizes_in
 
 
-def infer_body(body: Graph, xs: tuple[Any, ...]) -> list[Type]:
-    """Give a body its input types and infer it. Returns its outputs' types."""
+def infer_branch(body: Graph, xs: tuple[Any, ...]) -> list[Type] | None:
+    """Give a branch its input types and infer it. Returns its outputs' types; None where it cannot run with these inputs.
+
+    What a rule refuses is then ``body.fault``, and the branch keeps the types that it had.
+    """
+    before = types_in(body)
     for inner, x in zip(body.inputs, xs, strict=True):
-        inner.type = x.type
-        if x.value is not None:
-            inner.value = x.value
-    infer_graph(body)
+        inner.type, inner.value = x.type, x.value
+    if not infer_subgraph(body):
+        restore_types(before)
+        # Another error than that of a rule does not say that the branch cannot run.
+        return None if isinstance(body.fault, RuleError) else [value.type for value in body.outputs]
     return [value.type for value in body.outputs]
+
+
+def infer_subgraph(body: Graph) -> bool:
+    """Infer ``body`` from its inputs' types. Returns False, with the error as ``body.fault``, where a rule refuses."""
+    body.fault = None
+    try:
+        infer_graph(body)
+    except DovetailError as error:
+        body.fault = error.with_traceback(None)
+    return body.fault is None
+
+
+def types_in(body: Graph) -> list[tuple[Value, Type, Any]]:
+    """The type and the shape value of every value of a subgraph and of those within it."""
+    found = [(value, value.type, value._value) for value in body.values()]
+    for node in body.nodes:
+        for _, inner in bodies(node.op):
+            found += types_in(inner)
+    return found
+
+
+def restore_types(before: list[tuple[Value, Type, Any]]) -> None:
+    """Undo what inference did since :func:`types_in`."""
+    for value, type, known in before:
+        value.type, value._value = type, known
+
+
+def forget_faults(body: Graph) -> None:
+    """Let a subgraph that never runs have no faults."""
+    body.fault = None
+    for node in body.nodes:
+        for _, inner in bodies(node.op):
+            forget_faults(inner)
+
+
+def taken_branch(condition: Any) -> int | None:
+    """The index of the branch that runs (0: ``then_branch``); None where the condition is not known."""
+    known = condition.value
+    if known is None or np.size(known) != 1:
+        return None
+    item = np.reshape(known, ()).item()
+    return int(not item) if isinstance(item, bool) else None
 
 
 def symbols_of(xs: Iterable[Any]) -> set[str]:
@@ -51,6 +99,8 @@ def outside(type: Type, known: set[str]) -> Type:
 class _HoldsGraphs(Op):
     """An operator with graphs among its attributes: equal to itself alone, and not followed through shape values."""
 
+    holds_graphs = True
+
     def value(self, *xs: Any) -> Any:
         raise Unknown
 
@@ -64,7 +114,8 @@ class _HoldsGraphs(Op):
 class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
     """The outputs of ``then_branch`` where the one element of ``condition`` is true, otherwise those of ``else_branch``.
 
-    Both branches take ``captures`` as their inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
+    Both branches take ``captures`` as their inputs. A branch that is not taken raises nothing, whatever its rules say of the
+    inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
     """
 
     then_branch: Graph
@@ -77,12 +128,26 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
         shape = condition.shape
         if shape is not None and all(isinstance(size, int) for size in shape) and any(size != 1 for size in shape):
             raise RuleError("if.condition", f"the condition should have one element, not the shape {list(shape)}")
-        then_types = infer_body(self.then_branch, captures)
-        else_types = infer_body(self.else_branch, captures)
-        if len(then_types) != self.outputs or len(else_types) != self.outputs:
-            raise RuleError("node.outputs", f"{self.outputs} outputs from branches of {len(then_types)} and {len(else_types)}")
+        branches = (self.then_branch, self.else_branch)
+        counts = [len(branch.outputs) for branch in branches]
+        if counts != [self.outputs] * 2:
+            raise RuleError("node.outputs", f"{self.outputs} outputs from branches of {counts[0]} and {counts[1]}")
+        inferred = [infer_branch(branch, captures) for branch in branches]
         known = symbols_of((condition, *captures))
-        return [outside(common_type(*pair), known) for pair in zip(then_types, else_types, strict=True)]
+        return [outside(type, known) for type in self._common_types(inferred, taken_branch(condition))]
+
+    def _common_types(self, inferred: list[list[Type] | None], taken: int | None) -> list[Type]:
+        """The outputs' types: a branch that cannot run with these inputs says nothing of them, unless neither can."""
+        branches = (self.then_branch, self.else_branch)
+        if taken is not None:
+            fault = branches[taken].fault
+            if fault is not None:
+                raise fault.with_traceback(None)
+            forget_faults(branches[1 - taken])
+            return inferred[taken] or []
+        able = [types for types in inferred if types is not None]
+        first, *rest = able or [[value.type for value in branch.outputs] for branch in branches]
+        return [reduce(common_type, types) for types in zip(first, *rest, strict=True)]
 
     def evaluate(self, xp: Any, condition: Any, *captures: Any) -> Any:
         from dovetail.evaluate import run
@@ -104,4 +169,4 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
         return f"If(then_branch={len(self.then_branch)} nodes, else_branch={len(self.else_branch)} nodes)"
 
 
-__all__ = ["If", "infer_body", "outside", "symbols_of"]
+__all__ = ["If", "infer_subgraph", "outside", "restore_types", "symbols_of", "taken_branch", "types_in"]

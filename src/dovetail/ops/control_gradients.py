@@ -26,8 +26,8 @@ Deltas = Sequence[Value | None]
 END = 2**63 - 1
 
 
-def _refuse_draws(op: Any) -> None:
-    if draws(op):
+def _refuse_draws(node: Node) -> None:
+    if draws(node.op, node.inputs):
         raise UnsupportedError("grad.draws", "the gradient computes the body again, and its random numbers would be others")
 
 
@@ -37,7 +37,7 @@ def _is_smooth(x: Value | None) -> bool:
 
 def through_if(op: Any, b: Builder, walk: Walk, node: Node, g: Deltas, wanted: Sequence[bool]) -> list[Value | None]:
     """A choice between the gradients of the branches."""
-    _refuse_draws(op)
+    _refuse_draws(node)
     condition, *captures = node.inputs
     places = [place for place, x in enumerate(captures) if wanted[1 + place] and _is_smooth(x)]
     branches = [_branch(branch, g, places, walk) for branch in (op.then_branch, op.else_branch)]
@@ -68,7 +68,7 @@ def _again(inner: Builder, body: Graph) -> tuple[list[Value], list[Value]]:
 def through_loop(op: Any, b: Builder, walk: Walk, node: Node, g: Deltas, wanted: Sequence[bool]) -> list[Value | None]:
     """A loop from the last trip to the first, which carries the gradients of the states and the sums of those of what is read
     whole, and lays the gradients of parts where the parts were."""
-    _refuse_draws(op)
+    _refuse_draws(node)
     back = _Back(op, b, node, g, wanted)
     return [*[None] * min(2, len(node.inputs)), *back.gradients(walk)]
 

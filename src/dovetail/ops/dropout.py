@@ -35,10 +35,11 @@ class Dropout(
     mask_like: bool = False
     outputs: int = 1
 
-    @property
-    def is_random(self) -> bool:
-        """Whether it may not be computed beforehand."""
-        return True
+    def is_random(self, *xs: Any) -> bool:
+        """Only where ``training`` may be true and ``ratio`` another number than 0."""
+        _, ratio, training = (*xs, None, None)[:3]
+        nothing = ratio is not None and ratio.constant is not None and not np.any(np.asarray(ratio.constant, np.float64))
+        return not (nothing or is_inference(training))
 
     def validate(self) -> None:
         if self.outputs not in (1, 2):
@@ -82,4 +83,7 @@ class Dropout(
 
 def is_inference(training: Any) -> bool:
     """Whether nothing will be dropped, as far as is known before anything runs."""
-    return training is None or (training.constant is not None and not bool(training.constant.reshape(())))
+    if training is None:
+        return True
+    known = training.value if training.constant is None else training.constant
+    return known is not None and all(dims.equal(item, 0) for item in np.ravel(known).tolist())

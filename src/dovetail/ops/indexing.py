@@ -45,7 +45,7 @@ class Gather(
     openvino=(
         "Gather-1(x, indices, axis | bounds=natural)",
         "Gather-7(x, indices, axis; batch_dims=0 | bounds=natural)",
-        "Gather-8(x, indices, axis; batch_dims=0 | bounds=zero)",
+        "Gather-8(x, indices, axis; batch_dims=0 | bounds=zero/error/natural)",
     ),
 ):
     """The slices of ``x`` at ``indices`` along ``axis``: x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1:].

@@ -10,9 +10,8 @@ import numpy as np
 from dovetail import dims, dtypes
 from dovetail.errors import EngineError, RuleError
 from dovetail.graph import Graph, Value
-from dovetail.inference import infer_graph
 from dovetail.op import check_inputs
-from dovetail.ops.control import _HoldsGraphs, outside, symbols_of
+from dovetail.ops.control import _HoldsGraphs, infer_subgraph, outside, restore_types, symbols_of, types_in
 from dovetail.types import UNKNOWN, Optional, Sequence, Size, Tensor, Type, common_type
 
 MOST_TRIPS = 1 << 24
@@ -54,14 +53,44 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         if made != 1 + self.outputs or self.outputs != self.carried + len(self.stacked):
             raise RuleError("loop.body", f"a body of {made} outputs for {self.outputs} of the loop and the condition")
         known = symbols_of(xs)
+        before = types_in(self.body)
         states = self._infer_body(xs, known)
+        if states is None:
+            restore_types(before)
+            return self._types_without_trips(trips, condition, xs, known)
         count = self._count(trips, condition, xs)
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
         stacked = [_laid(part, axis, count) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
         return [outside(type, known) for type in (*states, *stacked)]
 
-    def _infer_body(self, xs: Several[Any], known: set[str]) -> list[Type]:
-        """Infer the body with types of the states wide enough for every trip; what these are. ``known``: the symbols outside."""
+    def _types_without_trips(self, trips: Any, condition: Any, xs: Several[Any], known: set[str]) -> list[Type]:
+        """The outputs' types where the body cannot run with these inputs. Raises the body's error where it surely runs."""
+        fault = self.body.fault
+        if fault is not None and self._is_entered(trips, condition, xs):
+            raise fault.with_traceback(None)
+        parts = [value.type for value in self.body.outputs[1 + self.carried :]]
+        if not isinstance(fault, RuleError):
+            # Another error than that of a rule does not say that the body cannot run.
+            return [UNKNOWN] * self.carried + [
+                _laid(part, axis, None) for part, (axis, _) in zip(parts, self.stacked, strict=True)
+            ]
+        stacked = [_laid(outside(part, set()), axis, 0) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
+        return [outside(type, known) for type in (*(x.type for x in xs[: self.carried]), *stacked)]
+
+    def _is_entered(self, trips: Any, condition: Any, xs: Several[Any]) -> bool:
+        """Whether the body surely runs once."""
+        if condition is not None and not is_true(condition):
+            return False
+        if trips is not None:
+            return trips.value is not None and _is_positive(np.reshape(trips.value, ()).item())
+        cut = zip(xs[self.carried :], self.scanned, strict=False)
+        return all(x.shape is not None and _is_positive(x.shape[axis]) for x, (axis, _, _) in cut)
+
+    def _infer_body(self, xs: Several[Any], known: set[str]) -> list[Type] | None:
+        """Infer the body with types of the states wide enough for every trip; what these are. ``known``: the symbols outside.
+
+        None where a rule refuses; what it says is ``self.body.fault``.
+        """
         body, first = self.body, 1 + self.carried
         body.inputs[0].type = Tensor(dtypes.i64, ())
         cut = xs[self.carried : self.carried + len(self.scanned)]
@@ -70,14 +99,14 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         for inner, type in zip(body.inputs[first:], [*parts, *(x.type for x in rest)], strict=True):
             inner.type = _named(type, inner.name)
         for inner, x in zip(body.inputs[first + len(parts) :], rest, strict=True):
-            if x.value is not None:
-                inner.value = x.value
+            inner.value = x.value
         states = [x.type for x in xs[: self.carried]]
         for round in range(ROUNDS + 1):
             for inner, type in zip(body.inputs[1:first], states, strict=True):
                 inner.type, inner.value = type, None
             forget(body)
-            infer_graph(body)
+            if not infer_subgraph(body):
+                return None
             made = [value.type for value in body.outputs[1:first]]
             # What a list holds, several trips may have made.
             made = [type if isinstance(type, Tensor) else outside(type, known) for type in made]
@@ -164,7 +193,9 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
 
         seen = [View(type_of(x), None) for x in xs]
         body = copy_graph(self.body)
-        self.with_(body=body)._infer_body(seen, set())  # type: ignore[attr-defined]
+        if self.with_(body=body)._infer_body(seen, set()) is None:  # type: ignore[attr-defined]
+            # No trip is made, so that what a rule says of these sizes does not matter.
+            body = self.body
         for value, (axis, _) in zip(body.outputs[1 + self.carried :], self.stacked, strict=True):
             sizes = [size if isinstance(size, int) else 0 for size in value.shape or ()]
             sizes[axis] = 0
@@ -252,6 +283,11 @@ def _without_rank(type: Type) -> Type:
     if isinstance(type, Sequence):
         return Sequence(_without_rank(type.element))
     return Tensor(type.dtype, None) if isinstance(type, Tensor) else Optional(_without_rank(type.element))
+
+
+def _is_positive(size: Size) -> bool:
+    low, _ = dims.bounds(size)
+    return low is not None and low > 0
 
 
 def _cut(x: Any, trip: int, axis: int, size: int, is_reversed: bool) -> Any:

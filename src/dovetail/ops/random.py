@@ -23,9 +23,7 @@ class _Random(Op):
     seed: float = 0.0
     second: int = 0
 
-    @property
-    def is_random(self) -> bool:
-        """Whether it may not be computed beforehand."""
+    def is_random(self, *xs: Any) -> bool:
         return True
 
     def value(self, *xs: Any) -> Any:

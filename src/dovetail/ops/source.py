@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.dtypes import DType
-from dovetail.errors import UnsupportedError
+from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.op import Op, Window, Windows
 from dovetail.types import UNKNOWN, Tensor, Type, static
 
@@ -68,7 +68,10 @@ class Identity(Op, sig="x: any -> y: any", onnx="Identity-1,13,14,16,19,21,23,24
 
 class Foreign(Op, sig="*xs: any -> *ys: any"):
     """An operator known only by what its file says: it can be shown, checked and written back, not converted or
-    differentiated."""
+    differentiated.
+
+    ``fault`` is the error of an operator that is known and refuses its inputs, in a body that may never run.
+    """
 
     format: str
     domain: str
@@ -76,11 +79,14 @@ class Foreign(Op, sig="*xs: any -> *ys: any"):
     version: int
     attributes: tuple[tuple[str, Any], ...]
     outputs: int
+    fault: DovetailError | None = None
 
     def types(self, *xs: Any) -> list[Type]:
         return [UNKNOWN] * self.outputs
 
     def evaluate(self, xp: Any, *xs: Any) -> Any:
+        if self.fault is not None:
+            raise self.fault.with_traceback(None)
         raise UnsupportedError(
             "op.unknown", f"no rule is known to run {self.domain + '.' if self.domain else ''}{self.kind}-{self.version}"
         )

@@ -6,10 +6,12 @@ from dovetail.build import Builder
 from dovetail.edit import remove_dead, rewrite
 from dovetail.evaluate import folded
 from dovetail.graph import Graph, Node, Value
+from dovetail.ops.runtime_attributes import as_attributes
 
 
 def fold(graph: Graph) -> int:
-    """Replace every node whose inputs are constants by its outputs' values. Returns how many nodes went.
+    """Replace every node whose inputs are constants by its outputs' values, and every attribute that is an input of known value
+    by an attribute. Returns how many nodes changed.
 
     Random operators, operators without a rule, and whatever would grow a constant (see :data:`dovetail.evaluate.FOLD_LIMIT`)
     stay.
@@ -22,8 +24,8 @@ def fold(graph: Graph) -> int:
 
 def _fold_node(b: Builder, node: Node) -> list[Value] | None:
     if not node.inputs or any(x is not None and x.constant is None for x in node.inputs):
-        return None
+        return as_attributes(b, node)
     arrays = folded(node.op, node.inputs)
     if arrays is None:
-        return None
+        return as_attributes(b, node)
     return [b.constant(array, dtype) for array, dtype in arrays]

@@ -145,4 +145,10 @@ def spell(value: Any) -> Any:
     return value
 
 
-ONNX = Dialect("onnx", lambda cls: cls.onnx, check_types, spell=spell, has_opsets=True)
+def arity(domain: str, kind: str, version: int) -> tuple[int, int]:
+    """How many inputs do not repeat, and how many a node has at least: those of Loop may be left out, and are counted."""
+    found = schema(domain, kind, version)
+    return (0, 0) if found is None else (len(found.inputs) - found.is_repeated, found.least_inputs)
+
+
+ONNX = Dialect("onnx", lambda cls: cls.onnx, check_types, spell=spell, has_opsets=True, arity=arity)

@@ -18,7 +18,7 @@ _FIRST_IR_VERSION = 3
 class Schema(NamedTuple):
     """One version of an operator: for each formal input and output the texts of its allowed types, as the schema writes them;
     whether the last input repeats; the type variable of each input, None where each of its repetitions may have a type of its
-    own; the attributes that are lists, with their ``AttributeProto.AttributeType``."""
+    own; the attributes that are lists, with their ``AttributeProto.AttributeType``; the least number of inputs."""
 
     since_version: int
     inputs: tuple[frozenset[str], ...]
@@ -26,6 +26,7 @@ class Schema(NamedTuple):
     is_repeated: bool
     variables: tuple[str | None, ...]
     lists: dict[str, int]
+    least_inputs: int
 
 
 def schema(domain: str, kind: str, opset: int) -> Schema | None:
@@ -72,8 +73,9 @@ def _types(number: int) -> frozenset[str]:
 
 @cache
 def _written(domain: str, kind: str, index: int) -> Schema:
-    version, inputs, outputs, is_repeated, variables, lists = _table()["operators"][domain][kind][index]
-    return Schema(version, tuple(map(_types, inputs)), tuple(map(_types, outputs)), bool(is_repeated), tuple(variables), lists)
+    version, inputs, outputs, is_repeated, variables, lists, least = _table()["operators"][domain][kind][index]
+    allowed = tuple(map(_types, inputs)), tuple(map(_types, outputs))
+    return Schema(version, *allowed, bool(is_repeated), tuple(variables), lists, least)
 
 
 @cache
@@ -92,7 +94,7 @@ def _schema_of(found: Any) -> Schema:
     is_repeated = bool(found.inputs) and found.inputs[-1].option.name == "Variadic"
     variables = tuple(item.type_str if item.is_homogeneous else None for item in found.inputs)
     lists = {name: int(item.type.value) for name, item in found.attributes.items() if item.type.name.endswith("S")}
-    return Schema(int(found.since_version), inputs, outputs, is_repeated, variables, lists)
+    return Schema(int(found.since_version), inputs, outputs, is_repeated, variables, lists, int(found.min_input))
 
 
 def _table_of_package() -> str:
@@ -106,8 +108,9 @@ def _table_of_package() -> str:
 
     history = onnx.defs.get_all_schemas_with_history()
     for each in sorted(history, key=lambda item: (item.domain, item.name, item.since_version)):
-        version, inputs, outputs, is_repeated, variables, lists = _schema_of(each)
-        row = [version, numbers(inputs), numbers(outputs), int(is_repeated), list(variables), dict(sorted(lists.items()))]
+        version, inputs, outputs, is_repeated, variables, lists, least = _schema_of(each)
+        types = numbers(inputs), numbers(outputs)
+        row = [version, *types, int(is_repeated), list(variables), dict(sorted(lists.items())), least]
         operators.setdefault(each.domain, {}).setdefault(each.name, []).append(row)
     known = {domain: versions[1] for domain, versions in sorted(onnx.defs.C.schema_version_map().items())}
     rows = [
@@ -116,13 +119,13 @@ def _table_of_package() -> str:
         + "\n  }"
         for domain, kinds in operators.items()
     ]
-    types = ",\n".join(f"  {json.dumps(text)}" for text in texts)
+    said = ",\n".join(f"  {json.dumps(text)}" for text in texts)
     find = onnx.helper.find_min_ir_version_for
     ir_versions = {
         domain: {opset: find([onnx.helper.make_opsetid(domain, opset)], ignore_unknown=True) for opset in range(1, last + 1)}
         for domain, last in known.items()
     }
-    head = f' "newest": {json.dumps(known)},\n "ir_versions": {json.dumps(ir_versions)},\n "types": [\n{types}\n ],\n'
+    head = f' "newest": {json.dumps(known)},\n "ir_versions": {json.dumps(ir_versions)},\n "types": [\n{said}\n ],\n'
     return f'{{\n{head} "operators": {{\n' + ",\n".join(rows) + "\n }\n}\n"
 
 

@@ -13,6 +13,7 @@ from dovetail.formats.onnx import codec, thresholds
 from dovetail.formats.onnx.compose import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.onnx.schemas import newest_opset
+from dovetail.formats.readback import check_written
 from dovetail.graph import Model
 from dovetail.states import PROPERTY, as_text
 
@@ -100,5 +101,10 @@ def save(
     external: bool | str | None = None,
     threshold: int = 1024,
 ) -> bytes | None:
-    """Write ``model`` as ONNX; to None: return the bytes. ``external`` and ``threshold``: see :func:`codec.write`."""
-    return codec.write(to_foreign(model, opset), path, external=external, threshold=threshold)
+    """Write ``model`` as ONNX; to None: return the bytes. ``external`` and ``threshold``: see :func:`codec.write`.
+
+    Raises UnsupportedError [write.mismatch] as :func:`check_written`, before anything is written.
+    """
+    foreign = to_foreign(model, opset)
+    check_written(model, foreign, ONNX)
+    return codec.write(foreign, path, external=external, threshold=threshold)

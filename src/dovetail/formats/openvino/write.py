@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from os import PathLike
 
+from dovetail.edit import copy_model
 from dovetail.formats import travel
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.lower import lower
 from dovetail.formats.openvino import codec, rt_info, versions
 from dovetail.formats.openvino.compose import OPENVINO
 from dovetail.formats.openvino.variables import put_variables
+from dovetail.formats.readback import check_written
 from dovetail.graph import Model
+from dovetail.passes.ranks import has_open_rank, specialize_ranks
 
 NEWEST = 17
 """The newest opset whose operators we write: what it brought has no equal before, and nothing else asks for it."""
@@ -26,6 +29,8 @@ def version_of(domain: str, kind: str) -> int | None:
 
 def to_foreign(model: Model) -> ForeignModel:
     """``model`` in the words of OpenVINO. Raises UnsupportedError [op.unsayable] with every node that stands in the way."""
+    if model.format != "openvino" and has_open_rank(model.graph):
+        model = copy_model(model, specialize_ranks(model.graph))
     foreign = lower(model, OPENVINO, version_of, sink=True)
     put_variables(model, foreign)
     foreign.versions = {"ir": 11}
@@ -47,5 +52,10 @@ def to_foreign(model: Model) -> ForeignModel:
 
 
 def save(model: Model, path: str | PathLike[str], *, weights: str | PathLike[str] | None = None) -> None:
-    """Write ``model`` as IR 11: the xml at ``path`` and the constants beside it (or at ``weights``), both or neither."""
-    codec.write(to_foreign(model), path, weights_path=weights)
+    """Write ``model`` as IR 11: the xml at ``path`` and the constants beside it (or at ``weights``), both or neither.
+
+    Raises UnsupportedError [write.mismatch] as :func:`check_written`, before anything is written.
+    """
+    foreign = to_foreign(model)
+    check_written(model, foreign, OPENVINO)
+    codec.write(foreign, path, weights_path=weights)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from dovetail.edit import inline
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
@@ -14,6 +12,7 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Graph, Node, Value
+from dovetail.ops.control import taken_branch
 
 IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 
@@ -22,12 +21,12 @@ IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 def lift_if(node: Lifting) -> Value | list[Value]:
     """A branch reads outer names; what both read becomes the inputs of both."""
     captures: list[Value] = []
-    taken = _taken(node.input(0))
+    taken = taken_branch(node.input(0))
     branches: list[Graph] = []
     for index, name in enumerate(("then_branch", "else_branch")):
         before = len(node.lifter.errors)
         branches.append(node.body(_branch(node, name), captures))
-        if taken == 1 - index and len(node.lifter.errors) > before:
+        if taken == 1 - index and (branches[index].fault is not None or len(node.lifter.errors) > before):
             # What can never run need not fit: the other branch stands for the whole.
             del node.lifter.errors[before:]
             other = node.body(_branch(node, "else_branch"), captures) if taken else branches[0]
@@ -39,15 +38,6 @@ def lift_if(node: Lifting) -> Value | list[Value]:
         "If", node.input(0), *captures, then_branch=branches[0], else_branch=branches[1], outputs=len(node.node.outputs)
     )
     return made
-
-
-def _taken(condition: Value) -> int | None:
-    """The place of the branch that runs, where the condition is known."""
-    known = condition.value
-    if known is None or np.size(known) != 1:
-        return None
-    item = np.reshape(known, ()).item()
-    return int(not item) if isinstance(item, bool) else None
 
 
 def _branch(node: Lifting, name: str) -> ForeignGraph:

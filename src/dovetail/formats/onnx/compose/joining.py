@@ -62,22 +62,23 @@ def reshape(b: Builder, node: Node) -> Any:
     x = node.inputs[0]
     if made is not None or op.empty != "cancel" or x is None or x.shape is None or 0 in x.shape:
         return made
-    target = written_sizes(x, node.inputs[1], node.outputs[0], op.copy_zeros)
-    return b.Reshape(x, node.inputs[1], copy_zeros=op.copy_zeros) if target is None else b.Reshape(x, target)
+    if not op.copy_zeros:
+        # Without a 0 that copies nothing cancels.
+        return b.Reshape(x, node.inputs[1], copy_zeros=False)
+    target = written_sizes(x, node.inputs[1], node.outputs[0])
+    return b.Reshape(x, node.inputs[1] if target is None else target)
 
 
-def written_sizes(x: Value, target: Value | None, y: Value, copy_zeros: bool) -> list[int] | None:
+def written_sizes(x: Value, target: Value | None, y: Value) -> list[int] | None:
     """The target as a constant: numbers as they are, a computed size as the number it is, a size of ``x`` as a 0 that copies it.
 
-    None where an element is none of these, as is a 0 without ``copy_zeros``, which is a size of zero.
+    None where an element is none of these.
     """
     wanted = None if target is None else items(target)
     if wanted is None or x.shape is None or y.shape is None:
         return None
     found: list[int] = []
     for axis, (size, made) in enumerate(zip(wanted, y.shape, strict=True)):
-        if size == 0 and not copy_zeros:
-            return None
         if isinstance(size, int):
             found.append(made if size == -1 and isinstance(made, int) and made else size)
         elif axis < len(x.shape) and dims.equal(x.shape[axis], size) is True:

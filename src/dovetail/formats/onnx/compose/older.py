@@ -189,8 +189,9 @@ def dropped_nothing(b: Any, node: Node) -> Any:
 def copying_zeros(b: Any, node: Node) -> Any:
     """Sizes that may be 0, before version 14, where a 0 copies the size in its place.
 
-    Where those sizes are the ones in their places it comes to the same; where one of unknown value is not, to a refusal of other
-    inputs than empty ones. A 0 that is written down, or a target that only run time knows, cannot be said.
+    Sizes that equal those in their places stay. One other size that may be 0 stays where it alone may be: a tensor that is not
+    empty then refuses it, and an empty one has a 0 in its place. Beside others it is written as -1, which refuses an empty tensor.
+    A 0 that is written down, or a target that only run time knows, cannot be said.
     """
     op: Any = node.op
     x, target = node.inputs
@@ -198,9 +199,14 @@ def copying_zeros(b: Any, node: Node) -> Any:
     wanted = items(target)
     if op.copy_zeros or wanted is None or x.shape is None:
         return None
-    others = [size for axis, size in enumerate(wanted) if _may_be_zero(size) and dims.equal(size, _at(x.shape, axis)) is not True]
-    if len(others) > 1 or any(isinstance(size, int) for size in others):
+    open_axes = [axis for axis, size in enumerate(wanted) if _may_be_zero(size)]
+    others = [axis for axis in open_axes if dims.equal(wanted[axis], _at(x.shape, axis)) is not True]
+    if len(others) > 1 or any(isinstance(wanted[axis], int) for axis in others):
         return None
+    if others and len(open_axes) > 1:
+        if -1 in wanted:
+            return None
+        target = b.constant([-1 if axis in others else 0 if axis in open_axes else size for axis, size in enumerate(wanted)])
     return b.add(op.with_(copy_zeros=True), x, target)
 
 

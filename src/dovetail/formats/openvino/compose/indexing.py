@@ -37,14 +37,6 @@ def _rest(rows: Value, batch: int) -> list[int]:
     return [int(size) for size in rows.shape[batch:]]
 
 
-@OPENVINO.lower("Gather")
-def gather(b: Builder, node: Node) -> Any:
-    """OpenVINO gives zeros for an index outside, where the core may refuse."""
-    op: Any = node.op
-    x, indices = node.inputs
-    return None if op.bounds == "zero" else b.add(op.with_(bounds="zero"), x, indices)[0]
-
-
 @OPENVINO.lower("GatherElements")
 def gather_elements(b: Builder, node: Node) -> Any:
     """OpenVINO wants the other axes of both alike: the tensor is cut to them, by Gather, as it optimises Slice away."""

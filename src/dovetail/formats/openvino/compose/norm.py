@@ -14,7 +14,6 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.ops.dropout import is_inference
 from dovetail.ops.norm import MeanVarianceNormalization
-from dovetail.ops.rescaling import LRN
 from dovetail.types import axis_in
 
 
@@ -36,8 +35,9 @@ def local_response(node: Lifting) -> list[Value]:
             "norm.size", f"a region of {size} places, of which OpenVINO's text and implementation make different things"
         )
     alpha, beta, bias = (node.attribute(name, "float") for name in ("alpha", "beta", "bias"))
-    op = LRN(size, alpha, beta, bias, node.constant(1, "tuple[int, ...]"))
-    return node.b.add(op, node.input(0))
+    x, axes = node.input(0), node.attribute_or_input(1, "tuple[int, ...]")
+    result: Value = node.b.LRN(x, size=size, alpha=alpha, beta=beta, bias=bias, axes=axes)
+    return [result]
 
 
 @OPENVINO.lift("GRN", 1)
