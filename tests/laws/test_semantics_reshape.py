@@ -716,3 +716,17 @@ def test_openvino_gives_the_same(tmp_path: Path) -> None:
         (theirs,) = oracles.run_openvino_file(str(path), feeds(operator, KNOWN), ["y0"])
         assert_bits(dovetail.run(path, feeds(operator, KNOWN))["y0"], theirs, f"{shape} by {target}")
     assert NODE
+
+
+@pytest.mark.parametrize(("tail", "sizes"), [([3], (2, 4)), ([-1], (5, 2)), ([1, 3], (0, 4))])
+def test_a_target_of_sizes_without_zeros_that_copy_goes_to_onnx(tail: list[int], sizes: tuple[int, int], tmp_path: Path) -> None:
+    """Sizes of the input are written as zeros that copy, whatever a 0 in the target means."""
+    with dovetail.Builder("sizes") as b:
+        x = b.input("x", "f32", ("n", "t", 3))
+        target = b.Concat(b.Slice(b.Shape(x), [0], [2]), tail, axis=0)
+        b.output("y", b.add(Reshape(copy_zeros=False, empty="cancel"), b.Multiply(x, 2.0), target)[0])
+    dovetail.save(b.model, tmp_path / "model.onnx")
+    given = {"x": np.arange(3 * sizes[0] * sizes[1], dtype=np.float32).reshape(*sizes, 3)}
+    (theirs,) = oracles.run_onnxruntime((tmp_path / "model.onnx").read_bytes(), given)
+    assert_bits(dovetail.run(b.model, given)["y"], theirs, f"{sizes}")
+    assert_bits(dovetail.run(tmp_path / "model.onnx", given)["y"], theirs, f"{sizes}, read back")

@@ -1,9 +1,7 @@
-"""What is asked of one model of the corpus: ``python tests/models/corpus_cells.py CORPUS_FOLDER ID [CELL ...]``.
+"""What is asked of one model of the corpus: ``python -m models.corpus_cells CORPUS_FOLDER ID [CELL ...]`` in the folder tests.
 
 The corpus is a folder of model files with inputs and other engines' outputs beside them, and an index of records (its README
-says more). A record may have an ONNX file, an IR file or both. Each cell is one question of the record; its answer is "" (yes),
-the reason why not, or None where there is nothing to ask. One line of JSON is printed before and after each cell, so that a
-reader of a process that has died knows at which.
+says more). A record may have an ONNX file, an IR file or both. Each cell is one question of the record.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import contextlib
 import functools
 import io
 import json
-import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -24,18 +21,14 @@ import numpy as np
 
 import dovetail
 from dovetail import dims
-from dovetail.errors import DovetailError
 from dovetail.formats import load
 from dovetail.graph import Model, Value
 from dovetail.summary import all_nodes
 from dovetail.types import Tensor
 from dovetail.verify import compare, runner_for
+from models.asking import Answer, Unfilled, answer, ask, asked_for, short
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
-
-
-class Unfilled(Exception):
-    """The reason why a cell is empty."""
 
 
 class Record:
@@ -146,12 +139,11 @@ def infers(record: Record) -> None:
                     raise Unfilled(f"{path.suffix}: {y.name} of {type(node.op).__name__} is {y.type}")
         reference = record.reference(path)
         for value, array in zip(model.outputs, (reference or {}).values(), strict=False):
-            _check_sizes(value, array.shape, _sizes(model, record))
+            check_sizes(value, array.shape, sizes_of(model, feed(model, record.arrays(".in.npz") or {})))
 
 
-def _sizes(model: Model, record: Record) -> dict[str, int]:
-    """The symbols of the inputs as the stored inputs have them."""
-    given = feed(model, record.arrays(".in.npz") or {})
+def sizes_of(model: Model, given: Arrays) -> dict[str, int]:
+    """The symbols of the inputs as these have them."""
     pairs = [
         pair for x in model.inputs if isinstance(x.type, Tensor)
         for pair in zip(x.type.shape or (), given[x.name].shape, strict=True)
@@ -159,7 +151,7 @@ def _sizes(model: Model, record: Record) -> dict[str, int]:
     return {str(dims.name_of(size)): number for size, number in pairs if not isinstance(size, int) and dims.name_of(size)}
 
 
-def _check_sizes(value: Value, shape: tuple[int, ...], known: Mapping[str, int]) -> None:
+def check_sizes(value: Value, shape: tuple[int, ...], known: Mapping[str, int]) -> None:
     sizes = value.dims
     for size, number in zip(sizes, shape, strict=True):
         if {str(dims.name_of(symbol)) for symbol in dims.symbols(size)} <= set(known) and dims.evaluate(size, known) != number:
@@ -213,7 +205,7 @@ def _command(*arguments: str) -> None:
             main(list(arguments))
     except SystemExit as end:
         if end.code:
-            raise Unfilled(f"dovetail {arguments[0]}: exit code {end.code}: {_short(said.getvalue())}") from None
+            raise Unfilled(f"dovetail {arguments[0]}: exit code {end.code}: {short(said.getvalue())}") from None
 
 
 CELLS = {
@@ -227,36 +219,17 @@ CELLS = {
 }
 
 
-def fill(record: Record, cell: str) -> str | None:
-    """Nothing where the cell is filled, else the reason why not; None where there is nothing to ask."""
-    reason = _answer(record, cell)
-    if reason and not any(record.path(suffix) for suffix in (".ref.npz", ".ovref.npz")):
-        return f"{reason}; neither onnxruntime nor OpenVINO has a reference for it"
-    return reason
-
-
-def _answer(record: Record, cell: str) -> str | None:
-    try:
-        return None if CELLS[cell](record) is False else ""
-    except Unfilled as reason:
-        return str(reason)
-    except DovetailError as error:
-        return _short(f"{type(error).__name__} {error}")
-    except Exception as error:
-        return _short(f"{type(error).__name__}: {error}")
-
-
-def _short(text: str) -> str:
-    """In one line, without the folders of files."""
-    return re.sub(r"[^\s'\"(]*/(?=[\w.-]+\.(onnx|xml)\b)", "", " ".join(text.split()))[:400]
+def fill(record: Record, cell: str) -> Answer:
+    found = answer(CELLS[cell], record)
+    if found.reason and not any(record.path(suffix) for suffix in (".ref.npz", ".ovref.npz")):
+        return Answer(f"{found.reason}; neither onnxruntime nor OpenVINO has a reference for it")
+    return found
 
 
 def main() -> None:
-    folder, name, *cells = sys.argv[1:]
+    folder, name, seconds, cells = asked_for(sys.argv[1:], CELLS)
     record = next(each for each in records(Path(folder)) if each.id == name)
-    for cell in cells or CELLS:
-        print(json.dumps({"cell": cell}), flush=True)
-        print(json.dumps({"cell": cell, "reason": fill(record, cell)}), flush=True)
+    ask(cells, lambda cell: fill(record, cell), seconds)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,23 @@ def bits_of_truth(b: Builder, node: Node) -> Value | None:
     return result
 
 
+@ONNX.lower("Where")
+def choice_of_truth(b: Builder, node: Node) -> Value | None:
+    """Truth values are chosen by the connectives: onnxruntime has no kernel of Where for them."""
+    condition, x, y = node.inputs
+    assert condition is not None and x is not None and y is not None
+    if x.dtype.kind != "bool":
+        return None
+    op: Any = node.op
+    result: Value
+    if y.constant is not None and y.constant.size == 1 and not y.constant.any():
+        result = b.And(condition, x, broadcast=op.broadcast)
+    else:
+        chosen, other = b.And(condition, x, broadcast=op.broadcast), b.And(b.Not(condition), y, broadcast=op.broadcast)
+        result = b.Or(chosen, other, broadcast=op.broadcast)
+    return result
+
+
 @ONNX.lower(*REDUCTIONS)
 def reduction(b: Builder, node: Node) -> Value | None:
     """Axes are an i64 vector; where there surely are some, what none would mean is left at its default."""

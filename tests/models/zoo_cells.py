@@ -1,0 +1,397 @@
+"""What is asked of one model of the zoo: ``python -m models.zoo_cells ZOO_FOLDER ID [CELL ...]`` in the folder tests.
+
+The zoo is a folder of ONNX files, of inputs for one or two sets of sizes, and an index that names them; ``make zoo`` fills it.
+Nothing is stored of other engines: they are asked too. Where two engines differ, the interpreter with f64 in place of every
+smaller float says who is nearer.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+import dovetail
+from dovetail.errors import DovetailError, UnsupportedError
+from dovetail.formats import load, save
+from dovetail.graph import Model
+from dovetail.measure import measure
+from dovetail.peers import Names, runner
+from dovetail.sampling import apart
+from dovetail.summary import all_nodes
+from dovetail.types import Tensor
+from dovetail.verify import compare, drawn_outputs
+from models.asking import Answer, PeersFault, Unfilled, answer, ask, asked_for
+from models.corpus_cells import check_sizes, sizes_of
+from models.wide import run_wide, wide
+
+Arrays = dict[str, Any]
+SIZES = ("", "2")
+OPSETS = (-2, -1, 1, 2)
+NEWEST_OPSET = 25
+"""The newest that all of the peers read."""
+PEERS = ("onnxruntime", "openvino")
+QUANTISED = 3
+"""How many times as far from an f64 run as another engine we may be where both round to a grid."""
+STEP = 1 / 255
+"""The difference that one rounding the other way makes on a grid of 8 bits."""
+SLOPE = 1e-3
+"""The difference allowed between two ways to a slope, as a share of it."""
+STEPS = (1e-3, 1e-4, 1e-5, 1e-6)
+
+
+class Record:
+    """One model: its file, its inputs, and what each engine makes of them."""
+
+    def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
+        self.folder, self.facts, self.id = folder, facts, facts["id"]
+        self.path = folder / facts["file"]
+        self._results: dict[tuple[str, str], Arrays | DovetailError] = {}
+
+    @property
+    def model(self) -> Model:
+        return load(self.path)
+
+    def has(self, size: str) -> bool:
+        return self._stored(size).exists()
+
+    def _stored(self, size: str) -> Path:
+        return self.folder / self.facts["inputs"].format(size)
+
+    @functools.cache  # noqa: B019 (a record lives as long as its process)
+    def inputs(self, size: str = "") -> Arrays:
+        with np.load(self._stored(size)) as stored:
+            return {name: _plain(stored[name]) for name in stored.files}
+
+    def results(self, engine: str, size: str = "") -> Arrays:
+        """What an engine makes of the file. Raises PeersFault where it is another's and fails."""
+        key = (engine, size)
+        if key not in self._results:
+            try:
+                self._results[key] = flat(self._run(engine, self.inputs(size)))
+            except DovetailError as error:
+                self._results[key] = error
+        found = self._results[key]
+        if not isinstance(found, DovetailError):
+            return found
+        if engine in PEERS:
+            raise PeersFault(found.message)
+        raise found
+
+    def _run(self, engine: str, inputs: Arrays) -> Arrays:
+        if engine in ("native", "interpreter"):
+            return dict(dovetail.run(self.model, inputs, engine=engine))
+        if engine == "f64":
+            return run_wide(self.model, inputs)
+        return peer(engine, self.path, self.model)(inputs)
+
+    def judge(self, found: Arrays, engine: str, size: str = "", of: str = "") -> str | None:
+        """A note, or nothing, where ``found`` is what ``engine`` makes of the file or no further than that from an f64 run.
+
+        ``found`` is ours, or that of the engine ``of``, run on what we wrote. Raises Unfilled.
+        """
+        reference = self.results(engine, size)
+        if len(reference) != len(found):
+            raise Unfilled(f"{len(found)} outputs, {engine} has {len(reference)}")
+        named = dict(zip(reference, found.values(), strict=True))
+        rows = [row for row in compare(reference, named, drawn=drawn_outputs(self.model)) if not row.agrees]
+        notes = [self._nearer(row, reference[row.output], named[row.output], engine, size, of) for row in rows]
+        return "; ".join(notes) or None
+
+    def _nearer(self, row: Any, reference: Any, found: Any, engine: str, size: str, of: str) -> str:
+        text = f"{row.output}: " + (row.why or f"{row.relative:.2g} from {engine}, {row.tolerance:.2g} allowed")
+        if row.why.startswith(("shape", "type", "missing")):
+            others = [other for other in PEERS if other != engine and self._agrees(found, row.output, other, size)]
+            if others and not of:
+                raise PeersFault(f"{text}, {engine} has {reference.dtype}{list(reference.shape)}; {others[0]} agrees with us")
+            raise Unfilled(text)
+        try:
+            exact = dict(zip(self.results(engine, size), self.results("f64", size).values(), strict=True))[row.output]
+        except (DovetailError, ValueError) as error:
+            raise Unfilled(f"{text}; no f64 run says who is nearer: {error}") from None
+        ours, theirs = distance(exact, found), distance(exact, reference)
+        text += f"; from an f64 run: {of or 'ours'} {ours:.2g}, {engine} {theirs:.2g}"
+        allowed = max(theirs * QUANTISED, STEP) if self.is_quantised else theirs
+        if ours > max(allowed, row.tolerance):
+            raise Unfilled(text)
+        return text
+
+    def _agrees(self, found: Any, output: str, engine: str, size: str) -> bool:
+        """Whether another engine makes the same of an output."""
+        try:
+            reference = self.results(engine, size)
+        except PeersFault:
+            return False
+        return output in reference and all(row.agrees for row in compare({"": reference[output]}, {"": found}))
+
+    @functools.cached_property
+    def is_quantised(self) -> bool:
+        """Whether the model rounds to a grid as it runs: a rounding one way or the other is then a whole step."""
+        return any("Quantize" in type(node.op).__name__ for node in all_nodes(self.model.graph))
+
+
+def flat(arrays: Mapping[str, Any]) -> Arrays:
+    """Outputs by name; what lies in lists and in dictionaries by their names and keys."""
+    found: Arrays = {}
+    for name, item in apart(arrays).items():
+        if isinstance(item, Mapping):
+            found.update({f"{name}/{key}": np.asarray(each) for key, each in item.items()})
+        else:
+            found[name] = np.asarray(item)
+    return found
+
+
+def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Text as the engines want it; numpy stores it with a length."""
+    return array.astype(object) if array.dtype.kind in "US" else array
+
+
+def distance(exact: Any, found: Any) -> float:
+    """The largest difference as a share of the largest magnitude; of what is no float, the share of elements that differ."""
+    first, second = np.asarray(exact), np.asarray(found)
+    if first.dtype.kind not in "fc":
+        return float(np.mean(first != second)) if first.size else 0.0
+    rows = compare({"": first}, {"": second.astype(first.dtype)}, np.inf)
+    return float(np.nan_to_num(max(row.relative for row in rows), nan=np.inf))
+
+
+def peer(engine: str, path: Path, model: Model) -> Any:
+    """A function of inputs by name that runs a file in another engine. Raises EngineError where it refuses the model."""
+    names = Names([x.name for x in model.inputs], [y.name for y in model.outputs]) if engine == "openvino" else None
+    return runner(engine, str(path), names=names, exact=True).run
+
+
+def records(folder: Path) -> list[Record]:
+    """All models of a zoo."""
+    return [Record(folder, facts) for facts in json.loads((folder / "index.json").read_text(encoding="utf-8"))]
+
+
+def counted(items: Iterable[str]) -> str:
+    return ", ".join(f"{count} {item}" for item, count in sorted(Counter(items).items()))
+
+
+# The cells
+
+
+def loads(record: Record) -> str:
+    """The file loads, and no operator in it is unknown."""
+    nodes = list(all_nodes(record.model.graph))
+    foreign = sorted({str(node.op) for node in nodes if type(node.op).__name__ == "Foreign"})
+    if foreign:
+        raise Unfilled(f"no rule for {', '.join(foreign)}")
+    return f"{len(nodes)} nodes"
+
+
+def checks(record: Record) -> str:
+    """A fault that we find is one to onnx's own checker too; warnings are counted by code."""
+    faults = dovetail.check(record.path)
+    errors = [fault for fault in faults if fault.severity == "error"]
+    if errors:
+        try:
+            onnx.checker.check_model(str(record.path), full_check=True)
+        except Exception as error:
+            return f"{counted(fault.code for fault in faults)}; onnx: {error}"
+        raise Unfilled("; ".join(f"[{fault.code}] {fault.message}" for fault in errors))
+    return counted(fault.code for fault in (*faults, *record.model.warnings))
+
+
+def infers(record: Record) -> None:
+    """Element type and rank of every value are known without running, and the outputs have the sizes inferred."""
+    model = record.model
+    for node in all_nodes(model.graph):
+        for y in node.outputs:
+            if isinstance(y.type, Tensor) and (y.type.dtype is None or y.type.shape is None):
+                raise Unfilled(f"{y.name} of {type(node.op).__name__} is {y.type}")
+    try:
+        reference = record.results("onnxruntime")
+    except PeersFault:
+        reference = record.results("interpreter")
+    for value in model.outputs:
+        if isinstance(value.type, Tensor) and value.name in reference:
+            check_sizes(value, reference[value.name].shape, sizes_of(model, record.inputs()))
+
+
+def native_is_interpreter(record: Record, size: str = "") -> str | None:
+    return record.judge(record.results("native", size), "interpreter", size)
+
+
+def is_peers(record: Record, engine: str, size: str = "") -> str | None:
+    return record.judge(record.results("native", size), engine, size)
+
+
+def runs_at_other_sizes(record: Record) -> bool | str | None:
+    """The three above at sizes that the exporter did not see."""
+    if not record.has("2"):
+        return False
+    notes = [native_is_interpreter(record, "2"), is_peers(record, "onnxruntime", "2")]
+    return "; ".join(note for note in notes if note) or None
+
+
+def becomes_ir(record: Record) -> bool | str | None:
+    """What we write as IR, OpenVINO runs, and gives what onnxruntime makes of the file."""
+    with tempfile.TemporaryDirectory(prefix="dovetail-zoo-") as folder:
+        path = Path(folder) / "converted.xml"
+        _save_ir(record, path)
+        return _judged(record, "openvino", path)
+
+
+def comes_back(record: Record) -> bool | str | None:
+    """That IR, loaded and written as ONNX, gives in onnxruntime what the file does."""
+    with tempfile.TemporaryDirectory(prefix="dovetail-zoo-") as folder:
+        there, back = Path(folder) / "converted.xml", Path(folder) / "back.onnx"
+        _save_ir(record, there)
+        save(load(there), back)
+        return _judged(record, "onnxruntime", back)
+
+
+def _save_ir(record: Record, path: Path) -> None:
+    """Raises PeersFault where OpenVINO does not take the ONNX file either, which has no IR then."""
+    try:
+        save(record.model, path)
+    except UnsupportedError as error:
+        try:
+            record.results("openvino")
+        except PeersFault as refusal:
+            raise PeersFault(f"{error}; OpenVINO of the ONNX file: {refusal}") from None
+        raise
+
+
+def _judged(record: Record, engine: str, path: Path) -> str | None:
+    """What an engine makes of a file that we wrote, held against onnxruntime on the source, or our interpreter without it."""
+    try:
+        record.results("onnxruntime")
+        reference = "onnxruntime"
+    except PeersFault:
+        reference = "interpreter"
+    run = peer(engine, path, load(path))
+    sizes = [size for size in SIZES if record.has(size)]
+    notes = [record.judge(flat(run(record.inputs(size))), reference, size, of=engine) for size in sizes]
+    return "; ".join(note for note in notes if note) or None
+
+
+def changes_opset(record: Record, steps: tuple[int, ...]) -> bool | str | None:
+    """Written for a newer or older opset it gives in onnxruntime what it did. What an opset cannot say is refused by name."""
+    record.results("onnxruntime")
+    own = record.model.versions.get("", 0)
+    notes, asked = [], False
+    for opset in (own + step for step in steps):
+        if not 7 <= opset <= NEWEST_OPSET:
+            continue
+        with tempfile.TemporaryDirectory(prefix="dovetail-zoo-") as folder:
+            path = Path(folder) / "other.onnx"
+            try:
+                save(record.model, path, opset=opset)
+            except UnsupportedError as error:
+                notes.append(f"{opset}: {error}")
+                continue
+            asked = True
+            note = _judged(record, "onnxruntime", path)
+            notes.extend([f"{opset}: {note}"] if note else [])
+    return ("; ".join(notes) or None) if asked or notes else False
+
+
+def plans(record: Record) -> str:
+    """The native engine plans it; what is copied, and how many steps Python does."""
+    facts = dovetail.plan(record.path, shapes={name: np.shape(x) for name, x in record.inputs().items()}, rounds=0)
+    python = counted(step.kernel for step in facts.interpreted)
+    copied = f"{facts.copied_bytes} of {facts.moved_bytes} bytes copied"
+    return f"{copied}, {len(facts.interpreted)} of {len(facts.steps)} steps in Python" + (f" ({python})" if python else "")
+
+
+def has_slopes(record: Record) -> bool | str | None:
+    """The gradients of the first float output, natively, are those of an f64 run, and these the slopes of differences."""
+    model = record.model
+    names = [x.name for x in model.inputs if _is_float(x)]
+    outputs = [y for y in model.outputs if _is_float(y)]
+    if not names or not outputs:
+        return False
+    name, inputs = outputs[0].name, record.inputs()
+    made = dovetail.grad(model, of=name, wrt=names)
+    generator = np.random.default_rng(0)
+    exact = run_wide(model, inputs)[name]
+    weights = generator.standard_normal(exact.shape)
+    seeds = {x.name: weights.astype(x.dtype.numpy) for x in made.inputs if x.name not in {x.name for x in model.inputs}}
+    given = {**{x: inputs[x] for x in inputs if x in {value.name for value in made.inputs}}, **seeds}
+    slopes = list(run_wide(made, given).values())[1:]
+    for source, slope, found in zip(names, slopes, list(dovetail.run(made, given).values())[1:], strict=True):
+        # As a whole: where two elements are equal but for their last bits, one or the other of them is the largest.
+        away = float(np.linalg.norm(slope - found) / max(np.linalg.norm(slope), np.finfo(np.float32).tiny))
+        if not away <= SLOPE * 10:
+            raise Unfilled(f"the native gradient of {name} by {source} is {away:.2g} from that of an f64 run")
+    return _difference(model, inputs, name, names, slopes, weights if seeds else np.ones(()), generator)
+
+
+def _difference(
+    model: Model, inputs: Arrays, of: str, names: list[str], slopes: list[Any], weights: Any, generator: np.random.Generator
+) -> str | None:
+    """Holds the slope along a random direction against central differences in f64, of which the best counts."""
+    directions = {
+        name: generator.standard_normal(inputs[name].shape) * (np.abs(inputs[name]).max(initial=0) or 1) for name in names
+    }
+    slope = sum(float(np.sum(g * directions[name])) for g, name in zip(slopes, names, strict=True))
+
+    def along(step: float) -> float:
+        moved = {**inputs, **{name: wide(inputs[name]) + step * d for name, d in directions.items()}}
+        return float(np.sum(run_wide(model, moved)[of] * weights))
+
+    rough = [(along(step) - along(-step)) / (2 * step) for step in STEPS]
+    away = min(abs(each - slope) for each in rough) / max(abs(slope), 1e-12)
+    scale = abs(along(0.0))
+    if away > SLOPE * 10 and min(abs(each - slope) for each in rough) > 1e-9 * scale / STEPS[-1] * 1e-3:
+        raise Unfilled(f"along a random direction the slope of {of} is {slope:.6g}, differences give {rough}")
+    return None
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value.type, Tensor) and value.type.dtype is not None and value.type.dtype.is_float
+
+
+def takes(record: Record) -> str:
+    """Our time beside the quicker peer's, with one thread. Information, never a reason."""
+    rows = measure(record.model, str(record.path), record.inputs(), PEERS, 1, 7, memory=False)
+    ours, *theirs = rows
+    ratios = [(row.ratio, row.engine) for row in theirs if row.ratio is not None]
+    if not ratios:
+        return f"{ours.seconds or 0:.2g} s, no peer runs it"
+    ratio, engine = max(ratios)
+    return f"{ratio:.2f} of {engine}"
+
+
+CELLS = {
+    "load": loads,
+    "check": checks,
+    "infer": infers,
+    "native": native_is_interpreter,
+    "onnxruntime": functools.partial(is_peers, engine="onnxruntime"),
+    "OpenVINO": functools.partial(is_peers, engine="openvino"),
+    "sizes": runs_at_other_sizes,
+    "to IR": becomes_ir,
+    "and back": comes_back,
+    "newer opset": functools.partial(changes_opset, steps=(1, 2)),
+    "older opset": functools.partial(changes_opset, steps=(-1, -2)),
+    "plan": plans,
+    "gradient": has_slopes,
+    "time": takes,
+}
+
+
+def fill(record: Record, cell: str) -> Answer:
+    return answer(CELLS[cell], record)
+
+
+def main() -> None:
+    folder, name, seconds, cells = asked_for(sys.argv[1:], CELLS)
+    record = next(each for each in records(Path(folder)) if each.id == name)
+    ask(cells, lambda cell: fill(record, cell), seconds)
+
+
+if __name__ == "__main__":
+    main()
