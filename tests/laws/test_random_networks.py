@@ -24,7 +24,7 @@ from networks.reference import Unstable, answers
 from networks.shrink import shrink
 
 CLI = Path(__file__).resolve().parents[1] / "random_networks.py"
-SEEDS, OTHER_SEEDS, COVERING = 250, 60, 800
+SEEDS, OTHER_SEEDS, COVERING = 200, 40, 400
 """How many networks run in the instruction set in use, in each other one, and are only planned."""
 UNPLANNED = {"concat", "split", "rms_norm"}
 """Kernels of the core's table that no plan has steps of: arrays are joined and cut by `dovetail.concat` and `dovetail.split`."""

@@ -21,6 +21,7 @@ def _inner(m: Maker, captures: Sequence[str]) -> Maker:
     """A maker for a subgraph whose first inputs are like the captures."""
     inner = Maker(m.random.getrandbits(60))
     inner.depth = m.depth + 1
+    inner.kind = m.kind
     for place, name in enumerate(captures):
         array = m.answer(name).actual
         inner.network.inputs.append(Input(f"x{place}", m.dtype(name), array.shape))
@@ -55,7 +56,7 @@ def if_(m: Maker, steps: Sequence[Steps]) -> str | None:
     condition = m.pick(lambda x: m.count(x) == 1, dtype="boolean")
     if condition is None or m.chance(0.5):
         whole = m.one("ReduceMax", captures[0], None, keep_dims=False)
-        condition = None if whole is None else m.one("Greater", whole, m.constant(np.float32(m.among((-9.0, 0.7, 2.0)))))
+        condition = None if whole is None else m.one("Greater", whole, m.constant(m.real(m.among((-9.0, 0.7, 2.0)))))
     if condition is None:
         return None
     branches = []
@@ -75,7 +76,7 @@ def loop(m: Maker, steps: Sequence[Steps]) -> str | None:
     state = _alike(inner, "x0", steps)
     going = inner.constant(np.array(True))
     part = inner.among(
-        [state, *[y for y in inner.values if inner.dtype(y) == "f32" and inner.rank(y) and y not in ("x0", state)][-2:]]
+        [state, *[y for y in inner.values if inner.dtype(y) == inner.kind and inner.rank(y) and y not in ("x0", state)][-2:]]
     )
     stacked = inner.one("Unsqueeze", part, inner.ints(0))
     outputs = [going, state, *([stacked] if stacked else [])]

@@ -137,7 +137,7 @@ def scaled(m: Maker, y: str) -> str | None:
     elif style == 3:
         sizes = (1,) * len(shape)
     array = (m.arrays.random(sizes) + 0.5) * m.arrays.choice((-1, 1), sizes)
-    c = m.constant(np.asarray(array, np.float32))
+    c = m.constant(m.real(array))
     kind = m.among(("Multiply", "Multiply", "Add", "Add", "Divide", "Subtract"))
     return m.one(kind, *((y, c) if kind == "Divide" or m.chance(0.7) else (c, y)))
 
@@ -148,7 +148,7 @@ def batch_norm(m: Maker, x: str | None = None) -> str | None:
         return None
     c = m.shape(x)[1]
     rows = [m.arrays.standard_normal(c), m.arrays.standard_normal(c), m.arrays.standard_normal(c), m.arrays.random(c) + 0.5]
-    return m.one("BatchNormalization", x, *(m.constant(row.astype(np.float32)) for row in rows))
+    return m.one("BatchNormalization", x, *(m.constant(m.real(row)) for row in rows))
 
 
 def convolved(m: Maker) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from networks.maker import Maker
+from networks.maker import REAL, Maker
 
 ACTIVATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Relu", {}), ("Relu", {}), ("Relu", {}), ("Sigmoid", {}), ("Tanh", {}), ("HardSwish", {}), ("LeakyRelu", {"alpha": 0.25}),
@@ -51,12 +51,12 @@ def activation(m: Maker, x: str) -> str | None:
 
 
 def activated(m: Maker) -> str | None:
-    x = m.pick(dtype=m.among(FLOATS) if m.chance(0.2) else "f32")
+    x = m.pick(dtype=m.among(FLOATS) if m.chance(0.2) else REAL)
     return None if x is None else activation(m, x)
 
 
 def unary(m: Maker) -> str | None:
-    x = m.pick(dtype=m.among(FLOATS) if m.chance(0.2) else "f32")
+    x = m.pick(dtype=m.among(FLOATS) if m.chance(0.2) else REAL)
     kind = m.among(UNARY)
     return (
         None
@@ -95,7 +95,7 @@ def _broadcasts(m: Maker, other: str, x: str) -> bool:
 
 
 def binary(m: Maker) -> str | None:
-    x = m.pick(dtype=m.among(FLOATS) if m.chance(0.2) else "f32")
+    x = m.pick(dtype=m.among(FLOATS) if m.chance(0.2) else REAL)
     y = None if x is None else broadcast(m, x)
     if x is None or y is None:
         return None

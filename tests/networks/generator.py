@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from networks import control, convolving as conv, elementwise as each, moving as move, products, quantized as bytes_
 from networks.maker import CHANNELS, Maker
 from networks.network import Network
@@ -58,6 +60,8 @@ def _loop(m: Maker) -> Any:
 
 CONTROL: dict[Step, int] = {_if: 2, _loop: 2}
 
+LARGE, WIDE = 1_200_000, 200_000
+"""The most elements of a tensor in networks of large data, and of wide products and convolutions."""
 FAMILIES: dict[str, tuple[int, tuple[tuple[dict[Step, int], float], ...]]] = {
     "images": (6, (
         (IMAGES, 4), (MOVES, 1), (FLOATS, 0.8), (REDUCING, 0.2), (NORMS, 0.2), (CHOOSING, 0.1), (BYTES, 0.1), (CONTROL, 0.1),
@@ -69,6 +73,8 @@ FAMILIES: dict[str, tuple[int, tuple[tuple[dict[Step, int], float], ...]]] = {
     "bytes": (3, ((BYTES, 5), (MOVES, 0.7), (FLOATS, 0.4), (IMAGES, 0.3), (INTEGERS, 0.3))),
     "elements": (3, ((FLOATS, 3), (MOVES, 2), (INTEGERS, 0.7), (CHOOSING, 1), (REDUCING, 1), (NORMS, 0.5), (CONTROL, 0.3))),
     "halves": (2, ((IMAGES, 1), (PRODUCTS, 1), (FLOATS, 2), (MOVES, 1), (NORMS, 1))),
+    "large": (1, ((MOVES, 1),)),
+    "wide": (1, ((PRODUCTS, 2), (IMAGES, 2), (FLOATS, 0.5), (NORMS, 0.5), (REDUCING, 0.5))),
     "anything": (3, (
         (IMAGES, 1), (PRODUCTS, 1), (RECURRENT, 0.4), (NORMS, 1), (FLOATS, 1), (INTEGERS, 0.5), (MOVES, 1), (CHOOSING, 1),
         (REDUCING, 1), (BYTES, 0.6), (CONTROL, 0.5),
@@ -91,7 +97,7 @@ def generate(seed: int) -> Network:
     family = m.random.choices(families, [FAMILIES[name][0] for name in families])[0]
     _inputs(m, family)
     tables = FAMILIES[family][1]
-    wanted = m.number(2, 12)
+    wanted = m.number(1, 4) if family in ("large", "wide") else m.number(2, 12)
     for _ in range(3 * wanted):
         table = m.random.choices([table for table, _ in tables], [share for _, share in tables])[0]
         step = m.random.choices(list(table), list(table.values()))[0]
@@ -106,13 +112,33 @@ def generate(seed: int) -> Network:
     return m.network.pruned()
 
 
+def _large_input(m: Maker) -> None:
+    """Data beyond the caches, which is only moved or goes through a chain."""
+    m.largest = LARGE
+    rank = m.number(2, 5)
+    sizes = [m.among((2, 3, 8, 16, 17, 31, 32, 64)) for _ in range(rank)]
+    while np.prod(sizes) < LARGE // 8:
+        sizes[m.number(0, rank - 1)] *= m.among((2, 2, 3))
+    m.input(m.among(("f32", "f32", "u8", "f16", "i64")), sizes)
+
+
 def _inputs(m: Maker, family: str) -> None:
     n: Any = "n" if m.sizes and m.chance(0.8) else m.among((1, 1, 2, 3))
     length: Any = "m" if m.sizes and m.chance(0.5) else m.number(1, 12)
     c = m.among(CHANNELS)
     kind = "f32"
     if family == "halves":
-        kind = m.among(("f16", "bf16"))
+        kind = m.kind = m.among(("f16", "bf16"))
+    if family == "large":
+        _large_input(m)
+        return
+    if family == "wide":
+        m.largest = WIDE
+        m.input(
+            kind,
+            (m.number(1, 200), m.number(100, 900)) if m.chance(0.6) else (1, m.number(40, 160), m.number(5, 14), m.number(5, 30)),
+        )
+        return
     if family == "anything":
         family = m.among(("images", "rows", "sequences", "bytes", "elements"))
     shape: tuple[Any, ...]

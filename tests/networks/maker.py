@@ -16,6 +16,8 @@ from dovetail.types import Tensor, View
 from networks.network import Input, Network, Size, Step
 from networks.reference import Answer, Unstable, evaluate, exact
 
+REAL = "real"
+"""In place of an element type: the network's own floats."""
 LARGEST = 20_000
 """Elements of a tensor beyond which a network is not carried on."""
 CHANNELS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31, 32, 33, 40)
@@ -38,6 +40,9 @@ class Maker:
         """Of graph inputs, with their symbols."""
         self.grids: dict[str, tuple[str, str]] = {}
         """Scale and zero point with which a value is quantised."""
+        self.kind = "f32"
+        """The floats of which steps that compute are made."""
+        self.largest = LARGEST
         self.refused = 0
         self.depth = 0
 
@@ -75,16 +80,17 @@ class Maker:
         return max(int(answers[name].actual.size) for answers in self.answers)
 
     def pick(
-        self, suits: Callable[[str], bool] | None = None, dtype: str | None = "f32", rank: int | None = None, least: int = 0
+        self, suits: Callable[[str], bool] | None = None, dtype: str | None = REAL, rank: int | None = None, least: int = 0
     ) -> str | None:
         """A value: most often a late one, now and then an early one or a graph input, which is so used once more."""
+        dtype = self.kind if dtype == REAL else dtype
         found = [
             name
             for name in self.values
             if (dtype is None or self.dtype(name) == dtype)
             and (rank is None or self.rank(name) == rank)
             and self.rank(name) >= least
-            and self.count(name) <= LARGEST
+            and self.count(name) <= self.largest
             and (suits is None or suits(name))
         ]
         if not found:
@@ -149,8 +155,12 @@ class Maker:
         """Constants scaled so that sums of ``fan`` products keep their magnitude; seldom a graph input."""
         scale = 1 / np.sqrt(max(1, prod(shape[1:]) if fan is None else fan))
         if self.depth == 0 and self.chance(share):
-            return self.input("f32", shape, lambda sizes: (self.arrays.standard_normal(sizes) * scale).astype(np.float32))
-        return self.constant((self.arrays.standard_normal(tuple(shape)) * scale).astype(np.float32))
+            return self.input(self.kind, shape, lambda sizes: self.real(self.arrays.standard_normal(sizes) * scale))
+        return self.constant(self.real(self.arrays.standard_normal(tuple(shape)) * scale))
+
+    def real(self, array: Any) -> Any:
+        """An array of the network's own floats."""
+        return np.asarray(array, np.float32).astype(dtypes.dtype(self.kind).numpy)
 
     def same_input(self, name: str, dtype: str | None = None) -> str | None:
         """A new graph input of the shape of a value, where its sizes can be said."""
@@ -169,7 +179,7 @@ class Maker:
         except (DovetailError, Unstable, ValueError, IndexError, TypeError, ArithmeticError, NotImplementedError, dims.Inexact):
             self.refused += 1
             return None
-        if any(answer.actual.size > 4 * LARGEST for row in made for answer in row):
+        if any(answer.actual.size > 4 * self.largest for row in made for answer in row):
             return None
         kept = made[0][: output_count(op)]
         start = sum(len(step.writes) for step in self.network.steps)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from networks.maker import Maker
+from networks.maker import REAL, Maker
 
 REDUCED = (
     "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare"
@@ -16,7 +16,7 @@ ORDERED = ("f32", "f32", "f32", "f64", "i32", "i64")
 
 
 def any_value(m: Maker, least: int = 1) -> str | None:
-    return m.pick(dtype="f32" if m.chance(0.75) else None, least=least)
+    return m.pick(dtype=REAL if m.chance(0.75) else None, least=least)
 
 
 def concat(m: Maker) -> str | None:
@@ -61,7 +61,7 @@ def split(m: Maker) -> str | None:
         return None
     made = []
     for part in parts:
-        y = m.one(m.among(("Relu", "Tanh", "Negative", "Abs")), part) if m.dtype(x) == "f32" and m.chance(0.5) else None
+        y = m.one(m.among(("Relu", "Tanh", "Negative", "Abs")), part) if m.dtype(x) == m.kind and m.chance(0.5) else None
         made.append(y or part)
     if m.chance(0.6):
         m.random.shuffle(made)
@@ -135,7 +135,7 @@ def slice_(m: Maker) -> str | None:
 
 def pad(m: Maker) -> str | None:
     x = any_value(m)
-    if x is None or m.count(x) > 3000:
+    if x is None or m.count(x) > m.largest // 6:
         return None
     mode = m.among(("constant", "constant", "constant", "edge", "reflect", "wrap"))
     begins, ends = ([m.among((0, 0, 1, 2, -1 if mode == "constant" else 0)) for _ in m.shape(x)] for _ in range(2))
@@ -145,7 +145,7 @@ def pad(m: Maker) -> str | None:
 
 def expand(m: Maker) -> str | None:
     x = any_value(m, 0)
-    if x is None or m.count(x) > 2000:
+    if x is None or m.count(x) > m.largest // 10:
         return None
     shape = [
         m.among((2, 3, 5)) if not m.is_open(x, axis) and size == 1 and m.chance(0.7) else 1
@@ -158,7 +158,7 @@ def expand(m: Maker) -> str | None:
 
 def tile(m: Maker) -> str | None:
     x = any_value(m)
-    if x is None or m.count(x) > 1000:
+    if x is None or m.count(x) > m.largest // 20:
         return None
     return m.one("Tile", x, m.ints(*(m.among((1, 1, 2, 3)) for _ in m.shape(x))))
 
@@ -201,7 +201,7 @@ def gather(m: Maker) -> str | None:
 
 
 def gather_elements(m: Maker) -> str | None:
-    x = m.pick(lambda x: not m.is_open(x) and all(m.shape(x)), dtype="f32" if m.chance(0.75) else None, least=1)
+    x = m.pick(lambda x: not m.is_open(x) and all(m.shape(x)), dtype=REAL if m.chance(0.75) else None, least=1)
     if x is None:
         return None
     axis = m.number(0, m.rank(x) - 1)
@@ -210,7 +210,7 @@ def gather_elements(m: Maker) -> str | None:
 
 
 def gather_nd(m: Maker) -> str | None:
-    x = m.pick(lambda x: not m.is_open(x) and all(m.shape(x)), dtype="f32" if m.chance(0.75) else None, least=1)
+    x = m.pick(lambda x: not m.is_open(x) and all(m.shape(x)), dtype=REAL if m.chance(0.75) else None, least=1)
     if x is None:
         return None
     batch = 1 if m.rank(x) > 1 and m.chance(0.3) else 0

@@ -34,7 +34,8 @@ def compare_with_others(network: Network, done: Counter[str]) -> Difference | No
         return None
     model, row = network.model(), [known[name] for name in network.outputs]
     for name, run in (("onnxruntime", _onnxruntime), ("openvino", _openvino)):
-        if find_spec(name) is None:
+        if find_spec(name) is None or (name == "openvino" and any(type(step.op).__name__ == "Loop" for step in network.steps)):
+            # Its CPU plugin gives a last state's shape to what a Loop stacks, where that is converted to booleans.
             continue
         found = _asked(run, model, shot)
         if isinstance(found, str):

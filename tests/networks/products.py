@@ -48,14 +48,14 @@ def product(m: Maker) -> str | None:
     fitting = [
         y
         for y in m.values
-        if m.dtype(y) == "f32" and m.rank(y) >= 2 and m.shape(y)[-2] == m.shape(x)[-1] and _same_batch(m, x, y)
+        if m.dtype(y) == m.kind and m.rank(y) >= 2 and m.shape(y)[-2] == m.shape(x)[-1] and _same_batch(m, x, y)
     ]
     turned = [
         y
         for y in m.values
-        if m.dtype(y) == "f32" and m.rank(y) >= 2 and m.shape(y)[-1] == m.shape(x)[-1] and _same_batch(m, x, y)
+        if m.dtype(y) == m.kind and m.rank(y) >= 2 and m.shape(y)[-1] == m.shape(x)[-1] and _same_batch(m, x, y)
     ]
-    scale = m.constant(np.float32(1 / np.sqrt(max(1, m.shape(x)[-1]))))
+    scale = m.constant(m.real(1 / np.sqrt(max(1, m.shape(x)[-1]))))
     if fitting and m.chance(0.4):
         z = m.one("MatMul", x, m.among(fitting))
     elif turned:
@@ -115,7 +115,7 @@ def attention(m: Maker) -> str | None:
     source = (
         x
         if m.chance(0.8)
-        else m.among([y for y in m.values if m.dtype(y) == "f32" and m.rank(y) == 3 and m.shape(y)[::2] == m.shape(x)[::2]])
+        else m.among([y for y in m.values if m.dtype(y) == m.kind and m.rank(y) == 3 and m.shape(y)[::2] == m.shape(x)[::2]])
     )
     parts = []
     if m.chance(0.3) and source == x:
@@ -146,9 +146,9 @@ def attention(m: Maker) -> str | None:
             return None
         factor = float(np.sqrt(width // heads))
         scores = (
-            m.one("Divide", scores, m.constant(np.float32(factor)))
+            m.one("Divide", scores, m.constant(m.real(factor)))
             if m.chance(0.5)
-            else m.one("Multiply", scores, m.constant(np.float32(1 / factor)))
+            else m.one("Multiply", scores, m.constant(m.real(1 / factor)))
         )
         if scores is not None and m.chance(0.3):
             scores = m.one("Add", scores, m.weights((1, 1, 1, 1), 1))

@@ -41,7 +41,7 @@ def _dequantized(m: Maker, x: str) -> str | None:
 
 
 def quantize(m: Maker, x: str | None = None) -> str | None:
-    x = x or m.pick()
+    x = x or m.pick(dtype="f32")
     if x is None:
         return None
     return _quantized(m, x, _scale(m, 0.02, 0.08), _point(m, m.among(BYTES)))
@@ -53,7 +53,7 @@ def dequantize(m: Maker) -> str | None:
 
 
 def fake(m: Maker) -> str | None:
-    x = m.pick()
+    x = m.pick(dtype="f32")
     if x is None:
         return None
     ends = [m.constant(np.asarray(end, np.float32)) for end in (-1.3, 1.7, -1.1, 2.3)]
@@ -65,7 +65,7 @@ def _bytes(m: Maker, suits: Any = None) -> str | None:
     found = m.pick(suits, dtype=m.among(BYTES))
     if found is not None and m.chance(0.8):
         return found
-    x = m.pick(suits)
+    x = m.pick(suits, dtype="f32")
     return found if x is None else quantize(m, x) or found
 
 
@@ -162,7 +162,7 @@ def integer_product(m: Maker) -> str | None:
     """MatMulInteger and its family, with dynamic quantisation before it or without."""
     kind = m.number(0, 3)
     if kind == 0:
-        x = m.pick(lambda x: not m.is_open(x, m.rank(x) - 1), least=2)
+        x = m.pick(lambda x: not m.is_open(x, m.rank(x) - 1), dtype="f32", least=2)
         if x is None:
             return None
         k, n = m.shape(x)[-1], m.among(CHANNELS)

@@ -8,11 +8,11 @@ Every operator is evaluated by its own rule four times:
   computes, moved at random by up to ``NOISE`` of the tensor's largest magnitude.
 
 The tolerance of a tensor is the largest distance of a noisy one from the truth. So it follows the condition of the network: a
-difference of nearly equal numbers, a quotient by a small one or a large factor widen it by themselves. NOISE is 128 units in the
-last place of f32 (16 of f16 and bf16), more than a kernel's own rounding, and less than what a wrong element makes.
+difference of nearly equal numbers, a quotient by a small one or a large factor widen it by themselves. NOISE is 128 times the
+unit roundoff of f32 (16 times that of f16, 32 times that of bf16): more than a kernel's own rounding, and less than a wrong element.
 
-Where rounding decides (an index of a largest element, a quantised step, a comparison, a cast to an integer) all four have to say
-the same, and the truth with its operands moved by their tolerances too (up, down, and at random four times).
+Where rounding decides (an index of a largest element, a quantised step, a comparison, a cast to an integer) ``actual`` and
+``truth`` have to say the same, and the truth with its operands moved by an eighth of their tolerances (up, down, and at random four times).
 Otherwise the operator is refused here (``Unstable``), so that engines have to agree exactly on integers and booleans. Ties of
 elements that are copies of each other, or are cut off to the same bound, stay ties in all of them.
 """
@@ -83,20 +83,24 @@ def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any) -> list[Answer
         kinds = [dtypes.dtype(y.dtype).name for y in actual]
         truth = _in_f64(op, [None if x is None else x.truth for x in xs], xs, kinds)
         moves = has(op, "windows") or type(op).__name__ in CHOOSING
-        is_whole = moves or type(op).__name__ in DISCONTINUOUS or any(kind not in NOISE for kind in kinds)
+        jumps = type(op).__name__ in DISCONTINUOUS
+        is_whole = moves or jumps or any(kind not in NOISE for kind in kinds)
         noisy = [_in_f64(op, _operands(op, xs, place, is_whole, generator), xs, kinds) for place in (0, 1)]
-        if not moves and is_whole:
+        if jumps or any(kind not in NOISE for kind in kinds):
             _refuse_boundaries(op, xs, kinds, truth, generator)
     found = []
     for index, (y, kind) in enumerate(zip(actual, kinds, strict=True)):
         variants = [truth[index], *(each[index] for each in noisy)]
-        if any(each.shape != y.shape for each in variants):
-            raise Unstable("a shape")
         if kind not in NOISE:
-            if any(not np.array_equal(each, y) for each in variants):
+            if not np.array_equal(truth[index], y):
                 raise Unstable("a discrete result")
             found.append(exact(y))
             continue
+        if any(each.shape != y.shape for each in variants):
+            raise Unstable("a shape")
+        if jumps:
+            reach = CONTINUOUS * _reach(xs)
+            variants[1:] = [np.where(np.abs(each - truth[index]) <= reach, each, truth[index]) for each in variants[1:]]
         moved = variants[1:] if moves else [_moved(each, kind, generator) for each in variants[1:]]
         answer = Answer(_checked(y), variants[0], (moved[0], moved[1]))
         top = float(np.abs(variants[0]).max(initial=0))
@@ -116,9 +120,19 @@ DISCONTINUOUS = frozenset(("Round", "Floor", "Ceil", "Sign", "Mod", "Thresholded
 """Operators from floats to floats that jump."""
 
 
+BOUNDARY = 1 / 8
+"""The share of a tolerance by which operands are moved to find boundaries: 16 times the unit roundoff of f32."""
+CONTINUOUS = 8.0
+"""A result that moves by no more than this many times its operands' tolerance has not jumped."""
+
+
+def _reach(xs: Sequence[Answer | None]) -> float:
+    return max([0.0, *(x.tolerance() for x in xs if x is not None)])
+
+
 def _refuse_boundaries(op: Op, xs: Sequence[Answer | None], kinds: Sequence[str], truth: Sequence[Any], generator: Any) -> None:
-    """Raise Unstable where operands within their tolerances give another result."""
-    spans = [0.0 if x is None else x.tolerance() for x in xs]
+    """Raise Unstable where operands moved by BOUNDARY of their tolerances give another result."""
+    spans = [0.0 if x is None else BOUNDARY * x.tolerance() for x in xs]
     for variant in range(6):
         moved = []
         for place, (x, span) in enumerate(zip(xs, spans, strict=True)):
@@ -129,7 +143,11 @@ def _refuse_boundaries(op: Op, xs: Sequence[Answer | None], kinds: Sequence[str]
             else:
                 moved.append(x.truth + span * generator.choice((-1.0, 1.0), x.truth.shape))
         for y, want, kind in zip(_in_f64(op, moved, xs, kinds), truth, kinds, strict=True):
-            same = np.array_equal(y, want) if kind not in NOISE else np.allclose(y, want, rtol=0, atol=8 * max(spans) + 1e-12)
+            same = (
+                np.array_equal(y, want)
+                if kind not in NOISE
+                else np.allclose(y, want, rtol=0, atol=CONTINUOUS * max(spans) + 1e-12)
+            )
             if not same:
                 raise Unstable("operands near a boundary")
 
