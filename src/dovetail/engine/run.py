@@ -128,6 +128,7 @@ class Engine:
             return None
         plan, fill = template.at(sizes[symbol])
         self._check_memory(plan)
+        template.verify()
         try:
             scene = Scene(self.graph, sizes, [array.shape for array in arrays])
             return Bound(plan, scene, self._core, self._pool, self._store, self._shelf, fill)

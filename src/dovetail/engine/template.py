@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,12 @@ class Template:
         self._steps = steps
         self._lines = lines
         self._arena_bytes = arena_bytes
+        self.to_verify: list[tuple[Plan, Graph, Scene]] = []
+
+    def verify(self) -> None:
+        """Hold the plans that the template is made of against the checker, once."""
+        while self.to_verify:
+            verify_plan(*self.to_verify.pop())
 
     def at(self, size: int) -> tuple[Plan, Callable[[Any], None]]:
         """The plan for one size, and what gives its steps to an empty program of the core (ValueError: no kernel takes them).
@@ -65,13 +72,18 @@ def make_template(graph: Graph, symbol: str, sizes: Mapping[str, int], elide: st
         return None
     first = sizes[symbol]
     last = first + max(first, LEAST_ROOM)
-    largest, _ = _planned(graph, {**others, symbol: last}, elide, None)
+    largest, scene = _planned(graph, {**others, symbol: last}, elide, None)
     places = [buffer.offset for buffer in largest.buffers]
     plans = [_planned(graph, {**others, symbol: size}, elide, places) for size in (first, first + 1)]
     found = [(largest, _specs(largest)), *((plan, _specs(plan)) for plan, _ in plans)]
     if any(specs is None for _, specs in found):
         return None
-    return _fitted(first, last, [(plan, specs) for plan, specs in found if specs is not None], core)
+    template = _fitted(first, last, [(plan, specs) for plan, specs in found if specs is not None], core)
+    if template is not None:
+        # All sizes of a template share the arena of the largest.
+        planned = [(replace(plan, arena_bytes=largest.arena_bytes), scene) for plan, scene in ((largest, scene), *plans)]
+        template.to_verify = [(plan, graph, scene) for plan, scene in planned]
+    return template
 
 
 def _fitted(first: int, last: int, found: Sequence[tuple[Plan, list[Spec]]], core: Any) -> Template | None:
@@ -134,9 +146,7 @@ def _is_straight(size: Any, symbol: str, others: Mapping[str, int]) -> bool:
 def _planned(graph: Graph, sizes: Mapping[str, int], elide: str, places: Sequence[int] | None) -> tuple[Plan, Scene]:
     shapes = [tuple(int(dims.substitute(size, sizes)) for size in value.dims) for value in graph.inputs]
     scene = Scene(graph, sizes, shapes)
-    plan = make_plan(graph, scene, (), elide, places)
-    verify_plan(plan, graph, scene)
-    return plan, scene
+    return make_plan(graph, scene, (), elide, places), scene
 
 
 def _specs(plan: Plan) -> list[Spec] | None:
