@@ -71,12 +71,13 @@ MODELS = {
             d = Identity (c) {squeezed("x", "s", 1)} {batched("s", "u")}
             sum = ReduceSum <keepdims = 0> (u)
             m = Add (k, sum) }}> }}""",
-    "a tail that fits one rank": f"""main (float[a, b] x) => (float[p, q] y) {{ {squeezed("x", "s", 1)}
+    "a tail that fits one rank": f"""main (float[a, b] x) => (float[p, q] y, float[p, q] z) {{ {squeezed("x", "s", 1)}
         axes = Constant <value = int64[1] {{1}}> ()
         w = Constant <value = float[1, 1] {{2.0}}> ()
         u = Unsqueeze (s, axes)
         v = Transpose <perm = [1, 0]> (u)
-        y = Mul (v, w) }}""",
+        y = Mul (v, w)
+        z = Neg (v) }}""",
 }
 SIZES = [(3, 1), (1, 3), (2, 2), (1, 1)]
 

@@ -219,7 +219,7 @@ def _branches(choices: Sequence[Callable[[], Graph]], condition: Value) -> list[
 def _raising(other: Graph, fault: RuleError) -> Graph:
     """A branch with inputs and outputs like ``other`` that always raises: it reshapes two elements to one.
 
-    The number two is computed from the condition, so that no reader of the file finds the error before the branch runs. The
+    The number two is computed from the condition, so that no reader of the file finds the error before the branch runs. Each
     Reshape is named after the node and the code of ``fault``.
     """
     b = Builder("raises")
@@ -227,9 +227,9 @@ def _raising(other: Graph, fault: RuleError) -> Graph:
     condition = b.apply("Reshape", condition, [1])
     numbers = [b.apply("Cast", x, to=dtypes.i64) for x in (condition, b.apply("Not", condition))]
     two = b.apply("Add", b.apply("Add", *numbers), 1)
-    for y in other.outputs:
+    for index, y in enumerate(other.outputs):
         zeros = b.apply("Expand", b.constant(np.zeros((), y.dtype.numpy), y.dtype), two)
-        b.graph.outputs += b.add(Reshape(), zeros, np.ones(len(y.dims), np.int64), name=f"{fault.node}/{fault.code}")
+        b.graph.outputs += b.add(Reshape(), zeros, np.ones(len(y.dims), np.int64), name=f"{fault.node}/{fault.code}/{index}")
     return b.graph
 
 
