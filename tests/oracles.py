@@ -213,6 +213,14 @@ def _asked(function: Callable[..., Any], *arguments: Any) -> Any:
                 raise AssertionError("OpenVINO aborted") from None
 
 
+def close() -> None:
+    """End the other process, which a process that multiprocessing started would otherwise wait for."""
+    global _worker
+    if _worker is not None:
+        _worker.shutdown()
+        _worker = None
+
+
 def _attributes(path: str, kind: str) -> list[dict[str, str]] | None:
     try:
         model = _core().read_model(path)

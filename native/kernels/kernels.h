@@ -24,6 +24,7 @@ std::unique_ptr<Step> make_top_k(const Spec& spec, Store& store);  // top_k.cpp
 std::unique_ptr<Step> make_arg_extreme(const Spec& spec, Store& store);  // extreme.cpp
 std::unique_ptr<Step> make_cum_sum(const Spec& spec, Store& store);  // running.cpp
 std::unique_ptr<Step> make_range(const Spec& spec, Store& store);  // running.cpp
+std::unique_ptr<Step> make_tree_ensemble(const Spec& spec, Store& store);  // tree_ensemble.cpp
 std::unique_ptr<Step> make_matmul(const Spec& spec, Store& store);  // matmul.cpp
 std::unique_ptr<Step> make_copy(const Spec& spec, Store& store);    // move.cpp
 std::unique_ptr<Step> make_concat(const Spec& spec, Store& store);  // move.cpp

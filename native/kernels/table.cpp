@@ -24,6 +24,7 @@ Factory factory_of(const std::string& kernel) {
         {"arg_extreme", make_arg_extreme},
         {"cum_sum", make_cum_sum},
         {"range", make_range},
+        {"tree_ensemble", make_tree_ensemble},
         {"matmul", make_matmul},
         {"concat", make_concat},
         {"split", make_split},

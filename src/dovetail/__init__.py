@@ -1,5 +1,7 @@
 """One graph for ONNX and OpenVINO IR: load, check, run, convert and differentiate neural-network models."""
 
+import logging
+
 from dovetail import ops as ops
 from dovetail.autodiff import grad
 from dovetail.build import Builder
@@ -15,6 +17,9 @@ from dovetail.program import Program, compile, plan, run
 from dovetail.validate import check
 
 __version__ = "0.1.0"
+
+# The application decides where warnings go; without this handler Python would print them on stderr.
+logging.getLogger("dovetail").addHandler(logging.NullHandler())
 
 __all__ = [
     "Builder",

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims
+from dovetail import arrays, dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
 from dovetail.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
-from dovetail.types import UNKNOWN, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
+from dovetail.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
 
 FOLD_LIMIT = 1 << 20
 """The most elements a folded constant may have beyond those of its inputs."""
@@ -43,14 +43,14 @@ def apply(op: Op, xp: Any, xs: Several[Any]) -> tuple[Any, ...]:
     if arrays.is_numpy(xp):
         # numpy's reductions hand back scalars
         return tuple(
-            result if isinstance(result, np.ndarray | list) or result is None else np.asarray(result) for result in results
+            result if isinstance(result, np.ndarray | list | dict) or result is None else np.asarray(result) for result in results
         )
     return results
 
 
 def _settled(xp: Any, x: Any, host: bool) -> Any:
     """An input where its rule wants it: in numpy, or in ``xp`` though it is a shape input of what is taken apart."""
-    if x is None or isinstance(x, list):
+    if x is None or isinstance(x, list | dict):
         return x
     if host:
         return arrays.to_numpy(x)
@@ -76,9 +76,15 @@ def type_of(x: Any) -> Type:
     nothing."""
     if x is None:
         return UNKNOWN
+    if isinstance(x, dict):
+        return Map(_key_type(x), Tensor(None, ()))
     if not isinstance(x, list):
         return Tensor(arrays.element(x), tuple(map(int, x.shape)))
     return Sequence(reduce(common_type, map(type_of, x)) if x else UNKNOWN, len(x))
+
+
+def _key_type(x: dict[Any, Any]) -> DType:
+    return dtypes.string if any(isinstance(key, str) for key in x) else dtypes.i64
 
 
 def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
@@ -135,9 +141,9 @@ def _host_nodes(graph: Graph) -> frozenset[int]:
 
 def _on_host(node: Node, xs: Several[Any]) -> tuple[Any, ...]:
     """One node in numpy: from the shapes of its inputs alone where these tell, so that nothing lazy is computed for its size."""
-    if any(isinstance(x, list) for x in xs):
+    if any(isinstance(x, list | dict) for x in xs):
         xs = [_as_numpy(x) for x in xs]
-    if any(x is not None and not isinstance(x, np.ndarray | list) for x in xs):
+    if any(x is not None and not isinstance(x, np.ndarray | list | dict) for x in xs):
         seen = [
             None if x is None else View(Tensor(arrays.element(x), tuple(x.shape)), x if isinstance(x, np.ndarray) else None)
             for x in xs
@@ -152,7 +158,9 @@ def _on_host(node: Node, xs: Several[Any]) -> tuple[Any, ...]:
 
 
 def _as_numpy(x: Any) -> Any:
-    return [_as_numpy(each) for each in x] if isinstance(x, list) else None if x is None else arrays.to_numpy(x)
+    if isinstance(x, list):
+        return [_as_numpy(each) for each in x]
+    return x if x is None or isinstance(x, dict) else arrays.to_numpy(x)
 
 
 def last_readers(graph: Graph) -> dict[int, list[int]]:

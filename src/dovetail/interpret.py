@@ -14,7 +14,7 @@ from dovetail.errors import EngineError, UnsupportedError
 from dovetail.evaluate import run
 from dovetail.graph import Graph, Model, Value
 from dovetail.op import bodies
-from dovetail.types import Optional, Sequence, Size, Tensor, Type, dtype_in
+from dovetail.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in
 
 
 def interpret(model: Model, inputs: Mapping[str, Any] | Several[Any], xp: Any = None) -> dict[str, Any]:
@@ -66,17 +66,32 @@ def to_array(given: Any, value: Value) -> Any:
 
 
 def fitted(given: Any, type: Type, name: str, fit: Callable[[Any, Tensor, str], Any]) -> Any:
-    """What a user passes in for an input of any type: a list for a sequence, None for what may be nothing, arrays by ``fit``.
+    """What a user passes in for an input of any type: a list for a sequence, a dict for a map, None for what may be nothing,
+    arrays by ``fit``.
 
-    Raises EngineError [input.sequence].
+    Raises EngineError [input.sequence], [input.map].
     """
     if isinstance(type, Tensor):
         return fit(given, type, name)
     if isinstance(type, Optional):
         return None if given is None else fitted(given, type.element, name, fit)
+    if isinstance(type, Map):
+        return _to_map(given, type, name)
     if not isinstance(given, list | tuple):
         raise EngineError("input.sequence", f"input {name!r} is a {type}, and was given no list but {_kind(given)}")
     return [fitted(item, type.element, name, fit) for item in given]
+
+
+def _to_map(given: Any, type: Map, name: str) -> dict[Any, Any]:
+    if not isinstance(given, Mapping):
+        raise EngineError("input.map", f"input {name!r} is a {type}, and was given no dict but {_kind(given)}")
+    wanted = str if type.key == "string" else int | np.integer
+    wrong = [key for key in given if not isinstance(key, wanted) or isinstance(key, bool)]
+    if wrong:
+        raise EngineError("input.map", f"input {name!r} is a {type}, and was given the key {wrong[0]!r}")
+    if not isinstance(type.element, Tensor):
+        return {key: fitted(item, type.element, name, _to_array) for key, item in given.items()}
+    return {key: _to_array(item, type.element, name).reshape(()).item() for key, item in given.items()}
 
 
 def _kind(given: Any) -> str:
@@ -180,6 +195,9 @@ def _with_types(type: Type, item: Any) -> Iterator[tuple[Tensor, Any]]:
     elif isinstance(type, Optional):
         if item is not None:
             yield from _with_types(type.element, item)
+    elif isinstance(type, Map):
+        # Its values are numbers and strings.
+        return
     else:
         yield type, item
 
@@ -226,6 +244,8 @@ def owned(outputs: Mapping[str, Any], inputs: Iterable[Any]) -> dict[str, Any]:
 def _own(item: Any, taken: set[int]) -> Any:
     if isinstance(item, list):
         return [_own(each, taken) for each in item]
+    if isinstance(item, dict):
+        return dict(item)
     if not isinstance(item, np.ndarray):
         return item
     # What owns its memory and can be written is no view and no constant, and so fresh from an operator.
@@ -238,7 +258,7 @@ def _own(item: Any, taken: set[int]) -> Any:
 def put_into(array: Any, result: Any, name: str) -> Any:
     """``array``, which the result ``name`` is written into. Raises EngineError [output.array] where it does not suit."""
     if not isinstance(result, np.ndarray):
-        what = "nothing" if result is None else "a list"
+        what = "nothing" if result is None else "a map" if isinstance(result, dict) else "a list"
         raise EngineError("output.array", f"out[{name!r}]: the output is {what}, which no array holds")
     suits = isinstance(array, np.ndarray) and array.dtype == result.dtype and array.shape == result.shape
     if not suits or not array.flags.writeable:

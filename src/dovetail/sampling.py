@@ -13,7 +13,7 @@ from dovetail.errors import EngineError, RuleError
 from dovetail.fitting import fitting_sizes
 from dovetail.graph import Model, Value
 from dovetail.session import Beginning
-from dovetail.types import Optional, Sequence as List, Size, Tensor, Type, sizes_in as sizes_of
+from dovetail.types import Map, Optional, Sequence as List, Size, Tensor, Type, sizes_in as sizes_of
 
 DEFAULT_LENGTH = 2
 """How many elements a list has where nothing is said."""
@@ -65,11 +65,13 @@ def random_inputs(
 
 
 def apart(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays by name, those in lists by the list's name and their place."""
+    """Arrays by name, those in lists by the list's name and their place, the values of maps by the map's name and their key."""
     found: dict[str, Any] = {}
     for name, item in arrays.items():
         if isinstance(item, list):
             found.update(apart({f"{name}/{place}": each for place, each in enumerate(item)}))
+        elif isinstance(item, dict):
+            found.update(apart({f"{name}/{key}": np.asarray(each) for key, each in item.items()}))
         elif item is not None:
             found[name] = item
     return found
@@ -130,6 +132,8 @@ def _sample(value: Value, type: Type, chosen: Mapping[str, int], generator: np.r
     if isinstance(type, List):
         length = DEFAULT_LENGTH if type.length is None else dims.evaluate(type.length, chosen)
         return [_sample(value, type.element, chosen, generator, given) for _ in range(length)]
+    if isinstance(type, Map):
+        raise EngineError("input.rank", f"input {value.name!r} is {type}; give it a value")
     if type.dtype is None or (type.shape is None and given is None):
         raise EngineError("input.rank", f"input {value.name!r} is {value.type}; give it a value")
     return _array(value, type.dtype, (type.shape if given is None else given) or (), chosen, generator)

@@ -15,6 +15,7 @@ refuses where ``value`` answers).
 Of several lines for one foreign version the first that fits reads it; a line that begins with ``>`` is only written.
 
 Conversions: ``not`` (a flag inverted), ``lower`` (SAME_UPPER is same_upper), ``natural`` (an integer that must not be negative),
+``front`` (an axis that must not be negative, but counts from the end in every reader that accepts it: a deviation),
 ``scalar`` (an input that must have rank 0, or an attribute that is one number), ``vector`` (an input that must have rank 1),
 ``unset`` (0 says that there is none), ``{theirs:ours,...}`` (a table).
 """
@@ -296,7 +297,7 @@ def convert_out(slot: Slot, value: Any) -> Any:
             return not value
         case "lower":
             return value.upper()
-        case "natural":
+        case "natural" | "front":
             if value is not None and any(item < 0 for item in (value if isinstance(value, tuple) else (value,))):
                 raise KeyError
         case "scalar":
@@ -334,16 +335,60 @@ def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any], *
         (raw,) = raws
         return coerce(annotation, convert_in(slot, raw))
     except ValueError:
-        named = " and ".join(slot.theirs)
-        raise FormatError(
-            "attribute.value", f"{spelling.kind}: {named} = {raws[0]!r} is not {_wanted(slot, annotation)}"
-        ) from None
+        raise value_fault(spelling, slot, attributes) from None
+
+
+def value_fault(spelling: Spelling, slot: Slot, attributes: dict[str, Any]) -> FormatError:
+    """What is wrong with the value of a slot."""
+    field = field_of(spelling.op, slot.ours)
+    wanted = _wanted(slot, field.annotation if field else "a number")
+    raw = next(attributes[name] for name in slot.theirs if name in attributes)
+    return FormatError("attribute.value", f"{spelling.kind}: {' and '.join(slot.theirs)} = {raw!r} is not {wanted}")
+
+
+def is_negative(value: Any) -> bool:
+    """Whether a number, or one of several, is negative."""
+    return any(
+        isinstance(item, int | np.integer) and item < 0 for item in (value if isinstance(value, list | tuple) else [value])
+    )
+
+
+def other_number(annotation: str, raw: Any) -> Any:
+    """A whole float where an integer belongs, as that integer, and the other way round; None where nothing is to be converted."""
+    bare = annotation.removesuffix(" | None").removeprefix("tuple[").removesuffix(", ...]")
+    items = raw if isinstance(raw, list) else [raw]
+    if isinstance(raw, list) != annotation.startswith("tuple") or not items:
+        return None
+    found: list[Any]
+    if bare in ("int", "bool") and all(isinstance(item, float) and item.is_integer() for item in items):
+        found = [int(item) for item in items]
+    elif bare == "float" and all(isinstance(item, int) and not isinstance(item, bool) for item in items):
+        found = [float(item) for item in items]
+    else:
+        return None
+    return found if isinstance(raw, list) else found[0]
+
+
+def other_word(slot: Slot, annotation: str, raw: str) -> str | None:
+    """A text as the specification writes it, where it differs in case, or says an integer as a float; else None."""
+    text = raw.strip()
+    if slot.how == "table":
+        known = {theirs for theirs, _ in slot.table}
+        return text.lower() if text not in known and text.lower() in known else None
+    is_whole = annotation.removesuffix(" | None") == "int" and re.fullmatch(r"[+-]?[0-9]{1,19}\.0*", text)
+    return text.partition(".")[0] if is_whole else None
+
+
+def number_fault(kind: str, name: str, raw: Any) -> str:
+    """What is wrong with a number of the other kind."""
+    is_whole = isinstance(raw[0] if isinstance(raw, list) else raw, int)
+    return f"{kind}: {name} = {raw!r} is {'an integer, not a float' if is_whole else 'a float, not an integer'}"
 
 
 def _wanted(slot: Slot, kind: str) -> str:
     if slot.how == "table":
         return "one of " + ", ".join(theirs for theirs, _ in slot.table)
-    if slot.how == "natural":
+    if slot.how in ("natural", "front"):
         return "0 or a positive 64-bit integer" if kind.startswith("int") else "a list of integers, none of them negative"
     words = {"int": "a 64-bit integer", "bool": "a flag", "float": "a number", "str": "a text", "DType": "an element type"}
     return words.get(

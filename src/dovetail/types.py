@@ -1,4 +1,4 @@
-"""What is known of a value before it exists: tensor, sequence and optional types, and the questions that rules ask of shapes."""
+"""The types of values: tensors, sequences, optionals and maps; and the questions that rules ask of shapes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,18 @@ class Optional:
         return f"optional({self.element})"
 
 
-Type: TypeAlias = Tensor | Sequence | Optional
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A map from keys of the type ``key`` (an integer type, or strings) to values of one type, as a Python dict in a run."""
+
+    key: DType
+    element: Type
+
+    def __str__(self) -> str:
+        return f"map({self.key}, {self.element})"
+
+
+Type: TypeAlias = Tensor | Sequence | Optional | Map
 UNKNOWN = Tensor(None, None)
 
 
@@ -171,6 +182,8 @@ def common_type(first: Type, second: Type) -> Type:
             # What is empty says nothing of sizes.
             element = second.element if first.length == 0 else first.element
         return Sequence(element, first.length if first.length == second.length else None)
+    if isinstance(first, Map) and isinstance(second, Map) and first.key is second.key:
+        return Map(first.key, common_type(first.element, second.element))
     if isinstance(first, Optional) or isinstance(second, Optional):
         inner = (type.element if isinstance(type, Optional) else type for type in (first, second))
         return Optional(common_type(*inner))
@@ -286,6 +299,8 @@ def opened(type: Type) -> Type:
     has sizes of its own (as in the node test sequence_map_extract_shapes of the onnx package)."""
     if isinstance(type, Optional):
         return Optional(opened(type.element))
+    if isinstance(type, Map):
+        return Map(type.key, opened(type.element))
     if not isinstance(type, Sequence):
         return type
     element = opened(type.element)

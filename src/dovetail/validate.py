@@ -53,16 +53,20 @@ def validate(graph: Graph) -> list[Diagnostic]:
 def check(model: Model | str | PathLike[str]) -> list[Diagnostic]:
     """Every independent fault of a model, or of the file of one; empty when it is sound. Nothing is raised for a bad file.
 
-    Each has ``code``, ``node``, ``message``, ``file``. Operators that dovetail does not know are no fault of the model and are
+    Each has ``code``, ``node``, ``message``, ``file``. Deviations that ``load`` accepts with a warning are faults of a file; a
+    Model that was loaded has them no more. Operators that dovetail does not know are no fault of the model and are
     not listed.
     """
-    if not isinstance(model, Model):
-        from dovetail.formats import load
+    if isinstance(model, Model):
+        return check_graph(model)
+    from dovetail.formats import examine
 
-        try:
-            model = load(model)
-        except DovetailError as error:
-            return list(error.diagnostics)
+    loaded, faults, _ = examine(model)
+    return faults if loaded is None else [*faults, *check_graph(loaded)]
+
+
+def check_graph(model: Model) -> list[Diagnostic]:
+    """The faults of a loaded model: of its structure, or of its operators' rules."""
     faults = validate(model.graph)
     if faults:
         return faults

@@ -62,6 +62,30 @@ def narrow() -> Iterator[Case]:
         yield Case(Cast(named("f8e8m0"), rounding=rounding), (scales,), skip={"onnxruntime": "it gives no f8e8m0 to Python"})
 
 
+INTEGERS = ("i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "i4", "u4", "i2", "u2")
+
+
+def edges(source: str, target: str) -> Any:
+    """Floats around the ends of an integer type's range, those next to them, infinities and NaN, in all lanes of a vector."""
+    low, high = named(target).range()
+    near = [end + step for end in (low, high, high + 1) for step in (-1, -0.5, 0, 0.5, 1)]
+    far = [np.nan, -np.nan, np.inf, -np.inf, -1.54, -0.99, -0.0, 1e30, -1e30, 2.0**31, -(2.0**31), 2.0**32]
+    wide = np.array([*near, *far], np.float64)
+    with np.errstate(all="ignore"):
+        x = wide.astype(named(source).numpy)
+        if source != "bf16":
+            x = np.concatenate([x, np.nextafter(x, x.dtype.type(0)), np.nextafter(x, x.dtype.type(np.inf))])
+        return np.concatenate([x, x[::-1], x[1:]])
+
+
+def out_of_range() -> Iterator[Case]:
+    reason = "the specifications leave open what a float out of range becomes"
+    for source in ("f64", "f32", "f16", "bf16"):
+        for target in INTEGERS:
+            skip = dict.fromkeys(("onnxruntime", "onnx.reference", "old onnxruntime", "openvino"), reason)
+            yield Case(Cast(named(target)), (edges(source, target),), name=f"{source} out of range of {target}", skip=skip)
+
+
 def texts() -> Iterator[Case]:
     aborts = {"openvino": "OpenVINO's CPU plugin aborts on strings"}
     yield Case(Cast(named("f32")), (np.array(["1.5", "-2e3", "0"], dtype=object),), skip=aborts)
@@ -82,4 +106,4 @@ def same_bits() -> Iterator[Case]:
     yield Case(BitCast(named("i32")), (np.array(1.5, np.float32),))
 
 
-CASES: list[Case] = [*plain(), *narrow(), *texts(), *like(), *same_bits()]
+CASES: list[Case] = [*plain(), *narrow(), *out_of_range(), *texts(), *like(), *same_bits()]

@@ -18,7 +18,8 @@ RULES = [Reshape(), Reshape(empty="cancel"), *(Reshape(copy_zeros=False, empty=e
 # Elements of a target: numbers, sizes of the input [n, 4, m] by axis, and "n * 4", which is no size of it.
 TARGETS = [
     ("n", -1), (-1, "m"), ("n", 4, "m"), ("n", 2, -1), ("n", "m", 4), ("m", 4, "n"), ("m", -1), (0, -1), (0, 0, -1), (0, "m", 4),
-    ("n", 0, -1), ("n", "4m"), ("4n", "m"), ("4n", -1), ("n", 0, "m"), (-1,), ("n", 4, -1), (-1, 4, "m"), (1, "n", -1), ("n", 4, "m", 1),
+    ("n", 0, -1), ("n", "4m"), ("4n", "m"), ("4n", -1), ("n", 0, "m"), (-1,), ("n", 4, -1), (-1, 4, "m"), (1, "n", -1),
+    ("n", 4, "m", 1),
 ]  # fmt: skip
 SIZES = [(2, 3), (3, 2), (1, 1), (0, 3), (2, 0), (0, 0)]
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dovetail
 from dovetail import native
+from dovetail.build import Builder
 from kernels import LAYOUTS, check, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
@@ -68,3 +70,12 @@ def test_operands_that_do_not_fit_are_refused() -> None:
     for w, constants in [(random((4, 6, 3, 3)), []), (random((3, 6, 3, 3)), [1]), (random((4, 5, 3, 3)), [1])]:
         with pytest.raises(ValueError):
             run("conv_transpose", [x, w], [y], {}, constants=constants)
+
+
+def test_a_result_without_elements() -> None:
+    """Pads may take away all of an axis."""
+    with Builder() as b:
+        x = b.input("x", "f32", (1, 2, 3, 1))
+        b.output("y", b.ConvTranspose(x, random((2, 2, 2, 2)), pads=[0, 1, 0, 1], strides=[2, 2]))
+    found = dovetail.run(b.model, {"x": random((1, 2, 3, 1))}, engine="native")["y"]
+    assert found.shape == (1, 2, 6, 0)

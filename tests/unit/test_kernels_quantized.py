@@ -133,6 +133,21 @@ def test_quantised_layers_are_what_they_say(layer: str, kind: str) -> None:
     assert ("quantized_conv" in _kernels(b.model, feed)) == (not layer.startswith("other"))
 
 
+@pytest.mark.parametrize("zeros", [(120, 120), (120, 119), (0, 7), (7, 0)])
+def test_a_sum_of_what_is_dequantised_with_another_zero_point(zeros: tuple[int, int]) -> None:
+    """QuantizeLinear has one zero point, and DequantizeLinear of its codes may have another."""
+    first, second = (np.uint8(zero) for zero in zeros)
+    with Builder() as b:
+        x, other = b.input("x", "u8", (1, 8, 10, 9)), b.input("other", "u8", (1, 12, 10, 9))
+        y = b.QuantizeLinear(_convolution(b, x, 0.05, np.uint8(120)), np.float32(0.21), first)
+        y = b.Add(_dequantised(b, y, 0.21, second), _dequantised(b, other, 0.13, first))
+        b.output("y", b.QuantizeLinear(y, np.float32(0.25), first))
+    feed = {value.name: random(value.shape, "uint8") for value in b.model.inputs}
+    found, expected = (dovetail.compile(b.model, engine=engine)(feed)["y"] for engine in ("native", "interpreter"))
+    agree(np.asarray(found), np.asarray(expected))
+    assert "quantized_conv" in _kernels(b.model, feed)
+
+
 def test_a_quantised_product() -> None:
     generator = np.random.default_rng(1)
     with Builder() as b:

@@ -1,20 +1,120 @@
-// Chain instructions: casts between element types. Floats go to integers toward zero, integers wrap, anything but zero is true.
+// Chain instructions: casts between element types. Floats go to integers toward zero and saturate, NaN is 0; integers wrap, anything but
+// zero is true.
 #include "kernels/simd/each.h"
 
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-template <typename T>
-constexpr bool kIsFloat = static_cast<T>(0.5) != 0;
+template <typename To>
+constexpr bool kIsSigned = static_cast<To>(-1) < static_cast<To>(1);
+template <typename To>
+constexpr int kDigits = static_cast<int>(sizeof(To)) * 8 - (kIsSigned<To> ? 1 : 0);
+
+// The greatest value of an integer type, the least, and the power of two that is the first float above.
+template <typename To>
+constexpr To kGreatest = static_cast<To>((((std::uint64_t{1} << (kDigits<To> - 1)) - 1) << 1) + 1);
+template <typename To, typename T>
+constexpr T kLeast = kIsSigned<To> ? -static_cast<T>(std::uint64_t{1} << (kDigits<To> - 1)) * 2 : T{0};
+template <typename To, typename T>
+constexpr T kAbove = static_cast<T>(std::uint64_t{1} << (kDigits<To> - 1)) * 2;
+
+// Vectors of one register of f64, with the masks of their comparisons, and of as many 32-bit integers.
+constexpr int kWide = kLanes / 2;
+typedef double Wide __attribute__((vector_size(kWide * 8)));
+typedef std::int64_t Longs __attribute__((vector_size(kWide * 8)));
+typedef std::int32_t Shorter __attribute__((vector_size(kWide * 4)));
+typedef std::uint32_t ShorterWords __attribute__((vector_size(kWide * 4)));
+
+// A float as an integer: toward zero, the nearest value of the type from beyond its range, 0 for NaN.
+template <typename To>
+struct Saturate {
+    template <typename T>
+    DOVETAIL_INLINE To of(T x) {
+        if (x >= kLeast<To, T> && x < kAbove<To, T>) return static_cast<To>(x);
+        // Between the least value and the next one below, and above -1, truncation gives the least one too.
+        return x != x ? To{0} : x < T{0} ? static_cast<To>(~kGreatest<To>) : kGreatest<To>;
+    }
+
+    template <typename T>
+    DOVETAIL_INLINE void vector(To* to, const T* from) {
+        if constexpr (sizeof(To) == 8) {
+            for (int i = 0; i < kLanes; ++i) to[i] = of(from[i]);
+        } else if constexpr (sizeof(T) == 4) {
+            Floats x = load(from);
+            x = greater_of((Floats)((Ints)x & (x == x)), splat(kLeast<To, float>));
+            if constexpr (sizeof(To) < 4)
+                narrow(to, __builtin_convertvector(lesser_of(x, splat(kGreatest<To>)), Ints));
+            else
+                whole(to, x, x >= kAbove<To, float>);
+        } else {
+            wide(to, from);
+            wide(to + kWide, from + kWide);
+        }
+    }
+
+private:
+    // 32-bit integers that the type holds.
+    template <typename From>
+    DOVETAIL_INLINE void narrow(To* to, From x) {
+        typedef To Narrow __attribute__((vector_size(sizeof(From) / 4 * sizeof(To))));
+        const Narrow y = __builtin_convertvector(x, Narrow);
+        __builtin_memcpy(to, &y, sizeof y);
+    }
+
+    DOVETAIL_INLINE void wide(To* to, const double* from) {
+        Wide x;
+        __builtin_memcpy(&x, from, sizeof x);
+        const Wide least = Wide{} + kLeast<To, double>, greatest = Wide{} + static_cast<double>(kGreatest<To>);
+        x = (Wide)((Longs)x & (x == x));
+        x = x > least ? x : least;
+        x = x < greatest ? x : greatest;
+        if constexpr (kIsSigned<To> || sizeof(To) < 4)
+            narrow(to, __builtin_convertvector(x, Shorter));
+        else
+            upper(to, x);
+    }
+
+    // 32-bit integers of f32, whose greatest value is below that of the type.
+    DOVETAIL_INLINE void whole(To* to, Floats x, Ints is_above) {
+        x = lesser_of(x, splat(kAbove<To, float> - kAbove<To, float> * 0x1p-24f));
+        Ints y;
+        if constexpr (kIsSigned<To>)
+            y = __builtin_convertvector(x, Ints);
+        else
+            y = words(x);
+        y |= is_above;
+        if constexpr (kIsSigned<To>) y ^= is_above & (Ints{} + static_cast<std::int32_t>(0x80000000));
+        __builtin_memcpy(to, &y, sizeof y);
+    }
+
+    // Numbers in [0, 2^32): processors before AVX-512 convert to signed integers only.
+    DOVETAIL_INLINE Ints words(Floats x) {
+#if defined(__AVX512F__)
+        return (Ints)__builtin_convertvector(x, Words);
+#else
+        const Ints is_upper = x >= 0x1p31f;
+        const Floats low = x - (Floats)(is_upper & (Ints)splat(0x1p31f));
+        return __builtin_convertvector(low, Ints) ^ (is_upper & static_cast<std::int32_t>(0x80000000));
+#endif
+    }
+
+    DOVETAIL_INLINE void upper(To* to, Wide x) {
+#if defined(__AVX512F__)
+        const ShorterWords y = __builtin_convertvector(x, ShorterWords);
+#else
+        const Longs is_upper = x >= 0x1p31;
+        const Wide low = x - (Wide)(is_upper & (Longs)(Wide{} + 0x1p31));
+        const Shorter sign = __builtin_convertvector(is_upper, Shorter) & static_cast<std::int32_t>(0x80000000);
+        const Shorter y = __builtin_convertvector(low, Shorter) ^ sign;
+#endif
+        __builtin_memcpy(to, &y, sizeof y);
+    }
+};
 
 template <typename To>
 struct Cast {
     template <typename T>
     DOVETAIL_INLINE To of(T x) {
-        // By way of the widest integer that the processor converts to, as numpy does: out of range anything may come.
-        if constexpr (kIsFloat<T> && !kIsFloat<To> && sizeof(To) < 4) return static_cast<To>(static_cast<std::int32_t>(x));
-        if constexpr (kIsFloat<T> && !kIsFloat<To> && sizeof(To) == 4 && static_cast<To>(-1) > 0)
-            return static_cast<To>(static_cast<std::int64_t>(x));
         return static_cast<To>(x);
     }
     DOVETAIL_INLINE To of(Truth x) { return static_cast<To>(static_cast<std::uint8_t>(x) != 0); }
@@ -102,27 +202,34 @@ struct ToBrain {
     }
 };
 
-#define DOVETAIL_CASTS_TO(To, to)                                                                             \
-    row1<Cast<To>, To, float>("cast.f32." to), row1<Cast<To>, To, double>("cast.f64." to),                    \
-        row1<Cast<To>, To, std::int64_t>("cast.i64." to), row1<Cast<To>, To, std::int32_t>("cast.i32." to),   \
+#define DOVETAIL_CASTS_OF_INTEGERS(To, to)                                                                \
+    row1<Cast<To>, To, std::int64_t>("cast.i64." to), row1<Cast<To>, To, std::int32_t>("cast.i32." to),   \
         row1<Cast<To>, To, std::int16_t>("cast.i16." to), row1<Cast<To>, To, std::int8_t>("cast.i8." to),     \
         row1<Cast<To>, To, std::uint64_t>("cast.u64." to), row1<Cast<To>, To, std::uint32_t>("cast.u32." to), \
         row1<Cast<To>, To, std::uint16_t>("cast.u16." to), row1<Cast<To>, To, std::uint8_t>("cast.u8." to)
 
+#define DOVETAIL_CASTS_TO(To, to)                                                          \
+    row1<Cast<To>, To, float>("cast.f32." to), row1<Cast<To>, To, double>("cast.f64." to), \
+        DOVETAIL_CASTS_OF_INTEGERS(To, to)
+
+#define DOVETAIL_CASTS_TO_INTEGERS(To, to)                                                                                 \
+    cast_row1<Saturate<To>, To, float>("cast.f32." to), cast_row1<Saturate<To>, To, double>("cast.f64." to), \
+        DOVETAIL_CASTS_OF_INTEGERS(To, to)
+
 constexpr Opcode kOpcodes[] = {
-    halves_row1<FromHalf, float, Half>("cast.f16.f32"),
-    halves_row1<ToHalf, Half, float>("cast.f32.f16"),
-    halves_row1<FromBrain, float, Brain>("cast.bf16.f32"),
-    halves_row1<ToBrain, Brain, float>("cast.f32.bf16"),
+    cast_row1<FromHalf, float, Half>("cast.f16.f32"),
+    cast_row1<ToHalf, Half, float>("cast.f32.f16"),
+    cast_row1<FromBrain, float, Brain>("cast.bf16.f32"),
+    cast_row1<ToBrain, Brain, float>("cast.f32.bf16"),
     DOVETAIL_CASTS_TO(float, "f32"),
     DOVETAIL_CASTS_TO(double, "f64"),
-    DOVETAIL_CASTS_TO(std::int64_t, "i64"),
-    DOVETAIL_CASTS_TO(std::int32_t, "i32"),
-    DOVETAIL_CASTS_TO(std::int16_t, "i16"),
-    DOVETAIL_CASTS_TO(std::int8_t, "i8"),
-    DOVETAIL_CASTS_TO(std::uint32_t, "u32"),
-    DOVETAIL_CASTS_TO(std::uint16_t, "u16"),
-    DOVETAIL_CASTS_TO(std::uint8_t, "u8"),
+    DOVETAIL_CASTS_TO_INTEGERS(std::int64_t, "i64"),
+    DOVETAIL_CASTS_TO_INTEGERS(std::int32_t, "i32"),
+    DOVETAIL_CASTS_TO_INTEGERS(std::int16_t, "i16"),
+    DOVETAIL_CASTS_TO_INTEGERS(std::int8_t, "i8"),
+    DOVETAIL_CASTS_TO_INTEGERS(std::uint32_t, "u32"),
+    DOVETAIL_CASTS_TO_INTEGERS(std::uint16_t, "u16"),
+    DOVETAIL_CASTS_TO_INTEGERS(std::uint8_t, "u8"),
     DOVETAIL_CASTS_TO(Truth, "boolean"),
     row1<Cast<float>, float, Truth>("cast.boolean.f32"),
     row1<Cast<double>, double, Truth>("cast.boolean.f64"),

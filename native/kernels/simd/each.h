@@ -116,9 +116,9 @@ void vectors1(const Tile& tile) {
     }
 }
 
-// A cast between f32 and floats of 16 bits: whole vectors, the rest one by one.
+// A cast that has a form for whole vectors; the rest goes one by one.
 template <typename F, typename R, typename A>
-void halves1(const Tile& tile) {
+void casts1(const Tile& tile) {
     for (std::int64_t row = 0; row < tile.rows; ++row) {
         R* to = target<R>(tile, row);
         const A* a = source<A>(tile, 0, row);
@@ -129,8 +129,8 @@ void halves1(const Tile& tile) {
 }
 
 template <typename F, typename R, typename A>
-constexpr Opcode halves_row1(const char* name) {
-    return {name, halves1<F, R, A>, kElement<R>, 1, {kElement<A>, Element::other, Element::other}};
+constexpr Opcode cast_row1(const char* name) {
+    return {name, casts1<F, R, A>, kElement<R>, 1, {kElement<A>, Element::other, Element::other}};
 }
 
 template <typename F, typename R, typename A>

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays.libraries import Array, Namespace, dtype_in, element, is_numpy, retyped
+from dovetail.arrays.libraries import Array, Namespace, dtype_in, element, is_narrow, is_numpy, retyped, widened
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
 
@@ -28,7 +28,8 @@ _CODES = ("u1", "u3", "u6")
 def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, saturate: bool = True, rounding: str = "up") -> Array:
     """``x`` as ``to``, by the rules of ONNX Cast-25.
 
-    Floats go to integers toward zero (out of range: undefined), integers wrap, anything but zero is True (NaN too).
+    Floats go to integers toward zero; from beyond the range of the type to its nearest value, from NaN to 0, which ONNX leaves
+    open. Integers wrap, anything but zero is True (NaN too).
     ``saturate`` is for f8: beyond the range the greatest value, otherwise infinity or NaN. ``rounding`` ("up", "down",
     "nearest", of two the greater, "even", of two the even code) is for f8e8m0, which takes a magnitude. Every value is rounded
     once, to nearest even. ``source`` is needed only for nf4, whose codes travel as u8. Strings: numpy only; number to text as
@@ -43,7 +44,10 @@ def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, satura
     if "complex" in (source.kind, to.kind) or to == "nf4":
         raise UnsupportedError("array.cast", f"no cast from {source} to {to}")
     if not is_numpy(xp):
-        return x != 0 if to == "boolean" else retyped(xp, x, dtype_in(xp, to))
+        if to == "boolean":
+            return x != 0
+        kind = dtype_in(xp, to)
+        return _saturated(xp, x, to, kind) if source.is_float and to.is_integer else retyped(xp, x, kind)
     x = np.asarray(x)
     with np.errstate(all="ignore"):
         if source == "nf4":
@@ -62,7 +66,27 @@ def _plain(x: Array, source: DType) -> Array:
     return x.astype(np.float32 if source.is_float else np.int8 if source.kind == "int" else np.uint8)
 
 
+def _saturated(xp: Namespace, x: Array, to: DType, kind: Any) -> Array:
+    """Floats as integers of the library's type ``kind``: toward zero, from beyond the range to its nearest value, NaN to 0.
+
+    ``above`` is the power of two next to the greatest value, which a float need not hold.
+    """
+    low, high = to.range()
+    x = widened(xp, x)
+    if to.bits == 32 and element(x).bits == 32 and not is_narrow(xp):
+        x = retyped(xp, x, xp.float64)
+    above = float(high + 1)
+    x = xp.where(xp.isnan(x) | (x < low), xp.where(x < low, xp.full_like(x, float(low)), xp.zeros_like(x)), x)
+    if float(high) == high and to.bits < element(x).bits:
+        return retyped(xp, xp.where(x > high, xp.full_like(x, float(high)), x), kind)
+    is_above = x >= above
+    y = retyped(xp, xp.where(is_above, xp.zeros_like(x), x), kind)
+    return xp.where(is_above, xp.full_like(y, high), y)
+
+
 def _cast_number(x: Array, to: DType, saturate: bool, rounding: str) -> Array:
+    if x.dtype.kind == "f" and to.is_integer:
+        return np.asarray(_saturated(np, x, to, to.numpy))
     if to in _CODES:
         return (x.astype(np.int64) & (2**to.bits - 1)).astype(np.uint8)
     if not to.is_float or to.bits >= 32:

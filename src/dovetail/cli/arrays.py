@@ -236,16 +236,18 @@ def check_target(path: str, outputs: int) -> None:
 
 
 def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to an .npz file, or a single one to .npy; the file is replaced whole. A sequence becomes ``name/0``, ..., and
-    what is nothing is left out. Raises EngineError [array.file] where a .npy file would not hold one array."""
+    """Write arrays to an .npz file, or a single one to .npy; the file is replaced whole.
+
+    A sequence becomes ``name/0``, ..., a map ``name/key``, ..., and what is nothing is left out.
+
+    Raises EngineError [array.file] where a .npy file would not hold one array.
+    """
     from dovetail.formats.files import replacing
+    from dovetail.sampling import apart
 
     plain: dict[str, Array] = {}
     for name, item in arrays.items():
-        if isinstance(item, list):
-            plain.update({f"{name}/{index}": savable(each) for index, each in enumerate(item)})
-        elif item is not None:
-            plain[name] = savable(item)
+        plain.update({place: savable(each) for place, each in apart({name: item}).items()})
     if Path(path).suffix.lower() == ".npy" and len(plain) != 1:
         raise EngineError("array.file", f"a .npy file holds one array, and there are {len(plain)}: write an .npz file")
     with replacing(path) as stream:

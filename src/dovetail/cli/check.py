@@ -15,21 +15,16 @@ from dovetail.errors import printable
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(model: str, as_json: bool) -> int:
     """Report every independent fault of MODEL in one pass, each with code, node and file. Exit code 1 where there is one."""
-    from dovetail.errors import DovetailError
-    from dovetail.formats import format_of, load
-    from dovetail.validate import check as check_model
+    from dovetail.formats import examine, format_of, load
+    from dovetail.validate import check_graph
 
-    warnings = []
     with progress(f"checking {model}"):
         format_of(model)
         if not os.path.exists(model):
             load(model)
-        try:
-            loaded = load(model)
-        except DovetailError as error:
-            faults = list(error.diagnostics)
-        else:
-            faults, warnings = check_model(loaded), loaded.warnings
+        loaded, faults, warnings = examine(model)
+        if loaded is not None:
+            faults += check_graph(loaded)
     if as_json:
         say_json(
             "check",

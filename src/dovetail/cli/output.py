@@ -15,7 +15,6 @@ from dovetail.errors import Diagnostic, DovetailError, printable
 from dovetail.graph import Model
 
 JSON_VERSION = 1
-WARNINGS_SHOWN = 5
 
 
 def say_json(kind: str, **data: Any) -> None:
@@ -57,6 +56,23 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | No
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+_STRICT = "dovetail.strict"
+
+
+def _note_strict(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    context.meta[_STRICT] = wanted
+
+
+STRICT = click.option(
+    "--strict",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_strict,
+    help="Refuse what departs from the format, also where all who accept it read it alike.",
+)
+"""The option of every subcommand that loads a model; :func:`load` obeys it."""
+
+
 def is_quiet() -> bool:
     context = click.get_current_context(silent=True)
     options = None if context is None else context.find_root().obj
@@ -82,15 +98,17 @@ def progress(text: str) -> Iterator[None]:
 
 
 def load(path: str) -> Model:
-    """The model at ``path``, its warnings narrated."""
+    """The model at ``path``, by the rules of ``--strict`` if that is given; its warnings on stderr, one line for each code."""
     from dovetail.formats import load as load_model
+    from dovetail.formats.deviations import summarize
 
+    context = click.get_current_context(silent=True)
     with progress(f"loading {path}"):
-        model = load_model(path)
-    for item in model.warnings[:WARNINGS_SHOWN]:
-        narrate(f"warning [{item.code}]: {item.message}")
-    if len(model.warnings) > WARNINGS_SHOWN:
-        narrate(f"and {len(model.warnings) - WARNINGS_SHOWN} more warnings; `dovetail check` lists them")
+        model = load_model(path, strict=bool(context and context.meta.get(_STRICT)))
+    for line in summarize(model.warnings):
+        narrate(f"warning {line}")
+    if model.warnings:
+        narrate("`dovetail check` lists each place")
     return model
 
 

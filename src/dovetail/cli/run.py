@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dovetail.cli.output import load, narrate, progress, say_json, table
+from dovetail.cli.output import STRICT, load, narrate, progress, say_json, table
 
 
 @click.command()
@@ -17,6 +17,7 @@ from dovetail.cli.output import load, narrate, progress, say_json, table
 @click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension of random inputs.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
 @click.option("--engine", default="auto", show_default=True, help="auto, native or interpreter.")
+@STRICT
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run(
     model: str, inputs: tuple[str, ...], output: str | None, dims: tuple[str, ...], seed: int, engine: str, as_json: bool
@@ -62,6 +63,8 @@ def _row(name: str, array: Any) -> list[Any]:
 
     if isinstance(array, list):
         return [name, f"sequence of {len(array)}", None, None, None]
+    if isinstance(array, dict):
+        return [name, f"map of {len(array)}", None, None, None]
     if array is None:
         return [name, "nothing", None, None, None]
     data = np.asarray(array)

@@ -10,6 +10,7 @@ import numpy as np
 from dovetail import dims
 from dovetail.engine import indexed
 from dovetail.engine.elementwise import refusal
+from dovetail.engine.forests import forest_work
 from dovetail.engine.recurrent import cell_of
 from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
 from dovetail.errors import DovetailError
@@ -359,6 +360,7 @@ CHOICES: dict[str, Choice] = {
     "_Kept": indexed.suppress_work,
     "CumSum": indexed.cum_sum_work,
     "Range": indexed.range_work,
+    "_Forest": forest_work,
     "MatMul": _matmul,
     "Gemm": _gemm,
 }

@@ -130,7 +130,7 @@ def _order_of(layout: Layout, root: Tile) -> list[int] | None:
 
 def _preference(tile: Tile, root: Tile, memory: Memory) -> int:
     """Bytes of an image that lies channels-last if its root does and not otherwise; negative where it is the other way round."""
-    if tile.sizes[1] == 1 or tile.count == tile.sizes[0] * tile.sizes[1]:
+    if not tile.count or tile.sizes[1] == 1 or tile.count == tile.sizes[0] * tile.sizes[1]:
         return 0
     _, piece = memory.places.of(tile)
     either = []

@@ -9,6 +9,7 @@ import numpy as np
 
 from dovetail.build import Builder
 from dovetail.edit import copy_graph, remove_dead, rewrite
+from dovetail.engine.forests import with_tables
 from dovetail.engine.halves import computed_in_f32
 from dovetail.engine.on_grids import on_grids
 from dovetail.engine.quantized import quantized
@@ -26,7 +27,9 @@ from dovetail.ops.detection import NonMaxSuppression
 from dovetail.ops.dropout import Dropout
 from dovetail.ops.einsum import Einsum
 from dovetail.ops.elementwise import Add, Multiply, Sum
+from dovetail.ops.feature_encoding import FeatureVectorizer, Imputer, Normalizer, OneHotEncoder, Scaler
 from dovetail.ops.group_conv import GroupConv
+from dovetail.ops.linear_models import LinearClassifier, LinearRegressor
 from dovetail.ops.norm import (
     BatchNormalization,
     GroupNormalization,
@@ -43,6 +46,9 @@ from dovetail.ops.rescaling import LpNormalization, NormalizeL2
 from dovetail.ops.rotary import RotaryEmbedding
 from dovetail.ops.sequences import UNLISTED, ConcatFromSequence, unlisted
 from dovetail.ops.source import Constant
+from dovetail.ops.support_vectors import SVMClassifier, SVMRegressor
+from dovetail.ops.tree_ensembles import TreeEnsembleClassifier, TreeEnsembleRegressor
+from dovetail.ops.trees import TreeEnsemble
 from dovetail.passes.fold import fold
 from dovetail.types import Tensor
 
@@ -63,6 +69,20 @@ DECOMPOSED = (
     ScaledDotProductAttention,
 )
 """Operators whose parts have kernels and they have not."""
+LEARNED = (
+    FeatureVectorizer,
+    Imputer,
+    LinearClassifier,
+    LinearRegressor,
+    Normalizer,
+    OneHotEncoder,
+    SVMClassifier,
+    SVMRegressor,
+    Scaler,
+    TreeEnsembleClassifier,
+    TreeEnsembleRegressor,
+)
+"""Models of ai.onnx.ml, whose parts have kernels whatever the type of the features is."""
 RECURRENT = (RNN, GRU, LSTM, RNNCell, GRUCell, LSTMCell)
 UNPACKED = 2 << 30
 """The most bytes of floats that are kept for weights which a file stores in fewer bits; the rest is unpacked in each run."""
@@ -152,6 +172,10 @@ def _simpler(b: Builder, node: Node) -> Any:
         return None
     if isinstance(op, DECOMPOSED) and _is_plain(xs):
         return _apart(b, op, xs)
+    if isinstance(op, LEARNED) and all(x is not None and x.shape is not None for x in xs):
+        return _apart(b, op, xs)
+    if isinstance(op, TreeEnsemble) and xs[0] is not None:
+        return with_tables(b, op, xs[0])
     if isinstance(op, NonMaxSuppression):
         return suppressed(b, op, xs)
     if isinstance(op, CastLike) and isinstance(like := xs[1].type, Tensor) and like.dtype is not None:  # type: ignore[union-attr]

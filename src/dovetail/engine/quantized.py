@@ -216,6 +216,9 @@ def _sum(b: Builder, inputs: list[Value | None], grid: Grid, low: int, high: int
         made, conv = own[0].node.op, own[0].node
         if not isinstance(made, _QuantizedConv) or made.last_dtype is not None or not _is_only(own[0], mine, b):
             continue
+        if own[1].zero != made.zero:
+            # The kernel subtracts the zero point with which the convolution is quantised.
+            continue
         changed = made.with_(
             own=own[1].scale / grid.scale, beside=beside[1].scale / grid.scale, other_zero=beside[1].zero,
             last_zero=grid.zero, last_dtype=grid.dtype, last_low=low, last_high=high,

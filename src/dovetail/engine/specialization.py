@@ -129,7 +129,11 @@ def _early_nodes(graph: Graph) -> list[Early]:
             continue
         xs = [x for x in node.inputs if x is not None]
         # Where all inputs are constants, folding has refused to enlarge them.
-        if all(x.constant is not None for x in xs) or any(id(x) not in known for x in xs) or not evaluates_early(node.op, node.inputs):
+        if (
+            all(x.constant is not None for x in xs)
+            or any(id(x) not in known for x in xs)
+            or not evaluates_early(node.op, node.inputs)
+        ):
             continue
         symbols = frozenset[str]().union(*(known[id(x)] for x in xs))
         found.append(Early(node, symbols))
@@ -183,7 +187,11 @@ def _specializing(errors: dict[Node, DovetailError], shared: frozenset[int]) -> 
         if results is None:
             data = [None if x is None else x.constant for x in node.inputs]
             is_known = all(array is not None or x is None for array, x in zip(data, node.inputs, strict=True))
-            if not is_known or all(array is None or id(array) in shared for array in data) or not evaluates_early(node.op, node.inputs):
+            if (
+                not is_known
+                or all(array is None or id(array) in shared for array in data)
+                or not evaluates_early(node.op, node.inputs)
+            ):
                 return None
             results = _evaluated(node, data, [y.type for y in node.outputs], left)
         if results is None:

@@ -10,7 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from dovetail.errors import FormatError, UnsupportedError
+from dovetail.errors import Diagnostic, DovetailError, FormatError, UnsupportedError, raise_all
+from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.foreign import ForeignModel
 from dovetail.graph import Model
 from dovetail.states import PROPERTY, from_text
@@ -26,35 +27,40 @@ def format_of(path: str | PathLike[str]) -> str:
     return found
 
 
-def read(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | None = None) -> ForeignModel:
-    """The file at ``path`` as it stands, unlifted."""
+def read(
+    path: str | PathLike[str],
+    *,
+    weights: str | PathLike[str] | bytes | None = None,
+    deviations: Deviations | None = None,
+) -> ForeignModel:
+    """The file at ``path`` as it stands, unlifted. Without ``deviations`` to collect them in, every deviation is a fault."""
     if format_of(path) == "onnx":
         from dovetail.formats.onnx import codec
 
         if weights is not None:
             raise FormatError("weights.format", "an ONNX model says itself where its weights are", file=str(path))
-        return codec.read(path)
+        return codec.read(path, deviations=deviations)
     from dovetail.formats import travel
     from dovetail.formats.openvino import codec as ir
 
-    foreign = ir.read(path, weights=weights)
+    foreign = ir.read(path, weights=weights, deviations=deviations)
     travel.into_ir(foreign)
     return foreign
 
 
-def lifted(foreign: ForeignModel) -> Model:
-    """A foreign model as a graph."""
+def lifted(foreign: ForeignModel, deviations: Deviations | None = None) -> Model:
+    """A foreign model as a graph. Without ``deviations`` to collect them in, every deviation is a fault."""
     from dovetail.formats.lift import lift
 
     if foreign.format == "onnx":
         from dovetail.formats.onnx.compose import ONNX
 
-        model = lift(foreign, ONNX)
+        model = lift(foreign, ONNX, deviations)
         model.states = from_text(foreign.metadata.get("metadata_props", {}).get(PROPERTY), model.graph)
         return model
     from dovetail.formats.openvino.compose import OPENVINO
 
-    return lift(foreign, OPENVINO)
+    return lift(foreign, OPENVINO, deviations)
 
 
 @contextmanager
@@ -72,18 +78,52 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def load(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | None = None) -> Model:
+def load(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | None = None, strict: bool = False) -> Model:
     """Read a model: ``.onnx``, or ``.xml`` with its ``.bin`` beside it (or ``weights``). Types and shapes are inferred on
     the way.
+
+    Deviations from the format that all who accept them read alike (docs/formats.md) are listed in ``model.warnings`` and
+    logged to the logger "dovetail", once for each code; with ``strict`` they are errors.
 
     Raises FormatError (the file is not what its format says), UnsupportedError (we do not handle it exactly), RuleError (the
     model breaks an operator's rule), each with every independent fault in ``diagnostics``; OSError where the file cannot be
     opened.
     """
+    deviations = Deviations()
+    try:
+        model = _loaded(path, weights, deviations)
+    except DovetailError as error:
+        if strict and deviations.errors:
+            raise_all([*deviations.errors, error], f"faults in {os.fspath(path)}")
+        raise
+    if strict:
+        raise_all(deviations.errors, f"faults in {os.fspath(path)}")
+    log(model.warnings, os.fspath(path))
+    return model
+
+
+def _loaded(path: str | PathLike[str], weights: str | PathLike[str] | bytes | None, deviations: Deviations) -> Model:
     if not os.path.exists(path):
         raise FormatError("file.missing", f"there is no file {os.fspath(path)!r}", file=os.fspath(path))
     with collector_paused():
-        return lifted(read(path, weights=weights))
+        model = lifted(read(path, weights=weights, deviations=deviations), deviations)
+    model.warnings = [*deviations.warnings(), *model.warnings]
+    return model
+
+
+def examine(path: str | PathLike[str]) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:
+    """The model at ``path`` if it loads, the faults of the file, its deviations among them, and its warnings beside these."""
+    deviations = Deviations()
+    try:
+        model = _loaded(path, None, deviations)
+    except DovetailError as error:
+        return None, [*_diagnostics(deviations), *error.diagnostics], []
+    faults = _diagnostics(deviations)
+    return model, faults, model.warnings[len(faults) :]
+
+
+def _diagnostics(deviations: Deviations) -> list[Diagnostic]:
+    return [item for error in deviations.errors for item in error.diagnostics]
 
 
 def save(model: Model, path: str | PathLike[str], *, opset: int | None = None, **options: Any) -> None:

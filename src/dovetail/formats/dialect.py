@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dovetail import op as operators, slots
+from dovetail.errors import DovetailError
 from dovetail.formats.foreign import ForeignNode
 from dovetail.op import Op
 from dovetail.slots import Spelling
@@ -32,7 +33,9 @@ class Dialect:
     node no slot line can say; ``substitutes``: core operators rewritten only where the target's version of their own cannot say
     them. ``is_text``: attribute values are texts, numbers too. ``has_opsets``: one version of each operator is in force for a
     whole file. ``reasons``: why the format cannot say an operator, ours or another format's, by its name. ``arity``: how many
-    inputs of a version of an operator do not repeat, and how many a node has at least, also where they are left out."""
+    inputs of a version of an operator do not repeat, and how many a node has at least, also where they are left out. ``domains``:
+    core operators whose operator of the same name is in a domain of its own. ``first_version``: the oldest version of an operator
+    (domain, kind). ``mend``: a node without what every reader passes over, which is noted."""
 
     name: str
     lines: Callable[[type[Op]], tuple[str, ...]]
@@ -44,9 +47,12 @@ class Dialect:
     emits: dict[str, Emit] = field(default_factory=dict)
     substitutes: dict[str, Lower] = field(default_factory=dict)
     says: dict[str, Callable[[Op, int], bool]] = field(default_factory=dict)
+    domains: dict[str, str] = field(default_factory=dict)
     spell: Callable[[Any], Any] = lambda value: value
     reasons: dict[str, str] = field(default_factory=dict)
     arity: Callable[[str, str, int], tuple[int, int]] = lambda domain, kind, version: (0, 0)
+    first_version: Callable[[str, str], int | None] = lambda domain, kind: None
+    mend: Callable[[ForeignNode, Callable[[DovetailError], None]], ForeignNode] = lambda node, deviate: node
     _readers: dict[tuple[str, str, int], tuple[Spelling, ...]] | None = None
     _writers: dict[str, tuple[Spelling, ...]] = field(default_factory=dict)
 
@@ -78,12 +84,17 @@ class Dialect:
 
         return register
 
-    def emit(self, *names: str, says: Callable[[Op, int], bool] = lambda op, version: True) -> Callable[[Emit], Emit]:
-        """Register how core operators of these names are spelled; ``says``: whether a version of the target's own says one."""
+    def emit(
+        self, *names: str, says: Callable[[Op, int], bool] = lambda op, version: True, domain: str = ""
+    ) -> Callable[[Emit], Emit]:
+        """Register how core operators of these names are spelled; ``says``: whether a version of the target's own says one, which
+        is asked where there is a substitute, or where the operator is in a ``domain`` other than the format's first."""
 
         def register(function: Emit) -> Emit:
             self.emits.update(dict.fromkeys(names, function))
             self.says.update(dict.fromkeys(names, says))
+            if domain:
+                self.domains.update(dict.fromkeys(names, domain))
             return function
 
         return register

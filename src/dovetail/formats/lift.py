@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from dovetail.build import Builder, written
 from dovetail.dtypes import DType
 from dovetail.edit import connect, disconnect, rename
 from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError, raise_all
+from dovetail.formats.assumed import refuse_ambiguous
+from dovetail.formats.deviations import Deviations
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
 from dovetail.formats.lifting import Lifting
@@ -32,16 +35,21 @@ class Variable:
     kept: Value | None = None
 
 
+Reading = tuple[Op, list[Value | None]]
+"""An operator of ours, and its inputs."""
+
 SMALL = 64
 """The most elements of a constant that nodes share."""
 
 
-def lift(foreign: ForeignModel, dialect: Dialect) -> Model:
-    """The graph that ``foreign`` means, with every type inferred.
+def lift(foreign: ForeignModel, dialect: Dialect, deviations: Deviations | None = None) -> Model:
+    """The graph that ``foreign`` means, with every type inferred. ``deviations`` collects what departs from the format and
+    means the same to all who accept it; without it that is a fault.
 
     Raises the first fault found, with all others of the same pass in its ``diagnostics``.
     """
-    lifter = Lifter(dialect, foreign.graph, file=foreign.file)
+    lifter = Lifter(dialect, foreign.graph, file=foreign.file, deviations=deviations)
+    lifter.assumed = frozenset(foreign.metadata.pop("assumed_domains", ()))
     graph = lifter.run()
     raise_all(lifter.errors, f"faults in {foreign.file or 'the model'}")
     model = Model(graph, format=foreign.format, versions=foreign.versions, file=foreign.file)
@@ -60,8 +68,18 @@ def _faults_within(graph: Graph, file: str | None) -> list[Diagnostic]:
 class Lifter:
     """Lifts one graph; a sub-graph gets a Lifter of its own whose ``outer`` is this one."""
 
-    def __init__(self, dialect: Dialect, foreign: ForeignGraph, *, file: str | None = None, outer: Lifter | None = None) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        foreign: ForeignGraph,
+        *,
+        file: str | None = None,
+        outer: Lifter | None = None,
+        deviations: Deviations | None = None,
+    ) -> None:
         self.dialect = dialect
+        self.deviations: Deviations | None = deviations if outer is None else outer.deviations
+        self.assumed: frozenset[str] = frozenset() if outer is None else outer.assumed
         self.foreign = foreign
         self.file = file
         self.outer = outer
@@ -87,6 +105,14 @@ class Lifter:
         self._leave()
         self._drop_spent()
         return self.graph
+
+    def deviate(self, error: DovetailError, node: ForeignNode) -> None:
+        """Note a deviation, which is a fault where none are collected."""
+        error.at(node=node.name or node.place or node.kind, file=self.file)
+        if self.deviations is None:
+            self.errors.append(error)
+        else:
+            self.deviations.add(error)
 
     # State
 
@@ -159,10 +185,13 @@ class Lifter:
         constant = REGISTRY["Constant"]
         for key, tensor in foreign.constants.items():
             known = foreign.values.get(key)
+            type = Tensor(tensor.dtype, tensor.data.shape)
             name = tensor.name or (key if known is None else _name(known))
-            value = Value(graph.claim(name), Tensor(tensor.dtype, tensor.data.shape))
+            value = Value(graph.claim(name), type)
             if known is not None:
                 self._describe(value, known)
+                self._declared(value, known)
+                value.type = type
             graph.nodes.append(connect(Node(constant(tensor.data, tensor.dtype), [], [value])))
             self.found[key] = value
 
@@ -232,6 +261,9 @@ class Lifter:
             xs.append(value)
         while xs and xs[-1] is None:
             xs.pop()
+        node = self.dialect.mend(node, partial(self.deviate, node=node))
+        if node.domain in self.assumed:
+            refuse_ambiguous(self, node, xs)
         compose = self.dialect.lifts.get((node.domain, node.kind, node.version))
         self.b.place = node.place
         if compose is not None:
@@ -261,23 +293,30 @@ class Lifter:
         op, inputs = self.first_fitting(spellings, node, xs) if spellings else self._foreign(node, xs)
         self._direct(node, op, inputs, xs)
 
-    def first_fitting(
-        self, spellings: tuple[Spelling, ...], node: ForeignNode, xs: list[Value | None]
-    ) -> tuple[Op, list[Value | None]]:
+    def first_fitting(self, spellings: tuple[Spelling, ...], node: ForeignNode, xs: list[Value | None]) -> Reading:
         """Read by the first slot line that fits; where none does, the first one's reason is told."""
         first: DovetailError | None = None
         for spelling in spellings:
+            found: list[DovetailError] = []
             try:
-                return spelled(self, spelling, node, xs)
+                reading = spelled(self, spelling, node, xs, found.append)
             except DovetailError as error:
                 first = first or error
+                continue
+            if found and self.deviations is None:
+                # The strict reading: the line does not fit.
+                first = first or found[0]
+                continue
+            for deviation in found:
+                self.deviate(deviation, node)
+            return reading
         assert first is not None
         raise first
 
     def _direct(self, node: ForeignNode, op: Op, inputs: list[Value | None], xs: list[Value | None]) -> None:
         """One foreign node, one of ours."""
-        count = len(node.outputs)
-        names = [self._name_of(key) for key in node.outputs]
+        count = self._outputs_of(node, op)
+        names = [self._name_of(key) for key in node.outputs[:count]]
         first = names[0] if names else ""
         if "outputs" in op.fields_by_name and output_count(op) != count:
             # Before anything is made for each of them.
@@ -327,6 +366,16 @@ class Lifter:
                 self.graph.release(y.name)
         op, inputs = self._foreign(node, xs)
         self._direct(node, op.with_(fault=error), inputs, xs)
+
+    def _outputs_of(self, node: ForeignNode, op: Op) -> int:
+        """How many outputs the node has; names left out after the operator's last output stand for nothing."""
+        count, most = len(node.outputs), output_count(op)
+        if most < count and not any(node.outputs[most:]) and not any(field.name == "outputs" for field in op.fields):
+            self.deviate(
+                RuleError("node.outputs", f"{node.kind} makes {most} outputs, and the node leaves out {count - most} more"), node
+            )
+            return most
+        return count
 
     def _adopt(self, node: ForeignNode, xs: list[Value | None], made: list[Value], mark: int) -> None:
         """One foreign node, several of ours: the results get the foreign names; a value that is older gets an Identity."""

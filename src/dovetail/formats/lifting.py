@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail import slots
 from dovetail.build import Builder
 from dovetail.dtypes import DType
-from dovetail.errors import FormatError, RuleError, UnsupportedError
+from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.spelled import constant_of
 from dovetail.graph import Graph, Value
@@ -53,6 +53,9 @@ class Lifting:
                 raise FormatError("attribute.missing", f"{self.node.kind} needs the attribute {name!r}")
             return default
         raw = self.node.attributes[name]
+        if not self.lifter.dialect.is_text and (number := slots.other_number(annotation, raw)) is not None:
+            self.deviate(FormatError("attribute.value", slots.number_fault(self.node.kind, name, raw)))
+            raw = number
         if (annotation == "Graph") != isinstance(raw, ForeignGraph):
             raise FormatError("attribute.value", f"{self.node.kind}: {name} is {'no' if annotation == 'Graph' else 'a'} graph")
         try:
@@ -61,6 +64,12 @@ class Lifting:
             return slots.coerce(annotation, raw)
         except ValueError:
             raise FormatError("attribute.value", f"{self.node.kind}: {name} = {raw!r} is no {annotation}") from None
+
+    def deviate(self, error: DovetailError) -> None:
+        """Note a deviation, which is a fault where none are collected."""
+        if self.lifter.deviations is None:
+            raise error
+        self.lifter.deviate(error, self.node)
 
     def shared(self, data: Any, dtype: DType) -> Value:
         """An attribute's value as an input: see :meth:`Lifter.shared`."""

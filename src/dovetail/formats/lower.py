@@ -149,8 +149,11 @@ class Lowering:
         if kind in ("Constant", "Foreign"):
             return True
         if kind in self.dialect.emits:
-            version = self.version_of("", kind)
-            return kind not in self.dialect.substitutes or (version is not None and self.dialect.says[kind](node.op, version))
+            domain = self.dialect.domains.get(kind, "")
+            version = self.version_of(domain, kind)
+            return not (domain or kind in self.dialect.substitutes) or (
+                version is not None and self.dialect.says[kind](node.op, version)
+            )
         try:
             spelling, _, version = self._fit(node)
         except (_NoFit, RuleError):
@@ -301,7 +304,7 @@ class Lowering:
     def finish(
         self, node: Node, domain: str, kind: str, version: int, inputs: list[str | None], attributes: dict[str, Any]
     ) -> ForeignNode:
-        """A foreign node for ``node``, its outputs declared. Raises UnsupportedError [op.unsayable] where it has too few inputs."""
+        """A foreign node for ``node``, its outputs declared. Raises UnsupportedError [op.unsayable] for too few inputs."""
         fixed, least = self.dialect.arity(domain, kind, version)
         kept = min(fixed, least)
         while len(inputs) > kept and inputs[-1] is None:

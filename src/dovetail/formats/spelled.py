@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import dtypes, slots
-from dovetail.errors import DovetailError, FormatError, UnsupportedError
+from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.evaluate import constant_value
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.graph import Value
@@ -20,13 +21,26 @@ if TYPE_CHECKING:
     from dovetail.formats.lift import Lifter
 
 
-def spelled(lifter: Lifter, spelling: Spelling, node: ForeignNode, xs: list[Value | None]) -> tuple[Op, list[Value | None]]:
-    """The operator that a slot line makes of a node, and its inputs. Raises FormatError where the node does not fit the line."""
+def spelled(
+    lifter: Lifter, spelling: Spelling, node: ForeignNode, xs: list[Value | None], deviate: Callable[[DovetailError], None]
+) -> tuple[Op, list[Value | None]]:
+    """The operator that a slot line makes of a node, and its inputs. ``deviate`` gets the node's deviations.
+
+    Raises FormatError where the node does not fit the line.
+    """
+    most = len(spelling.inputs)
+    if len(node.inputs) > most >= len(xs) and not any(slot.repeated for slot in spelling.inputs):
+        deviate(
+            RuleError("node.inputs", f"{node.kind} takes {most} inputs, and the node leaves out {len(node.inputs) - most} more")
+        )
     attributes, inputs, late = _from_inputs(lifter, spelling, xs)
     for slot in spelling.attributes:
         if slot.is_ignored:
             continue
-        value = slots.read_attribute(spelling, slot, node.attributes, is_text=lifter.dialect.is_text)
+        given = (_words if lifter.dialect.is_text else _numbers)(spelling, slot, node.attributes, deviate)
+        value = slots.read_attribute(spelling, slot, given, is_text=lifter.dialect.is_text)
+        if slot.how == "front" and slots.is_negative(value):
+            deviate(slots.value_fault(spelling, slot, node.attributes))
         if value is REQUIRED:
             continue
         if slots.field_of(spelling.op, slot.ours) is not None:
@@ -46,6 +60,38 @@ def spelled(lifter: Lifter, spelling: Spelling, node: ForeignNode, xs: list[Valu
     while ordered and ordered[-1] is None:
         ordered.pop()
     return RuntimeAttributes.with_inputs(spelling.op, attributes, ordered, late) if late else (spelling.op(**attributes), ordered)
+
+
+def _words(
+    spelling: Spelling, slot: slots.Slot, attributes: dict[str, Any], deviate: Callable[[DovetailError], None]
+) -> dict[str, Any]:
+    """The attributes, which are texts, with those of a slot as the specification writes them: OpenVINO reads words of either
+    case, and of a whole float the integer."""
+    raw = attributes.get(slot.theirs[0]) if len(slot.theirs) == 1 else None
+    field = slots.field_of(spelling.op, slot.ours)
+    if not isinstance(raw, str) or field is None:
+        return attributes
+    word = slots.other_word(slot, field.annotation, raw)
+    if word is None:
+        return attributes
+    deviate(FormatError("attribute.value", f"{spelling.kind}: {slot.theirs[0]} = {raw!r} should be written {word!r}"))
+    return {**attributes, slot.theirs[0]: word}
+
+
+def _numbers(
+    spelling: Spelling, slot: slots.Slot, attributes: dict[str, Any], deviate: Callable[[DovetailError], None]
+) -> dict[str, Any]:
+    """The attributes with those of a slot as the kind of number that the operator has there."""
+    field = slots.field_of(spelling.op, slot.ours)
+    if field is None or slot.how == "table":
+        return attributes
+    found = attributes
+    for name in slot.theirs:
+        number = slots.other_number(field.annotation, attributes.get(name))
+        if number is not None:
+            deviate(FormatError("attribute.value", slots.number_fault(spelling.kind, name, attributes[name])))
+            found = {**found, name: number}
+    return found
 
 
 def _from_inputs(

@@ -13,7 +13,7 @@ from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.graph import Graph, Value
 from dovetail.inference import infer_graph
 from dovetail.op import Op, bodies
-from dovetail.types import Optional, Sequence, Size, Tensor, Type, Unknown, common_type, sizes_in
+from dovetail.types import Map, Optional, Sequence, Size, Tensor, Type, Unknown, common_type, sizes_in
 
 
 def infer_branch(body: Graph, xs: tuple[Any, ...]) -> list[Type] | None:
@@ -93,6 +93,8 @@ def outside(type: Type, known: set[str]) -> Type:
         return Sequence(outside(type.element, known), seen(type.length))
     if isinstance(type, Optional):
         return Optional(outside(type.element, known))
+    if isinstance(type, Map):
+        return Map(type.key, outside(type.element, known))
     return type if type.shape is None else Tensor(type.dtype, tuple(map(seen, type.shape)))
 
 

@@ -86,7 +86,7 @@ def _places(b: Any, x: Any, axis: int) -> Any:
 
 def _place_lines(kind: str) -> tuple[str, ...]:
     return (
-        f"{kind}-1(x; axis~natural=0, keepdims:keep_dims=1 | last=false)",
+        f"{kind}-1(x; axis~front=0, keepdims:keep_dims=1 | last=false)",
         f"{kind}-11(x; axis=0, keepdims:keep_dims=1 | last=false)",
         f"{kind}-12,13(x; axis=0, keepdims:keep_dims=1, select_last_index:last=0)",
     )

@@ -24,7 +24,7 @@ def _positive_rank(rank: int) -> int:
 class Concat(
     Op,
     sig="*xs: T -> y: T",
-    onnx=("Concat-1(*xs; axis~natural=1)", "Concat-4(*xs; axis~natural)", "Concat-11,13(*xs; axis)"),
+    onnx=("Concat-1(*xs; axis~front=1)", "Concat-4(*xs; axis~front)", "Concat-11,13(*xs; axis)"),
     openvino="Concat-1(*xs; axis)",
 ):
     """Lay ``xs`` end to end along ``axis``, which counts from the end when negative; all other dimensions agree.
@@ -92,7 +92,7 @@ class Split(
     Op,
     sig="x: T, sizes?!: I -> *ys: T",
     onnx=(
-        "Split-1,2(x; split:sizes?, axis~natural=0)",
+        "Split-1,2(x; split:sizes?, axis~front=0)",
         "Split-11(x; split:sizes?, axis=0)",
         "Split-13(x, sizes?; axis=0)",
         "Split-18(x, sizes; axis=0)",

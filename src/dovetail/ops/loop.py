@@ -12,7 +12,7 @@ from dovetail.errors import EngineError, RuleError
 from dovetail.graph import Graph, Value
 from dovetail.op import check_inputs
 from dovetail.ops.control import _HoldsGraphs, infer_subgraph, outside, restore_types, symbols_of, types_in
-from dovetail.types import UNKNOWN, Optional, Sequence, Size, Tensor, Type, common_type
+from dovetail.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, common_type
 
 MOST_TRIPS = 1 << 24
 """The most trips that one run of a loop makes; one that goes on is ended by an error."""
@@ -282,6 +282,8 @@ def _wider(before: Type, after: Type, name: str) -> Type:
 def _without_rank(type: Type) -> Type:
     if isinstance(type, Sequence):
         return Sequence(_without_rank(type.element))
+    if isinstance(type, Map):
+        return Map(type.key, _without_rank(type.element))
     return Tensor(type.dtype, None) if isinstance(type, Tensor) else Optional(_without_rank(type.element))
 
 

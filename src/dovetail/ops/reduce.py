@@ -18,7 +18,7 @@ def _versions(kind: str, old: tuple[int, ...], by_input: str) -> tuple[str, ...]
     """The lines of an ONNX reduction, whose axes became an input in the versions ``by_input``."""
     later = ",".join(map(str, old[1:]))
     return (
-        f"{kind}-1(x; axes~natural?, keepdims:keep_dims=1 | empty_is_all=true)",
+        f"{kind}-1(x; axes~front?, keepdims:keep_dims=1 | empty_is_all=true)",
         f"{kind}-{later}(x; axes?, keepdims:keep_dims=1 | empty_is_all=true)",
         f"{kind}-{by_input}(x, axes?; noop_with_empty_axes~not:empty_is_all=0, keepdims:keep_dims=1)",
     )

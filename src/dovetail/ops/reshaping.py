@@ -261,7 +261,7 @@ class Reshape(
 class Flatten(
     Op,
     sig="x: T -> y: T",
-    onnx=("Flatten-1,9(x; axis~natural=1)", "Flatten-11,13,21,23,24,25(x; axis=1)"),
+    onnx=("Flatten-1,9(x; axis~front=1)", "Flatten-11,13,21,23,24,25(x; axis=1)"),
 ):
     """``x`` as a matrix: the sizes before ``axis`` multiplied are the rows, the others the columns.
 
@@ -315,7 +315,7 @@ class Squeeze(
     Op,
     sig="x: T, axes?!: I -> y: T",
     onnx=(
-        "Squeeze-1(x; axes~natural? | skip=false)",
+        "Squeeze-1(x; axes~front? | skip=false)",
         "Squeeze-11(x; axes? | skip=false)",
         "Squeeze-13,21,23,24,25(x, axes? | skip=false)",
     ),
@@ -399,7 +399,7 @@ class Unsqueeze(
     Op,
     sig="x: T, axes!: I -> y: T",
     onnx=(
-        "Unsqueeze-1(x; axes~natural)",
+        "Unsqueeze-1(x; axes~front)",
         "Unsqueeze-11(x; axes)",
         "Unsqueeze-13,21,23,24,25(x, axes)",
     ),

@@ -62,7 +62,7 @@ class NonZero(
 class Compress(
     Op,
     sig="x: T, condition: boolean -> y: T",
-    onnx=("Compress-9(x, condition; axis~natural?)", "Compress-11,28(x, condition; axis?)"),
+    onnx=("Compress-9(x, condition; axis~front?)", "Compress-11,28(x, condition; axis?)"),
 ):
     """The slices of ``x`` along ``axis`` (without one: the elements, in row-major order) whose place in ``condition``, a
     vector, is true.

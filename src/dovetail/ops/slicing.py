@@ -76,7 +76,7 @@ class Slice(
     Op,
     sig="x: T, starts!: I, stops!: I, axes?!: I1, steps?!: I -> y: T",
     onnx=(
-        "Slice-1(x; starts, ends:stops, axes~natural?)",
+        "Slice-1(x; starts, ends:stops, axes~front?)",
         "Slice-10,11,13(x, starts, stops, axes?, steps?)",
     ),
     openvino="Slice-8(x, starts, stops, steps, axes?)",

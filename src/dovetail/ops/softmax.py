@@ -53,8 +53,8 @@ class _Exponential(_Normalizing, sig="x: F -> y: F"):
 
 class Softmax(
     _Exponential,
-    onnx=("Softmax-1(x; axis~natural=1 | coerce=true)", "Softmax-11(x; axis=1 | coerce=true)", "Softmax-13(x; axis=-1)"),
-    openvino=("SoftMax-1(x; axis~natural=1)", "SoftMax-8(x; axis=1)"),
+    onnx=("Softmax-1(x; axis~front=1 | coerce=true)", "Softmax-11(x; axis=1 | coerce=true)", "Softmax-13(x; axis=-1)"),
+    openvino=("SoftMax-1(x; axis~front=1)", "SoftMax-8(x; axis=1)"),
 ):
     """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce`` over it and all after it together.
 
@@ -72,7 +72,7 @@ class Softmax(
 
 class LogSoftmax(
     _Exponential,
-    onnx=("LogSoftmax-1(x; axis~natural=1 | coerce=true)", "LogSoftmax-11(x; axis=1 | coerce=true)", "LogSoftmax-13(x; axis=-1)"),
+    onnx=("LogSoftmax-1(x; axis~front=1 | coerce=true)", "LogSoftmax-11(x; axis=1 | coerce=true)", "LogSoftmax-13(x; axis=-1)"),
     openvino="LogSoftmax-5(x; axis=1)",
 ):
     """``log(softmax(x))`` over ``axis``; with ``coerce`` over it and all after it together.
@@ -90,7 +90,7 @@ class LogSoftmax(
 
 class Hardmax(
     _Exponential,
-    onnx=("Hardmax-1(x; axis~natural=1 | coerce=true)", "Hardmax-11(x; axis=1 | coerce=true)", "Hardmax-13(x; axis=-1)"),
+    onnx=("Hardmax-1(x; axis~front=1 | coerce=true)", "Hardmax-11(x; axis=1 | coerce=true)", "Hardmax-13(x; axis=-1)"),
 ):
     """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce`` over it and all after it together.
 

@@ -26,7 +26,8 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
     goes on at ``true_next`` or ``false_next``: a node, or where ``true_leaf`` or ``false_leaf`` a leaf. A NaN goes the true way
     where ``missing_true``. A leaf adds its weight to its target; ``aggregate`` says how the trees' are taken together: ``sum``,
     ``average`` over all trees, ``min`` or ``max`` of those that say something (0 where none does). ``transform`` is made of the
-    numbers of a row in the end. Source: ONNX ai.onnx.ml TreeEnsemble 5.
+    numbers of a row in the end. Where ``leaf_sizes`` are given, a leaf has that many of ``leaf_targets`` and ``leaf_weights``,
+    the leaves one after the other. Sources: ONNX ai.onnx.ml TreeEnsemble 5; leaves of several targets, TreeEnsembleRegressor 3.
     """
 
     targets: int
@@ -44,14 +45,17 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
     members: tuple[tuple[float, ...], ...] = ()
     aggregate: str = "sum"
     transform: str = "none"
+    leaf_sizes: tuple[int, ...] = ()
 
     def validate(self) -> None:
-        count, leaves = len(self.features), len(self.leaf_targets)
+        count, weights = len(self.features), len(self.leaf_targets)
         columns = (self.modes, self.splits, self.true_next, self.true_leaf, self.false_next, self.false_leaf)
         if any(len(column) != count for column in columns) or len(self.missing_true) not in (0, count):
             raise RuleError("tree.nodes", f"{count} nodes, and attributes of other lengths")
-        if len(self.leaf_weights) != leaves or any(not 0 <= target < self.targets for target in self.leaf_targets):
-            raise RuleError("tree.leaves", f"{leaves} leaves for {self.targets} targets")
+        if len(self.leaf_weights) != weights or any(not 0 <= target < self.targets for target in self.leaf_targets):
+            raise RuleError("tree.leaves", f"{weights} leaves for {self.targets} targets")
+        if self.leaf_sizes and (sum(self.leaf_sizes) != weights or min(self.leaf_sizes) < 0):
+            raise RuleError("tree.leaves", f"leaf_sizes add up to {sum(self.leaf_sizes)}, and there are {weights} weights")
         if any(not 0 <= mode <= MEMBER for mode in self.modes) or self.modes.count(MEMBER) != len(self.members):
             raise RuleError("tree.modes", f"modes {sorted(set(self.modes))}, and {len(self.members)} sets of members")
         if self.aggregate not in AGGREGATES or self.transform not in TRANSFORMS:
@@ -60,20 +64,34 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
             raise RuleError("tree.nodes", "no tree, or a feature below 0")
         self.depth()
 
+    def leaf_count(self) -> int:
+        return len(self.leaf_sizes) or len(self.leaf_targets)
+
     def depth(self) -> int:
         """How many nodes the longest way has. Raises RuleError [tree.nodes] where one does not end, or leads nowhere."""
-        front = set(self.roots)
-        for depth in range(DEEPEST):
-            if not front:
-                return depth
-            if any(not 0 <= node < len(self.features) for node in front):
-                raise RuleError("tree.nodes", f"a way leads to none of the {len(self.features)} nodes")
-            ways = ((self.true_next, self.true_leaf), (self.false_next, self.false_leaf))
-            steps = [(goes[node], is_leaf[node]) for node in front for goes, is_leaf in ways]
-            if any(is_leaf and not 0 <= place < len(self.leaf_targets) for place, is_leaf in steps):
-                raise RuleError("tree.leaves", f"a way leads to none of the {len(self.leaf_targets)} leaves")
-            front = {place for place, is_leaf in steps if not is_leaf}
-        raise RuleError("tree.nodes", f"a way through more than {DEEPEST} nodes")
+        goes = np.array([self.true_next, self.false_next], np.int64)
+        is_leaf = np.array([self.true_leaf, self.false_leaf], bool)
+        count = goes.shape[1]
+        if np.any((np.array(self.roots) < 0) | (np.array(self.roots) >= count)) or np.any(
+            ~is_leaf & ((goes < 0) | (goes >= count))
+        ):
+            raise RuleError("tree.nodes", f"a way leads to none of the {count} nodes")
+        if np.any(is_leaf & ((goes < 0) | (goes >= self.leaf_count()))):
+            raise RuleError("tree.leaves", f"a way leads to none of the {self.leaf_count()} leaves")
+        # Nodes are taken away level by level, each after all that lead to it: what a cycle holds is never taken.
+        before = np.bincount(goes[~is_leaf], minlength=count)
+        front, taken, depth = np.flatnonzero(before == 0), 0, 0
+        while front.size:
+            taken, depth = taken + front.size, depth + 1
+            nodes, times = np.unique(goes[:, front][~is_leaf[:, front]], return_counts=True)
+            before[nodes] -= times
+            front = nodes[before[nodes] == 0]
+        if taken < count or depth > DEEPEST:
+            reason = (
+                "a way comes back to a node" if taken < count else f"a way through {depth} nodes, and at most {DEEPEST} are taken"
+            )
+            raise RuleError("tree.nodes", reason)
+        return depth
 
     def shape(self, x: Any) -> Any:
         if x.shape is None:
@@ -91,14 +109,13 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
         at = None
         for _ in range(self.depth()):
             at = way.step(at)
-        return self._transformed(b, self._together(b, x, way.weights(at), way.targets(at)))
+        said = way.said_by_leaves(at) if self.leaf_sizes else way.said_by_targets(at)
+        return self._transformed(b, self._together(b, x, *said))
 
-    def _together(self, b: Any, x: Any, weights: Any, targets: Any) -> Any:
-        """What the trees say, [N, trees], as a number for each target."""
-        is_said = b.Equal(b.Unsqueeze(targets, [2]), b.constant(np.arange(self.targets)))
-        weights = b.Unsqueeze(weights, [2])
+    def _together(self, b: Any, x: Any, weights: Any, is_said: Any) -> Any:
+        """What the trees say, [N, trees, targets] (0 where nothing), as a number for each target."""
         if self.aggregate in ("sum", "average"):
-            total = b.ReduceSum(b.Where(is_said, weights, _number(b, x, 0)), [1], keep_dims=False)
+            total = b.ReduceSum(weights, [1], keep_dims=False)
             return total if self.aggregate == "sum" else b.Divide(total, _number(b, x, len(self.roots)))
         kind, worst = ("ReduceMin", np.inf) if self.aggregate == "min" else ("ReduceMax", -np.inf)
         best = b.apply(kind, b.Where(is_said, weights, _number(b, x, worst)), [1], keep_dims=False)
@@ -116,7 +133,7 @@ class _Way:
 
     def __init__(self, op: TreeEnsemble, b: Any, x: Any) -> None:
         self.op, self.b, self.x = op, b, x
-        self.count, leaves = len(op.features), len(op.leaf_targets)
+        self.count, leaves = len(op.features), op.leaf_count()
         stay = list(range(self.count, self.count + leaves))
         self.features = np.array([*op.features, *[0] * leaves], np.int64)
         self.modes = np.array([*op.modes, *[LESS] * leaves], np.int64)
@@ -159,11 +176,27 @@ class _Way:
             found = holds if found is None else b.Where(b.Equal(mode, b.constant(each, dtypes.i64)), holds, found)
         return found
 
-    def weights(self, at: Any) -> Any:
-        return self._row(np.array([*[0.0] * self.count, *self.op.leaf_weights], self.x.dtype.numpy), at)
+    def said_by_targets(self, at: Any) -> tuple[Any, Any]:
+        """The weight that each tree says of each target, and where it says one; a leaf has one target."""
+        b, op = self.b, self.op
+        weights = self._row(np.array([*[0.0] * self.count, *op.leaf_weights], self.x.dtype.numpy), at)
+        targets = self._row(np.array([*[0] * self.count, *op.leaf_targets], np.int64), at)
+        is_said = b.Equal(b.Unsqueeze(targets, [2]), b.constant(np.arange(op.targets)))
+        return b.Where(is_said, b.Unsqueeze(weights, [2]), _number(b, self.x, 0)), is_said
 
-    def targets(self, at: Any) -> Any:
-        return self._row(np.array([*[0] * self.count, *self.op.leaf_targets], np.int64), at)
+    def said_by_leaves(self, at: Any) -> tuple[Any, Any]:
+        """The same from a table of leaves, of which each has any number of targets."""
+        op = self.op
+        leaves = self.count + np.repeat(np.arange(len(op.leaf_sizes)), op.leaf_sizes)
+        targets, given = np.array(op.leaf_targets, np.int64), np.array(op.leaf_weights, self.x.dtype.numpy)
+        is_said = np.zeros((self.count + len(op.leaf_sizes), op.targets), bool)
+        is_said[leaves, targets] = True
+        weights = np.zeros(is_said.shape, self.x.dtype.numpy)
+        if op.aggregate in ("min", "max"):
+            weights[is_said] = np.inf if op.aggregate == "min" else -np.inf
+        ufunc: Any = {"min": np.minimum, "max": np.maximum}.get(op.aggregate, np.add)
+        ufunc.at(weights, (leaves, targets), given)
+        return self._row(weights, at), self._row(is_said, at)
 
 
 def _number(b: Any, x: Any, value: float) -> Any:

@@ -15,13 +15,15 @@ functions are written out. What has no place of its own in a ForeignModel stands
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
 from dovetail.formats import files
+from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
 from dovetail.formats.onnx.functions import Function, inline, key_of, read_function, walk
+from dovetail.formats.onnx.mending import mend, put_back
 from dovetail.formats.onnx.messages import message_classes, present, properties, put_properties, refuse_rest
 from dovetail.formats.onnx.names import check_names, subgraphs
 from dovetail.formats.onnx.reader import Call, Faults, GraphReader, plain_domain
@@ -44,20 +46,51 @@ def read(
     *,
     file: files.StrPath | None = None,
     allow_symlinks_within: files.StrPath | None = None,
+    deviations: Deviations | None = None,
 ) -> ForeignModel:
     """The model in a file, in bytes, or parsed already.
 
     ``file`` is the path that errors name and beside which external data is looked for, where ``source`` is no path;
-    for ``allow_symlinks_within`` see :func:`dovetail.formats.files.open_beside`. Tensors are read-only and map external
+    for ``allow_symlinks_within`` see :func:`dovetail.formats.files.open_beside`. ``deviations`` collects what departs from the
+    format and means the same to all who accept it; without it that is a fault. Tensors are read-only and map external
     data. Raises FormatError or UnsupportedError, with every fault that was found in ``diagnostics``.
     """
     path = _path_of(source, file)
-    faults = Faults(path)
     try:
         proto, elements = _parsed(source)
-        return _read_model(proto, TensorReader(path, allow_symlinks_within, elements), faults)
+
+        def attempt(proto: ModelProto, found: Deviations | None) -> ForeignModel:
+            return _read_model(proto, TensorReader(path, allow_symlinks_within, elements), Faults(path, found))
+
+        return attempt(proto, None) if deviations is None else _read_mended(proto, attempt, path, deviations)
     except DovetailError as error:
         raise error.at(file=path) from None
+
+
+def _read_mended(
+    proto: ModelProto, attempt: Callable[[ModelProto, Deviations], ForeignModel], path: str | None, deviations: Deviations
+) -> ForeignModel:
+    """The model; where unknown fields or remarks that are not UTF-8 are in the way, once more without them."""
+    found = Deviations()
+    try:
+        model = attempt(proto, found)
+    except DovetailError as error:
+        if not any(item.code in ("proto.unknown", "proto.text") for item in error.diagnostics):
+            deviations.extend(found)
+            raise
+        copy = type(proto)()
+        copy.CopyFrom(proto)
+        found = Deviations()
+        unknown = mend(copy, lambda fault, place: found.add(fault.at(node=place, file=path)))
+        try:
+            model = attempt(copy, found)
+        finally:
+            deviations.extend(found)
+        if unknown:
+            model.metadata["unknown_fields"] = unknown
+        return model
+    deviations.extend(found)
+    return model
 
 
 def write(
@@ -136,12 +169,14 @@ def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> For
     if not proto.HasField("graph"):
         raise FormatError("graph.missing", "not an ONNX model: there is no graph in it")
     fields = present(proto, "model")
-    if "training_info" in fields:
-        raise UnsupportedError("training.info", "the model holds training information")
+    training = fields.pop("training_info", ())
+    if training:
+        faults.deviate(UnsupportedError("training.info", "the model holds training information"))
     ir_version = _ir_version(fields.pop("ir_version", 0))
     imports = _imports(fields.pop("opset_import", ()), ir_version)
     functions = _functions(fields.pop("functions", ()), ir_version, tensors, faults)
-    graph = GraphReader(imports, ir_version, tensors, faults, functions=functions).graph(fields.pop("graph"))
+    reader = GraphReader(imports, ir_version, tensors, faults, functions=functions)
+    graph = reader.graph(fields.pop("graph"))
     if not graph.outputs:
         faults.add(FormatError("graph.outputs", "the graph has no outputs"))
     if functions:
@@ -149,23 +184,36 @@ def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> For
         faults.report()
         inline(graph, functions, imports, faults)
         imports = {**_imports_of(functions), **imports}
-    check_names(graph, faults.found)
+    check_names(graph, faults.found, faults.deviate)
+    if ir_version < 4:
+        _check_initializers(graph, faults)
+    imports = {**imports, **reader.assumed}
     model = ForeignModel("onnx", graph, imports, {"ir_version": ir_version}, faults.file)
     model.producer = fields.pop("producer_name", ""), fields.pop("producer_version", "")
     model.doc = fields.pop("doc_string", "")
-    _read_metadata(model, fields)
+    _read_metadata(model, fields, faults)
+    if training:
+        model.metadata["training_info"] = [item.SerializeToString(deterministic=True) for item in training]
+    if reader.assumed:
+        model.metadata["assumed_domains"] = sorted(reader.assumed)
     refuse_rest(fields, "model")
     faults.report()
     return model
 
 
-def _read_metadata(model: ForeignModel, fields: dict[str, Any]) -> None:
+def _check_initializers(graph: ForeignGraph, faults: Faults) -> None:
+    """onnx.proto, ``Version``: before version 4 every initializer is an input too, with a default."""
+    for name in graph.constants.keys() - set(graph.metadata.get("overridable", ())):
+        faults.deviate(FormatError("initializer.input", f"the initializer {name!r} is no input, before IR version 4"))
+
+
+def _read_metadata(model: ForeignModel, fields: dict[str, Any], faults: Faults) -> None:
     for name in ("domain", "model_version"):
         if fields.get(name):
             model.metadata[name] = fields[name]
         fields.pop(name, None)
     if entries := fields.pop("metadata_props", None):
-        model.metadata["metadata_props"] = properties(entries, "metadata.repeated")
+        model.metadata["metadata_props"] = properties(entries, "metadata.repeated", faults.deviate)
     if configurations := fields.pop("configuration", None):
         model.metadata["configuration"] = [item.SerializeToString(deterministic=True) for item in configurations]
 
@@ -203,6 +251,10 @@ def _functions(protos: Iterable[Any], ir_version: int, tensors: TensorReader, fa
     found: dict[Call, Function] = {}
     for key, proto in items:
         place = f"function {key[1]!r}"
+        if not key[1]:
+            # Nothing can call it.
+            faults.deviate(FormatError("function.name", "a function has no name"), place)
+            continue
         try:
             if key in found:
                 raise FormatError("function.repeated", f"two functions are {':'.join(key)!r}")
@@ -224,7 +276,7 @@ def _imports_of(functions: Mapping[Call, Function]) -> dict[str, int]:
 
 def _model_proto(model: ForeignModel, side: ExternalData | None) -> ModelProto:
     errors: list[DovetailError] = []
-    check_names(model.graph, errors)
+    check_names(model.graph, errors, errors.append)
     raise_all(errors, "faults in the model to be written")
     proto: ModelProto = message_classes().ModelProto()
     writer = GraphWriter(model.versions, side)
@@ -247,6 +299,9 @@ def _model_proto(model: ForeignModel, side: ExternalData | None) -> ModelProto:
     put_properties(proto.metadata_props, model.metadata.get("metadata_props", {}))
     for stored in model.metadata.get("configuration", ()):
         proto.configuration.add().ParseFromString(stored)
+    for stored in model.metadata.get("training_info", ()):
+        proto.training_info.add().ParseFromString(stored)
+    put_back(proto, model.metadata.get("unknown_fields", []))
     return proto
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Seq
+from collections.abc import Callable, Sequence as Seq
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError, UnsupportedError
+from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.onnx.schemas import schema
 from dovetail.graph import Value
-from dovetail.types import UNKNOWN, Optional, Sequence, Tensor, Type
+from dovetail.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type
 
 _ELEMENTS = {
     "float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "boolean", "string": "string",
@@ -72,6 +73,8 @@ def type_text(type: Type) -> str | None:
     if inner is None:
         return None
     inner = f"tensor({_SPELLED.get(inner, inner)})" if isinstance(type.element, Tensor) else inner
+    if isinstance(type, Map):
+        return f"map({_SPELLED.get(type.key.name, type.key.name)},{inner})"
     return f"seq({inner})" if isinstance(type, Sequence) else f"optional({inner})" if isinstance(type, Optional) else None
 
 
@@ -151,4 +154,34 @@ def arity(domain: str, kind: str, version: int) -> tuple[int, int]:
     return (0, 0) if found is None else (len(found.inputs) - found.is_repeated, found.least_inputs)
 
 
-ONNX = Dialect("onnx", lambda cls: cls.onnx, check_types, spell=spell, has_opsets=True, arity=arity)
+def first_version(domain: str, kind: str) -> int | None:
+    """The oldest version of an operator."""
+    return next((version for opset in range(1, 64) if (version := since_version(domain, kind, opset)) is not None), None)
+
+
+_PADDED = frozenset(("Conv", "MaxPool", "AveragePool"))
+
+
+def mend(node: ForeignNode, deviate: Callable[[DovetailError], None]) -> ForeignNode:
+    """A window whose ``auto_pad`` is a word other than NOTSET ignores ``pads`` in every runtime that takes both, and an empty
+    ``auto_pad`` is NOTSET."""
+    word = node.attributes.get("auto_pad")
+    if word is None or node.domain or node.kind not in _PADDED:
+        return node
+    if not word:
+        deviate(FormatError("attribute.value", f"{node.kind}: auto_pad is empty"))
+        return _without(node, "auto_pad")
+    pads = node.attributes.get("pads")
+    if word == "NOTSET" or not isinstance(pads, list) or not any(pads):
+        return node
+    deviate(RuleError("window.pads", f"pads {pads} beside auto_pad {word}"))
+    return _without(node, "pads")
+
+
+def _without(node: ForeignNode, name: str) -> ForeignNode:
+    return replace(node, attributes={key: value for key, value in node.attributes.items() if key != name})
+
+
+ONNX = Dialect(
+    "onnx", lambda cls: cls.onnx, check_types, spell=spell, has_opsets=True, arity=arity, first_version=first_version, mend=mend
+)

@@ -172,7 +172,7 @@ class _Inliner:
         return [each for inner in self._body(function, node, graph) for each in self._expanded(inner, graph)]
 
     def _body(self, function: Function, call: ForeignNode, graph: ForeignGraph) -> list[ForeignNode]:
-        _refuse_misfit(function, call)
+        self._refuse_misfit(function, call)
         prefix = f"{call.name or next(filter(None, call.outputs), function.name)}/"
         names: _Names = dict.fromkeys(function.inputs)
         names.update(zip(function.inputs, call.inputs, strict=False))
@@ -191,6 +191,18 @@ class _Inliner:
                 graph.values[target] = _moved(value, target, prefix)
         copies = [self._copy(node, names, function, call, prefix) for node in function.nodes]
         return copies + [self._identity(function, call, names, name, target) for name, target in passed]
+
+    def _refuse_misfit(self, function: Function, call: ForeignNode) -> None:
+        for given, declared, what in ((call.inputs, function.inputs, "inputs"), (call.outputs, function.outputs, "outputs")):
+            if len(given) > len(declared):
+                raise FormatError("function.arity", f"{len(given)} {what} for {function.name!r}, which has {len(declared)}")
+        unknown = [key for key in call.attributes if key not in function.parameters]
+        if unknown:
+            # Nothing in the function refers to it.
+            names = ", ".join(map(repr, unknown))
+            self._faults.deviate(
+                FormatError("attribute.unknown", f"function {function.name!r} has no attribute {names}"), label(call)
+            )
 
     def _name_outputs(self, function: Function, names: _Names, given: set[str], prefix: str) -> None:
         written: set[str] = set(function.inputs)
@@ -288,15 +300,6 @@ class _Inliner:
 
 # A sparse attribute has become a dense tensor by the time it is bound.
 _DENSE = {11: 4, 12: 9}
-
-
-def _refuse_misfit(function: Function, call: ForeignNode) -> None:
-    for given, declared, what in ((call.inputs, function.inputs, "inputs"), (call.outputs, function.outputs, "outputs")):
-        if len(given) > len(declared):
-            raise FormatError("function.arity", f"{len(given)} {what} for {function.name!r}, which has {len(declared)}")
-    unknown = [key for key in call.attributes if key not in function.parameters]
-    if unknown:
-        raise FormatError("attribute.unknown", f"function {function.name!r} has no attribute {', '.join(map(repr, unknown))}")
 
 
 def _renamed(name: str | None, names: _Names, node: ForeignNode) -> str | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import util
 from pathlib import Path
 from typing import Any
 
-from dovetail.errors import FormatError, UnsupportedError
+from dovetail.errors import DovetailError, FormatError, UnsupportedError
 
 # The fields that are bytes by their nature.
 _BYTES = frozenset(("s", "raw_data"))
@@ -85,14 +85,22 @@ def texts(values: Iterable[str], what: str) -> list[str]:
     return found
 
 
-def properties(entries: Iterable[Any], code: str) -> dict[str, str]:
-    """StringStringEntryProtos as a dict, in order. Raises FormatError ``code`` where a key comes twice."""
+def refuse(error: DovetailError) -> None:
+    """Accept no deviation."""
+    raise error
+
+
+def properties(entries: Iterable[Any], code: str, accept: Callable[[DovetailError], None] = refuse) -> dict[str, str]:
+    """StringStringEntryProtos as a dict, in order.
+
+    Where a key comes twice, ``accept`` gets a FormatError ``code``; if it returns, the last value stands, as in onnxruntime.
+    """
     found: dict[str, str] = {}
     for entry in entries:
         fields = present(entry, "property")
         key = fields.get("key", "")
         if key in found:
-            raise FormatError(code, f"the key {key!r} comes twice")
+            accept(FormatError(code, f"the key {key!r} comes twice"))
         found[key] = fields.get("value", "")
     return found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Callable, Iterator
 
 from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
@@ -23,19 +24,26 @@ def subgraphs(node: ForeignNode) -> Iterator[tuple[str, ForeignGraph]]:
                 yield name, item
 
 
-def check_names(graph: ForeignGraph, errors: list[DovetailError]) -> None:
-    """Collect what is wrong with the names of ``graph`` and its sub-graphs.
+Deviate = Callable[[DovetailError], None]
+
+
+def check_names(graph: ForeignGraph, errors: list[DovetailError], deviate: Deviate) -> None:
+    """Collect what is wrong with the names of ``graph`` and its sub-graphs, and sort nodes that read what comes later.
 
     FormatErrors [graph.repeated] (written twice, or hiding an outer name), [graph.dangling] (read, never written),
-    [graph.order] (read before it is written), [graph.cycle].
+    [graph.cycle]. ``deviate`` gets FormatErrors [graph.order] (read before it is written): where each name is written once,
+    every order that can be run means the same.
     """
-    _Scope(graph, (), errors, None).check()
+    _Scope(graph, (), errors, None, deviate).check()
 
 
 class _Scope:
     """One graph while it is checked: each name with the position of the node that writes it (-1: there from the start)."""
 
-    def __init__(self, graph: ForeignGraph, outer: _Scopes, errors: list[DovetailError], owner: str | None) -> None:
+    def __init__(
+        self, graph: ForeignGraph, outer: _Scopes, errors: list[DovetailError], owner: str | None, deviate: Deviate
+    ) -> None:
+        self.deviate = deviate
         self.graph = graph
         self.outer = outer
         self.errors = errors
@@ -67,7 +75,7 @@ class _Scope:
                 self._read(index, node, name, missing)
         for _, inner in subgraphs(node) if node.attributes else ():
             owner = label(node) if self.owner is None else f"{self.owner} / {label(node)}"
-            for name in _Scope(inner, (*self.outer, written), self.errors, owner).check():
+            for name in _Scope(inner, (*self.outer, written), self.errors, owner, self.deviate).check():
                 self._read(index, node, name, missing)
         for name in node.outputs:
             if name is None:
@@ -113,7 +121,39 @@ class _Scope:
         for index, name in self.late:
             if index not in cycle:
                 node, writer = self.graph.nodes[index], self.graph.nodes[self.all[name]]
-                self._fault("graph.order", f"{node.kind} reads {name!r}, which {label(writer)} writes later", label(node))
+                what = f"{node.kind} reads {name!r}, which {label(writer)} writes later"
+                self.deviate(FormatError("graph.order", what, node=label(node)))
+        if not cycle:
+            self.graph.nodes = _sorted(self.graph.nodes, self.all)
+
+
+def _sorted(nodes: list[ForeignNode], writers: dict[str, int]) -> list[ForeignNode]:
+    """The nodes in an order in which each comes after what it reads, as near to theirs as that allows."""
+    reads = [{writers[name] for name in _names_read(node) if name in writers} - {index} for index, node in enumerate(nodes)]
+    readers: list[list[int]] = [[] for _ in nodes]
+    for index, sources in enumerate(reads):
+        for source in sources:
+            readers[source].append(index)
+    waiting = [len(sources) for sources in reads]
+    ready = [index for index, count in enumerate(waiting) if not count]
+    found: list[ForeignNode] = []
+    while ready:
+        index = heapq.heappop(ready)
+        found.append(nodes[index])
+        for reader in readers[index]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, reader)
+    return found if len(found) == len(nodes) else nodes
+
+
+def _names_read(node: ForeignNode) -> Iterator[str]:
+    """The names that a node reads, and those that its sub-graphs speak of: they hide none of outside."""
+    yield from filter(None, node.inputs)
+    for _, inner in subgraphs(node):
+        yield from (value.key for value in inner.outputs)
+        for each in inner.nodes:
+            yield from _names_read(each)
 
 
 def _cycle(graph: ForeignGraph, writers: dict[str, int], late: list[tuple[int, str]]) -> list[int]:

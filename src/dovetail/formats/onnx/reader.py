@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
+from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.onnx.messages import present, properties, refuse_rest, text, texts
 from dovetail.formats.onnx.names import label
-from dovetail.formats.onnx.schemas import schema
+from dovetail.formats.onnx.schemas import newest_opset, schema
 from dovetail.formats.onnx.tensors import TensorReader
 from dovetail.formats.onnx.values import TypeReader, read_value
 
@@ -27,6 +30,8 @@ Call = tuple[str, str, str]
 MAX_DEPTH = 32
 _MAX_ERRORS = 1000
 _MISSING = object()
+# Faults of a declaration that the graph means the same without.
+_ONLY_DECLARED = ("type.dims", "value.name")
 
 # AttributeProto.AttributeType: the field that holds the value.
 FIELDS = {
@@ -51,11 +56,19 @@ class Reference:
 
 
 class Faults:
-    """The errors found so far in one file."""
+    """The errors found so far in one file, and its deviations; without ``deviations`` each of these is an error."""
 
-    def __init__(self, file: str | None) -> None:
+    def __init__(self, file: str | None, deviations: Deviations | None = None) -> None:
         self.file = file
+        self.deviations = deviations
         self.found: list[DovetailError] = []
+
+    def deviate(self, error: DovetailError, node: str | None = None) -> None:
+        """Note a deviation."""
+        if self.deviations is None:
+            self.add(error, node)
+        else:
+            self.deviations.add(error.at(node=node, file=self.file))
 
     def add(self, error: DovetailError, node: str | None = None) -> None:
         self.found.append(error.at(node=node, file=self.file))
@@ -95,6 +108,8 @@ class GraphReader:
         self._faults = faults
         self._functions = functions
         self._in_function = in_function
+        # Domains that the model does not import, with the versions that their operators are read in.
+        self.assumed: dict[str, int] = {}
         # Networks say the same few attributes over and over: those whose value is all they say, by their bytes.
         self._attributes_found: dict[bytes, tuple[str, Any]] = {}
 
@@ -105,7 +120,7 @@ class GraphReader:
         fields = present(proto, "graph")
         graph = ForeignGraph(fields.pop("name", ""), doc=fields.pop("doc_string", ""))
         if entries := fields.pop("metadata_props", None):
-            graph.metadata["metadata_props"] = properties(entries, "metadata.repeated")
+            graph.metadata["metadata_props"] = properties(entries, "metadata.repeated", self._faults.deviate)
         if annotations := fields.pop("quantization_annotation", None):
             graph.metadata["quantization_annotation"] = [_annotation(item) for item in annotations]
         notes: dict[str, Any] = {}
@@ -120,11 +135,25 @@ class GraphReader:
         for value in self._values(fields.pop("value_info", ()), place, "value info"):
             self._declare(graph, value)
         graph.nodes = self.nodes(fields.pop("node", ()), place, depth)
+        self._name_apart(graph.nodes)
         refuse_rest(fields, "graph")
         return graph
 
     def nodes(self, protos: Iterable[NodeProto], place: str, depth: int) -> list[ForeignNode]:
         return [self._node(proto, f"{place}node {index}", depth) for index, proto in enumerate(protos)]
+
+    def _name_apart(self, nodes: list[ForeignNode]) -> None:
+        """onnx/docs/IR.md, "Names Within a Graph": node names are unique. Nothing refers to them: a second gets a new one."""
+        taken: set[str] = set()
+        for node in nodes:
+            if node.name and node.name in taken:
+                fault = FormatError("node.name", f"two nodes have the name {node.name!r}")
+                self._faults.deviate(fault, f"{node.place} ({node.kind})")
+                count = 2
+                while f"{node.name}_{count}" in taken:
+                    count += 1
+                node.name = f"{node.name}_{count}"
+            taken.add(node.name)
 
     def values(self, protos: Iterable[ValueInfoProto], place: str) -> dict[str, ForeignValue]:
         """Declared values by name, as a function has them."""
@@ -138,12 +167,16 @@ class GraphReader:
         try:
             name = _name_of(proto.values if sparse else proto)
             if not name:
-                raise FormatError("value.name", "an initializer has no name")
-            if name in graph.constants:
-                raise FormatError("graph.repeated", f"two initializers have the name {name!r}")
+                # Nothing can read it.
+                self._faults.deviate(FormatError("value.name", "an initializer has no name"), f"{place}initializer")
+                return
+            earlier = graph.constants.get(name)
             # Known by name even when its data is at fault, so that what reads it is not reported too.
-            graph.constants[name] = ForeignTensor(dtypes.f32, None, name)
-            tensor, note = self._tensors.read_sparse(proto) if sparse else self._tensors.read(proto)
+            graph.constants[name] = earlier or ForeignTensor(dtypes.f32, None, name)
+            accept = partial(self._faults.deviate, node=f"{place}initializer {name!r}")
+            tensor, note = self._tensors.read_sparse(proto, accept) if sparse else self._tensors.read(proto, accept)
+            if earlier is not None:
+                self._repeat(earlier, tensor, f"{place}initializer {name!r}")
         except DovetailError as error:
             self._faults.add(error, f"{place}initializer {name!r}")
             return
@@ -152,6 +185,13 @@ class GraphReader:
             graph.metadata.setdefault("sparse", []).append(name)
         if note:
             notes[name] = note
+
+    def _repeat(self, earlier: ForeignTensor, tensor: ForeignTensor, place: str) -> None:
+        """Of two initializers of one name, type and shape all runtimes take the last; others they do not read alike."""
+        fault = FormatError("graph.repeated", f"two initializers have the name {tensor.name!r}")
+        if earlier.dtype is not tensor.dtype or np.shape(earlier.data) != np.shape(tensor.data):
+            raise fault
+        self._faults.deviate(fault, place)
 
     def _inputs(self, graph: ForeignGraph, protos: Iterable[ValueInfoProto], place: str) -> None:
         """An input that an initializer has the name of is a default that a caller may override: a constant to us."""
@@ -173,18 +213,28 @@ class GraphReader:
     def _values(self, protos: Iterable[ValueInfoProto], place: str, what: str) -> list[ForeignValue]:
         found = []
         for index, proto in enumerate(protos):
+            where = f"{place}{what} {index}"
             try:
-                found.append(read_value(proto, self._types, place))
+                found.append(read_value(proto, self._types, place, partial(self._faults.deviate, node=where)))
             except DovetailError as error:
-                self._faults.add(error, f"{place}{what} {index}")
+                if what == "input" or error.code not in _ONLY_DECLARED:
+                    self._faults.add(error, where)
+                    continue
+                # The type of what a node makes is inferred; of what has no name nobody reads one.
+                self._faults.deviate(error, where)
+                if proto.name:
+                    found.append(ForeignValue(proto.name, names=(proto.name,), doc=proto.doc_string))
         return found
 
     def _declare(self, graph: ForeignGraph, value: ForeignValue) -> None:
         known = graph.values.setdefault(value.key, value)
-        if known is not value and known != value:
-            self._faults.add(
-                FormatError("value.repeated", f"{value.key!r} is declared twice: {known.type} and {value.type}"), value.key
-            )
+        if known is value:
+            return
+        types = f"{known.type} and {value.type}" if known.type != value.type else f"{value.type}"
+        self._faults.deviate(FormatError("value.repeated", f"{value.key!r} is declared twice: {types}"), value.key)
+        if known.type != value.type:
+            # Inference says which holds; where it leaves something open, neither is to be trusted.
+            known.type = None
 
     def _node(self, proto: NodeProto, place: str, depth: int) -> ForeignNode:
         node = ForeignNode("", 0, [], [], place=place)
@@ -211,7 +261,8 @@ class GraphReader:
 
     def _extras(self, node: ForeignNode, fields: dict[str, Any]) -> None:
         if entries := fields.pop("metadata_props", None):
-            node.metadata["metadata_props"] = properties(entries, "metadata.repeated")
+            accept = partial(self._faults.deviate, node=label(node))
+            node.metadata["metadata_props"] = properties(entries, "metadata.repeated", accept)
         if configurations := fields.pop("device_configurations", None):
             node.metadata["device_configurations"] = [item.SerializeToString(deterministic=True) for item in configurations]
         if overload := fields.pop("overload", ""):
@@ -219,19 +270,36 @@ class GraphReader:
         refuse_rest(fields, "node")
 
     def _version(self, node: ForeignNode) -> int:
-        if self._functions and call_of(node) in self._functions:
-            return 0
         opset = self._imports.get(node.domain)
+        is_call = self._functions and call_of(node) in self._functions
         if opset is None:
-            raise FormatError("opset.missing", f"{node.kind} is of domain {node.domain!r}, which the model does not import")
+            fault = FormatError("opset.missing", f"{node.kind} is of domain {node.domain!r}, which the model does not import")
+            opset = 0 if is_call else self._assumed_opset(node.domain)
+            if opset is None:
+                raise fault
+            self._faults.deviate(fault, label(node))
+        if is_call:
+            return 0
         return since_version(node.domain, node.kind, opset)
+
+    def _assumed_opset(self, domain: str) -> int | None:
+        """The opset of a domain that a model with other imports leaves out: the newest, as onnxruntime has it."""
+        if not self._imports or self._in_function:
+            return None
+        opset = 1 if domain == "com.microsoft" else newest_opset(domain, 1)
+        if opset is not None:
+            self.assumed[domain] = opset
+        return opset
 
     def _attributes(self, node: ForeignNode, protos: Iterable[AttributeProto], depth: int) -> None:
         for proto in protos:
             try:
                 name, value = self._remembered(proto, node, depth)
                 if name in node.attributes:
-                    raise FormatError("attribute.repeated", f"the attribute {name!r} comes twice")
+                    fault = FormatError("attribute.repeated", f"the attribute {name!r} comes twice")
+                    if not _is_plain(value) or value != node.attributes[name]:
+                        raise fault
+                    self._faults.deviate(fault, label(node))
                 node.attributes[name] = value
             except DovetailError as error:
                 self._faults.add(error, label(node))
@@ -261,7 +329,11 @@ class GraphReader:
         if doc := fields.pop("doc_string", ""):
             node.metadata.setdefault("attribute_docs", {})[name] = doc
         if reference := fields.pop("ref_attr_name", ""):
-            return name, self._reference(name, reference, kind, fields)
+            if not self._in_function and fields:
+                # Outside a function a reference means nothing, and the value beside it stands.
+                self._faults.deviate(self._reference_fault(name, reference), label(node))
+            else:
+                return name, self._reference(name, reference, kind, fields)
         field = FIELDS.get(kind) or self._guessed(name, fields)
         value = fields.pop(field, _DEFAULTS.get(field, _MISSING))
         if fields or value is _MISSING:
@@ -275,9 +347,12 @@ class GraphReader:
             raise FormatError("attribute.type", f"the attribute {name!r} has no type")
         return next(iter(fields))
 
+    def _reference_fault(self, name: str, reference: str) -> FormatError:
+        return FormatError("attribute.reference", f"the attribute {name!r} refers to {reference!r} outside a function")
+
     def _reference(self, name: str, reference: str, kind: int, fields: dict[str, Any]) -> Reference:
         if not self._in_function:
-            raise FormatError("attribute.reference", f"the attribute {name!r} refers to {reference!r} outside a function")
+            raise self._reference_fault(name, reference)
         if fields:
             raise FormatError("attribute.type", f"the attribute {name!r} refers to {reference!r} and holds a value too")
         return Reference(reference, kind)
@@ -311,10 +386,10 @@ class GraphReader:
                 raise FormatError("attribute.type", f"the type in {path!r} says nothing")
             notes = {"denotations": dict(denotations)} if denotations else {}
         elif field == "sparse_tensor":
-            found, notes = self._tensors.read_sparse(value)
+            found, notes = self._tensors.read_sparse(value, partial(self._faults.deviate, node=label(node)))
             node.metadata.setdefault("sparse", []).append(path)
         else:
-            found, notes = self._tensors.read(value)
+            found, notes = self._tensors.read(value, partial(self._faults.deviate, node=label(node)))
         if notes:
             node.metadata.setdefault("notes", {})[path] = notes
         return found
@@ -322,6 +397,11 @@ class GraphReader:
 
 _MANY = {"tensors": "t", "graphs": "g", "sparse_tensors": "sparse_tensor", "type_protos": "tp"}
 _ONE = frozenset(_MANY.values())
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether an attribute's value can be compared: numbers, texts, and lists of them."""
+    return all(isinstance(item, (int, float, str)) for item in (value if isinstance(value, list) else [value]))
 
 
 def plain_domain(domain: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 
 from dovetail import dtypes
 from dovetail.dtypes import DType
-from dovetail.errors import FormatError, UnsupportedError
+from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats import files
 from dovetail.formats.foreign import ForeignTensor
-from dovetail.formats.onnx.messages import present, properties, put_properties
+from dovetail.formats.onnx.messages import present, properties, put_properties, refuse
 from dovetail.formats.onnx.wire import TICKET_BYTES, Elements
 
 if TYPE_CHECKING:
@@ -62,30 +63,39 @@ class TensorReader:
         self._checked: set[tuple[str, str]] = set()
         self._sparse_bytes = 0
 
-    def read(self, proto: TensorProto) -> tuple[ForeignTensor, Notes]:
+    def read(self, proto: TensorProto, accept: Callable[[DovetailError], None] = refuse) -> tuple[ForeignTensor, Notes]:
         """The tensor, read-only, without a copy of raw or external data; and its documentation and properties.
+
+        ``accept`` gets its deviations.
 
         Raises FormatError [data.type], [data.shape], [data.size], [data.field], [data.value], [data.text],
         [data.external] and what :mod:`dovetail.formats.files` raises; UnsupportedError [data.segment], [data.rank].
         """
         fields = present(proto, "tensor")
         name = fields.pop("name", "")
-        notes = _notes(fields) if not fields.keys().isdisjoint(_NOTED) else {}
+        notes = _notes(fields, accept) if not fields.keys().isdisjoint(_NOTED) else {}
         dtype = element_type(fields.pop("data_type", 0), "data.type")
         shape = _shape(fields.pop("dims", ()))
         if "segment" in fields:
             raise UnsupportedError("data.segment", f"tensor {name!r} is one segment of a larger one")
-        data = self._data(fields, dtype, shape)
+        is_raw = "raw_data" in fields
+        data = self._data(fields, dtype, shape, accept)
         if fields:
-            raise FormatError("data.field", f"{dtype} elements cannot lie in {', '.join(sorted(fields))}")
+            fault = FormatError("data.field", f"{dtype} elements cannot lie in {', '.join(sorted(fields))}")
+            if not is_raw or not fields.keys() <= set(_ALL_FIELDS):
+                raise fault
+            # Beside raw_data every runtime passes over the other fields.
+            accept(fault)
         return ForeignTensor(dtype, _reshaped(data, shape), name), notes
 
-    def read_sparse(self, proto: SparseTensorProto) -> tuple[ForeignTensor, Notes]:
+    def read_sparse(
+        self, proto: SparseTensorProto, accept: Callable[[DovetailError], None] = refuse
+    ) -> tuple[ForeignTensor, Notes]:
         """A sparse tensor as the dense one that it means. Raises FormatError [data.sparse], UnsupportedError [data.sparse]."""
         fields = present(proto, "sparse tensor")
         if "values" not in fields:
             raise FormatError("data.sparse", "a sparse tensor has no values")
-        values, notes = self.read(fields.pop("values"))
+        values, notes = self.read(fields.pop("values"), accept)
         # Absent indices mean none, as some writers leave empty tensors out.
         indices = self.read(fields.pop("indices"))[0].data if "indices" in fields else np.empty(0, np.int64)
         shape = _shape(fields.pop("dims", ()))
@@ -102,7 +112,9 @@ class TensorReader:
         dense.setflags(write=False)
         return ForeignTensor(values.dtype, _reshaped(dense, shape), values.name), notes
 
-    def _data(self, fields: dict[str, Any], dtype: DType, shape: tuple[int, ...]) -> NDArray[Any]:
+    def _data(
+        self, fields: dict[str, Any], dtype: DType, shape: tuple[int, ...], accept: Callable[[DovetailError], None]
+    ) -> NDArray[Any]:
         count = math.prod(shape)
         field = _FIELDS.get(dtype.name, "int32_data")
         if len(fields) == 1 and field in fields:
@@ -115,7 +127,10 @@ class TensorReader:
                 raise FormatError("data.external", f"a tensor of external data cannot hold {what}")
             return _from_bytes(dtype, self._external(external or (), _byte_count(dtype, count)), count)
         if external is not None:
-            raise FormatError("data.external", "external_data is given, but data_location does not say EXTERNAL")
+            fault = FormatError("data.external", "external_data is given, but data_location does not say EXTERNAL")
+            if fields.keys().isdisjoint(_ALL_FIELDS):
+                raise fault
+            accept(fault)
         if "raw_data" in fields:
             if dtype is dtypes.string:
                 raise FormatError("data.field", "strings cannot lie in raw_data")
@@ -245,12 +260,12 @@ def element_type(number: int, code: str) -> DType:
     return found
 
 
-def _notes(fields: dict[str, Any]) -> Notes:
+def _notes(fields: dict[str, Any], accept: Callable[[DovetailError], None]) -> Notes:
     notes: Notes = {}
     if doc := fields.pop("doc_string", ""):
         notes["doc"] = doc
     if entries := fields.pop("metadata_props", None):
-        notes["metadata_props"] = properties(entries, "metadata.repeated")
+        notes["metadata_props"] = properties(entries, "metadata.repeated", accept)
     return notes
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dovetail import dims
-from dovetail.errors import FormatError, UnsupportedError
+from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignValue
-from dovetail.formats.onnx.messages import present, properties, put_properties, refuse_rest
+from dovetail.formats.onnx.messages import present, properties, put_properties, refuse, refuse_rest
 from dovetail.formats.onnx.tensors import element_type
-from dovetail.types import INT64_MAX, Optional, Sequence, Shape, Size, Tensor, Type
+from dovetail.types import INT64_MAX, Map, Optional, Sequence, Shape, Size, Tensor, Type
 
 if TYPE_CHECKING:
     from onnx import TensorShapeProto, TypeProto, ValueInfoProto
@@ -27,7 +28,9 @@ class TypeReader:
     def __init__(self) -> None:
         self._found: dict[bytes, tuple[Type | None, Denotations]] = {}
 
-    def read(self, proto: TypeProto, key: str) -> tuple[Type | None, Denotations]:
+    def read(
+        self, proto: TypeProto, key: str, accept: Callable[[DovetailError], None] = refuse
+    ) -> tuple[Type | None, Denotations]:
         """The type (None: the message says nothing), and denotations by path (``""`` the type, ``"0"`` its first dimension).
 
         An unnamed dimension becomes a symbol of its own, ``?<key>.<axis>``. Raises FormatError [type.element],
@@ -36,7 +39,7 @@ class TypeReader:
         stored = proto.SerializeToString()
         found = self._found.get(stored)
         if found is None:
-            fresh = _Fresh(key)
+            fresh = _Fresh(key, accept)
             notes: Denotations = {}
             found = self._type(proto, fresh, "", notes, 0), notes
             if not fresh.count:
@@ -54,6 +57,8 @@ class TypeReader:
             return None
         if kind == "tensor_type":
             return self._tensor(inner, fresh, path, notes)
+        if kind == "map_type":
+            return self._map(inner, fresh, path, notes, depth)
         if kind not in ("sequence_type", "optional_type"):
             raise UnsupportedError("type.kind", f"a value of {kind.replace('_', ' ')}")
         parts = present(inner, "type")
@@ -63,6 +68,16 @@ class TypeReader:
         if element is None:
             raise FormatError("type.element", f"a {kind.replace('_', ' ')} of nothing")
         return Sequence(element) if kind == "sequence_type" else Optional(element)
+
+    def _map(self, proto: Any, fresh: _Fresh, path: str, notes: Denotations, depth: int) -> Map:
+        parts = present(proto, "type")
+        key = element_type(parts.get("key_type", 0), "type.element")
+        element = self._type(parts["value_type"], fresh, f"{path}*", notes, depth + 1) if "value_type" in parts else None
+        if element is None:
+            raise FormatError("type.element", "a map to nothing")
+        if not key.is_integer and key != "string":
+            raise FormatError("type.element", f"a map from {key}, where keys are integers or strings")
+        return Map(key, element)
 
     def _tensor(self, proto: Any, fresh: _Fresh, path: str, notes: Denotations) -> Tensor:
         fields = present(proto, "type")
@@ -76,8 +91,9 @@ class TypeReader:
 class _Fresh:
     """Names for the unnamed dimensions of one value."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, accept: Callable[[DovetailError], None]) -> None:
         self._key = key
+        self.accept = accept
         self.count = 0
 
     def symbol(self, path: str, axis: int) -> Size:
@@ -94,8 +110,8 @@ def _shape(proto: TensorShapeProto, fresh: _Fresh, path: str, notes: Denotations
             notes[f"{path}{axis}"] = denotation
         value, name = fields.get("dim_value", -1), fields.get("dim_param", "")
         if value < -1:
-            # -1 stands for an unknown size in files of several exporters; nothing else below 0 has a meaning.
-            raise FormatError("type.dims", f"the size {value} is negative")
+            # -1 stands for an unknown size in files of several exporters; others below 0 are unknown to onnxruntime too.
+            fresh.accept(FormatError("type.dims", f"the size {value} is negative"))
         if value >= 0:
             sizes.append(value)
         elif name and not name.startswith(UNNAMED):
@@ -115,22 +131,27 @@ def _refuse_overflow(known: list[int]) -> None:
             raise FormatError("type.dims", f"the sizes {', '.join(map(str, known[:8]))} have more than 2**63 - 1 elements")
 
 
-def read_value(proto: ValueInfoProto, types: TypeReader, scope: str) -> ForeignValue:
-    """A declared value. ``scope`` tells values of one name in different sub-graphs apart. Raises FormatError [value.name]."""
+def read_value(
+    proto: ValueInfoProto, types: TypeReader, scope: str, accept: Callable[[DovetailError], None] = refuse
+) -> ForeignValue:
+    """A declared value. ``scope`` tells values of one name in different sub-graphs apart; ``accept`` gets its deviations.
+
+    Raises FormatError [value.name].
+    """
     fields = present(proto, "value info")
     name = fields.pop("name", "")
     if not name:
         raise FormatError("value.name", "a declared value has no name")
     value = ForeignValue(name, names=(name,))
     if "type" in fields:
-        value.type, denotations = types.read(fields.pop("type"), scope + name)
+        value.type, denotations = types.read(fields.pop("type"), scope + name, accept)
         if denotations:
             value.metadata["denotations"] = dict(denotations)
     if not fields:
         return value
     value.doc = fields.pop("doc_string", "")
     if entries := fields.pop("metadata_props", None):
-        value.metadata["metadata_props"] = properties(entries, "metadata.repeated")
+        value.metadata["metadata_props"] = properties(entries, "metadata.repeated", accept)
     refuse_rest(fields, "value info")
     return value
 
@@ -151,6 +172,11 @@ def write_type(proto: TypeProto, type: Type, notes: Denotations, path: str = "")
         proto.denotation = notes[path]
     if isinstance(type, Tensor):
         _write_tensor(proto.tensor_type, type, notes, path)
+    elif isinstance(type, Map):
+        if type.key.onnx is None:
+            raise UnsupportedError("dtype.onnx", f"ONNX has no element type {type.key}")
+        proto.map_type.key_type = type.key.onnx
+        write_type(proto.map_type.value_type, type.element, notes, f"{path}*")
     else:
         inner = proto.sequence_type if isinstance(type, Sequence) else proto.optional_type
         write_type(inner.elem_type, type.element, notes, f"{path}*")
@@ -178,9 +204,11 @@ def _write_tensor(proto: Any, type: Tensor, notes: Denotations, path: str) -> No
 
 def renamed_symbols(type: Type | None, prefix: str) -> Type | None:
     """``type`` with every symbol named anew, as a function's own symbols are at each of its calls."""
-    if isinstance(type, (Sequence, Optional)):
+    if isinstance(type, (Sequence, Optional, Map)):
         element = renamed_symbols(type.element, prefix)
         assert element is not None
+        if isinstance(type, Map):
+            return Map(type.key, element)
         return Sequence(element) if isinstance(type, Sequence) else Optional(element)
     if type is None or type.shape is None:
         return type

@@ -15,12 +15,16 @@ from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.onnx.schemas import newest_opset
 from dovetail.formats.readback import check_written
 from dovetail.graph import Model
+from dovetail.ops.tree_ensembles import TreeEnsembleClassifier, TreeEnsembleRegressor
 from dovetail.states import PROPERTY, as_text
 
 CONTRIB = "com.microsoft"
 """The domain of the operators that onnxruntime adds, all of version 1."""
-DOMAINS = {"ai.onnx.ml": 5}
-"""The version in which a domain is written that the model does not speak of; 1 for others."""
+LEARNING = "ai.onnx.ml"
+LEARNING_VERSION = 5
+COLUMNS_VERSION = 4
+"""The newest version of ai.onnx.ml that has the trees of TreeEnsembleRegressor and TreeEnsembleClassifier: 5 calls them
+deprecated, and runtimes refuse a deprecated operator."""
 NEWEST = 2**31 - 1
 OPSET = 21
 """The opset of a model that did not come from ONNX and is given none: what current runtimes all read."""
@@ -46,21 +50,27 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
 
 def _at(model: Model, target: int) -> ForeignModel:
     versions = {domain: version for domain, version in model.versions.items() if domain not in ("ir", "")}
-    imports = {"": target, **versions}
+    imports = {LEARNING: _learning_version(model), **versions, "": target}
 
     def version_of(domain: str, kind: str) -> int | None:
         if domain == CONTRIB:
             # A model that has none of onnxruntime's own operators gets none in the place of ONNX's.
             return 1 if domain in versions or since_version("", kind, NEWEST) is None else None
-        return since_version(domain, kind, imports.get(domain, DOMAINS.get(domain, 1)))
+        return since_version(domain, kind, imports.get(domain, 1))
 
     foreign = lower(model, ONNX, version_of)
     used = {node.domain for node in foreign.graph.nodes}
     foreign.versions = {
         "": target,
-        **{domain: imports.get(domain, DOMAINS.get(domain, 1)) for domain in sorted(used | set(versions)) if domain},
+        **{domain: imports.get(domain, 1) for domain in sorted(used | set(versions)) if domain},
     }
     return foreign
+
+
+def _learning_version(model: Model) -> int:
+    """The version of ai.onnx.ml for a model that speaks of none."""
+    columns = any(isinstance(node.op, TreeEnsembleRegressor | TreeEnsembleClassifier) for node in model.graph.nodes)
+    return COLUMNS_VERSION if columns else LEARNING_VERSION
 
 
 def _check_opset(opset: int) -> int:

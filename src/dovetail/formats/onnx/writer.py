@@ -16,7 +16,7 @@ from dovetail.formats.onnx.reader import FIELDS, since_version
 from dovetail.formats.onnx.schemas import schema
 from dovetail.formats.onnx.tensors import ExternalData, write_sparse, write_tensor
 from dovetail.formats.onnx.values import write_type, write_value
-from dovetail.types import Optional, Sequence, Tensor
+from dovetail.types import Map, Optional, Sequence, Tensor
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto
@@ -176,7 +176,7 @@ def kind_of(value: Any) -> int | None:
         return 4
     if isinstance(value, ForeignGraph):
         return 5
-    if isinstance(value, (Tensor, Sequence, Optional)):
+    if isinstance(value, (Tensor, Sequence, Optional, Map)):
         return 13
     if isinstance(value, (list, tuple)):
         return _list_kind(value)

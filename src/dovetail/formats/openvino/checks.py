@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
+from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.openvino import fields, rt_info
 from dovetail.types import INT64_MAX
@@ -37,15 +38,22 @@ class Layer:
         return f"layer {self.id}"
 
 
+def _placed(error: DovetailError, layer: Layer | None) -> DovetailError:
+    if layer is None:
+        return error
+    return type(error)(error.code, f"layer {layer.id}: {error.message}", node=layer.name or layer.place)
+
+
 class TooMany(Exception):
     """More faults than anybody reads: the rest of the file is not looked at."""
 
 
 class Checks:
-    """The faults found so far in one file."""
+    """The faults found so far in one file, and its deviations; without ``deviations`` each of these is a fault."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, deviations: Deviations | None = None) -> None:
         self.file = file
+        self.deviations = deviations
         self.errors: list[DovetailError] = []
 
     def fault(self, code: str, message: str, layer: Layer | None = None) -> None:
@@ -54,10 +62,15 @@ class Checks:
     def unsupported(self, code: str, message: str, layer: Layer | None = None) -> None:
         self.add(UnsupportedError(code, message), layer)
 
+    def deviate(self, error: DovetailError, layer: Layer | None = None) -> None:
+        """Note a deviation."""
+        if self.deviations is None:
+            self.add(error, layer)
+        else:
+            self.deviations.add(_placed(error, layer).at(file=self.file))
+
     def add(self, error: DovetailError, layer: Layer | None = None) -> None:
-        if layer is not None:
-            error = type(error)(error.code, f"layer {layer.id}: {error.message}", node=layer.name or layer.place)
-        self.errors.append(error.at(file=self.file))
+        self.errors.append(_placed(error, layer).at(file=self.file))
         if len(self.errors) >= MOST_FAULTS:
             raise TooMany
 
@@ -66,13 +79,32 @@ class Checks:
             if name not in known:
                 self.unsupported("ir.attribute-unknown", f"<{element.tag}> has the unknown attribute {name!r}", layer)
 
+    def ignore_attributes(self, element: Element, known: tuple[str, ...], layer: Layer | None = None) -> None:
+        """Note attributes of the file's structure that OpenVINO passes over."""
+        for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
+            if name not in known:
+                self._pass_over_attribute(f"<{element.tag}>", name, layer)
+
+    def ignore_element(self, parent: str, child: Element, layer: Layer | None = None) -> None:
+        """Note an element of the file's structure that OpenVINO passes over."""
+        message = f"<{parent}> holds <{child.tag}>, which dovetail does not know"
+        self.deviate(UnsupportedError("ir.element-unknown", message), layer)
+
+    def _pass_over_attribute(self, what: str, name: str, layer: Layer | None) -> None:
+        error = UnsupportedError("ir.attribute-unknown", f"{what} has the unknown attribute {name!r}")
+        if name.startswith("{"):
+            # An attribute in a namespace is somebody's extension.
+            self.add(error, layer)
+        else:
+            self.deviate(error, layer)
+
     def has_data(self, data: dict[str, str], known: tuple[str, ...], layer: Layer) -> bool:
         missing = [name for name in known if name not in data]
         unknown = [name for name in data if name not in known]
         if missing:
             self.fault("ir.attribute-missing", f"{layer.kind} has no {', '.join(missing)}", layer)
-        if unknown:
-            self.unsupported("ir.attribute-unknown", f"{layer.kind} has the unknown attribute {unknown[0]!r}", layer)
+        for name in unknown:
+            self._pass_over_attribute(layer.kind, name, layer)
         return not missing
 
     def is_number(self, text: str, what: str, layer: Layer, least: int = 0) -> bool:

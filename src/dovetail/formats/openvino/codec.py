@@ -22,6 +22,7 @@ import numpy as np
 
 from dovetail.errors import FormatError, UnsupportedError, raise_all
 from dovetail.formats import files
+from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignModel
 from dovetail.formats.openvino import document, packing, rt_info
 from dovetail.formats.openvino.checks import TooMany
@@ -36,6 +37,7 @@ def read(
     *,
     weights: files.StrPath | bytes | None = None,
     allow_symlinks_within: files.StrPath | None = None,
+    deviations: Deviations | None = None,
 ) -> ForeignModel:
     """The model in the IR file ``path``, with constants from ``weights``, by default the file beside it that ends in .bin.
 
@@ -45,9 +47,11 @@ def read(
     file = os.fspath(path)
     root = document.parse(files.read_bytes(path, document.LIMIT), file)
     version = _version(root, file)
-    reader = Reader(file, lambda: _weights(path, weights, allow_symlinks_within))
+    reader = Reader(file, lambda: _weights(path, weights, allow_symlinks_within), deviations)
     graph = ForeignGraph()
     try:
+        for stray in document.stray_texts(root):
+            reader.checks.deviate(stray)
         graph = reader.graph(root)
     except TooMany:
         pass

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dovetail.errors import DovetailError, FormatError, UnsupportedError
+from dovetail.errors import FormatError, UnsupportedError
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -23,17 +24,15 @@ _STRUCTURE = frozenset(
 def parse(text: bytes, file: str) -> Element:
     """The root element.
 
-    Raises FormatError [ir.xml] (not well-formed, with line and column), [ir.dtd] (a DTD or entity), [ir.text] (text
-    where the format has none); UnsupportedError [ir.encoding] (neither UTF-8 nor ASCII).
+    Raises FormatError [ir.xml] (not well-formed, with line and column), [ir.dtd] (a DTD or entity); UnsupportedError
+    [ir.encoding] (neither UTF-8 nor ASCII).
     """
     declared = _ENCODING.match(text[:200].lstrip())
     if declared is not None and declared[1].lower() not in (b"utf-8", b"utf8", b"us-ascii", b"ascii"):
         raise UnsupportedError("ir.encoding", f"the encoding {declared[1].decode('latin-1')!r} is not UTF-8", file=file)
     if text[:2] in (b"\xff\xfe", b"\xfe\xff") or text[:2] in (b"\0<", b"<\0"):
         raise UnsupportedError("ir.encoding", "the file is UTF-16 or UTF-32, not UTF-8", file=file)
-    root = _tree(text, file)
-    _refuse_text(root, file)
-    return root
+    return _tree(text, file)
 
 
 def _tree(text: bytes, file: str) -> Element:
@@ -55,11 +54,11 @@ def _tree(text: bytes, file: str) -> Element:
     return root
 
 
-def _refuse_text(root: Element, file: str) -> None:
+def stray_texts(root: Element) -> Iterator[FormatError]:
+    """A FormatError [ir.text] for each text where the format has none."""
     for element in root.iter():
         stray = element.tail if element.tail and not element.tail.isspace() else None
         if stray is None and element.tag in _STRUCTURE and element.text and not element.text.isspace():
             stray = element.text
         if stray is not None:
-            fault: DovetailError = FormatError("ir.text", f"text in or after <{element.tag}>: {stray.strip()[:40]!r}", file=file)
-            raise fault
+            yield FormatError("ir.text", f"text in or after <{element.tag}>: {stray.strip()[:40]!r}")

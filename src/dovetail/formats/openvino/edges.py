@@ -18,9 +18,9 @@ def read_edges(checks: Checks, section: Element | None, layers: dict[str, Layer]
     wanted = ("from-layer", "from-port", "to-layer", "to-port")
     for edge in () if section is None else section:
         if edge.tag != "edge":
-            checks.unsupported("ir.element-unknown", f"<edges> holds <{edge.tag}>, which dovetail does not know")
+            checks.ignore_element("edges", edge)
             continue
-        checks.refuse_attributes(edge, wanted)
+        checks.ignore_attributes(edge, wanted)
         ends = [edge.get(name, "") for name in wanted]
         text = f"the edge {ends[0]}:{ends[1]} -> {ends[2]}:{ends[3]}"
         if not all(fields.NUMBER.fullmatch(end) for end in ends):

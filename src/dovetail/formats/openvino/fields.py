@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dovetail import dims
 from dovetail.dtypes import BY_OPENVINO, DType
-from dovetail.errors import FormatError
+from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.openvino import packing
 from dovetail.types import INT64_MAX, Size
 
@@ -20,6 +20,7 @@ TYPES.update({"UNSPECIFIED": None, "DYNAMIC": None, "UNDEFINED": None})
 
 NUMBER = re.compile(r"-?[0-9]{1,19}")
 SIZES = re.compile(r"\s*(?:(\?|-1)|([0-9]{1,19})|([0-9]{1,19})?\s*\.\.\s*([0-9]{1,19})?)\s*")
+LEADING_NUMBER = re.compile(r"\s*[0-9]")
 COMMA = re.compile(r"(?<!\\),")
 
 
@@ -68,8 +69,17 @@ def overflows(sizes: Iterable[Size | None]) -> bool:
     return False
 
 
-def constant(weights: packing.Bytes, dtype: DType, shape: tuple[int, ...], offset: int, size: int) -> packing.Array:
-    """The elements, after offset and size have been held against the bytes there and against what the shape needs."""
+def constant(
+    weights: packing.Bytes,
+    dtype: DType,
+    shape: tuple[int, ...],
+    offset: int,
+    size: int,
+    accept: Callable[[DovetailError], None],
+) -> packing.Array:
+    """The elements, after offset and size have been held against the bytes there and against what the shape needs.
+
+    Bytes beyond these are passed over by OpenVINO: ``accept`` gets that deviation."""
     if offset > weights.size or size > weights.size - offset:
         raise FormatError("ir.constant-range", f"bytes {offset} to {offset + size} of a .bin of {weights.size} bytes")
     count = 1
@@ -80,7 +90,11 @@ def constant(weights: packing.Bytes, dtype: DType, shape: tuple[int, ...], offse
         # OpenVINO writes a byte or more for a constant without elements.
         return packing.unpack(weights[:0], dtype, shape)
     if needed is not None and needed != size:
-        raise FormatError("ir.constant-size", f"{dtype}{list(shape)} takes {needed} bytes, and the constant has {size}")
+        fault = FormatError("ir.constant-size", f"{dtype}{list(shape)} takes {needed} bytes, and the constant has {size}")
+        if size < needed:
+            raise fault
+        accept(fault)
+        size = needed
     return packing.unpack(weights[offset : offset + size], dtype, shape)
 
 

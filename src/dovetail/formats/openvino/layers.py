@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail import dims
+from dovetail.errors import FormatError
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.openvino import fields
 from dovetail.formats.openvino.checks import Checks, Layer
@@ -29,7 +30,7 @@ class LayerReader:
         layers: dict[str, Layer] = {}
         for element in () if section is None else section:
             if element.tag != "layer":
-                self.checks.unsupported("ir.element-unknown", f"<layers> holds <{element.tag}>, which dovetail does not know")
+                self.checks.ignore_element("layers", element)
                 continue
             layer = self._layer(element, path)
             if layer is None:
@@ -46,7 +47,7 @@ class LayerReader:
         get = element.get
         layer = Layer(get("id", "?"), get("name", ""), get("type", ""), get("version", ""), element, get("output_names"))
         known = ("id", "name", "type", "version", "output_names") if layer.kind == "Result" else ("id", "name", "type", "version")
-        self.checks.refuse_attributes(element, known, layer)
+        self.checks.ignore_attributes(element, known, layer)
         missing = [name for name in ("id", "name", "type", "version") if element.get(name) is None]
         if missing:
             self.checks.fault("ir.attribute-missing", f"<layer> has no {', '.join(missing)}", layer)
@@ -54,6 +55,10 @@ class LayerReader:
             return None
         layer.id = str(int(layer.id))
         for child in element:
+            if child.tag in layer.children and child.tag == "rt_info":
+                # It says nothing about the answer; the first is kept.
+                self.checks.deviate(FormatError("ir.element-repeated", "the layer holds two <rt_info>"), layer)
+                continue
             if child.tag in layer.children:
                 self.checks.fault("ir.element-repeated", f"the layer holds two <{child.tag}>", layer)
             elif child.tag == "input":
@@ -72,22 +77,22 @@ class LayerReader:
         return layer
 
     def _ports(self, section: Element, layer: Layer) -> Iterable[Element]:
-        self.checks.refuse_attributes(section, (), layer)
+        self.checks.ignore_attributes(section, (), layer)
         for port in section:
             if port.tag == "port":
                 yield port
             else:
-                self.checks.unsupported("ir.element-unknown", f"<{section.tag}> holds <{port.tag}>", layer)
+                self.checks.ignore_element(section.tag, port, layer)
 
     def _input(self, port: Element, layer: Layer) -> None:
-        self.checks.refuse_attributes(port, ("id", "precision"), layer)
+        self.checks.ignore_attributes(port, ("id", "precision"), layer)
         number = self._port_id(port, layer.inputs, "input", layer)
         self._shape(port, layer)
         if number is not None:
             layer.inputs[number] = self.checks.info(port.find("rt_info"), layer)
 
     def _output(self, port: Element, layer: Layer, path: str) -> None:
-        self.checks.refuse_attributes(port, ("id", "precision", "names"), layer)
+        self.checks.ignore_attributes(port, ("id", "precision", "names"), layer)
         number = self._port_id(port, layer.outputs, "output", layer)
         sizes = self._shape(port, layer)
         if number is None:
@@ -125,12 +130,16 @@ class LayerReader:
                 if child.keys() or len(child):
                     self.checks.unsupported("ir.element-unknown", "<dim> holds more than a number", layer)
             elif child.tag != "rt_info":
-                self.checks.unsupported("ir.element-unknown", f"<port> holds <{child.tag}>", layer)
+                self.checks.ignore_element("port", child, layer)
         known = tuple(texts)
         found = self._sizes.get(known)
         if found is None:
             found = self._sizes[known] = fields.port_sizes(known)
-        if isinstance(found, str):
+        if isinstance(found, str) and any(text is None or fields.LEADING_NUMBER.match(text) is None for text in known):
             self.checks.fault("ir.dims", found, layer)
             return ()
+        if isinstance(found, str):
+            # What a port declares is inferred anew; OpenVINO reads no more of it than the first number.
+            self.checks.deviate(FormatError("ir.dims", found), layer)
+            return tuple(None for _ in known)
         return found

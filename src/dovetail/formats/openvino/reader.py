@@ -7,9 +7,11 @@ mean different things to different readers and are refused here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, FormatError
+from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import bodies, edges, fields, packing
 from dovetail.formats.openvino.checks import Checks, Layer
@@ -22,14 +24,16 @@ if TYPE_CHECKING:
 
 # What the tools of IR 10 wrote instead of the model's rt_info; OpenVINO reads them where that is missing.
 LEGACY = ("meta_data", "quantization_parameters")
+# Arithmetic on the inputs, which older tools did and OpenVINO no longer does.
+PREPROCESSING = ("pre-process", "preprocess")
 NESTING = 32
 
 
 class Reader:
     """Reads one file. ``weights`` gives the bytes of the .bin when the first constant asks for them."""
 
-    def __init__(self, file: str, weights: Callable[[], packing.Bytes]) -> None:
-        self.checks = Checks(file)
+    def __init__(self, file: str, weights: Callable[[], packing.Bytes], deviations: Deviations | None = None) -> None:
+        self.checks = Checks(file, deviations)
         self._layers = LayerReader(self.checks)
         self._weights = weights
         self._bytes: packing.Bytes | None = None
@@ -56,13 +60,16 @@ class Reader:
 
     def _sections(self, element: Element, depth: int) -> dict[str, Element]:
         known = ("layers", "edges", "rt_info") if depth else ("layers", "edges", "rt_info", *LEGACY)
-        self.checks.refuse_attributes(element, () if depth else ("name", "version"))
+        self.checks.ignore_attributes(element, () if depth else ("name", "version"))
         found: dict[str, Element] = {}
         for child in element:
-            if child.tag not in known:
-                self.checks.unsupported(
-                    "ir.element-unknown", f"<{element.tag}> holds <{child.tag}>, which dovetail does not know"
-                )
+            if child.tag in PREPROCESSING:
+                message = f"<{element.tag}> holds <{child.tag}>, which changes what the model computes in the tools that know it"
+                self.checks.unsupported("ir.element-unknown", message)
+            elif child.tag not in known:
+                self.checks.ignore_element(element.tag, child)
+            elif child.tag in found and child.tag == "rt_info":
+                self.checks.deviate(FormatError("ir.element-repeated", f"<{element.tag}> holds two <rt_info>"))
             elif child.tag in found:
                 self.checks.fault("ir.element-repeated", f"<{element.tag}> holds two <{child.tag}>")
             else:
@@ -191,8 +198,9 @@ class Reader:
         weights = self._weight_bytes(layer)
         if weights is None:
             return
+        accept = partial(self.checks.deviate, layer=layer)
         try:
-            array = fields.constant(weights, dtype, sizes, int(data["offset"]), int(data["size"]))
+            array = fields.constant(weights, dtype, sizes, int(data["offset"]), int(data["size"]), accept)
         except DovetailError as error:
             self.checks.add(error, layer)
             return

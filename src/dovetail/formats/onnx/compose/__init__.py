@@ -26,6 +26,7 @@ from dovetail.formats.onnx.compose import (
     resize,
     sequences,
     sorting,
+    trees,
     unfolding,
     windows,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "resize",
     "sequences",
     "sorting",
+    "trees",
     "unfolding",
     "windows",
 ]

@@ -17,7 +17,9 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.formats.spelled import constant_of
 from dovetail.graph import Node, Value
 from dovetail.op import Op
+from dovetail.ops.maps import DictVectorizer, map_of
 from dovetail.ops.trees import MEMBER, TreeEnsemble
+from dovetail.types import dtype_in
 
 DOMAIN = "ai.onnx.ml"
 _LISTS = {"strings": dtypes.string, "int64s": dtypes.i64, "floats": dtypes.f32}
@@ -74,6 +76,23 @@ def lift_classes(node: Lifting) -> tuple[Op, list[Value | None]]:
     return LabelEncoder(), [x, numbers, texts, node.shared(_texts((string,))[0], dtypes.string)]
 
 
+@ONNX.lift("CategoryMapper", 1, domain=DOMAIN)
+def lift_category_mapper(node: Lifting) -> tuple[Op, list[Value | None]]:
+    """From a text to its category, or back."""
+    from dovetail.ops.labels import LabelEncoder
+
+    x = node.input(0)
+    texts = _texts(node.attribute("cats_strings", "tuple[str, ...]", ()))
+    numbers = node.attribute("cats_int64s", "tuple[int, ...]", ())
+    string, number = node.attribute("default_string", "str", "_Unused"), node.attribute("default_int64", "int", -1)
+    if len(texts) != len(numbers):
+        raise FormatError("label.table", f"CategoryMapper: {len(texts)} cats_strings and {len(numbers)} cats_int64s")
+    tables = node.shared(texts, dtypes.string), node.shared(np.array(numbers, np.int64), dtypes.i64)
+    if x.dtype == "string":
+        return LabelEncoder(), [x, *tables, node.shared(np.array(number), dtypes.i64)]
+    return LabelEncoder(), [x, *reversed(tables), node.shared(_texts((string,))[0], dtypes.string)]
+
+
 @ONNX.lift("LabelEncoder", 2, 4, domain=DOMAIN)
 def lift_label_encoder(node: Lifting) -> tuple[Op, list[Value | None]]:
     from dovetail.ops.labels import LabelEncoder
@@ -120,11 +139,11 @@ def emit_label_encoder(lowering: Lowering, node: Node) -> list[ForeignNode]:
     known = [constant_of(table, f"LabelEncoder: {name}") for name, table in zip(("keys", "values", "other"), tables, strict=True)]  # type: ignore[arg-type]
     dtypes_ = [table.dtype for table in tables if table is not None]
     if version == 1:
-        attributes = _classes(known, [dtype.name for dtype in dtypes_])
-    else:
-        attributes = {**_said("keys", known[0], dtypes_[0], version), **_said("values", known[1], dtypes_[1], version)}
-        name = _OTHERS.get(dtypes_[1].name, ("default_tensor",))[0]
-        attributes[name] = known[2].item() if name != "default_tensor" else ForeignTensor(dtypes_[1], known[2].reshape(1))
+        kind, attributes = _classes(known, [dtype.name for dtype in dtypes_])
+        return [lowering.finish(node, DOMAIN, kind, 1, [lowering.key(x)], attributes)]
+    attributes = {**_said("keys", known[0], dtypes_[0], version), **_said("values", known[1], dtypes_[1], version)}
+    name = _OTHERS.get(dtypes_[1].name, ("default_tensor",))[0]
+    attributes[name] = known[2].item() if name != "default_tensor" else ForeignTensor(dtypes_[1], known[2].reshape(1))
     return [lowering.finish(node, DOMAIN, "LabelEncoder", version or 0, [lowering.key(x)], attributes)]
 
 
@@ -135,12 +154,41 @@ def _said(side: str, data: Any, dtype: Any, version: int | None) -> dict[str, An
     return {f"{side}_{name}": ForeignTensor(dtype, data) if name == "tensor" else data.tolist()}
 
 
-def _classes(known: list[Any], names: list[str]) -> dict[str, Any]:
+def _classes(known: list[Any], names: list[str]) -> tuple[str, dict[str, Any]]:
+    """The operator of version 1 that says a table of texts and numbers, and its attributes."""
     keys, values, other = known
     places, texts = (values, keys) if names[:2] == ["string", "i64"] else (keys, values)
-    if sorted(names[:2]) != ["i64", "string"] or places.tolist() != list(range(len(places))):
-        raise UnsupportedError("op.unsayable", "LabelEncoder-1 counts texts from 0, and knows no other table")
-    return {"classes_strings": texts.tolist(), "default_int64" if names[1] == "i64" else "default_string": other.item()}
+    if sorted(names[:2]) != ["i64", "string"]:
+        raise UnsupportedError("op.unsayable", f"{DOMAIN} 1 has no table from {names[0]} to {names[1]}")
+    default = {"default_int64" if names[1] == "i64" else "default_string": other.item()}
+    if places.tolist() == list(range(len(places))):
+        return "LabelEncoder", {"classes_strings": texts.tolist(), **default}
+    return "CategoryMapper", {"cats_int64s": places.tolist(), "cats_strings": texts.tolist(), **default}
+
+
+# Maps
+
+
+@ONNX.lift("DictVectorizer", 1, domain=DOMAIN)
+def lift_dict_vectorizer(node: Lifting) -> Op:
+    found = map_of(node.input(0).type)
+    dtype = dtype_in(found)
+    if dtype is None:
+        raise RuleError("type.map", f"DictVectorizer is given {found}, of which nothing says what its values are")
+    numbers = node.attribute("int64_vocabulary", "tuple[int, ...]", ())
+    return DictVectorizer(numbers, node.attribute("string_vocabulary", "tuple[str, ...]", ()), dtype)
+
+
+@ONNX.emit("DictVectorizer")
+def emit_dict_vectorizer(lowering: Lowering, node: Node) -> list[ForeignNode]:
+    op: Any = node.op
+    name = "string_vocabulary" if op.string_vocabulary else "int64_vocabulary"
+    version = lowering.version_of(DOMAIN, "DictVectorizer")
+    return [
+        lowering.finish(
+            node, DOMAIN, "DictVectorizer", version or 1, [*map(lowering.key, node.inputs)], {name: [*getattr(op, name)]}
+        )
+    ]
 
 
 # Trees
@@ -193,14 +241,13 @@ def _tensor(node: Lifting, name: str, dtype: str) -> list[float]:
     return [float(item) for item in found.data.reshape(-1).tolist()]
 
 
-@ONNX.emit("TreeEnsemble")
+@ONNX.emit("TreeEnsemble", domain=DOMAIN, says=lambda op, version: not op.leaf_sizes)  # type: ignore[attr-defined]
 def emit_tree_ensemble(lowering: Lowering, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     (x,) = node.inputs
     assert x is not None
     version = lowering.version_of(DOMAIN, "TreeEnsemble")
-    if version is None:
-        raise UnsupportedError("op.unsayable", f"{DOMAIN} has TreeEnsemble from version 5 on")
+    assert version is not None
 
     def tensor(items: Any) -> ForeignTensor:
         return ForeignTensor(x.dtype, np.array(items, x.dtype.numpy))

@@ -20,7 +20,7 @@ from dovetail.formats.onnx.compose.control import _version
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Graph, Node, Value
 from dovetail.ops.loop import Loop, is_endless
-from dovetail.types import UNKNOWN, Optional, Sequence, Tensor, Type
+from dovetail.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type
 
 LOOP_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 SCAN_VERSIONS = (9, 11, 16, 19, 21, 23, 24, 25)
@@ -154,6 +154,8 @@ def _open(type: Type, item: ForeignValue) -> Type:
         return Sequence(Tensor(getattr(type.element, "dtype", None), None))
     if isinstance(type, Optional):
         return Optional(_open(type.element, item))
+    if isinstance(type, Map):
+        return type
     if type.shape is None:
         return item.type or type
     from dovetail import dims

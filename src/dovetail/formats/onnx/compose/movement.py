@@ -297,6 +297,17 @@ class _OneHot(
         return b.add(_OneHot(self.axis, not self.negative), plain, depth, values)[0]
 
 
+@ONNX.lift("Gather", 1)
+def gather_from_the_end(node: Lifting) -> Op | None:
+    """Negative indices, which came with version 11: where they are known, as every runtime reads them in older versions too."""
+    x, found = node.input(0), numbers(node.optional(1))
+    if not found or min(found) >= 0 or x.shape is None:
+        return None
+    op, _ = node.reading(*node.inputs, **node.node.attributes)
+    node.deviate(RuleError("index.range", f"the index {min(found)} is negative, before opset 11"))
+    return op.with_(bounds="error")
+
+
 @ONNX.lift("OneHot", 9, 11, 28)
 def one_hot(node: Lifting) -> Any:
     """The two values come as one vector."""
@@ -305,7 +316,7 @@ def one_hot(node: Lifting) -> Any:
         raise RuleError("onehot.values", f"values should be two, not of shape {list(values.shape)}")
     axis = node.attribute("axis", "int", -1)
     if axis < -1 and node.node.version < 11:
-        raise FormatError("attribute.value", f"OneHot: axis = {axis} is below -1")
+        node.deviate(FormatError("attribute.value", f"OneHot: axis = {axis} is below -1"))
     off, on = (node.b.Gather(values, node.b.constant(np.array(place)), axis=0) for place in (0, 1))
     return node.b.apply("OneHot", node.input(0), node.input(1), on, off, axis=axis, negative=node.node.version >= 11)
 

@@ -190,8 +190,8 @@ def copying_zeros(b: Any, node: Node) -> Any:
     """Sizes that may be 0, before version 14, where a 0 copies the size in its place.
 
     Sizes that equal those in their places stay. One other size that may be 0 stays where it alone may be: a tensor that is not
-    empty then refuses it, and an empty one has a 0 in its place. Beside others it is written as -1, which refuses an empty tensor.
-    A 0 that is written down, or a target that only run time knows, cannot be said.
+    empty then refuses it, and an empty one has a 0 in its place. Beside others it is written as -1, which an empty tensor
+    refuses. A 0 that is written down, or a target that only run time knows, cannot be said.
     """
     op: Any = node.op
     x, target = node.inputs

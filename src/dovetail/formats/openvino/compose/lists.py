@@ -1,4 +1,4 @@
-"""Why OpenVINO cannot say operators on lists, optional values and texts."""
+"""Why OpenVINO cannot say operators on lists, maps, optional values and texts."""
 
 from __future__ import annotations
 
@@ -24,5 +24,8 @@ OPENVINO.reasons.update(
     )
 )
 OPENVINO.reasons.update(dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), _OPTIONAL))
-OPENVINO.reasons.update(dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"), _TEXTS))
+OPENVINO.reasons.update(dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "Tokenizer"), _TEXTS))
 OPENVINO.reasons["TfIdfVectorizer"] = "OpenVINO has no operator that counts n-grams"
+OPENVINO.reasons["ZipMap"] = "OpenVINO has no maps: export the model without ZipMap, whose input is the same numbers as a tensor"
+OPENVINO.reasons.update(dict.fromkeys(("CastMap", "DictVectorizer"), "OpenVINO has no maps"))
+OPENVINO.reasons["_PairwiseCoupling"] = "OpenVINO has no operator that couples the probabilities of pairs of classes"

@@ -1,0 +1,75 @@
+"""Deviations: places where a file departs from its specification, and every reader that accepts the file gives it one meaning.
+
+``load`` accepts them and reports each as a warning; ``check`` and ``load(strict=True)`` report each as a fault. docs/formats.md
+lists the kinds, with what onnxruntime and OpenVINO do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+
+from dovetail.errors import Diagnostic, DovetailError, printable
+
+MOST = 1000
+"""Deviations of one code that are kept; the others are only counted, because a file of a few bytes each can hold millions."""
+
+_LOGGER = logging.getLogger("dovetail")
+
+
+class Deviations:
+    """Collects the deviations of one file. ``counts`` has their numbers by code."""
+
+    def __init__(self) -> None:
+        self.errors: list[DovetailError] = []
+        self.counts: Counter[str] = Counter()
+
+    def add(self, error: DovetailError) -> None:
+        """Accept a deviation: ``error`` says what ``check`` reports."""
+        self.counts[error.code] += 1
+        if self.counts[error.code] <= MOST:
+            self.errors.append(error)
+
+    def extend(self, others: Deviations) -> None:
+        """Accept those of ``others`` too."""
+        room = {code: MOST - count for code, count in self.counts.items()}
+        for error in others.errors:
+            room[error.code] = room.get(error.code, MOST) - 1
+            if room[error.code] >= 0:
+                self.errors.append(error)
+        self.counts.update(others.counts)
+
+    def warnings(self) -> list[Diagnostic]:
+        """The deviations as warnings of the loaded model."""
+        items = (item for error in self.errors for item in error.diagnostics)
+        return [Diagnostic(item.code, item.message, item.node, item.file, item.op, "warning") for item in items]
+
+
+def accept(deviations: Deviations | None, error: DovetailError) -> None:
+    """Add ``error`` to ``deviations``; raise it where there are none, which is the strict reading."""
+    if deviations is None:
+        raise error
+    deviations.add(error)
+
+
+def summarize(warnings: Iterable[Diagnostic]) -> list[str]:
+    """One line for each code among ``warnings``: the first message, and how many more there are."""
+    first: dict[str, Diagnostic] = {}
+    counts: Counter[str] = Counter()
+    for item in warnings:
+        first.setdefault(item.code, item)
+        counts[item.code] += 1
+    return [_line(item, counts[code]) for code, item in first.items()]
+
+
+def _line(item: Diagnostic, count: int) -> str:
+    node = f" in {item.node}" if item.node else ""
+    times = f"{count}{' or more' if count >= MOST else ''} times, the first: " if count > 1 else ""
+    return printable(f"[{item.code}] {times}{item.message}{node}")
+
+
+def log(warnings: Iterable[Diagnostic], file: str) -> None:
+    """Log ``warnings`` to the logger "dovetail", one record for each code."""
+    for line in summarize(warnings):
+        _LOGGER.warning("%s: %s", printable(file), line)

@@ -1,0 +1,201 @@
+"""What a network answers, and how far honest rounding may take an engine from it.
+
+Every operator is evaluated by its own rule four times:
+
+- ``actual``: in the element types that the network declares, as the interpreter does;
+- ``truth``: floats of 16 and 32 bits in f64;
+- ``noisy``, twice: as ``truth``, with each element of each computed float tensor, and of the first operand of each operator that
+  computes, moved at random by up to ``NOISE`` of the tensor's largest magnitude.
+
+The tolerance of a tensor is the largest distance of a noisy one from the truth. So it follows the condition of the network: a
+difference of nearly equal numbers, a quotient by a small one or a large factor widen it by themselves. NOISE is 128 times the
+unit roundoff of f32 (16 times that of f16, 32 times that of bf16): more than a kernel's own rounding, and less than a wrong element.
+
+Where rounding decides (an index of a largest element, a quantised step, a comparison, a cast to an integer) ``actual`` and
+``truth`` have to say the same, and the truth with its operands moved by an eighth of their tolerances (up, down, and at random four times).
+Otherwise the operator is refused here (``Unstable``), so that engines have to agree exactly on integers and booleans. Ties of
+elements that are copies of each other, or are cut off to the same bound, stay ties in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.errors import DovetailError
+from dovetail.evaluate import apply
+from dovetail.op import Op, has, host_inputs
+from networks.network import Network, Shot
+
+WIDENED = ("f32", "f16", "bf16")
+NOISE = {"f32": 2.0**-17, "f16": 2.0**-7, "bf16": 2.0**-4, "f64": 2.0**-46}
+"""Relative to a tensor's largest magnitude."""
+SMALLEST = {"f32": 2.0**-146, "f16": 2.0**-22, "bf16": 2.0**-130, "f64": 2.0**-1070}
+"""What is added to it, for results so small that their last place is a fixed one: a few of the smallest numbers of the type."""
+LARGEST = {"f32": 1e6, "f16": 1e3, "bf16": 1e4, "f64": 1e9}
+"""Larger results are refused, so that nothing overflows by rounding."""
+WORST = {"f32": 2e-2, "f16": 0.5, "bf16": 1.0, "f64": 1e-4}
+"""The largest tolerance, relative to the tensor's magnitude, at which a comparison says anything."""
+
+
+class Unstable(Exception):
+    """Rounding decides the result, or the result is not finite."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One tensor of a run. ``truth`` and the ``noisy`` ones are ``actual`` itself where the tensor is exact."""
+
+    actual: Any
+    truth: Any
+    noisy: tuple[Any, Any]
+
+    @property
+    def dtype(self) -> str:
+        return str(dtypes.dtype(self.actual.dtype).name)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every engine has to give these bits."""
+        return self.truth is self.actual
+
+    def tolerance(self) -> float:
+        if self.is_exact or not self.actual.size:
+            return 0.0
+        return float(np.max([np.abs(noisy - self.truth).max() for noisy in self.noisy]))
+
+
+def exact(array: Any) -> Answer:
+    """A graph input or a constant."""
+    return Answer(array, array, (array, array))
+
+
+def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any) -> list[Answer]:
+    """The outputs of an operator. Raises Unstable, and what the rule raises for operands that it refuses."""
+    with np.errstate(all="ignore"):
+        actual = apply(op, np, [None if x is None else x.actual for x in xs])
+        if all(x is None or x.is_exact for x in xs) and all(_is_exact(op, y) for y in actual):
+            return [exact(_checked(np.asarray(y))) for y in actual]
+        kinds = [dtypes.dtype(y.dtype).name for y in actual]
+        truth = _in_f64(op, [None if x is None else x.truth for x in xs], xs, kinds)
+        moves = has(op, "windows") or type(op).__name__ in CHOOSING
+        jumps = type(op).__name__ in DISCONTINUOUS
+        is_whole = moves or jumps or any(kind not in NOISE for kind in kinds)
+        noisy = [_in_f64(op, _operands(op, xs, place, is_whole, generator), xs, kinds) for place in (0, 1)]
+        if jumps or any(kind not in NOISE for kind in kinds):
+            _refuse_boundaries(op, xs, kinds, truth, generator)
+    found = []
+    for index, (y, kind) in enumerate(zip(actual, kinds, strict=True)):
+        variants = [truth[index], *(each[index] for each in noisy)]
+        if kind not in NOISE:
+            if not np.array_equal(truth[index], y):
+                raise Unstable("a discrete result")
+            found.append(exact(y))
+            continue
+        if any(each.shape != y.shape for each in variants):
+            raise Unstable("a shape")
+        if jumps:
+            reach = CONTINUOUS * _reach(xs)
+            variants[1:] = [np.where(np.abs(each - truth[index]) <= reach, each, truth[index]) for each in variants[1:]]
+        moved = variants[1:] if moves else [_moved(each, kind, generator) for each in variants[1:]]
+        answer = Answer(_checked(y), variants[0], (moved[0], moved[1]))
+        top = float(np.abs(variants[0]).max(initial=0))
+        if not top < LARGEST[kind] or not answer.tolerance() <= WORST[kind] * top:
+            raise Unstable("an ill-conditioned or large result")
+        found.append(answer)
+    return found
+
+
+CHOOSING = frozenset(
+    ("Gather", "GatherElements", "GatherND", "TopK", "MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "Relu", "Where")
+)
+"""Operators that give elements as they came."""
+
+
+DISCONTINUOUS = frozenset(("Round", "Floor", "Ceil", "Sign", "Mod", "ThresholdedRelu", "Shrink", "FakeQuantize"))
+"""Operators from floats to floats that jump."""
+
+
+BOUNDARY = 1 / 8
+"""The share of a tolerance by which operands are moved to find boundaries: 16 times the unit roundoff of f32."""
+CONTINUOUS = 8.0
+"""A result that moves by no more than this many times its operands' tolerance has not jumped."""
+
+
+def _reach(xs: Sequence[Answer | None]) -> float:
+    return max([0.0, *(x.tolerance() for x in xs if x is not None)])
+
+
+def _refuse_boundaries(op: Op, xs: Sequence[Answer | None], kinds: Sequence[str], truth: Sequence[Any], generator: Any) -> None:
+    """Raise Unstable where operands moved by BOUNDARY of their tolerances give another result."""
+    spans = [0.0 if x is None else BOUNDARY * x.tolerance() for x in xs]
+    for variant in range(6):
+        moved = []
+        for place, (x, span) in enumerate(zip(xs, spans, strict=True)):
+            if x is None or not span:
+                moved.append(None if x is None else x.truth)
+            elif variant < 2:
+                moved.append(x.truth + span * (1 if place % 2 == variant else -1))
+            else:
+                moved.append(x.truth + span * generator.choice((-1.0, 1.0), x.truth.shape))
+        for y, want, kind in zip(_in_f64(op, moved, xs, kinds), truth, kinds, strict=True):
+            same = (
+                np.array_equal(y, want)
+                if kind not in NOISE
+                else np.allclose(y, want, rtol=0, atol=CONTINUOUS * max(spans) + 1e-12)
+            )
+            if not same:
+                raise Unstable("operands near a boundary")
+
+
+def _is_exact(op: Op, y: Any) -> bool:
+    """Whether a result of exact operands is exact: integers, and floats that were only moved."""
+    return dtypes.dtype(y.dtype).name not in NOISE or has(op, "windows") or type(op).__name__ in CHOOSING
+
+
+def _checked(y: Any) -> Any:
+    if y.dtype.kind in "fV" and not np.isfinite(y.astype(np.float64)).all():
+        raise Unstable("not finite")
+    return y
+
+
+def _in_f64(op: Op, arrays: Sequence[Any], xs: Sequence[Answer | None], kinds: Sequence[str]) -> list[Any]:
+    """The outputs with floats of 16 and 32 bits as f64; by way of f32 where the rule takes no f64 there."""
+    wide = [x if x is None or dtypes.dtype(x.dtype).name not in WIDENED else x.astype(np.float64) for x in arrays]
+    try:
+        found = apply(op, np, wide)
+    except (DovetailError, TypeError, ValueError, AttributeError, KeyError):
+        narrow = [
+            x if x is None or x.dtype != np.float64 or like is None else x.astype(like.actual.dtype)
+            for x, like in zip(wide, xs, strict=True)
+        ]
+        found = apply(op, np, narrow)
+    return [np.asarray(y).astype(np.float64) if kind in NOISE else np.asarray(y) for y, kind in zip(found, kinds, strict=True)]
+
+
+def _operands(op: Op, xs: Sequence[Answer | None], place: int, is_whole: bool, generator: Any) -> list[Any]:
+    """What a noisy evaluation reads: an exact first operand moved too, for the tolerance of sums in which it cancels."""
+    found = [None if x is None else x.noisy[place] for x in xs]
+    first = xs[0] if xs else None
+    if first is not None and first.is_exact and first.dtype in NOISE and not is_whole and not host_inputs(op, len(xs))[0]:
+        found[0] = _moved(first.actual.astype(np.float64), first.dtype, generator)
+    return found
+
+
+def _moved(y: Any, kind: str, generator: Any) -> Any:
+    top = float(np.abs(y).max(initial=0))
+    return y + (NOISE[kind] * top + SMALLEST[kind]) * (2 * generator.random(y.shape) - 1)
+
+
+def answers(network: Network, shot: Shot, seed: int = 0) -> dict[str, Answer]:
+    """Every value of a network in one run."""
+    generator = np.random.default_rng(seed)
+    found = {name: exact(array) for name, array in (*network.constants.items(), *shot.items())}
+    for step in network.steps:
+        made = evaluate(step.op, [None if name is None else found[name] for name in step.reads], generator)
+        found.update(zip(step.writes, made, strict=True))
+    return found

@@ -1,0 +1,228 @@
+"""Random networks in both engines: ``python tests/random_networks.py --count 100000 --workers 16 --seconds 1500 --shrink``.
+
+Every seed is one network (see ``networks/generator.py``), compared as ``networks/comparing.py`` says. The workers are
+processes, so that a crash or a run that does not end is one more failure, with its seed. ``--isa base,avx2,avx512`` gives the
+workers instruction sets in turn; without it they take DOVETAIL_ISA, or the best that the processor has. The last line has the
+counts; the exit code is 1 where there was a failure.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+PATIENCE = 120.0
+"""Seconds after which a network counts as one that does not end."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker does: seeds ``first``, ``first + step``, ... below ``end`` until ``deadline``."""
+
+    first: int
+    end: int
+    step: int
+    deadline: float
+    others: int
+    is_shrunk: bool
+
+
+def work(task: Task, seed: Any, found: Any) -> None:
+    """Compare one network after another; ``seed`` is the shared number of the one under way."""
+    from dovetail import native
+    from networks.coverage import Coverage
+
+    coverage, done = Coverage(), Counter[str]()
+    core = native.core()
+    found.put(("isa", str(core.isa()) if core else "no native core"))
+    for number in range(task.first, task.end, task.step):
+        if time.time() > task.deadline:
+            break
+        seed.value = number
+        failure = one(number, coverage, done, task)
+        if failure:
+            found.put(("failure", number, failure))
+        if done["networks"] % 50 == 0:
+            found.put(("counts", dict(done), dict(coverage.counts)))
+            done.clear()
+            coverage.counts.clear()
+    found.put(("counts", dict(done), dict(coverage.counts)))
+    seed.value = -1
+    if task.others:
+        import oracles
+
+        oracles.close()
+    found.put(("end",))
+
+
+def one(number: int, coverage: Any, done: Counter[str], task: Task) -> str:
+    """What is wrong with network ``number``; empty where nothing is."""
+    from networks.comparing import compare, options_of
+    from networks.generator import generate
+    from networks.others import compare_with_others
+    from networks.reference import Unstable
+
+    done["networks"] += 1
+    network = generate(number)
+    done["operators"] += len(network.steps)
+    try:
+        difference = compare(network, options_of(number), coverage)
+        if difference is None and task.others and number % task.others == 0:
+            difference = compare_with_others(network, done)
+    except Unstable:
+        done["left out, rounding decides"] += 1
+        return ""
+    if difference is None:
+        return ""
+    done[f"failures: {difference.kind}"] += 1
+    text = f"{difference}"
+    if task.is_shrunk:
+        text += "\n" + shrunk(number, network, difference)
+    return text
+
+
+def shrunk(number: int, network: Any, difference: Any) -> str:
+    """The network made small, as text, and how it fails then."""
+    from networks.comparing import compare, options_of
+    from networks.others import compare_with_others
+    from networks.shrink import shrink
+
+    def again(candidate: Any) -> Any:
+        if difference.kind == "others":
+            return compare_with_others(candidate, Counter())
+        return compare(candidate, options_of(number))
+
+    def fails(candidate: Any) -> bool:
+        failure = again(candidate)
+        return failure is not None and failure.kind == difference.kind and failure.engine == difference.engine
+
+    small = shrink(network, fails)
+    return f"{small.text()}\n# {again(small)}"
+
+
+class Worker:
+    """A process, started again behind the seed at which it died."""
+
+    def __init__(self, task: Task, isa: str, found: Any) -> None:
+        self.task = task
+        self.isa = isa
+        self.found = found
+        self.seed = CONTEXT.Value("q", -1)
+        self.seen = (-1, time.time())
+        self.start(task)
+
+    def start(self, task: Task) -> None:
+        if self.isa:
+            os.environ["DOVETAIL_ISA"] = self.isa
+        self.seed.value = -1
+        self.process = CONTEXT.Process(target=work, args=(task, self.seed, self.found))
+        self.process.start()
+
+    def failure(self) -> tuple[int, str] | None:
+        """The seed at which the process died or hangs, and how; it is started again behind that."""
+        number = int(self.seed.value)
+        if number != self.seen[0]:
+            self.seen = (number, time.time())
+        code = self.process.exitcode
+        hangs = code is None and number >= 0 and time.time() - self.seen[1] > PATIENCE
+        if not hangs and code in (None, 0):
+            return None
+        if hangs:
+            self.process.kill()
+        self.process.join()
+        task = self.task
+        self.start(Task(number + task.step, task.end, task.step, task.deadline, task.others, task.is_shrunk))
+        return number, "does not end" if hangs else f"the process ended with {code}"
+
+
+CONTEXT = multiprocessing.get_context("spawn")
+
+
+@click.command()
+@click.option("--first", default=0, help="The first seed.")
+@click.option("--count", default=1000, help="How many seeds.")
+@click.option("--workers", default=1, help="How many processes.")
+@click.option("--seconds", default=float("inf"), help="The most seconds that are spent.")
+@click.option(
+    "--others", default=10, help="Every which network onnxruntime and OpenVINO are asked about, where they are; 0 for none."
+)
+@click.option("--isa", default="", help="Instruction sets, separated by commas, which the workers take in turn.")
+@click.option("--shrink", "is_shrunk", is_flag=True, help="Make failing networks small and print them.")
+def main(first: int, count: int, workers: int, seconds: float, others: int, isa: str, is_shrunk: bool) -> None:
+    """Compare random networks in both engines."""
+    begin = time.time()
+    isas = isa.split(",")
+    found = CONTEXT.Queue()
+    team = [
+        Worker(Task(first + place, first + count, workers, begin + seconds, others, is_shrunk), isas[place % len(isas)], found)
+        for place in range(workers)
+    ]
+    try:
+        failures = _follow(team, found, begin)
+    finally:
+        for worker in team:
+            # Whoever has asked OpenVINO has a process of its own to end.
+            worker.process.join(10)
+            worker.process.kill()
+    sys.exit(bool(failures))
+
+
+def _follow(team: list[Worker], found: Any, begin: float) -> list[int]:
+    """Print what the workers find, until all have ended; the seeds that failed."""
+    done, plans, failures, instruction_sets = Counter[str](), Counter[str](), list[int](), Counter[str]()
+    running, shown = len(team), begin
+    while running:
+        try:
+            kind, *rest = found.get(timeout=1)
+        except queue.Empty:
+            for worker in team:
+                if (failure := worker.failure()) is not None:
+                    done["failures: crash"] += 1
+                    failures.append(failure[0])
+                    click.echo(f"seed {failure[0]}: {failure[1]}")
+            continue
+        if kind == "isa":
+            instruction_sets[rest[0]] += 1
+        elif kind == "end":
+            running -= 1
+        elif kind == "failure":
+            failures.append(rest[0])
+            click.echo(f"seed {rest[0]}: {rest[1]}")
+        else:
+            done.update(rest[0])
+            plans.update(rest[1])
+        if time.time() - shown > 30:
+            shown = time.time()
+            click.echo(f"{done['networks']} networks in {shown - begin:.0f} s, {len(failures)} failures")
+    _report(done, plans, failures, instruction_sets, time.time() - begin)
+    return failures
+
+
+def _report(done: Counter[str], plans: Counter[str], failures: list[int], isas: Counter[str], seconds: float) -> None:
+    click.echo("plans that contain:")
+    for name, number in sorted(plans.items()):
+        click.echo(f"{number:9d}  {name}")
+    for name, number in sorted(done.items()):
+        click.echo(f"{number:9d}  {name}")
+    click.echo(f"workers by instruction set: {dict(isas)}")
+    if failures:
+        click.echo(f"failing seeds: {sorted(failures)}")
+    click.echo(
+        f"{done['networks']} networks, {done['operators']} operators, {plans['plans']} plans, "
+        f"{len(failures)} failures, {seconds:.0f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()
