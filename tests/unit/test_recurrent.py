@@ -146,13 +146,6 @@ def test_whole_rows_need_no_lengths_in_onnx(tmp_path: Any) -> None:
     assert not node.input[4]
 
 
-def test_what_openvino_lacks_needs_a_known_length(tmp_path: Any) -> None:
-    open_length = made(LSTM(input_forget=True), x=("s", BATCH, INPUT))
-    with pytest.raises(UnsupportedError) as caught:
-        openvino_write.save(open_length, tmp_path / "m.xml")
-    assert caught.value.diagnostics[0].code == "recurrent.length"
-
-
 def test_a_function_that_openvino_does_not_list_is_refused(tmp_path: Any) -> None:
     x = openvino.op.Parameter(openvino.Type.f32, openvino.PartialShape([BATCH, STEPS, INPUT]))
     given = [opset5.constant(floats(BATCH, 1, HIDDEN)), opset5.constant(np.array([3, 3]))]

@@ -47,7 +47,7 @@ class _Moments(Op, sig="moments: F, r: F, inner?: F, lengths?: I, h?: F, c?: F -
             own = [moments[t, :, place * rows : (place + 1) * rows] for t in range(moments.shape[0])]
             backwards = layer.direction == "reverse" or place == 1
             put_out, end = through_time(m, own, step, tuple(begin[: layer.states]), lengths, backwards)
-            made.append(m.stacked(put_out, 0))
+            made.append(m.stacked(put_out, 0) if put_out else m.zeros(moments, moments, 1, size, (0,)))
             last.append(end)
         ends = [m.stacked([each[index] for each in last], 0) for index in range(layer.states)]
         return (m.stacked(made, 1), *ends)[: self.outputs]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from dovetail import arrays
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.op import Op
 from dovetail.ops.recurrence import DEFAULTS, PARAMETERS, Arrays, Function, Medium, Step, Values, activation, parts, through_time
+from dovetail.ops.recurrent_loop import through_loop
 from dovetail.types import agree
 
 X_AXES = {"sequence_first": "sbi", "batch_first": "bsi", "direction_second": "bsi"}
@@ -173,16 +175,12 @@ class _Recurrent(Op):
             raise EngineError("recurrent.lengths", f"lengths of sequences should be in [0, {sizes['s']}]")
 
     def check_known(self, sizes: dict[str, Any]) -> None:
-        """Raise UnsupportedError where the moments cannot be written one by one."""
-        if not isinstance(sizes["s"], int):
-            raise UnsupportedError(
-                "recurrent.length", f"{type(self).__name__} moment by moment over an unknown number of moments"
-            )
+        """Raise UnsupportedError where the time steps cannot be written one by one."""
         if not isinstance(sizes["h"], int):
-            raise UnsupportedError("recurrent.hidden-size", f"{type(self).__name__} moment by moment of an unknown hidden size")
+            raise UnsupportedError("recurrent.hidden-size", f"{type(self).__name__} step by step of an unknown hidden size")
 
     def decompose(self, b: Any, x: Any, w: Any, r: Any, bias: Any = None, lengths: Any = None, *rest: Any) -> Any:
-        """In the first layout; there moment by moment."""
+        """In the first layout; there one time step after the other, or a Loop where only run time knows how many there are."""
         if self.layout != "sequence_first":
             from dovetail.ops.recurrent_forms import recast
 
@@ -200,7 +198,7 @@ class _Recurrent(Op):
         ]
         states = [m.wide(value) for value in (*given, *[None] * (self.states - len(given)))]
         x, w, r, bias, *more = (m.wide(value) for value in (x, w, r, bias, *rest[self.states :]))
-        made: list[list[Any]] = []
+        made: list[Any] = []
         last: list[tuple[Any, ...]] = []
         for place in range(self.directions):
             begin = tuple(m.zeros(x, x, 1, sizes["h"]) if value is None else m.part(value, place) for value in states)
@@ -209,17 +207,22 @@ class _Recurrent(Op):
             moments = m.product(x, m.factor(pieces[0]))
             moments = moments if bias_in is None else moments + bias_in
             backwards = self.direction == "reverse" or place == 1
-            rows, end = through_time(m, [moments[t] for t in range(sizes["s"])], step, begin, lengths, backwards)
-            made.append(rows)
+            if isinstance(sizes["s"], int):
+                rows, end = through_time(m, [moments[t] for t in range(sizes["s"])], step, begin, lengths, backwards)
+                made.append(m.stacked(rows, 0) if rows else m.zeros(x, x, 1, sizes["h"], (0,)))
+            else:
+                cell = partial(self._cell_in, place, sizes["h"])
+                y, end = through_loop(m, cell, moments, pieces[1:], begin, lengths, backwards)
+                made.append(y)
             last.append(end)
-        if sizes["s"]:
-            y = m.stacked([m.stacked(rows, 0) for rows in made], 1)
-        else:
-            y = m.zeros(x, x, 1, sizes["h"], (0, self.directions))
+        y = m.stacked(made, 1)
         ends = [m.stacked([each[index] for each in last], 0) for index in range(self.states)]
         ys = [m.turned(y, order("sdbh", Y_AXES[self.layout]))]
         ys += [m.turned(end, order("dbh", STATE_AXES[self.layout])) for end in ends]
         return tuple(m.rounded(value, kind) for value in ys[: self.__dict__["outputs"]])
+
+    def _cell_in(self, place: int, size: int, m: Medium, *pieces: Any) -> tuple[Step, Any]:
+        return self.cell(m, place, size, *pieces)
 
     def activated(self, m: Medium, place: int) -> list[Function]:
         return [activation(m, *each, self.clip or 0) for each in self.functions(place)]

@@ -64,7 +64,7 @@ def lower_cell(b: Any, node: Node) -> Any:
 
 @OPENVINO.lower("RNN", "GRU", "LSTM")
 def lower_recurrent(b: Any, node: Node) -> Any:
-    """Every input and attribute said, biases summed; what has no word there moment by moment."""
+    """Every input and attribute said, biases summed; what has no word there step by step."""
     op: Any = node.op
     xs = padded(op, node.inputs)
     names = {name for place in range(op.directions) for name, _, _ in op.functions(place)}

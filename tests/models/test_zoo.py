@@ -1,0 +1,107 @@
+"""The questions that bench/zoo.py asks, put to one small model; and to a few of the zoo's, where `make zoo` has made it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from models.asking import PeersFault, Unfilled, answer
+from models.wide import run_wide
+from models.zoo_cells import CELLS, Record, distance, fill, records
+
+ROOT = Path(__file__).resolve().parents[2]
+ZOO = ROOT / "build" / "zoo"
+SMALL = ("silero-vad.openvino-16k", "text2tashkeel.rawi", "torch.sliced.dynd", "torch.cached.tsd", "estimators.pca")
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    """One convolution and what follows, with inputs at two sizes, laid out as a zoo."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    generator = np.random.default_rng(0)
+    with dovetail.Builder("tiny") as b:
+        x = b.input("x", "f32", ("batch", 2, "height", 6))
+        weights = b.constant(generator.standard_normal((4, 2, 3, 3)).astype(np.float32))
+        left, right = b.Split(b.Conv(x, weights), axis=1, outputs=2)
+        b.output("y", b.Concat(b.Sigmoid(left), right * 2, axis=1))
+    dovetail.save(b.model, tmp_path / "tiny.onnx", opset=17)
+    for suffix, shape in (("", (1, 2, 5, 6)), ("2", (3, 2, 8, 6))):
+        np.savez(tmp_path / f"tiny.in{suffix}.npz", x=generator.standard_normal(shape).astype(np.float32))
+    facts = [{"id": "tiny", "file": "tiny.onnx", "inputs": "tiny.in{}.npz", "from": "here"}]
+    (tmp_path / "index.json").write_text(json.dumps(facts), encoding="utf-8")
+    return records(tmp_path)[0]
+
+
+def test_every_cell_of_a_small_model_is_filled(record: Record) -> None:
+    found = {cell: fill(record, cell) for cell in CELLS}
+    assert {cell: each.reason for cell, each in found.items()} == dict.fromkeys(CELLS, "")
+    assert "bytes copied" in found["plan"].note
+    assert "of onnxruntime" in found["time"].note or "of openvino" in found["time"].note
+
+
+def test_a_model_is_asked_in_a_process_of_its_own(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process says of a model, and that one which takes too long says so."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import asking
+
+    columns = ("load", "native", "to IR")
+    found = asking.asked("models.zoo_cells", record.folder, "tiny", columns, asking.Limits())
+    assert [found[column].mark for column in columns] == ["yes"] * 3
+    assert asking.shares({"tiny": found}, columns)["native"] == (1, 1)
+    late = asking.asked("models.zoo_cells", record.folder, "tiny", ("load",), asking.Limits(seconds=0.001))
+    assert late["load"].mark == "no"
+    assert "over 0.001 s" in late["load"].reason
+
+
+def test_a_wrong_result_does_not_fill_a_cell(record: Record) -> None:
+    theirs = record.results("onnxruntime")
+    assert record.judge(theirs, "onnxruntime") is None
+    with pytest.raises(Unfilled, match=r"from an f64 run: ours 0\.001"):
+        record.judge({name: array * np.float32(1.001) for name, array in theirs.items()}, "onnxruntime")
+    with pytest.raises(Unfilled, match="shape"):
+        record.judge({name: array[:, :1] for name, array in theirs.items()}, "onnxruntime")
+
+
+def test_a_cell_is_filled_where_the_other_engine_is_further_from_f64(record: Record) -> None:
+    theirs = record.results("onnxruntime")
+    record._results["onnxruntime", ""] = {name: array * np.float32(1.001) for name, array in theirs.items()}
+    note = record.judge(theirs, "onnxruntime")
+    assert note is not None
+    assert "onnxruntime 0.001" in note
+
+
+def test_the_f64_run_computes_in_f64(record: Record) -> None:
+    exact = run_wide(record.model, record.inputs())["y"]
+    ours = record.results("interpreter")["y"]
+    assert exact.dtype == np.float64
+    assert 0 < distance(exact, ours) < 1e-6
+
+
+def test_an_answer_says_whose_the_fault_is() -> None:
+    def ends(error: Exception) -> Any:
+        def question(_: Any) -> None:
+            raise error
+
+        return answer(question, None)
+
+    assert answer(lambda _: False, None).reason is None
+    assert answer(lambda _: "two", None).note == "two"
+    assert ends(PeersFault("theirs")).is_peers
+    assert not ends(Unfilled("ours")).is_peers
+    assert ends(KeyError("a/b/model.onnx")).reason == "KeyError: 'model.onnx'"
+
+
+@pytest.mark.skipif(not (ZOO / "index.json").exists(), reason="no build/zoo; `make zoo` makes it")
+@pytest.mark.parametrize("name", SMALL)
+def test_a_model_of_the_zoo_runs(name: str) -> None:
+    found = {each.id: each for each in records(ZOO)}
+    if name not in found:
+        pytest.skip(f"{name} is not in this zoo")
+    for cell in ("load", "infer", "native", "onnxruntime"):
+        assert not fill(found[name], cell).reason

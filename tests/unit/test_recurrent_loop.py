@@ -1,0 +1,118 @@
+"""Recurrent layers over a number of time steps that only run time knows, where they are taken apart: as a Loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+import oracles
+from dovetail.ops.quantized_recurrent import DynamicQuantizeLSTM
+from dovetail.ops.recurrent import GRU, LSTM, RNN
+from dovetail.types import Tensor
+from dovetail.verify import runner_for
+
+HIDDEN, INPUT = 4, 5
+LAYERS = (
+    LSTM(direction="bidirectional", hidden_size=HIDDEN, outputs=3),
+    LSTM(input_forget=True, layout="batch_first", outputs=3),
+    GRU(direction="reverse", outputs=2),
+    GRU(linear_before_reset=True, clip=0.5, outputs=2),
+    RNN(activations=("leakyrelu",), outputs=2),
+)
+
+
+def floats(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32) * np.float32(0.5)
+
+
+def layer_twice(op: Any, has_lengths: bool) -> dovetail.Model:
+    """A model that computes a layer by its own rule, and taken apart."""
+    with dovetail.Builder("layer") as b:
+        axes = {"batch_first": ("b", "s", INPUT)}.get(op.layout, ("s", "b", INPUT))
+        x = b.input("x", "f32", axes)
+        w, r = (b.constant(floats(op.directions, HIDDEN * op.gates_count, size, seed=size)) for size in (INPUT, HIDDEN))
+        bias = b.constant(floats(op.directions, 2 * HIDDEN * op.gates_count, seed=9))
+        lengths = b.input("lengths", "i32", ("b",)) if has_lengths else None
+        for name, ys in (("whole", b.add(op, x, w, r, bias, lengths)), ("apart", op.decompose(b, x, w, r, bias, lengths))):
+            for index, y in enumerate(ys):
+                b.output(f"{name}{index}", y)
+    return b.model
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "native"])
+@pytest.mark.parametrize("has_lengths", [False, True])
+@pytest.mark.parametrize("op", LAYERS, ids=str)
+def test_a_layer_taken_apart_gives_what_its_own_rule_gives(op: Any, has_lengths: bool, engine: str) -> None:
+    program = dovetail.compile(layer_twice(op, has_lengths), engine)
+    for steps, rows in ((6, 3), (1, 2), (0, 2)):
+        shape = (rows, steps) if op.layout == "batch_first" else (steps, rows)
+        given = {"x": floats(*shape, INPUT)}
+        if has_lengths:
+            given["lengths"] = np.array([steps, steps // 2, 0][:rows], np.int32)
+        made = program(given)
+        for index in range(op.outputs):
+            whole, apart = made[f"whole{index}"], made[f"apart{index}"]
+            assert whole.shape == apart.shape
+            np.testing.assert_allclose(apart, whole, atol=1e-6)
+
+
+def test_a_layer_without_time_steps_runs_natively() -> None:
+    """The native engine computes the product of all inputs first, and has then nothing to stack."""
+    with dovetail.Builder("layer") as b:
+        x = b.input("x", "f32", ("s", 2, INPUT))
+        weights = (b.constant(floats(1, HIDDEN * 4, size)) for size in (INPUT, HIDDEN))
+        b.output("y", b.add(LSTM(), x, *weights)[0])
+    for steps in (3, 0):
+        given = {"x": floats(steps, 2, INPUT)}
+        (theirs,) = oracles.run_onnxruntime(_as_onnx(b.model), given) if steps else (np.zeros((0, 1, 2, HIDDEN), np.float32),)
+        np.testing.assert_allclose(dovetail.run(b.model, given, engine="native")["y"], theirs, atol=1e-6)
+
+
+def _as_onnx(model: dovetail.Model) -> bytes:
+    from dovetail.formats.onnx import write
+
+    data = write.save(model, None, opset=21)
+    assert data is not None
+    return data
+
+
+def test_what_openvino_lacks_becomes_a_loop_where_the_length_is_open(tmp_path: Path) -> None:
+    """A layer that onnxruntime has and OpenVINO has not: OpenVINO, of the IR, gives what onnxruntime does."""
+    with dovetail.Builder("layer") as b:
+        x = b.input("x", "f32", ("s", "b", INPUT))
+        codes = [b.constant((floats(2, size, HIDDEN * 4, seed=size) * 60).astype(np.int8)) for size in (INPUT, HIDDEN)]
+        scale, point = b.constant(np.full(2, 1 / 60, np.float32)), b.constant(np.zeros(2, np.int8))
+        op = DynamicQuantizeLSTM(direction="bidirectional", hidden_size=HIDDEN, outputs=3)
+        for index, y in enumerate(b.add(op, x, *codes, *[None] * 5, scale, point, scale, point)):
+            b.output(f"y{index}", y)
+    dovetail.save(b.model, tmp_path / "m.xml")
+    for steps in (7, 2):
+        given = {"x": floats(steps, 3, INPUT)}
+        theirs = oracles.run_onnxruntime(_as_onnx(b.model), given)
+        found = runner_for(tmp_path / "m.xml", "openvino").run(given)
+        for one, other in zip(found.values(), theirs, strict=True):
+            np.testing.assert_allclose(one, other, atol=0.02)  # a step of the grid of h
+        for name, ours in dovetail.run(b.model, given, engine="interpreter").items():
+            np.testing.assert_allclose(found[name], ours, atol=0.02)
+
+
+@pytest.mark.parametrize("op", [LSTM(), GRU(linear_before_reset=True)], ids=str)
+def test_the_gradient_of_an_open_length_is_that_of_a_known_one(op: Any) -> None:
+    def slopes(steps: Any) -> dict[str, Any]:
+        with dovetail.Builder("layer") as b:
+            x = b.input("x", "f32", (steps, 2, INPUT))
+            w = b.input_of("w", Tensor(x.dtype, (1, HIDDEN * op.gates_count, INPUT)))
+            r = b.input_of("r", Tensor(x.dtype, (1, HIDDEN * op.gates_count, HIDDEN)))
+            b.output("y", b.ReduceSum(b.add(op, x, w, r)[0] * 2.0, [0, 1, 2, 3], keep_dims=False))
+        sizes = {"w": INPUT, "r": HIDDEN}
+        weights = {name: floats(1, HIDDEN * op.gates_count, size, seed=size) for name, size in sizes.items()}
+        return dovetail.run(dovetail.grad(b.model), {"x": floats(4, 2, INPUT), **weights})
+
+    open_, known = slopes("s"), slopes(4)
+    assert any(np.abs(known[f"grad:{name}"]).max() > 0.1 for name in ("x", "w", "r"))
+    for name, slope in known.items():
+        np.testing.assert_allclose(open_[name], slope, atol=1e-5)
