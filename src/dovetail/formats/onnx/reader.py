@@ -270,16 +270,15 @@ class GraphReader:
         refuse_rest(fields, "node")
 
     def _version(self, node: ForeignNode) -> int:
+        if self._functions and call_of(node) in self._functions:
+            return 0
         opset = self._imports.get(node.domain)
-        is_call = self._functions and call_of(node) in self._functions
         if opset is None:
             fault = FormatError("opset.missing", f"{node.kind} is of domain {node.domain!r}, which the model does not import")
-            opset = 0 if is_call else self._assumed_opset(node.domain)
+            opset = self._assumed_opset(node.domain)
             if opset is None:
                 raise fault
             self._faults.deviate(fault, label(node))
-        if is_call:
-            return 0
         return since_version(node.domain, node.kind, opset)
 
     def _assumed_opset(self, domain: str) -> int | None:
