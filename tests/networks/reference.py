@@ -9,12 +9,12 @@ Every operator is evaluated by its own rule four times:
 
 The tolerance of a tensor is the largest distance of a noisy one from the truth. So it follows the condition of the network: a
 difference of nearly equal numbers, a quotient by a small one or a large factor widen it by themselves. NOISE is 128 times the
-unit roundoff of f32 (16 times that of f16, 32 times that of bf16): more than a kernel's own rounding, and less than a wrong element.
+unit roundoff of f32 (16 times that of f16, 32 times that of bf16): more than a kernel's own rounding, less than a wrong element.
 
 Where rounding decides (an index of a largest element, a quantised step, a comparison, a cast to an integer) ``actual`` and
-``truth`` have to say the same, and the truth with its operands moved by an eighth of their tolerances (up, down, and at random four times).
-Otherwise the operator is refused here (``Unstable``), so that engines have to agree exactly on integers and booleans. Ties of
-elements that are copies of each other, or are cut off to the same bound, stay ties in all of them.
+``truth`` have to say the same, and so has the truth with its operands moved by an eighth of their tolerances (up, down, and at
+random four times). Otherwise the operator is refused here (``Unstable``), so that engines have to agree exactly on integers and
+booleans. Ties of elements that are copies of each other, or are cut off to the same bound, stay ties in all of them.
 """
 
 from __future__ import annotations
