@@ -82,12 +82,16 @@ def type_of(x: Any) -> Type:
 
 
 def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
-    """The outputs of ``graph`` for its inputs in order. A value is let go after its last reader."""
+    """The outputs of ``graph`` for its inputs in order. A value is let go after its last reader, and a node that no output needs
+    is not run."""
     found: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
     last = last_readers(graph)
+    live = live_nodes(graph)
     hosted = frozenset[int]() if arrays.is_numpy(xp) else _host_nodes(graph)
     with np.errstate(all="ignore"):
         for place, node in enumerate(graph.nodes):
+            if place not in live:
+                continue
             xs = [None if x is None else found[id(x)] for x in node.inputs]
             ys = placed(node, xp, xs, place in hosted)
             for y, array in zip(node.outputs, ys, strict=False):
@@ -148,6 +152,18 @@ def _on_host(node: Node, xs: Several[Any]) -> tuple[Any, ...]:
 
 def _as_numpy(x: Any) -> Any:
     return [_as_numpy(each) for each in x] if isinstance(x, list) else None if x is None else arrays.to_numpy(x)
+
+
+def live_nodes(graph: Graph) -> set[int]:
+    """The places of the nodes that some output of the graph needs."""
+    needed = {id(value) for value in graph.outputs}
+    live: set[int] = set()
+    for place in range(len(graph.nodes) - 1, -1, -1):
+        node = graph.nodes[place]
+        if any(id(y) in needed for y in node.outputs):
+            live.add(place)
+            needed.update(id(x) for x in node.inputs if x is not None)
+    return live
 
 
 def last_readers(graph: Graph) -> dict[int, list[int]]:

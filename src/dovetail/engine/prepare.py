@@ -12,8 +12,9 @@ from dovetail.edit import copy_graph, remove_dead, rewrite
 from dovetail.engine.halves import computed_in_f32
 from dovetail.engine.on_grids import on_grids
 from dovetail.engine.quantized import quantized
-from dovetail.engine.recurrent import LAYERS, by_moments
+from dovetail.engine.recurrent import LAYERS, by_moments, with_checked_lengths
 from dovetail.engine.suppressed import suppressed
+from dovetail.engine.work import dense
 from dovetail.errors import UnsupportedError
 from dovetail.evaluate import folded
 from dovetail.graph import Graph, Node, Value
@@ -34,6 +35,7 @@ from dovetail.ops.norm import (
     MeanVarianceNormalization,
     RMSNormalization,
 )
+from dovetail.ops.normalizing import fits
 from dovetail.ops.packed import MatMulNBits
 from dovetail.ops.pool import MaxPool
 from dovetail.ops.quantize import DequantizeLinear, FakeQuantize
@@ -98,8 +100,17 @@ def prepare(graph: Graph, file: str | None = None) -> Graph:
         rewrite(new, unpacked)
         fold(new)
     rewrite(new, _into_weights)
+    rewrite(new, _aligned)
     remove_dead(new)
     return new
+
+
+def _aligned(b: Builder, node: Node) -> Any:
+    """A constant that a file holds at an odd address is copied once, and not in every plan."""
+    y = node.outputs[0] if node.outputs else None
+    if y is None or y.constant is None or y.constant.flags.aligned:
+        return None
+    return b.constant(dense(y.constant), y.dtype)
 
 
 def _unpacking() -> Callable[[Builder, Node], Any]:
@@ -137,6 +148,9 @@ def _simpler(b: Builder, node: Node) -> Any:
         return _scale_and_shift(b, op, xs)
     if isinstance(op, MatMulNBits) and xs[1] is not None and xs[1].constant is None:
         return None
+    if isinstance(op, RMSNormalization) and not fits(getattr(xs[0], "shape", None), xs[1]):
+        # Taken apart it would not refuse a scale that stretches.
+        return None
     if isinstance(op, DECOMPOSED) and _is_plain(xs):
         return _apart(b, op, xs)
     if isinstance(op, NonMaxSuppression):
@@ -146,7 +160,7 @@ def _simpler(b: Builder, node: Node) -> Any:
     if type(op) in LAYERS and (made := by_moments(b, op, xs)) is not None:
         return made
     if type(op) in RECURRENT and _is_short(op, xs):
-        return op.decompose(b, *xs)
+        return op.decompose(b, *with_checked_lengths(b, op, xs))
     if isinstance(op, Multiply) and op.broadcast:
         return _gated(b, xs)
     if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:
