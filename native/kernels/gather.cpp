@@ -149,7 +149,6 @@ public:
     }
 
     void run(const Run& run) const override {
-        if (is_empty_) return;
         indices_.itemsize == 4 ? run_with<std::int32_t>(run) : run_with<std::int64_t>(run);
     }
 
@@ -160,6 +159,7 @@ private:
     void run_with(const Run& run) const {
         const Reader<Index> reader = reader_of<Index>();
         if (!choice_.zeros && !all_fit(run, reader)) return run.fail("array.index-range");
+        if (is_empty_) return;
         const std::int64_t count = places_.count(), bytes = count * (rows_ * row_.size * slice_.run + kIndexCost);
         const std::int64_t together = bytes < static_cast<std::int64_t>(kThreadsFrom) ? count : parts(count, 16);
         std::byte* to = run.at(to_) + slice_.dst.offset;

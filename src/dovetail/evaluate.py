@@ -88,7 +88,7 @@ def _key_type(x: dict[Any, Any]) -> DType:
 
 
 def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
-    """The outputs of ``graph`` for its inputs in order. A value is let go after its last reader.
+    """The outputs of ``graph`` for its inputs in order. A value is released after its last reader; what no output needs is not run.
 
     Raises the ``fault`` of a body that cannot run with the types of its inputs.
     """
@@ -96,9 +96,12 @@ def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
         raise graph.fault.with_traceback(None)
     found: dict[int, Any] = {id(value): array for value, array in zip(graph.inputs, inputs, strict=True)}
     last = last_readers(graph)
+    live = live_nodes(graph)
     hosted = frozenset[int]() if arrays.is_numpy(xp) else _host_nodes(graph)
     with np.errstate(all="ignore"):
         for place, node in enumerate(graph.nodes):
+            if place not in live:
+                continue
             xs = [None if x is None else found[id(x)] for x in node.inputs]
             ys = placed(node, xp, xs, place in hosted)
             for y, array in zip(node.outputs, ys, strict=False):
@@ -161,6 +164,18 @@ def _as_numpy(x: Any) -> Any:
     if isinstance(x, list):
         return [_as_numpy(each) for each in x]
     return x if x is None or isinstance(x, dict) else arrays.to_numpy(x)
+
+
+def live_nodes(graph: Graph) -> set[int]:
+    """The places of the nodes that some output of the graph needs."""
+    needed = {id(value) for value in graph.outputs}
+    live: set[int] = set()
+    for place in range(len(graph.nodes) - 1, -1, -1):
+        node = graph.nodes[place]
+        if any(id(y) in needed for y in node.outputs):
+            live.add(place)
+            needed.update(id(x) for x in node.inputs if x is not None)
+    return live
 
 
 def last_readers(graph: Graph) -> dict[int, list[int]]:

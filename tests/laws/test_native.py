@@ -25,18 +25,38 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @every_case
 def test_the_native_engine_gives_what_the_interpreter_gives(case: Case) -> None:
+    """Twice, the second time with inputs at odd addresses and into arrays at odd addresses."""
     model = model_of(case)
     program = compile(model, engine="native", threads=2)
-    for _ in range(2):
-        _assert_all_agree(case, model, program(feeds(case)))
+    found = program(feeds(case))
+    _assert_all_agree(case, model, found)
+    out = {name: misaligned(np.zeros_like(y)) for name, y in found.items() if is_plain(y)}
+    again = program({name: misaligned(x) if is_plain(x) else x for name, x in feeds(case).items()}, out=out)
+    assert all(again[name] is array for name, array in out.items())
+    _assert_all_agree(case, model, again)
 
 
 @over([(family, case) for family, case in CASES if len(case.inputs) > 1])
 def test_with_constants_too(case: Case) -> None:
     """All inputs but the first are constants: weights are packed, normalisation goes into them, operators are joined."""
-    fixed = replace(case, constants=tuple(range(1, len(case.inputs))))
-    model = model_of(fixed)
-    _assert_all_agree(case, model, compile(model, engine="native", threads=2)(feeds(fixed)))
+    for inputs in (case.inputs, tuple(misaligned(x) if is_plain(x) else x for x in case.inputs)):
+        fixed = replace(case, inputs=inputs, constants=tuple(range(1, len(inputs))))
+        model = model_of(fixed)
+        _assert_all_agree(case, model, compile(model, engine="native", threads=2)(feeds(fixed)))
+
+
+def is_plain(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.kind not in "OUST"
+
+
+def misaligned(x: Any) -> Any:
+    """The same elements one byte beyond a multiple of their size, as a view of bytes has them."""
+    data = np.zeros(x.nbytes + 64, np.uint8)
+    first = 1 - data.ctypes.data % 16
+    moved = data[first + 16 :][: x.nbytes].view(x.dtype).reshape(x.shape)
+    moved[...] = x
+    assert x.itemsize == 1 or not x.size or moved.ctypes.data % x.itemsize
+    return moved
 
 
 def _assert_all_agree(case: Case, model: Model, found: dict[str, Any]) -> None:

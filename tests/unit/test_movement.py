@@ -242,3 +242,30 @@ def test_the_functions_say_what_they_are() -> None:
     assert list(inspect.signature(dovetail.split).parameters) == ["array", "lengths", "axis", "out", "copy"]
     assert list(inspect.signature(dovetail.copy).parameters) == ["view", "out"]
     assert "end to end" in (dovetail.concat.__doc__ or "")
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("count", [1, 5, 64, 1 << 18])
+def test_elements_may_lie_at_odd_addresses(it: ModuleType, dtype: Any, count: int) -> None:
+    def moved(x: Any, by: int = 1) -> Any:
+        data = np.zeros(x.nbytes + 64, np.uint8)
+        view = data[by + 16 - data.ctypes.data % 16 :][: x.nbytes].view(x.dtype).reshape(x.shape)
+        view[...] = x
+        assert view.ctypes.data % 16 == by
+        return view
+
+    x = (np.arange(2 * count) % 1000).astype(dtype).reshape(2, count)
+    y = x[:, ::-1].copy()
+    for by in (1, 3, 7):
+        for axis in (0, 1):
+            wanted = np.concatenate([x, y], axis)
+            np.testing.assert_array_equal(it.concat([moved(x, by), moved(y)], axis), wanted)
+            out = moved(np.zeros_like(wanted), by)
+            assert it.concat([x, moved(y, by)], axis, out=out) is out
+            np.testing.assert_array_equal(out, wanted)
+        for piece, each in zip(it.split(moved(x, by), [1, 1], axis=0, copy=True), x, strict=True):
+            np.testing.assert_array_equal(piece[0], each)
+        np.testing.assert_array_equal(it.copy(moved(x, by).T), x.T)
+        out = moved(np.zeros((count, 2), dtype), by)
+        it.copy(x.T, out=out)
+        np.testing.assert_array_equal(out, x.T)

@@ -22,6 +22,7 @@ from dovetail.graph import Model
 from dovetail.interpret import interpret
 from dovetail.ops.quantized_recurrent import DynamicQuantizeLSTM
 from dovetail.ops.recurrent import GRU, LSTM, RNN
+from dovetail.program import run
 
 STEPS, BATCH, INPUT, HIDDEN = 3, 2, 4, 5
 
@@ -86,10 +87,15 @@ def test_a_quantised_layer_of_rows_of_several_lengths_is_refused() -> None:
 
 @pytest.mark.parametrize("lengths", [[4, 1], [-1, 1]])
 def test_a_length_outside_of_the_sequence_is_refused(lengths: list[int]) -> None:
-    model = made(RNN(), None, np.array(lengths, np.int32))
-    with pytest.raises(EngineError) as caught:
-        interpret(model, [floats(STEPS, BATCH, INPUT)])
-    assert caught.value.code == "recurrent.lengths"
+    for op in (RNN(), LSTM(), GRU(), GRU(linear_before_reset=True), RNN(layout="batch_first")):
+        x = (STEPS, BATCH, INPUT) if op.layout == "sequence_first" else (BATCH, STEPS, INPUT)
+        model = made(op, None, np.array(lengths, np.int32), x=x)
+        with pytest.raises(EngineError) as caught:
+            interpret(model, [floats(*x)])
+        assert caught.value.code == "recurrent.lengths"
+        with pytest.raises(EngineError) as caught:
+            run(model, [floats(*x)], "native")
+        assert caught.value.code == "recurrent.lengths"
 
 
 def onnx_model(kind: str, gates: int, opset: int = 14, **attributes: Any) -> bytes:

@@ -78,7 +78,7 @@ def _convolve_blocks(x: Array, w: Array, strides: Ints, dilations: Ints, group: 
         result = np.matmul(weights.reshape(*weights.shape[:3]), pixels)
     elif result.size:
         windows = window_view(x, outs, kernel, strides, dilations)
-        _convolve_columns(windows, weights.reshape(*weights.shape[:2], -1), len(kernel), result)
+        _convolve_columns(windows, weights.reshape(*weights.shape[:2], math.prod(weights.shape[2:])), len(kernel), result)
     return result.reshape(batch, w.shape[0], *outs)
 
 
@@ -90,7 +90,8 @@ def _convolve_depthwise(x: Array, weights: Array, strides: Ints, dilations: Ints
         part = slice(start, start + step)
         product = np.empty_like(result[:, part])
         for offset in offsets(kernel):
-            scale = weights[(part, slice(None), 0, *offset)].reshape(1, -1, weights.shape[1], *(1,) * len(outs))
+            scale = weights[(part, slice(None), 0, *offset)]
+            scale = scale.reshape(1, *scale.shape, *(1,) * len(outs))
             np.multiply(at_offset(x[:, part], offset, outs, strides, dilations), scale, out=product)
             result[:, part] += product
 
@@ -137,6 +138,13 @@ def convolve_transposed(
     if widened(xp, x) is not x:
         args = (strides, pads_begin, pads_end, output_padding, dilations, group)
         return cast(xp, convolve_transposed(xp, widened(xp, x), widened(xp, w), *args), element(x), saturate=False)
+    if 0 in x.shape[2:]:
+        # No product is made: what the formula gives is zeros.
+        reaches = [(size - 1) * dilation + 1 for size, dilation in zip(w.shape[2:], dilations, strict=True)]
+        cuts = [a + b - extra for a, b, extra in zip(pads_begin, pads_end, output_padding, strict=True)]
+        rows = zip(x.shape[2:], strides, reaches, cuts, strict=True)
+        outs = [max((size - 1) * stride + reach - cut, 0) for size, stride, reach, cut in rows]
+        return filled(xp, (x.shape[0], w.shape[1] * group, *outs), 0, x)
     begins = [-n for n in pads_begin]
     ends = [extra - n for extra, n in zip(output_padding, pads_end, strict=True)]
     if is_numpy(xp):

@@ -140,7 +140,7 @@ class Bound:
             raise EngineError(
                 "output.array", f"out[{name!r}] should be a writable {tile.dtype} array of shape {list(tile.sizes)}"
             )
-        direct = given.flags.c_contiguous and not any(is_array(each) and np.may_share_memory(given, each) for each in arrays)
+        direct = given.flags.carray and not any(is_array(each) and np.may_share_memory(given, each) for each in arrays)
         return given if direct else self._shelf.array(tile.sizes, tile.dtype.numpy)
 
     def _delivered(self, tile: Tile, name: str, result: Any, loose: dict[Tile, Any], out: Mapping[str, Any] | None) -> Any:

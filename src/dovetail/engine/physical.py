@@ -78,7 +78,7 @@ def choose(works: Iterable[Work], memory: Memory) -> None:
     for work in works:
         for tile in work.images:
             root = places.of(tile).root
-            if root in places.fixed or len(root.sizes) < 3:
+            if root in places.fixed or len(root.sizes) < 3 or not root.count:
                 continue
             votes[root] = votes.get(root, 0) + _preference(tile, root, memory)
     turned = {root for root, vote in votes.items() if vote > 0}

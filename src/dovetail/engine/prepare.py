@@ -13,7 +13,7 @@ from dovetail.engine.forests import with_tables
 from dovetail.engine.halves import computed_in_f32
 from dovetail.engine.on_grids import on_grids
 from dovetail.engine.quantized import quantized
-from dovetail.engine.recurrent import LAYERS, by_moments
+from dovetail.engine.recurrent import LAYERS, by_moments, with_checked_lengths
 from dovetail.engine.suppressed import suppressed
 from dovetail.errors import UnsupportedError
 from dovetail.evaluate import folded
@@ -37,6 +37,7 @@ from dovetail.ops.norm import (
     MeanVarianceNormalization,
     RMSNormalization,
 )
+from dovetail.ops.normalizing import fits
 from dovetail.ops.packed import MatMulNBits
 from dovetail.ops.pool import MaxPool
 from dovetail.ops.quantize import DequantizeLinear, FakeQuantize
@@ -126,10 +127,13 @@ def prepare(graph: Graph, file: str | None = None) -> Graph:
 
 
 def _make_row_major(graph: Graph) -> None:
-    """Copy constants that are not row-major, once: kernels read rows, and packed weights are shared by address."""
+    """Copy constants that are not row-major, or lie at odd addresses, once for all plans.
+
+    Kernels read aligned rows, and packed weights are shared by address.
+    """
     for node in graph.nodes:
         op = node.op
-        if isinstance(op, Constant) and not op.data.flags.c_contiguous:
+        if isinstance(op, Constant) and not (op.data.flags.c_contiguous and op.data.flags.aligned):
             data = np.array(op.data, order="C")
             data.flags.writeable = False
             node.op = Constant(data, op.dtype)
@@ -170,6 +174,9 @@ def _simpler(b: Builder, node: Node) -> Any:
         return _scale_and_shift(b, op, xs)
     if isinstance(op, MatMulNBits) and xs[1] is not None and xs[1].constant is None:
         return None
+    if isinstance(op, RMSNormalization) and not fits(getattr(xs[0], "shape", None), xs[1]):
+        # Taken apart it would not refuse a scale that stretches.
+        return None
     if isinstance(op, DECOMPOSED) and _is_plain(xs):
         return _apart(b, op, xs)
     if isinstance(op, LEARNED) and all(x is not None and x.shape is not None for x in xs):
@@ -185,7 +192,7 @@ def _simpler(b: Builder, node: Node) -> Any:
     if type(op) in LAYERS and (made := by_moments(b, op, xs)) is not None:
         return made
     if type(op) in RECURRENT and _is_short(op, xs):
-        return op.decompose(b, *xs)
+        return op.decompose(b, *with_checked_lengths(b, op, xs))
     if isinstance(op, Multiply) and op.broadcast:
         return _gated(b, xs)
     if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:

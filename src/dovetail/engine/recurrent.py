@@ -8,8 +8,9 @@ from dovetail.build import Builder
 from dovetail.graph import Value
 from dovetail.op import Op
 from dovetail.ops.recurrence import Arrays, Values, through_time
-from dovetail.ops.recurrent import GRU, LSTM, RNN, _linear_unit, _Recurrent
+from dovetail.ops.recurrent import GRU, LSTM, RNN, X_AXES, _linear_unit, _Recurrent
 from dovetail.ops.recurrent_forms import padded, recast
+from dovetail.types import Unknown
 
 LAYERS = (RNN, GRU, LSTM)
 
@@ -51,6 +52,36 @@ class _Moments(Op, sig="moments: F, r: F, inner?: F, lengths?: I, h?: F, c?: F -
             last.append(end)
         ends = [m.stacked([each[index] for each in last], 0) for index in range(layer.states)]
         return (m.stacked(made, 1), *ends)[: self.outputs]
+
+
+class _CheckedLengths(Op, sig="lengths: I -> y: I"):
+    """``lengths``, each in [0, ``steps``]. Not one of a model's operators. Raises EngineError [recurrent.lengths]."""
+
+    layer: Any
+    steps: int
+
+    def shape(self, lengths: Any) -> Any:
+        return lengths.shape
+
+    def value(self, lengths: Any) -> Any:
+        # What is known beforehand would be folded, and never refused.
+        raise Unknown
+
+    def evaluate(self, xp: Any, lengths: Any) -> Any:
+        self.layer.check_lengths(xp, lengths, {"s": self.steps})
+        return lengths
+
+
+def with_checked_lengths(b: Builder, op: Any, xs: list[Value | None]) -> list[Value | None]:
+    """The inputs of a layer that is written step by step, where nothing else would refuse a length that is out of range."""
+    if not isinstance(op, _Recurrent):
+        return xs
+    given = padded(op, xs)
+    x, lengths = given[0], given[4]
+    if x is None or lengths is None or (lengths.node is not None and isinstance(lengths.node.op, _CheckedLengths)):
+        return xs
+    steps = x.dims[X_AXES[op.layout].index("s")]
+    return [*given[:4], b.add(_CheckedLengths(layer=op, steps=steps), lengths)[0], *given[5:]]
 
 
 def by_moments(b: Builder, op: Any, xs: list[Value | None]) -> Any:

@@ -19,7 +19,7 @@ from dovetail.engine.prepare import prepare
 from dovetail.engine.shelf import Shelf
 from dovetail.engine.specialization import EarlyNodes, specialize, weights_of
 from dovetail.engine.template import Template, make_template
-from dovetail.engine.work import Scene
+from dovetail.engine.work import Scene, dense
 from dovetail.errors import EngineError, RuleError
 from dovetail.formats import collector_paused
 from dovetail.graph import Graph, Model
@@ -71,13 +71,12 @@ class Engine:
             try:
                 return self._bound_for(arrays, sizes)
             except UnevenInput:
-                return self._bound_for([np.asarray(array, order="C") if is_array(array) else array for array in arrays], sizes)
+                return self._bound_for([dense(array) if is_array(array) else array for array in arrays], sizes)
 
     def _bound_for(self, arrays: list[Any], sizes: dict[str, int]) -> tuple[Bound, list[Any]]:
         strides = [_strides(array) for array in arrays]
         arrays = [
-            np.asarray(array, order="C") if is_array(array) and stride is None else array
-            for array, stride in zip(arrays, strides, strict=True)
+            dense(array) if is_array(array) and stride is None else array for array, stride in zip(arrays, strides, strict=True)
         ]
         key: tuple[Any, ...] = tuple(
             (array.shape, stride) if is_array(array) else None for array, stride in zip(arrays, strides, strict=True)
@@ -191,7 +190,9 @@ class Engine:
         except MemoryError:
             needed = bound.plan.arena_bytes + sum(tile.nbytes for tile in bound.plan.outputs if not tile.is_loose)
             raise EngineError("run.memory", f"{needed} bytes cannot be had", file=self.model.file) from None
-        loose = {name: found[name] for name, tile in zip(found, bound.plan.outputs, strict=True) if tile.is_loose}
+        written = out or {}
+        outputs = zip(found, bound.plan.outputs, strict=True)
+        loose = {name: found[name] for name, tile in outputs if tile.is_loose and name not in written}
         return found | owned(loose, arrays) if loose else found
 
 

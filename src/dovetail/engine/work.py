@@ -141,7 +141,7 @@ class Scene:
         if data is not None and dtype is not None:
             # Strings are Python's objects, which are never moved as bytes.
             shape = None if dtype.name == "string" else tuple(data.shape)
-            return Tile(value.name, value.type, shape, dtype, np.asarray(data, order="C"))
+            return Tile(value.name, value.type, shape, dtype, dense(data))
         shape = None if dtype is None or dtype.name == "string" else self._shape(value.type)
         tile = Tile(value.name, value.type, shape, dtype)
         if shape is not None and dtype is not None and dtype.is_integer and value._value is not None:
@@ -178,6 +178,13 @@ def fitting_elements(value: Any, shape: tuple[int, ...], dtype: DType) -> np.nda
     ):
         return None
     return np.array(items, dtype=dtype.numpy).reshape(shape)
+
+
+def dense(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array itself where it is row-major and lies at a multiple of its element type's alignment, as kernels read it; else a
+    copy."""
+    flags = array.flags
+    return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 
 
 def _dtype(value: Value) -> DType | None:

@@ -84,6 +84,9 @@ def _transformed(x: Any, plan: list[tuple[int, int]], inverse: bool, onesided: b
     for place, size in steps if inverse else reversed(steps):
         signal = full(signal, size, axis=place)
     if onesided and inverse:
+        if not signal.shape[last]:
+            # numpy's irfft of no frequencies reads memory that nobody wrote.
+            signal = np.zeros((*signal.shape[:last], 1, *signal.shape[last:][1:]), signal.dtype)
         return np.fft.irfft(signal, length, axis=last)[..., None]
     if not onesided:
         signal = full(signal, length, axis=last)

@@ -108,7 +108,7 @@ class GroupQueryAttention(
             if past is not None and past.shape is not None:
                 for axis, other in ((0, batch), (1, self.kv_heads), (3, size)):
                     agree(past.shape[axis], other)
-                cached = past.shape[2]
+                cached = past.shape[2] if past is past_key or cached is None else agree(cached, past.shape[2])
             elif past is not None:
                 cached = None
         self._check_rest(q.shape, lengths, cos, positions, bias, sink)

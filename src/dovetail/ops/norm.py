@@ -11,9 +11,9 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op, check_inputs
 from dovetail.ops.conv import joined
-from dovetail.ops.normalizing import _Normalizing, as_type, listed, rounded, wide_type
+from dovetail.ops.normalizing import _Normalizing, as_type, check_parameter, listed, rounded, wide_type
 from dovetail.ops.sliding import spatial
-from dovetail.types import Tensor, Type, agree, axes_in, axis_in, broadcast
+from dovetail.types import Tensor, Type, agree, axes_in, axis_in
 
 _EPSILON = "epsilon=9.999999747378752e-06"
 _BATCH = f"x, scale, bias, mean, variance; {_EPSILON}, momentum=0.8999999761581421"
@@ -219,14 +219,13 @@ class LayerNormalization(
             axis = axis_in(self.axis, len(shape))
             kept = (*shape[:axis], *(1,) * (len(shape) - axis))
             for values in (scale, bias):
-                if values is not None and values.shape is not None and len(values.shape) > len(shape):
-                    raise RuleError("norm.parameters", f"{values.type} does not broadcast to {x.type}")
-                if values is not None:
-                    broadcast(shape, values.shape)
+                check_parameter(shape, values)
         types: list[Type] = [Tensor(bound.get("F"), shape), Tensor(self.stash, kept), Tensor(self.stash, kept)]
         return types[: self.outputs]
 
     def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any = None) -> Any:
+        for values in (scale, bias):
+            check_parameter(x.shape, values)
         kind = arrays.element(x)
         work = arrays.cast(xp, x, wide_type(kind, self.stash))
         axes = range(axis_in(self.axis, x.ndim), x.ndim)
@@ -274,10 +273,11 @@ class RMSNormalization(
     def shape(self, x: Any, scale: Any) -> Any:
         if x.shape is not None:
             axis_in(self.axis, len(x.shape))
-            broadcast(x.shape, scale.shape)
+            check_parameter(x.shape, scale)
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, scale: Any) -> Any:
+        check_parameter(x.shape, scale)
         work = arrays.cast(xp, x, wide_type(arrays.element(x), self.stash))
         axes = tuple(range(axis_in(self.axis, x.ndim), x.ndim))
         y = work / xp.sqrt(xp.mean(work * work, axis=axes, keepdims=True) + self.epsilon)
@@ -383,7 +383,10 @@ class GroupNormalization(
             each = [_repeated(b, values, x, self.groups) for values in (scale, bias)]
             return b.add(self.with_(per_group=False), x, *each)[0]
         shape = shape_value(b, x)
-        split = joined(b, shape_value(b, x, [0]), [self.groups, -1], shape_value(b, x, range(2, rank)))
+        # Not -1, which an empty tensor does not tell.
+        channels: Any = x.dims[1]
+        each = [channels // self.groups] if isinstance(channels, int) else b.Divide(shape_value(b, x, [1]), [self.groups])
+        split = joined(b, shape_value(b, x, [0]), [self.groups], each, shape_value(b, x, range(2, rank)))
         work = b.Reshape(as_type(b, x, wide_type(kind, self.stash or kind)), split, copy_zeros=False)
         y = b.Reshape(standardized(b, work, range(2, rank + 1), self.epsilon), shape, copy_zeros=False)
         scale, bias = (_channels_value(b, as_type(b, values, kind), rank) for values in (scale, bias))

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dtypes
+from dovetail import arrays, dims, dtypes
 from dovetail.dtypes import DType
+from dovetail.errors import RuleError
 from dovetail.op import Op
+from dovetail.types import broadcast
 
 
 class _Normalizing(Op):
@@ -20,6 +22,31 @@ class _Normalizing(Op):
 
 def rounded(xp: Any, y: Any, kind: DType) -> Any:
     return y if arrays.element(y) is kind else arrays.cast(xp, y, kind, saturate=False)
+
+
+def check_parameter(shape: Any, parameter: Any) -> None:
+    """Refuse a scale or bias that would stretch what it is broadcast to.
+
+    Raises RuleError [norm.parameters], [shape.broadcast].
+    """
+    if parameter is None or parameter.shape is None:
+        return
+    own = tuple(parameter.shape)
+    wide = broadcast(tuple(shape), own) if len(own) <= len(shape) else None
+    pairs = zip(wide or (), shape, strict=False)
+    stretches = any(size is not None and ours is not None and dims.equal(size, ours) is False for size, ours in pairs)
+    if wide is None or stretches:
+        raise RuleError("norm.parameters", f"a scale or bias of shape {list(own)} does not broadcast to {list(shape)}")
+
+
+def fits(shape: Any, parameter: Any) -> bool:
+    """Whether a scale or bias is known not to stretch what it is broadcast to."""
+    if shape is None or parameter is None or parameter.shape is None or len(parameter.shape) > len(shape):
+        return False
+    wide = broadcast(tuple(shape), tuple(parameter.shape))
+    return wide is not None and all(
+        size is not None and dims.equal(size, ours) is True for size, ours in zip(wide, shape, strict=True)
+    )
 
 
 def as_type(b: Any, x: Any, dtype: DType) -> Any:

@@ -14,6 +14,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op, check_inputs
 from dovetail.ops.conv import Conv, input_gradient, joined, sizes_of
+from dovetail.ops.reduce import ReduceMax
 from dovetail.ops.sliding import ONNX_PAD, PADS, STALE, Geometry, _refuse_small, _Sliding, spatial
 from dovetail.ops.source import zeros_like
 from dovetail.types import Tensor, Type, Unknown, static
@@ -352,10 +353,10 @@ class GlobalAveragePool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool
 
 
 class GlobalMaxPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalMaxPool-1,22(x)"):
-    """The greatest element over all spatial axes. Source: ONNX GlobalMaxPool 1, 22."""
+    """The greatest element over all spatial axes, -inf of none, as ReduceMax. Source: ONNX GlobalMaxPool 1, 22."""
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        return xp.max(x, axis=tuple(range(2, x.ndim)), keepdims=True)
+        return ReduceMax().evaluate(xp, x, np.arange(2, x.ndim))
 
     def decompose(self, b: Any, x: Any) -> Any:
         return b.ReduceMax(x, self.axes(x), keep_dims=True)

@@ -25,7 +25,7 @@ _HALF = np.float32(0.5)
 _COORDINATES: dict[str, Callable[..., Any]] = {
     "half_pixel": lambda y, scale, out, size, roi: (y + _HALF) / scale - _HALF,
     "half_pixel_symmetric": lambda y, scale, out, size, roi: (
-        np.float32(size / 2 * (1 - out / (float(scale) * size))) + (y + _HALF) / scale - _HALF
+        np.float32(size / 2 * (1 - out / (float(scale) * size)) if size else 0) + (y + _HALF) / scale - _HALF
     ),
     "pytorch_half_pixel": lambda y, scale, out, size, roi: (y + _HALF) / scale - _HALF if out > 1 else 0 * y,
     "asymmetric": lambda y, scale, out, size, roi: y / scale,
@@ -245,8 +245,7 @@ class Resize(
         rows = self.plan(seen, *views)
         assert rows is not None
         for row in rows:
-            if not row.size and row.out:
-                raise EngineError("resize.empty", f"axis {row.axis} of size 0 has nothing to make {row.out} elements of")
+            _check_source(row)
         return [row for row in rows if not self.is_identity(row)]
 
     def is_identity(self, row: Axis) -> bool:
@@ -258,7 +257,10 @@ class Resize(
         return row.scale is not None and bool(row.scale == 1)
 
     def taps(self, row: Axis) -> Taps:
-        """The elements that those of the result are made of."""
+        """The elements that those of the result are made of. Raises EngineError [resize.empty]."""
+        _check_source(row)
+        if not row.out:
+            return Taps(np.zeros((0, 1), np.int64), np.ones((0, 1)), np.zeros(0, dtype=bool))
         scale, out, size = np.float32(row.scale), row.out, row.size
         y = np.arange(out, dtype=np.float32)
         with np.errstate(all="ignore"):
@@ -410,6 +412,11 @@ class Resize(
         if outside.any():
             y = b.Where(b.constant(outside), b.constant(self.extrapolation_value, x.dtype), y)
         return y if rows else b.Identity(x)
+
+
+def _check_source(row: Axis) -> None:
+    if not row.size and row.out:
+        raise EngineError("resize.empty", f"axis {row.axis} of size 0 has nothing to make {row.out} elements of")
 
 
 def _present(item: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -227,7 +228,7 @@ class ScatterND(
         if xp is dims.xp:
             table = np.asarray(indices)
             rows = (tuple(table[place].tolist()) for place in np.ndindex(table.shape[:-1]))
-            return self.on_sizes(x, rows, np.asarray(updates).reshape((-1, *x.shape[table.shape[-1] :])))
+            return self.on_sizes(x, rows, np.asarray(updates).reshape((prod(table.shape[:-1]), *x.shape[table.shape[-1] :])))
         return arrays.scatter_nd(xp, x, indices, updates, _word(self.reduction))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:

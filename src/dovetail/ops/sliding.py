@@ -36,6 +36,9 @@ class Geometry(NamedTuple):
 
 
 def span(kernel: Any, dilation: int) -> Any:
+    """How far a kernel reaches. Raises RuleError [window.size] for one of no elements."""
+    if kernel.__class__ is int and kernel < 1:
+        raise RuleError("window.size", f"a kernel should have at least 1 element along each axis, not {kernel}")
     return (kernel - 1) * dilation + 1
 
 
