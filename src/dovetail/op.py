@@ -235,6 +235,15 @@ def host_inputs(op: Op, count: int) -> tuple[bool, ...]:
     return tuple(found.port(index, count).host for index in range(count))
 
 
+def check_count(op: Op, count: int) -> None:
+    """Raise RuleError [node.inputs] where an operator does not take as many inputs."""
+    found = op.signature
+    is_open = found.repeated is not None
+    if count < found.least or (not is_open and count > len(found.inputs)):
+        most = "more" if is_open else str(len(found.inputs))
+        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
+
+
 def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
     """Hold the inputs against the signature: how many, which are left out, element types. Returns the type variables' binding.
 
@@ -244,9 +253,7 @@ def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
     ports = found.inputs
     count = len(xs)
     plain = found.repeated is None
-    if count < found.least or (plain and count > len(ports)):
-        most = str(len(ports)) if plain else "more"
-        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
+    check_count(op, count)
     bound: dict[str, DType] = {}
     for index, x in enumerate(xs):
         port = ports[index] if plain else found.port(index, count)
@@ -298,6 +305,7 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
 
     Raises RuleError without a place; the walk that calls it adds one.
     """
+    check_count(op, len(xs))
     try:
         types = op.types(*xs)
     except (Unknown, dims.Inexact):

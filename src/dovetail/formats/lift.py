@@ -237,7 +237,7 @@ class Lifter:
                 # Not the name of what was being written in its place.
                 error.node = node.name or node.place or node.kind
                 raise
-            except Unknown:
+            except (Unknown, dims.Inexact):
                 raise UnsupportedError("type.unknown", f"how {_kind(node)} is read depends on types that are not known") from None
             if made is not None:
                 lifting.finish()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes, slots
+from dovetail import dims, dtypes, slots
 from dovetail.build import Builder, written
 from dovetail.edit import copy_graph, inherit, remove_dead, rewrite
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError, raise_all
@@ -104,7 +104,7 @@ class Lowering:
         b.place = node.place
         try:
             made = self._rewritten(b, node)
-        except Unknown:
+        except (Unknown, dims.Inexact):
             # A rule that needs types which are not known leaves the node as it is.
             return None
         except DovetailError as error:
@@ -171,7 +171,7 @@ class Lowering:
             try:
                 if origin.key not in self.refused:
                     self._node(node, outputs)
-            except (DovetailError, Unknown) as error:
+            except (DovetailError, Unknown, dims.Inexact) as error:
                 # The graph is sound: where a rule is broken, it is the target that lacks the type.
                 self._refuse(origin, error if isinstance(error, UnsupportedError) else _refusal(node, error))
             if origin.key in self.refused:
@@ -534,7 +534,7 @@ def _plain(data: Any, op: Op, name: str) -> Any:
     return data.reshape(()).item() if data.ndim == 0 or (data.size == 1 and not is_list) else tuple(data.tolist())
 
 
-def _refusal(node: Node, error: DovetailError | Unknown) -> DovetailError:
+def _refusal(node: Node, error: DovetailError | Unknown | dims.Inexact) -> DovetailError:
     if isinstance(error, RuleError):
         return UnsupportedError(error.code, error.message)
     if isinstance(error, DovetailError):
