@@ -278,7 +278,7 @@ class Lifter:
                     raise
                 self._refused(node, xs, error, mark)
                 return
-            except Unknown:
+            except (Unknown, dims.Inexact):
                 raise UnsupportedError("type.unknown", f"how {_kind(node)} is read depends on types that are not known") from None
             if made is not None:
                 lifting.finish()

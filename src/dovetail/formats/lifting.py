@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from dovetail import slots
 from dovetail.build import Builder
 from dovetail.dtypes import DType
+from dovetail.edit import inline
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.spelled import constant_of
 from dovetail.graph import Graph, Value
 from dovetail.op import REQUIRED, Field, Op
+from dovetail.types import UNKNOWN
 
 if TYPE_CHECKING:
     from dovetail.formats.lift import Lifter
@@ -118,3 +120,10 @@ class Lifting:
     def body(self, graph: ForeignGraph, captures: list[Value]) -> Graph:
         """A sub-graph, closed: what it reads from outside joins ``captures`` and becomes inputs after its own."""
         return self.lifter.body(graph, captures)
+
+    def inlined(self, body: Graph, inputs: list[Value], faults: int) -> list[Value]:
+        """The outputs of a sub-graph whose nodes are written here; values of which nothing is known where it has faults, which
+        are those that the lifter knows beyond the first ``faults``."""
+        if len(self.lifter.errors) > faults:
+            return [Value(self.b.graph.claim("unknown"), UNKNOWN) for _ in body.outputs]
+        return inline(self.b, body, inputs)

@@ -176,7 +176,7 @@ class Lowering:
             try:
                 if origin.key not in self.refused:
                     self._node(node, outputs)
-            except (DovetailError, Unknown) as error:
+            except (DovetailError, Unknown, dims.Inexact) as error:
                 # The graph is sound: where a rule is broken, it is the target that lacks the type.
                 self._refuse(origin, error if isinstance(error, UnsupportedError) else _refusal(node, error))
             if origin.key in self.refused:
@@ -545,7 +545,7 @@ def _plain(data: Any, op: Op, name: str) -> Any:
     return data.reshape(()).item() if data.ndim == 0 or (data.size == 1 and not is_list) else tuple(data.tolist())
 
 
-def _refusal(node: Node, error: DovetailError | Unknown) -> DovetailError:
+def _refusal(node: Node, error: DovetailError | Unknown | dims.Inexact) -> DovetailError:
     if isinstance(error, RuleError):
         return UnsupportedError(error.code, error.message)
     if isinstance(error, DovetailError):

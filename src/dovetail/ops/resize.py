@@ -12,6 +12,7 @@ from dovetail import arrays, dims, dtypes
 from dovetail.build import shape_value
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.op import Op
+from dovetail.ops.reshaping import items
 from dovetail.types import Unknown, axes_in
 
 MODES = ("nearest", "linear", "cubic")
@@ -179,7 +180,8 @@ class Resize(
         if sizes is not None:
             if sizes.value is None:
                 return None
-            wanted = [item if isinstance(item, dims.Dim) else int(item) for item in np.asarray(sizes.value).tolist()]
+            self._check_length(x, sizes, 1)
+            wanted = items(sizes) or []
             outs, ratios = self._fitted(lengths, wanted)
         else:
             known = known_scales(scales)

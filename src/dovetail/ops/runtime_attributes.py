@@ -75,9 +75,8 @@ class RuntimeAttributes(Op):
         if self.outputs != output_count(self.op):
             raise RuleError("node.outputs", f"{self.outputs} outputs, but {self.op} has {output_count(self.op)}")
 
-    @property
-    def is_random(self) -> bool:
-        return draws(self.op)
+    def is_random(self, *xs: Any) -> bool:
+        return draws(self.op, xs[: -len(self.names)])
 
     @property
     def title(self) -> str:

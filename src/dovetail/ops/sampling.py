@@ -190,7 +190,8 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
         return (batch, *sizes[2:], axes)
 
     def decompose(self, b: Any, theta: Any, size: Any) -> Any:
-        axes = (vector_length(size, "size") or theta.dims[2] + 1) - 2
+        length = vector_length(size, "size")
+        axes = (length if isinstance(length, int) else theta.dims[2] + 1) - 2
         if not isinstance(axes, int):
             raise UnsupportedError("sampling.rank", "places along as many axes as only run time knows")
         kind = wide_type(theta.dtype)

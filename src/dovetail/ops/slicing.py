@@ -11,6 +11,7 @@ import numpy as np
 
 from dovetail import arrays, dims, dtypes
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.evaluate import FOLD_LIMIT
 from dovetail.op import Op, Window, Windows
 from dovetail.ops.moving import dense
 from dovetail.ops.reshaping import held, items, numbers, open_shape, seen, vector_length
@@ -226,9 +227,9 @@ def _at(b: Any, vector: Any, place: int) -> Any:
 
 
 def count_up(b: Any, x: Any, axis: int) -> Any:
-    """The indices along an axis, as an i64 vector."""
+    """The indices along an axis, as an i64 vector. A long one is counted when it runs: no model holds constants of that size."""
     size = x.dims[axis]
-    if isinstance(size, int):
+    if isinstance(size, int) and size <= FOLD_LIMIT:
         return b.constant(np.arange(size, dtype=np.int64))
     return b.Range(b.constant(0), b.Gather(b.Shape(x), b.constant(axis), axis=0), b.constant(1))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dovetail.edit import inline
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
 from dovetail.formats.lifting import Lifting
@@ -23,6 +22,7 @@ def lift_if(node: Lifting) -> Value | list[Value]:
     captures: list[Value] = []
     taken = taken_branch(node.input(0))
     branches: list[Graph] = []
+    faults = len(node.lifter.errors)
     for index, name in enumerate(("then_branch", "else_branch")):
         before = len(node.lifter.errors)
         branches.append(node.body(_branch(node, name), captures))
@@ -30,7 +30,7 @@ def lift_if(node: Lifting) -> Value | list[Value]:
             # What can never run need not fit: the other branch stands for the whole.
             del node.lifter.errors[before:]
             other = node.body(_branch(node, "else_branch"), captures) if taken else branches[0]
-            return inline(node.b, other, captures[: len(other.inputs)])
+            return node.inlined(other, captures[: len(other.inputs)], faults)
     for branch in branches:
         for outside in captures[len(branch.inputs) :]:
             branch.inputs.append(Value(branch.claim(outside.name), outside.type))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dovetail import dtypes
-from dovetail.edit import inline
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
@@ -44,7 +43,11 @@ def _changed(node: Lifting, name: str, x: Value) -> Value:
             "attribute.value", f"FlexAttention: {name} takes {len(foreign.inputs)} and makes {len(foreign.outputs)}"
         )
     captures: list[Value] = []
-    (y,) = inline(node.b, node.body(foreign, captures), [x, *captures])
+    faults = len(node.lifter.errors)
+    body = node.body(foreign, captures)
+    (y,) = node.inlined(body, [x, *captures], faults)
+    if len(node.lifter.errors) > faults:
+        return y
     if y.type.__class__ is not x.type.__class__ or y.dtype is not x.dtype or len(y.dims) != 4:
         raise FormatError("attribute.value", f"FlexAttention: {name} makes {y.type} of {x.type}")
     return y
