@@ -15,6 +15,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 from dovetail import dtypes
 from dovetail.errors import EngineError
 from dovetail.formats import lifted
+from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.onnx import codec
 from dovetail.program import Program, compile
 
@@ -63,7 +64,10 @@ class DovetailBackend(Backend):
         _refuse(kwargs)
         if not cls.supports_device(device):
             raise EngineError("device.unknown", f"no device is called {device!r}; there is CPU")
-        return Prepared(compile(lifted(codec.read(model)), engine))
+        deviations = Deviations()
+        loaded = lifted(codec.read(model, deviations=deviations), deviations)
+        log(deviations.warnings(), "the model")
+        return Prepared(compile(loaded, engine))
 
     @classmethod
     def run_node(

@@ -434,6 +434,8 @@ class Lifter:
         if wrong:
             message = f"{value.name} is declared {declared}, and is {known}"
             self.warnings.append(Diagnostic("type.declared", message, value.name, self.file, severity="warning"))
+            # Sizes of a declaration that is wrong fill in nothing.
+            merged = Tensor(merged.dtype, known.shape)
         value.type = merged
 
     def _give_up(self, node: ForeignNode) -> None:

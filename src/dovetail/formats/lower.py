@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import REQUIRED, Op, bodies, has
 from dovetail.ops.runtime_attributes import RuntimeAttributes, as_attributes
 from dovetail.slots import Slot, Spelling
-from dovetail.types import Tensor, Unknown, opened
+from dovetail.types import INT64_MAX, Tensor, Type, Unknown, opened
 
 VersionOf = Callable[[str, str], int | None]
 """The version of an operator (domain, kind) that the target has; None where it has no such operator."""
@@ -65,6 +66,13 @@ class _Origin(NamedTuple):
     @property
     def text(self) -> str | None:
         return None if self.op is None else written(self.op, self.inputs)
+
+
+def sayable(type: Type) -> Type:
+    """``type`` as a file may declare it: without a shape that has more elements than 63 bits count, which readers refuse."""
+    if not isinstance(type, Tensor) or type.shape is None or 0 in type.shape:
+        return type
+    return type if prod(size for size in type.shape if isinstance(size, int)) <= INT64_MAX else Tensor(type.dtype, None)
 
 
 class Lowering:
@@ -187,6 +195,8 @@ class Lowering:
         for value in graph.inputs[:own_inputs]:
             try:
                 self.dialect.check_types(ForeignNode("", 1, [], []), [], [value])
+                if sayable(value.type) is not value.type:
+                    raise RuleError("type.dims", f"the input has more than 2**63 - 1 elements: {value.type}")
             except RuleError as error:
                 refusal = UnsupportedError(error.code, error.message, node=value.name, file=self.file)
                 self.refused.setdefault((value.name, ""), refusal)
@@ -198,7 +208,9 @@ class Lowering:
             if value.name in names:
                 # It may share its key with values of other names: its own leads.
                 names = (value.name, *(name for name in names if name != value.name))
-            foreign.outputs.append(ForeignValue(self.keys[id(value)], value.type, names, value.doc, dict(value.metadata)))
+            foreign.outputs.append(
+                ForeignValue(self.keys[id(value)], sayable(value.type), names, value.doc, dict(value.metadata))
+            )
         self._drop_said(graph, foreign)
         self.foreign = saved
         return foreign
@@ -240,7 +252,7 @@ class Lowering:
         metadata = dict(value.metadata)
         declared = metadata.pop("declared", None)
         type = declared if declared is not None and opened(declared) == value.type else value.type
-        return ForeignValue(self.keys[id(value)], type, named, value.doc, metadata)
+        return ForeignValue(self.keys[id(value)], sayable(type), named, value.doc, metadata)
 
     def _declare(self, value: Value) -> ForeignValue:
         """Give ``value`` a key that is unique in the whole model, and enter what is known of it."""

@@ -3,7 +3,8 @@
 ``node.version`` is the version of the operator in force at the opset that the model (or function) imports. Model-local
 functions are written out. What has no place of its own in a ForeignModel stands in ``metadata`` and is written back:
 
-- model: ``ir_version``, ``domain``, ``model_version``, ``metadata_props``, ``configuration``;
+- model: ``ir_version``, ``domain``, ``model_version``, ``metadata_props``, ``configuration``, ``training_info``,
+  ``unknown_fields`` (see :mod:`mending`); ``assumed_domains`` (those that are not imported) is for lift only;
 - graph: ``metadata_props``, ``quantization_annotation``, ``notes`` (of initializers), ``sparse`` (initializers stored so),
   ``overridable`` (initializers that are inputs too, with what is declared of them in ``values``) and ``inputs`` (all names
   in order);
@@ -26,7 +27,7 @@ from dovetail.formats.onnx.functions import Function, inline, key_of, read_funct
 from dovetail.formats.onnx.mending import mend, put_back
 from dovetail.formats.onnx.messages import message_classes, present, properties, put_properties, refuse_rest
 from dovetail.formats.onnx.names import check_names, rename_repeated, subgraphs
-from dovetail.formats.onnx.reader import Call, Faults, GraphReader, plain_domain
+from dovetail.formats.onnx.reader import Call, Faults, GraphReader, is_typed, plain_domain
 from dovetail.formats.onnx.schemas import ir_version_of, newest_opset
 from dovetail.formats.onnx.tensors import ExternalData, TensorReader, byte_size
 from dovetail.formats.onnx.wire import Elements, parted
@@ -278,6 +279,10 @@ def _imports_of(functions: Mapping[Call, Function]) -> dict[str, int]:
 def _model_proto(model: ForeignModel, side: ExternalData | None) -> ModelProto:
     errors: list[DovetailError] = []
     check_names(model.graph, errors, errors.append)
+    for each in model.graph.inputs:
+        if not is_typed(each):
+            what = f"ONNX needs the element type of each input, and that of {each.key!r} is not known"
+            errors.append(UnsupportedError("type.missing", what, node=each.key))
     raise_all(errors, "faults in the model to be written")
     proto: ModelProto = message_classes().ModelProto()
     writer = GraphWriter(model.versions, side)

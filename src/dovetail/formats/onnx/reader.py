@@ -187,7 +187,7 @@ class GraphReader:
             if value.key in names:
                 self._faults.add(FormatError("graph.repeated", f"two inputs have the name {value.key!r}"))
             names.add(value.key)
-            if not place and not _is_typed(value):
+            if not place and not is_typed(value):
                 self._faults.add(FormatError("type.missing", f"the input {value.key!r} has no element type"))
         graph.inputs = [value for value in values if value.key not in graph.constants]
         overridable = [value for value in values if value.key in graph.constants]
@@ -415,7 +415,8 @@ def _text(value: bytes, name: str) -> str:
         raise FormatError("attribute.text", f"the attribute {name!r} is not UTF-8") from None
 
 
-def _is_typed(value: ForeignValue) -> bool:
+def is_typed(value: ForeignValue) -> bool:
+    """Whether the element type of a value is declared."""
     return value.type is not None and getattr(value.type, "dtype", dtypes.f32) is not None
 
 
