@@ -351,6 +351,29 @@ def _refused(operator: Operator, way: Way, code: str, late: str, other: bool, si
                     dovetail.run(dovetail.load(converted), feeds(operator, way))
 
 
+def deviates(operator: Operator, code: str, sense: str = "") -> None:
+    """``operator`` departs from its format: check and ``load(strict=True)`` refuse it with ``code``, and load warns of it.
+
+    ``sense``: the code with which load refuses it all the same, because what it is read as makes no sense either.
+    """
+    for way in ways(operator):
+        what = f"{operator}, {way.name}"
+        folder, path = place(operator, way)
+        with folder:
+            first, *rest = dovetail.check(path)
+            assert (first.code, first.node) == (code, NODE), what
+            with pytest.raises(DovetailError) as caught:
+                dovetail.load(path, strict=True)
+            assert_blamed(caught.value, code, what)
+            if sense and rest:
+                with pytest.raises(DovetailError) as caught:
+                    dovetail.load(path)
+                assert_blamed(caught.value, sense, what)
+            else:
+                assert not rest, what
+                assert (code, NODE) in {(item.code, item.node) for item in dovetail.load(path).warnings}, what
+
+
 def assert_run_refused(model: Model, operator: Operator, way: Way, code: str, what: str) -> None:
     for engine in ENGINES:
         try:

@@ -54,8 +54,10 @@ class Signature:
     def __init__(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
         self.inputs = inputs
         self.outputs = outputs
-        self.least = sum(1 for port in inputs if not port.optional and not port.repeated)
         self.repeated = next((place for place, port in enumerate(inputs) if port.repeated), None)
+        needed = [place for place, port in enumerate(inputs) if not port.optional and not port.repeated]
+        # An optional input before a required one keeps its place.
+        self.least = len(needed) if self.repeated is not None else max(needed, default=-1) + 1
         self.has_hosts = any(port.host for port in inputs)
 
     def port(self, index: int, count: int) -> Port:

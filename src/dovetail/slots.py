@@ -353,36 +353,22 @@ def is_negative(value: Any) -> bool:
     )
 
 
-def other_number(annotation: str, raw: Any) -> Any:
-    """A whole float where an integer belongs, as that integer, and the other way round; None where nothing is to be converted."""
-    bare = annotation.removesuffix(" | None").removeprefix("tuple[").removesuffix(", ...]")
+def as_floats(annotation: str, raw: Any) -> Any:
+    """An integer, or a list of them, where floats belong, as floats; None where nothing is to be converted."""
+    bare = annotation.removesuffix(" | None")
+    if isinstance(raw, list) != bare.startswith("tuple") or not bare.removeprefix("tuple[").startswith("float") or not raw:
+        return None
     items = raw if isinstance(raw, list) else [raw]
-    if isinstance(raw, list) != annotation.startswith("tuple") or not items:
+    if not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
         return None
-    found: list[Any]
-    if bare in ("int", "bool") and all(isinstance(item, float) and item.is_integer() for item in items):
-        found = [int(item) for item in items]
-    elif bare == "float" and all(isinstance(item, int) and not isinstance(item, bool) for item in items):
-        found = [float(item) for item in items]
-    else:
-        return None
-    return found if isinstance(raw, list) else found[0]
+    return list(map(float, items)) if isinstance(raw, list) else float(raw)
 
 
-def other_word(slot: Slot, annotation: str, raw: str) -> str | None:
-    """A text as the specification writes it, where it differs in case, or says an integer as a float; else None."""
+def other_case(slot: Slot, raw: str) -> str | None:
+    """The word of a slot's table that ``raw`` is but for its case; None where it is one itself, or none."""
     text = raw.strip()
-    if slot.how == "table":
-        known = {theirs for theirs, _ in slot.table}
-        return text.lower() if text not in known and text.lower() in known else None
-    is_whole = annotation.removesuffix(" | None") == "int" and re.fullmatch(r"[+-]?[0-9]{1,19}\.0*", text)
-    return text.partition(".")[0] if is_whole else None
-
-
-def number_fault(kind: str, name: str, raw: Any) -> str:
-    """What is wrong with a number of the other kind."""
-    is_whole = isinstance(raw[0] if isinstance(raw, list) else raw, int)
-    return f"{kind}: {name} = {raw!r} is {'an integer, not a float' if is_whole else 'a float, not an integer'}"
+    known = {theirs for theirs, _ in slot.table}
+    return text.lower() if text not in known and text.lower() in known else None
 
 
 def _wanted(slot: Slot, kind: str) -> str:

@@ -984,7 +984,6 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.Einsum(x("f32", 2, 3), equation="ii->i")),
         ("shape.disagree", lambda b, x: b.Einsum(x("f32", 2), x("f32", 1), equation="i,i->i")),
         ("shape.disagree", lambda b, x: slope(b, b.Einsum(x("f32", 2), x("f32", 3), equation="i,i->i", broadcast=True))),
-        ("einsum.broadcast", lambda b, x: slope(b, b.Einsum(x("f32", "n"), x("f32", "m"), equation="i,i->", broadcast=True))),
     ],
     "lists": [
         ("node.inputs", lambda b, x: b.SequenceConstruct()),

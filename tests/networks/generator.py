@@ -183,6 +183,8 @@ def _outputs(m: Maker) -> None:
             outputs.append(name)
     if m.chance(0.05):
         outputs.append(m.network.inputs[0].name)
+    # Where every step was refused, the network is its input.
+    outputs = outputs or [m.network.inputs[0].name]
     if m.chance(0.04):
         outputs.append(m.among(outputs))
     m.random.shuffle(outputs)

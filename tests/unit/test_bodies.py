@@ -9,6 +9,7 @@ import pytest
 
 import dovetail
 from dovetail import native
+from dovetail.engine import checker
 from dovetail.engine.bodies import Body
 from dovetail.engine.run import Engine
 from dovetail.errors import EngineError
@@ -86,6 +87,24 @@ def test_a_body_runs_without_a_step_in_python(weights: Any, monkeypatch: pytest.
     assert body._known
     for bound in body._known.values():
         assert bound.native_steps and not bound.python_steps
+
+
+@pytest.mark.parametrize("lengths", [(5, 3), (64, 65, 66)], ids=["plans", "a template"])
+def test_the_plans_of_bodies_are_verified(lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = dovetail.Builder("step")
+    inner.input("trip", "i64", ())
+    state, x = inner.input("state", "f32", ("n",)), inner.input("x", "f32", ("n",))
+    inner.graph.outputs = [inner.constant(np.array(True)), inner.Exp(inner.Sin(inner.Add(state, x)))]
+    with dovetail.Builder() as b:
+        trips, x = b.input("trips", "i64", ()), b.input("x", "f32", ("n",))
+        b.output("y", b.add(Loop(body=inner.graph, carried=1), trips, None, x, x)[0])
+    verified = []
+    monkeypatch.setenv("DOVETAIL_VERIFY", "1")
+    monkeypatch.setattr(checker, "check", lambda plan, graph, scene: verified.append(plan.inputs[0].name))
+    engine = Engine(b.model, threads=1)
+    for length in lengths:
+        engine({"trips": np.array(1), "x": np.ones(length, np.float32)})
+    assert verified.count("state") >= len(lengths)
 
 
 def test_what_is_constant_outside_is_constant_inside_and_what_nobody_reads_is_not_handed_in() -> None:

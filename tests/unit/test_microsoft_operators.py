@@ -12,7 +12,7 @@ from onnx import helper
 import dovetail
 import oracles
 from cases.linear import floats
-from dovetail.errors import UnsupportedError
+from dovetail.errors import EngineError, UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
 from sameness import assert_close
 
@@ -24,6 +24,16 @@ _QKV = (_X, floats(8, 24, seed=1), floats(24, seed=2))
 _PAST = (floats(2, 2, 4, 4, seed=7), floats(2, 2, 4, 4, seed=8))
 _IN_HEADS = (floats(2, 2, 5, 4, seed=1), floats(2, 2, 5, 4, seed=2))
 _APART = (floats(2, 3, 8), floats(2, 5, 8, seed=1), floats(2, 5, 8, seed=2))
+
+
+def masks(keys: int) -> list[Any]:
+    """Every form of mask that onnxruntime's Attention takes: where rows end, and begin; packed; a number for each key."""
+    vectors = ([3, keys], [1, keys - 1], [0, keys + 2], [3, keys, 1, 0], [2, keys, 2, 1], [3, 2, 0, 3, 4, 0, 3, 7])
+    chance = np.random.default_rng(keys)
+    return [np.array(each, np.int32) for each in vectors] + [
+        chance.integers(-1, 3, shape).astype(np.int32) for shape in ((2, keys), (2, 5, keys))
+    ]
+
 
 NODES: list[tuple[str, tuple[Any, ...], dict[str, Any], int]] = [
     ("FusedMatMul", (floats(2, 4, 3), floats(2, 5, 4, seed=1)), {"transA": 1, "transB": 1, "alpha": 0.5}, 1),
@@ -58,6 +68,16 @@ NODES: list[tuple[str, tuple[Any, ...], dict[str, Any], int]] = [
     ("Attention", (*_QKV, _MASK), {"num_heads": 2, "unidirectional": 1}, 1),
     ("Attention", (*_QKV, None, floats(2, 2, 2, 3, 4, seed=5)), {"num_heads": 2, "unidirectional": 1}, 2),
     ("Attention", (*_QKV, None, None, floats(2, 2, 5, 5, seed=5)), {"num_heads": 2}, 1),
+    *(
+        ("Attention", (*_QKV, mask, past), {"num_heads": 2, "unidirectional": causal}, 2 if past is not None else 1)
+        for past in (None, floats(2, 2, 2, 3, 4, seed=5))
+        for causal in (0, 1)
+        for mask in masks(5 if past is None else 8)
+    ),
+    ("Attention", (*_QKV, _MASK), {"num_heads": 2, "mask_filter_value": -2.0}, 1),
+    ("MultiHeadAttention", (*_APART, None, _MASK * 3 - 1), {"num_heads": 2}, 1),
+    ("MultiHeadAttention", (*_APART, None, np.array([3, 8], np.int32), None, *_PAST), {"num_heads": 2}, 3),
+    ("MultiHeadAttention", (*_APART, None, np.array([3, 5, 0, 3, 6, 0, 3, 8], np.int32)), {"num_heads": 2}, 1),
     ("MultiHeadAttention", _APART, {"num_heads": 2}, 1),
     ("MultiHeadAttention", (*_APART, floats(24, seed=3)), {"num_heads": 2, "scale": 0.25}, 1),
     ("MultiHeadAttention", (*_APART, None, _MASK), {"num_heads": 2}, 1),
@@ -144,16 +164,43 @@ def fed(inputs: tuple[Any, ...]) -> dict[str, Any]:
     return {f"x{index}": x for index, x in enumerate(inputs) if x is not None}
 
 
+@pytest.mark.parametrize("length", [2, 4, 8, 3, 7])
+def test_a_vector_of_lengths_is_told_from_its_own_length_when_it_runs(length: int, tmp_path: Any) -> None:
+    """Every size open: as many numbers as the batch, twice as many, three times and two; others are refused."""
+    mask = np.array([3, 5, 1, 0, 3, 0, 3, 5], np.int32)[:length]
+    inputs = (*_QKV, mask)
+    data = onnx.load_from_string(model_of("Attention", inputs, {"num_heads": 2}, 1))
+    for name, sizes in (("x0", ("b", "s", 8)), ("x3", ("m",))):
+        info = next(info for info in data.graph.input if info.name == name)
+        info.CopyFrom(helper.make_tensor_value_info(name, info.type.tensor_type.elem_type, sizes))
+    path = tmp_path / "model.onnx"
+    onnx.save(data, path)
+    model = dovetail.load(path)
+    again = onnx_write.save(model, None, opset=21)
+    assert again is not None
+    if length in (3, 7):
+        for engine in ("interpreter", "native"):
+            with pytest.raises(EngineError):
+                dovetail.compile(model, engine=engine)(fed(inputs))
+        return
+    (theirs,) = oracles.run_onnxruntime(path.read_bytes(), fed(inputs))
+    for engine in ("interpreter", "native"):
+        (ours,) = dovetail.compile(model, engine=engine)(fed(inputs)).values()
+        assert_close(np.asarray(ours), theirs, 2e-5, engine)
+    assert_close(oracles.run_onnxruntime(again, fed(inputs))[0], theirs, 2e-5, "written as ONNX")
+
+
 REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], int]] = [
     ("FusedMatMul", (_X, _X), {"transBatchA": 1}, 1),
-    ("Attention", (*_QKV, np.array([3, 4], np.int32)), {"num_heads": 2}, 1),
+    ("Attention", (*_QKV, np.arange(7, dtype=np.int32)), {"num_heads": 2}, 1),
+    ("Attention", (*_QKV, np.ones((2, 1, 6, 6), np.int32)), {"num_heads": 2}, 1),
     ("Attention", _QKV, {"num_heads": 2, "do_rotary": 1}, 1),
     ("MultiHeadAttention", (floats(2, 3, 2, 3, 4), _X, _X), {"num_heads": 2}, 1),
     ("MultiHeadAttention", (_X,), {"num_heads": 2}, 1),
     ("MultiHeadAttention", (_APART[0], packed(*_APART[1:]), None, floats(24)), {"num_heads": 2}, 1),
     ("MultiHeadAttention", (_APART[0], *_IN_HEADS, *[None] * 3, *_PAST), {"num_heads": 2}, 1),
     ("MultiHeadAttention", _APART, {"num_heads": 2, "unidirectional": 1}, 1),
-    ("MultiHeadAttention", (*_APART, None, np.arange(8, dtype=np.int32)), {"num_heads": 2}, 1),
+    ("MultiHeadAttention", (*_APART, None, np.arange(4, dtype=np.int32)), {"num_heads": 2}, 1),
     ("RotaryEmbedding", (floats(2, 3, 16), _IDS.astype(np.int64), _COS, _SIN), {"scale": 2.0}, 1),
     ("Gelu", (_X,), {"approximate": "none"}, 1),
 ]

@@ -20,7 +20,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, Fo
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.spelled import spelled
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REGISTRY, Op, faults, infer_types, infer_values, output_count
+from dovetail.op import REGISTRY, Op, bodies, faults, infer_types, infer_values, output_count
 from dovetail.slots import Spelling
 from dovetail.states import State
 from dovetail.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed, opened
@@ -429,6 +429,8 @@ class Lifter:
                 value.type = opened(declared)
             return
         merged, wrong = merge_declared(known, declared)
+        if known.shape is None and declared.shape is not None and _has_other_rank(value, len(declared.shape)):
+            merged, wrong = known, True
         if wrong:
             message = f"{value.name} is declared {declared}, and is {known}"
             self.warnings.append(Diagnostic("type.declared", message, value.name, self.file, severity="warning"))
@@ -469,6 +471,14 @@ def _kind(node: ForeignNode) -> str:
 
 def _name(item: ForeignValue) -> str:
     return item.names[0] if item.names else str(item.metadata.get("name", item.key))
+
+
+def _has_other_rank(value: Value, rank: int) -> bool:
+    """Whether a branch of the If that makes ``value`` gives it another rank."""
+    if value.node is None or type(value.node.op).__name__ != "If":
+        return False
+    shapes = [body.outputs[value.index].shape for _, body in bodies(value.node.op)]
+    return any(shape is not None and len(shape) != rank for shape in shapes)
 
 
 def merge_declared(known: Tensor, declared: Tensor) -> tuple[Tensor, bool]:

@@ -53,8 +53,8 @@ class Lifting:
                 raise FormatError("attribute.missing", f"{self.node.kind} needs the attribute {name!r}")
             return default
         raw = self.node.attributes[name]
-        if not self.lifter.dialect.is_text and (number := slots.other_number(annotation, raw)) is not None:
-            self.deviate(FormatError("attribute.value", slots.number_fault(self.node.kind, name, raw)))
+        if not self.lifter.dialect.is_text and (number := slots.as_floats(annotation, raw)) is not None:
+            self.deviate(FormatError("attribute.value", f"{self.node.kind}: {name} = {raw!r} is not of the type float"))
             raw = number
         if (annotation == "Graph") != isinstance(raw, ForeignGraph):
             raise FormatError("attribute.value", f"{self.node.kind}: {name} is {'no' if annotation == 'Graph' else 'a'} graph")

@@ -65,33 +65,26 @@ def spelled(
 def _words(
     spelling: Spelling, slot: slots.Slot, attributes: dict[str, Any], deviate: Callable[[DovetailError], None]
 ) -> dict[str, Any]:
-    """The attributes, which are texts, with those of a slot as the specification writes them: OpenVINO reads words of either
-    case, and of a whole float the integer."""
-    raw = attributes.get(slot.theirs[0]) if len(slot.theirs) == 1 else None
-    field = slots.field_of(spelling.op, slot.ours)
-    if not isinstance(raw, str) or field is None:
-        return attributes
-    word = slots.other_word(slot, field.annotation, raw)
+    """The attributes, which are texts, with the word of a slot in the case of the specification: OpenVINO reads either."""
+    raw = attributes.get(slot.theirs[0])
+    word = slots.other_case(slot, raw) if slot.how == "table" and isinstance(raw, str) else None
     if word is None:
         return attributes
-    deviate(FormatError("attribute.value", f"{spelling.kind}: {slot.theirs[0]} = {raw!r} should be written {word!r}"))
+    deviate(FormatError("attribute.value", f"{spelling.kind}: {slot.theirs[0]} = {raw!r} is not {word!r}"))
     return {**attributes, slot.theirs[0]: word}
 
 
 def _numbers(
     spelling: Spelling, slot: slots.Slot, attributes: dict[str, Any], deviate: Callable[[DovetailError], None]
 ) -> dict[str, Any]:
-    """The attributes with those of a slot as the kind of number that the operator has there."""
+    """The attributes with integers as floats, where a slot is for floats."""
     field = slots.field_of(spelling.op, slot.ours)
-    if field is None or slot.how == "table":
+    raw = attributes.get(slot.theirs[0])
+    number = None if field is None or slot.how == "table" else slots.as_floats(field.annotation, raw)
+    if number is None:
         return attributes
-    found = attributes
-    for name in slot.theirs:
-        number = slots.other_number(field.annotation, attributes.get(name))
-        if number is not None:
-            deviate(FormatError("attribute.value", slots.number_fault(spelling.kind, name, attributes[name])))
-            found = {**found, name: number}
-    return found
+    deviate(FormatError("attribute.value", f"{spelling.kind}: {slot.theirs[0]} = {raw!r} is not of the type float"))
+    return {**attributes, slot.theirs[0]: number}
 
 
 def _from_inputs(

@@ -66,11 +66,20 @@ def forget_faults(body: Graph) -> None:
 
 def taken_branch(condition: Any) -> int | None:
     """The index of the branch that runs (0: ``then_branch``); None where the condition is not known."""
-    known = condition.value
-    if known is None or np.size(known) != 1:
-        return None
-    item = np.reshape(known, ()).item()
-    return int(not item) if isinstance(item, bool) else None
+    known = known_boolean(condition)
+    return None if known is None else int(not known)
+
+
+def known_boolean(value: Any) -> bool | None:
+    """The one element of a boolean (a Value or a View), where it is known."""
+    known = getattr(value, "constant", None)
+    known = value.value if known is None else known
+    if known is None and isinstance(value, Value):
+        from dovetail.evaluate import constant_value
+
+        known = constant_value(value)
+    item = np.reshape(known, ()).item() if known is not None and np.size(known) == 1 else None
+    return item if isinstance(item, bool) else None
 
 
 def symbols_of(xs: Iterable[Any]) -> set[str]:
@@ -171,4 +180,4 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
         return f"If(then_branch={len(self.then_branch)} nodes, else_branch={len(self.else_branch)} nodes)"
 
 
-__all__ = ["If", "infer_subgraph", "outside", "restore_types", "symbols_of", "taken_branch", "types_in"]
+__all__ = ["If", "infer_subgraph", "known_boolean", "outside", "restore_types", "symbols_of", "taken_branch", "types_in"]

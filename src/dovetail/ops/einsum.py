@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dovetail import dims
 from dovetail.build import shape_value
-from dovetail.errors import RuleError, UnsupportedError
+from dovetail.errors import RuleError
 from dovetail.op import Op
 from dovetail.ops.slicing import joined
 from dovetail.types import Unknown, agree, broadcast_size
@@ -197,9 +197,10 @@ def _product(b: Any, left: _Factor, right: _Factor, later: set[str], stretches: 
     if not inner:
         return _outer(b, left, right, [*batch, *rows, *columns])
     for label in inner:
-        pair = left.value.dims[left.labels.index(label)], right.value.dims[right.labels.index(label)]
-        if (len(inner) > 1 or stretches or label.isdigit()) and dims.equal(*pair) is None:
-            raise UnsupportedError("einsum.broadcast", f"whether {pair[0]} and {pair[1]} are the same is not known")
+        if stretches or label.isdigit():
+            left, right = _stretched(b, left, right, label), _stretched(b, right, left, label)
+        elif len(inner) > 1:
+            left = _held(b, left, right, label)
     left, right = _turned(b, left, [*batch, *rows, *inner]), _turned(b, right, [*batch, *inner, *columns])
     product = b.MatMul(_matrix(b, left, batch, rows, inner), _matrix(b, right, batch, inner, columns))
     labels = (*batch, *rows, *columns)
@@ -211,6 +212,33 @@ def _product(b: Any, left: _Factor, right: _Factor, later: set[str], stretches: 
         *_lengths(b, right.value, range(len(batch) + len(inner), len(right.labels))),
     ]
     return _Factor(labels, b.Reshape(product, joined(b, sizes), copy_zeros=False))
+
+
+def _axes_of(label: str, factor: _Factor, other: _Factor) -> tuple[int, int] | None:
+    """Where both have an axis, if only run time tells whether it is as long in both."""
+    axis, place = factor.labels.index(label), other.labels.index(label)
+    return None if dims.equal(factor.value.dims[axis], other.value.dims[place]) is True else (axis, place)
+
+
+def _stretched(b: Any, factor: _Factor, other: _Factor, label: str) -> _Factor:
+    """``factor`` with as many elements along the axis as ``other`` has, where it has one. Expand refuses other sizes."""
+    axes = _axes_of(label, factor, other)
+    if axes is None:
+        return factor
+    sizes: list[Any] = [1] * len(factor.labels)
+    (sizes[axes[0]],) = _lengths(b, other.value, [axes[1]])
+    return _Factor(factor.labels, b.Expand(factor.value, joined(b, sizes)))
+
+
+def _held(b: Any, factor: _Factor, other: _Factor, label: str) -> _Factor:
+    """``factor``, which Reshape refuses when it runs where the axis is not as long in ``other``: axes that are one to a product
+    might agree by chance."""
+    axes = _axes_of(label, factor, other)
+    if axes is None:
+        return factor
+    sizes = _lengths(b, factor.value, range(len(factor.labels)))
+    (sizes[axes[0]],) = _lengths(b, other.value, [axes[1]])
+    return _Factor(factor.labels, b.Reshape(factor.value, joined(b, sizes), copy_zeros=False))
 
 
 def _matrix(b: Any, factor: _Factor, batch: list[str], rows: list[str], columns: list[str]) -> Any:

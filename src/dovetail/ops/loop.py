@@ -9,9 +9,9 @@ import numpy as np
 
 from dovetail import dims, dtypes
 from dovetail.errors import EngineError, RuleError
-from dovetail.graph import Graph, Value
+from dovetail.graph import Graph
 from dovetail.op import check_inputs
-from dovetail.ops.control import _HoldsGraphs, infer_subgraph, outside, restore_types, symbols_of, types_in
+from dovetail.ops.control import _HoldsGraphs, infer_subgraph, known_boolean, outside, restore_types, symbols_of, types_in
 from dovetail.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, common_type
 
 MOST_TRIPS = 1 << 24
@@ -71,9 +71,8 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
         if not isinstance(fault, RuleError):
             # Another error than that of a rule does not say that the body cannot run.
-            return [UNKNOWN] * self.carried + [
-                _laid(part, axis, None) for part, (axis, _) in zip(parts, self.stacked, strict=True)
-            ]
+            open_parts = [_laid(part, axis, None) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
+            return [*[UNKNOWN] * self.carried, *open_parts]
         stacked = [_laid(outside(part, set()), axis, 0) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
         return [outside(type, known) for type in (*(x.type for x in xs[: self.carried]), *stacked)]
 
@@ -196,8 +195,12 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         if self.with_(body=body)._infer_body(seen, set()) is None:  # type: ignore[attr-defined]
             # No trip is made, so that what a rule says of these sizes does not matter.
             body = self.body
-        for value, (axis, _) in zip(body.outputs[1 + self.carried :], self.stacked, strict=True):
-            sizes = [size if isinstance(size, int) else 0 for size in value.shape or ()]
+        parts = zip(body.outputs[1 + self.carried :], self.body.outputs[1 + self.carried :], self.stacked, strict=True)
+        for inferred, declared, (axis, _) in parts:
+            value = declared if inferred.shape is None else inferred
+            if value.shape is None:
+                raise EngineError("loop.parts", f"no trip is made, and the rank of the parts {value.name!r} is not known")
+            sizes = [size if isinstance(size, int) else 0 for size in value.shape]
             sizes[axis] = 0
             yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *[x for x in xs if hasattr(x, "shape")][:1])
 
@@ -212,13 +215,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
 
 def is_true(value: Any) -> bool:
     """Whether a boolean is known to be true."""
-    known = getattr(value, "constant", None)
-    known = value.value if known is None else known
-    if known is None and isinstance(value, Value):
-        from dovetail.evaluate import constant_value
-
-        known = constant_value(value)
-    return known is not None and np.size(known) == 1 and np.reshape(known, ()).item() is True
+    return known_boolean(value) is True
 
 
 def is_endless(body: Graph) -> bool:

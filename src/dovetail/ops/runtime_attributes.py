@@ -12,7 +12,7 @@ from dovetail import dims
 from dovetail.build import Builder
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
-from dovetail.op import REQUIRED, Field, Op, check_inputs, host_inputs, output_count
+from dovetail.op import REQUIRED, Field, Op, check_inputs, draws, host_inputs, output_count
 from dovetail.ops.reshaping import as_i64, held, items
 from dovetail.signature import Signature, parse_signature
 from dovetail.types import Bounded, Tensor, Type, Unknown, View
@@ -74,6 +74,10 @@ class RuntimeAttributes(Op):
                 raise RuleError("attribute.input", f"{type(self.op).__name__} has no integer attribute {name!r}")
         if self.outputs != output_count(self.op):
             raise RuleError("node.outputs", f"{self.outputs} outputs, but {self.op} has {output_count(self.op)}")
+
+    @property
+    def is_random(self) -> bool:
+        return draws(self.op)
 
     @property
     def title(self) -> str:

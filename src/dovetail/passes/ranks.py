@@ -16,6 +16,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
 from dovetail.op import bodies
 from dovetail.ops.control import If, taken_branch
+from dovetail.ops.reshaping import Reshape
 from dovetail.types import Tensor, Type
 
 GROWTH = 32
@@ -26,11 +27,10 @@ Step = Node | list[tuple[Value, Value]]
 
 
 def has_open_rank(graph: Graph) -> bool:
-    """Whether some If in ``graph``, bodies included, has a result of unknown rank."""
-    return any(
-        (type(node.op) is If and any(_is_open(y.type) for y in node.outputs))
-        or any(has_open_rank(body) for _, body in bodies(node.op))
-        for node in graph.nodes
+    """Whether some If in ``graph``, bodies included, has branches that differ in rank, a result of unknown rank, or a branch that
+    cannot run."""
+    return graph.fault is not None or any(
+        _is_open(node) or any(has_open_rank(body) for _, body in bodies(node.op)) for node in graph.nodes
     )
 
 
@@ -39,9 +39,14 @@ def specialize_ranks(graph: Graph) -> Graph:
 
     Let ``y`` be the result of an If whose branches make different ranks. The nodes that depend on ``y`` move into both branches,
     where its rank is known; then a condition on that rank is constant, and the branch that it takes stands for its If.
+    A branch that its rules refuse at all sizes becomes one that raises when it runs.
     Raises UnsupportedError [if.rank] where an output of the graph itself has two ranks, or beyond GROWTH.
     """
     return _Specializer(graph).graph()
+
+
+class _TwoRanks(UnsupportedError):
+    """A result of a graph has two ranks; whoever holds the graph may move what follows into it."""
 
 
 class _Specializer:
@@ -50,7 +55,10 @@ class _Specializer:
         self.left = GROWTH * _count(graph)
 
     def graph(self) -> Graph:
-        return self.body(self.whole, [(value.type, value.value) for value in self.whole.inputs])
+        try:
+            return self.body(self.whole, [(value.type, value.value) for value in self.whole.inputs])
+        except RuleError as error:
+            raise UnsupportedError(error.code, error.message, node=error.node, op=error.op) from None
 
     def body(self, graph: Graph, inputs: Sequence[tuple[Type, Any]]) -> Graph:
         """``graph`` specialized for inputs of these types and shape values."""
@@ -93,21 +101,33 @@ class _Specializer:
                 continue
             inputs = [(x.type, x.value) for x in captures]
             choices = [partial(self.body, branch, inputs) for branch in (step.op.then_branch, step.op.else_branch)]
-            branches = _branches(choices, condition)
-            if not _differ(branches):
+            branches = self._agreeing(choices, condition)
+            if branches is not None:
                 op = step.op.with_(then_branch=branches[0], else_branch=branches[1])
                 self._add(b, step, op, [condition, *captures, condition], env)
                 continue
+            if not todo:
+                raise _TwoRanks("if.rank", "the branches differ in rank, and their results leave the graph", node=step.label)
             after = self._write_independent(b, step, todo, env)
             self._sink(b, step, after, env, outputs)
             return
 
+    def _agreeing(self, choices: Sequence[Callable[[], Graph]], condition: Value) -> list[Graph] | None:
+        """The branches by themselves; None where their results have more than one rank."""
+        try:
+            branches = _branches(choices, condition)
+        except _TwoRanks:
+            return None
+        return None if _differ(branches) else branches
+
     def _copy(self, b: Builder, node: Node, env: dict[int, Value]) -> None:
         xs = [None if x is None else env[id(x)] for x in node.inputs]
         op = copy_op(node.op)
-        changes = {
-            name: self.body(body, [(x.type, x.value) for x in body.inputs]) for name, body in bodies(op) if has_open_rank(body)
-        }
+        for fault in (body.fault for _, body in bodies(op) if body.fault is not None):
+            # A body that cannot run is that of a loop without trips, which is no error.
+            raise UnsupportedError(fault.code, fault.message, node=fault.node, op=fault.op)
+        open_bodies = [(name, body) for name, body in bodies(op) if has_open_rank(body)]
+        changes = {name: self.body(body, [(x.type, x.value) for x in body.inputs]) for name, body in open_bodies}
         self._add(b, node, op.with_(**changes) if changes else op, xs, env)
 
     def _add(self, b: Builder, node: Node, op: Any, xs: Sequence[Value | None], env: dict[int, Value]) -> None:
@@ -155,7 +175,7 @@ class _Specializer:
         branches = _branches(choices, env[id(condition)])
         if _differ(branches):
             ranks = [[_rank(y) for y in branch.outputs] for branch in branches]
-            raise UnsupportedError("if.rank", f"results of ranks {ranks[0]} and {ranks[1]} leave the graph", node=node.label)
+            raise _TwoRanks("if.rank", f"results of ranks {ranks[0]} and {ranks[1]} leave the graph", node=node.label)
         op = If(then_branch=branches[0], else_branch=branches[1], outputs=len(wanted))
         results = b.add(op, env[id(condition)], *(env[id(x)] for x in captures), env[id(condition)], name=node.name)
         for old, new in zip(wanted, results, strict=True):
@@ -185,29 +205,31 @@ def _branches(choices: Sequence[Callable[[], Graph]], condition: Value) -> list[
     faults: list[RuleError] = []
     for choice in choices:
         try:
-            made.append(choice())
-            made[-1].inputs.append(Value(made[-1].claim(condition.name), condition.type))
+            branch = choice()
+            branch.inputs.append(Value(branch.claim(condition.name), condition.type))
+            made.append(branch)
         except RuleError as error:
             made.append(None)
             faults.append(error)
     if len(faults) == 2:
         raise faults[0]
-    return [_raising(next(filter(None, made))) if branch is None else branch for branch in made]
+    return [_raising(next(filter(None, made)), faults[0]) if branch is None else branch for branch in made]
 
 
-def _raising(other: Graph) -> Graph:
-    """A branch with inputs and outputs like ``other`` that always raises: it makes one element of a list of two.
+def _raising(other: Graph, fault: RuleError) -> Graph:
+    """A branch with inputs and outputs like ``other`` that always raises: it reshapes two elements to one.
 
-    The number two is computed from the condition, so that no reader of the file finds the error before the branch runs.
+    The number two is computed from the condition, so that no reader of the file finds the error before the branch runs. Each
+    Reshape is named after the node and the code of ``fault``.
     """
     b = Builder("raises")
     *_, condition = [b.input_of(x.name, x.type) for x in other.inputs]
     condition = b.apply("Reshape", condition, [1])
     numbers = [b.apply("Cast", x, to=dtypes.i64) for x in (condition, b.apply("Not", condition))]
     two = b.apply("Add", b.apply("Add", *numbers), 1)
-    for y in other.outputs:
+    for index, y in enumerate(other.outputs):
         zeros = b.apply("Expand", b.constant(np.zeros((), y.dtype.numpy), y.dtype), two)
-        b.graph.outputs.append(b.apply("Reshape", zeros, np.ones(len(y.dims), np.int64)))
+        b.graph.outputs += b.add(Reshape(), zeros, np.ones(len(y.dims), np.int64), name=f"{fault.node}/{fault.code}/{index}")
     return b.graph
 
 
@@ -238,7 +260,7 @@ def _set_outputs(b: Builder, values: Sequence[Value]) -> None:
 
 def _differ(branches: Sequence[Graph]) -> bool:
     ranks = [[_rank(y) for y in branch.outputs] for branch in branches]
-    return ranks[0] != ranks[1]
+    return ranks[0] != ranks[1] or None in ranks[0]
 
 
 def _rank(value: Value) -> int | None:
@@ -246,8 +268,8 @@ def _rank(value: Value) -> int | None:
     return None if shape is None else len(shape)
 
 
-def _is_open(type: Type) -> bool:
-    return isinstance(type, Tensor) and type.shape is None
+def _is_open(node: Node) -> bool:
+    return isinstance(node.op, If) and _differ((node.op.then_branch, node.op.else_branch))
 
 
 def _count(graph: Graph) -> int:

@@ -25,7 +25,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
 from dovetail.formats.onnx.functions import Function, inline, key_of, read_function, walk
 from dovetail.formats.onnx.mending import mend, put_back
 from dovetail.formats.onnx.messages import message_classes, present, properties, put_properties, refuse_rest
-from dovetail.formats.onnx.names import check_names, subgraphs
+from dovetail.formats.onnx.names import check_names, rename_repeated, subgraphs
 from dovetail.formats.onnx.reader import Call, Faults, GraphReader, plain_domain
 from dovetail.formats.onnx.schemas import ir_version_of, newest_opset
 from dovetail.formats.onnx.tensors import ExternalData, TensorReader, byte_size
@@ -185,6 +185,7 @@ def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> For
         inline(graph, functions, imports, faults)
         imports = {**_imports_of(functions), **imports}
     check_names(graph, faults.found, faults.deviate)
+    rename_repeated(graph, faults.deviate)
     if ir_version < 4:
         _check_initializers(graph, faults)
     imports = {**imports, **reader.assumed}

@@ -127,6 +127,25 @@ class _Scope:
             self.graph.nodes = _sorted(self.graph.nodes, self.all)
 
 
+def rename_repeated(graph: ForeignGraph, deviate: Deviate) -> None:
+    """Give nodes that bear the name of another in their graph a name of their own: nothing refers to the name of a node.
+
+    onnx/docs/IR.md, "Names Within a Graph". ``deviate`` gets FormatErrors [node.name].
+    """
+    taken: set[str] = set()
+    for node in graph.nodes:
+        if node.name and node.name in taken:
+            where = f"{node.place} ({node.kind})"
+            deviate(FormatError("node.name", f"two nodes have the name {node.name!r}", node=where))
+            count = 2
+            while f"{node.name}_{count}" in taken:
+                count += 1
+            node.name = f"{node.name}_{count}"
+        taken.add(node.name)
+        for _, inner in subgraphs(node):
+            rename_repeated(inner, deviate)
+
+
 def _sorted(nodes: list[ForeignNode], writers: dict[str, int]) -> list[ForeignNode]:
     """The nodes in an order in which each comes after what it reads, as near to theirs as that allows."""
     reads = [{writers[name] for name in _names_read(node) if name in writers} - {index} for index, node in enumerate(nodes)]

@@ -135,25 +135,11 @@ class GraphReader:
         for value in self._values(fields.pop("value_info", ()), place, "value info"):
             self._declare(graph, value)
         graph.nodes = self.nodes(fields.pop("node", ()), place, depth)
-        self._name_apart(graph.nodes)
         refuse_rest(fields, "graph")
         return graph
 
     def nodes(self, protos: Iterable[NodeProto], place: str, depth: int) -> list[ForeignNode]:
         return [self._node(proto, f"{place}node {index}", depth) for index, proto in enumerate(protos)]
-
-    def _name_apart(self, nodes: list[ForeignNode]) -> None:
-        """onnx/docs/IR.md, "Names Within a Graph": node names are unique. Nothing refers to them: a second gets a new one."""
-        taken: set[str] = set()
-        for node in nodes:
-            if node.name and node.name in taken:
-                fault = FormatError("node.name", f"two nodes have the name {node.name!r}")
-                self._faults.deviate(fault, f"{node.place} ({node.kind})")
-                count = 2
-                while f"{node.name}_{count}" in taken:
-                    count += 1
-                node.name = f"{node.name}_{count}"
-            taken.add(node.name)
 
     def values(self, protos: Iterable[ValueInfoProto], place: str) -> dict[str, ForeignValue]:
         """Declared values by name, as a function has them."""
@@ -270,16 +256,15 @@ class GraphReader:
         refuse_rest(fields, "node")
 
     def _version(self, node: ForeignNode) -> int:
+        if self._functions and call_of(node) in self._functions:
+            return 0
         opset = self._imports.get(node.domain)
-        is_call = self._functions and call_of(node) in self._functions
         if opset is None:
             fault = FormatError("opset.missing", f"{node.kind} is of domain {node.domain!r}, which the model does not import")
-            opset = 0 if is_call else self._assumed_opset(node.domain)
+            opset = self._assumed_opset(node.domain)
             if opset is None:
                 raise fault
             self._faults.deviate(fault, label(node))
-        if is_call:
-            return 0
         return since_version(node.domain, node.kind, opset)
 
     def _assumed_opset(self, domain: str) -> int | None:

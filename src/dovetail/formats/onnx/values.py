@@ -28,9 +28,7 @@ class TypeReader:
     def __init__(self) -> None:
         self._found: dict[bytes, tuple[Type | None, Denotations]] = {}
 
-    def read(
-        self, proto: TypeProto, key: str, accept: Callable[[DovetailError], None] = refuse
-    ) -> tuple[Type | None, Denotations]:
+    def read(self, proto: TypeProto, key: str) -> tuple[Type | None, Denotations]:
         """The type (None: the message says nothing), and denotations by path (``""`` the type, ``"0"`` its first dimension).
 
         An unnamed dimension becomes a symbol of its own, ``?<key>.<axis>``. Raises FormatError [type.element],
@@ -39,7 +37,7 @@ class TypeReader:
         stored = proto.SerializeToString()
         found = self._found.get(stored)
         if found is None:
-            fresh = _Fresh(key, accept)
+            fresh = _Fresh(key)
             notes: Denotations = {}
             found = self._type(proto, fresh, "", notes, 0), notes
             if not fresh.count:
@@ -91,9 +89,8 @@ class TypeReader:
 class _Fresh:
     """Names for the unnamed dimensions of one value."""
 
-    def __init__(self, key: str, accept: Callable[[DovetailError], None]) -> None:
+    def __init__(self, key: str) -> None:
         self._key = key
-        self.accept = accept
         self.count = 0
 
     def symbol(self, path: str, axis: int) -> Size:
@@ -110,8 +107,8 @@ def _shape(proto: TensorShapeProto, fresh: _Fresh, path: str, notes: Denotations
             notes[f"{path}{axis}"] = denotation
         value, name = fields.get("dim_value", -1), fields.get("dim_param", "")
         if value < -1:
-            # -1 stands for an unknown size in files of several exporters; others below 0 are unknown to onnxruntime too.
-            fresh.accept(FormatError("type.dims", f"the size {value} is negative"))
+            # -1 stands for an unknown size in files of several exporters; nothing else below 0 has a meaning.
+            raise FormatError("type.dims", f"the size {value} is negative")
         if value >= 0:
             sizes.append(value)
         elif name and not name.startswith(UNNAMED):
@@ -144,7 +141,7 @@ def read_value(
         raise FormatError("value.name", "a declared value has no name")
     value = ForeignValue(name, names=(name,))
     if "type" in fields:
-        value.type, denotations = types.read(fields.pop("type"), scope + name, accept)
+        value.type, denotations = types.read(fields.pop("type"), scope + name)
         if denotations:
             value.metadata["denotations"] = dict(denotations)
     if not fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Value
 from dovetail.ops.attention import Attention
-from dovetail.ops.heads import heads_first, places
+from dovetail.ops.heads import count_of, heads_first
 from dovetail.ops.norm import LayerNormalization, RMSNormalization
 
 _DOMAIN = "com.microsoft"
@@ -170,7 +171,8 @@ def attention(node: Lifting) -> list[Value]:
     product = b.MatMul(x, weights)
     product = product if bias is None else b.Add(product, bias)
     q, k, v = b.Split(product, *([list(sizes)] if sizes else []), axis=-1, outputs=3)
-    added = _added(node, node.optional(3), node.optional(5), node.attribute("mask_filter_value", "float", _FILTER))
+    lengths = [(x, 1), *([(past, 3)] if past is not None else [])]
+    added = _added(node, node.optional(3), node.optional(5), node.attribute("mask_filter_value", "float", _FILTER), lengths)
     op = Attention(node.attribute("unidirectional", "bool", False), _scale(node), q_heads=heads, kv_heads=heads, outputs=3)
     pasts = [b.Squeeze(each, [0]) for each in b.Split(past, axis=0, outputs=2)] if past is not None else []
     y, keys, values = b.add(op, q, k, v, added, *pasts)
@@ -185,25 +187,60 @@ def _scale(node: Lifting) -> float | None:
     return scale or None
 
 
-def _added(node: Lifting, mask: Value | None, bias: Value | None, least: float, keys: Value | None = None) -> Value | None:
-    """What is added to the scores: the bias, and ``least`` for each key that a mask of ones and zeros leaves out.
+def _added(node: Lifting, mask: Value | None, bias: Value | None, least: float, keys: list[tuple[Value, int]]) -> Value | None:
+    """The bias, and ``least`` for each key that the mask leaves out, as what is added to the scores.
 
-    A vector as long as the batch says how many of ``keys`` there are.
+    A mask [batch, keys] or [batch, rows, keys] leaves out keys where it is not positive; a vector is a mask of lengths. The
+    lengths of ``keys``, each a value and an axis, add up to the number of keys.
     """
     if mask is None:
         return bias
     b = node.b
-    if len(mask.dims) == 1 and keys is not None and dims.equal(mask.dims[0], keys.dims[0]) is True:
-        mask = b.Cast(b.Less(places(b, keys, -2), b.Unsqueeze(b.Cast(mask, to=dtypes.i64), [1])), to=dtypes.i32)
-    if len(mask.dims) not in (2, 3):
-        raise _refuse(node, "a mask", f"{mask.type} is neither [batch, keys] nor [batch, rows, keys]")
     kind = node.input(0).dtype
-    out = b.Equal(mask, b.constant(0, mask.dtype))
+    if len(mask.dims) == 1:
+        out = _beyond_lengths(node, mask, keys)
+    elif len(mask.dims) in (2, 3):
+        out = b.Less(mask, b.constant(1, mask.dtype))
+    else:
+        raise _refuse(node, "a mask", f"{mask.type}: onnxruntime's CPU kernels take [batch, keys] and [batch, rows, keys]")
     less = b.Where(out, b.constant(np.float32(least), kind), b.constant(0, kind))
-    found: Value = b.Unsqueeze(less, [1, 2] if len(mask.dims) == 2 else [1])
+    found: Value = b.Unsqueeze(less, [1] if len(mask.dims) == 3 else [1, 2])
     if bias is not None:
         found = b.Add(found, bias)
     return found
+
+
+def _beyond_lengths(node: Lifting, mask: Value, keys: list[tuple[Value, int]]) -> Value:
+    """Which keys [batch, keys] lie outside of what a vector says: where each row of the batch ends, and in one of 2 * batch
+    numbers (of Attention) then where each begins. In one of 3 * batch + 2 numbers the ends come first; the rest is for kernels
+    that pack their rows. Another length is refused by Gather when it runs.
+    """
+    b, x = node.b, node.input(0)
+    batch, length = count_of(b, x, 0), count_of(b, mask, 0)
+    has_starts = node.node.kind == "Attention"
+    known = x.dims[0], mask.dims[0]
+    forms = [known[0], known[0] * 3 + 2, *([known[0] * 2] if has_starts else [])]
+    answers = [dims.equal(known[1], form) for form in forms]
+    if not any(answer is not False for answer in answers):
+        raise _refuse(node, "a mask", f"{mask.type} for a batch of {known[0]}")
+    wide = b.Cast(mask, to=dtypes.i64)
+    rows = b.Range(b.constant(0), batch, b.constant(1))
+    if True not in answers:
+        sound = b.Equal(length, b.Add(b.Multiply(batch, b.constant(3)), b.constant(2)))
+        for times in (1, 2)[: 1 + has_starts]:
+            sound = b.Or(sound, b.Equal(length, b.Multiply(batch, b.constant(times))))
+        rows = b.Where(sound, rows, b.constant(2**31 - 1))
+    total = reduce(b.Add, (count_of(b, value, axis) for value, axis in keys))
+    place = b.Range(b.constant(0), total, b.constant(1))
+    out: Value = b.GreaterEqual(place, b.Unsqueeze(b.Gather(wide, rows), [1]))
+    if has_starts and answers[2] is not False:
+        # A vector without starts is long enough for none: its last number is read in their place, and not used.
+        behind = b.Minimum(b.Add(b.Range(b.constant(0), batch, b.constant(1)), batch), b.Subtract(length, b.constant(1)))
+        starts = b.Gather(wide, behind)
+        if answers[2] is not True:
+            starts = b.Where(b.Equal(length, b.Multiply(batch, b.constant(2))), starts, b.constant(0))
+        out = b.Or(out, b.Less(place, b.Unsqueeze(starts, [1])))
+    return out
 
 
 @ONNX.lift("MultiHeadAttention", 1, domain=_DOMAIN)
@@ -226,7 +263,9 @@ def multi_head_attention(node: Lifting) -> list[Value]:
             k, v = b.Add(k, b.index(bias, second)), b.Add(v, b.index(bias, third))
     if in_heads:
         q = heads_first(b, q, heads)
-    added = _added(node, node.optional(4), node.optional(5), node.attribute("mask_filter_value", "float", _FILTER), k)
+    past = node.optional(6)
+    keys = [(k, -2), *([(past, 2)] if past is not None else [])]
+    added = _added(node, node.optional(4), node.optional(5), node.attribute("mask_filter_value", "float", _FILTER), keys)
     counts = {} if in_heads else {"q_heads": heads, "kv_heads": heads}
     count = max(len(node.node.outputs), 1)
     causal = node.attribute("unidirectional", "bool", False)
@@ -235,7 +274,7 @@ def multi_head_attention(node: Lifting) -> list[Value]:
             node, "unidirectional", f"{q.dims[-2]} rows and {k.dims[-2]} keys, of which onnxruntime shows the last row all"
         )
     op = Attention(causal, _scale(node), scores="masked", outputs=count, **counts)
-    y, *rest = b.add(op, q, k, v, added, node.optional(6), node.optional(7))
+    y, *rest = b.add(op, q, k, v, added, past, node.optional(7))
     return [b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [0, 0, -1]) if in_heads else y, *rest]
 
 

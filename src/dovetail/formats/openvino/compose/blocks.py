@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from dovetail.build import shape_value
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.lifting import Lifting
+from dovetail.formats.lower import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Value
+from dovetail.ops.reshaping import as_i64
 from dovetail.ops.slicing import joined
 from dovetail.ops.sliding import halves
 from dovetail.types import INT64_MAX
@@ -28,58 +34,104 @@ def _three(node: Lifting) -> tuple[Value, tuple[int, ...], tuple[int, ...], tupl
     return x, block, begin, end
 
 
-def _divided(b: Any, x: Value, axis: int, by: int) -> Any:
+def _divided(b: Any, x: Value, axis: int, by: Any) -> Any:
     size = x.dims[axis]
-    if isinstance(size, int):
+    if isinstance(size, int) and isinstance(by, int):
         return size // by
-    return b.Divide(shape_value(b, x, [axis]), [by])
+    return b.Divide(_size(b, x, axis), [by] if isinstance(by, int) else by)
+
+
+def _size(b: Any, x: Value, axis: int) -> Any:
+    found = shape_value(b, x, [axis])
+    return b.constant(np.array(found)) if isinstance(found, list) else found
+
+
+def _is_late(node: Lifting) -> bool:
+    """Whether blocks, or what is padded or cropped, are known only at run time."""
+    return any(x is not None and constant_or_none(x) is None for x in node.inputs[1:])
+
+
+def _late(node: Lifting) -> tuple[Value, list[Any], Value, Value]:
+    """As ``_three`` does: the tensor, the blocks as vectors of one, what is padded or cropped. Blocks that do not divide, or of
+    the batch, are refused when they run, by Reshape."""
+    b, x = node.b, node.input(0)
+    block, begin, end = (as_i64(b, node.input(place)) for place in (1, 2, 3))
+    rank = len(x.dims)
+    for vector in (block, begin, end):
+        if rank < 2 or vector.shape is None or len(vector.shape) != 1 or vector.shape[0] not in (rank,):
+            raise FormatError("node.inputs", f"{node.node.kind}: a vector {vector.type} for {x.type}")
+    return x, [b.Gather(block, [axis], axis=0) for axis in range(rank)], begin, end
+
+
+def _product(b: Any, items: list[Any]) -> Any:
+    return reduce(b.Multiply, items)
 
 
 @OPENVINO.lift("SpaceToBatch", 2)
 def space_to_batch(node: Lifting) -> Value:
     """Padded, then each place in its block a batch of its own."""
     b = node.b
+    if _is_late(node):
+        x, late, before, after = _late(node)
+        return _to_batch(b, b.Pad(x, b.Concat(before, after, axis=0)), late, _product(b, late))
     x, block, begin, end = _three(node)
-    rank = len(block)
     if any(begin) or any(end):
         x = b.Pad(x, b.constant([*begin, *end]))
     for size, count in zip(x.dims, block, strict=True):
         if isinstance(size, int) and size % count:
             raise FormatError("node.inputs", f"SpaceToBatch: {size} places in blocks of {count}")
+    return _to_batch(b, x, block, prod(block))
+
+
+def _to_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Value:
+    rank = len(block)
     sizes: list[Any] = [shape_value(b, x, [0])]
     for axis in range(1, rank):
         sizes += [_divided(b, x, axis, block[axis]), block[axis]]
     cut = b.Reshape(x, joined(b, sizes), copy_zeros=False)
     order = [*range(2, 2 * rank - 1, 2), 0, *range(1, 2 * rank - 1, 2)]
-    whole = [_times(b, x, 0, prod(block)), *(_divided(b, x, axis, block[axis]) for axis in range(1, rank))]
+    whole = [_times(b, x, 0, all_blocks), *(_divided(b, x, axis, block[axis]) for axis in range(1, rank))]
     result: Value = b.Reshape(b.Transpose(cut, order), joined(b, whole), copy_zeros=False)
     return result
 
 
-def _times(b: Any, x: Value, axis: int, by: int) -> Any:
+def _times(b: Any, x: Value, axis: int, by: Any) -> Any:
     size = x.dims[axis]
-    return size * by if isinstance(size, int) else b.Multiply(shape_value(b, x, [axis]), [by])
+    if isinstance(size, int) and isinstance(by, int):
+        return size * by
+    return b.Multiply(_size(b, x, axis), [by] if isinstance(by, int) else by)
 
 
 @OPENVINO.lift("BatchToSpace", 2)
 def batch_to_space(node: Lifting) -> Value:
     """The places of each block from the batch, then cropped."""
     b = node.b
+    if _is_late(node):
+        x, late, before, after = _late(node)
+        whole = _from_batch(b, x, late, _product(b, late))
+        result: Value = b.Slice(whole, before, b.Subtract(b.Shape(whole), after), list(range(len(late))))
+        return result
     x, block, begin, end = _three(node)
     rank, all_blocks = len(block), prod(block)
     if isinstance(x.dims[0], int) and x.dims[0] % all_blocks:
         raise FormatError("node.inputs", f"BatchToSpace: a batch of {x.dims[0]} for blocks of {all_blocks}")
+    y = _from_batch(b, x, block, all_blocks)
+    if any(begin) or any(end):
+        y = b.Slice(y, list(begin), [-count if count else INT64_MAX for count in end], list(range(rank)))
+    return y
+
+
+def _from_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Value:
+    rank = len(block)
     batch = _divided(b, x, 0, all_blocks)
     rest = shape_value(b, x, range(1, rank))
-    cut = b.Reshape(x, joined(b, [list(block[1:]), batch, rest]), copy_zeros=False)
+    first = list(block[1:]) if isinstance(block[0], int) else joined(b, list(block[1:]))
+    cut = b.Reshape(x, joined(b, [first, batch, rest]), copy_zeros=False)
     order = [rank - 1]
     for axis in range(1, rank):
         order += [rank - 1 + axis, axis - 1]
     sizes = [batch, *(_times(b, x, axis, block[axis]) for axis in range(1, rank))]
     y: Value = b.Reshape(b.Transpose(cut, order), joined(b, sizes), copy_zeros=False)
-    if any(begin) or any(end):
-        stops = [-count if count else INT64_MAX for count in end]
-        y = b.Slice(y, list(begin), stops, list(range(rank)))
     return y
 
 

@@ -12,7 +12,6 @@ from dovetail.errors import FormatError, RuleError, UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.formats.spelled import constant_of
 from dovetail.graph import Node, Value
 from dovetail.op import REQUIRED, Op
 from dovetail.ops.joining import Split
@@ -161,7 +160,7 @@ def strided_slice(node: Lifting) -> Any:
     if x.shape is None:
         raise UnsupportedError("slice.rank", "StridedSlice of a tensor of unknown rank")
     plan = _plan(len(x.shape), new_axis, shrink, ellipsis)
-    steps = [1] * length if strides is None else _known_steps(strides)
+    steps: list[int] | Value = [1] * length if strides is None else _steps(strides)
     y = _cut(
         b, x, begin, end, strides, [(place, axis) for place, axis, how in plan if how == "slice"], begin_mask, end_mask, steps
     )
@@ -180,8 +179,10 @@ def _bounds_length(begin: Value, end: Value, strides: Value | None) -> int:
     return lengths.pop()
 
 
-def _known_steps(strides: Value) -> list[int]:
-    return [int(step) for step in constant_of(strides, "StridedSlice: strides").reshape(-1).tolist()]
+def _steps(strides: Value) -> list[int] | Value:
+    """The steps where they are known; else the input itself."""
+    data = constant_or_none(strides)
+    return strides if data is None else [int(step) for step in data.reshape(-1).tolist()]
 
 
 def _plan(rank: int, new_axis: Any, shrink: Any, ellipsis: Any) -> list[tuple[int, int, str]]:
@@ -214,9 +215,11 @@ def _cut(
     cuts: list[tuple[int, int]],
     begin_mask: Any,
     end_mask: Any,
-    steps: list[int],
+    steps: list[int] | Value,
 ) -> Value:
     """Slice the axes that are cut; those with both ends masked and a step of 1 are left alone."""
+    if isinstance(steps, Value):
+        return _cut_by(b, x, begin, end, steps, cuts, begin_mask, end_mask)
     cuts = [(place, axis) for place, axis in cuts if not (begin_mask[place] and end_mask[place] and steps[place] == 1)]
     if not cuts:
         return x
@@ -228,6 +231,24 @@ def _cut(
     axes = [axis for _, axis in cuts]
     chosen = [steps[place] for place in places]
     result: Value = b.Slice(x, starts, stops, axes, chosen)
+    return result
+
+
+def _cut_by(
+    b: Builder, x: Value, begin: Value, end: Value, strides: Value, cuts: list[tuple[int, int]], begin_mask: Any, end_mask: Any
+) -> Value:
+    """Slice by steps that only run time knows: their signs say at which end a masked bound lies."""
+    if not cuts:
+        return x
+    places = [place for place, _ in cuts]
+    steps = b.Gather(_cast(b, strides), places, axis=0)
+    ahead = b.Greater(steps, 0)
+    bounds = []
+    for given, mask, forward, back in ((begin, begin_mask, 0, INT64_MAX), (end, end_mask, INT64_MAX, -INT64_MAX)):
+        instead = b.Where(ahead, b.constant(np.array(forward)), b.constant(np.array(back)))
+        kept = b.Gather(_cast(b, given), places, axis=0)
+        bounds.append(b.Where(b.constant(np.array([bool(mask[place]) for place in places])), instead, kept))
+    result: Value = b.Slice(x, *bounds, [axis for _, axis in cuts], steps)
     return result
 
 
@@ -276,7 +297,10 @@ def reverse(node: Lifting) -> Any:
     if mode not in ("index", "mask"):
         raise FormatError("attribute.value", f"Reverse: mode = {mode!r} is neither index nor mask")
     x = node.input(0)
-    data = constant_of(node.input(1), "Reverse: the axes").reshape(-1)
+    known = constant_or_none(node.input(1))
+    if known is None:
+        return _reversed_by(node.b, x, node.input(1), mode)
+    data = known.reshape(-1)
     axes = [int(axis) for axis in (data if mode == "index" else np.flatnonzero(data)).tolist()]
     if mode == "mask" and x.shape is not None and len(data) != len(x.shape):
         raise RuleError("reverse.mask", f"a mask of {len(data)} for {len(x.shape)} axes")
@@ -284,6 +308,18 @@ def reverse(node: Lifting) -> Any:
         return node.b.Identity(x)
     count = len(axes)
     return node.b.Slice(x, [INT64_MAX] * count, [-INT64_MAX] * count, axes, [-1] * count)
+
+
+def _reversed_by(b: Builder, x: Value, given: Value, mode: str) -> Value:
+    """By axes, or a mark for each axis, that only run time knows: a slice of all axes, as OpenVINO's own wants constant ones."""
+    rank = len(x.dims)
+    zero, one, far, near = (b.constant(np.array(bound)) for bound in (0, 1, INT64_MAX, -INT64_MAX))
+    if mode == "index":
+        marks = b.ScatterElements(b.constant(np.zeros(rank, np.int64)), _cast(b, given), b.Expand(one, b.Shape(given)), axis=0)
+        given = b.Greater(marks, zero)
+    bounds = [b.Where(given, *pair) for pair in ((far, zero), (near, far))]
+    result: Value = b.Slice(x, *bounds, list(range(rank)), b.Where(given, b.constant(np.array(-1)), one))
+    return result
 
 
 @OPENVINO.lower("Slice")
@@ -320,14 +356,31 @@ def broadcast(node: Lifting) -> Any:
         mode = "explicit"
     if mode != "explicit":
         return None
-    mapping = [int(axis) for axis in constant_of(node.input(2), "Broadcast: axes_mapping").reshape(-1).tolist()]
     rank = vector_length(shape, "target_shape")
     if not isinstance(rank, int) or x.shape is None:
         raise UnsupportedError("broadcast.rank", "Broadcast with explicit axes between unknown ranks")
+    known = constant_or_none(node.input(2))
+    if known is None:
+        return node.b.apply("Expand", _spread(node.b, x, node.input(2), rank), shape, both=False)
+    mapping = [int(axis) for axis in known.reshape(-1).tolist()]
     if len(mapping) != len(x.shape) or mapping != sorted(set(mapping)) or any(not 0 <= axis < rank for axis in mapping):
         raise RuleError("broadcast.axes", f"axes_mapping {mapping} does not put {len(x.shape)} axes in order into {rank}")
     new = [axis for axis in range(rank) if axis not in mapping]
     return node.b.apply("Expand", node.b.Unsqueeze(x, new) if new else x, shape, both=False)
+
+
+def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
+    """``x`` with sizes of 1 between its own, each of which stands at the axis that ``mapping`` says. Axes that do not rise are
+    made ones out of range, which ScatterElements refuses."""
+    axes = _cast(b, mapping)
+    count = len(x.dims)
+    if count > 1:
+        steps = b.Subtract(b.Slice(axes, [1], [count]), b.Slice(axes, [0], [count - 1]))
+        rises = b.Greater(b.ReduceMin(steps, [0], keep_dims=False), 0)
+        axes = b.Where(rises, axes, b.constant(np.array(INT64_MAX)))
+    sizes = b.ScatterElements(b.constant(np.ones(rank, np.int64)), axes, b.Shape(x), axis=0)
+    result: Value = b.Reshape(x, sizes, copy_zeros=False)
+    return result
 
 
 @OPENVINO.lift("Squeeze", 1, 15)

@@ -14,6 +14,7 @@ from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO, spell
 from dovetail.graph import Node, Value
 from dovetail.ops.random import RandomUniform
+from dovetail.ops.reshaping import as_i64
 
 _EXACT = 2**53
 
@@ -40,7 +41,7 @@ def multinomial(node: Lifting) -> Value:
     kind = node.attribute("convert_type", "DType")
     is_repeated, is_log = node.attribute("with_replacement", "bool"), node.attribute("log_probs", "bool")
     first, second = (node.attribute(name, "int", 0) for name in ("global_seed", "op_seed"))
-    count = node.constant(1, "int")
+    count = node.attribute_or_input(1, "int")
     if not first and not second:
         first = len(b.graph.nodes)
     seeds = {"seed": float(first % _EXACT), "second": second}
@@ -52,7 +53,8 @@ def multinomial(node: Lifting) -> Value:
     zero, one = (b.constant(np.array(number, x.dtype.numpy), x.dtype) for number in (0, 1))
     share = b.apply("RandomUniform", shape_value(b, x), zero, one, **seeds)
     drawn = b.Subtract(x, b.Log(b.Negative(b.Log(b.Subtract(one, share)))))
-    result = b.apply("TopK", drawn, b.constant(np.array([count])), axis=-1, dtype=kind)[1]
+    most = b.Reshape(as_i64(b, count), [1]) if isinstance(count, Value) else b.constant(np.array([count]))
+    result = b.apply("TopK", drawn, most, axis=-1, dtype=kind)[1]
     return result
 
 

@@ -43,19 +43,25 @@ def interpolate_1(node: Lifting) -> list[Value]:
 @OPENVINO.lift("Interpolate", 4)
 def interpolate_4(node: Lifting) -> list[Value]:
     by_scales = _by_scales(node)
-    axes = node.constant(3, _INTS, None)
     sizes, scales = (None, node.input(2)) if by_scales else (node.input(1), None)
-    return _interpolate(node, sizes, scales, axes)
+    return _interpolate(node, sizes, scales, *_axes(node, 3))
 
 
 @OPENVINO.lift("Interpolate", 11)
 def interpolate_11(node: Lifting) -> list[Value]:
     by_scales = _by_scales(node)
-    axes = node.constant(2, _INTS, None)
     if node.node.attributes.get("mode") in _PILLOW:
-        return _as_pillow(node, axes, by_scales)
+        return _as_pillow(node, node.constant(2, _INTS, None), by_scales)
     sizes, scales = (None, node.input(1)) if by_scales else (node.input(1), None)
-    return _interpolate(node, sizes, scales, axes)
+    return _interpolate(node, sizes, scales, *_axes(node, 2))
+
+
+def _axes(node: Lifting, index: int) -> tuple[tuple[int, ...] | None, Value | None]:
+    """The axes where they are constant, and as an input where they are not."""
+    if node.optional(index) is None:
+        return None, None
+    axes = node.attribute_or_input(index, _INTS)
+    return (None, axes) if isinstance(axes, Value) else (axes, None)
 
 
 def _as_pillow(node: Lifting, axes: tuple[int, ...] | None, by_scales: bool) -> list[Value]:
@@ -85,13 +91,16 @@ def _scaled_lengths(op: Resize, x: Value, scales: Value) -> list[int]:
     return [row.out for row in rows]
 
 
-def _interpolate(node: Lifting, sizes: Value | None, scales: Value | None, axes: Any) -> list[Value]:
+def _interpolate(node: Lifting, sizes: Value | None, scales: Value | None, axes: Any, late: Value | None) -> list[Value]:
     mode = _mode(node)
+    pads = _pads(node, len(node.input(0).dims))
+    if late is not None:
+        sizes, scales = _for_every_axis(node, pads, late, sizes, scales)
     # linear_onnx has no antialias, and the other modes none either.
     antialias = node.attribute("antialias", "bool", False) and node.node.attributes.get("mode") == "linear"
     return _resize(
         node,
-        _pads(node, len(node.input(0).dims)),
+        pads,
         sizes,
         scales,
         mode,
@@ -101,6 +110,22 @@ def _interpolate(node: Lifting, sizes: Value | None, scales: Value | None, axes:
         antialias,
         axes,
     )
+
+
+def _for_every_axis(
+    node: Lifting, pads: tuple[int, ...], axes: Value, sizes: Value | None, scales: Value | None
+) -> tuple[Value | None, Value | None]:
+    """The sizes or scales of all axes, where which axes are named is known at run time: the others stay as they are."""
+    b, x = node.b, node.input(0)
+    rank = len(x.dims)
+    if sizes is None:
+        assert scales is not None
+        ones = b.constant(np.ones(rank, scales.dtype.numpy), scales.dtype)
+        return None, b.ScatterElements(ones, axes, scales, axis=0)
+    before = b.Shape(x, dtype=sizes.dtype) if sizes.dtype.name in ("i32", "i64") else b.Cast(b.Shape(x), to=sizes.dtype)
+    more = np.array(pads, np.int64).reshape(2, rank).sum(axis=0)
+    padded = b.Add(before, b.constant(more.astype(sizes.dtype.numpy), sizes.dtype)) if any(pads) else before
+    return b.ScatterElements(padded, axes, sizes, axis=0), None
 
 
 def _mode(node: Lifting) -> str:

@@ -1,0 +1,176 @@
+"""If whose branches differ in rank: IR has no such result, so what follows goes into the branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import dovetail
+from dovetail.passes import ranks
+from dovetail.passes.ranks import has_open_rank, specialize_ranks
+from dovetail.validate import validate
+from oracles import run_onnxruntime
+from sameness import assert_close
+
+pytest.importorskip("onnxruntime")
+
+HEAD = '<ir_version: 10, opset_import: ["" : 17]>'
+
+
+def squeezed(x: str, y: str, axis: int) -> str:
+    """torch's squeeze(axis) of a scripted module: without the axis where its size is 1."""
+    return f"""
+    {y}_axis = Constant <value = int64[1] {{{axis}}}> ()
+    {y}_one = Constant <value = int64[1] {{1}}> ()
+    {y}_shape = Shape ({x})
+    {y}_size = Gather <axis = 0> ({y}_shape, {y}_axis)
+    {y}_is = Equal ({y}_size, {y}_one)
+    {y} = If ({y}_is) <
+        then_branch: graph = {y}_then () => (float[?] {y}_s) {{ {y}_s = Squeeze ({x}, {y}_axis) }},
+        else_branch: graph = {y}_else () => (float[?, ?] {y}_i) {{ {y}_i = Identity ({x}) }}>"""
+
+
+def batched(x: str, y: str) -> str:
+    """With a first axis of 1 where the rank is 1: what torch's recurrent layers ask of their input."""
+    return f"""
+    {y}_first = Constant <value = int64[1] {{0}}> ()
+    {y}_shape = Shape ({x})
+    {y}_rank = Size ({y}_shape)
+    {y}_wanted = Constant <value = int64 {{1}}> ()
+    {y}_is = Equal ({y}_rank, {y}_wanted)
+    {y} = If ({y}_is) <
+        then_branch: graph = {y}_then () => (float[1, ?] {y}_u) {{ {y}_u = Unsqueeze ({x}, {y}_first) }},
+        else_branch: graph = {y}_else () => (float[?, ?] {y}_i) {{ {y}_i = Identity ({x}) }}>"""
+
+
+MODELS = {
+    "one": f"""main (float[a, b] x) => (float[p] y) {{ {squeezed("x", "s", 1)} {batched("s", "u")}
+        y = ReduceSum <keepdims = 0> (u) }}""",
+    "in a row": f"""main (float[a, b] x) => (float[p] y, float[a, b] z) {{
+        {squeezed("x", "s", 1)} {batched("s", "u")} {squeezed("u", "t", 0)} {batched("t", "v")}
+        flat = Constant <value = int64[1] {{-1}}> ()
+        y = Reshape (v, flat)
+        z = Neg (x) }}""",
+    "within another": f"""main (bool c, float[a, b] x) => (float[p] y) {{
+        s = If (c) <
+            then_branch: graph = t () => (float[?] r) {{ {squeezed("x", "r", 1)} }},
+            else_branch: graph = e () => (float[?, ?] q) {{ q = Relu (x) }}>
+        {batched("s", "u")}
+        flat = Constant <value = int64[1] {{-1}}> ()
+        y = Reshape (u, flat) }}""",
+    "in a loop": f"""main (int64 n, float[a, b] x) => (float y) {{
+        go = Constant <value = bool {{1}}> ()
+        zero = Constant <value = float {{0.0}}> ()
+        y = Loop (n, go, zero) <body: graph = body (int64 i, bool c, float k) => (bool d, float m) {{
+            d = Identity (c) {squeezed("x", "s", 1)} {batched("s", "u")}
+            sum = ReduceSum <keepdims = 0> (u)
+            m = Add (k, sum) }}> }}""",
+    "a tail that fits one rank": f"""main (float[a, b] x) => (float[p, q] y, float[p, q] z) {{ {squeezed("x", "s", 1)}
+        axes = Constant <value = int64[1] {{1}}> ()
+        w = Constant <value = float[1, 1] {{2.0}}> ()
+        u = Unsqueeze (s, axes)
+        v = Transpose <perm = [1, 0]> (u)
+        y = Mul (v, w)
+        z = Neg (v) }}""",
+}
+SIZES = [(3, 1), (1, 3), (2, 2), (1, 1)]
+
+
+def feeds(proto: Any, shape: tuple[int, int]) -> list[dict[str, Any]]:
+    x = np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+    names = [each.name for each in proto.graph.input]
+    first = {"c": [np.array(True), np.array(False)], "n": [np.array(2, np.int64), np.array(0, np.int64)]}.get(names[0], [])
+    return [{names[0]: each, "x": x} for each in first] or [{"x": x}]
+
+
+def fails(run: Callable[[], Any]) -> bool:
+    """Whether a run raises: onnxruntime's errors have no class of their own."""
+    try:
+        run()
+    except Exception:
+        return True
+    return False
+
+
+def values(program: Any, given: dict[str, Any]) -> list[Any]:
+    return [np.array(y) for y in program(given).values()]
+
+
+def written(name: str, folder: Path) -> Any:
+    proto = onnx.parser.parse_model(HEAD + MODELS[name])
+    onnx.save(proto, folder / "a.onnx")
+    return proto
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_ir_runs_what_has_two_ranks_inside(name: str, tmp_path: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    proto = written(name, tmp_path)
+    model = dovetail.load(tmp_path / "a.onnx")
+    assert has_open_rank(model.graph)
+    dovetail.save(model, tmp_path / "a.xml")
+    back = dovetail.load(tmp_path / "a.xml")
+    dovetail.save(back, tmp_path / "b.onnx")
+    again = (tmp_path / "b.onnx").read_bytes()
+    answers = 0
+    for shape in SIZES:
+        compiled = openvino.Core().compile_model(str(tmp_path / "a.xml"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        for given in feeds(proto, shape):
+            runs: list[Callable[[], list[Any]]] = [
+                partial(values, dovetail.compile(model, "native"), given),
+                partial(values, dovetail.compile(model, "interpreter"), given),
+                partial(values, compiled, given),
+                partial(values, dovetail.compile(back), given),
+                partial(run_onnxruntime, again, given),
+            ]
+            try:
+                expected = run_onnxruntime(proto.SerializeToString(), given)
+            except Exception:
+                for run in runs:
+                    assert fails(run)
+                continue
+            answers += 1
+            for run in runs:
+                for ours, theirs in zip(run(), expected, strict=True):
+                    assert ours.shape == theirs.shape
+                    assert_close(ours, theirs, 1e-5)
+    assert answers
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_specialized_ranks_are_known(name: str, tmp_path: Path) -> None:
+    written(name, tmp_path)
+    model = dovetail.load(tmp_path / "a.onnx")
+    graph = specialize_ranks(model.graph)
+    assert validate(graph) == []
+    assert not has_open_rank(graph)
+    assert [value.name for value in graph.outputs] == [value.name for value in model.outputs]
+    assert [value.name for value in graph.inputs] == [value.name for value in model.inputs]
+
+
+def refusal(text: str, folder: Path) -> dovetail.DovetailError:
+    onnx.save(onnx.parser.parse_model(HEAD + text), folder / "a.onnx")
+    model = dovetail.load(folder / "a.onnx")
+    with pytest.raises(dovetail.UnsupportedError) as caught:
+        dovetail.save(model, folder / "a.xml")
+    assert not (folder / "a.xml").exists()
+    return caught.value
+
+
+def test_a_result_of_two_ranks_is_refused_by_name(tmp_path: Path) -> None:
+    error = refusal(f"main (float[a, b] x) => (float[?] y) {{ {squeezed('x', 's', 1)}\n y = Relu (s) }}", tmp_path)
+    assert (error.code, error.node) == ("if.rank", "s")
+
+
+def test_too_many_combinations_of_ranks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "GROWTH", 2)
+    lines = [squeezed("x", "u", 0), squeezed("u", "v", 0), squeezed("v", "w", 0)]
+    last = "flat = Constant <value = int64[1] {-1}> ()\n y = Reshape (w, flat)"
+    error = refusal(f"main (float[a, b, c, d] x) => (float[?] y) {{ {' '.join(lines)}\n {last} }}", tmp_path)
+    assert error.code == "if.rank"
