@@ -47,13 +47,15 @@ class LabelEncoder(Op, sig="x: T, keys: T, values: T1, other: T1 -> y: T1"):
         same = b.Equal(wide, keys)
         if x.dtype.is_float:
             same = b.Or(same, b.And(b.IsNaN(wide), b.IsNaN(keys)))
-        numbers = b.Range(b.constant(0, dtypes.i64), _count(b, keys), b.constant(1, dtypes.i64), dtype=dtypes.i64)
-        missing = b.constant(np.array([-1]), dtypes.i64)
+        # Counted from 1: OpenVINO's CPU plugin computes an Add of integers after a ReduceMax wrongly, where it fuses the two.
+        one = b.constant(1, dtypes.i64)
+        numbers = b.Range(one, b.Add(_count(b, keys), one), one, dtype=dtypes.i64)
+        missing = b.constant(np.array([0]), dtypes.i64)
         places = b.ReduceMax(b.Where(same, numbers, missing), [-1], keep_dims=False) if count != 0 else None
         if places is None:
             return b.Expand(b.Reshape(other, []), b.Shape(x))
         table = b.Concat(b.Reshape(other, [1]), values, axis=0)
-        return b.Gather(table, b.Add(places, b.constant(1, dtypes.i64)), axis=0)
+        return b.Gather(table, places, axis=0)
 
 
 def _compared(xp: Any, x: Any, keys: Any, values: Any, other: Any) -> Any:

@@ -31,7 +31,8 @@ OPSET = 21
 
 
 def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
-    """``model`` in the words of ONNX at ``opset`` (default: its own, or OPSET).
+    """``model`` in the words of ONNX at ``opset`` (default: its own, or OPSET, also where the one that an IR remembers cannot say
+    it: IR has operators that came late to ONNX).
 
     Raises UnsupportedError [opset.range], and [op.unsayable], [type.version] or another with every node that stands in the way,
     and the opset from which on it would not.
@@ -43,6 +44,8 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     try:
         foreign = _at(model, target)
     except UnsupportedError as error:
+        if opset is None and model.format != "onnx" and target < OPSET:
+            return to_foreign(model, OPSET)
         raise thresholds.told(error, target, newest, lambda other: _at(model, other)) from None
     _describe(model, foreign)
     return foreign
