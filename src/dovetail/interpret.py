@@ -91,7 +91,16 @@ def _to_map(given: Any, type: Map, name: str) -> dict[Any, Any]:
         raise EngineError("input.map", f"input {name!r} is a {type}, and was given the key {wrong[0]!r}")
     if not isinstance(type.element, Tensor):
         return {key: fitted(item, type.element, name, _to_array) for key, item in given.items()}
-    return {key: _to_array(item, type.element, name).reshape(()).item() for key, item in given.items()}
+    return {key: _to_number(item, type, name) for key, item in given.items()}
+
+
+def _to_number(given: Any, type: Map, name: str) -> Any:
+    array = fitted(given, type.element, name, _to_array)
+    if array.size != 1:
+        raise EngineError(
+            "input.map", f"input {name!r} is a {type}, and was given an array of shape {list(array.shape)} as a value"
+        )
+    return array.reshape(()).item()
 
 
 def _kind(given: Any) -> str:

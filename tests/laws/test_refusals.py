@@ -104,6 +104,36 @@ def _tree(b: Builder, x: Any, **changes: Any) -> Any:
     return b.TreeEnsemble(x, **{**attributes, **changes})
 
 
+def _columns(**changes: Any) -> dict[str, Any]:
+    """The nodes of a tree of one test, as columns."""
+    nodes = {
+        "nodes_treeids": (0, 0, 0), "nodes_nodeids": (0, 1, 2), "nodes_featureids": (1, 0, 0),
+        "nodes_modes": ("BRANCH_LEQ", "LEAF", "LEAF"), "nodes_values": (0.5, 0.0, 0.0), "nodes_truenodeids": (1, 0, 0),
+        "nodes_falsenodeids": (2, 0, 0),
+    }  # fmt: skip
+    return {**nodes, **changes}
+
+
+def _regression(b: Builder, x: Any, **changes: Any) -> Any:
+    leaves = {"target_treeids": (0, 0), "target_nodeids": (1, 2), "target_ids": (0, 0), "target_weights": (1.0, 2.0)}
+    return b.TreeEnsembleRegressor(x, **_columns(**{**leaves, **changes}))
+
+
+def _choice(b: Builder, x: Any, **changes: Any) -> Any:
+    leaves = {"class_treeids": (0, 0), "class_nodeids": (1, 2), "class_ids": (0, 0), "class_weights": (1.0, 2.0)}
+    return b.TreeEnsembleClassifier(x, **_columns(**{"classlabels_int64s": (0, 1), **leaves, **changes}))
+
+
+def _machine(b: Builder, x: Any, **changes: Any) -> Any:
+    attributes = {"coefficients": (1.0, 2.0), "rho": (0.5,), "support_vectors": (1.0,) * 4, "n_supports": 2}
+    return b.SVMRegressor(x, **{**attributes, **changes})
+
+
+def _voters(b: Builder, x: Any, **changes: Any) -> Any:
+    attributes = {"coefficients": (1.0, 2.0), "rho": (0.5,), "support_vectors": (1.0,) * 4, "vectors_per_class": (1, 1)}
+    return b.SVMClassifier(x, **{**attributes, "classlabels_ints": (3, 4), **changes})
+
+
 def _turned(b: Any, x: Any, boxes: Any = (1, 3, 5), scores: Any = (1, 2, 3), limit: Any = (), **more: Any) -> Any:
     return b.NMSRotated(x("f32", *boxes), x("f32", *scores), x("i64"), x("f32", *limit), x("f32"), **more)
 
@@ -1087,6 +1117,113 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("type.class", lambda b, x: _terms(b, x("string", 3))),
         ("type.class", lambda b, x: _terms(b, x("f32", 3))),
     ],
+    "columns of trees": [
+        *(
+            ("tree.nodes", lambda b, x, name=name: _regression(b, x("f32", 2, 2), **{name: _columns()[name][:2]}))
+            for name in _columns()
+        ),
+        ("tree.nodes", lambda b, x: _regression(b, x("f32", 2, 2), nodes_missing_value_tracks_true=(True,))),
+        ("tree.nodes", lambda b, x: _regression(b, x("f32", 2, 2), **dict.fromkeys(_columns(), ()))),
+        ("tree.nodes", lambda b, x: _regression(b, x("f32", 2, 2), nodes_truenodeids=(0, 0, 0))),
+        ("tree.nodes", lambda b, x: _regression(b, x("f32", 2, 2), nodes_truenodeids=(3, 0, 0))),
+        ("tree.nodes", lambda b, x: _regression(b, x("f32", 2, 2), nodes_falsenodeids=(-1, 0, 0))),
+        ("tree.nodes", lambda b, x: _regression(b, x("f32", 2, 2), nodes_nodeids=(0, 1, 1))),
+        ("tree.nodes", lambda b, x: _regression(b, x("f32", 2, 2), nodes_treeids=(0, 1, 0))),
+        ("tree.nodes", lambda b, x: _regression(b, x("f32", 2, 2), nodes_treeids=(0, 0, 1))),
+        ("tree.nodes", lambda b, x: _regression(b, x("f32", 2, 2), nodes_featureids=(-1, 0, 0))),
+        ("tree.nodes", lambda b, x: _regression(b, x("f32", 2, 2), target_nodeids=(1, 3))),
+        (
+            "tree.nodes",
+            lambda b, x: _regression(
+                b,
+                x("f32", 2, 2),
+                nodes_modes=("BRANCH_LT", "BRANCH_LT", "LEAF"),
+                nodes_truenodeids=(1, 0, 0),
+                nodes_falsenodeids=(2, 2, 0),
+                target_nodeids=(2, 2),
+            ),
+        ),
+        ("tree.modes", lambda b, x: _regression(b, x("f32", 2, 2), nodes_modes=("BRANCH", "LEAF", "LEAF"))),
+        ("tree.leaves", lambda b, x: _regression(b, x("f32", 2, 2), target_ids=(0,))),
+        ("tree.leaves", lambda b, x: _regression(b, x("f32", 2, 2), target_ids=(0, 1))),
+        ("tree.leaves", lambda b, x: _regression(b, x("f32", 2, 2), n_targets=0)),
+        ("tree.words", lambda b, x: _regression(b, x("f32", 2, 2), aggregate_function="median")),
+        ("tree.base", lambda b, x: _regression(b, x("f32", 2, 2), base_values=(1.0, 2.0))),
+        ("tree.features", lambda b, x: _regression(b, x("f32", 2, 1))),
+        ("score.transform", lambda b, x: _regression(b, x("f32", 2, 2), post_transform="tanh")),
+        ("input.rank", lambda b, x: _regression(b, x("f32", 2))),
+        ("class.labels", lambda b, x: _choice(b, x("f32", 2, 2), classlabels_int64s=())),
+        ("class.labels", lambda b, x: _choice(b, x("f32", 2, 2), classlabels_int64s=(1,))),
+        ("class.labels", lambda b, x: _choice(b, x("f32", 2, 2), classlabels_strings=("a", "b"))),
+        ("tree.base", lambda b, x: _choice(b, x("f32", 2, 2), base_values=(1.0, 2.0, 3.0))),
+        ("tree.base", lambda b, x: _choice(b, x("f32", 2, 2), base_values=(1.0,), class_ids=(0, 1))),
+        ("score.transform", lambda b, x: _choice(b, x("f32", 2, 2), post_transform="probit")),
+    ],
+    "models beside trees": [
+        ("linear.coefficients", lambda b, x: b.LinearRegressor(x("f32", 2, 2), coefficients=(1.0,) * 3, targets=2)),
+        ("linear.coefficients", lambda b, x: b.LinearRegressor(x("f32", 2, 2), coefficients=(1.0,) * 2, intercepts=(1.0,) * 2)),
+        ("linear.coefficients", lambda b, x: b.LinearRegressor(x("f32", 2, 2), coefficients=())),
+        ("linear.coefficients", lambda b, x: b.LinearRegressor(x("f32", 2, 2), coefficients=(1.0,), targets=0)),
+        ("feature.count", lambda b, x: b.LinearRegressor(x("f32", 2, 2), coefficients=(1.0,) * 3)),
+        ("input.rank", lambda b, x: b.LinearRegressor(x("f32", 2, 2, 2), coefficients=(1.0,) * 2)),
+        ("score.transform", lambda b, x: b.LinearRegressor(x("f32", 2, 2), coefficients=(1.0,) * 2, post_transform="exp")),
+        (
+            "linear.coefficients",
+            lambda b, x: b.LinearClassifier(
+                x("f32", 2, 2), coefficients=(1.0,) * 4, intercepts=(1.0, 2.0), classlabels_ints=(1, 2, 3)
+            ),
+        ),
+        (
+            "score.transform",
+            lambda b, x: b.LinearClassifier(
+                x("f32", 2, 2), coefficients=(1.0,) * 2, intercepts=(1.0,), classlabels_ints=(1, 2), post_transform="probit"
+            ),
+        ),
+        ("svm.kernel", lambda b, x: _machine(b, x("f32", 2, 2), kernel_type="cosine")),
+        ("svm.kernel", lambda b, x: _machine(b, x("f32", 2, 2), kernel_params=(1.0,))),
+        ("svm.vectors", lambda b, x: _machine(b, x("f32", 2, 2), support_vectors=(1.0,) * 3)),
+        ("svm.vectors", lambda b, x: _machine(b, x("f32", 2, 2), support_vectors=())),
+        ("svm.vectors", lambda b, x: _machine(b, x("f32", 2, 2), n_supports=-1)),
+        ("svm.coefficients", lambda b, x: _machine(b, x("f32", 2, 2), coefficients=(1.0,))),
+        ("svm.coefficients", lambda b, x: _machine(b, x("f32", 2, 2), rho=())),
+        ("feature.count", lambda b, x: _machine(b, x("f32", 2, 3))),
+        ("score.transform", lambda b, x: _machine(b, x("f32", 2, 2), post_transform="probit")),
+        ("svm.vectors", lambda b, x: _voters(b, x("f32", 2, 2), vectors_per_class=(3, -1))),
+        ("svm.vectors", lambda b, x: _voters(b, x("f32", 2, 2), vectors_per_class=(2,))),
+        ("svm.coefficients", lambda b, x: _voters(b, x("f32", 2, 2), coefficients=(1.0,) * 3)),
+        ("svm.coefficients", lambda b, x: _voters(b, x("f32", 2, 2), prob_a=(1.0,))),
+        ("svm.coefficients", lambda b, x: _voters(b, x("f32", 2, 2), rho=(1.0, 2.0))),
+        (
+            "svm.coefficients",
+            lambda b, x: _voters(b, x("f32", 2, 2), vectors_per_class=(), support_vectors=(), coefficients=(1.0,)),
+        ),
+        ("score.transform", lambda b, x: _voters(b, x("f32", 2, 2), post_transform="probit")),
+        ("feature.values", lambda b, x: b.Scaler(x("f32", 2, 2), offset=(1.0,) * 3)),
+        ("feature.norm", lambda b, x: b.Normalizer(x("f32", 2, 2), norm="l3")),
+        ("feature.values", lambda b, x: b.Imputer(x("f32", 2, 2))),
+        ("feature.values", lambda b, x: b.Imputer(x("f32", 2, 2), imputed_value_int64s=(1,))),
+        ("feature.values", lambda b, x: b.Imputer(x("i32", 2, 2), imputed_value_int64s=(2**40,))),
+        ("feature.values", lambda b, x: b.Imputer(x("f32", 2, 2), imputed_value_floats=(1.0,) * 3)),
+        ("feature.categories", lambda b, x: b.OneHotEncoder(x("i64", 2))),
+        ("feature.categories", lambda b, x: b.OneHotEncoder(x("i64", 2), cats_strings=("a",))),
+        ("feature.categories", lambda b, x: b.OneHotEncoder(x("i64", 2), cats_int64s=(1, 1))),
+        ("feature.count", lambda b, x: b.FeatureVectorizer(x("f32", 2, 2), inputdimensions=(1, 2))),
+        ("feature.count", lambda b, x: b.FeatureVectorizer(x("f32", 2, 2), inputdimensions=(-1,))),
+        ("input.rank", lambda b, x: b.FeatureVectorizer(x("f32"), inputdimensions=(1,))),
+        ("shape.disagree", lambda b, x: b.FeatureVectorizer(x("f32", 2, 2), x("f32", 3, 2), inputdimensions=(1, 2))),
+        ("map.keys", lambda b, x: b.ZipMap(x("f32", 2, 2))),
+        ("map.keys", lambda b, x: b.ZipMap(x("f32", 2, 2), classlabels_int64s=(1,))),
+        ("input.rank", lambda b, x: b.ZipMap(x("f32"), classlabels_int64s=(1,))),
+        ("map.keys", lambda b, x: b.DictVectorizer(x("f32", 2))),
+        ("type.map", lambda b, x: b.DictVectorizer(x("f32", 2), int64_vocabulary=(1,))),
+        ("map.form", lambda b, x: b.CastMap(x("f32", 2), map_form="packed")),
+        ("map.form", lambda b, x: b.CastMap(x("f32", 2), max_map=0)),
+        ("string.tokens", lambda b, x: b.Tokenizer(x("string", 2), mark=False, mincharnum=1, pad_value="")),
+        ("string.tokens", lambda b, x: b.Tokenizer(x("string", 2), mark=False, mincharnum=0, pad_value="", tokenexp="a")),
+        ("string.tokens", lambda b, x: b.Tokenizer(x("string", 2), mark=False, mincharnum=1, pad_value="", separators=("", "a"))),
+        ("regex.unsupported", lambda b, x: b.Tokenizer(x("string", 2), mark=False, mincharnum=1, pad_value="", tokenexp="a|b$")),
+        ("input.rank", lambda b, x: b.Tokenizer(x("string"), mark=False, mincharnum=1, pad_value="", tokenexp="a")),
+    ],
     "labels and trees": [
         ("label.table", lambda b, x: b.LabelEncoder(x("i64", 2), x("i64", 2, 1), x("f32", 2), x("f32"))),
         ("label.table", lambda b, x: b.LabelEncoder(x("i64", 2), x("i64", 2), x("f32"), x("f32"))),
@@ -1105,6 +1242,8 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("tree.leaves", lambda b, x: _tree(b, x("f32", 2, 2), leaf_weights=(1.0, 2.0))),
         ("tree.leaves", lambda b, x: _tree(b, x("f32", 2, 2), leaf_targets=(0, 1, 0))),
         ("tree.leaves", lambda b, x: _tree(b, x("f32", 2, 2), false_next=(1, 3))),
+        ("tree.leaves", lambda b, x: _tree(b, x("f32", 2, 2), leaf_sizes=(1, 1))),
+        ("tree.leaves", lambda b, x: _tree(b, x("f32", 2, 2), leaf_sizes=(-1, 2, 2))),
         ("tree.modes", lambda b, x: _tree(b, x("f32", 2, 2), modes=(0, 7))),
         ("tree.modes", lambda b, x: _tree(b, x("f32", 2, 2), modes=(0, 6))),
         ("tree.modes", lambda b, x: _tree(b, x("f32", 2, 2), members=((1.0,),))),

@@ -12,7 +12,20 @@ import pytest
 from dovetail import native
 
 TESTS = Path(__file__).resolve().parents[1]
-KERNELS = ("chain", "conv", "conv_transpose", "gather", "matmul", "norm", "pool", "quantized", "recurrent", "reduce", "resize")
+KERNELS = (
+    "chain",
+    "conv",
+    "conv_transpose",
+    "gather",
+    "matmul",
+    "norm",
+    "pool",
+    "quantized",
+    "recurrent",
+    "reduce",
+    "resize",
+    "tree_ensemble",
+)
 """Those whose own tests run in one instruction set only."""
 FILES = ["laws/test_native.py", *(f"unit/test_kernels_{name}.py" for name in KERNELS)]
 

@@ -10,7 +10,6 @@ from dovetail import dims, dtypes
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op
 from dovetail.ops.linear_models import row_count, rows_of
-from dovetail.types import total
 
 
 class Scaler(Op, sig="x: R -> y: f32", onnx="ai.onnx.ml:Scaler-1(x; offset?, scale?)"):
@@ -57,7 +56,7 @@ class Normalizer(Op, sig="x: R -> y: f32", onnx="ai.onnx.ml:Normalizer-1(x; norm
     def decompose(self, b: Any, x: Any) -> Any:
         y = x if x.dtype is dtypes.f32 else b.Cast(x, to=dtypes.f32)
         kind = {"max": "ReduceMax", "l1": "ReduceL1", "l2": "ReduceL2"}[self.norm]
-        if x.shape is None or x.shape[-1] == 0:
+        if x.dims[-1] == 0:
             return b.Identity(y) if y is x else y
         norm = b.apply(kind, y, [len(x.dims) - 1], keep_dims=True)
         none = b.Equal(norm, b.constant(0, dtypes.f32))
@@ -189,11 +188,7 @@ class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVe
     def decompose(self, b: Any, *xs: Any) -> Any:
         parts = []
         for x, size in zip(xs, self.inputdimensions, strict=True):
-            rows = (
-                x
-                if len(x.dims) <= 2
-                else b.Reshape(x, [x.dims[0] if isinstance(x.dims[0], int) else -1, total(x.dims[1:])], copy_zeros=False)
-            )
+            rows = x if len(x.dims) <= 2 else b.Flatten(x, axis=1)
             rows = rows_of(b, rows)
             width = rows.dims[1]
             if not isinstance(width, int) or width < size:

@@ -115,11 +115,11 @@ class SVMClassifier(
 
     The support vectors stand by class, ``vectors_per_class`` of each; row ``j`` of ``coefficients`` has those of a vector towards
     the ``j``-th other class. Classes i < j are told apart by the sum of their vectors' kernels times coefficients, plus the next
-    of ``rho``: i has the vote where it is above 0. The scores are these sums, of two classes ``-s, s`` (``1 - s, s`` with a
-    ``post_transform``, which has no other effect on two). With ``prob_a`` and ``prob_b`` the sums become probabilities of pairs,
-    ``1 - sigmoid(a * s + b)``, and these the probabilities of classes by pairwise coupling (Wu, Lin and Weng 2004, method 2).
-    Without support vectors the scores are ``x * C^T + rho[0]``, and the greatest wins. Source: ONNX ai.onnx.ml SVMClassifier 1;
-    what it leaves open as in onnxruntime.
+    of ``rho``: i has the vote where it is above 0. The scores are these sums. Of two classes they are ``-s, s``; there
+    ``logistic`` makes ``logistic(-s), logistic(s)``, and any other ``post_transform`` ``1 - s, s``. With ``prob_a`` and
+    ``prob_b`` the sums become probabilities of pairs, ``1 - sigmoid(a * s + b)``, and these the probabilities of classes by
+    pairwise coupling (Wu, Lin and Weng 2004, method 2). Without support vectors the scores are ``x * C^T + rho[0]``, and the
+    greatest wins. Source: ONNX ai.onnx.ml SVMClassifier 1; what it leaves open as in onnxruntime.
     """
 
     vectors_per_class: tuple[int, ...] = ()
@@ -183,9 +183,14 @@ class SVMClassifier(
             pairs = b.Sigmoid(b.Negative(b.Add(b.Multiply(scores, places[0]), places[1])))
             (scores,) = b.add(_PairwiseCoupling(len(labels)), pairs)
         elif len(labels) == 2:
-            first = b.Negative(scores) if self.post_transform == "none" else b.Subtract(self._number(b, 1), scores)
-            return label, b.Concat(first, scores, axis=1)
+            return label, b.Concat(*self._both(b, scores), axis=1)
         return label, transform(b, scores, self.post_transform)
+
+    def _both(self, b: Any, score: Any) -> tuple[Any, Any]:
+        """The scores of two classes from the sum that tells them apart."""
+        if self.post_transform == "logistic":
+            return b.Sigmoid(b.Negative(score)), b.Sigmoid(score)
+        return b.Negative(score) if self.post_transform == "none" else b.Subtract(self._number(b, 1), score), score
 
     def _pairs(self, count: int) -> tuple[Any, Any]:
         """The coefficients of each vector in each pair's sum, [vectors, pairs]; the class that a pair's vote goes to, first where

@@ -91,9 +91,23 @@ class _Columns(Op):
         """``x`` as a matrix of f64 where it is of f64, else of f32: what the trees compare in."""
         return rows_of(b, x, dtypes.f64 if x.dtype is dtypes.f64 else dtypes.f32)
 
+    def says_of(self, b: Any, rows: Any, forest: Forest) -> list[Any]:
+        """For each target whether a row's leaves have a weight for it: True, False, or [N, 1] where that depends on the row."""
+        _, _, targets, _ = self.weight_columns()
+        answers: list[Any] = [forest.says(targets, target) for target in range(self.target_count())]
+        if None not in answers:
+            return answers
+        columns: dict[str, Any] = {**forest.branches, **forest.leaves(targets, (1.0,) * len(targets))}
+        (most,) = b.add(TreeEnsemble(targets=self.target_count(), aggregate="max", **columns), rows)
+        found = b.Greater(most, b.constant(np.array(0, rows.dtype.numpy), rows.dtype))
+        parts = (b.Slice(found, [target], [target + 1], [1]) for target in range(self.target_count()))
+        return [part if answer is None else answer for answer, part in zip(answers, parts, strict=True)]
+
     def rows_in(self, x: Any) -> Any:
         """The number of rows. Raises RuleError [tree.features] where a row has too few features."""
         count = row_count(x, None)
+        if x.shape is not None and len(x.shape) != 2:
+            raise RuleError("input.rank", f"rows of features are needed, not rank {len(x.shape)}")
         width = None if x.shape is None else x.shape[-1]
         most = max(self.nodes_featureids, default=0)
         if isinstance(width, int) and most >= width:
@@ -108,8 +122,9 @@ class TreeEnsembleRegressor(_Columns, sig="x: R -> y: f32"):
     root. It is a ``LEAF``, or goes on at the node of its true id where the feature ``nodes_featureids[i]`` is (``BRANCH_LEQ``,
     ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``) against ``nodes_values[i]``, or is NaN and
     ``nodes_missing_value_tracks_true[i]``; else at that of its false id. A leaf gives ``target_weights`` to ``target_ids``;
-    ``aggregate_function`` takes them together (``sum``, ``average``, ``min``, ``max``), and ``base_values`` are added. Of a lone
-    target only the transform ``probit`` changes the result, as in onnxruntime. All is computed in f64 where ``x`` is f64, else
+    ``aggregate_function`` takes them together (``sum``, ``average``, ``min``, ``max``), and ``base_values`` are added. Two things
+    are as in onnxruntime: of a lone target only the transform ``probit`` changes the result, and of several one that no leaf of
+    the row has a weight for stays 0. All is computed in f64 where ``x`` is f64, else
     in f32. Source: ONNX ai.onnx.ml TreeEnsembleRegressor 1, 3, 5.
     """
 
@@ -137,9 +152,12 @@ class TreeEnsembleRegressor(_Columns, sig="x: R -> y: f32"):
         return (self.rows_in(x), self.n_targets)
 
     def decompose(self, b: Any, x: Any) -> Any:
-        (scores,) = b.add(self.trees(self.aggregate_function), self.rows(b, x))
+        rows, forest = self.rows(b, x), self.forest()
+        (scores,) = b.add(self.trees(self.aggregate_function, forest), rows)
         if self.base_values:
-            scores = b.Add(scores, b.constant(np.array(self.base_values, scores.dtype.numpy), scores.dtype))
+            based = b.Add(scores, b.constant(np.array(self.base_values, scores.dtype.numpy), scores.dtype))
+            says = [True] if self.n_targets == 1 else self.says_of(b, rows, forest)
+            scores = based if all(answer is True for answer in says) else b.Where(_as_mask(b, says), based, scores)
         scores = (transform_lone if self.n_targets == 1 else transform)(b, scores, self.post_transform)
         return scores if scores.dtype is dtypes.f32 else b.Cast(scores, to=dtypes.f32)
 
@@ -148,13 +166,14 @@ class TreeEnsembleClassifier(_Columns, sig="x: R -> label: T, scores: f32"):
     """The class that decision trees choose for each row of ``x``, and the scores of all classes, in f32.
 
     Trees are those of TreeEnsembleRegressor, with ``class_weights`` for ``class_ids``, which are added up; ``base_values`` are
-    added. More than two classes: the greatest score wins, the first of equal ones. Two are decided as in onnxruntime, the
-    specification being silent. Let s be the score of the second class, or that of the first where no leaf of the row has a weight
-    for the second. If all weights are for one class, s chooses the second label above 0.5 where no weight is negative, else above
-    0; if not, s chooses above 0 between the labels 1 and 0 (or the two strings). Scores of the first class alone become ``1 - s,
-    s`` where all weights are for it and none is negative, else ``-s, s``, or ``logistic(-s), logistic(s)``. Two base values mean
-    that the second class scores the first's weights plus the second base value, and the first class the negative. Source: ONNX
-    ai.onnx.ml TreeEnsembleClassifier 1, 3, 5.
+    added. Of more than two classes the greatest score wins, the first of equal ones, among those that have a weight or a base
+    value. Two are decided as in onnxruntime, the specification being silent. Let s be the score of the second class, or that of
+    the first where no leaf of the row has a weight for the second. If all weights are for one class, s chooses the second label
+    above 0.5 where no weight is negative, else above 0; if not, s chooses above 0 between the labels 1 and 0 (or the two
+    strings). Scores of the first class alone become ``logistic(-s), logistic(s)`` where that is the transform, else ``1 - s, s``
+    where all weights are for one class and none is negative, else ``-s, s``. Two base values mean that the second class scores
+    the first's weights plus the second base value, and the first class the negative. Source: ONNX ai.onnx.ml
+    TreeEnsembleClassifier 1, 3, 5.
     """
 
     classlabels_int64s: tuple[int, ...] = ()
@@ -214,23 +233,16 @@ class _Choice:
         if op.base_values:
             chosen = scores = b.Add(scores, b.constant(np.array(op.base_values, scores.dtype.numpy), scores.dtype))
         else:
-            answers = [self.forest.says(op.class_ids, target) for target in range(len(self.labels))]
-            if not all(answers):
-                (has,) = self._said()
-                chosen = b.Where(has, scores, self._number(-np.inf))
+            says = op.says_of(b, self.rows, self.forest)
+            if not all(answer is True for answer in says):
+                chosen = b.Where(_as_mask(b, says), scores, self._number(-np.inf))
         return self.labels.gather(b, b.ArgMax(chosen, axis=1, keep_dims=False)), transform(b, scores, op.post_transform)
 
     def _of_two(self, scores: Any) -> tuple[Any, Any]:
         """Each way of making two scores, and which rows go it."""
         b, op = self.b, self.op
         first, second = (b.Slice(scores, [target], [target + 1], [1]) for target in (0, 1))
-        answers = [self.forest.says(op.class_ids, target) for target in (0, 1)]
-        has_first, has_second = answers
-        if None in answers:
-            (said,) = self._said()
-            has_first, has_second = (
-                b.Slice(said, [target], [target + 1], [1]) if answer is None else answer for target, answer in enumerate(answers)
-            )
+        has_first, has_second = op.says_of(b, self.rows, self.forest)
         bases = [self._number(value) for value in op.base_values]
         if len(bases) == 2:
             other = b.Add(first, bases[1])
@@ -251,10 +263,10 @@ class _Choice:
     def _lone(self, score: Any) -> tuple[Any, Any]:
         """Two scores from that of the first class alone."""
         b, op = self.b, self.op
-        if op._is_of_one_class() and self._is_positive():
-            return b.Subtract(self._number(1), score), score
         if op.post_transform == "logistic":
             return b.Sigmoid(b.Negative(score)), b.Sigmoid(score)
+        if op._is_of_one_class() and self._is_positive():
+            return b.Subtract(self._number(1), score), score
         return b.Negative(score), score
 
     def _label(self, deciding: Any) -> Any:
@@ -266,13 +278,6 @@ class _Choice:
     def _is_positive(self) -> bool:
         return all(weight >= 0 for weight in self.op.class_weights)
 
-    def _said(self) -> list[Any]:
-        """Whether a row reaches a leaf with a weight for each class: another run through the trees."""
-        b, op = self.b, self.op
-        ones = op.with_(class_weights=(1.0,) * len(op.class_weights), base_values=(), post_transform="none")
-        (found,) = b.add(ones.trees("max", self.forest), self.rows)  # type: ignore[attr-defined]
-        return [b.Greater(found, self._number(0))]
-
     def _chosen(self, condition: Any, first: Any, second: Any) -> Any:
         if isinstance(condition, bool):
             return first if condition else second
@@ -280,6 +285,15 @@ class _Choice:
 
     def _number(self, value: float) -> Any:
         return self.b.constant(np.array(value, self.rows.dtype.numpy), self.rows.dtype)
+
+
+def _as_mask(b: Any, says: list[Any]) -> Any:
+    """Answers for each target as a mask that broadcasts over the rows."""
+    if all(isinstance(answer, bool) for answer in says):
+        return b.constant(np.array([says]), dtypes.boolean)
+    like = next(answer for answer in says if not isinstance(answer, bool))
+    known = {True: b.Or(like, b.Not(like)), False: b.And(like, b.Not(like))}
+    return b.Concat(*(known[answer] if isinstance(answer, bool) else answer for answer in says), axis=1)
 
 
 def _read(op: _Columns) -> Forest:
