@@ -88,7 +88,9 @@ def _key_type(x: dict[Any, Any]) -> DType:
 
 
 def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
-    """The outputs of ``graph`` for its inputs in order. What no output needs is not run; a value is released after its last reader.
+    """The outputs of ``graph`` for its inputs in order. A node that no output needs is not run.
+
+    A value is released after its last reader.
 
     Raises the ``fault`` of a body that cannot run with the types of its inputs.
     """

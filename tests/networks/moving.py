@@ -52,7 +52,7 @@ def split(m: Maker) -> str | None:
     size = m.shape(x)[axis]
     cuts = (
         sorted(m.number(0, size) for _ in range(m.number(1, 2)))
-        if m.chance(0.2)
+        if size == 0 or m.chance(0.2)
         else sorted({m.number(1, size) for _ in range(2)} - {size})
     )
     lengths = np.diff([0, *cuts, size]).tolist()

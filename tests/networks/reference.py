@@ -5,7 +5,7 @@ Every operator is evaluated by its own rule four times:
 - ``actual``: in the element types that the network declares, as the interpreter does;
 - ``truth``: floats of 16 and 32 bits in f64;
 - ``noisy``, twice: as ``truth``, with each element of each computed float tensor, and of the first operand of each operator that
-  computes, moved at random by up to ``NOISE`` of the tensor's largest magnitude.
+  computes, moved at random by up to ``NOISE`` of the tensor's largest magnitude; the nodes of sub-graphs likewise.
 
 The tolerance of a tensor is the largest distance of a noisy one from the truth. So it follows the condition of the network: a
 difference of nearly equal numbers, a quotient by a small one or a large factor widen it by themselves. NOISE is 128 times the
@@ -28,6 +28,7 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.errors import DovetailError
 from dovetail.evaluate import apply
+from dovetail.graph import Graph
 from dovetail.op import Op, has, host_inputs
 from networks.network import Network, Shot
 
@@ -38,6 +39,8 @@ SMALLEST = {"f32": 2.0**-146, "f16": 2.0**-22, "bf16": 2.0**-130, "f64": 2.0**-1
 """What is added to it, for results so small that their last place is a fixed one: a few of the smallest numbers of the type."""
 LARGEST = {"f32": 1e6, "f16": 1e3, "bf16": 1e4, "f64": 1e9}
 """Larger results are refused, so that nothing overflows by rounding."""
+LEAST = {"f32": 1e-12, "f16": 0.0, "bf16": 1e-12, "f64": 0.0}
+"""Tensors whose largest magnitude is below it (but not 0) are refused, so that no square of an element underflows."""
 WORST = {"f32": 2e-2, "f16": 0.5, "bf16": 1.0, "f64": 1e-4}
 """The largest tolerance, relative to the tensor's magnitude, at which a comparison says anything."""
 
@@ -85,7 +88,7 @@ def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any) -> list[Answer
         moves = has(op, "windows") or type(op).__name__ in CHOOSING
         jumps = type(op).__name__ in DISCONTINUOUS
         is_whole = moves or jumps or any(kind not in NOISE for kind in kinds)
-        noisy = [_in_f64(op, _operands(op, xs, place, is_whole, generator), xs, kinds) for place in (0, 1)]
+        noisy = [_noisy(op, _operands(op, xs, place, is_whole, generator), xs, kinds, generator) for place in (0, 1)]
         if jumps or any(kind not in NOISE for kind in kinds):
             _refuse_boundaries(op, xs, kinds, truth, generator)
     found = []
@@ -108,8 +111,8 @@ def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any) -> list[Answer
         moved = variants[1:] if moves else [_moved(each, kind, generator) for each in variants[1:]]
         answer = Answer(_checked(y), variants[0], (moved[0], moved[1]))
         top = float(np.abs(variants[0]).max(initial=0))
-        if not top < LARGEST[kind] or not answer.tolerance() <= WORST[kind] * top:
-            raise Unstable("an ill-conditioned or large result")
+        if 0 < top < LEAST[kind] or not top < LARGEST[kind] or not answer.tolerance() <= WORST[kind] * top:
+            raise Unstable("an ill-conditioned, large or tiny result")
         found.append(answer)
     return found
 
@@ -173,24 +176,66 @@ def _checked(y: Any) -> Any:
 
 def _in_f64(op: Op, arrays: Sequence[Any], xs: Sequence[Answer | None], kinds: Sequence[str]) -> list[Any]:
     """The outputs with floats of 16 and 32 bits as f64; by way of f32 where the rule takes no f64 there."""
-    wide = [x if x is None or dtypes.dtype(x.dtype).name not in WIDENED else x.astype(np.float64) for x in arrays]
+    return _applied(op, arrays, [None if x is None else x.actual.dtype for x in xs], kinds)
+
+
+def _applied(op: Op, arrays: Sequence[Any], declared: Sequence[Any], kinds: Sequence[str]) -> list[Any]:
+    wide = _wide(arrays)
     try:
         found = apply(op, np, wide)
     except (DovetailError, TypeError, ValueError, AttributeError, KeyError):
         narrow = [
-            x if x is None or x.dtype != np.float64 or like is None else x.astype(like.actual.dtype)
-            for x, like in zip(wide, xs, strict=True)
+            x if x is None or x.dtype != np.float64 or dtype is None else x.astype(dtype)
+            for x, dtype in zip(wide, declared, strict=True)
         ]
         found = apply(op, np, narrow)
     return [np.asarray(y).astype(np.float64) if kind in NOISE else np.asarray(y) for y, kind in zip(found, kinds, strict=True)]
 
 
+def _wide(arrays: Sequence[Any]) -> list[Any]:
+    return [x if x is None or dtypes.dtype(x.dtype).name not in WIDENED else x.astype(np.float64) for x in arrays]
+
+
+def _noisy(op: Op, arrays: Sequence[Any], xs: Sequence[Answer | None], kinds: Sequence[str], generator: Any) -> list[Any]:
+    """The outputs in f64 for noisy operands; what the nodes of sub-graphs compute is noisy too."""
+    if not hasattr(op, "through"):
+        return _in_f64(op, arrays, xs, kinds)
+    found = op.through(lambda body, inputs: _noisy_run(body, inputs, generator), np, *_wide(arrays))
+    return [np.asarray(y).astype(np.float64) if kind in NOISE else np.asarray(y) for y, kind in zip(found, kinds, strict=True)]
+
+
+def _noisy_run(body: Graph, inputs: Sequence[Any], generator: Any) -> list[Any]:
+    """The outputs of a sub-graph whose computed floats are noisy."""
+    known = dict(zip(map(id, body.inputs), inputs, strict=True))
+    for node in body.nodes:
+        op = node.op
+        kinds = [y.dtype.name for y in node.outputs]
+        xs = [None if x is None else known[id(x)] for x in node.inputs]
+        computes = not (has(op, "windows") or type(op).__name__ in {*CHOOSING, *DISCONTINUOUS, "Constant", "Identity"})
+        computes = computes and all(kind in NOISE for kind in kinds)
+        first = node.inputs[0] if node.inputs else None
+        if computes and first is not None and first.dtype.name in NOISE and not host_inputs(op, len(xs))[0]:
+            xs[0] = _moved(_wide(xs[:1])[0], first.dtype.name, generator)
+        if hasattr(op, "through"):
+            made = list(op.through(lambda inner, given: _noisy_run(inner, given, generator), np, *_wide(xs)))
+        else:
+            made = _applied(op, xs, [None if x is None else x.dtype.numpy for x in node.inputs], kinds)
+        known.update(
+            (id(y), _moved(array, kind, generator) if computes else array)
+            for y, array, kind in zip(node.outputs, made, kinds, strict=True)
+        )
+    return [known[id(y)] for y in body.outputs]
+
+
 def _operands(op: Op, xs: Sequence[Answer | None], place: int, is_whole: bool, generator: Any) -> list[Any]:
-    """What a noisy evaluation reads: an exact first operand moved too, for the tolerance of sums in which it cancels."""
+    """What a noisy evaluation reads: each element of the first operand moved, for the tolerance of sums in which it cancels.
+
+    The noise that it has already may be the same in several elements (Expand, Gather), and cancels then.
+    """
     found = [None if x is None else x.noisy[place] for x in xs]
     first = xs[0] if xs else None
-    if first is not None and first.is_exact and first.dtype in NOISE and not is_whole and not host_inputs(op, len(xs))[0]:
-        found[0] = _moved(first.actual.astype(np.float64), first.dtype, generator)
+    if first is not None and first.dtype in NOISE and not is_whole and not host_inputs(op, len(xs))[0]:
+        found[0] = _moved(found[0].astype(np.float64), first.dtype, generator)
     return found
 
 
