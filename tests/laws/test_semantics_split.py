@@ -29,7 +29,6 @@ from foreign import (
     SIXTEEN,
     STORED,
     Operator,
-    Way,
     assert_bits,
     deviates,
     elements,
@@ -355,11 +354,15 @@ def test_the_axis_of_split_1_is_a_scalar_only() -> None:
         refused(replace(equal("openvino", 1, x, 3), inputs=(x, wrong)), "constant.value")
 
 
-def test_an_axis_that_arrives_at_run_time_is_refused() -> None:
-    """SEMANTICS: axis -rank..rank-1; what decides the outputs' shapes has to be known."""
+@pytest.mark.parametrize("axis", [1, -1])
+def test_an_axis_that_arrives_at_run_time_is_the_axis(axis: int) -> None:
+    """SEMANTICS: the axis is an input, in -rank..rank-1."""
     x = f32(2, 6)
-    for operator in (equal("openvino", 1, x, 3, 1), explicit("openvino", 1, x, (4, 2), 1)):
-        refused(replace(operator, fixed=()), "constant.needed", through=(Way("late axis", host="input"),))
+    for operator, sizes in ((equal("openvino", 1, x, 3, axis), (2, 2, 2)), (explicit("openvino", 1, x, (4, 2), axis), (4, 2))):
+        late = replace(operator, fixed=())
+        holds(late, *cut(x, sizes, 1), through=(KNOWN, STORED, OPEN, LATE))
+        # One form for each axis takes a rank.
+        holds(late, *cut(x, sizes, 1), through=(RANKLESS,), other="constant.needed")
 
 
 @pytest.mark.parametrize("count", [0, -1, -(2**63)])
