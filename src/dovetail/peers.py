@@ -60,7 +60,9 @@ def runner(
     ``threads``: None is what the engine thinks best. ``names`` are used in place of the engine's own, which has others for IR.
     ``exact``: quantised layers as the model says them, however slow. Left to themselves both others add pairs of products of
     bytes in 16 bits, where these saturate, on processors without instructions for more (x86 before AVX-512 VNNI); and OpenVINO
-    rounds what meets weights of bytes to bytes itself. Raises EngineError [runtime.load] where the engine refuses the model; running one may raise [runtime.run].
+    rounds to bytes what meets weights of bytes.
+
+    Raises EngineError [runtime.load] where the engine refuses the model; running one may raise [runtime.run].
     """
     if engine == "dovetail":
         return _dovetail(model, threads)
