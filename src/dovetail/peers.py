@@ -59,7 +59,9 @@ def runner(
 
     ``threads``: None is what the engine thinks best. ``names`` are used in place of the engine's own, which has others for IR.
     ``exact``: quantised layers as the model says them, however slow. Left to themselves both others add pairs of products of
-    bytes in 16 bits, where these saturate, on processors without instructions for more (x86 before AVX-512 VNNI).
+    bytes in 16 bits, where these saturate, on processors without instructions for more (x86 before AVX-512 VNNI); and OpenVINO
+    rounds to bytes what meets weights of bytes.
+
     Raises EngineError [runtime.load] where the engine refuses the model; running one may raise [runtime.run].
     """
     if engine == "dovetail":
@@ -155,7 +157,9 @@ def _openvino(model: str | bytes, threads: int | None, names: Names | None, exac
 
     core = openvino.Core()
     # Without the hint the CPU plugin may compute f32 models in bf16.
-    config: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"} | ({"LP_TRANSFORMS_MODE": False} if exact else {})
+    config: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
+    if exact:
+        config |= {"LP_TRANSFORMS_MODE": False, "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
     if threads is not None:
         config |= {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
     try:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.edit import copy_model
-from dovetail.evaluate import run
+from dovetail.evaluate import placed
 from dovetail.graph import Graph, Model
 from dovetail.op import bodies
 
@@ -28,8 +28,14 @@ def run_wide(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs by name with floats in f64: constants, inputs, and whatever an operator's attributes name as their type."""
     graph = copy_model(model).graph
     _widen(graph)
-    results = run(graph, [wide(np.asarray(inputs[value.name])) for value in model.inputs], np)
-    return {value.name: wide(result) for value, result in zip(model.outputs, results, strict=True)}
+    found: dict[int, Any] = {
+        id(inner): wide(np.asarray(inputs[x.name])) for inner, x in zip(graph.inputs, model.inputs, strict=True)
+    }
+    for node in graph.nodes:
+        # Some rules, as those of ai.onnx.ml, make f32 of whatever goes in.
+        results = placed(node, np, [None if x is None else found[id(x)] for x in node.inputs])
+        found.update((id(y), wide(result)) for y, result in zip(node.outputs, results, strict=False))
+    return {value.name: found[id(inner)] for inner, value in zip(graph.outputs, model.outputs, strict=True)}
 
 
 def _widen(graph: Graph) -> None:
