@@ -106,16 +106,16 @@ REGRESSORS = [
     regressor("with base values, min", targets=3, most=2, base_values=(0.5, -1.0, 2.0), aggregate_function="min"),
     *(
         regressor(f"of 3 targets, {name}", targets=3, most=3, post_transform=name, tolerance=1e-6)
-        for name in ("softmax", "logistic", "softmax_zero")
+        for name in ("SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
     ),
-    *(regressor(f"of one target, {name}", post_transform=name) for name in ("softmax", "logistic", "softmax_zero")),
+    *(regressor(f"of one target, {name}", post_transform=name) for name in ("SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")),
     Case(
         TreeEnsembleRegressor(
             nodes_treeids=(0, 0, 0), nodes_nodeids=(0, 1, 2), nodes_featureids=(0, 0, 0),
             nodes_modes=("BRANCH_LT", "LEAF", "LEAF"), nodes_values=(0.0, 0.0, 0.0),
             nodes_truenodeids=(1, 0, 0), nodes_falsenodeids=(2, 0, 0), n_targets=1,
             target_treeids=(0, 0), target_nodeids=(1, 2), target_ids=(0, 0), target_weights=(0.25, 0.875),
-            post_transform="probit",
+            post_transform="PROBIT",
         ),
         (ROWS,),
         "TreeEnsembleRegressor of one target, probit",
@@ -159,7 +159,7 @@ CLASSIFIERS = [
     classifier("with base values", _THREE, base_values=(0.5, -1.0, 0.25)),
     *(
         classifier(f"of three, {name}", _THREE, most=3, post_transform=name, tolerance=1e-6)
-        for name in ("softmax", "logistic", "softmax_zero")
+        for name in ("SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
     ),
     # Two classes: weights for one of them or for both, of one sign or two, none, one and two base values.
     *(
@@ -170,7 +170,7 @@ CLASSIFIERS = [
         )
         for classes in ((0,), (1,), (0, 1))
         for positive in (False, True)
-        for name in ("none", "logistic", "softmax", "softmax_zero")
+        for name in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
         for base in ((), (0.25,), (0.5, 0.25))
         if not (len(base) == 1 and len(classes) == 2)
     ),

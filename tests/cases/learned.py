@@ -36,14 +36,14 @@ def linear(name: str, x: Any = X, rows: int = 3, skip: Any = None, **more: Any) 
 
 def positive(transform: str) -> dict[str, Any]:
     """What keeps scores between 0 and 1 where probit needs that."""
-    return {"coefficients": (0.0,) * 12, "intercepts": (0.25, 0.75, 0.5)} if transform == "probit" else {}
+    return {"coefficients": (0.0,) * 12, "intercepts": (0.25, 0.75, 0.5)} if transform == "PROBIT" else {}
 
 
 LINEAR = [
     *(linear(f"with {name}", post_transform=name, **positive(name)) for name in TRANSFORMS),
-    linear("of one target, probit", rows=1, coefficients=(0.0,) * 4, intercepts=(0.25,), post_transform="probit"),
+    linear("of one target, probit", rows=1, coefficients=(0.0,) * 4, intercepts=(0.25,), post_transform="PROBIT"),
     linear(
-        "of one target, logistic", rows=1, post_transform="logistic", skip={"onnxruntime": "onnx.reference has a transform there"}
+        "of one target, logistic", rows=1, post_transform="LOGISTIC", skip={"onnxruntime": "onnx.reference has a transform there"}
     ),
     linear("without intercepts", intercepts=()),
     linear("of a vector", X[0]),
@@ -66,10 +66,10 @@ LINEAR_CLASSES = [
     *(
         classes(f"of two by one score, {name}", rows=1, labels=(5, 9), post_transform=name)
         for name in TRANSFORMS
-        if name != "probit"
+        if name != "PROBIT"
     ),
     classes("of two texts by one score", rows=1, labels=("no", "yes")),
-    classes("of two", rows=2, labels=(5, 9), post_transform="softmax", multi_class=1),
+    classes("of two", rows=2, labels=(5, 9), post_transform="SOFTMAX", multi_class=1),
     classes("of texts", labels=("a", "b", "c")),
     classes("of a vector", X[0]),
     classes("of f64", X.astype(np.float64)),
@@ -124,9 +124,9 @@ MACHINES = [
         chooser(f"of {count}, {name}", count, post_transform=name)
         for count in (2, 3)
         for name in TRANSFORMS
-        if name != "probit"
+        if name != "PROBIT"
     ),
-    chooser("of three with probabilities, softmax", 3, proba=True, post_transform="softmax"),
+    chooser("of three with probabilities, softmax", 3, proba=True, post_transform="SOFTMAX"),
     *(
         chooser(
             f"of {count} without support vectors{name}", count, "linear", vectors_per_class=(), support_vectors=(), rho=(0.25,),

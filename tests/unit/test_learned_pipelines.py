@@ -30,7 +30,7 @@ def columns(kind: str, seed: int, trees: int, targets: int, **more: Any) -> dict
     found = weights(
         forest(seed, trees, 3, more.pop("modes", ("BRANCH_LEQ",)), more.pop("missing", False)), targets, seed, kind, **more
     )
-    return {name: list(column) for name, column in found.items()}
+    return {name: [int(each) if isinstance(each, bool) else each for each in column] for name, column in found.items()}
 
 
 def one_class(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -158,14 +158,14 @@ class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x
         return b.Cast(b.Equal(b.Unsqueeze(whole, [-1]), b.constant(categories, dtype)), to=dtypes.f32)
 
 
-class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVectorizer-1(*xs; inputdimensions)"):
+class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVectorizer-1(*xs; inputdimensions?)"):
     """The features of all ``xs`` side by side, in f32: of each as many as ``inputdimensions`` says, 0 for those it lacks.
 
     A vector is one row; of more than two axes those after the first are laid end to end. Source: ONNX ai.onnx.ml
     FeatureVectorizer 1.
     """
 
-    inputdimensions: tuple[int, ...]
+    inputdimensions: tuple[int, ...] = ()
 
     def validate(self) -> None:
         if not self.inputdimensions or any(size < 0 for size in self.inputdimensions):

@@ -17,18 +17,18 @@ from dovetail.types import Tensor, Type
 class LinearRegressor(
     Op,
     sig="x: R -> y: f32",
-    onnx="ai.onnx.ml:LinearRegressor-1(x; coefficients, intercepts?, targets=1, post_transform~lower?)",
+    onnx="ai.onnx.ml:LinearRegressor-1(x; coefficients?, intercepts?, targets=1, post_transform=NONE)",
 ):
     """``x * C^T + intercepts`` in f32 for each row of ``x``; ``C`` has a row of ``coefficients`` for each of ``targets``.
 
-    A vector is one row. Of a lone target only ``probit`` changes the result, as in onnxruntime. Source: ONNX ai.onnx.ml
+    A vector is one row. Of a lone target only ``PROBIT`` changes the result, as in onnxruntime. Source: ONNX ai.onnx.ml
     LinearRegressor 1.
     """
 
-    coefficients: tuple[float, ...]
+    coefficients: tuple[float, ...] = ()
     intercepts: tuple[float, ...] = ()
     targets: int = 1
-    post_transform: str = "none"
+    post_transform: str = "NONE"
 
     def validate(self) -> None:
         check_transform(self.post_transform)
@@ -46,12 +46,12 @@ class LinearClassifier(
     Op,
     sig="x: R -> label: T, scores: f32",
     onnx="ai.onnx.ml:LinearClassifier-1(x; coefficients, intercepts?, classlabels_ints?, classlabels_strings?, multi_class=0, "
-    "post_transform~lower?)",
+    "post_transform=NONE)",
 ):
     """The label of the greatest score of each row of ``x``, and the scores ``x * C^T + intercepts``, in f32.
 
     ``C`` has a row of ``coefficients`` for each intercept, or for each label where there are no intercepts. A lone score ``s`` of
-    two labels chooses the second where it is above 0, and becomes the scores ``1 - s, s`` (of ``s`` after ``logistic``).
+    two labels chooses the second where it is above 0, and becomes the scores ``1 - s, s`` (of ``s`` after ``LOGISTIC``).
     ``multi_class`` says how the model was fitted and changes nothing. Source: ONNX ai.onnx.ml LinearClassifier 1; the lone score
     as in onnxruntime.
     """
@@ -61,7 +61,7 @@ class LinearClassifier(
     classlabels_ints: tuple[int, ...] = ()
     classlabels_strings: tuple[str, ...] = ()
     multi_class: int = 0
-    post_transform: str = "none"
+    post_transform: str = "NONE"
 
     def validate(self) -> None:
         check_transform(self.post_transform)
@@ -70,7 +70,7 @@ class LinearClassifier(
         _check_lengths("LinearClassifier", self.coefficients, self.intercepts, count)
         if count != len(labels) and not (count == 1 and len(labels) == 2):
             raise RuleError("linear.coefficients", f"{count} rows of coefficients for {len(labels)} classes")
-        if count == 1 and self.post_transform == "probit":
+        if count == 1 and self.post_transform == "PROBIT":
             raise RuleError("score.transform", "probit of a lone score leaves the other class without one")
 
     def labels(self) -> Labels:
@@ -90,7 +90,7 @@ class LinearClassifier(
         if count > 1:
             return labels.gather(b, b.ArgMax(scores, axis=1, keep_dims=False)), transform(b, scores, self.post_transform)
         is_second = b.Squeeze(b.Greater(scores, b.constant(0, dtypes.f32)), [1])
-        second = b.Sigmoid(scores) if self.post_transform == "logistic" else scores
+        second = b.Sigmoid(scores) if self.post_transform == "LOGISTIC" else scores
         both = b.Concat(b.Subtract(b.constant(1, dtypes.f32), second), second, axis=1)
         return labels.choose(b, is_second, *labels.items), both
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail.errors import RuleError
 
-TRANSFORMS = ("none", "softmax", "logistic", "softmax_zero", "probit")
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _TINY = 1e-7
 _SQRT2 = 1.41421356
 _BEND = 0.147
@@ -23,18 +23,18 @@ def check_transform(name: str) -> None:
 
 def transform(b: Any, scores: Any, name: str) -> Any:
     """The transform of rows of several scores, [N, C]."""
-    if name == "softmax":
+    if name == "SOFTMAX":
         return b.Softmax(scores, axis=1)
-    if name == "logistic":
+    if name == "LOGISTIC":
         return b.Sigmoid(scores)
-    if name == "softmax_zero":
+    if name == "SOFTMAX_ZERO":
         return _softmax_zero(b, scores)
-    return probit(b, scores) if name == "probit" else scores
+    return probit(b, scores) if name == "PROBIT" else scores
 
 
 def transform_lone(b: Any, scores: Any, name: str) -> Any:
     """The transform of rows of one score, [N, 1]: probit alone changes it, as in onnxruntime."""
-    return probit(b, scores) if name == "probit" else scores
+    return probit(b, scores) if name == "PROBIT" else scores
 
 
 def probit(b: Any, scores: Any) -> Any:

@@ -24,12 +24,12 @@ _LEAST = 1e-7
 class _Machine(Op):
     """What both share: kernels of a row and the support vectors, or a linear form where there are no support vectors."""
 
-    coefficients: tuple[float, ...]
-    rho: tuple[float, ...]
+    coefficients: tuple[float, ...] = ()
+    rho: tuple[float, ...] = ()
     support_vectors: tuple[float, ...] = ()
     kernel_type: str = "linear"
     kernel_params: tuple[float, ...] = ()
-    post_transform: str = "none"
+    post_transform: str = "NONE"
 
     def validate(self) -> None:
         check_transform(self.post_transform)
@@ -68,15 +68,15 @@ class _Machine(Op):
 class SVMRegressor(
     _Machine,
     sig="x: R -> y: f32",
-    onnx="ai.onnx.ml:SVMRegressor-1(x; coefficients, rho, support_vectors?, n_supports=0, kernel_type~lower=LINEAR, "
-    "kernel_params?, one_class=0, post_transform~lower?)",
+    onnx="ai.onnx.ml:SVMRegressor-1(x; coefficients?, rho?, support_vectors?, n_supports=0, kernel_type~lower=LINEAR, "
+    "kernel_params?, one_class=0, post_transform=NONE)",
 ):
     """``sum_i coefficients[i] * K(x, v_i) + rho[0]`` in f32 for each row of ``x``, over ``n_supports`` support vectors ``v_i``.
 
     With ``kernel_params`` gamma, coef0 and degree, ``K(x, v)`` is: ``linear``: ``x . v``; ``poly``: ``(gamma * x . v + coef0) ^
     degree``; ``rbf``: ``exp(-gamma * |x - v|^2)``; ``sigmoid``: ``tanh(gamma * x . v + coef0)``. Without support vectors the
     result is ``x . coefficients + rho[0]``. ``one_class`` makes 1 of what is above 0, and -1 of the rest. No ``post_transform``
-    but ``probit`` has a meaning for a lone score, and that is refused. Source: ONNX ai.onnx.ml SVMRegressor 1.
+    but ``PROBIT`` has a meaning for a lone score, and that is refused. Source: ONNX ai.onnx.ml SVMRegressor 1.
     """
 
     n_supports: int = 0
@@ -86,7 +86,7 @@ class SVMRegressor(
         super().validate()
         if self.n_supports and len(self.coefficients) != self.n_supports:
             raise RuleError("svm.coefficients", f"{len(self.coefficients)} coefficients for {self.n_supports} support vectors")
-        if self.post_transform == "probit":
+        if self.post_transform == "PROBIT":
             raise UnsupportedError(
                 "score.transform", "onnxruntime's SVMRegressor leaves out probit, and no other says what it is"
             )
@@ -108,15 +108,15 @@ class SVMRegressor(
 class SVMClassifier(
     _Machine,
     sig="x: R -> label: T, scores: f32",
-    onnx="ai.onnx.ml:SVMClassifier-1(x; coefficients, rho, support_vectors?, vectors_per_class?, classlabels_ints?, "
-    "classlabels_strings?, prob_a?, prob_b?, kernel_type~lower=LINEAR, kernel_params?, post_transform~lower?)",
+    onnx="ai.onnx.ml:SVMClassifier-1(x; coefficients?, rho?, support_vectors?, vectors_per_class?, classlabels_ints?, "
+    "classlabels_strings?, prob_a?, prob_b?, kernel_type~lower=LINEAR, kernel_params?, post_transform=NONE)",
 ):
     """The label that wins most of the votes between each two classes, and scores in f32; kernels are those of SVMRegressor.
 
     The support vectors stand by class, ``vectors_per_class`` of each; row ``j`` of ``coefficients`` has those of a vector towards
     the ``j``-th other class. Classes i < j are told apart by the sum of their vectors' kernels times coefficients, plus the next
     of ``rho``: i has the vote where it is above 0. The scores are these sums. Of two classes they are ``-s, s``; there
-    ``logistic`` makes ``logistic(-s), logistic(s)``, and any other ``post_transform`` ``1 - s, s``. With ``prob_a`` and
+    ``LOGISTIC`` makes ``logistic(-s), logistic(s)``, and any other ``post_transform`` ``1 - s, s``. With ``prob_a`` and
     ``prob_b`` the sums become probabilities of pairs, ``1 - sigmoid(a * s + b)``, and these the probabilities of classes by
     pairwise coupling (Wu, Lin and Weng 2004, method 2). Without support vectors the scores are ``x * C^T + rho[0]``, and the
     greatest wins. Source: ONNX ai.onnx.ml SVMClassifier 1; what it leaves open as in onnxruntime.
@@ -147,7 +147,7 @@ class SVMClassifier(
         if len(self.rho) != pairs or len(self.prob_a) not in (0, pairs) or len(self.prob_a) != len(self.prob_b):
             sizes = f"{len(self.rho)} of rho, {len(self.prob_a)} of prob_a, {len(self.prob_b)} of prob_b"
             raise RuleError("svm.coefficients", f"{sizes} for {pairs} pairs of classes")
-        if count == 2 and not self.prob_a and self.post_transform == "probit":
+        if count == 2 and not self.prob_a and self.post_transform == "PROBIT":
             raise RuleError("score.transform", "probit of a lone score leaves the other class without one")
 
     def labels(self) -> Labels:
@@ -188,9 +188,9 @@ class SVMClassifier(
 
     def _both(self, b: Any, score: Any) -> tuple[Any, Any]:
         """The scores of two classes from the sum that tells them apart."""
-        if self.post_transform == "logistic":
+        if self.post_transform == "LOGISTIC":
             return b.Sigmoid(b.Negative(score)), b.Sigmoid(score)
-        return b.Negative(score) if self.post_transform == "none" else b.Subtract(self._number(b, 1), score), score
+        return b.Negative(score) if self.post_transform == "NONE" else b.Subtract(self._number(b, 1), score), score
 
     def _pairs(self, count: int) -> tuple[Any, Any]:
         """The coefficients of each vector in each pair's sum, [vectors, pairs]; the class that a pair's vote goes to, first where

@@ -61,7 +61,7 @@ class _Columns(Op):
     nodes_falsenodeids: tuple[int, ...]
     nodes_missing_value_tracks_true: tuple[bool, ...] = ()
     base_values: tuple[float, ...] = ()
-    post_transform: str = "none"
+    post_transform: str = "NONE"
 
     def weight_columns(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[float, ...]]:
         """Tree and node, target and weight of each weight."""
@@ -123,7 +123,7 @@ class TreeEnsembleRegressor(_Columns, sig="x: R -> y: f32"):
     ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``) against ``nodes_values[i]``, or is NaN and
     ``nodes_missing_value_tracks_true[i]``; else at that of its false id. A leaf gives ``target_weights`` to ``target_ids``;
     ``aggregate_function`` takes them together (``sum``, ``average``, ``min``, ``max``), and ``base_values`` are added. Two things
-    are as in onnxruntime: of a lone target only the transform ``probit`` changes the result, and of several one that no leaf of
+    are as in onnxruntime: of a lone target only the transform ``PROBIT`` changes the result, and of several one that no leaf of
     the row has a weight for stays 0. All is computed in f64 where ``x`` is f64, else
     in f32. Source: ONNX ai.onnx.ml TreeEnsembleRegressor 1, 3, 5.
     """
@@ -189,7 +189,7 @@ class TreeEnsembleClassifier(_Columns, sig="x: R -> label: T, scores: f32"):
         if len(self.base_values) not in ((0, 1, 2) if count == 2 else (0, count)):
             raise RuleError("tree.base", f"{len(self.base_values)} base_values for {count} classes")
         if count == 2 and len(self.base_values) < 2 and self.forest().says(self.class_ids, 1) is not True:
-            if self.post_transform == "probit":
+            if self.post_transform == "PROBIT":
                 raise UnsupportedError("score.transform", "probit of the first class's score alone leaves the second without one")
             if self.base_values and not self._is_of_one_class():
                 raise UnsupportedError("tree.base", "one base value, and rows that reach leaves of the first class alone")
@@ -263,7 +263,7 @@ class _Choice:
     def _lone(self, score: Any) -> tuple[Any, Any]:
         """Two scores from that of the first class alone."""
         b, op = self.b, self.op
-        if op.post_transform == "logistic":
+        if op.post_transform == "LOGISTIC":
             return b.Sigmoid(b.Negative(score)), b.Sigmoid(score)
         if op._is_of_one_class() and self._is_positive():
             return b.Subtract(self._number(1), score), score

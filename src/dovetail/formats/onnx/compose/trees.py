@@ -55,7 +55,7 @@ def _shared(node: Lifting) -> dict[str, Any]:
         "nodes_values": _numbers(node, "nodes_values"),
         "base_values": _numbers(node, "base_values"),
         _MISSING: tuple(value == 1 for value in node.attribute(_MISSING, "tuple[int, ...]", ())),
-        "post_transform": node.attribute("post_transform", "str", "NONE").lower(),
+        "post_transform": node.attribute("post_transform", "str", "NONE"),
     }
 
 
@@ -101,8 +101,8 @@ def emit_columns(lowering: Lowering, node: Node) -> list[ForeignNode]:
     attributes: dict[str, Any] = {name: list(getattr(op, name)) for name in (*_INTEGERS, "nodes_modes")}
     if op.nodes_missing_value_tracks_true:
         attributes[_MISSING] = [int(value) for value in op.nodes_missing_value_tracks_true]
-    if op.post_transform != "none":
-        attributes["post_transform"] = op.post_transform.upper()
+    if op.post_transform != "NONE":
+        attributes["post_transform"] = op.post_transform
     if isinstance(op, TreeEnsembleRegressor):
         names: tuple[str, ...] = ("target_treeids", "target_nodeids", "target_ids")
         attributes |= {"n_targets": op.n_targets, "aggregate_function": op.aggregate_function.upper()}
