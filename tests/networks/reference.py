@@ -55,7 +55,7 @@ class Answer:
 
     actual: Any
     truth: Any
-    noisy: tuple[Any, Any]
+    noisy: tuple[Any, ...]
 
     @property
     def dtype(self) -> str:
@@ -108,7 +108,8 @@ def evaluate(op: Op, xs: Sequence[Answer | None], generator: Any) -> list[Answer
             ):
                 raise Unstable("a discrete result")
             variants[1:] = [np.where(np.abs(each - truth[index]) <= reach, each, truth[index]) for each in variants[1:]]
-        moved = variants[1:] if moves else [_moved(each, kind, generator) for each in variants[1:]]
+        inner = _cancellation(op, xs, kind)
+        moved = variants[1:] if moves else [_moved(each, kind, generator, inner) for each in variants[1:]]
         answer = Answer(_checked(y), variants[0], (moved[0], moved[1]))
         top = float(np.abs(variants[0]).max(initial=0))
         if 0 < top < LEAST[kind] or not top < LARGEST[kind] or not answer.tolerance() <= WORST[kind] * top:
@@ -239,9 +240,26 @@ def _operands(op: Op, xs: Sequence[Answer | None], place: int, is_whole: bool, g
     return found
 
 
-def _moved(y: Any, kind: str, generator: Any) -> Any:
+def _moved(y: Any, kind: str, generator: Any, more: Any = 0.0) -> Any:
     top = float(np.abs(y).max(initial=0))
-    return y + (NOISE[kind] * top + SMALLEST[kind]) * (2 * generator.random(y.shape) - 1)
+    return y + (NOISE[kind] * top + SMALLEST[kind] + more) * (2 * generator.random(y.shape) - 1)
+
+
+def _cancellation(op: Op, xs: Sequence[Answer | None], kind: str) -> Any:
+    """The reach of what an operator rounds on its way and then cancels, which noise of its operands does not show."""
+    first = xs[0] if xs else None
+    if first is None or first.dtype not in NOISE:
+        return 0.0
+    x = np.abs(np.asarray(first.truth, np.float64))
+    if type(op).__name__ == "Gelu":
+        # 1 + erf(x) of a negative x.
+        return NOISE[kind] * x
+    if type(op).__name__ == "MeanVarianceNormalization" and x.size:
+        # The mean's own rounding moves all elements alike, against a deviation that may be small.
+        axes = tuple(np.asarray(xs[1].actual).reshape(-1).tolist()) if len(xs) > 1 and xs[1] is not None else None
+        spread = np.asarray(first.truth, np.float64).std(axis=axes, keepdims=True)
+        return NOISE[kind] / 16 * x.max() / np.maximum(spread, 1e-9)
+    return 0.0
 
 
 def answers(network: Network, shot: Shot, seed: int = 0) -> dict[str, Answer]:
