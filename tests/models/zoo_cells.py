@@ -38,6 +38,8 @@ SIZES = ("", "2")
 OPSETS = (-2, -1, 1, 2)
 NEWEST_OPSET = 25
 """The newest that all of the peers read."""
+UNASKED = ("node.name",)
+"""Rules of ONNX's own document that its checker does not ask for: names of nodes differ."""
 PEERS = ("onnxruntime", "openvino")
 QUANTISED = 3
 """How many times as far from an f64 run as another engine we may be where both round to a grid."""
@@ -194,7 +196,7 @@ def loads(record: Record) -> str:
 def checks(record: Record) -> str:
     """A fault that we find is one to onnx's own checker too; warnings are counted by code."""
     faults = dovetail.check(record.path)
-    errors = [fault for fault in faults if fault.severity == "error"]
+    errors = [fault for fault in faults if fault.severity == "error" and fault.code not in UNASKED]
     if errors:
         try:
             onnx.checker.check_model(str(record.path), full_check=True)

@@ -634,6 +634,8 @@ def unknown_type(kind: str) -> TypeProto:
     found = TypeProto()
     if kind == "map_type":
         found.map_type.key_type = TensorProto.INT64
+    elif kind == "float keys":
+        found.map_type.key_type = FLOAT
         found.map_type.value_type.tensor_type.elem_type = FLOAT
     elif kind == "sparse_tensor_type":
         found.sparse_tensor_type.elem_type = FLOAT
@@ -678,7 +680,8 @@ BAD_MODELS: list[tuple[str, ModelProto]] = [
     ("type.missing", bare(lambda m: m.graph.input[0].ClearField("type"))),
     ("type.element", bare(lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 77))),
     ("type.element", bare(lambda m: m.graph.output[0].type.CopyFrom(unknown_type("sequence_type")))),
-    ("type.kind", bare(lambda m: m.graph.output[0].type.CopyFrom(unknown_type("map_type")))),
+    ("type.element", bare(lambda m: m.graph.output[0].type.CopyFrom(unknown_type("map_type")))),
+    ("type.element", bare(lambda m: m.graph.output[0].type.CopyFrom(unknown_type("float keys")))),
     ("type.kind", bare(lambda m: m.graph.output[0].type.CopyFrom(unknown_type("sparse_tensor_type")))),
     ("node.kind", model_of(helper.make_node("", ["x"], ["y"]))),
     ("opset.missing", model_of(helper.make_node("Thing", ["x"], ["y"], domain="my.domain"))),
