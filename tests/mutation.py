@@ -52,6 +52,14 @@ _SHAPES = [
     f"tests/laws/test_{name}.py" for name in ("oracles", "shapes", "forms", "windows", "gradients", "spellings", "refusals")
 ]
 _LAWS = [*_SHAPES, *(f"tests/laws/test_{name}.py" for name in ("round_trips", "libraries"))]
+_PLANS = [
+    *(f"tests/laws/test_{name}.py" for name in ("native_graphs", "random_networks")),
+    *(
+        f"tests/unit/test_{name}.py"
+        for name in ("engine", "inplace", "halves", "on_grids", "kernels_quantized", "quantized_weights", "plan_report")
+    ),
+    "tests/models/test_built_models.py",
+]
 TESTS: dict[str, tuple[list[str], str]] = {
     "ops/joining.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
     "ops/reshaping.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze or is_refused"),
@@ -59,6 +67,10 @@ TESTS: dict[str, tuple[list[str], str]] = {
         [*_SEMANTICS, "tests/laws/test_round_trips.py", "tests/laws/test_spellings.py", "tests/unit/test_slots.py"],
         "semantics or slots or round_trips or spellings",
     ),
+    **{
+        f"engine/{name}.py": (_PLANS, "test")
+        for name in ("arena", "checker", "fuse", "halves", "inplace", "layout", "physical", "places", "plan", "quantized")
+    },
 }
 """By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over the cases of
 its operators, and the tests of what operators share."""
