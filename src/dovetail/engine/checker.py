@@ -161,20 +161,32 @@ class _Checker:
 
     def _sources(self, tile: Tile) -> frozenset[int]:
         """The marks that a tensor may carry: its own if some step computes it, else those of what it is moved together from."""
-        found = self.sources_of.get(tile)
-        if found is None:
-            found = self.sources_of[tile] = self._traced(tile)
-        return found
+        stack = [tile]
+        while stack:
+            current = stack[-1]
+            parts = self._moved_from(current)
+            missing = [part for part in parts if part not in self.sources_of]
+            if current not in self.sources_of and missing:
+                stack += missing
+                continue
+            stack.pop()
+            found = [self.sources_of[part] for part in parts]
+            if current.data is not None:
+                found.append(frozenset((CONSTANT,)))
+            elif not parts or current in self.marks:
+                # A step computes it, or it was filled before the rest was moved there.
+                found.append(frozenset((self._mark_of(current),)))
+            # A long chain of moves shares one set.
+            self.sources_of[current] = found[0] if len(found) == 1 else frozenset().union(*found)
+        return self.sources_of[tile]
 
-    def _traced(self, tile: Tile) -> frozenset[int]:
-        if tile.data is not None:
-            return frozenset((CONSTANT,))
-        if tile in self.computed or tile not in self.makers:
-            return frozenset((self._mark_of(tile),))
+    def _moved_from(self, tile: Tile) -> list[Tile]:
+        """The inputs of the node that moves a tensor together; none for one that a step computes."""
+        if tile.data is not None or tile in self.computed or tile not in self.makers:
+            return []
         node = self.makers[tile].node
         assert node is not None
-        parts = [self._sources(self.scene.tile(x)) for x in node.inputs if x is not None]
-        return frozenset((self._mark_of(tile),)).union(*parts)
+        return [self.scene.tile(x) for x in node.inputs if x is not None]
 
 
 def _extent(operand: Operand) -> tuple[int, int]:

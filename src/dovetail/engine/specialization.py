@@ -26,6 +26,7 @@ from dovetail.evaluate import evaluates_early, placed
 from dovetail.graph import Graph, Node, Value
 from dovetail.inference import keep_names
 from dovetail.op import infer_types, infer_values
+from dovetail.ops.runtime_attributes import as_attributes
 from dovetail.ops.source import Constant, Foreign
 from dovetail.types import UNKNOWN, Tensor, Type, is_static, static
 
@@ -187,15 +188,11 @@ def _specializing(errors: dict[Node, DovetailError], shared: frozenset[int]) -> 
         if results is None:
             data = [None if x is None else x.constant for x in node.inputs]
             is_known = all(array is not None or x is None for array, x in zip(data, node.inputs, strict=True))
-            if (
-                not is_known
-                or all(array is None or id(array) in shared for array in data)
-                or not evaluates_early(node.op, node.inputs)
-            ):
-                return None
-            results = _evaluated(node, data, [y.type for y in node.outputs], left)
+            is_early = is_known and any(array is not None and id(array) not in shared for array in data)
+            if is_early and evaluates_early(node.op, node.inputs):
+                results = _evaluated(node, data, [y.type for y in node.outputs], left)
         if results is None:
-            return None
+            return as_attributes(b, node)
         left -= sum(array.nbytes for array in results)
         return [b.constant(array, y.dtype) for array, y in zip(results, node.outputs, strict=True)]
 
