@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail import dtypes
 from dovetail.arrays.libraries import Array, Namespace, dtype_in, element, is_narrow, is_numpy, retyped, widened
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
@@ -29,7 +30,8 @@ def cast(xp: Namespace, x: Array, to: DType, source: DType | None = None, satura
     """``x`` as ``to``, by the rules of ONNX Cast-25.
 
     Floats go to integers toward zero; from beyond the range of the type to its nearest value, from NaN to 0, which ONNX leaves
-    open. Integers wrap, anything but zero is True (NaN too).
+    open. Integers of fewer than 8 bits take the low bits of the i64, as onnx's own tests have it. Integers wrap, anything but
+    zero is True (NaN too).
     ``saturate`` is for f8: beyond the range the greatest value, otherwise infinity or NaN. ``rounding`` ("up", "down",
     "nearest", of two the greater, "even", of two the even code) is for f8e8m0, which takes a magnitude. Every value is rounded
     once, to nearest even. ``source`` is needed only for nf4, whose codes travel as u8. Strings: numpy only; number to text as
@@ -86,7 +88,9 @@ def _saturated(xp: Namespace, x: Array, to: DType, kind: Any) -> Array:
 
 def _cast_number(x: Array, to: DType, saturate: bool, rounding: str) -> Array:
     if x.dtype.kind == "f" and to.is_integer:
-        return np.asarray(_saturated(np, x, to, to.numpy))
+        if to.bits >= 8:
+            return np.asarray(_saturated(np, x, to, to.numpy))
+        x = np.asarray(_saturated(np, x, dtypes.i64, np.dtype(np.int64)))
     if to in _CODES:
         return (x.astype(np.int64) & (2**to.bits - 1)).astype(np.uint8)
     if not to.is_float or to.bits >= 32:
