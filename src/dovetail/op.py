@@ -387,15 +387,26 @@ def _fitting(value: Any, type: Type) -> Any:
 
 
 def _holds(array: Any, dtype: DType) -> bool:
-    """Whether a type holds all elements. Sizes are taken to fit 32 and 64 bits, unsigned if they are not negative."""
+    """Whether a type holds all elements. Sizes are taken to fit 32 and 64 bits, unsigned if they are not negative.
+
+    An element of a u64 tensor is no size: it may be beyond every signed type.
+    """
     low, high = dtype.range()
     answer = dims.fits(array, low, high)
     if answer is not None or dtype.bits < 32:
         return bool(answer)
     if low < 0:
-        return True
+        return not any(map(_is_wide_element, array.reshape(-1).tolist()))
     lows = [dims.bounds(item)[0] for item in array.reshape(-1).tolist()]
     return all(least is not None and least >= 0 for least in lows)
+
+
+def _is_wide_element(item: Any) -> bool:
+    """Whether a size is a symbol for an element of a u64 tensor."""
+    if isinstance(item, int):
+        return False
+    most = dims.bounds(item)[1]
+    return most is not None and most >= 2**63 and any(item == symbol for symbol in dims.symbols(item))
 
 
 def _is_default(op: Op, field: Field) -> bool:
