@@ -41,12 +41,12 @@ class Cast(
     """The elements of ``x`` as the type ``to``.
 
     Floats go to integers toward zero, from beyond the range of the type to its nearest value and from NaN to 0, which the
-    specifications leave open (integers of fewer than 8 bits take the low bits of the i64); integers wrap; whatever is not 0 is True; numbers are rounded to the nearest, of two to the even
-    one, and beyond the range of a float type to infinity. To f8 with ``saturate`` to the
-    greatest value instead, from infinity too unless ``saturate_infinity`` is off, when f8e4m3fnuz and f8e5m2fnuz take NaN;
-    without ``saturate`` to infinity or NaN. ``rounding`` (up, down, nearest, of two to the greater, even, of two to the even
-    code) and ``saturate`` rule f8e8m0, which takes magnitudes. ``source`` names the type of ``x`` where its array does not:
-    nf4.
+    specifications leave open (integers of fewer than 8 bits take the low bits of the i64); integers wrap; whatever is not 0
+    is True; numbers are rounded to the nearest, of two to the even one, and beyond the range of a float type to infinity. To
+    f8 with ``saturate`` to the greatest value instead, from infinity too unless ``saturate_infinity`` is off, when
+    f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``rounding`` (up, down, nearest, of two to
+    the greater, even, of two to the even code) and ``saturate`` rule f8e8m0, which takes magnitudes. ``source`` names the
+    type of ``x`` where its array does not: nf4.
 
     Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
     """
