@@ -137,7 +137,7 @@ class Op:
 
     @property
     def title(self) -> str:
-        """The operator's name, as people are told it."""
+        """The operator's name in messages."""
         return type(self).__name__
 
     def validate(self) -> None:
@@ -193,7 +193,7 @@ class Op:
         raise NotImplementedError
 
     def is_random(self, *xs: Any) -> bool:
-        """Whether the outputs may depend on random numbers, for these inputs. Such a node is not computed beforehand."""
+        """Whether the outputs may depend on random numbers, for these inputs. Such a node is not folded."""
         return False
 
     def canonical(self, *xs: Any) -> Op:

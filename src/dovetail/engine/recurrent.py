@@ -64,7 +64,7 @@ class _CheckedLengths(Op, sig="lengths: I -> y: I"):
         return lengths.shape
 
     def value(self, lengths: Any) -> Any:
-        # What is known beforehand would be folded, and never refused.
+        # A known value would be folded, and never refused.
         raise Unknown
 
     def evaluate(self, xp: Any, lengths: Any) -> Any:

@@ -34,7 +34,7 @@ LIMIT = 1 << 24
 """The most bytes of results that are computed for one plan, intermediate ones included. What would pass it is computed in each
 call."""
 SMALL = 1 << 16
-"""The most bytes of inputs from which a result is computed whose shape no rule tells beforehand (NonZero, Unique)."""
+"""The most bytes of inputs from which a result is computed whose shape depends on their elements (NonZero, Unique)."""
 Array = np.ndarray[Any, Any]
 Symbols = frozenset[str]
 Rule = Callable[[Builder, Node], "list[Value] | None"]
@@ -124,9 +124,11 @@ def _early_nodes(graph: Graph) -> list[Early]:
         if isinstance(node.op, Constant):
             known[id(node.outputs[0])] = frozenset()
             continue
-        told = [_symbols_in(y, names) for y in node.outputs]
-        if all(symbols is not None for symbols in told):
-            known.update((id(y), symbols) for y, symbols in zip(node.outputs, told, strict=True) if symbols is not None)
+        symbols_of_outputs = [_symbols_in(y, names) for y in node.outputs]
+        if all(symbols is not None for symbols in symbols_of_outputs):
+            known.update(
+                (id(y), symbols) for y, symbols in zip(node.outputs, symbols_of_outputs, strict=True) if symbols is not None
+            )
             continue
         xs = [x for x in node.inputs if x is not None]
         # Where all inputs are constants, folding has refused to enlarge them.

@@ -161,7 +161,7 @@ class OneHotEncoder(Op, sig="x: T -> y: f32", onnx="ai.onnx.ml:OneHotEncoder-1(x
 class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVectorizer-1(*xs; inputdimensions?)"):
     """The features of all ``xs`` side by side, in f32: of each as many as ``inputdimensions`` says, 0 for those it lacks.
 
-    A vector is one row; of more than two axes those after the first are laid end to end. Source: ONNX ai.onnx.ml
+    A vector is one row; of more than two axes those after the first are flattened. Source: ONNX ai.onnx.ml
     FeatureVectorizer 1.
     """
 

@@ -114,7 +114,7 @@ class SVMClassifier(
     """The label that wins most of the votes between each two classes, and scores in f32; kernels are those of SVMRegressor.
 
     The support vectors stand by class, ``vectors_per_class`` of each; row ``j`` of ``coefficients`` has those of a vector towards
-    the ``j``-th other class. Classes i < j are told apart by the sum of their vectors' kernels times coefficients, plus the next
+    the ``j``-th other class. Classes i < j are separated by the sum of their vectors' kernels times coefficients, plus the next
     of ``rho``: i has the vote where it is above 0. The scores are these sums. Of two classes they are ``-s, s``; there
     ``LOGISTIC`` makes ``logistic(-s), logistic(s)``, and any other ``post_transform`` ``1 - s, s``. With ``prob_a`` and
     ``prob_b`` the sums become probabilities of pairs, ``1 - sigmoid(a * s + b)``, and these the probabilities of classes by

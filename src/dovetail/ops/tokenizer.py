@@ -85,7 +85,7 @@ class _Pattern:
 
     def __init__(self, pattern: str) -> None:
         self.compiled = re.compile(translated(pattern), re.ASCII)
-        # Greedy repetition alone has one way to match that is the longest; other patterns are asked for longer ones.
+        # Greedy repetition alone has one way to match that is the longest; other patterns are searched for longer ones.
         self.has_choice = "|" in pattern or "?" in pattern
         if self.has_choice and _ASSERTIONS.search(pattern):
             raise UnsupportedError("regex.unsupported", f"a choice beside an assertion in the pattern {pattern!r}")
