@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from importlib import metadata
 from importlib.util import find_spec
 
@@ -38,3 +39,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     missing = [oracle for oracle in ORACLES if not find_spec(oracle)]
     if missing and os.environ.get("DOVETAIL_REQUIRE_ORACLES", "0") not in ("", "0"):
         pytest.exit(f"DOVETAIL_REQUIRE_ORACLES is set and these are missing: {', '.join(missing)}", returncode=1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sample", default="1/1", metavar="K/N", help="run the Kth of every N tests of each function (K from 1)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    first, _, step = config.getoption("--sample").partition("/")
+    if step == "1":
+        return
+    counts: Counter[str] = Counter()
+    kept = []
+    for item in items:
+        function = item.nodeid.partition("[")[0]
+        if counts[function] % int(step) == int(first) - 1:
+            kept.append(item)
+        counts[function] += 1
+    items[:] = kept

@@ -1,5 +1,5 @@
-"""The nine light models there and back: same answers, same names, no growth. The worst differences are printed by
-light_table.py."""
+"""Light models there and back: same answers, same names, no growth. light_table.py asks all nine, with both kinds of weights,
+and prints the worst differences."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dovetail.validate import validate
 from dovetail.verify import compare
 from models.light_table import MISSED, source_of, ways
 
-MODELS = light_models.names()
+MODELS = [name for name in light_models.names() if name not in ("vgg19", "zfnet512", "bvlc_alexnet")]
+"""Those of less than 200 MB: the others take minutes to write and show no operator that these lack."""
 
 
-@pytest.mark.parametrize("weights", ["stored", "random"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "weights"), [*((name, "random") for name in MODELS), ("squeezenet", "stored")])
 def test_every_way_through_a_light_model_agrees(name: str, weights: str, tmp_path: Path) -> None:
     for row in ways(name, weights, tmp_path):
         assert row.difference.agrees or row.way.endswith(MISSED), row
