@@ -58,6 +58,7 @@ _PLANS = [
         f"tests/unit/test_{name}.py"
         for name in ("engine", "inplace", "halves", "on_grids", "kernels_quantized", "quantized_weights", "plan_report")
     ),
+    *(f"tests/unit/test_{name}.py" for name in ("arena", "places", "plan_moves", "plan_facts", "specialization")),
     "tests/models/test_built_models.py",
 ]
 TESTS: dict[str, tuple[list[str], str]] = {
@@ -166,6 +167,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 _SYMMETRIC = (
     "equal", "Equal", "Add", "Multiply", "And", "Or", "minimum", "maximum", "array_equal", "add", "multiply", "not_equal",
     "logical_and", "logical_or", "logical_xor", "max", "min", "bitwise_and", "bitwise_or", "bitwise_xor", "Minimum", "Maximum",
+    "_coincide",
 )  # fmt: skip
 
 
@@ -249,8 +251,10 @@ def _constants(node: ast.Constant, parents: Sequence[ast.AST]) -> Iterator[Chang
 
 
 def _is_words(node: ast.Constant, parents: Sequence[ast.AST]) -> bool:
-    """Whether a text is for people: a docstring, a message, part of one."""
+    """Whether a text is for people: a docstring, a message, a reason, part of one."""
     if isinstance(parents[-1], ast.Expr) or any(isinstance(each, ast.JoinedStr) for each in parents):
+        return True
+    if any(isinstance(each, ast.keyword) and each.arg == "reason" for each in parents):
         return True
     call = next((each for each in reversed(parents) if isinstance(each, ast.Call)), None)
     if call is None or not isinstance(call.func, ast.Name):
