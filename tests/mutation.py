@@ -61,6 +61,11 @@ _PLANS = [
     *(f"tests/unit/test_{name}.py" for name in ("arena", "places", "plan_moves", "plan_facts", "specialization")),
     "tests/models/test_built_models.py",
 ]
+_PLACES = [
+    "tests/laws/test_native_graphs.py",
+    *(f"tests/unit/test_{name}.py" for name in ("arena", "places", "plan_moves", "plan_facts", "plan_report", "specialization")),
+    *(f"tests/unit/test_{name}.py" for name in ("engine", "inplace")),
+]
 TESTS: dict[str, tuple[list[str], str]] = {
     "ops/joining.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
     "ops/reshaping.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze or is_refused"),
@@ -70,8 +75,9 @@ TESTS: dict[str, tuple[list[str], str]] = {
     ),
     **{
         f"engine/{name}.py": (_PLANS, "test")
-        for name in ("arena", "checker", "fuse", "halves", "inplace", "layout", "physical", "places", "plan", "quantized")
+        for name in ("checker", "fuse", "halves", "inplace", "layout", "physical", "quantized")
     },
+    **{f"engine/{name}.py": (_PLACES, "test") for name in ("arena", "places", "plan")},
 }
 """By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over the cases of
 its operators, and the tests of what operators share."""

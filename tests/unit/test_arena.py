@@ -48,6 +48,7 @@ def test_buffers_begin_at_multiples_of_64(nbytes: int) -> None:
         # What is over before another begins makes room for it.
         ([(128, 0, 1), (128, 2, 3)], [0, 0]),
         ([(128, 2, 3), (128, 0, 1)], [0, 0]),
+        ([(64, 0, 1), (128, 2, 3)], [0, 0]),
         ([(128, 0, 2), (128, 2, 3)], [0, 128]),
         # The largest lies first, of equals the earliest.
         ([(64, 0, 3), (192, 0, 3)], [192, 0]),

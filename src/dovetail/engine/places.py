@@ -76,29 +76,30 @@ class Places:
 
     def put(self, tile: Tile, target: Tile, window: Window) -> bool:
         """Let ``tile`` be made inside ``target``, where its window puts it, if it has a root to itself that fills it."""
+        place = self._inside(tile, target, window)
+        if place is not None:
+            self._join(self.of(tile).root, place)
+        return place is not None
+
+    def _inside(self, tile: Tile, target: Tile, window: Window) -> Place | None:
+        """Where the root of ``tile`` would lie."""
         root, layout = self.of(tile)
         into = self.of(target)
         if root in self.fixed or root is into.root:
-            return False
+            return None
         back = inverse(layout)
         axes = _through(window.sizes, window.target_strides, window.source_strides)
         piece = None if axes is None else compose(into.layout, window.target_offset, axes)
         if back is None or piece is None:
-            return False
+            return None
         # A window of a part of the tensor does not compose, and a root of which the tensor is a part does not fit.
         found = compose(piece, back.offset, back.modes)
-        fits = found is not None and self._fits(root, found)
-        if found is not None and fits:
-            self._join(root, Place(into.root, found))
-        return fits
+        return None if found is None or not self._fits(root, found) else Place(into.root, found)
 
     def _fits(self, root: Tile, layout: Layout) -> bool:
         """Whether everything that lies in ``root`` would still be an affine piece of what ``root`` is put into."""
-        for tile in self.pieces(root):
-            piece = self.of(tile).layout
-            if compose(layout, piece.offset, piece.modes) is None:
-                return False
-        return True
+        pieces = [self.of(tile).layout for tile in self.pieces(root)]
+        return all(compose(layout, piece.offset, piece.modes) is not None for piece in pieces)
 
 
 def _through(sizes: Sequence[int], far: Iterable[int], near: Iterable[int]) -> list[Mode] | None:
