@@ -37,9 +37,8 @@ def test_what_lives_at_one_time_does_not_overlap(found: list[Span]) -> None:
     assert lower_bound(found) == at_once(found) <= total
 
 
-@pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 65, 128, 1000])
-def test_buffers_begin_at_multiples_of_64(nbytes: int) -> None:
-    assert aligned(nbytes) == padded(nbytes)
+def test_buffers_begin_at_multiples_of_64() -> None:
+    assert [aligned(nbytes) for nbytes in (0, 1, 63, 64, 65, 128, 1000)] == [0, 64, 64, 64, 128, 128, 1024]
 
 
 @pytest.mark.parametrize(

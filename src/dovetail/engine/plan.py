@@ -119,8 +119,8 @@ def make_plan(
     try:
         return _Planner(graph, scene, works, strides, elide, places).plan()
     except _Uneven:
-        # Pieces that no strides say: then every tensor has a buffer of its own, in the order of its axes.
-        return _Planner(graph, scene, works, strides, "none", places, turns=False).plan()
+        # Pieces that no strides say: then every tensor has a buffer of its own.
+        return _Planner(graph, scene, works, strides, "none", places).plan()
 
 
 def _check(node: Node, scene: Scene) -> None:
@@ -163,7 +163,6 @@ class _Planner:
         strides: Sequence[Any],
         elide: str,
         places: Sequence[int] | None,
-        turns: bool = True,
     ) -> None:
         self.graph = graph
         self.scene = scene
@@ -177,7 +176,6 @@ class _Planner:
         self.boxes: dict[Tile, tuple[Tile, Layout]] = {}
         self.strided: list[Tile] = []
         self.given_places = places
-        self.turns = turns
         self.strides = list(strides) or [None] * len(scene.inputs)
 
     def plan(self) -> Plan:
@@ -185,8 +183,7 @@ class _Planner:
         if self.elide != "none":
             settle(self.works, self.places)
         self._refuse_uneven_inputs()
-        if self.turns:
-            choose(self.works, self.memory)
+        choose(self.works, self.memory)
         finals = self._place_outputs()
         moved = sum(_moved(work) for work in self.works if work.kernel == MOVE)
         fills = self._fills()
