@@ -131,8 +131,10 @@ def test_strings_of_an_open_length_have_no_place_in_memory() -> None:
 
 
 def test_an_input_left_out_is_no_tensor() -> None:
-    model = model_of(lambda b, x: b.Clip(soft(b, x), None, np.float32(0.25)), ("n", 3))
-    assert_agrees(model, Engine(model, threads=1), arrays((2, 3)))
+    model = model_of(lambda b, x: soft(b, b.Resize(soft(b, x), None, np.float32([1, 2]))), ("n", 3))
+    engine = Engine(model, threads=1)
+    assert_agrees(model, engine, arrays((2, 3)))
+    assert any(None in step.reads for step in engine.bind(arrays((2, 3)))[0].plan.steps)
 
 
 def choice() -> dovetail.Model:

@@ -143,6 +143,11 @@ def result_backwards(b: Builder, x: Any, z: Any) -> Any:
     return [y, soft(b, b.Concat(b.Slice(y, [-1], [-100], [0], [-1]), b.Exp(z), axis=1))]
 
 
+def computed_into_the_beginning(b: Builder, x: Any, y: Any) -> Any:
+    """An element by element computation whose result lies in a wider tensor as its input lies in its own buffer."""
+    return soft(b, b.Concat(b.Tanh(soft(b, x)), b.Exp(y), axis=0))
+
+
 def transposed_result(b: Builder, x: Any) -> Any:
     """A kernel that writes its result in another order of axes."""
     return b.Transpose(soft(b, x), [2, 0, 1])
@@ -281,6 +286,7 @@ GRAPHS: dict[str, Row] = {
     "constants": Row(constants, ((2, 3),), [("constant", "concat", 24, "constant is a constant")]),
     "inputs": Row(inputs, ((2, 3),), [("x0", "concat", 24, "x0 lies in the input x0")]),
     "results": Row(results, ((2, 3),), [("y0", "y0", 24, RESULT), ("y2", "y2", 8, RESULT), ("y3", "y3", 24, RESULT)]),
+    "computed into the beginning": Row(computed_into_the_beginning, ((2, 3), (4, 3)), []),
     "transposed result": Row(transposed_result, ((2, 3, 4),), []),
     "result backwards": Row(result_backwards, ((4, 3), (4, 2)), [("slice", "concat", 48, "slice is a result of its own")]),
     "empties": Row(empties, ((4, 0), (4, 3)), [("x1", "concat_2", 48, "x1 lies in the input x1")]),

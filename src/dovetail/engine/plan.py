@@ -22,11 +22,14 @@ from dovetail.engine.places import Places, is_covered, remaining, settle
 from dovetail.engine.work import MOVE, Scene, Tile, Work
 from dovetail.errors import DovetailError, EngineError
 from dovetail.graph import Graph, Node
-from dovetail.op import Window, Windows, infer_types
+from dovetail.op import Window, infer_types
+from dovetail.ops.source import whole
 from dovetail.types import is_static, shape_of
 
 COPY, FILL = "copy", "fill"
 ELIDE = ("auto", "all", "none")
+NOWHERE = -1
+"""The number of the buffer of what has none."""
 
 
 class _Uneven(Exception):
@@ -39,7 +42,7 @@ class UnevenInput(Exception):
 
 class Operand(NamedTuple):
     """A tensor as a step sees it: ``offset`` and ``strides`` in bytes, in buffer number ``buffer`` (0: the arena). ``data``
-    are the elements of a constant. A loose tensor has no buffer (-1), a name only."""
+    are the elements of a constant. A constant has no buffer (NOWHERE), and a loose tensor only a name."""
 
     tile: Tile
     buffer: int
@@ -222,11 +225,12 @@ class _Planner:
             self.outputs.append(out)
             if tile.data is not None:
                 self.places.fixed.add(tile)
-            whole = Window(0, 0, (tile.count,), 0, (1,), 0, (1,))
+            windows = whole(tile)
+            (window,) = windows.windows
             root = self.places.of(tile).root
             is_turned = self.memory.strides(root) != row_major(root.sizes)
-            if is_turned or not self.places.put(tile, out, whole):
-                finals.append(Work(MOVE, (), [tile], [out], windows=Windows((whole,)), reason="a result has memory of its own"))
+            if is_turned or not self.places.put(tile, out, window):
+                finals.append(Work(MOVE, (), [tile], [out], windows=windows, reason="a result has memory of its own"))
         self.memory.forget()
         return finals
 
@@ -419,13 +423,13 @@ class _Planner:
         storage: dict[Tile, Tile] = {}
         for index, (kernel, _, reads, writes, attributes, _) in enumerate(self.steps):
             declared = overwritable_reads(kernel, attributes, len(reads), len(writes))
-            if not declared or not self._is_ours(writes[0]) or not self.places.is_root(writes[0]):
+            target, *_ = writes
+            if not self.places.is_root(target):
                 continue
-            target = writes[0]
             held = [(place, tile, self._root(tile)) for place, tile in enumerate(reads) if tile is not None]
-            for place, tile, root in held:
+            for _, tile, root in held:
                 owner = storage.get(root, root)
-                if place not in declared or not self._is_ours(tile) or last[owner] != index or root.count != tile.count:
+                if not self._is_ours(tile) or last[owner] != index or root.count != tile.count:
                     continue
                 shared = [(other, each) for other, each, its in held if storage.get(its, its) is owner]
                 if all(other in declared and self._coincide(each, target) for other, each in shared):
@@ -441,7 +445,7 @@ class _Planner:
 
     def _operand(self, tile: Tile, at: Mapping[Tile, int], numbers: Mapping[Tile, int], storage: Mapping[Tile, Tile]) -> Operand:
         if tile.is_loose:
-            return Operand(tile, -1, 0, (), ())
+            return Operand(tile, NOWHERE, 0, (), ())
         if tile in self.boxes:
             offset, strides = self.boxes[tile][1].offset, tuple(stride for _, stride in self.boxes[tile][1].modes)
         else:
@@ -452,7 +456,7 @@ class _Planner:
         size = tile.itemsize
         steps = tuple(stride * size for stride in strides)
         if root.data is not None:
-            return Operand(tile, -1, offset * size, tile.sizes, steps, root.data)
+            return Operand(tile, NOWHERE, offset * size, tile.sizes, steps, root.data)
         base = at.get(storage.get(root, root), 0)
         return Operand(tile, numbers.get(root, 0), base + offset * size, tile.sizes, steps)
 
