@@ -55,6 +55,19 @@ def rows_into_unequal_rows(b: Builder, x: Any, y: Any, z: Any) -> Any:
     return soft(b, b.Concat(b.Reshape(joined, [4, 3]), b.Exp(z), axis=1))
 
 
+def box_into_rows(b: Builder, x: Any, y: Any, z: Any) -> Any:
+    """Two by three by two elements become four rows of three."""
+    part = b.Reshape(b.Slice(soft(b, x), [0, 0, 0], [2, 3, 2], [0, 1, 2]), [12])
+    joined = b.Concat(part, soft(b, y), axis=0)
+    return soft(b, b.Concat(b.Reshape(joined, [8, 3]), b.Exp(z), axis=1))
+
+
+def rows_into_box(b: Builder, x: Any, y: Any) -> Any:
+    """Four rows of three become two by three by two elements."""
+    joined = b.Concat(b.Reshape(b.Slice(soft(b, x), [0], [3], [1]), [12]), soft(b, y), axis=0)
+    return soft(b, b.Pad(b.Reshape(joined, [4, 3, 2]), [0, 0, 0, 0, 1, 1]))
+
+
 def half_rows(b: Builder, x: Any, y: Any, z: Any) -> Any:
     """Parts of one and a half rows of what they go into."""
     joined = b.Concat(soft(b, x), soft(b, y), axis=0)
@@ -227,6 +240,24 @@ GRAPHS: dict[str, Row] = {
             ("softmax_2 (made)", "softmax_2", 24, "softmax_2 does not write that layout"),
             ("reshape", "reshape (dense)", 24, "reshape is only a part of softmax; its pieces are not even"),
             ("reshape (dense)", "concat", 24, "reshape is only a part of softmax; its pieces are not even"),
+        ],
+    ),
+    "box into rows": Row(
+        box_into_rows,
+        ((3, 4, 3), (12,), (8, 1)),
+        [
+            ("softmax_2 (made)", "softmax_2", 48, "softmax_2 does not write that layout"),
+            ("reshape", "reshape (dense)", 48, "reshape is only a part of softmax; its pieces are not even"),
+            ("reshape (dense)", "concat", 48, "reshape is only a part of softmax; its pieces are not even"),
+        ],
+    ),
+    "rows into box": Row(
+        rows_into_box,
+        ((4, 4), (12,)),
+        [
+            ("softmax_2 (made)", "softmax_2", 48, "softmax_2 does not write that layout"),
+            ("reshape", "reshape (dense)", 48, "reshape is only a part of softmax; its pieces are not even"),
+            ("reshape (dense)", "concat", 48, "reshape is only a part of softmax; its pieces are not even"),
         ],
     ),
     "half rows": Row(
