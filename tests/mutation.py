@@ -58,7 +58,13 @@ _PLANS = [
         f"tests/unit/test_{name}.py"
         for name in ("engine", "inplace", "halves", "on_grids", "kernels_quantized", "quantized_weights", "plan_report")
     ),
+    *(f"tests/unit/test_{name}.py" for name in ("arena", "places", "plan_moves", "plan_facts", "specialization")),
     "tests/models/test_built_models.py",
+]
+_PLACES = [
+    "tests/laws/test_native_graphs.py",
+    *(f"tests/unit/test_{name}.py" for name in ("arena", "places", "plan_moves", "plan_facts", "plan_report", "specialization")),
+    *(f"tests/unit/test_{name}.py" for name in ("engine", "inplace")),
 ]
 TESTS: dict[str, tuple[list[str], str]] = {
     "ops/joining.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
@@ -69,8 +75,9 @@ TESTS: dict[str, tuple[list[str], str]] = {
     ),
     **{
         f"engine/{name}.py": (_PLANS, "test")
-        for name in ("arena", "checker", "fuse", "halves", "inplace", "layout", "physical", "places", "plan", "quantized")
+        for name in ("checker", "fuse", "halves", "inplace", "layout", "physical", "quantized")
     },
+    **{f"engine/{name}.py": (_PLACES, "test") for name in ("arena", "places", "plan")},
 }
 """By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over the cases of
 its operators, and the tests of what operators share."""
@@ -166,6 +173,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 _SYMMETRIC = (
     "equal", "Equal", "Add", "Multiply", "And", "Or", "minimum", "maximum", "array_equal", "add", "multiply", "not_equal",
     "logical_and", "logical_or", "logical_xor", "max", "min", "bitwise_and", "bitwise_or", "bitwise_xor", "Minimum", "Maximum",
+    "_coincide",
 )  # fmt: skip
 
 
@@ -249,8 +257,10 @@ def _constants(node: ast.Constant, parents: Sequence[ast.AST]) -> Iterator[Chang
 
 
 def _is_words(node: ast.Constant, parents: Sequence[ast.AST]) -> bool:
-    """Whether a text is for people: a docstring, a message, part of one."""
+    """Whether a text is for people: a docstring, a message, a reason, part of one."""
     if isinstance(parents[-1], ast.Expr) or any(isinstance(each, ast.JoinedStr) for each in parents):
+        return True
+    if any(isinstance(each, ast.keyword) and each.arg == "reason" for each in parents):
         return True
     call = next((each for each in reversed(parents) if isinstance(each, ast.Call)), None)
     if call is None or not isinstance(call.func, ast.Name):

@@ -21,28 +21,25 @@ def arranged(spans: Sequence[Span]) -> tuple[list[int], int]:
 
     Greedy by size: the largest first, each in the smallest gap that holds it (Pisarchyk and Lee, arXiv 2001.03288).
     """
-    offsets = [0] * len(spans)
+    offsets: dict[int, int] = {}
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last; by offset
     total = 0
     for index in sorted(range(len(spans)), key=lambda index: (-spans[index].nbytes, spans[index].first)):
         span = spans[index]
         size = aligned(span.nbytes)
-        if not size:
-            continue
-        best, least, end = -1, -1, 0
+        end, gaps = 0, []
         for start, stop, first, last in placed:
             if first > span.last or last < span.first:
                 continue
-            gap = start - end
-            if gap >= size and (best < 0 or gap < least):
-                best, least = end, gap
+            if start - end >= size:
+                gaps.append((start - end, end))
             end = max(end, stop)
-        offset = best if best >= 0 else end
+        offset = min(gaps)[1] if gaps else end
         offsets[index] = offset
         total = max(total, offset + size)
         placed.append((offset, offset + size, span.first, span.last))
         placed.sort()
-    return offsets, total
+    return [offsets[index] for index in range(len(spans))], total
 
 
 def lower_bound(spans: Sequence[Span]) -> int:

@@ -6,11 +6,11 @@ taken from. A tensor that is one window of what it goes into, and has a root to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import NamedTuple
 
-from dovetail.engine.layout import Layout, compose, dense, inverse
+from dovetail.engine.layout import Layout, Mode, compose, dense, inverse
 from dovetail.engine.work import MOVE, Tile, Work
 from dovetail.op import Window
 
@@ -45,9 +45,8 @@ class Places:
             return parent
         root, layout = self.of(parent.root)
         found = compose(layout, parent.layout.offset, parent.layout.modes)
-        if found is None:
-            # Put there only where every piece composes: see `_fits`.
-            raise AssertionError(f"{tile} is no affine piece of {root}")
+        # A root is put only where each of its pieces composes: see `_fits`.
+        assert found is not None, f"{tile} is no affine piece of {root}"
         place = Place(root, found)
         self._parents[tile] = place
         return place
@@ -65,56 +64,50 @@ class Places:
         members.append(tile)
         members.extend(self._members.pop(tile, ()))
 
-    def view(self, tile: Tile, source: Tile, window: Window) -> bool:
-        """Let ``tile`` be what its window reads of ``source``, if that is an affine piece of its root."""
+    def view(self, tile: Tile, source: Tile, window: Window) -> None:
+        """Let ``tile`` be what its window reads of ``source``, if that is all of it and an affine piece of its root."""
         axes = _through(window.sizes, window.source_strides, window.target_strides)
-        if window.target_offset or axes is None or tile in self.fixed:
-            return False
-        if [step for _, _, step in axes] != _dense_steps([size for size, _, _ in axes]):
-            return False
+        if axes is None or tile in self.fixed:
+            return
         root, layout = self.of(source)
-        found = compose(layout, window.source_offset, [(size, stride) for size, stride, _ in axes])
-        if found is None or found.elements != tile.count:
-            return False
-        self._join(tile, Place(root, found))
-        return True
+        found = compose(layout, window.source_offset, axes)
+        if found is not None and found.elements == tile.count:
+            self._join(tile, Place(root, found))
 
     def put(self, tile: Tile, target: Tile, window: Window) -> bool:
         """Let ``tile`` be made inside ``target``, where its window puts it, if it has a root to itself that fills it."""
-        axes = _through(window.sizes, window.target_strides, window.source_strides)
-        if window.source_offset or axes is None:
-            return False
-        if [step for _, _, step in axes] != _dense_steps([size for size, _, _ in axes]):
-            return False
+        place = self._inside(tile, target, window)
+        if place is not None:
+            self._join(self.of(tile).root, place)
+        return place is not None
+
+    def _inside(self, tile: Tile, target: Tile, window: Window) -> Place | None:
+        """Where the root of ``tile`` would lie."""
         root, layout = self.of(tile)
         into = self.of(target)
-        if root in self.fixed or root is into.root or root.count != tile.count or root.itemsize != target.itemsize:
-            return False
+        if root in self.fixed or root is into.root:
+            return None
         back = inverse(layout)
-        piece = compose(into.layout, window.target_offset, [(size, stride) for size, stride, _ in axes])
-        if back is None or piece is None or piece.elements != tile.count:
-            return False
+        axes = _through(window.sizes, window.target_strides, window.source_strides)
+        piece = None if axes is None else compose(into.layout, window.target_offset, axes)
+        if back is None or piece is None:
+            return None
+        # A window of a part of the tensor does not compose, and a root of which the tensor is a part does not fit.
         found = compose(piece, back.offset, back.modes)
-        if found is None or not self._fits(root, found):
-            return False
-        self._join(root, Place(into.root, found))
-        return True
+        return None if found is None or not self._fits(root, found) else Place(into.root, found)
 
     def _fits(self, root: Tile, layout: Layout) -> bool:
         """Whether everything that lies in ``root`` would still be an affine piece of what ``root`` is put into."""
-        for tile in self.pieces(root):
-            piece = self.of(tile).layout
-            if compose(layout, piece.offset, piece.modes) is None:
-                return False
-        return True
+        pieces = [self.of(tile).layout for tile in self.pieces(root)]
+        return all(compose(layout, piece.offset, piece.modes) is not None for piece in pieces)
 
 
-def _through(sizes: Iterable[int], far: Iterable[int], near: Iterable[int]) -> list[tuple[int, int, int]] | None:
-    """The axes of a window as (size, far stride, near stride), from the largest near stride to the smallest."""
-    axes = [axis for axis in zip(sizes, far, near, strict=True) if axis[0] != 1]
-    if any(size == 0 or step <= 0 for size, _, step in axes):
-        return None
-    return sorted(axes, key=lambda axis: -axis[2])
+def _through(sizes: Sequence[int], far: Iterable[int], near: Iterable[int]) -> list[Mode] | None:
+    """The axes of a window as (size, far stride), in the order in which they lie densely on the near side; None where they do
+    not, and for a window of nothing."""
+    axes = sorted((axis for axis in zip(sizes, far, near, strict=True) if axis[0] != 1), key=lambda axis: -axis[2])
+    is_dense = 0 not in sizes and [step for _, _, step in axes] == _dense_steps([size for size, _, _ in axes])
+    return [(size, step) for size, step, _ in axes] if is_dense else None
 
 
 def _dense_steps(sizes: list[int]) -> list[int]:
@@ -126,11 +119,9 @@ def _dense_steps(sizes: list[int]) -> list[int]:
     return steps[::-1]
 
 
-def settle(works: Iterable[Work], places: Places, elide: bool = True) -> None:
+def settle(works: Iterable[Work], places: Places) -> None:
     """Place what the moving works join and cut. What remains to be copied is what they do not cover: see :func:`remaining`."""
-    if not elide:
-        return
-    moving = [work for work in works if work.kernel == MOVE and work.windows is not None]
+    moving = [work for work in works if work.kernel == MOVE]
     for work in moving:
         _views(work, places)
     # The outermost first: then what is put somewhere seldom holds much, and its pieces need not be moved again.
@@ -139,59 +130,54 @@ def settle(works: Iterable[Work], places: Places, elide: bool = True) -> None:
 
 
 def _views(work: Work, places: Places) -> None:
-    assert work.windows is not None
-    if work.windows.fill is not None and not is_covered(work):
+    if not is_covered(work):
         return
     for index, tile in enumerate(work.writes):
-        windows = [window for window in work.windows.windows if window.output == index]
-        source = work.reads[windows[0].input] if len(windows) == 1 else None
-        if source is not None and tile.count and places.is_root(tile):
-            places.view(tile, source, windows[0])
+        windows = [window for window in _windows(work) if window.output == index]
+        if len(windows) == 1:
+            (window,) = windows
+            places.view(tile, _source(work, window), window)
 
 
 def is_covered(work: Work) -> bool:
     """Whether the windows leave nothing to be filled. (Windows of a work with a filling do not overlap.)"""
-    assert work.windows is not None
     return _covered(work) >= sum(tile.count for tile in work.writes)
 
 
 def _covered(work: Work) -> int:
+    return sum(prod(window.sizes) for window in _windows(work))
+
+
+def _windows(work: Work) -> tuple[Window, ...]:
     assert work.windows is not None
-    return sum(prod(window.sizes) for window in work.windows.windows)
+    return work.windows.windows
+
+
+def _source(work: Work, window: Window) -> Tile:
+    tile = work.reads[window.input]
+    assert tile is not None
+    return tile
 
 
 def _insides(work: Work, places: Places) -> None:
-    assert work.windows is not None
-    windows = work.windows.windows
     if _overlap(work):
         return
-    seen: dict[Tile, int] = {}
-    for window in windows:
-        tile = work.reads[window.input]
-        if tile is not None and tile.count:
-            seen[tile] = seen.get(tile, 0) + 1
-    for window in windows:
-        tile, target = work.reads[window.input], work.writes[window.output]
-        if tile is None or not tile.count or seen[tile] != 1:
-            continue
-        if places.of(tile).root is not places.of(target).root:
-            places.put(tile, target, window)
+    for window in _windows(work):
+        # Of a tensor that comes more than once the first place is its own, and the others are copies.
+        places.put(_source(work, window), work.writes[window.output], window)
 
 
 def _overlap(work: Work) -> bool:
     """Whether some window may write over another: then their order matters, and each is copied."""
-    assert work.windows is not None
     return _covered(work) > sum(tile.count for tile in work.writes)
 
 
 def remaining(work: Work, places: Places) -> list[Window]:
     """The windows of a moving work whose data is not in its place already."""
-    assert work.windows is not None
     found = []
-    for window in work.windows.windows:
-        tile, target = work.reads[window.input], work.writes[window.output]
-        assert tile is not None
-        if not target.count or not tile.count or 0 in window.sizes or target.data is not None:
+    for window in _windows(work):
+        tile, target = _source(work, window), work.writes[window.output]
+        if 0 in window.sizes or target.data is not None:
             # There is nothing to move, or the elements are known beforehand.
             continue
         source, into = places.of(tile), places.of(target)

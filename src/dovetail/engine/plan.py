@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
@@ -23,10 +23,13 @@ from dovetail.engine.work import MOVE, Scene, Tile, Work
 from dovetail.errors import DovetailError, EngineError
 from dovetail.graph import Graph, Node
 from dovetail.op import Window, infer_types
+from dovetail.ops.source import whole
 from dovetail.types import is_static, shape_of
 
 COPY, FILL = "copy", "fill"
 ELIDE = ("auto", "all", "none")
+NOWHERE = -1
+"""The number of the buffer of what has none."""
 
 
 class _Uneven(Exception):
@@ -39,7 +42,7 @@ class UnevenInput(Exception):
 
 class Operand(NamedTuple):
     """A tensor as a step sees it: ``offset`` and ``strides`` in bytes, in buffer number ``buffer`` (0: the arena). ``data``
-    are the elements of a constant. A loose tensor has no buffer (-1), a name only."""
+    are the elements of a constant. A constant has no buffer (NOWHERE), and a loose tensor only a name."""
 
     tile: Tile
     buffer: int
@@ -58,8 +61,8 @@ class Step:
     work: Work | None
     reads: list[Operand | None]
     writes: list[Operand]
-    attributes: dict[str, Any] = field(default_factory=dict)
-    reason: str = ""
+    attributes: dict[str, Any]
+    reason: str
 
     @property
     def nbytes(self) -> int:
@@ -95,7 +98,7 @@ class Plan:
     activation_bytes: int
     results: list[Tile]
     """The tensors that the outputs are, as the graph has them."""
-    constant_bytes: int = 0
+    constant_bytes: int
     """The bytes of the constants that this plan has for itself, computed from the sizes of the run."""
 
     @property
@@ -106,8 +109,8 @@ class Plan:
 def make_plan(
     graph: Graph,
     scene: Scene,
-    strides: Sequence[tuple[int, ...] | None] = (),
-    elide: str = "auto",
+    strides: Sequence[tuple[int, ...] | None],
+    elide: str,
     places: Sequence[int] | None = None,
 ) -> Plan:
     """The plan for one set of input shapes. ``strides``: of each input, in elements, where it is not dense (None: dense).
@@ -119,15 +122,15 @@ def make_plan(
     try:
         return _Planner(graph, scene, works, strides, elide, places).plan()
     except _Uneven:
-        # Pieces that no strides say: then every tensor has a buffer of its own, in the order of its axes.
-        return _Planner(graph, scene, works, strides, "none", places, turns=False).plan()
+        # Pieces that no strides say: then every tensor has a buffer of its own.
+        return _Planner(graph, scene, works, strides, "none", places).plan()
 
 
 def _check(node: Node, scene: Scene) -> None:
     """Hold an operator's rules against the sizes of this run, where inference left something open."""
     tiles = [None if x is None else scene.tile(x) for x in node.inputs]
     is_known = all(value is None or is_static(value.type) for value in (*node.inputs, *node.outputs))
-    if is_known and scene.early.isdisjoint(tile for tile in tiles if tile is not None):
+    if is_known and scene.early.isdisjoint(tiles):
         return
     if any(tile is not None and tile.is_loose for tile in tiles):
         return
@@ -163,7 +166,6 @@ class _Planner:
         strides: Sequence[Any],
         elide: str,
         places: Sequence[int] | None,
-        turns: bool = True,
     ) -> None:
         self.graph = graph
         self.scene = scene
@@ -175,16 +177,16 @@ class _Planner:
         self.steps: list[tuple[str, Work | None, list[Tile | None], list[Tile], dict[str, Any], str]] = []
         self.copies: dict[tuple[Tile, bool], Tile] = {}
         self.boxes: dict[Tile, tuple[Tile, Layout]] = {}
+        self.strided: list[Tile] = []
         self.given_places = places
-        self.turns = turns
         self.strides = list(strides) or [None] * len(scene.inputs)
 
     def plan(self) -> Plan:
         self._fix_outside()
-        settle(self.works, self.places, self.elide != "none")
+        if self.elide != "none":
+            settle(self.works, self.places)
         self._refuse_uneven_inputs()
-        if self.turns:
-            choose(self.works, self.memory)
+        choose(self.works, self.memory)
         finals = self._place_outputs()
         moved = sum(_moved(work) for work in self.works if work.kernel == MOVE)
         fills = self._fills()
@@ -201,12 +203,13 @@ class _Planner:
         for tile, strides in zip(self.scene.inputs, self.strides, strict=True):
             if strides is not None:
                 self.memory.set_strides(tile, strides)
+                self.strided.append(tile)
         for work in self.works:
             self.places.fixed.update(tile for tile in work.tiles() if tile.data is not None)
 
     def _refuse_uneven_inputs(self) -> None:
-        for tile, strides in zip(self.scene.inputs, self.strides, strict=True):
-            if strides is not None and any(self.memory.layout(piece) is None for piece in self.places.pieces(tile)):
+        for tile in self.strided:
+            if any(self.memory.layout(piece) is None for piece in self.places.pieces(tile)):
                 raise UnevenInput(tile.name)
 
     def _place_outputs(self) -> list[Work]:
@@ -218,23 +221,16 @@ class _Planner:
                 self.outputs.append(tile)
                 continue
             out = Tile(value.name, tile.type, tile.shape, tile.dtype)
-            out.is_output = True
             self.places.fixed.add(out)
             self.outputs.append(out)
             if tile.data is not None:
                 self.places.fixed.add(tile)
-            whole = Window(0, 0, (tile.count,), 0, (1,), 0, (1,))
+            windows = whole(tile)
+            (window,) = windows.windows
             root = self.places.of(tile).root
             is_turned = self.memory.strides(root) != row_major(root.sizes)
-            if (
-                (self.elide == "none" and tile is not root)
-                or is_turned
-                or not tile.count
-                or not self.places.put(tile, out, whole)
-            ):
-                from dovetail.op import Windows
-
-                finals.append(Work(MOVE, (), [tile], [out], windows=Windows((whole,)), reason="a result has memory of its own"))
+            if is_turned or not self.places.put(tile, out, window):
+                finals.append(Work(MOVE, (), [tile], [out], windows=windows, reason="a result has memory of its own"))
         self.memory.forget()
         return finals
 
@@ -242,14 +238,11 @@ class _Planner:
         """What fills a tensor comes before the first work that writes into its buffer."""
         found: dict[int, list[Work]] = {}
         for work in self.works:
-            if work.kernel != MOVE or work.windows is None or work.windows.fill is None or is_covered(work):
+            if work.windows is None or is_covered(work):
                 continue
-            root = self.places.of(work.writes[0]).root
-            first = next(
-                each
-                for each in self.works
-                if any(not tile.is_loose and self.places.of(tile).root is root for tile in each.writes)
-            )
+            (filled,) = work.writes
+            root = self.places.of(filled).root
+            first = next(each for each in self.works if any(self.places.of(tile).root is root for tile in each.writes))
             # What holds another filled tensor is filled before it.
             found.setdefault(id(first), []).insert(0, work)
         return found
@@ -269,7 +262,7 @@ class _Planner:
 
     def _readable(self, tile: Tile, work: Work) -> Tile:
         """The tensor, or a copy of it that the kernel can read."""
-        if tile.is_loose or not tile.count:
+        if not tile.count:
             return tile
         as_image = tile in work.images and not (work.kernel == "conv" and tile.sizes[1] <= 4)
         operand = self.memory.operand(tile)
@@ -283,14 +276,13 @@ class _Planner:
             made = Tile(f"{tile.name} (copy)", tile.type, tile.shape, tile.dtype)
             if as_image:
                 self.memory.turn(made)
-            self._copy(
-                tile, made, slow or ("channels-last for a kernel" if operand is not None else "a view that no strides say")
-            )
+            unfit = "channels-last for a kernel" if operand is not None else "a view that no strides say"
+            self._copy(tile, made, reason=slow or unfit)
             self.copies[key] = made
         return self.copies[key]
 
     def _writable(self, tile: Tile, work: Work, after: list[tuple[Tile, Tile]]) -> Tile:
-        if tile.is_loose or not tile.count:
+        if not tile.count:
             return tile
         as_image = tile in work.images
         if self.memory.operand(tile) is not None and not (as_image and not self.memory.is_image(tile)):
@@ -302,9 +294,6 @@ class _Planner:
         return made
 
     def _write_moves(self, work: Work) -> None:
-        assert work.windows is not None
-        if any(tile is not None and tile.is_loose for tile in work.reads):
-            raise AssertionError(f"{work.label} moves what has no place")
         for window in remaining(work, self.places):
             source, target = work.reads[window.input], work.writes[window.output]
             assert source is not None
@@ -320,12 +309,10 @@ class _Planner:
             return f"{source.name} lies in the input {root.name}"
         if sum(tile is source for tile in work.reads) > 1:
             return f"{source.name} comes more than once"
-        if root.is_output or any(out is root for out in self.outputs):
+        if root in self.outputs:
             return f"{source.name} is a result of its own"
-        if self.places.of(target).root is root or root.count != source.count:
+        if root.count != source.count:
             return f"{source.name} is only a part of {root.name}"
-        if len([tile for tile in self.places.pieces(root) if tile is not root]) and not self.places.is_root(root):
-            return f"{source.name} lies elsewhere already"
         return f"{source.name} does not lie there evenly"
 
     def _move(self, window: Window, source: Tile, target: Tile, reason: str) -> None:
@@ -343,18 +330,18 @@ class _Planner:
         self._copy_boxes(source, read, target, written, reason)
 
     def _box(self, tile: Tile, offset: int, axes: Iterable[Mode]) -> Layout | None:
+        return compose(self._layout(tile), offset, axes)
+
+    def _layout(self, tile: Tile) -> Layout:
+        # Roots are given only strides that leave each of their pieces a layout.
         layout = self.memory.layout(tile)
-        return None if layout is None else compose(layout, offset, axes)
+        assert layout is not None
+        return layout
 
     def _copy(self, source: Tile, target: Tile, reason: str) -> None:
-        read, place = self.memory.layout(source), self.memory.layout(target)
-        if read is None or place is None:
-            raise _Uneven
-        self._copy_boxes(source, read, target, place, reason)
+        self._copy_boxes(source, self._layout(source), target, self._layout(target), reason)
 
     def _copy_boxes(self, source: Tile, read: Layout, target: Tile, written: Layout, reason: str) -> None:
-        if read.elements == 0:
-            return
         refined = _refined(read.modes, written.modes)
         if refined is None:
             made = Tile(f"{source.name} (dense)", source.type, (read.elements,), source.dtype)
@@ -373,18 +360,13 @@ class _Planner:
         return made
 
     def _write_fill(self, work: Work) -> None:
-        assert work.windows is not None
-        tile = work.writes[0]
-        layout = self.memory.layout(tile)
-        if not tile.count:
-            return
-        if layout is None:
-            raise _Uneven
-        assert tile.dtype is not None
+        (tile,) = work.writes
+        layout = self._layout(tile)
+        assert work.windows is not None and tile.dtype is not None
         fill = np.asarray(work.windows.fill).astype(tile.dtype.numpy)
         sizes, strides = tuple(size for size, _ in layout.modes), tuple(stride for _, stride in layout.modes)
         data = {"bytes": list(fill.tobytes())}
-        self.steps.append((FILL, work, [], [self._boxed(tile, sizes, layout.offset, strides)], data, ""))
+        self.steps.append((FILL, work, [], [self._boxed(tile, sizes, layout.offset, strides)], data, work.reason))
 
     # The finished plan
 
@@ -396,15 +378,15 @@ class _Planner:
         life: dict[Tile, list[int]] = {}
         for index, (_, _, reads, writes, _, _) in enumerate(self.steps):
             for tile in (*reads, *writes):
-                if tile is not None and not tile.is_loose and self._is_ours(tile):
+                if tile is not None and self._is_ours(tile):
                     span = life.setdefault(storage.get(self._root(tile), self._root(tile)), [index, index])
                     span[1] = index
         roots = list(life)
         spans = [Span(self._nbytes(root), *life[root]) for root in roots]
         offsets, total = arranged(spans)
-        if self.given_places is not None and len(self.given_places) == len(roots):
+        if self.given_places and len(self.given_places) == len(roots):
             offsets = list(self.given_places)
-            total = max((offset + aligned(span.nbytes) for offset, span in zip(offsets, spans, strict=True)), default=0)
+            total = max(offset + aligned(span.nbytes) for offset, span in zip(offsets, spans, strict=True))
         at = dict(zip(roots, offsets, strict=True))
         numbers = {tile: 1 + index for index, tile in enumerate((*self.scene.inputs, *self.outputs))}
         buffers = [Buffer(root, at[root], span.nbytes, span.first, span.last) for root, span in zip(roots, spans, strict=True)]
@@ -419,15 +401,15 @@ class _Planner:
                  [self._operand(each, at, numbers, storage) for each in writes], attributes, reason)
             for kernel, work, reads, writes, attributes, reason in self.steps
         ]  # fmt: skip
-        activations = sum(tile.nbytes for work in self.works for tile in work.writes if not tile.is_loose)
+        activations = sum(tile.nbytes for work in self.works for tile in work.writes)
         results = [self.scene.tile(value) for value in self.graph.outputs]
         own = {id(data): data.nbytes for step in steps for data in step.constants() if not self.scene.shares([data])}
-        plan = Plan(self.scene.inputs, self.outputs, steps, total, lower_bound(spans), buffers, moved, activations, results)
-        plan.constant_bytes = sum(own.values())
-        return plan
+        most = lower_bound(spans)
+        constants = sum(own.values())
+        return Plan(self.scene.inputs, self.outputs, steps, total, most, buffers, moved, activations, results, constants)
 
     def _is_ours(self, tile: Tile) -> bool:
-        return self._root(tile) not in self.places.fixed and tile.data is None and tile.count > 0
+        return self._root(tile) not in self.places.fixed and bool(tile.count)
 
     def _nbytes(self, root: Tile) -> int:
         strides = self.memory.strides(root)
@@ -436,50 +418,34 @@ class _Planner:
     def _shared_in_place(self) -> dict[Tile, Tile]:
         """Roots that take over the memory of another one: computed element by element from what nobody else needs."""
         last: dict[Tile, int] = {}
-        first: dict[Tile, int] = {}
         for index, (_, _, reads, writes, _, _) in enumerate(self.steps):
-            for tile in (*reads, *writes):
-                if tile is not None and not tile.is_loose and self._is_ours(tile):
-                    last[self._root(tile)] = index
-                    first.setdefault(self._root(tile), index)
+            last.update((self._root(tile), index) for tile in (*reads, *writes) if tile is not None)
         storage: dict[Tile, Tile] = {}
-        for index, (kernel, work, reads, writes, _, _) in enumerate(self.steps):
-            if work is None or kernel == FILL or len(writes) != 1 or writes[0].is_loose or not self._is_ours(writes[0]):
+        for index, (kernel, _, reads, writes, attributes, _) in enumerate(self.steps):
+            declared = overwritable_reads(kernel, attributes, len(reads), len(writes))
+            target, *_ = writes
+            if not self.places.is_root(target):
                 continue
-            target = writes[0]
-            if not self.places.is_root(target) or first[target] != index or target in storage:
-                continue
-            declared = overwritable_reads(kernel, work.attributes, len(reads), len(writes))
-            for place in sorted(declared):
-                tile = reads[place]
-                if tile is None or not self._is_ours(tile) or not self._coincide(tile, target):
-                    continue
-                root = self._root(tile)
+            held = [(place, tile, self._root(tile)) for place, tile in enumerate(reads) if tile is not None]
+            for _, tile, root in held:
                 owner = storage.get(root, root)
-                if last[owner] != index or root.count != tile.count:
+                if not self._is_ours(tile) or last[owner] != index or root.count != tile.count:
                     continue
-                if any(
-                    each is not None
-                    and self._is_ours(each)
-                    and storage.get(self._root(each), self._root(each)) is owner
-                    and not (other in declared and self._coincide(each, target))
-                    for other, each in enumerate(reads)
-                ):
-                    continue
-                storage[target] = owner
-                last[owner] = max(last[owner], last[target])
-                break
+                shared = [(other, each) for other, each, its in held if storage.get(its, its) is owner]
+                if all(other in declared and self._coincide(each, target) for other, each in shared):
+                    storage[target] = owner
+                    last[owner] = last[target]
+                    break
         return storage
 
     def _coincide(self, tile: Tile, target: Tile) -> bool:
         """Whether each element of ``tile`` has the offset in its root that the same element of ``target`` has in its own."""
-        if (tile.sizes, tile.itemsize) != (target.sizes, target.itemsize):
-            return False
-        return self.memory.operand(tile) == self.memory.operand(target)
+        same = (tile.sizes, tile.itemsize) == (target.sizes, target.itemsize)
+        return same and self.memory.operand(tile) == self.memory.operand(target)
 
     def _operand(self, tile: Tile, at: Mapping[Tile, int], numbers: Mapping[Tile, int], storage: Mapping[Tile, Tile]) -> Operand:
         if tile.is_loose:
-            return Operand(tile, -1, 0, (), ())
+            return Operand(tile, NOWHERE, 0, (), ())
         if tile in self.boxes:
             offset, strides = self.boxes[tile][1].offset, tuple(stride for _, stride in self.boxes[tile][1].modes)
         else:
@@ -490,7 +456,7 @@ class _Planner:
         size = tile.itemsize
         steps = tuple(stride * size for stride in strides)
         if root.data is not None:
-            return Operand(tile, -1, offset * size, tile.sizes, steps, root.data)
+            return Operand(tile, NOWHERE, offset * size, tile.sizes, steps, root.data)
         base = at.get(storage.get(root, root), 0)
         return Operand(tile, numbers.get(root, 0), base + offset * size, tile.sizes, steps)
 

@@ -170,9 +170,7 @@ def _sizes(plan: Plan) -> Iterable[int]:
 
 
 def _resized(tile: Tile, sizes: Iterable[int]) -> Tile:
-    made = Tile(tile.name, tile.type, tuple(sizes), tile.dtype)
-    made.is_output = tile.is_output
-    return made
+    return Tile(tile.name, tile.type, tuple(sizes), tile.dtype)
 
 
 # Slopes in the places of their numbers

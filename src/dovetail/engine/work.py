@@ -25,7 +25,7 @@ class Tile:
     elements where they are known beforehand. Compared by identity.
     """
 
-    __slots__ = ("count", "data", "dtype", "is_loose", "is_output", "itemsize", "name", "nbytes", "shape", "type")
+    __slots__ = ("count", "data", "dtype", "is_loose", "itemsize", "name", "nbytes", "shape", "type")
 
     def __init__(
         self, name: str, type: Type, shape: tuple[int, ...] | None, dtype: DType | None, data: np.ndarray[Any, Any] | None = None
@@ -35,7 +35,6 @@ class Tile:
         self.shape = shape
         self.dtype = dtype
         self.data = data
-        self.is_output = False
         self.is_loose = shape is None
         # A plan asks for these tens of thousands of times.
         self.count = 0 if shape is None else prod(shape)
