@@ -53,6 +53,7 @@ _SHAPES = [
 ]
 _LAWS = [*_SHAPES, *(f"tests/laws/test_{name}.py" for name in ("round_trips", "libraries"))]
 _PLANS = [
+    "tests/unit/test_fusion.py",
     *(f"tests/laws/test_{name}.py" for name in ("native_graphs", "random_networks")),
     *(
         f"tests/unit/test_{name}.py"
