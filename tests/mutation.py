@@ -53,7 +53,7 @@ _SHAPES = [
 ]
 _LAWS = [*_SHAPES, *(f"tests/laws/test_{name}.py" for name in ("round_trips", "libraries"))]
 _PLANS = [
-    *(f"tests/unit/test_{name}.py" for name in ("fusion", "memory_layout", "half_rules")),
+    *(f"tests/unit/test_{name}.py" for name in ("fusion", "memory_layout", "half_rules", "quantized_layers")),
     *(f"tests/laws/test_{name}.py" for name in ("native_graphs", "random_networks")),
     *(
         f"tests/unit/test_{name}.py"
