@@ -110,6 +110,12 @@ FLOATS: dict[str, Write] = {
         b, conv(b, dequantised(b, x), None, bias(b, STEPS * real(IN) * real(1 + 2.0**-20)))
     ),
     "a bias of f32": lambda b, x: quantised(b, conv(b, dequantised(b, x), None, b.constant(BIAS.astype(np.float32) / 500))),
+    "steps along another axis of as many": lambda b, x: quantised(
+        b, conv(b, dequantised(b, x), weights(b, CODES[:8], STEPS[:8], axis=1))
+    ),
+    "a precision": lambda b, x: b.QuantizeLinear(
+        conv(b, dequantised(b, x)), real(OUT), np.uint8(100), precision="f16"
+    ),
     "a bias of i8": lambda b, x: quantised(
         b, conv(b, dequantised(b, x), None, bias(b, data=(BIAS // 50).astype(np.int8)))
     ),
@@ -199,6 +205,24 @@ PRODUCTS: dict[str, tuple[Write, bool]] = {
     "one number as bias": (
         lambda b, x: gemm(b, x, None, bias(b, STEPS[0] * real(IN), BIAS[:1])), False
     ),
+    "one number as bias of all": (
+        lambda b, x: gemm(b, x, weights(b, ROWS, real(2**-7)), bias(b, real(2**-7) * real(IN), BIAS[:1])), False
+    ),
+    "blocks of steps": (
+        lambda b, x: gemm(
+            b, b.Slice(x, [0], [2], [1]), weights(b, ROWS[:, :2].copy(), STEPS.reshape(6, 2), block_size=2)
+        ), False
+    ),
+    "a bias just of its steps": (
+        lambda b, x: quantised(b, b.Gemm(
+            dequantised(b, x, 2**-4), weights(b, ROWS, real(2**-7)), bias(b, real(2**-11 * (1 + 2**-22))), transpose_b=True
+        )), True
+    ),
+    "a bias just not of its steps": (
+        lambda b, x: quantised(b, b.Gemm(
+            dequantised(b, x, 2**-4), weights(b, ROWS, real(2**-7)), bias(b, real(2**-11 * (1 + 1.5 * 2**-22))), transpose_b=True
+        )), False
+    ),
     "an input of f32": (
         lambda b, x: quantised(b, b.Gemm(b.input("z", "f32", (3, 70)), weights(b, ROWS), transpose_b=True)), False
     ),
@@ -216,8 +240,7 @@ def test_sums_that_32_bits_hold(count: int, summand: int, is_whole: bool) -> Non
     """255 * 127 * 66311 is 1913 below 2**31."""
 
     def write(b: Builder, x: Any) -> Any:
-        rows, added = np.zeros((2, count), np.int8), np.array([0, summand], np.int32)
-        rows[1] = -127
+        rows, added = np.full((2, count), -127, np.int8), np.array([0, summand], np.int32)
         y = b.Gemm(dequantised(b, x), weights(b, rows, STEPS[:2]), bias(b, STEPS[:2] * real(IN), added), transpose_b=True)
         return quantised(b, y, 3000)
 
@@ -326,3 +349,10 @@ def test_what_moves_bytes(scale: float, zero: int) -> None:
         np.testing.assert_array_equal(engine(feed)["y"], interpret(b.model, feed)["y"], err_msg=name)
         rounds = any(type(node.op).__name__ == "QuantizeLinear" for node in engine.graph.nodes)
         assert rounds != (is_moved and (scale, zero) == (IN, 120)), name
+
+
+def test_weights_of_unknown_rank() -> None:
+    with Builder() as b:
+        w = b.DequantizeLinear(b.input("w", "i8", None), real(0.01))
+        b.output("y", quantised(b, b.Conv(dequantised(b, b.input("x", "u8", (1, 8, 10, 9))), w)))
+    assert {type(node.op).__name__ for node in Engine(b.model).graph.nodes} >= {"Conv"}

@@ -84,15 +84,16 @@ def quantized(b: Builder, node: Node) -> Any:
         return None
     x, grid = found
     source = x.node
-    relu = source is not None and isinstance(source.op, Relu)
-    if source is not None and relu:
+    low, high = grid.dtype.range()
+    relu = False
+    if source is not None and isinstance(source.op, Relu):
+        relu = True
+        low = max(low, grid.zero)
         (before,) = source.inputs
         assert before is not None
         source = before.node
     if source is None:
         return None
-    low, high = grid.dtype.range()
-    low = max(low, grid.zero) if relu else low
     match source.op:
         case Conv() if source.op.group == 1:
             return _conv(b, source.op, source.inputs, grid, int(low), int(high))
