@@ -113,6 +113,22 @@ FLOATS: dict[str, Write] = {
     "steps along another axis of as many": lambda b, x: quantised(
         b, conv(b, dequantised(b, x), weights(b, CODES[:8], STEPS[:8], axis=1))
     ),
+    "steps of f16": lambda b, x: quantised(
+        b, conv(b, b.DequantizeLinear(x, np.float16(IN), np.uint8(120), dtype="f32"))
+    ),
+    "numbers of f16": lambda b, x: b.QuantizeLinear(
+        conv(
+            b, b.DequantizeLinear(x, real(IN), np.uint8(120), dtype="f16"), weights(b, scale=STEPS.astype(np.float16))
+        ), np.float16(OUT), np.uint8(100),
+    ),
+    "weights of f16": lambda b, x: b.QuantizeLinear(
+        conv(
+            b, b.DequantizeLinear(x, real(IN), np.uint8(120), dtype="f16"), weights(b, dtype="f16")
+        ), real(OUT), np.uint8(100),
+    ),
+    "steps of weights of f16": lambda b, x: quantised(
+        b, conv(b, dequantised(b, x), weights(b, scale=STEPS.astype(np.float16), dtype="f32"))
+    ),
     "a precision": lambda b, x: b.QuantizeLinear(
         conv(b, dequantised(b, x)), real(OUT), np.uint8(100), precision="f16"
     ),
@@ -283,6 +299,12 @@ SUMS: dict[str, tuple[Write, list[str]]] = {
     "no convolution": (
         lambda b, x: quantised(b, b.Add(dequantised(b, x), dequantised(b, b.input("other", "u8", (1, 8, 10, 9)), 0.13)), LAST), []
     ),
+    "bytes that are moved": (
+        lambda b, x: quantised(b, b.Add(
+            dequantised(b, b.Transpose(x, [0, 1, 3, 2])), dequantised(b, b.input("other", "u8", (1, 8, 9, 10)), 0.13)
+        ), LAST),
+        [],
+    ),
     "bytes that are read again": (
         lambda b, x: (lambda y: [summed(b, x, y), b.Transpose(y, [0, 2, 3, 1])])(layer(b, x)), ["quantized_conv"]
     ),
@@ -356,3 +378,12 @@ def test_weights_of_unknown_rank() -> None:
         w = b.DequantizeLinear(b.input("w", "i8", None), real(0.01))
         b.output("y", quantised(b, b.Conv(dequantised(b, b.input("x", "u8", (1, 8, 10, 9))), w)))
     assert {type(node.op).__name__ for node in Engine(b.model).graph.nodes} >= {"Conv"}
+
+
+def test_products_of_rows_that_the_run_says() -> None:
+    with Builder() as b:
+        b.output("y", gemm(b, b.input("x", "u8", ("n", 70))))
+    engine = Engine(b.model, threads=1)
+    assert {type(node.op).__name__ for node in engine.graph.nodes} >= {"Gemm"}
+    feed = {"x": codes(np.uint8, 3, 70)}
+    np.testing.assert_array_equal(engine(feed)["y"], interpret(b.model, feed)["y"])
