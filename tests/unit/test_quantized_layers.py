@@ -387,3 +387,15 @@ def test_products_of_rows_that_the_run_says() -> None:
     assert {type(node.op).__name__ for node in engine.graph.nodes} >= {"Gemm"}
     feed = {"x": codes(np.uint8, 3, 70)}
     np.testing.assert_array_equal(engine(feed)["y"], interpret(b.model, feed)["y"])
+
+
+@pytest.mark.parametrize("scale", [np.float16(0.05), np.float32(1e-9)])
+def test_bytes_are_not_moved_where_numbers_or_steps_are_of_f16(scale: Any) -> None:
+    """Steps of 1e-9 are nothing in f16: all bytes become the zero point."""
+    kind = "f32" if scale.dtype == np.float16 else "f16"
+    with Builder() as b:
+        x = b.DequantizeLinear(b.input("x", "u8", (8, 9)), scale, np.uint8(7), dtype=kind)
+        b.output("y", b.QuantizeLinear(b.Transpose(x, [1, 0]), scale, np.uint8(7)))
+    engine, feed = Engine(b.model, threads=1), {"x": codes(np.uint8, 8, 9)}
+    np.testing.assert_array_equal(engine(feed)["y"], interpret(b.model, feed)["y"])
+    assert "QuantizeLinear" in {type(node.op).__name__ for node in engine.graph.nodes}

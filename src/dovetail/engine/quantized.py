@@ -143,13 +143,12 @@ def _steps_of(value: Value | None, kind: str, axis: int, count: int) -> tuple[An
     if node is None:
         return None
     codes, scale, point = (*node.inputs, None)[:3]
-    (y,) = node.outputs
     assert codes is not None and scale is not None and isinstance(node.op, DequantizeLinear)
     if codes.constant is None or scale.constant is None or codes.dtype.name != kind:
         return None
     if point is not None and (point.constant is None or point.constant.any()):
         return None
-    if node.op.block_size or scale.dtype is not dtypes.f32 or y.dtype is not dtypes.f32:
+    if node.op.block_size or scale.dtype is not dtypes.f32:
         return None
     scales = scale.constant.ravel()
     if scales.size != 1 and (node.op.plain_axis(codes, scale) != axis or scales.size != count):
