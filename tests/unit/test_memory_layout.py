@@ -256,3 +256,12 @@ AS_VIEWED: dict[str, tuple[Callable[[Builder], Any], Laid]] = {
 def test_what_a_view_reads_lies_as_the_view_goes(name: str) -> None:
     write, expected = AS_VIEWED[name]
     assert laid(write) == expected
+
+
+def test_what_has_no_shape_before_the_run() -> None:
+    with Builder() as b:
+        x = image(b)
+        b.output("image", conv(b, x))
+        b.output("places", b.NonZero(b.Relu(x)))
+    feed = {"x": CHANCE.standard_normal((2, 8, 6, 6)).astype(np.float32)}
+    np.testing.assert_array_equal(Engine(b.model, threads=1)(feed)["places"], interpret(b.model, feed)["places"])
