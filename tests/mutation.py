@@ -30,7 +30,7 @@ import sys
 import time
 import tomllib
 import types
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -53,6 +53,7 @@ _SHAPES = [
 ]
 _LAWS = [*_SHAPES, *(f"tests/laws/test_{name}.py" for name in ("round_trips", "libraries"))]
 _PLANS = [
+    *(f"tests/unit/test_{name}.py" for name in ("fusion", "memory_layout", "half_rules", "quantized_layers")),
     *(f"tests/laws/test_{name}.py" for name in ("native_graphs", "random_networks")),
     *(
         f"tests/unit/test_{name}.py"
@@ -613,8 +614,8 @@ class Runner:
         self.seconds = time.perf_counter() - start
 
     def _tests(self, mutant: Mutant, items: list[Any], known: dict[int, Any], first: list[int]) -> list[int]:
-        """The tests that reach the mutant: those that killed others of its function, then the quickest of each test function in
-        turn."""
+        """The tests that reach the mutant: those that killed others of its function, then the quickest of each test function, so
+        that all functions get the same time."""
         lines = {(mutant.module, line) for line in range(mutant.lines[0], mutant.lines[1] + 1)}
         reach = [number for number, (_, seen) in known.items() if not seen.isdisjoint(lines)]
         if not any((mutant.module, mutant.first) in seen for _, seen in known.values()):
@@ -627,12 +628,12 @@ class Runner:
                 words = _fitting(mutant.module)
                 reach = [each for each in known if words(items[each])]
         reach.sort(key=lambda number: known[number][0])
-        turn: Counter[Any] = Counter()
-        turns: dict[int, int] = {}
+        turn: defaultdict[Any, float] = defaultdict(float)
+        turns: dict[int, float] = {}
         for number in reach:
             function = getattr(items[number], "function", None)
+            turn[function] += known[number][0]
             turns[number] = -1 if number in first else turn[function]
-            turn[function] += 1
         reach.sort(key=turns.__getitem__)
         spent = accumulate(known[number][0] for number in reach)
         return [number for number, seconds in zip(reach, spent, strict=True) if not self.most or seconds <= self.most]

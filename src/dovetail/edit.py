@@ -115,7 +115,6 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
     b = Builder(graph=graph, fold=fold)
     outputs = {id(value) for value in graph.outputs}
     inputs = {id(value) for value in graph.inputs}
-    replaced: dict[int, Value] = {}
     changed = 0
     for place, node in enumerate(old_nodes):
         mark = len(graph.nodes)
@@ -123,7 +122,6 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
             made = rule(b, node)
         except BaseException:
             graph.nodes.extend(old_nodes[place:])
-            _put_outputs(graph, replaced)
             raise
         if made is None:
             for extra in reversed(graph.nodes[mark:]):
@@ -143,17 +141,13 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
             _let_nodes_read(old, new)
             if was_output:
                 outputs.add(id(new))
-                replaced[id(old)] = new
+                # At once: a rule may ask what the results are.
+                graph.outputs = [new if value is old else value for value in graph.outputs]
             if was_output or (new.node is not None and new.node in graph.nodes[mark:]):
                 take_name(graph, old, new)
         for y in node.outputs:
             graph.release(y.name)
-    _put_outputs(graph, replaced)
     return changed
-
-
-def _put_outputs(graph: Graph, replaced: dict[int, Value]) -> None:
-    graph.outputs = [replaced.get(id(value), value) for value in graph.outputs]
 
 
 def inherit(graph: Graph, mark: int, node: Node) -> None:

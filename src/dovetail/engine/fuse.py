@@ -16,6 +16,7 @@ from dovetail.ops.unary import Tanh
 
 LIMIT = 24
 """The most operators in one chain: its registers have to stay in the first cache."""
+_F32 = np.finfo(np.float32)
 
 
 def fuse(works: list[Work], graph: Graph, scene: Scene) -> list[Work]:
@@ -31,9 +32,8 @@ class _Uses:
         self.readers: dict[Tile, list[int]] = {}
         self.maker: dict[Tile, int] = {}
         for place, work in enumerate(works):
-            for tile in work.reads:
-                if tile is not None:
-                    self.readers.setdefault(tile, []).append(place)
+            for tile in work.given:
+                self.readers.setdefault(tile, []).append(place)
             for tile in work.writes:
                 self.maker[tile] = place
 
@@ -42,81 +42,88 @@ class _Uses:
 
 
 def _after_products(works: list[Work], kept: set[Tile]) -> list[Work]:
-    uses = _Uses(works)
-    gone: set[int] = set()
-    result = list(works)
+    readers = _Uses(works).readers
+    result = dict(enumerate(works))
     # The last first: of two that are added, the earlier one is there when the later one ends.
-    for place in range(len(works) - 1, -1, -1):
+    for place in reversed(range(len(works))):
         work = result[place]
-        if work.kernel not in ("conv", "matmul") or place in gone:
-            continue
-        while True:
-            tile = work.writes[0]
-            readers = uses.readers.get(tile, [])
-            if tile in kept or len(readers) != 1 or readers[0] in gone:
+        while work.kernel in ("conv", "matmul"):
+            (made,) = work.writes
+            places = readers.get(made, [])
+            if made in kept or len(places) != 1:
                 break
-            follower = result[readers[0]]
-            merged = _merged(work, follower) if follower.kernel == "chain" else None
+            (after,) = places
+            merged = _merged(work, result[after]) if after in result else None
             if merged is None:
                 break
-            gone.add(place)
-            place = readers[0]
-            result[place] = work = merged
-            uses.maker[work.writes[0]] = place
-    return [work for place, work in enumerate(result) if place not in gone]
+            del result[place]
+            result[after] = work = merged
+            place = after
+    return list(result.values())
 
 
 def _merged(work: Work, follower: Work) -> Work | None:
     """A convolution or product with the operator after it, where that is a factor, a bias, a sum or an activation."""
-    if len(follower.attributes["body"]) != 1 or follower.writes[0].sizes != work.writes[0].sizes:
+    if follower.kernel != "chain":
         return None
-    op, _ = follower.attributes["body"][0]
-    others = [tile for tile in follower.reads if tile is not work.writes[0]]
+    (made,), (result,) = work.writes, follower.writes
+    if result.sizes != made.sizes:
+        return None
+    ((op, _),) = follower.attributes["body"]
+    others = [tile for tile in follower.given if tile is not made]
     if isinstance(op, Add):
-        found = _sum(work, others)
-    elif isinstance(op, Multiply | Divide):
-        found = _factor(work, op, follower, others)
+        (other,) = others
+        found = _sum(work, made, other)
+    elif isinstance(op, Multiply):
+        (other,) = others
+        found = _factor(work, other)
+    elif isinstance(op, Divide):
+        dividend, divisor = follower.given
+        found = _factor(work, divisor, -1) if dividend is made else None
     else:
-        found = None if work.attributes.get("activation") else (_activation(op, follower, work.kernel), [])
-    if found is None or not found[0]:
+        found = None if "activation" in work.attributes else _activation(op, others, work.kernel)
+    if found is None:
         return None
     changes, extra = found
-    images = tuple(tile for tile in work.images if tile is not work.writes[0])
+    images: tuple[Tile, ...] = ()
     if work.images:
-        images += (*follower.writes, *extra)
+        x, _, *more = work.images
+        images = (x, result, *more, *extra)
     nodes = (*work.nodes, *follower.nodes)
-    return Work(work.kernel, nodes, [*work.reads, *extra], follower.writes, {**work.attributes, **changes}, images)
+    return Work(work.kernel, nodes, [*work.reads, *extra], [result], {**work.attributes, **changes}, images)
 
 
 Change = tuple[dict[str, Any], list[Tile]]
 
 
-def _sum(work: Work, others: list[Tile | None]) -> Change | None:
+def _sum(work: Work, made: Tile, other: Tile) -> Change | None:
     """A bias, or a tensor of the same shape."""
-    y, attributes = work.writes[0], work.attributes
-    if len(others) != 1 or others[0] is None or others[0].dtype is not y.dtype or attributes["has_residual"]:
+    attributes = work.attributes
+    if attributes["has_residual"]:
         return None
-    other = others[0]
-    if other.sizes == y.sizes and other.data is None:
-        return {"has_residual": 1, "residual_after_activation": int("activation" in attributes)}, [other]
-    if work.kernel == "matmul" and not attributes["has_bias"] and "activation" not in attributes and _is_row(other, y):
+    has_activation = "activation" in attributes
+    if other.sizes == made.sizes and other.data is None:
+        return {"has_residual": 1, "residual_after_activation": int(has_activation)}, [other]
+    if work.kernel == "matmul" and not attributes["has_bias"] and not has_activation and _is_row(other, made):
         return {"has_bias": 1}, [other]
     return None
 
 
-def _factor(work: Work, op: Any, follower: Work, others: list[Tile | None]) -> Change | None:
-    """A number by which a product of matrices is multiplied or divided."""
+def _factor(work: Work, other: Tile, power: int = 1) -> Change | None:
+    """A number by which a product of matrices is multiplied, or divided (``power`` is -1)."""
     attributes = work.attributes
     if work.kernel != "matmul" or attributes["has_bias"] or attributes["has_residual"] or "activation" in attributes:
         return None
-    if len(others) != 1 or others[0] is None or others[0].data is None or others[0].count != 1:
+    if other.data is None or other.count != 1 or not other.data.all():
         return None
-    number = float(others[0].data.reshape(()))
-    if isinstance(op, Divide):
-        if follower.reads[0] is not work.writes[0] or not number:
-            return None
-        number = 1 / number
-    return {"alpha": attributes.get("alpha", 1.0) * number}, []
+    alpha = attributes.get("alpha", 1.0) * float(other.data.reshape(())) ** power
+    return ({"alpha": alpha}, []) if _holds_f32(alpha) else None
+
+
+def _holds_f32(numbers: Any) -> bool:
+    """Whether f32 has these numbers with all its digits: they are 0, or neither too great nor too small for it."""
+    sizes = np.abs(numbers)
+    return bool(np.all((sizes == 0) | (sizes >= _F32.tiny) & (sizes <= _F32.max)))
 
 
 def _is_row(tile: Tile, product: Tile) -> bool:
@@ -124,30 +131,25 @@ def _is_row(tile: Tile, product: Tile) -> bool:
     return tile.data is not None and tile.count == product.sizes[-1] and tile.sizes[-1:] == product.sizes[-1:]
 
 
-def _activation(op: Any, follower: Work, kernel: str) -> dict[str, Any]:
-    """An activation as the kernels call it; empty for what they do not know."""
+def _activation(op: Any, others: list[Tile], kernel: str) -> Change | None:
+    """An activation as the kernels call it; None for what they do not know."""
     alpha = "activation_alpha" if kernel == "matmul" else "alpha"
-    match op:
-        case Relu():
-            return {"activation": "relu"}
-        case Clip():
-            return _bounds(follower.reads[1:])
-        case LeakyRelu() | Elu():
-            return {"activation": "elu" if isinstance(op, Elu) else "leaky_relu", alpha: float(op.alpha)}
-        case Gelu():
-            return {"activation": f"gelu_{op.form}"}
-        case Swish() if op.alpha == 1:
-            return {"activation": "silu"}
-        case Sigmoid() | Tanh() | HardSwish():
-            return {"activation": type(op).__name__.lower()}
-    return {}
-
-
-def _bounds(bounds: list[Tile | None]) -> dict[str, Any]:
-    if len(bounds) != 2 or any(tile is None or tile.data is None or tile.count != 1 for tile in bounds):
-        return {}
-    low, high = (float(tile.data.reshape(())) for tile in bounds if tile is not None and tile.data is not None)
-    return {"activation": "clip", "low": low, "high": high} if low <= high else {}
+    match op, others:
+        case Relu(), []:
+            return {"activation": "relu"}, []
+        case Clip(), [Tile(data=low), Tile(data=high)] if low is not None and high is not None and low <= high:
+            return {"activation": "clip", "low": float(low.reshape(())), "high": float(high.reshape(()))}, []
+        case LeakyRelu(), []:
+            return {"activation": "leaky_relu", alpha: float(op.alpha)}, []
+        case Elu(), []:
+            return {"activation": "elu", alpha: float(op.alpha)}, []
+        case Gelu(), []:
+            return {"activation": f"gelu_{op.form}"}, []
+        case Swish(), [] if op.alpha == 1:
+            return {"activation": "silu"}, []
+        case ((Sigmoid() | Tanh() | HardSwish()), []):
+            return {"activation": type(op).__name__.lower()}, []
+    return None
 
 
 # Chains
@@ -155,36 +157,32 @@ def _bounds(bounds: list[Tile | None]) -> dict[str, Any]:
 
 def _chains(works: list[Work], kept: set[Tile]) -> list[Work]:
     """Join each elementwise work to those before it that it reads, wherever nothing else needs their results in between."""
-    result: list[Work | None] = list(works)
+    result = dict(enumerate(works))
     uses = _Uses(works)
-    readers = {tile: set(places) for tile, places in uses.readers.items()}
-    maker = uses.maker
     for place, work in enumerate(works):
         if work.kernel != "chain":
             continue
-        current = work
-        for tile in dict.fromkeys(work.reads):
-            before = maker.get(tile, place) if tile is not None else place
+        for tile in dict.fromkeys(work.given):
+            before = uses.maker.get(tile, place)
             first = result[before]
-            if before == place or first is None or first.kernel != "chain" or tile not in first.writes:
+            if before == place or first.kernel != "chain":
                 continue
-            if not _can_join(first, current, before, place, readers):
+            readers = {each: uses.readers.get(each, []) for each in first.writes}
+            if any(before < reader < place for places in readers.values() for reader in places):
                 continue
-            needed = [each for each in first.writes if each in kept or readers.get(each, set()) - {place}]
-            current = _joined(first, current, needed)
-            result[before] = None
-            for each in first.reads:
-                if each is not None:
-                    readers[each] = readers[each] - {before} | {place}
-            maker.update(dict.fromkeys(first.writes, place))
-        result[place] = current
-    return [work for work in result if work is not None]
+            if not _fit(first, result[place]):
+                continue
+            needed = [each for each, places in readers.items() if each in kept or any(reader > place for reader in places)]
+            result[place] = _joined(first, result[place], needed)
+            del result[before]
+            uses.maker.update(dict.fromkeys(first.writes, place))
+    return list(result.values())
 
 
-def _can_join(first: Work, second: Work, before: int, place: int, readers: dict[Tile, set[int]]) -> bool:
-    if first.writes[0].sizes != second.writes[0].sizes or len(first.attributes["body"]) + len(second.attributes["body"]) > LIMIT:
-        return False
-    return not any(before < reader < place for tile in first.writes for reader in readers.get(tile, ()))
+def _fit(first: Work, second: Work) -> bool:
+    """Whether two chains go over the same elements, and are one of allowed length together."""
+    (one, *_), (other, *_) = first.writes, second.writes
+    return one.sizes == other.sizes and len(first.attributes["body"]) + len(second.attributes["body"]) <= LIMIT
 
 
 def _joined(first: Work, second: Work, needed: list[Tile]) -> Work:
@@ -214,47 +212,51 @@ def _joined(first: Work, second: Work, needed: list[Tile]) -> Work:
 def _before_convolutions(works: list[Work], kept: set[Tile]) -> list[Work]:
     """Let a convolution scale, shift and rectify what it reads, where only it needs the result."""
     uses = _Uses(works)
-    result: list[Work | None] = list(works)
+    result = dict(enumerate(works))
     for place, work in enumerate(works):
-        x = work.reads[0] if work.kernel == "conv" else None
-        before = result[uses.maker[x]] if x is not None and x in uses.maker else None
-        if x is None or x in kept or before is None or before.kernel != "chain" or uses.readers[x] != [place]:
+        if work.kernel != "conv":
             continue
-        found = _prologue(before)
+        x, *weights = work.given
+        if x in kept or x not in uses.maker or uses.readers[x] != [place]:
+            continue
+        before = uses.maker[x]
+        found = _prologue(works[before])
         if found is None:
             continue
         source, attributes = found
-        images = (source, *(tile for tile in work.images if tile is not x))
-        reads = [source, *work.reads[1:]]
-        result[uses.maker[x]] = None
-        result[place] = Work("conv", (*before.nodes, *work.nodes), reads, work.writes, {**work.attributes, **attributes}, images)
-    return [work for work in result if work is not None]
+        _, *images = work.images
+        nodes = (*works[before].nodes, *work.nodes)
+        result[place] = Work("conv", nodes, [source, *weights], work.writes, {**work.attributes, **attributes}, (source, *images))
+        del result[before]
+    return list(result.values())
 
 
 def _prologue(work: Work) -> tuple[Tile, dict[str, Any]] | None:
     """A chain as ``x * scale + shift``, rectified at the end or not: the tensor it is of, and the numbers per channel."""
-    sources = [tile for tile in work.reads if tile is not None and tile.data is None]
-    if len(work.writes) != 1 or len(sources) != 1 or sources[0].sizes != work.writes[0].sizes or len(sources[0].sizes) < 3:
+    sources = [tile for tile in work.given if tile.data is None]
+    if work.kernel != "chain" or len(sources) != 1 or len(work.writes) != 1:
         return None
-    source = sources[0]
+    (source,), (made,) = sources, work.writes
+    if source.sizes != made.sizes:
+        return None
     channels = source.sizes[1]
-    scale, shift, relu = np.ones(channels), np.zeros(channels), 0
+    scale, shift, relu = np.ones(channels), np.zeros(channels), False
     current = work.reads.index(source)
     for index, (op, refs) in enumerate(work.attributes["body"]):
-        others = [ref for ref in refs if ref != current]
-        if relu or len(others) != len(refs) - 1 or any(ref < 0 for ref in others):
-            return None
-        if isinstance(op, Relu):
-            relu = 1
-        elif isinstance(op, Multiply | Add):
-            values = _per_channel(work.reads[others[0]], source)
-            if values is None:
+        others = [_per_channel(work.reads[ref] if ref >= 0 else None, source) for ref in refs if ref != current]
+        match op, others:
+            case Relu(), []:
+                relu = True
+            case Multiply(), [np.ndarray() as factor] if not relu:
+                scale, shift = scale * factor, shift * factor
+            case Add(), [np.ndarray() as summand] if not relu:
+                shift = shift + summand
+            case _:
                 return None
-            scale, shift = (scale * values, shift * values) if isinstance(op, Multiply) else (scale, shift + values)
-        else:
-            return None
         current = ~index
-    return source, {"prologue_scale": scale.tolist(), "prologue_shift": shift.tolist(), "prologue_relu": relu}
+    if not _holds_f32(scale) or not np.all(np.abs(shift) <= _F32.max):
+        return None
+    return source, {"prologue_scale": scale.tolist(), "prologue_shift": shift.tolist(), "prologue_relu": int(relu)}
 
 
 def _per_channel(tile: Tile | None, source: Tile) -> np.ndarray[Any, Any] | None:
@@ -264,4 +266,4 @@ def _per_channel(tile: Tile | None, source: Tile) -> np.ndarray[Any, Any] | None
     sizes = (1,) * (len(source.sizes) - len(tile.sizes)) + tile.sizes
     if any(size != 1 for axis, size in enumerate(sizes) if axis != 1):
         return None
-    return np.broadcast_to(tile.data.reshape(-1).astype(np.float64), (source.sizes[1],))
+    return np.broadcast_to(tile.data.ravel().astype(np.float64), (source.sizes[1],))

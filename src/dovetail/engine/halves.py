@@ -7,13 +7,12 @@ is rounded to f32 and not to 16 bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from dovetail import dtypes
 from dovetail.build import Builder
-from dovetail.dtypes import DType
 from dovetail.edit import remove_dead, rewrite
 from dovetail.engine.elementwise import HALVES, RULES
 from dovetail.engine.kernels import CHOICES
@@ -59,28 +58,30 @@ def _rule() -> Callable[[Builder, Node], Any]:
         if any(host and _is_half(x) for host, x in zip(hosts, node.inputs, strict=True)):
             return None
         is_kernel = name not in RULES
-        xs = [_wide(b, x, shared if is_kernel else {}) if x is not None and _is_half(x) else x for x in node.inputs]
-        if isinstance(node.op, SAME_AFTER) and xs[0] is not None:
-            xs[0] = _before_rounding(b, node.inputs[0]) or xs[0]
+        # Asked before the input has another reader, its cast to f32.
+        before = _before_rounding(b, node.inputs[0]) if isinstance(node.op, SAME_AFTER) else None
+        xs = [_wide(b, x, shared if is_kernel else {}) if _is_half(x) else x for x in node.inputs]
+        if before is not None:
+            xs = [before, *xs[1:]]
         if isinstance(node.op, Clip):
-            xs = _bounded(b, node.inputs[0], xs)
+            xs = _bounded(b, node.inputs, xs)
         made = b.add(node.op, *xs)
         return [_narrow(b, new, old) for new, old in zip(made, node.outputs, strict=True)]
 
     return rule
 
 
-def _bounded(b: Builder, x: Value | None, xs: list[Value | None]) -> list[Value | None]:
+def _bounded(b: Builder, inputs: list[Value | None], xs: list[Value | None]) -> list[Value | None]:
     """A bound left out is the last finite value of the model's own type."""
+    x, *_ = inputs
     assert x is not None
-    ends = [b.constant(np.float32(end)) for end in finite_range(x.dtype)]
-    low, high = [*xs[1:], None, None][:2]
-    return [xs[0], low or ends[0], high or ends[1]]
+    least, greatest = (b.constant(np.float32(end)) for end in finite_range(x.dtype))
+    wide, low, high = (*xs, None, None)[:3]
+    return [wide, low or least, high or greatest]
 
 
-def _is_half(value: Value | None) -> bool:
-    kind = value.type if value is not None else None
-    return isinstance(kind, Tensor) and kind.dtype is not None and kind.dtype.name in HALVES
+def _is_half(value: Value | None) -> TypeGuard[Value]:
+    return value is not None and isinstance(value.type, Tensor) and value.type.dtype in HALVES
 
 
 def _wide(b: Builder, x: Value, shared: dict[int, Value]) -> Value:
@@ -88,21 +89,23 @@ def _wide(b: Builder, x: Value, shared: dict[int, Value]) -> Value:
     if x.constant is not None:
         return b.constant(np.asarray(x.constant).astype(np.float32))
     if id(x) not in shared:
-        shared[id(x)] = b.add(Cast(dtypes.f32), x)[0]
+        (shared[id(x)],) = b.add(Cast(dtypes.f32), x)
     return shared[id(x)]
 
 
 def _narrow(b: Builder, new: Value, old: Value) -> Value:
-    kind: DType | None = old.type.dtype if isinstance(old.type, Tensor) else None
-    if kind is None or kind.name not in HALVES or (isinstance(new.type, Tensor) and new.type.dtype is kind):
+    if not _is_half(old):
         return new
-    found: Value = b.add(Cast(kind), new)[0]
-    return found
+    cast: Value
+    (cast,) = b.add(Cast(old.dtype), new)
+    return cast
 
 
 def _before_rounding(b: Builder, x: Value | None) -> Value | None:
     """What ``x`` is the rounding of, where nobody else needs it."""
-    if x is None or x.node is None or not isinstance(x.node.op, Cast) or len(x.uses) != 1 or x in b.graph.outputs:
+    assert x is not None
+    if x.node is None or not isinstance(x.node.op, Cast) or len(x.uses) != 1 or x in b.graph.outputs:
         return None
-    source = x.node.inputs[0]
-    return source if source is not None and source.dtype is dtypes.f32 else None
+    (source,) = x.node.inputs
+    assert source is not None
+    return source if source.dtype is dtypes.f32 else None

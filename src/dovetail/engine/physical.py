@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from dovetail.engine.layout import Layout, compose, ordered, row_major, strided, strides_of
@@ -43,8 +44,6 @@ class Memory:
     def _layout(self, tile: Tile) -> Layout | None:
         root, piece = self.places.of(tile)
         whole = strided(root.sizes, self.strides(root))
-        if not tile.count:
-            return Layout(0, ((0, 1),))
         return whole if root is tile else compose(whole, piece.offset, piece.modes)
 
     def operand(self, tile: Tile) -> tuple[int, tuple[int, ...]] | None:
@@ -57,13 +56,17 @@ class Memory:
         if not tile.count:
             return 0, row_major(tile.sizes)
         layout = self.layout(tile)
-        strides = None if layout is None else strides_of(layout, tile.sizes)
-        return None if layout is None or strides is None else (layout.offset, strides)
+        if layout is None:
+            return None
+        strides = strides_of(layout, tile.sizes)
+        return None if strides is None else (layout.offset, strides)
 
     def is_image(self, tile: Tile) -> bool:
-        """Whether neighbours along axis 1 lie side by side."""
-        found = self.operand(tile)
-        return found is not None and (tile.sizes[1] == 1 or found[1][1] == 1)
+        """Whether neighbours along axis 1 lie side by side, in a tensor whose axes lie evenly."""
+        operand = self.operand(tile)
+        assert operand is not None
+        _, strides = operand
+        return tile.sizes[1] == 1 or strides[1] == 1
 
 
 def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -74,15 +77,14 @@ def choose(works: Iterable[Work], memory: Memory) -> None:
     """Lay out each root as most of what is done with its pieces wants it."""
     works = list(works)
     places = memory.places
-    votes: dict[Tile, int] = {}
+    votes: Counter[Tile] = Counter()
     for work in works:
         for tile in work.images:
             root = places.of(tile).root
-            if root in places.fixed or len(root.sizes) < 3 or not root.count:
-                continue
-            votes[root] = votes.get(root, 0) + _preference(tile, root, memory)
+            if root not in places.fixed and len(root.sizes) >= 3:
+                votes[root] += _preference(tile, root, memory)
     turned = {root for root, vote in votes.items() if vote > 0}
-    for row in (works, works[::-1]):
+    for row in (works, reversed(works)):
         for work in row:
             _follow(work, memory, turned, votes)
     for root in turned:
@@ -99,7 +101,7 @@ def _straighten(works: Iterable[Work], memory: Memory, turned: set[Tile]) -> Non
     for work in works:
         if work.kernel != MOVE:
             for tile in work.tiles():
-                if not tile.is_loose and tile.count:
+                if tile.count:
                     used.setdefault(memory.places.of(tile).root, []).append(tile)
     for root, tiles in used.items():
         if root in memory.places.fixed or root in turned or len(root.sizes) < 3:
@@ -119,18 +121,19 @@ def _order_of(layout: Layout, root: Tile) -> list[int] | None:
     """The axes of a root in the order in which a view of it goes through them. None for a view that is not of all of it."""
     if layout.elements != root.count:
         return None
-    places = []
+    modes = {}
     for axis, (size, step) in enumerate(zip(root.sizes, row_major(root.sizes), strict=True)):
-        mode = next((place for place, (n, stride) in enumerate(layout.modes) if stride <= step < stride * n), None)
-        if mode is None and size != 1:
+        # An axis of one element goes with any mode.
+        fitting = [place for place, (n, stride) in enumerate(layout.modes) if size == 1 or stride <= step < stride * n]
+        if not fitting:
             return None
-        places.append((-1 if mode is None else mode, axis))
-    return [axis for _, axis in sorted(places)]
+        modes[axis] = min(fitting)
+    return sorted(modes, key=modes.__getitem__)
 
 
 def _preference(tile: Tile, root: Tile, memory: Memory) -> int:
     """Bytes of an image that lies channels-last if its root does and not otherwise; negative where it is the other way round."""
-    if not tile.count or tile.sizes[1] == 1 or tile.count == tile.sizes[0] * tile.sizes[1]:
+    if not tile.count or tile.count == tile.sizes[0] * tile.sizes[1]:
         return 0
     _, piece = memory.places.of(tile)
     either = []
@@ -141,17 +144,17 @@ def _preference(tile: Tile, root: Tile, memory: Memory) -> int:
     return tile.nbytes * (either[0] - either[1])
 
 
-def _follow(work: Work, memory: Memory, turned: set[Tile], votes: dict[Tile, int]) -> None:
+def _follow(work: Work, memory: Memory, turned: set[Tile], votes: Counter[Tile]) -> None:
     """What is made element by element from something channels-last lies so too, where nothing speaks against it."""
-    if work.kernel in ("conv", "pool", MOVE) or not work.writes:
+    if work.kernel in ("conv", "pool", MOVE):
         return
-    shape = work.writes[0].sizes if not work.writes[0].is_loose else ()
-    if len(shape) < 3:
+    y, *_ = work.writes
+    shape = y.shape
+    if shape is None or len(shape) < 3:
         return
-    same = [tile for tile in work.tiles() if not tile.is_loose and tile.sizes == shape and tile.data is None]
-    roots = [memory.places.of(tile).root for tile in same]
+    roots = [memory.places.of(tile).root for tile in work.tiles() if tile.shape == shape]
     if not any(root in turned for root in roots):
         return
     for root in roots:
-        if root not in memory.places.fixed and root.sizes == shape and not votes.get(root):
+        if root not in memory.places.fixed and root.sizes == shape and not votes[root]:
             turned.add(root)

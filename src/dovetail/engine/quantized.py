@@ -62,7 +62,7 @@ class _QuantizedConv(Op, sig="x: R, w: i8, bias: i32, factor: f32, other?: R2 ->
         return [Tensor(self.last_dtype or self.dtype, self.conv.shape(x, w))]
 
     def evaluate(self, xp: Any, x: Any, w: Any, bias: Any, factor: Any, other: Any = None) -> Any:
-        columns = (1, -1, *(1,) * (x.ndim - 2))
+        columns = (1, len(bias), *(1,) * (x.ndim - 2))
         # Of f64, in which sums of whole numbers are exact.
         sums = self.conv.evaluate(np, x.astype(np.float64) - self.x_zero, w.astype(np.float64)) + bias.reshape(columns)
         found = np.round(sums.astype(np.float32) * factor.reshape(columns))
@@ -77,17 +77,23 @@ class _QuantizedConv(Op, sig="x: R, w: i8, bias: i32, factor: f32, other?: R2 ->
 
 def quantized(b: Builder, node: Node) -> Any:
     """What ends in QuantizeLinear, over whole numbers where it begins with DequantizeLinear; None where that is not so."""
-    if not isinstance(node.op, QuantizeLinear):
+    if not isinstance(node.op, QuantizeLinear) or node.op.precision is not None:
         return None
-    x, grid = node.inputs[0], _grid_of(node)
-    if x is None or grid is None or grid.dtype.name not in BYTES:
+    found = _grid_of(node)
+    if found is None:
         return None
-    relu = x.node is not None and isinstance(x.node.op, Relu)
-    source = x.node.inputs[0].node if relu and x.node is not None and x.node.inputs[0] is not None else x.node
-    if source is None or x.dtype.name != "f32":
-        return None
+    x, grid = found
+    source = x.node
     low, high = grid.dtype.range()
-    low = max(low, grid.zero) if relu else low
+    relu = False
+    if source is not None and isinstance(source.op, Relu):
+        relu = True
+        low = max(low, grid.zero)
+        (before,) = source.inputs
+        assert before is not None
+        source = before.node
+    if source is None:
+        return None
     match source.op:
         case Conv() if source.op.group == 1:
             return _conv(b, source.op, source.inputs, grid, int(low), int(high))
@@ -100,49 +106,52 @@ def quantized(b: Builder, node: Node) -> Any:
     return None
 
 
-def _grid_of(node: Node) -> Grid | None:
-    """The grid of QuantizeLinear or DequantizeLinear, where it is one for all, of numbers that are known."""
-    op, (x, scale, *zero) = node.op, node.inputs
-    assert isinstance(op, QuantizeLinear | DequantizeLinear)
-    if x is None or scale is None or scale.constant is None or scale.constant.size != 1:
+def _grid_of(node: Node) -> tuple[Value, Grid] | None:
+    """What QuantizeLinear or DequantizeLinear reads, and its grid, where that is one for all, of bytes and known numbers."""
+    x, scale, point = (*node.inputs, None)[:3]
+    (y,) = node.outputs
+    assert x is not None and scale is not None
+    codes, numbers = (y, x) if isinstance(node.op, QuantizeLinear) else (x, y)
+    step, zero = _single(scale), 0 if point is None else _single(point)
+    if step is None or zero is None or not 0 < step < float("inf"):
         return None
-    if op.block_size or scale.dtype.name != "f32":
+    if codes.dtype.name not in BYTES or numbers.dtype is not dtypes.f32 or scale.dtype is not dtypes.f32:
         return None
-    if isinstance(op, QuantizeLinear) and op.precision is not None:
-        return None
-    point = zero[0] if zero else None
-    if point is not None and (point.constant is None or point.constant.size != 1):
-        return None
-    number = float(scale.constant.reshape(()))
-    if not 0 < number < float("inf"):
-        return None
-    kind = x.dtype if isinstance(op, DequantizeLinear) else point.dtype if point is not None else op.dtype or dtypes.u8
-    if isinstance(op, DequantizeLinear) and op.dtype is not None and op.dtype.name != "f32":
-        return None
-    return Grid(number, 0 if point is None or point.constant is None else int(point.constant.reshape(())), kind)
+    return x, Grid(float(step), int(zero), codes.dtype)
+
+
+def _single(value: Value) -> Any:
+    """The element of a constant that has one; None for anything else."""
+    return value.constant.reshape(()) if value.constant is not None and value.constant.size == 1 else None
+
+
+def _dequantizing(value: Value | None) -> Node | None:
+    """The DequantizeLinear that a tensor comes from."""
+    assert value is not None
+    return value.node if value.node is not None and isinstance(value.node.op, DequantizeLinear) else None
 
 
 def _bytes_of(value: Value | None) -> tuple[Value, Grid] | None:
     """The bytes that a tensor is dequantised from, and their grid."""
-    if value is None or value.node is None or not isinstance(value.node.op, DequantizeLinear):
-        return None
-    grid, x = _grid_of(value.node), value.node.inputs[0]
-    return None if grid is None or x is None or grid.dtype.name not in BYTES else (x, grid)
+    node = _dequantizing(value)
+    return None if node is None else _grid_of(node)
 
 
 def _steps_of(value: Value | None, kind: str, axis: int, count: int) -> tuple[Any, Any] | None:
     """The whole numbers that a constant is dequantised from, around 0, and the ``count`` scales along its ``axis``."""
-    if value is None or value.node is None or not isinstance(value.node.op, DequantizeLinear):
+    node = _dequantizing(value)
+    if node is None:
         return None
-    op, (codes, scale, *zero) = value.node.op, value.node.inputs
-    if codes is None or scale is None or codes.constant is None or scale.constant is None or codes.dtype.name != kind:
+    codes, scale, point = (*node.inputs, None)[:3]
+    assert codes is not None and scale is not None and isinstance(node.op, DequantizeLinear)
+    if codes.constant is None or scale.constant is None or codes.dtype.name != kind:
         return None
-    if zero and zero[0] is not None and (zero[0].constant is None or zero[0].constant.any()):
+    if point is not None and (point.constant is None or point.constant.any()):
         return None
-    if op.block_size or scale.dtype.name != "f32" or (op.dtype is not None and op.dtype.name != "f32"):
+    if node.op.block_size or scale.dtype is not dtypes.f32:
         return None
-    scales = scale.constant.reshape(-1)
-    if scales.size != 1 and (op.plain_axis(codes, scale) != axis or scales.size != count):
+    scales = scale.constant.ravel()
+    if scales.size != 1 and (node.op.plain_axis(codes, scale) != axis or scales.size != count):
         return None
     if not np.all((scales > 0) & np.isfinite(scales)):
         return None
@@ -152,7 +161,8 @@ def _steps_of(value: Value | None, kind: str, axis: int, count: int) -> tuple[An
 def _conv(b: Builder, op: Conv, inputs: list[Value | None], grid: Grid, low: int, high: int) -> Any:
     x, w, bias = (*inputs, None)[:3]
     found = _bytes_of(x)
-    if found is None or w is None or w.shape is None or len(w.shape) != 4:
+    assert w is not None
+    if found is None or w.shape is None or len(w.shape) != 4:
         return None
     weights = _steps_of(w, "i8", 0, int(w.dims[0]))
     return None if weights is None else _written(b, op, found, weights, bias, grid, low, high)
@@ -173,8 +183,8 @@ def _written(
 
 def fits(codes: Any, bias: Any) -> bool:
     """Whether 32 bits hold the sums of bytes times these weights."""
-    most = 255 * np.abs(codes.astype(np.int64)).reshape(len(codes), -1).sum(axis=1).max(initial=0)
-    return bool(most + np.abs(bias.astype(np.int64)).max(initial=0) < 2**31)
+    sums = 255 * np.abs(codes.astype(np.int64)).sum(axis=tuple(range(1, codes.ndim)))
+    return bool(np.all(sums + np.abs(bias.astype(np.int64)) < 2**31))
 
 
 def _whole_bias(bias: Value | None, steps: Any) -> Any:
@@ -182,48 +192,58 @@ def _whole_bias(bias: Value | None, steps: Any) -> Any:
     if bias is None:
         return np.zeros(len(steps), np.int32)
     found = _steps_of(bias, "i32", 0, len(steps))
-    if found is None or found[0].shape != steps.shape:
+    if found is None:
         return None
-    return found[0] if np.all(np.abs(found[1] / steps - 1) <= 2.0**-22) else None
+    codes, scales = found
+    is_same = codes.shape == steps.shape and np.all(np.abs(scales / steps - 1) <= 2.0**-22)
+    return codes if is_same else None
 
 
 def _gemm(b: Builder, op: Gemm, inputs: list[Value | None], grid: Grid, low: int, high: int) -> Any:
     """A product with one row is a convolution over one pixel."""
     x, y, bias = (*inputs, None)[:3]
     found = _bytes_of(x)
-    if op.alpha != 1 or (bias is not None and op.beta != 1) or op.transpose_a or found is None or y is None:
+    if op.alpha != 1 or (bias is not None and op.beta != 1) or op.transpose_a or found is None:
         return None
+    assert y is not None
     rows = found[0].shape[0] if found[0].shape is not None else None
     axis = 0 if op.transpose_b else 1
-    if not isinstance(rows, int) or y.shape is None or not isinstance(y.dims[axis], int):
+    columns = y.shape[axis] if y.shape is not None else None
+    if not isinstance(rows, int) or not isinstance(columns, int):
         return None
-    weights = _steps_of(y, "i8", axis, int(y.dims[axis]))
+    weights = _steps_of(y, "i8", axis, columns)
     if weights is None:
         return None
-    codes = weights[0] if op.transpose_b else np.ascontiguousarray(weights[0].T)
+    codes, steps = weights
+    codes = codes if op.transpose_b else np.ascontiguousarray(codes.T)
     image = b.Transpose(b.Reshape(found[0], [1, 1, rows, -1]), [0, 3, 1, 2])
     codes = codes.reshape(*codes.shape, 1, 1)
-    made = _written(b, Conv(), (image, found[1]), (codes, weights[1]), bias, grid, low, high)
-    return None if made is None else b.Reshape(b.Transpose(made[0], [0, 2, 3, 1]), [rows, -1])
+    made = _written(b, Conv(), (image, found[1]), (codes, steps), bias, grid, low, high)
+    if made is None:
+        return None
+    (pixels,) = made
+    return b.Reshape(b.Transpose(pixels, [0, 2, 3, 1]), [rows, -1])
 
 
 def _sum(b: Builder, inputs: list[Value | None], grid: Grid, low: int, high: int) -> Any:
     """A sum of two tensors, in the convolution that one of them comes from and nothing else needs."""
-    for mine, other in (inputs, inputs[::-1]):
+    for mine, other in (inputs, reversed(inputs)):
+        assert mine is not None
         own, beside = _bytes_of(mine), _bytes_of(other)
-        if own is None or beside is None or mine is None or own[0].node is None or own[0].shape != beside[0].shape:
+        if own is None or beside is None:
             continue
-        made, conv = own[0].node.op, own[0].node
-        if not isinstance(made, _QuantizedConv) or made.last_dtype is not None or not _is_only(own[0], mine, b):
+        (codes, step), (others, other_step) = own, beside
+        conv = codes.node
+        if conv is None or not isinstance(conv.op, _QuantizedConv) or codes.shape != others.shape or not _is_only(codes, mine, b):
             continue
-        if own[1].zero != made.zero:
-            # The kernel subtracts the zero point with which the convolution is quantised.
+        # The kernel subtracts the zero point with which the convolution is quantised.
+        if conv.op.last_dtype is not None or step.zero != conv.op.zero:
             continue
-        changed = made.with_(
-            own=own[1].scale / grid.scale, beside=beside[1].scale / grid.scale, other_zero=beside[1].zero,
+        changed = conv.op.with_(
+            own=step.scale / grid.scale, beside=other_step.scale / grid.scale, other_zero=other_step.zero,
             last_zero=grid.zero, last_dtype=grid.dtype, last_low=low, last_high=high,
         )  # fmt: skip
-        return b.add(changed, *conv.inputs, beside[0])
+        return b.add(changed, *conv.inputs, others)
     return None
 
 
@@ -234,5 +254,9 @@ def _is_only(codes: Value, value: Value, b: Builder) -> bool:
 
 def _chosen(b: Builder, source: Node, grid: Grid) -> Any:
     """What only moves numbers, or takes the greatest of some, does so with their bytes."""
-    found = _bytes_of(source.inputs[0])
-    return None if found is None or found[1] != grid else b.add(source.op, found[0], *source.inputs[1:])
+    x, *others = source.inputs
+    found = _bytes_of(x)
+    if found is None:
+        return None
+    codes, own = found
+    return b.add(source.op, codes, *others) if own == grid else None

@@ -91,8 +91,13 @@ class Work:
     def label(self) -> str:
         return self.nodes[-1].label if self.nodes else self.writes[0].name
 
+    @property
+    def given(self) -> list[Tile]:
+        """The tensors that it reads, without optional inputs left out."""
+        return [tile for tile in self.reads if tile is not None]
+
     def tiles(self) -> list[Tile]:
-        return [*(tile for tile in self.reads if tile is not None), *self.writes]
+        return [*self.given, *self.writes]
 
 
 class Scene:

@@ -1,0 +1,404 @@
+"""What becomes one step: the steps of small graphs, each with the operators that it computes, and the interpreter's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail import native
+from dovetail.build import Builder
+from dovetail.engine.plan import Plan
+from dovetail.engine.run import Engine
+from dovetail.graph import Model
+from dovetail.interpret import interpret
+
+pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+CHANCE = np.random.default_rng(5)
+Write = Callable[[Builder], Any]
+
+
+@pytest.fixture(autouse=True)
+def verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOVETAIL_VERIFY", "1")
+
+
+def numbers(*shape: int) -> Any:
+    return CHANCE.standard_normal(shape).astype(np.float32)
+
+
+def real(number: float) -> Any:
+    return np.float32(number)
+
+
+def model_of(write: Write) -> Model:
+    with Builder() as b:
+        made = write(b)
+        for place, y in enumerate(made if isinstance(made, list) else [made]):
+            b.output(f"y{place}", y)
+    return b.model
+
+
+def planned(model: Model) -> Plan:
+    """The plan of a model, all of whose steps have to run natively and give what the interpreter gives."""
+    feed = {value.name: numbers(*value.shape) for value in model.inputs}
+    engine = Engine(model, threads=1)
+    bound, _ = engine.bind(feed)
+    assert [reason for _, reason in bound.python_steps] == []
+    with np.errstate(all="ignore"):
+        found, expected = engine(feed), interpret(model, feed)
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=2e-4, atol=2e-4, err_msg=name)
+    return bound.plan
+
+
+def steps(model: Model) -> list[str]:
+    """Each step but copies: its kernel, and the operators that it computes."""
+    works = [step.work for step in planned(model).steps if step.work is not None]
+    return [f"{work.kernel}: {' '.join(type(node.op).__name__ for node in work.nodes)}" for work in works]
+
+
+def conv(b: Builder, x: Any, channels: int = 8, **attributes: Any) -> Any:
+    return b.Conv(x, numbers(channels, x.shape[1], 3, 3) / 8, pads=(1, 1, 1, 1), **attributes)
+
+
+def image(b: Builder, name: str = "x", channels: int = 8) -> Any:
+    return b.input(name, "f32", (1, channels, 6, 6))
+
+
+def product(b: Builder, columns: int = 5) -> Any:
+    return b.MatMul(b.input("x", "f32", (4, 6)), numbers(6, columns))
+
+
+ROW, COLUMN, WHOLE = numbers(1, 5), numbers(4, 1), numbers(4, 5)
+ACTIVATIONS: dict[str, Callable[[Builder, Any], Any]] = {
+    "Relu": lambda b, y: b.Relu(y),
+    "Clip": lambda b, y: b.Clip(y, real(-0.3), real(0.7)),
+    "Clip to one number": lambda b, y: b.Clip(y, real(0.25), real(0.25)),
+    "LeakyRelu": lambda b, y: b.LeakyRelu(y, alpha=0.3),
+    "Elu": lambda b, y: b.Elu(y, alpha=0.7),
+    "Gelu": lambda b, y: b.Gelu(y),
+    "Gelu by tanh": lambda b, y: b.Gelu(y, form="tanh"),
+    "Swish": lambda b, y: b.Swish(y),
+    "Sigmoid": lambda b, y: b.Sigmoid(y),
+    "Tanh": lambda b, y: b.Tanh(y),
+    "HardSwish": lambda b, y: b.HardSwish(y),
+}
+APART: dict[str, Callable[[Builder, Any], Any]] = {
+    "Clip between bounds that cross": lambda b, y: b.Clip(y, real(0.5), real(-0.5)),
+    "Clip of what the run says": lambda b, y: b.Clip(y, b.input("low", "f32", ()), real(3)),
+    "Clip to what the run says": lambda b, y: b.Clip(y, real(-3), b.input("high", "f32", ())),
+    "Swish with a factor": lambda b, y: b.Swish(y, alpha=1.5),
+    "Exp": lambda b, y: b.Exp(y),
+}
+PRODUCTS: dict[str, Callable[[Builder], Any]] = {"conv": lambda b: conv(b, image(b)), "matmul": product}
+
+
+@pytest.mark.parametrize("kernel", PRODUCTS)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_an_activation_goes_into_what_it_follows(name: str, kernel: str) -> None:
+    (step,) = steps(model_of(lambda b: ACTIVATIONS[name](b, PRODUCTS[kernel](b))))
+    assert step.startswith(f"{kernel}: ") and step.endswith(f" {name.split()[0]}")
+
+
+@pytest.mark.parametrize("kernel", PRODUCTS)
+@pytest.mark.parametrize("name", APART)
+def test_what_kernels_do_not_know_is_a_step_of_its_own(name: str, kernel: str) -> None:
+    found = steps(model_of(lambda b: APART[name](b, PRODUCTS[kernel](b))))
+    assert [step.partition(":")[0] for step in found] == [kernel, "chain"]
+
+
+AFTER_PRODUCTS: dict[str, tuple[Write, list[str]]] = {
+    "a bias": (lambda b: b.Add(product(b), ROW), ["matmul: MatMul Add"]),
+    "a bias first": (lambda b: b.Add(ROW, product(b)), ["matmul: MatMul Add"]),
+    "a bias of one axis": (lambda b: b.Add(product(b), ROW[0]), ["matmul: MatMul Add"]),
+    "a second bias": (lambda b: b.Add(b.Add(product(b), ROW), ROW * 2), ["matmul: MatMul Add", "chain: Add"]),
+    "a bias after an activation": (lambda b: b.Add(b.Relu(product(b)), ROW), ["matmul: MatMul Relu", "chain: Add"]),
+    "a bias after a tensor": (
+        lambda b: b.Add(b.Add(product(b), b.input("z", "f32", (4, 5))), ROW), ["matmul: MatMul Add", "chain: Add"]
+    ),
+    "a column": (lambda b: b.Add(product(b), COLUMN), ["matmul: MatMul", "chain: Add"]),
+    "a column of a square": (lambda b: b.Add(product(b, 4), COLUMN), ["matmul: MatMul", "chain: Add"]),
+    "a constant of the same shape": (lambda b: b.Add(product(b), WHOLE), ["matmul: MatMul", "chain: Add"]),
+    "a bias of a product with one row": (
+        lambda b: b.Add(b.MatMul(b.input("x", "f32", (1, 6)), numbers(6, 5)), ROW), ["matmul: MatMul Add"]
+    ),
+    "a row that the run says": (
+        lambda b: b.Add(product(b), b.input("z", "f32", (5,))), ["matmul: MatMul", "chain: Add"]
+    ),
+    "a bias of many products": (
+        lambda b: b.Add(b.MatMul(b.input("x", "f32", (2, 4, 6)), numbers(6, 5)), ROW), ["matmul: MatMul Add"]
+    ),
+    "a number that is added": (lambda b: b.Add(product(b), real(3)), ["matmul: MatMul", "chain: Add"]),
+    "a number that is added to one column": (
+        lambda b: b.Add(product(b, 1), real(3)), ["matmul: MatMul", "chain: Add"]
+    ),
+    "a bias with more axes": (
+        lambda b: b.Add(product(b), ROW[None]), ["matmul: MatMul", "chain: Add"]
+    ),
+    "itself": (lambda b: (lambda y: b.Add(y, y))(product(b)), ["matmul: MatMul", "chain: Add"]),
+    "two results": (
+        lambda b: [b.Exp(y) for y in b.Split(product(b, 4), axis=1, outputs=2)],
+        ["matmul: MatMul", "chain: Exp", "chain: Exp"],
+    ),
+    "a tensor": (lambda b: b.Add(product(b), b.input("z", "f32", (4, 5))), ["matmul: MatMul Add"]),
+    "a second tensor": (
+        lambda b: b.Add(b.Add(product(b), b.input("z", "f32", (4, 5))), b.input("v", "f32", (4, 5))),
+        ["matmul: MatMul Add", "chain: Add"],
+    ),
+    "a bias, a tensor and an activation": (
+        lambda b: b.Relu(b.Add(b.input("z", "f32", (4, 5)), b.Add(product(b), ROW))), ["matmul: MatMul Add Add Relu"]
+    ),
+    "a tensor after an activation": (
+        lambda b: b.Add(b.Relu(product(b)), b.input("z", "f32", (4, 5))), ["matmul: MatMul Relu Add"]
+    ),
+    "an activation after an activation": (
+        lambda b: b.Tanh(b.Relu(product(b))), ["matmul: MatMul Relu", "chain: Tanh"]
+    ),
+    "two products that are added": (
+        lambda b: b.Relu(b.Add(product(b), b.MatMul(b.input("z", "f32", (4, 3)), numbers(3, 5)))),
+        ["matmul: MatMul", "matmul: MatMul Add Relu"],
+    ),
+    "what is read again": (
+        lambda b: (lambda y: [b.Relu(y), b.Exp(y)])(product(b)), ["matmul: MatMul", "chain: Relu", "chain: Exp"]
+    ),
+    "what is a result too": (lambda b: (lambda y: [y, b.Relu(y)])(product(b)), ["matmul: MatMul", "chain: Relu"]),
+    "a factor": (lambda b: b.Multiply(product(b), real(0.3)), ["matmul: MatMul Multiply"]),
+    "a factor first": (lambda b: b.Multiply(real(0.3), product(b)), ["matmul: MatMul Multiply"]),
+    "a factor of two axes": (lambda b: b.Multiply(product(b), numbers(1, 1)), ["matmul: MatMul Multiply"]),
+    "a factor of three axes": (lambda b: b.Multiply(product(b), numbers(1, 1, 1)), ["matmul: MatMul", "chain: Multiply"]),
+    "a divisor": (lambda b: b.Divide(product(b), real(0.3)), ["matmul: MatMul Divide"]),
+    "a dividend": (
+        lambda b: b.Divide(real(0.3), b.Add(b.Relu(product(b)), real(1))), ["matmul: MatMul Relu", "chain: Add Divide"]
+    ),
+    "two factors": (
+        lambda b: b.Divide(b.Multiply(product(b), real(0.3)), real(0.7)), ["matmul: MatMul Multiply Divide"]
+    ),
+    "a factor of Gemm": (
+        lambda b: b.Multiply(b.Gemm(b.input("x", "f32", (4, 6)), numbers(6, 5), alpha=0.4), real(3)), ["matmul: Gemm Multiply"]
+    ),
+    "a factor and a bias": (
+        lambda b: b.Add(b.Multiply(product(b), real(0.3)), ROW), ["matmul: MatMul Multiply Add"]
+    ),
+    "a factor after a bias": (
+        lambda b: b.Multiply(b.Add(product(b), ROW), real(0.3)), ["matmul: MatMul Add", "chain: Multiply"]
+    ),
+    "a factor after a tensor": (
+        lambda b: b.Multiply(b.Add(product(b), b.input("z", "f32", (4, 5))), real(0.3)), ["matmul: MatMul Add", "chain: Multiply"]
+    ),
+    "a factor after an activation": (
+        lambda b: b.Multiply(b.Relu(product(b)), real(-0.3)), ["matmul: MatMul Relu", "chain: Multiply"]
+    ),
+    "a row of factors": (lambda b: b.Multiply(product(b), ROW), ["matmul: MatMul", "chain: Multiply"]),
+    "a factor that the run says": (
+        lambda b: b.Multiply(product(b), b.input("z", "f32", ())), ["matmul: MatMul", "chain: Multiply"]
+    ),
+    "the least factor": (lambda b: b.Multiply(product(b), np.finfo(np.float32).tiny), ["matmul: MatMul Multiply"]),
+    "the greatest factor": (lambda b: b.Multiply(product(b), np.finfo(np.float32).max), ["matmul: MatMul Multiply"]),
+    "no factor": (lambda b: b.Multiply(product(b), real(0)), ["matmul: MatMul", "chain: Multiply"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AFTER_PRODUCTS)
+def test_what_follows_a_product_of_matrices(name: str) -> None:
+    write, expected = AFTER_PRODUCTS[name]
+    assert steps(model_of(write)) == expected
+
+
+AFTER_CONVOLUTIONS: dict[str, tuple[Write, list[str]]] = {
+    "a tensor": (lambda b: b.Add(conv(b, image(b)), image(b, "z")), ["conv: Conv Add"]),
+    "its input": (lambda b: (lambda x: b.Relu(b.Add(x, conv(b, x))))(image(b)), ["conv: Conv Add Relu"]),
+    "a tensor after an activation": (lambda b: b.Add(b.Relu(conv(b, image(b))), image(b, "z")), ["conv: Conv Relu Add"]),
+    "two tensors": (
+        lambda b: b.Add(b.Add(conv(b, image(b)), image(b, "z")), image(b, "v")), ["conv: Conv Add", "chain: Add"]
+    ),
+    "an image of each channel": (
+        lambda b: b.Add(conv(b, image(b)), b.input("z", "f32", (1, 8, 1, 1))), ["conv: Conv", "chain: Add"]
+    ),
+    "a row": (lambda b: b.Add(conv(b, image(b)), numbers(6)), ["conv: Conv", "chain: Add"]),
+    "a factor": (lambda b: b.Divide(conv(b, image(b)), real(0.3)), ["conv: Conv", "chain: Divide"]),
+    "two convolutions that are added": (
+        lambda b: b.Add(conv(b, image(b)), conv(b, image(b, "z", 5))), ["conv: Conv", "conv: Conv Add"]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AFTER_CONVOLUTIONS)
+def test_what_follows_a_convolution(name: str) -> None:
+    write, expected = AFTER_CONVOLUTIONS[name]
+    assert steps(model_of(write)) == expected
+
+
+def test_factors_that_f32_does_not_hold_stay_factors() -> None:
+    """One after the other they give numbers: their product would give infinities, or nothing."""
+    for first, second, size in ((1e30, 1e30, 1e-30), (1e-30, 1e-30, 1e30)):
+        model = model_of(lambda b, first=first, second=second: b.Multiply(b.Multiply(product(b), real(first)), real(second)))  # type: ignore[misc]
+        assert steps(model)[-1] == "chain: Multiply"
+        x = numbers(4, 6) * real(size)
+        np.testing.assert_allclose(Engine(model)({"x": x})["y0"], interpret(model, {"x": x})["y0"], rtol=1e-4)
+    for divisor in (1e-40, 3e38):
+        model = model_of(lambda b, divisor=divisor: b.Divide(product(b), real(divisor)))  # type: ignore[misc]
+        assert steps(model_of(lambda b, divisor=divisor: b.Divide(b.Multiply(product(b), real(0)), real(divisor)))) == [  # type: ignore[misc]
+            "matmul: MatMul", "chain: Multiply Divide"
+        ]  # fmt: skip
+        x = np.zeros((4, 6), np.float32)
+        np.testing.assert_array_equal(Engine(model)({"x": x})["y0"], interpret(model, {"x": x})["y0"])
+
+
+# Chains
+
+
+def longest(b: Builder, count: int) -> Any:
+    y = b.input("x", "f32", (3, 4))
+    for place in range(count):
+        y = b.Negative(y) if place % 2 else b.Abs(y)
+    return y
+
+
+@pytest.mark.parametrize(("count", "lengths"), [(23, [23]), (24, [24]), (25, [24, 1]), (50, [24, 24, 2])])
+def test_a_chain_has_at_most_24_operators(count: int, lengths: list[int]) -> None:
+    assert [len(step.split()) - 1 for step in steps(model_of(lambda b: longest(b, count)))] == lengths
+
+
+CHAINS: dict[str, tuple[Write, list[str]]] = {
+    "one after the other": (lambda b: b.Exp(b.Abs(image(b))), ["chain: Abs Exp"]),
+    "two that are joined": (
+        lambda b: b.Add(b.Exp(image(b)), b.Sqrt(b.Abs(image(b, "z")))), ["chain: Abs Sqrt Exp Add"]
+    ),
+    "a result that is read twice": (
+        lambda b: (lambda t: b.Add(b.Exp(t), t))(b.Abs(image(b))), ["chain: Abs Exp Add"]
+    ),
+    "a result that is read three times": (
+        lambda b: (lambda t: b.Multiply(b.Add(b.Exp(t), t), t))(b.Abs(image(b))), ["chain: Abs Exp Add Multiply"]
+    ),
+    "what grows": (
+        lambda b: b.Add(b.Exp(b.input("x", "f32", (4,))), b.Abs(b.input("z", "f32", (3, 4)))), ["chain: Exp", "chain: Abs Add"]
+    ),
+    "something between": (
+        lambda b: (lambda t: b.Add(b.Softmax(t, axis=1), t))(b.Exp(image(b))), ["chain: Exp", "softmax: Softmax", "chain: Add"]
+    ),
+    "a result of its own": (lambda b: (lambda t: [t, b.Exp(t)])(b.Abs(image(b))), ["chain: Abs Exp"]),
+    "a result of its own, read afterwards": (
+        lambda b: (lambda t: [b.Exp(t), b.Softmax(t, axis=1)])(b.Abs(image(b))), ["chain: Abs Exp", "softmax: Softmax"]
+    ),
+    "constants that come twice": (
+        lambda b: (lambda w: b.Multiply(b.Add(image(b), w), w))(b.constant(numbers(1, 8, 6, 6))), ["chain: Add Multiply"]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains(name: str) -> None:
+    write, expected = CHAINS[name]
+    assert steps(model_of(write)) == expected
+
+
+def test_a_chain_writes_what_others_read_and_no_more() -> None:
+    """Nothing is kept of the first result, which three operators of the chain read; the second is a result of the model."""
+
+    def write(b: Builder) -> Any:
+        first = b.Abs(image(b))
+        second = b.Add(b.Exp(first), first)
+        return [second, b.Multiply(second, first)]
+
+    (step,) = [step for step in planned(model_of(write)).steps if step.kernel == "chain"]
+    assert len(step.writes) == 2 and len(step.reads) == 1
+
+
+# What comes before a convolution
+
+CHANNELS = (np.abs(numbers(1, 8, 1, 1)) + 1, numbers(1, 8, 1, 1))
+BEFORE: dict[str, tuple[Callable[[Builder, Any], Any], list[str]]] = {
+    "a factor": (lambda b, x: b.Multiply(x, CHANNELS[0]), ["conv: Multiply Conv"]),
+    "a factor first": (lambda b, x: b.Multiply(CHANNELS[0], x), ["conv: Multiply Conv"]),
+    "a factor of three axes": (lambda b, x: b.Multiply(x, CHANNELS[0][0]), ["conv: Multiply Conv"]),
+    "a summand for all": (lambda b, x: b.Add(x, real(0.3)), ["conv: Add Conv"]),
+    "all three": (
+        lambda b, x: b.Relu(b.Add(b.Multiply(x, CHANNELS[0]), CHANNELS[1])), ["conv: Multiply Add Relu Conv"]
+    ),
+    "the sum first": (
+        lambda b, x: b.Multiply(b.Add(CHANNELS[1], x), CHANNELS[0]), ["conv: Add Multiply Conv"]
+    ),
+    "an activation first": (lambda b, x: b.Multiply(b.Relu(x), -CHANNELS[0]), ["chain: Relu Multiply", "conv: Conv"]),
+    "a sum after an activation": (lambda b, x: b.Add(b.Relu(x), -CHANNELS[0]), ["chain: Relu Add", "conv: Conv"]),
+    "another activation": (lambda b, x: b.Tanh(b.Multiply(x, CHANNELS[0])), ["chain: Multiply Tanh", "conv: Conv"]),
+    "a column": (lambda b, x: b.Multiply(x, numbers(6, 1)), ["chain: Multiply", "conv: Conv"]),
+    "a row": (lambda b, x: b.Add(x, numbers(6)), ["chain: Add", "conv: Conv"]),
+    "an image": (lambda b, x: b.Add(x, numbers(1, 8, 6, 6)), ["chain: Add", "conv: Conv"]),
+    "its square": (lambda b, x: b.Multiply(x, x), ["chain: Multiply", "conv: Conv"]),
+    "what it was": (
+        lambda b, x: (lambda t: b.Multiply(b.Add(t, CHANNELS[1]), t))(b.Multiply(x, CHANNELS[0])),
+        ["chain: Multiply Add Multiply", "conv: Conv"],
+    ),
+    "its input once more": (
+        lambda b, x: b.Add(b.Multiply(x, CHANNELS[0]), x), ["chain: Multiply Add", "conv: Conv"]
+    ),
+    "two inputs": (lambda b, x: b.Multiply(x, image(b, "z")), ["chain: Multiply", "conv: Conv"]),
+    "a factor that the run says": (
+        lambda b, x: b.Multiply(x, b.input("z", "f32", (1, 8, 1, 1))), ["chain: Multiply", "conv: Conv"]
+    ),
+    "a factor beyond f32": (
+        lambda b, x: b.Multiply(b.Multiply(x, real(1e30)), real(1e30)), ["chain: Multiply Multiply", "conv: Conv"]
+    ),
+    "a factor of nothing": (
+        lambda b, x: b.Multiply(x, CHANNELS[0] * (np.arange(8).reshape(8, 1, 1) != 3)), ["conv: Multiply Conv"]
+    ),
+    "a sum beyond f32": (
+        lambda b, x: b.Multiply(b.Add(x, real(1e30)), real(1e30)), ["chain: Add Multiply", "conv: Conv"]
+    ),
+    "something else": (lambda b, x: b.Softmax(x, axis=1), ["softmax: Softmax", "conv: Conv"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_what_comes_before_a_convolution(name: str) -> None:
+    write, expected = BEFORE[name]
+    assert steps(model_of(lambda b: conv(b, write(b, image(b))))) == expected
+
+
+def test_a_result_of_the_chain_before_a_convolution() -> None:
+    def write(b: Builder) -> Any:
+        made = b.Multiply(image(b), CHANNELS[0])
+        return [made, conv(b, b.Add(made, CHANNELS[1]))]
+
+    assert steps(model_of(write)) == ["chain: Multiply Add", "conv: Conv"]
+
+
+def test_the_greatest_summand_before_a_convolution() -> None:
+    def write(b: Builder) -> Any:
+        return b.Conv(b.Add(image(b), np.finfo(np.float32).max), numbers(4, 8, 3, 3) * real(1e-38))
+
+    assert steps(model_of(write)) == ["conv: Add Conv"]
+
+
+def test_one_pixel_that_is_added_to_itself() -> None:
+    def write(b: Builder) -> Any:
+        x = b.input("x", "f32", (1, 8, 1, 1))
+        return b.Conv(b.Add(b.Multiply(x, CHANNELS[0]), x), numbers(4, 8, 1, 1))
+
+    assert steps(model_of(write)) == ["chain: Multiply Add", "conv: Conv"]
+
+
+def test_one_channel_that_becomes_many() -> None:
+    expected = ["chain: Multiply", "conv: Conv"]
+    assert steps(model_of(lambda b: conv(b, b.Multiply(image(b, channels=1), CHANNELS[0])))) == expected
+
+
+@pytest.mark.parametrize("other", [lambda b, t: t, lambda b, t: b.Softmax(t, axis=1), lambda b, t: conv(b, t, 3)])
+def test_what_more_than_one_convolution_needs_is_made(other: Any) -> None:
+    def write(b: Builder) -> Any:
+        made = b.Multiply(image(b), CHANNELS[0])
+        return [conv(b, made), other(b, made)]
+
+    assert steps(model_of(write))[0] == "chain: Multiply"
+
+
+def test_a_convolution_between_all_that_goes_with_it() -> None:
+    def write(b: Builder) -> Any:
+        x = image(b)
+        y = conv(b, b.Relu(b.Add(b.Multiply(x, CHANNELS[0]), CHANNELS[1])))
+        return conv(b, b.Multiply(b.Relu(b.Add(y, x)), CHANNELS[0]))
+
+    assert steps(model_of(write)) == ["conv: Multiply Add Relu Conv Add Relu", "conv: Multiply Conv"]
