@@ -212,18 +212,19 @@ def infers(record: Record) -> str | None:
 
     Where an If has branches that differ in rank, the rank of what follows is the branch's: it has to be known in each of them.
     """
-    model, note = record.model, None
-    unknown = unknown_ranks(model.graph)
-    if unknown and has_open_rank(model.graph):
+    model, graph, note = record.model, record.model.graph, None
+    unknown = unknown_ranks(graph)
+    if unknown and has_open_rank(graph):
         note = f"{len(unknown)} values behind an If of two ranks have each of them in one branch"
-        unknown = unknown_ranks(specialize_ranks(model.graph))
+        graph = specialize_ranks(graph)
+        unknown = unknown_ranks(graph)
     if unknown:
         raise Unfilled(f"{unknown[0].name} is {unknown[0].type}")
     try:
         reference = record.results("onnxruntime")
     except PeersFault:
         reference = record.results("interpreter")
-    for value in model.outputs:
+    for value in graph.outputs:
         if isinstance(value.type, Tensor) and value.name in reference:
             check_sizes(value, reference[value.name].shape, sizes_of(model, record.inputs()))
     return note
