@@ -1101,7 +1101,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ),
         *(
             ("regex.unsupported", lambda b, x, pattern=pattern: b.RegexFullMatch(x("string", 2), pattern=pattern))
-            for pattern in ("(?i)a", "(?is:a)", "\\pL", "\\PN", "\\C", "[\\pL]", "[[:^alpha:]]")
+            for pattern in ("(?i)a", "(?is:a)", "\\pL", "\\PN", "\\C", "[\\pL]", "[[:^alpha:]]", "(" * 51 + ")" * 51, "(" * 5000)
         ),
         ("terms.mode", lambda b, x: _terms(b, x("i64", 3), mode="TF")),
         ("terms.length", lambda b, x: _terms(b, x("i64", 3), shortest=0)),
