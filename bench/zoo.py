@@ -121,7 +121,7 @@ def page(table: dict[str, Cells], origins: dict[str, str]) -> str:
         if (ZOO / part / "refused.json").exists()
         for name, why in json.loads((ZOO / part / "refused.json").read_text(encoding="utf-8")).items()
     }
-    notes = [(name, cell) for name, row in table.items() for cell in ("check", "plan", "time") if row[cell].note]
+    notes = [(name, cell) for name, row in table.items() for cell in ("check", "infer", "plan", "time") if row[cell].note]
     facts = {name: {cell: table[name][cell].note for who, cell in notes if who == name} for name, _ in notes}
     return "\n".join(
         [
@@ -135,6 +135,7 @@ def page(table: dict[str, Cells], origins: dict[str, str]) -> str:
             "- **load**: it loads, and no operator in it is unknown.",
             "- **check**: what `dovetail check` calls a fault is one to onnx's own checker too.",
             "- **infer**: element type and rank of every value are known without running, and outputs have the sizes inferred.",
+            "  Behind an If whose branches differ in rank, the rank is known in each branch.",
             "- **native**: the native engine gives what our interpreter gives.",
             "- **onnxruntime**, **OpenVINO**: it gives what they make of the file.",
             "- **sizes**: the same, OpenVINO aside, at other sizes.",
@@ -191,7 +192,7 @@ def _notes(table: dict[str, Cells]) -> list[tuple[str, str, str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for name, row in table.items():
         for column, cell in row.items():
-            if cell.mark == "yes" and cell.note and column not in ("load", "check", "plan", "time"):
+            if cell.mark == "yes" and cell.note and column not in ("load", "check", "infer", "plan", "time"):
                 found.setdefault((name, cell.note), []).append(column)
     return [(name, ", ".join(columns), note) for (name, note), columns in found.items()]
 

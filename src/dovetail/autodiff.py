@@ -8,10 +8,11 @@ import numpy as np
 
 from dovetail import dims
 from dovetail.build import Builder, written
-from dovetail.edit import copy_model, inline, remove_dead, rename
+from dovetail.edit import connect, copy_model, inline, remove_dead, rename
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import has
+from dovetail.passes.ranks import has_open_rank, specialize_ranks
 from dovetail.passes.unlist import unlist
 from dovetail.types import Tensor, Unknown
 
@@ -29,26 +30,67 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     depends on types that are not known.
     """
     new = copy_model(model)
-    graph = new.graph
-    unlist(graph)
+    unlist(new.graph)
     values = new.values
     target = _named(values, of, [value.name for value in new.outputs], "of")[0]
     floats = [
-        value.name for value in graph.inputs if isinstance(value.type, Tensor) and value.type.dtype and value.type.dtype.is_float
+        value.name for value in new.inputs if isinstance(value.type, Tensor) and value.type.dtype and value.type.dtype.is_float
     ]
     sources = _named(values, wrt, floats, "wrt")
     for value in (target, *sources):
         if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
             raise RuleError("grad.dtype", f"{value.name!r} is {value.type}; only float tensors have gradients")
+    # The walk writes into the graph, even if it fails.
+    untouched = copy_model(new) if has_open_rank(new.graph) else None
+    try:
+        return _with_gradients(new, target, sources)
+    except DovetailError:
+        specialized = None if untouched is None else _of_one_rank(untouched, target.name, [source.name for source in sources])
+        if specialized is None:
+            raise
+    values = specialized.values
+    return _with_gradients(specialized, values[target.name], [values[source.name] for source in sources])
+
+
+def _with_gradients(model: Model, target: Value, sources: Sequence[Value]) -> Model:
+    """``model``, which this changes, with the gradients as its outputs."""
+    graph = model.graph
     b = Builder(graph=graph)
-    seed = _seed(b, target)
-    gradients = adjoints(b, [target], [seed], sources)
+    gradients = adjoints(b, [target], [_seed(b, target)], sources)
     graph.outputs = []
     graph.outputs.append(target)
     for source, gradient in zip(sources, gradients, strict=True):
         b.output(graph.free_name(f"grad:{source.name}"), gradient)
     remove_dead(graph)
-    return new
+    return model
+
+
+def _of_one_rank(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
+    """``model``, which this changes, with all that depends on an If of two ranks inside its branches, where ranks are known.
+
+    Inputs and constants among ``wrt`` stay values of the graph itself; None where another one is asked for, or ``of`` has two
+    ranks.
+    """
+    graph, values = model.graph, model.values
+    graph.outputs = [values[of]]
+    weights: dict[str, Node] = {}
+    for value in (values[name] for name in wrt):
+        if value.node is not None and value.constant is None:
+            return None
+        if value.node is not None:
+            # A constant would be copied into the branches; an input is handed to them.
+            weights[value.name] = value.node
+            graph.nodes.remove(value.node)
+            graph.inputs.append(value)
+            value.node = None
+    try:
+        graph = model.graph = specialize_ranks(graph)
+    except UnsupportedError:
+        return None
+    for value in [value for value in graph.inputs if value.name in weights]:
+        graph.inputs.remove(value)
+        graph.nodes.insert(0, connect(Node(weights[value.name].op, [], [value])))
+    return model
 
 
 def _named(values: dict[str, Value], names: Sequence[str] | str | None, default: list[str], role: str) -> list[Value]:

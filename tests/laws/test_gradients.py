@@ -19,6 +19,8 @@ from dovetail.formats.onnx import write as onnx_write
 from dovetail.graph import Model, Value
 from dovetail.interpret import interpret
 from dovetail.op import has, host_inputs
+from dovetail.ops.fourier import DFT, IRDFT, RDFT
+from dovetail.ops.resize import Resize
 from dovetail.types import Tensor
 from rig import CASES, feeds, is_constant, over, skip_where_outside, sound, write
 from sameness import assert_close
@@ -54,6 +56,8 @@ OPEN = list(
         for family, case in reversed(DIFFERENTIABLE)
     }.values()
 )
+AT_ANY_SIZE = (Resize, DFT, RDFT, IRDFT)
+"""Operators whose gradient is never refused for sizes that only run time knows."""
 FIRST: list[tuple[str, Case]] = list({type(case.op): (family, case) for family, case in reversed(DIFFERENTIABLE)}.values())
 
 
@@ -223,7 +227,8 @@ def test_a_gradient_is_the_same_where_sizes_and_elements_are_not_known(case: Cas
             continue
         try:
             model = pulled_back(b, [y for y in ys if is_float(y) and y.dtype == "f64"])
-        except UnsupportedError:
+        except UnsupportedError as error:
+            assert type(case.op) not in AT_ANY_SIZE or error.code == "fourier.axes", f"open {is_open}, late {is_late}: {error}"
             continue
         everything = {**known, **{f"x{index}": x for index, x in enumerate(inputs) if x is not None}}
         found = interpret(model, {value.name: everything[value.name] for value in model.inputs})

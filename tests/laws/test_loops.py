@@ -317,3 +317,21 @@ def test_a_size_from_outside_has_one_name_through_a_branch() -> None:
     which, x = b.input("which", "boolean", ()), b.input("batch", "f32", (None, 8))
     (chosen,) = b.apply("If", which, x, then_branch=branches[0], else_branch=branches[1])
     assert chosen.shape == x.shape
+
+
+def test_a_scan_of_an_unknown_rank(tmp_path: Path) -> None:
+    """Axes counted from the front need no rank, and what is written of it is read again."""
+    text = scan("", "4, 3", "3", "4, 3")
+    proto = onnx.parser.parse_model(HEAD + text)
+    (body,) = (each.g for each in proto.graph.node[0].attribute if each.name == "body")
+    for value in (*proto.graph.input, *proto.graph.output, *body.input):
+        value.type.tensor_type.ClearField("shape")
+    onnx.save(proto, tmp_path / "a.onnx")
+    given = {"s": np.ones(3, np.float32), "x": np.arange(12, dtype=np.float32).reshape(4, 3)}
+    expected = run_onnxruntime(proto.SerializeToString(), given)
+    model = dovetail.load(tmp_path / "a.onnx")
+    dovetail.save(model, tmp_path / "b.onnx")
+    for path in (tmp_path / "a.onnx", tmp_path / "b.onnx"):
+        for engine in ("interpreter", "native"):
+            for ours, theirs in zip(dovetail.run(path, given, engine=engine).values(), expected, strict=True):
+                assert_close(ours, theirs, 1e-5)

@@ -36,7 +36,7 @@ def squeezed(x: str, y: str, axis: int) -> str:
         else_branch: graph = {y}_else () => (float[?, ?] {y}_i) {{ {y}_i = Identity ({x}) }}>"""
 
 
-def batched(x: str, y: str) -> str:
+def batched(x: str, y: str, declared: tuple[str, str] = ("1, ?", "?, ?")) -> str:
     """With a first axis of 1 where the rank is 1: what torch's recurrent layers ask of their input."""
     return f"""
     {y}_first = Constant <value = int64[1] {{0}}> ()
@@ -45,8 +45,8 @@ def batched(x: str, y: str) -> str:
     {y}_wanted = Constant <value = int64 {{1}}> ()
     {y}_is = Equal ({y}_rank, {y}_wanted)
     {y} = If ({y}_is) <
-        then_branch: graph = {y}_then () => (float[1, ?] {y}_u) {{ {y}_u = Unsqueeze ({x}, {y}_first) }},
-        else_branch: graph = {y}_else () => (float[?, ?] {y}_i) {{ {y}_i = Identity ({x}) }}>"""
+        then_branch: graph = {y}_then () => (float[{declared[0]}] {y}_u) {{ {y}_u = Unsqueeze ({x}, {y}_first) }},
+        else_branch: graph = {y}_else () => (float[{declared[1]}] {y}_i) {{ {y}_i = Identity ({x}) }}>"""
 
 
 MODELS = {
@@ -78,6 +78,13 @@ MODELS = {
         v = Transpose <perm = [1, 0]> (u)
         y = Mul (v, w)
         z = Neg (v) }}""",
+    "a convolution": f"""main (float[a, b] x) => (float[p] y) {{ {squeezed("x", "s", 1)} {batched("s", "u", ("", ""))}
+        axes = Constant <value = int64[1] {{1}}> ()
+        c = Unsqueeze (u, axes)
+        w = Constant <value = float[2, 1, 1] {{2.0, -1.5}}> ()
+        d = Conv (c, w)
+        e = Sin (d)
+        y = ReduceSum <keepdims = 0> (e) }}""",
 }
 SIZES = [(3, 1), (1, 3), (2, 2), (1, 1)]
 
@@ -174,3 +181,70 @@ def test_too_many_combinations_of_ranks_are_refused(tmp_path: Path, monkeypatch:
     last = "flat = Constant <value = int64[1] {-1}> ()\n y = Reshape (w, flat)"
     error = refusal(f"main (float[a, b, c, d] x) => (float[?] y) {{ {' '.join(lines)}\n {last} }}", tmp_path)
     assert error.code == "if.rank"
+
+
+WEIGHTED = f"""main (float[a, b] x, float[a, b] v) => (float[p] y, float[?] s) {{
+    w = Constant <value = float[1, 1] {{2.0}}> ()
+    h = Mul (x, w)
+    {squeezed("h", "s", 1)} {batched("s", "u", ("", ""))}
+    k = Sin (u)
+    axes = Constant <value = int64[1] {{1}}> ()
+    c = Unsqueeze (k, axes)
+    one = Constant <value = float[1, 1, 1] {{1.0}}> ()
+    d = Conv (c, one)
+    e = Squeeze (d, axes)
+    m = Mul (e, v)
+    flat = Constant <value = int64[1] {{-1}}> ()
+    y = Reshape (m, flat) }}"""
+
+
+def slopes(model: dovetail.Model, given: dict[str, Any], of: str, wrt: list[str]) -> None:
+    """Hold the gradients of ``of`` against central differences, in the interpreter and natively."""
+    gradient = dovetail.grad(model, of=of, wrt=wrt)
+    assert validate(gradient.graph) == []
+    chance = np.random.default_rng(3)
+    value = np.asarray(dovetail.interpret(model, given)[of])
+    weights = chance.standard_normal(value.shape).astype(np.float32)
+    seeds = {x.name: weights for x in gradient.inputs if x.name not in given}
+    found = [dovetail.compile(gradient, engine)({**given, **seeds}) for engine in ("interpreter", "native")]
+    for name in wrt:
+        step = chance.standard_normal(given[name].shape)
+        moved = [(given[name] + distance * step).astype(np.float32) for distance in (1e-2, -1e-2)]
+        ahead, behind = (dovetail.interpret(model, {**given, name: x})[of] for x in moved)
+        slope = float(np.sum((ahead - behind) / 2e-2 * (weights if seeds else 1.0)))
+        for outputs in found:
+            assert outputs[f"grad:{name}"].shape == given[name].shape
+            assert float(np.sum(outputs[f"grad:{name}"] * step)) == pytest.approx(slope, rel=1e-2, abs=1e-2)
+
+
+@pytest.mark.parametrize("shape", SIZES)
+@pytest.mark.parametrize("name", MODELS)
+def test_the_gradient_goes_through_either_rank(name: str, shape: tuple[int, int], tmp_path: Path) -> None:
+    proto = written(name, tmp_path)
+    model = dovetail.load(tmp_path / "a.onnx")
+    answers = 0
+    for given in feeds(proto, shape):
+        try:
+            run_onnxruntime(proto.SerializeToString(), given)
+        except Exception:
+            continue
+        answers += 1
+        for y in model.outputs:
+            slopes(model, given, y.name, ["x"])
+    assert answers or fails(lambda: dovetail.run(model, feeds(proto, shape)[0]))
+
+
+def test_a_gradient_beside_a_result_of_two_ranks(tmp_path: Path) -> None:
+    """Of an output of one rank where another has two, with regard to a weight, and of a value that is no output."""
+    onnx.save(onnx.parser.parse_model(HEAD + WEIGHTED), tmp_path / "a.onnx")
+    model = dovetail.load(tmp_path / "a.onnx")
+    x, v = (np.random.default_rng(seed).standard_normal((3, 2)).astype(np.float32) for seed in (1, 2))
+    slopes(model, {"x": x, "v": v}, "y", ["x", "v"])
+    slope = np.cos(2 * x) * v
+    found = dovetail.run(dovetail.grad(model, of="y", wrt=["w"]), {"x": x, "v": v, "grad:y": np.ones(6, np.float32)})
+    np.testing.assert_allclose(found["grad:w"], np.sum(slope * x).reshape(1, 1), rtol=1e-4)
+    inside = dovetail.run(dovetail.grad(model, of="m", wrt=["x"]), {"x": x, "v": v, "grad:m": np.ones((3, 2), np.float32)})
+    np.testing.assert_allclose(inside["grad:x"], 2 * slope, rtol=1e-4, atol=1e-6)
+    with pytest.raises(dovetail.UnsupportedError) as caught:
+        dovetail.grad(model, of="y", wrt=["k"])
+    assert caught.value.code == "grad.types"

@@ -48,6 +48,12 @@ def moved(b: Builder, y: Any) -> None:
     node.op.windows(*node.inputs)
 
 
+def taken_apart(b: Builder, y: Any) -> None:
+    """``y`` is written with other operators."""
+    node = b.graph.nodes[-1]
+    node.op.decompose(b, *node.inputs)
+
+
 def normalized(b: Builder, x: Callable[..., Any], **attributes: Any) -> Any:
     return b.BatchNormalization(x("f32", 2, 3, 4), *(x("f32", 3) for _ in range(4)), **attributes)
 
@@ -558,8 +564,8 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([-1]))),
         ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([np.inf]))),
         ("axis.range", lambda b, x: b.Resize(x("f32", 2), [4], axes=(1,))),
-        ("resize.dynamic", lambda b, x: slope(b, b.Resize(x("f32", "n"), x("i64", 1)))),
-        ("resize.dynamic", lambda b, x: slope(b, b.Resize(x("f32", "n"), [4]))),
+        ("resize.dynamic", lambda b, x: taken_apart(b, b.Resize(x("f32", "n"), [4], policy="not_larger"))),
+        ("resize.dynamic", lambda b, x: taken_apart(b, b.Resize(x("f32", 2), x("i64", 1), policy="not_larger"))),
     ],
     "QuantizeLinear": [
         ("quantize.scale", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32", 3))),
@@ -1095,7 +1101,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ),
         *(
             ("regex.unsupported", lambda b, x, pattern=pattern: b.RegexFullMatch(x("string", 2), pattern=pattern))
-            for pattern in ("(?i)a", "(?is:a)", "\\pL", "\\PN", "\\C", "[\\pL]", "[[:^alpha:]]")
+            for pattern in ("(?i)a", "(?is:a)", "\\pL", "\\PN", "\\C", "[\\pL]", "[[:^alpha:]]", "(" * 51 + ")" * 51, "(" * 5000)
         ),
         ("terms.mode", lambda b, x: _terms(b, x("i64", 3), mode="TF")),
         ("terms.length", lambda b, x: _terms(b, x("i64", 3), shortest=0)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
@@ -55,6 +56,30 @@ def test_a_wrong_declaration_fills_in_no_size(tmp_path: Path) -> None:
     assert str(model.outputs[0].type) == f"i8[n, {HUGE}]"
     model = dovetail.load(declared(tmp_path, [None, HUGE], [7, 1]))
     assert reloaded(model, tmp_path) == ["onnx", "xml"]
+
+
+@pytest.mark.parametrize("inner", [[], ["r"]])
+def test_a_declared_number_fixes_no_size_of_an_input(tmp_path: Path, inner: list[str]) -> None:
+    """As LightGBM's converter writes it: a batch of any size, and a result declared for a batch of 1."""
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Shape", ["r"], ["s"]), helper.make_node("Neg", ["r"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 3])],
+        [helper.make_tensor_value_info(name, kind, shape) for name, kind, shape in (("y", 1, [1, 3]), ("s", 7, [2]))],
+        value_info=[helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3]) for name in inner],
+    )
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]).SerializeToString())
+    model = dovetail.load(path)
+    x, y = model.inputs[0], model.outputs[0]
+    assert y.type == x.type and str(y.type) == "f32[?x.0, 3]"
+    assert reloaded(model, tmp_path) == ["onnx", "xml"]
+    data = np.ones((5, 3), np.float32)
+    for copy in (path, tmp_path / "again.onnx", tmp_path / "again.xml"):
+        for engine in ("interpreter", "native"):
+            found = dovetail.compile(dovetail.load(copy), engine=engine)({"x": data})
+            np.testing.assert_array_equal(found["s"], [5, 3])
+            np.testing.assert_array_equal(found["y"], -data)
 
 
 def test_a_result_too_large_to_declare(tmp_path: Path) -> None:

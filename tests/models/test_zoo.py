@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 
 import dovetail
@@ -81,6 +82,24 @@ def test_the_f64_run_computes_in_f64(record: Record) -> None:
     ours = record.results("interpreter")["y"]
     assert exact.dtype == np.float64
     assert 0 < distance(exact, ours) < 1e-6
+
+
+@pytest.mark.parametrize(("last", "is_known"), [("ReduceSum <keepdims = 0>", True), ("Identity", False)])
+def test_ranks_behind_an_if_of_two_are_asked_for_in_each_branch(last: str, is_known: bool, tmp_path: Path) -> None:
+    """Of a result that leaves the graph with two ranks no one rank is known."""
+    pytest.importorskip("onnxruntime")
+    text = f"""<ir_version: 10, opset_import: ["" : 17]> main (bool c, float[a, b] x) => (float[] y) {{
+        s = If (c) <then_branch = t () => (float[] p) {{ p = Flatten <axis = 1> (x) }},
+                    else_branch = e () => (float[] q) {{ q = ReduceSum <keepdims = 0> (x) }}>
+        r = Neg (s)
+        y = {last} (r) }}"""
+    proto = onnx.parser.parse_model(text)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(proto, tmp_path / "two.onnx")
+    np.savez(tmp_path / "two.in.npz", c=np.array(True), x=np.ones((2, 3), np.float32))
+    found = fill(Record(tmp_path, {"id": "two", "file": "two.onnx", "inputs": "two.in{}.npz"}), "infer")
+    assert (found.reason == "", "one branch" in found.note) == (is_known, is_known)
+    assert is_known or "if.rank" in str(found.reason)
 
 
 def test_an_answer_says_whose_the_fault_is() -> None:

@@ -22,8 +22,9 @@ import onnx
 import dovetail
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats import load, save
-from dovetail.graph import Model
+from dovetail.graph import Graph, Model, Value
 from dovetail.measure import measure
+from dovetail.passes.ranks import has_open_rank, specialize_ranks
 from dovetail.peers import Names, runner
 from dovetail.sampling import apart
 from dovetail.summary import all_nodes
@@ -206,20 +207,33 @@ def checks(record: Record) -> str:
     return counted(fault.code for fault in (*faults, *record.model.warnings))
 
 
-def infers(record: Record) -> None:
-    """Element type and rank of every value are known without running, and the outputs have the sizes inferred."""
-    model = record.model
-    for node in all_nodes(model.graph):
-        for y in node.outputs:
-            if isinstance(y.type, Tensor) and (y.type.dtype is None or y.type.shape is None):
-                raise Unfilled(f"{y.name} of {type(node.op).__name__} is {y.type}")
+def infers(record: Record) -> str | None:
+    """Element type and rank of every value are known without running, and the outputs have the sizes inferred.
+
+    Where an If has branches that differ in rank, the rank of what follows is the branch's: it has to be known in each of them.
+    """
+    model, graph, note = record.model, record.model.graph, None
+    unknown = unknown_ranks(graph)
+    if unknown and has_open_rank(graph):
+        note = f"{len(unknown)} values behind an If of two ranks have each of them in one branch"
+        graph = specialize_ranks(graph)
+        unknown = unknown_ranks(graph)
+    if unknown:
+        raise Unfilled(f"{unknown[0].name} is {unknown[0].type}")
     try:
         reference = record.results("onnxruntime")
     except PeersFault:
         reference = record.results("interpreter")
-    for value in model.outputs:
+    for value in graph.outputs:
         if isinstance(value.type, Tensor) and value.name in reference:
             check_sizes(value, reference[value.name].shape, sizes_of(model, record.inputs()))
+    return note
+
+
+def unknown_ranks(graph: Graph) -> list[Value]:
+    """The tensors of a graph, bodies included, whose element type or rank is not known."""
+    made = (y for node in all_nodes(graph) for y in node.outputs)
+    return [y for y in made if isinstance(y.type, Tensor) and (y.type.dtype is None or y.type.shape is None)]
 
 
 def native_is_interpreter(record: Record, size: str = "") -> str | None:

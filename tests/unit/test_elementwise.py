@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-import dovetail.ops  # noqa: F401
+import dovetail
 from dovetail import arrays, dims, dtypes
 from dovetail.autodiff import adjoints
 from dovetail.build import Builder
@@ -240,3 +240,18 @@ def test_beyond_its_ends_the_error_function_has_no_inverse() -> None:
     found = arrays.erfinv(np, np.array([-1, 1, -1.5, 2, np.nan, -0.0], np.float32))
     np.testing.assert_array_equal(found, np.array([-np.inf, np.inf, np.nan, np.nan, np.nan, -0.0], np.float32))
     assert np.signbit(found[-1])
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 3, 4)])
+@pytest.mark.parametrize("slope", [None, (), (1,), (1, 1, 1)])
+def test_one_slope_of_a_tensor_of_any_rank(slope: tuple[int, ...] | None, shape: tuple[int, ...], tmp_path: Path) -> None:
+    """IR gives a slope of rank 1 to axis 1, which one element does not need."""
+    if len(slope or ()) > len(shape):
+        pytest.skip("the slope has a higher rank")
+    b = Builder()
+    x = b.input("x", "f32")
+    b.output("y", b.LeakyRelu(x, alpha=0.5) if slope is None else b.PRelu(x, b.constant(np.full(slope, 0.5, np.float32))))
+    dovetail.save(b.model, tmp_path / "m.xml")
+    data = np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    found = dovetail.run(tmp_path / "m.xml", {"x": data}, engine="interpreter")["y"]
+    np.testing.assert_array_equal(found, np.where(data < 0, data / 2, data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import REGISTRY, Op, bodies, faults, infer_types, infer_values, output_count
 from dovetail.slots import Spelling
 from dovetail.states import State
-from dovetail.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed, opened
+from dovetail.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed, opened, sizes_in
 
 
 @dataclass(slots=True)
@@ -428,7 +429,7 @@ class Lifter:
             if known == UNKNOWN:
                 value.type = opened(declared)
             return
-        merged, wrong = merge_declared(known, declared)
+        merged, wrong = merge_declared(known, declared, self._sizes_of_inputs(known))
         if known.shape is None and declared.shape is not None and _has_other_rank(value, len(declared.shape)):
             merged, wrong = known, True
         if wrong:
@@ -437,6 +438,14 @@ class Lifter:
             # Sizes of a declaration that is wrong fill in nothing.
             merged = Tensor(merged.dtype, known.shape)
         value.type = merged
+
+    def _sizes_of_inputs(self, type: Tensor) -> set[Size]:
+        """Of the sizes of ``type`` those that a caller chooses: unnamed ones of the inputs."""
+        unnamed = [size for size in type.shape or () if is_unnamed(size)]
+        if not unnamed:
+            return set()
+        theirs = {size for x in self.graph.inputs for size in sizes_in(x.type) if is_unnamed(size)}
+        return theirs.intersection(unnamed)
 
     def _give_up(self, node: ForeignNode) -> None:
         """After a fault: what the node makes is unknown, so that only independent faults are reported after it."""
@@ -483,8 +492,11 @@ def _has_other_rank(value: Value, rank: int) -> bool:
     return any(shape is not None and len(shape) != rank for shape in shapes)
 
 
-def merge_declared(known: Tensor, declared: Tensor) -> tuple[Tensor, bool]:
-    """The inferred type, with unknown parts filled in from the declared one, and whether the two contradict each other."""
+def merge_declared(known: Tensor, declared: Tensor, chosen: Set[Size] = frozenset()) -> tuple[Tensor, bool]:
+    """The inferred type, with unknown parts filled in from the declared one, and whether the two contradict each other.
+
+    ``chosen`` are sizes that a caller chooses, which no number in a declaration can fix.
+    """
     dtype = known.dtype or declared.dtype
     wrong = known.dtype is not None and declared.dtype is not None and known.dtype is not declared.dtype
     if known.shape is None or declared.shape is None:
@@ -496,7 +508,7 @@ def merge_declared(known: Tensor, declared: Tensor) -> tuple[Tensor, bool]:
         if ours.__class__ is int:
             wrong = wrong or (theirs.__class__ is int and theirs != ours)
             sizes.append(ours)
-        elif is_unnamed(ours) and not is_unnamed(theirs):
+        elif is_unnamed(ours) and not is_unnamed(theirs) and not (theirs.__class__ is int and ours in chosen):
             sizes.append(theirs)
         else:
             wrong = wrong or dims.equal(ours, theirs) is False

@@ -72,9 +72,11 @@ class PRelu(
         """Whether the slope stands for axis 1 in a way that broadcasting would not; None where only run time can tell."""
         if not self.channels:
             return False
+        if slope is not None and (len(slope) != 1 or dims.equal(slope[0], 1) is True):
+            return False
         if shape is None or slope is None:
             return None
-        if len(slope) != 1 or len(shape) < 2 or len(shape) == 2 or dims.equal(slope[0], 1) is True:
+        if len(shape) <= 2:
             return False
         return dims.equal(slope[0], shape[1])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims
+from dovetail import arrays, dims, dtypes
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op
 from dovetail.ops.reshaping import numbers, vector_length
@@ -143,6 +143,69 @@ class DFT(
 
     def decompose(self, b: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
         return _by_matrices(b, self, x, axes, lengths)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
+        """The conjugate transform along each axis, times N (``inverse``: over N), cut or filled up to the size of ``x``."""
+        plan = self.plan(x.dims[:-1], axes, lengths, self.onesided and self.inverse)
+        if plan is None:
+            raise UnsupportedError("fourier.axes", "the gradient of a transform over axes that only run time knows")
+        wide = b.Cast(g, to=dtypes.f32) if x.dtype.bits < 32 else g
+        order = list(range(len(plan)))
+        # What the forward transform does first comes last: a real half is made first, or used up last.
+        for index in order if not self.inverse else reversed(order):
+            is_half = self.onesided and index == order[-1]
+            wide = self._step_back(b, wide, x, plan[index], _length_at(b, lengths, index), is_half)
+        if dims.equal(x.dims[-1], 1) is True and not (self.onesided and not self.inverse):
+            wide = b.Slice(wide, [0], [1], [-1])
+        gradient = b.Cast(wide, to=x.dtype) if x.dtype.bits < 32 else wide
+        return [gradient, *(None for item in (axes, lengths) if item is not None)]
+
+    def _step_back(self, b: Any, g: Any, x: Any, step: tuple[int, Any], given: Any, is_half: bool) -> Any:
+        place, length = step
+        size = b.Gather(b.Shape(x, dtype=dtypes.i64), b.constant(place), axis=0)
+        if isinstance(length, int):
+            count = b.constant(length)
+        elif is_half and not self.inverse:
+            count = size if given is None else b.Where(b.Equal(given, -1), size, given)
+        else:
+            count = b.Gather(b.Shape(g, dtype=dtypes.i64), b.constant(place), axis=0)
+        axis, many = b.constant([place]), b.Cast(count, to=g.dtype)
+        if not self.inverse:
+            g = b.Multiply(b.add(DFT(inverse=True), g, axis, count)[0], many)
+            g = b.Slice(g, [0], [1], [-1]) if is_half else g
+        else:
+            g = b.Divide(b.add(DFT(onesided=is_half), g, axis, count)[0], many)
+            if is_half:
+                g = b.Multiply(g, _two_sided(b, count, g, place))
+                length = None if length is None else length // 2 + 1
+                count = b.Add(b.Divide(count, 2), 1)
+        return _fitted(b, g, place, (length, count), (x.dims[place], size))
+
+
+def _length_at(b: Any, lengths: Any, index: int) -> Any:
+    """One length as a scalar; None where it is left out."""
+    if lengths is None:
+        return None
+    found = lengths if lengths.dtype == "i64" else b.Cast(lengths, to=dtypes.i64)
+    return found if lengths.shape == () else b.Gather(found, b.constant(index), axis=0)
+
+
+def _two_sided(b: Any, count: Any, like: Any, place: int) -> Any:
+    """How often each frequency of one side is among ``count`` ones: 1 for the first and for that of count / 2, otherwise 2."""
+    frequency = b.Range(0, b.Add(b.Divide(count, 2), 1), 1, dtype=dtypes.i64)
+    is_single = b.Or(b.Equal(frequency, 0), b.Equal(b.Multiply(frequency, 2), count))
+    times = b.Where(is_single, b.constant(1.0, like.dtype), b.constant(2.0, like.dtype))
+    return b.Unsqueeze(times, [*range(1, len(like.dims) - place)])
+
+
+def _fitted(b: Any, g: Any, place: int, have: tuple[Any, Any], want: tuple[Any, Any]) -> Any:
+    """``g`` with as many elements along an axis as ``want``; both are what is known before the run, and the value in it."""
+    (known, count), (wanted, size) = have, want
+    if known is not None and dims.equal(known, wanted) is True:
+        return g
+    more = b.Reshape(b.Maximum(b.Subtract(size, count), 0), [1])
+    filled = b.Pad(g, b.Concat([0], more, axis=0), None, [place])
+    return b.Slice(filled, [0], b.Reshape(size, [1]), [place])
 
 
 class RDFT(_Transform, sig="x: F, axes!: I, lengths?!: I1 -> y: F", openvino="RDFT-9(x, axes, lengths?)"):

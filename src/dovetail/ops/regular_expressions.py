@@ -25,6 +25,8 @@ _NAMED = {
 _REPEAT = re.compile(r"\{(\d+)(?:(,)(\d*))?\}")
 _GROUP = re.compile(r"\?(?:P?<(?P<name>[A-Za-z0-9_]+)>|(?P<flags>[imsU]*(?:-[imsU]+)?)(?P<end>[:)]))")
 MOST_REPEATS = 1000
+MOST_NESTED = 50
+"""Groups within each other; Python's ``re`` calls itself for each."""
 
 
 @lru_cache(256)
@@ -40,6 +42,7 @@ class _Translation:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.place = 0
+        self.depth = 0
 
     def fault(self, what: str) -> RuleError:
         return RuleError("regex.syntax", f"{what} at {self.place} of the pattern {self.pattern!r}")
@@ -134,10 +137,14 @@ class _Translation:
                 raise self.fault("a group that RE2 does not know")
             self.place = found.end()
             flags = self.changed(flags, found["flags"] or "")
+        self.depth += 1
+        if self.depth > MOST_NESTED:
+            raise self.refusal(f"more than {MOST_NESTED} groups within each other")
         inner = self.alternatives(flags)
         if not self.is_at(")"):
             raise self.fault("an unclosed '('")
         self.place += 1
+        self.depth -= 1
         return f"(?:{inner})"
 
     def quoted(self) -> list[str]:

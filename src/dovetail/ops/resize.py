@@ -307,13 +307,32 @@ class Resize(
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, sizes: Any = None, scales: Any = None, roi: Any = None) -> Any:
         """Each axis is a product with a matrix of weights; its gradient one with the matrix turned."""
-        rows = self.known_rows(x, sizes, scales, roi)
+        gradients = [None for item in (sizes, scales, roi) if item is not None]
+        sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
+        rows = self.plan(x, sizes, scales, roi)
+        if self.coordinates == "tf_crop_and_resize" and known_floats(roi) is None:
+            rows = None
+        if rows is None or not all(map(self._is_known, rows)):
+            return [self._gradient_at_run_time(b, g, y, x, (sizes, scales, roi), rows), *gradients]
+        rows = [row for row in rows if not self.is_identity(row)]
         outside = self._outside(rows, len(x.dims))
         if outside.any():
             g = b.Where(b.constant(outside), b.constant(0.0, x.dtype), g)
         for row in reversed(rows):
             g = _product(b, g, row.axis, self.matrix(row).T)
-        return [g, *(None for item in (sizes, scales, roi) if item is not None)]
+        return [g, *gradients]
+
+    def _is_known(self, row: Axis) -> bool:
+        return self.is_identity(row) or (isinstance(row.size, int) and isinstance(row.out, int) and row.scale is not None)
+
+    def _gradient_at_run_time(self, b: Any, g: Any, y: Any, x: Any, inputs: Any, rows: list[Axis] | None) -> Any:
+        """The same, with matrices that the run computes."""
+        from dovetail.ops.resize_weights import product, run_time_matrices
+
+        unchanged = {row.axis for row in rows or () if self.is_identity(row)}
+        for axis, matrix in run_time_matrices(b, self, x, y, inputs, unchanged):
+            g = product(b, g, axis, matrix)
+        return g
 
     def _outside(self, rows: Sequence[Axis], rank: int) -> Any:
         found: Any = np.zeros((1,) * rank, dtype=bool)

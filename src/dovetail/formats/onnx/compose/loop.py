@@ -20,7 +20,7 @@ from dovetail.formats.onnx.compose.control import _version
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Graph, Node, Value
 from dovetail.ops.loop import Loop, is_endless
-from dovetail.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type
+from dovetail.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type, Unknown
 
 LOOP_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 SCAN_VERSIONS = (9, 11, 16, 19, 21, 23, 24, 25)
@@ -60,10 +60,10 @@ def lift_scan(node: Lifting) -> list[Value]:
     count: int = node.attribute("num_scan_inputs", "int")
     xs = [node.input(index) for index in range(len(node.inputs))]
     carried = _states(len(xs), count)
-    cut = _entries(node, "input", count, [len(x.dims) for x in xs[carried:]])
+    cut = _entries(node, "input", count, [_rank(x) for x in xs[carried:]])
     captures: list[Value] = []
     body = _scan_body(node, [x.type for x in xs], cut, captures)
-    stacked = _entries(node, "output", len(body.outputs) - carried, [len(value.dims) + 1 for value in body.outputs[carried:]])
+    stacked = _entries(node, "output", len(body.outputs) - carried, [_rank(value, 1) for value in body.outputs[carried:]])
     loop = _scan(body, carried, cut, stacked)
     return node.b.add(loop, None, None, *xs, *captures)
 
@@ -165,8 +165,10 @@ def _open(type: Type, item: ForeignValue) -> Type:
 
 
 def _without(type: Type, axis: int) -> Type:
-    if not isinstance(type, Tensor) or type.shape is None:
+    if not isinstance(type, Tensor):
         return UNKNOWN
+    if type.shape is None:
+        return type
     return Tensor(type.dtype, (*type.shape[:axis], *type.shape[axis + 1 :]))
 
 
@@ -176,7 +178,12 @@ def _with_one(type: Type, axis: int) -> Type:
     return Tensor(type.dtype, (*type.shape[:axis], 1, *type.shape[axis + 1 :]))
 
 
-def _entries(node: Lifting, what: str, count: int, ranks: Several[int]) -> list[tuple[int, bool]]:
+def _rank(x: Value, more: int = 0) -> int | None:
+    shape = x.shape
+    return None if shape is None else len(shape) + more
+
+
+def _entries(node: Lifting, what: str, count: int, ranks: Several[int | None]) -> list[tuple[int, bool]]:
     axes: Several[int] = node.attribute(f"scan_{what}_axes", "tuple[int, ...]", (0,) * count)
     turned: Several[int] = node.attribute(f"scan_{what}_directions", "tuple[int, ...]", (0,) * count)
     if len(axes) != count or len(turned) != count or any(each not in (0, 1) for each in turned):
@@ -184,9 +191,11 @@ def _entries(node: Lifting, what: str, count: int, ranks: Several[int]) -> list[
             "attribute.value", f"Scan: {count} axes and directions for its {what}s, not {list(axes)}, {list(turned)}"
         )
     for axis, rank in zip(axes, ranks, strict=True):
-        if not -rank <= axis < rank:
+        if rank is None and axis < 0:
+            raise Unknown(f"axis {axis} of an {what} of unknown rank")
+        if rank is not None and not -rank <= axis < rank:
             raise FormatError("loop.axis", f"Scan: axis {axis} of an {what} of rank {rank}")
-    return [(axis % rank, bool(way)) for axis, rank, way in zip(axes, ranks, turned, strict=True)]
+    return [(axis % rank if rank else axis, bool(way)) for axis, rank, way in zip(axes, ranks, turned, strict=True)]
 
 
 def _take_whole(body: Graph, place: int, axis: int, type: Type) -> None:
