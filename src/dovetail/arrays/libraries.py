@@ -84,7 +84,8 @@ def to_numpy(array: Array) -> Array:
     """``array`` as numpy, from any library or anything with ``__array__`` or ``__dlpack__``; strings as objects."""
     if hasattr(array, "detach"):
         return _torch_to_numpy(array.detach().cpu())
-    if hasattr(array, "__cuda_array_interface__"):
+    if hasattr(array, "__cuda_array_interface__") and hasattr(array, "get"):
+        # CuPy copies from the device on request alone; JAX does so for numpy.
         array = array.get()
     if not hasattr(array, "__array__") and hasattr(array, "__dlpack__"):
         array = np.from_dlpack(array)
