@@ -13,6 +13,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.evaluate import run
 from dovetail.graph import Graph, Model, Value
+from dovetail.limits import active, counting
 from dovetail.op import bodies
 from dovetail.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in
 
@@ -32,7 +33,8 @@ def interpret(model: Model, inputs: Mapping[str, Any] | Several[Any], xp: Any = 
         refuse_unusual(model.graph, space)
         bound = [to_library(given[value.name], value, space) for value in model.inputs]
     check_inputs(model, bound)
-    results = run(model.graph, bound, space)
+    with counting(model.limits if active() is None else None):
+        results = run(model.graph, bound, space)
     return {value.name: result for value, result in zip(model.outputs, results, strict=True)}
 
 
