@@ -77,7 +77,7 @@ def _run_child(path: str, stages: list[str], seconds: int, memory: int, limits: 
     import dovetail
     import dovetail.engine.run
     import dovetail.formats.onnx.write
-    import dovetail.formats.openvino.write  # noqa: F401
+    import dovetail.formats.openvino.write
     from dovetail.sampling import random_inputs
 
     options: dict[str, Any] = {}
@@ -157,7 +157,9 @@ def _main(paths: list[str]) -> int:
         slow = max(outcomes, key=lambda each: each.seconds)
         large = max(outcomes, key=lambda each: each.megabytes)
         name = Path(path).name
-        print(f"{'BAD ' if wrong else 'ok  '} {name:32} {slow.seconds:5.2f} s ({slow.stage}) {large.megabytes:5.0f} MB ({large.stage})")
+        print(
+            f"{'BAD ' if wrong else 'ok  '} {name:32} {slow.seconds:5.2f} s ({slow.stage}) {large.megabytes:5.0f} MB ({large.stage})"
+        )
         for text in wrong:
             print(f"       {text}"[:400])
         sys.stdout.flush()

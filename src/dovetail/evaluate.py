@@ -22,7 +22,7 @@ FOLD_LIMIT = 1 << 23
 FOLD_WRITTEN = 1 << 8
 """The most elements of a folded constant where a model is read or written: its quantised weights stay as they are."""
 FOLD_TEXT = 1 << 16
-"""The most characters of strings that are folded. What they become is not known before: 2**16 in each of 2**10 elements at most."""
+"""The most characters of strings that are folded: how many they become is not known before."""
 FOLD_TEXTS = 1 << 10
 """The most strings of a folded constant."""
 CHAIN_LIMIT = 1 << 27

@@ -44,7 +44,8 @@ def named_inputs(model: Model, inputs: Mapping[str, Any] | Several[Any]) -> dict
     if isinstance(inputs, Mapping):
         aliases = {alias: value.name for value in model.inputs for alias in value.names}
         given = {aliases.get(name, name): array for name, array in inputs.items()}
-        unknown = [name for name in given if name not in names]
+        known = set(names)
+        unknown = [name for name in given if name not in known]
         if unknown:
             raise EngineError(
                 "input.unknown", f"the model has no input {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}"

@@ -204,4 +204,15 @@ def counting(limits: Limits | None = None) -> Iterator[Usage]:
         _CURRENT.reset(token)
 
 
-__all__ = ["DEFAULT", "Limits", "Usage", "active", "bytes_of", "counting", "current", "machine_memory", "refuse_memory", "refuse_text"]
+__all__ = [
+    "DEFAULT",
+    "Limits",
+    "Usage",
+    "active",
+    "bytes_of",
+    "counting",
+    "current",
+    "machine_memory",
+    "refuse_memory",
+    "refuse_text",
+]

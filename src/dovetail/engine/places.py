@@ -142,8 +142,11 @@ def _views(work: Work, places: Places) -> None:
     assert work.windows is not None
     if work.windows.fill is not None and not is_covered(work):
         return
+    by_output: dict[int, list[Window]] = {}
+    for window in work.windows.windows:
+        by_output.setdefault(window.output, []).append(window)
     for index, tile in enumerate(work.writes):
-        windows = [window for window in work.windows.windows if window.output == index]
+        windows = by_output.get(index, [])
         source = work.reads[windows[0].input] if len(windows) == 1 else None
         if source is not None and tile.count and places.is_root(tile):
             places.view(tile, source, windows[0])

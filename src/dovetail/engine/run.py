@@ -179,7 +179,7 @@ class Engine:
             refuse_memory(
                 self.limits,
                 plan.arena_bytes + plan.constant_bytes + outputs,
-                f"the run (arena {plan.arena_bytes}, outputs {outputs}, what follows from the sizes {plan.constant_bytes}{largest})",
+                f"the run (arena {plan.arena_bytes}, outputs {outputs}, tables {plan.constant_bytes}{largest})",
             )
         except EngineError as error:
             raise error.at(file=self.model.file) from None

@@ -122,9 +122,7 @@ def _loaded(
     return model
 
 
-def examine(
-    path: str | PathLike[str], limits: Limits | None = None
-) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:
+def examine(path: str | PathLike[str], limits: Limits | None = None) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:
     """The model at ``path`` if it loads, the faults of the file, its deviations among them, and its warnings beside these."""
     deviations = Deviations()
     try:

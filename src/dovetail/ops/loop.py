@@ -44,7 +44,8 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
     from the last to the first where it is reversed; an output's is ``(axis, is_reversed)``.
 
     Without ``condition`` the first trip is made in any case; where it is false, or ``trips`` is negative, none is.
-    Raises EngineError [loop.trips] beyond the limit ``trips``, [run.time], [run.memory], [loop.parts] where a cut input has fewer parts than there are trips.
+    Raises EngineError [loop.trips] beyond the limit ``trips``, [run.time], [run.memory], [loop.parts] where a cut input has fewer
+    parts than there are trips.
     Sources: ONNX Loop 1 to 25, Scan 9 to 25; OpenVINO TensorIterator-1, Loop-5.
     """
 

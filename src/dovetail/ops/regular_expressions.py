@@ -35,6 +35,8 @@ def compiled(pattern: str, longest: bool = False) -> Any:
     options = library.Options()
     options.log_errors = False
     options.longest_match = longest
+    # Groups are not asked for, and thousands of them would cost memory at each place of the text.
+    options.never_capture = True
     options.max_mem = MEMORY
     try:
         return library.compile(pattern.encode(), options)

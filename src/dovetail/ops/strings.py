@@ -9,8 +9,8 @@ import numpy as np
 
 from dovetail import dims
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
 from dovetail.limits import refuse_text
+from dovetail.op import Op
 from dovetail.ops.regular_expressions import check_pattern, full_matcher
 from dovetail.types import broadcast
 

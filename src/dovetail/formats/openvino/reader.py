@@ -229,9 +229,7 @@ class Reader:
             # OpenVINO takes external_port_id for the input's index, whatever the ids of the ports are.
             self.checks.fault("ir.port-map", "the input ports of a layer with a body have to be numbered from 0", layer)
         if depth >= (limits := current().limits).depth and found:
-            self.checks.unsupported(
-                "ir.depth", f"bodies nest deeper than {limits.depth} levels; {limits.bound('depth')}", layer
-            )
+            self.checks.unsupported("ir.depth", f"bodies nest deeper than {limits.depth} levels; {limits.bound('depth')}", layer)
             return
         for tag in found:
             body = self.graph(layer.children[tag], f"{path}{layer.id}.{tag}/", depth + 1)
