@@ -1,6 +1,6 @@
 """Run every stage of a model in a child process with limits on its processor time and its memory.
 
-``python tests/bounded.py FILE ...`` prints a line for each file: what each stage ended in, and the seconds and MB of the costliest.
+``python tests/bounded.py FILE ...`` prints a line for each file: the seconds and MB of its costliest stages, and what is wrong.
 Another check calls ``measure(path)``, which gives an Outcome for each stage. ``STAGES`` names the stages.
 """
 
@@ -54,7 +54,13 @@ def measure(
     command = [sys.executable, str(Path(__file__).resolve()), "--child", str(path), ",".join(stages), str(seconds), str(memory)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "DOVETAIL_THREADS": "1"}
     done = subprocess.run(
-        [*command, *limits], capture_output=True, text=True, env=environment, check=False, timeout=60 * seconds, errors="replace"
+        [*command, *limits],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        timeout=60 * (seconds + 1),
+        errors="replace",
     )
     found = [Outcome(*json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")]
     if done.returncode:
@@ -157,9 +163,8 @@ def _main(paths: list[str]) -> int:
         slow = max(outcomes, key=lambda each: each.seconds)
         large = max(outcomes, key=lambda each: each.megabytes)
         name = Path(path).name
-        print(
-            f"{'BAD ' if wrong else 'ok  '} {name:32} {slow.seconds:5.2f} s ({slow.stage}) {large.megabytes:5.0f} MB ({large.stage})"
-        )
+        costs = f"{slow.seconds:5.2f} s ({slow.stage}) {large.megabytes:5.0f} MB ({large.stage})"
+        print(f"{'BAD ' if wrong else 'ok  '} {name:32} {costs}")
         for text in wrong:
             print(f"       {text}"[:400])
         sys.stdout.flush()

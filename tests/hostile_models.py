@@ -99,12 +99,9 @@ def function_bomb(levels: int, calls: int, name: str = "A") -> onnx.ModelProto:
     for level in range(levels):
         values = ["x", *(f"t{index}" for index in range(calls - 1)), "y"]
         nodes = [
-            node("Relu", values[index : index + 1], values[index + 1 : index + 2], name=f"{name}{index}")
-            if not level
-            else node(
-                f"F{level - 1}", values[index : index + 1], values[index + 1 : index + 2], domain="f", name=f"{name}{index}"
-            )
+            node(kind, [values[index]], [values[index + 1]], domain=domain, name=f"{name}{index}")
             for index in range(calls)
+            for kind, domain in ((f"F{level - 1}", "f") if level else ("Relu", ""),)
         ]
         imports = [helper.make_opsetid("", 21), helper.make_opsetid("f", 1)]
         functions.append(helper.make_function("f", f"F{level}", ["x"], ["y"], nodes, imports))
