@@ -19,6 +19,9 @@ from dovetail.errors import EngineError, UnsupportedError
 FREE_INFERENCES = 16
 """How often a subgraph is inferred in one operation before that counts as inference steps."""
 
+FREE_ENDS = 16
+"""Inputs and outputs of a node that count as a part of it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -28,7 +31,7 @@ class Limits:
     """
 
     nodes: int = 150_000
-    """Nodes that a file says, those of its subgraphs and functions included."""
+    """Nodes that a file says, those of its subgraphs and functions included; inputs and outputs of a node beyond 16 count too."""
     function_nodes: int = 50_000
     """Nodes that are added where functions are written out at their calls."""
     name_bytes: int = 1 << 26
@@ -140,6 +143,11 @@ class Usage:
         refuse_memory(self.limits, self.memory, what)
 
 
+def weight_of_node(ends: int) -> int:
+    """As how many nodes one with ``ends`` inputs and outputs counts: each beyond the first 16 is a step of its own in a plan."""
+    return 1 + max(0, ends - FREE_ENDS)
+
+
 def refuse_memory(limits: Limits, nbytes: int, what: str) -> None:
     """Raises EngineError [run.memory] where ``what``, which needs ``nbytes``, is more than a run may take."""
     most = limits.memory if limits.memory is not None else machine_memory()
@@ -215,4 +223,5 @@ __all__ = [
     "machine_memory",
     "refuse_memory",
     "refuse_text",
+    "weight_of_node",
 ]

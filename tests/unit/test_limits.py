@@ -57,6 +57,7 @@ def sparse(size: int) -> onnx.ModelProto:
 
 LOADED: list[tuple[str, int, str, onnx.ModelProto]] = [
     ("nodes", 40, "graph.size", relus(40)),
+    ("nodes", 86, "graph.size", concat_many(100)),
     ("function_nodes", 27, "function.size", function_bomb(3, 3)),
     ("name_bytes", 4000, "function.names", function_bomb(2, 3, "A" * 50)),
     ("depth", 4, "graph.depth", if_nest(4)),
@@ -65,7 +66,9 @@ LOADED: list[tuple[str, int, str, onnx.ModelProto]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "enough", "code", "model"), LOADED, ids=[f"{name}, {code}" for name, _, code, _ in LOADED])
+@pytest.mark.parametrize(
+    ("name", "enough", "code", "model"), LOADED, ids=[f"{name} {most}, {code}" for name, most, code, _ in LOADED]
+)
 def test_a_limit_refuses_a_file_and_is_raised_in_one_line(
     name: str, enough: int, code: str, model: onnx.ModelProto, tmp_path: Path
 ) -> None:

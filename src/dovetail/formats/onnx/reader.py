@@ -19,7 +19,7 @@ from dovetail.formats.onnx.names import label
 from dovetail.formats.onnx.schemas import newest_opset, schema
 from dovetail.formats.onnx.tensors import TensorReader
 from dovetail.formats.onnx.values import TypeReader, read_value
-from dovetail.limits import current
+from dovetail.limits import current, weight_of_node
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto
@@ -141,7 +141,7 @@ class GraphReader:
     def nodes(self, protos: Iterable[NodeProto], place: str, depth: int) -> list[ForeignNode]:
         limits = current().limits
         protos = list(protos)
-        self._read += len(protos)
+        self._read += sum(weight_of_node(len(proto.input) + len(proto.output)) for proto in protos)
         if self._read > limits.nodes:
             raise UnsupportedError("graph.size", f"the graph has {self._read} nodes or more; {limits.bound('nodes')}")
         return [self._node(proto, f"{place}node {index}", depth) for index, proto in enumerate(protos)]

@@ -17,7 +17,7 @@ from dovetail.formats.openvino import bodies, edges, fields, packing
 from dovetail.formats.openvino.checks import Checks, Layer
 from dovetail.formats.openvino.layers import BODIES, LayerReader
 from dovetail.formats.openvino.versions import resolve
-from dovetail.limits import current
+from dovetail.limits import current, weight_of_node
 from dovetail.types import Shape, Size, Tensor
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Reader:
         graph = ForeignGraph(name=element.get("name", "") if not depth else "")
         sections = self._sections(element, depth)
         layers = self._layers.layers(sections.get("layers"), path)
-        self._read += len(layers)
+        self._read += sum(weight_of_node(len(layer.inputs) + len(layer.outputs)) for layer in layers.values())
         if self._read > (limits := current().limits).nodes:
             raise UnsupportedError("graph.size", f"the network has {self._read} layers or more; {limits.bound('nodes')}")
         sources = edges.read_edges(self.checks, sections.get("edges"), layers)
