@@ -11,6 +11,7 @@ from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError,
 from dovetail.formats import load, save
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.interpret import interpret
+from dovetail.limits import Limits
 from dovetail.movement import concat, copy, split
 from dovetail.passes.infer import infer
 from dovetail.program import Program, compile, plan, run
@@ -30,6 +31,7 @@ __all__ = [
     "EngineError",
     "FormatError",
     "Graph",
+    "Limits",
     "Model",
     "Node",
     "Program",

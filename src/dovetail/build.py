@@ -61,7 +61,6 @@ class Builder:
         self.strict = strict
         self.place = ""
         self._tokens: list[Token[Builder]] = []
-        self._grown = 0
         # Constants that something folded away has read.
         self.spent: set[int] = set()
 
@@ -221,15 +220,11 @@ class Builder:
     def _folded(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
         if not xs or not all(x is None or x.constant is not None for x in xs):
             return None
-        from dovetail.evaluate import FOLD_TOTAL, FOLD_WRITTEN, folded
+        from dovetail.evaluate import FOLD_LIMIT, FOLD_WRITTEN, folded
 
-        if self._grown > FOLD_TOTAL:
-            return None
-        arrays = folded(op, xs, FOLD_WRITTEN)
+        arrays = folded(op, xs, FOLD_LIMIT, FOLD_WRITTEN)
         if arrays is None:
             return None
-        before = sum(x.constant.nbytes for x in xs if x is not None and x.constant is not None)
-        self._grown += max(0, sum(array.nbytes for array, _ in arrays) - before)
         self.spent.update(map(id, xs))
         return [self.constant(array, dtype) for array, dtype in arrays]
 

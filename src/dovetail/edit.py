@@ -233,6 +233,7 @@ def copy_model(model: Model, graph: Graph | None = None) -> Model:
     new.metadata, new.producer, new.doc = dict(model.metadata), model.producer, model.doc
     new.warnings = list(model.warnings)
     new.states = list(model.states)
+    new.limits = model.limits
     return new
 
 

@@ -13,18 +13,21 @@ from dovetail import arrays, dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
+from dovetail.limits import active, bytes_of, current
 from dovetail.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
 from dovetail.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
 
-FOLD_LIMIT = 1 << 20
-"""The most elements a folded constant may have beyond those of its inputs."""
+FOLD_LIMIT = 1 << 23
+"""The most bytes that a folded constant may have beyond those of its inputs."""
 FOLD_WRITTEN = 1 << 8
-"""The same where a model is read or written: its quantised weights stay as they are."""
-FOLD_TOTAL = 1 << 28
-"""The most bytes that folding may add to one graph: a small file full of small bombs is still a bomb."""
-CHAIN_LIMIT = 1 << 24
-"""The most elements that are computed to learn one constant; a node counts as NODE_COST of them."""
-NODE_COST = 1 << 14
+"""The most elements of a folded constant where a model is read or written: its quantised weights stay as they are."""
+FOLD_TEXT = 1 << 16
+"""The most characters of strings that are folded: how many they become is not known before."""
+FOLD_TEXTS = 1 << 10
+"""The most strings of a folded constant."""
+CHAIN_LIMIT = 1 << 27
+"""The most bytes that are computed to learn one constant; a node counts as NODE_COST of them."""
+NODE_COST = 1 << 17
 
 
 def apply(op: Op, xp: Any, xs: Several[Any]) -> tuple[Any, ...]:
@@ -100,10 +103,14 @@ def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
     last = last_readers(graph)
     live = live_nodes(graph)
     hosted = frozenset[int]() if arrays.is_numpy(xp) else _host_nodes(graph)
+    usage = active()
+    timed = usage if usage is not None and usage.deadline is not None else None
     with np.errstate(all="ignore"):
         for place, node in enumerate(graph.nodes):
             if place not in live:
                 continue
+            if timed is not None:
+                timed.check_time()
             xs = [None if x is None else found[id(x)] for x in node.inputs]
             ys = placed(node, xp, xs, place in hosted)
             for y, array in zip(node.outputs, ys, strict=False):
@@ -194,11 +201,14 @@ def last_readers(graph: Graph) -> dict[int, list[int]]:
     return by_place
 
 
-def folded(op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
+def folded(
+    op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT, elements: int | None = None, is_counted: bool = True
+) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
     """The outputs as constants, bit for bit what a run would give, or None where that is not done.
 
-    Nothing random or opaque is folded, nor anything that would grow a constant beyond ``most`` elements (a dequantised or
-    expanded weight).
+    Nothing random or opaque is folded, nor anything that would grow a constant beyond ``most`` bytes or ``elements`` (a
+    dequantised or expanded weight), nor what would take an operation beyond its limit ``folded_bytes`` (unless not
+    ``is_counted``: the caller counts).
     """
     if not evaluates_early(op, xs):
         return None
@@ -206,19 +216,34 @@ def folded(op: Op, xs: Several[Value | None], most: int = FOLD_LIMIT) -> list[tu
     if any(array is None and x is not None for array, x in zip(data, xs, strict=True)):
         return None
     types = infer_types(op, tuple(xs))
-    limit = max((array.nbytes for array in data if array is not None), default=0)
+    read = max((array.nbytes for array in data if array is not None), default=0)
+    usage = current()
+    needed = 0
     for type in types:
         if not isinstance(type, Tensor) or type.dtype is None or not is_static(type):
             return None
         size = prod(static(type.shape))
-        if size > most and size * type.dtype.numpy.itemsize > limit:
+        nbytes = size * type.dtype.numpy.itemsize
+        if nbytes > read and (nbytes > most or (elements is not None and size > elements)):
             return None
+        if type.dtype.name == "string" and (size > FOLD_TEXTS or sum(map(_characters, data)) > FOLD_TEXT):
+            return None
+        needed += nbytes
+    if is_counted and usage.folded + max(0, needed - read) > usage.limits.folded_bytes:
+        return None
     try:
         with np.errstate(all="ignore"):
             results = apply(op, np, data)
-    except (DovetailError, ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError):
+    except (DovetailError, ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, MemoryError):
         return None
+    if is_counted:
+        usage.folded += max(0, sum(map(bytes_of, results)) - read)
     return [(result, type.dtype) for result, type in zip(results, types, strict=True)]  # type: ignore[union-attr,misc]
+
+
+def _characters(data: np.ndarray[Any, Any] | None) -> int:
+    """The characters of a constant of strings; 0 of another."""
+    return sum(map(len, data.reshape(-1).tolist())) if data is not None and data.dtype.hasobject else 0
 
 
 def evaluates_early(op: Op, xs: Several[Value | None]) -> bool:
@@ -254,7 +279,7 @@ def constant_value(value: Value) -> np.ndarray[Any, Any] | None:
             results = apply(node.op, np, [None if x is None else found[id(x)] for x in node.inputs])
         except (DovetailError, ValueError, IndexError, TypeError, NotImplementedError):
             return None
-        budget -= NODE_COST + sum(np.size(result) for result in results)
+        budget -= NODE_COST + sum(map(bytes_of, results))
         found.update({id(y): result for y, result in zip(node.outputs, results, strict=False)})
     return np.asarray(found[id(value)])
 
@@ -266,6 +291,7 @@ def _is_small(node: Node) -> bool:
         type = y.type
         if not isinstance(type, Tensor) or type.shape is None or not all(isinstance(size, int) for size in type.shape):
             return False
-        if np.prod(np.array(type.shape, dtype=object), initial=1) > FOLD_LIMIT:
+        size = prod(type.shape)
+        if type.dtype is None or size * type.dtype.numpy.itemsize > FOLD_LIMIT or (type.dtype.name == "string" and size > 1):
             return False
     return True

@@ -10,6 +10,7 @@ import numpy as np
 
 from dovetail import dims
 from dovetail.dtypes import DType
+from dovetail.limits import DEFAULT, Limits
 from dovetail.types import UNKNOWN, Shape, Tensor, Type, Unknown, dims_of, dtype_of, is_static, shape_of, static
 
 if TYPE_CHECKING:
@@ -260,9 +261,11 @@ class Values(dict[str, Value]):
 class Model:
     """A graph and what a file says about it: ``format`` it came from, ``versions`` (ONNX opset imports by domain, IR version),
     ``metadata`` by name, ``producer`` (name, version), ``doc``, ``file``; ``states``: which inputs and outputs are kept
-    between calls (see :mod:`dovetail.states`)."""
+    between calls (see :mod:`dovetail.states`); ``limits``: those that it was loaded with, which hold for what is done with it."""
 
-    __slots__ = ("__weakref__", "doc", "file", "format", "graph", "metadata", "producer", "states", "versions", "warnings")
+    __slots__ = (
+        "__weakref__", "doc", "file", "format", "graph", "limits", "metadata", "producer", "states", "versions", "warnings",
+    )  # fmt: skip
 
     def __init__(
         self, graph: Graph, *, format: str = "", versions: dict[str, int] | None = None, file: str | None = None
@@ -276,6 +279,7 @@ class Model:
         self.file = file
         self.warnings: list[Any] = []
         self.states: list[Any] = []
+        self.limits: Limits = DEFAULT
 
     @property
     def inputs(self) -> list[Value]:

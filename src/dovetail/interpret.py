@@ -13,6 +13,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.evaluate import run
 from dovetail.graph import Graph, Model, Value
+from dovetail.limits import active, counting
 from dovetail.op import bodies
 from dovetail.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in
 
@@ -32,7 +33,8 @@ def interpret(model: Model, inputs: Mapping[str, Any] | Several[Any], xp: Any = 
         refuse_unusual(model.graph, space)
         bound = [to_library(given[value.name], value, space) for value in model.inputs]
     check_inputs(model, bound)
-    results = run(model.graph, bound, space)
+    with counting(model.limits if active() is None else None):
+        results = run(model.graph, bound, space)
     return {value.name: result for value, result in zip(model.outputs, results, strict=True)}
 
 
@@ -42,7 +44,8 @@ def named_inputs(model: Model, inputs: Mapping[str, Any] | Several[Any]) -> dict
     if isinstance(inputs, Mapping):
         aliases = {alias: value.name for value in model.inputs for alias in value.names}
         given = {aliases.get(name, name): array for name, array in inputs.items()}
-        unknown = [name for name in given if name not in names]
+        known = set(names)
+        unknown = [name for name in given if name not in known]
         if unknown:
             raise EngineError(
                 "input.unknown", f"the model has no input {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from dovetail.errors import EngineError
 from dovetail.formats import load
 from dovetail.graph import Model
 from dovetail.interpret import interpret, owned, put_into
+from dovetail.limits import DEFAULT, Limits, counting
+from dovetail.op import bodies
 from dovetail.session import Beginning, Session, named
 from dovetail.states import state_inputs
 
@@ -37,9 +40,18 @@ class Program:
         self.engine = engine
         self.options = options
         self._beginning = Beginning(self.model) if self.model.states else None
-        self._native = _native(self.model, options) if engine == "native" else None
+        # Loops spend a limit of the whole run; without them a run counts nothing, and is not slowed down.
+        self._counts = self.model.limits != DEFAULT or any(_holds_graphs(node.op) for node in self.model.graph.nodes)
+        with counting(self.model.limits):
+            self._native = _native(self.model, options) if engine == "native" else None
 
     def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None) -> dict[str, np.ndarray[Any, Any]]:
+        if not self._counts:
+            return self._run(inputs, out)
+        with counting(self.model.limits):
+            return self._run(inputs, out)
+
+    def _run(self, inputs: tuple[Any, ...], out: Mapping[str, Any] | None) -> dict[str, np.ndarray[Any, Any]]:
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
         if self._beginning is not None:
             given = self._with_states(inputs)
@@ -87,6 +99,10 @@ class Program:
         return f"<Program {self.engine}: {self.model!r}>"
 
 
+def _holds_graphs(op: Any) -> bool:
+    return next(iter(bodies(op)), None) is not None
+
+
 def _native(model: Model, options: dict[str, Any]) -> Any:
     from dovetail.engine.run import Engine
 
@@ -111,35 +127,49 @@ def compile(
     threads: int | None = None,
     max_memory: int | None = None,
     elide: str = "auto",
+    limits: Limits | None = None,
 ) -> Program:
     """A Program for ``model`` (a Model, or the path of one).
 
     ``engine``: "native" (planned memory, compiled kernels), "interpreter" (the reference: one operator at a time in numpy),
     or "auto": native where the compiled core is there. For the native engine: ``threads`` (else DOVETAIL_THREADS, else all
-    that this process may use); ``max_memory``, the most bytes that the activations of one run may take, held against the
-    plan before anything is allocated; ``elide``, whether what only moves data is planned away: "auto" where that is quicker,
-    "all" wherever it is possible, "none".
+    that this process may use); ``elide``, whether what only moves data is planned away: "auto" where that is quicker, "all"
+    wherever it is possible, "none".
+
+    ``limits``: what compiling and each run may cost, else those of the model. ``max_memory`` is its ``memory``, the most bytes
+    that one run may take: the arena of activations, outputs and tables are held against it before they are allocated, what
+    loops collect as they collect it.
 
     Raises EngineError [engine.unknown], [engine.option], [engine.threads], and whatever loading raises.
     """
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"no engine is called {engine!r}; there is {', '.join(('auto', *ENGINES))}")
-    loaded = model if isinstance(model, Model) else load(model)
+    loaded = model if isinstance(model, Model) else load(model, limits=limits)
+    chosen = loaded.limits if limits is None else limits
+    chosen = chosen if max_memory is None else replace(chosen, memory=max_memory)
+    if chosen != loaded.limits:
+        loaded = copy_model(loaded)
+        loaded.limits = chosen
     if engine == "interpreter" or (engine == "auto" and not native.is_compiled):
         return Program(loaded, "interpreter")
-    return Program(loaded, "native", threads=threads, max_memory=max_memory, elide=elide)
+    return Program(loaded, "native", threads=threads, elide=elide)
 
 
-def plan(model: Model | str | PathLike[str], **options: Any) -> PlanReport:
+def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **options: Any) -> PlanReport:
     """What the native engine makes of ``model``: what is copied and why, its memory over time, its time by kernel.
 
     ``elide`` and ``threads`` are those of :func:`compile`; ``shapes`` of inputs by name, or ``sizes`` of open dimensions by name,
-    say what the plan is for; ``rounds`` is how often it is run to be timed, on inputs made from ``seed``. Shown in a notebook
-    the result is a picture; its ``html()`` is a page of its own.
+    say what the plan is for; ``rounds`` is how often it is run to be timed, on inputs made from ``seed``. ``limits``: what that
+    may cost, else those of the model. Shown in a notebook the result is a picture; its ``html()`` is a page of its own.
     """
     from dovetail.engine.report import report
 
-    return report(model if isinstance(model, Model) else load(model), **options)
+    loaded = model if isinstance(model, Model) else load(model, limits=limits)
+    if limits is not None:
+        loaded = copy_model(loaded)
+        loaded.limits = limits
+    with counting(loaded.limits):
+        return report(loaded, **options)
 
 
 def run(

@@ -144,7 +144,8 @@ def _array(
 ) -> np.ndarray[Any, Any]:
     shape = [DEFAULT_SIZE if size is None else dims.evaluate(size, chosen) for size in sizes]
     if int(np.prod(np.array(shape, dtype=object), initial=1)) > 1 << 33:
-        raise EngineError("input.size", f"input {value.name!r} would have {shape} elements")
+        sizes_text = shape if len(shape) <= 16 else f"{len(shape)} axes of {shape[:8]} ..."
+        raise EngineError("input.size", f"input {value.name!r} would have {sizes_text} elements")
     if dtype.is_float:
         return np.asarray(generator.standard_normal(shape).astype(np.float32)).astype(dtype.numpy)
     if dtype.kind == "complex":

@@ -8,6 +8,7 @@ from dovetail.edit import copy_model
 from dovetail.errors import Diagnostic, DovetailError
 from dovetail.graph import Graph, Model
 from dovetail.inference import infer_graph
+from dovetail.limits import Limits, counting
 from dovetail.op import bodies, faults as branch_faults
 
 
@@ -50,27 +51,31 @@ def validate(graph: Graph) -> list[Diagnostic]:
     return faults
 
 
-def check(model: Model | str | PathLike[str]) -> list[Diagnostic]:
+def check(model: Model | str | PathLike[str], *, limits: Limits | None = None) -> list[Diagnostic]:
     """Every independent fault of a model, or of the file of one; empty when it is sound. Nothing is raised for a bad file.
 
     Each has ``code``, ``node``, ``message``, ``file``. Deviations that ``load`` accepts with a warning are faults of a file; a
     Model that was loaded has them no more. Operators that dovetail does not know are no fault of the model and are
-    not listed.
+    not listed. ``limits``: what the check may cost, else those of the model.
     """
     if isinstance(model, Model):
-        return check_graph(model)
+        with counting(limits or model.limits):
+            return check_graph(model)
     from dovetail.formats import examine
 
-    loaded, faults, _ = examine(model)
-    return faults if loaded is None else [*faults, *check_graph(loaded)]
+    loaded, faults, _ = examine(model, limits)
+    if loaded is None:
+        return faults
+    with counting(loaded.limits):
+        return [*faults, *check_graph(loaded, is_own=True)]
 
 
-def check_graph(model: Model) -> list[Diagnostic]:
-    """The faults of a loaded model: of its structure, or of its operators' rules."""
+def check_graph(model: Model, is_own: bool = False) -> list[Diagnostic]:
+    """The faults of a loaded model: of its structure, or of its operators' rules. ``is_own``: nobody else has the model."""
     faults = validate(model.graph)
     if faults:
         return faults
-    graph = copy_model(model).graph
+    graph = model.graph if is_own else copy_model(model).graph
     try:
         infer_graph(graph, file=model.file)
     except DovetailError as error:

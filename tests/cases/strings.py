@@ -31,6 +31,7 @@ PATTERNS = (
     r"\Qa.b\E+", r"\Q\E", "[a-c-e]+", r"\x{e9}", "é", "(?m)^a$\nb", "(?m:^a$)(?s:.)b", "(?P<n>a)b", "(?<x>a)b", "a|", "[]a]+",
     r"\v", r"\s+", r"\S", r"[\s]+", r"[\S]+", "a*?", r"\Ba", r"\ba\b.+", r"\141\x62", "(?U)a+", r"[\w-]+", r"a\z", r"\Aa", r"\\",
     r"\^a\$", "[^\\d]", r"[^\S]", "[[:punct:]]", "(?-s).", "()", r"[\x00-\x{10FFFF}]{2}",
+    "(?i)aBc?d?", r"\pL+", "[[:^alpha:]]", r"(?i:A)B", r"[\PL]+", "[[:alpha]+",
 )  # fmt: skip
 _POOL = {"starts": (0, 4), "numbers": (2, 3, 5, 4, 5, 6, 7, 8, 6, 7), "shortest": 1, "longest": 2, "most_skipped": 2}
 _ROWS = np.array([[1, 1, 3, 3, 3, 7], [8, 6, 7, 5, 6, 8]], np.int32)

@@ -11,7 +11,6 @@ import onnx.parser
 import pytest
 
 import dovetail
-from dovetail.ops import loop as loops
 from oracles import run_onnxruntime
 from sameness import assert_close
 
@@ -241,8 +240,7 @@ def test_a_length_is_not_said_of_what_is_scanned_backwards(tmp_path: Path) -> No
     assert caught.value.code == "loop.lengths"
 
 
-def test_what_goes_on_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "MOST_TRIPS", 20)
+def test_what_goes_on_for_ever_is_ended() -> None:
     text = """main (bool go, float[1] x) => (float[1] y) {
         y = Loop (, go, x) <body: graph = b (int64 i, bool c, float[1] s) => (bool c2, float[1] t) {
             c2 = Identity (c)
@@ -250,9 +248,11 @@ def test_what_goes_on_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None
         }>
     }"""
     model = loaded(text)
-    with pytest.raises(dovetail.EngineError) as caught:
-        dovetail.run(model, {"go": np.True_, "x": np.ones(1, np.float32)})
-    assert caught.value.code == "loop.trips"
+    for engine in ("native", "interpreter"):
+        program = dovetail.compile(model, engine, limits=dovetail.Limits(trips=20))
+        with pytest.raises(dovetail.EngineError) as caught:
+            program({"go": np.True_, "x": np.ones(1, np.float32)})
+        assert caught.value.code == "loop.trips" and "the limit trips is 20" in caught.value.message
 
 
 def test_sizes_follow_from_the_number_of_trips() -> None:

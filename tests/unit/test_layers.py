@@ -18,7 +18,7 @@ PACKAGE = Path(dovetail.__file__).parent
 
 LAYERS = (
     "errors",
-    "dtypes dims types arrays native movement",
+    "dtypes dims types arrays native movement limits",
     "graph",
     "states",
     "op signature slots edit build evaluate inference",

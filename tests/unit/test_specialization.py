@@ -304,10 +304,10 @@ def test_what_a_plan_computes_of_sizes_counts_as_its_memory() -> None:
     plan, _ = engine.plan({"x": (1, 3, 64, 64)})
     # Two coordinates and a stride for each of the 1024 + 256 anchors, in f32, and little beside.
     assert 1280 * 3 * 4 <= plan.constant_bytes < 1280 * 3 * 4 + 4096
-    limit = plan.arena_bytes + plan.constant_bytes
-    Engine(model(detector), 1, max_memory=limit)([image(1, 64, 64)])
+    limit = plan.arena_bytes + plan.constant_bytes + sum(tile.nbytes for tile in plan.outputs)
+    dovetail.compile(model(detector), "native", threads=1, max_memory=limit)(image(1, 64, 64))
     with pytest.raises(EngineError) as caught:
-        Engine(model(detector), 1, max_memory=limit - 1)([image(1, 64, 64)])
+        dovetail.compile(model(detector), "native", threads=1, max_memory=limit - 1)(image(1, 64, 64))
     assert caught.value.code == "run.memory"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dovetail.cli.output import STRICT, load, narrate, progress, say_json, table
+from dovetail.cli.output import load, loading, narrate, progress, say_json, table
 
 
 @click.command()
@@ -20,7 +20,7 @@ from dovetail.cli.output import STRICT, load, narrate, progress, say_json, table
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=SIZE,...", help="The shape of an input.")
 @click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
-@STRICT
+@loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bench(
     model: str,

@@ -6,25 +6,28 @@ import os
 
 import click
 
-from dovetail.cli.output import fault, progress, say_json
+from dovetail.cli.output import LIMIT, fault, limits_given, progress, say_json
 from dovetail.errors import printable
 
 
 @click.command()
 @click.argument("model", type=click.Path())
+@LIMIT
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(model: str, as_json: bool) -> int:
     """Report every independent fault of MODEL in one pass, each with code, node and file. Exit code 1 where there is one."""
     from dovetail.formats import examine, format_of, load
+    from dovetail.limits import counting
     from dovetail.validate import check_graph
 
     with progress(f"checking {model}"):
         format_of(model)
         if not os.path.exists(model):
             load(model)
-        loaded, faults, warnings = examine(model)
+        loaded, faults, warnings = examine(model, limits_given())
         if loaded is not None:
-            faults += check_graph(loaded)
+            with counting(loaded.limits):
+                faults += check_graph(loaded, is_own=True)
     if as_json:
         say_json(
             "check",

@@ -7,7 +7,7 @@ import dataclasses
 import click
 import numpy as np
 
-from dovetail.cli.output import STRICT, differences, load, narrate, progress, say_json, table
+from dovetail.cli.output import differences, load, loading, narrate, progress, say_json, table
 
 
 @click.command()
@@ -26,7 +26,7 @@ from dovetail.cli.output import STRICT, differences, load, narrate, progress, sa
 )
 @click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension, for --verify.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
-@STRICT
+@loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def convert(
     source: str,

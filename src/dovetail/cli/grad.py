@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dovetail.cli.output import STRICT, load, narrate, progress, say_json
+from dovetail.cli.output import load, loading, narrate, progress, say_json
 
 
 @click.command()
@@ -13,7 +13,7 @@ from dovetail.cli.output import STRICT, load, narrate, progress, say_json
 @click.option("--of", help="The value to differentiate (default: the only output).")
 @click.option("--wrt", multiple=True, help="With respect to this input, weight or value (default: all float inputs).")
 @click.option("--opset", type=int, help="The ONNX opset to write.")
-@STRICT
+@loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def grad(source: str, target: str, of: str | None, wrt: tuple[str, ...], opset: int | None, as_json: bool) -> int:
     """Write a model that computes a value of SOURCE and its gradients, in either format."""

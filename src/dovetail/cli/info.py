@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from dovetail.cli.output import STRICT, load, say_json, table
+from dovetail.cli.output import load, loading, say_json, table
 from dovetail.errors import printable
 
 
 @click.command()
 @click.argument("model", type=click.Path())
-@STRICT
+@loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def info(model: str, as_json: bool) -> int:
     """Inputs, outputs, operators by count, parameters and bytes of MODEL."""

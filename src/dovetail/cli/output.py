@@ -13,6 +13,7 @@ import click
 
 from dovetail.errors import Diagnostic, DovetailError, printable
 from dovetail.graph import Model
+from dovetail.limits import DEFAULT, Limits
 
 JSON_VERSION = 1
 
@@ -57,20 +58,48 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | No
 
 
 _STRICT = "dovetail.strict"
+_LIMITS = "dovetail.limits"
 
 
 def _note_strict(context: click.Context, option: click.Parameter, wanted: bool) -> None:
     context.meta[_STRICT] = wanted
 
 
-STRICT = click.option(
+def _note_limits(context: click.Context, option: click.Parameter, settings: tuple[str, ...]) -> None:
+    try:
+        context.meta[_LIMITS] = DEFAULT.changed(settings)
+    except DovetailError as error:
+        raise click.BadParameter(error.message) from None
+
+
+_STRICT_OPTION = click.option(
     "--strict",
     is_flag=True,
     expose_value=False,
     callback=_note_strict,
     help="Refuse what departs from the format, also where all who accept it read it alike.",
 )
-"""The option of every subcommand that loads a model; :func:`load` obeys it."""
+LIMIT = click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    expose_value=False,
+    callback=_note_limits,
+    help=f"What the file may cost: {', '.join(Limits.__slots__)}.",
+)
+
+
+def loading(command: Any) -> Any:
+    """The options of every subcommand that loads a model, ``--strict`` and ``--limit``; :func:`load` obeys them."""
+    return _STRICT_OPTION(LIMIT(command))
+
+
+def limits_given() -> Limits:
+    """What ``--limit`` says, beside the defaults."""
+    context = click.get_current_context(silent=True)
+    found: Limits = DEFAULT if context is None else context.meta.get(_LIMITS, DEFAULT)
+    return found
 
 
 def is_quiet() -> bool:
@@ -104,7 +133,7 @@ def load(path: str) -> Model:
 
     context = click.get_current_context(silent=True)
     with progress(f"loading {path}"):
-        model = load_model(path, strict=bool(context and context.meta.get(_STRICT)))
+        model = load_model(path, strict=bool(context and context.meta.get(_STRICT)), limits=limits_given())
     for line in summarize(model.warnings):
         narrate(f"warning {line}")
     if model.warnings:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dovetail.cli.output import STRICT, load, narrate, progress, say_json, table
+from dovetail.cli.output import load, loading, narrate, progress, say_json, table
 
 
 @click.command()
@@ -24,7 +24,7 @@ from dovetail.cli.output import STRICT, load, narrate, progress, say_json, table
 @click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=0), help="Runs that are timed; 0: none.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the random inputs.")
-@STRICT
+@loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(
     model: str,

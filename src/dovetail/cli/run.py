@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dovetail.cli.output import STRICT, load, narrate, progress, say_json, table
+from dovetail.cli.output import load, loading, narrate, progress, say_json, table
 
 
 @click.command()
@@ -17,7 +17,7 @@ from dovetail.cli.output import STRICT, load, narrate, progress, say_json, table
 @click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension of random inputs.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
 @click.option("--engine", default="auto", show_default=True, help="auto, native or interpreter.")
-@STRICT
+@loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run(
     model: str, inputs: tuple[str, ...], output: str | None, dims: tuple[str, ...], seed: int, engine: str, as_json: bool

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from dovetail.cli.output import STRICT, load, say_json
+from dovetail.cli.output import load, loading, say_json
 
 
 @click.command()
 @click.argument("model", type=click.Path())
-@STRICT
+@loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(model: str, as_json: bool) -> int:
     """Print the graph of MODEL as text, with inferred types and shapes."""

@@ -68,7 +68,9 @@ def substitute(size: Size, values: Mapping[str, Size]) -> Size:
 
 def evaluate(size: Size, values: Mapping[str, int]) -> int:
     """The number that the expression is. Raises Inexact where a symbol has no value, ZeroDivisionError as Python would."""
-    result = substitute(size, {name: int(value) for name, value in values.items()})
+    if isinstance(size, int):
+        return size
+    result = rebuilt(size, lambda atom: int(values[atom.args[0]]) if atom.args[0] in values else of_atom(atom))
     if isinstance(result, Dim):
         missing = ", ".join(str(each) for each in symbols(result))
         raise Inexact(f"no value is given for {missing}")

@@ -15,6 +15,7 @@ from dovetail.engine.steps import Find, finder, python_step
 from dovetail.engine.work import INTERPRET, Scene, Tile
 from dovetail.errors import EngineError
 from dovetail.interpret import put_into
+from dovetail.limits import Usage, active
 
 
 @dataclass(eq=False, slots=True)
@@ -51,6 +52,8 @@ class Bound:
         self._program = core.Program(pool, store, plan.arena_bytes, 1 + len(plan.inputs) + len(plan.outputs)) if core else None
         self._addresses: Callable[[list[Any]], list[int]] = getattr(core, "addresses", _addresses)
         self._pieces: list[Piece] = []
+        # The native steps of each piece, from the first to the one after the last; None: a step in Python.
+        self._spans: list[tuple[int, int] | None] = []
         if fill is not None:
             fill(self._program)
             self.native_steps = plan.steps
@@ -69,6 +72,7 @@ class Bound:
             first = len(self.native_steps)
             self.python_steps.append((step, refusal))
             self._pieces.append(self._in_python(step))
+            self._spans.append(None)
         self._run_until(first)
 
     def _add(self, step: Step) -> str:
@@ -87,6 +91,7 @@ class Bound:
         last = len(self.native_steps)
         if last > first:
             self._pieces.append(lambda bound, call: bound._run_native(call, first, last))
+            self._spans.append((first, last))
 
     def _run_native(self, call: Call, first: int, last: int) -> None:
         try:
@@ -103,9 +108,41 @@ class Bound:
         return lambda _, call: run(call.find, call.loose)
 
     def __call__(self, arrays: Sequence[Any], out: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
+        usage = active()
+        if usage is not None:
+            return self._run_within(usage, arrays, out, names)
         call = self.call(arrays, out, names)
         for piece in self._pieces:
             piece(self, call)
+        return self._results(call, out, names)
+
+    def _run_within(
+        self, usage: Usage, arrays: Sequence[Any], out: Mapping[str, Any] | None, names: Sequence[str]
+    ) -> dict[str, Any]:
+        """A call that looks at the time between steps, and counts its memory beside that of the run it is a part of."""
+        before, plan = usage.memory, self.plan
+        try:
+            usage.hold(
+                plan.arena_bytes + plan.constant_bytes + sum(tile.nbytes for tile in plan.outputs if not tile.is_loose), "the run"
+            )
+            call = self.call(arrays, out, names)
+            for piece, span in zip(self._pieces, self._spans, strict=True):
+                if span is None:
+                    usage.check_time()
+                    piece(self, call)
+                    continue
+                if usage.deadline is None:
+                    piece(self, call)
+                    continue
+                for place in range(*span):
+                    usage.check_time()
+                    self._run_native(call, place, place + 1)
+            usage.check_time()
+            return self._results(call, out, names)
+        finally:
+            usage.memory = before
+
+    def _results(self, call: Call, out: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
         return {
             name: self._delivered(tile, name, result, call.loose, out)
             for tile, name, result in zip(self.plan.outputs, names, call.results, strict=True)

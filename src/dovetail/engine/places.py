@@ -132,8 +132,11 @@ def settle(works: Iterable[Work], places: Places) -> None:
 def _views(work: Work, places: Places) -> None:
     if not is_covered(work):
         return
+    by_output: dict[int, list[Window]] = {}
+    for window in _windows(work):
+        by_output.setdefault(window.output, []).append(window)
     for index, tile in enumerate(work.writes):
-        windows = [window for window in _windows(work) if window.output == index]
+        windows = by_output.get(index, [])
         if len(windows) == 1:
             (window,) = windows
             places.view(tile, _source(work, window), window)

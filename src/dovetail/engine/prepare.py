@@ -147,7 +147,7 @@ def _unpacking() -> Callable[[Builder, Node], Any]:
         nonlocal left
         if not isinstance(node.op, Cast | DequantizeLinear) or any(x is None or x.constant is None for x in node.inputs):
             return None
-        found = folded(node.op, node.inputs, left // 8)
+        found = folded(node.op, node.inputs, left, is_counted=False)
         if found is None:
             return None
         left -= sum(array.nbytes for array, _ in found)

@@ -24,6 +24,7 @@ from dovetail.errors import EngineError, RuleError
 from dovetail.formats import collector_paused
 from dovetail.graph import Graph, Model
 from dovetail.interpret import check_inputs, named_inputs, owned, to_array
+from dovetail.limits import Limits, refuse_memory
 from dovetail.types import Tensor
 
 PLANS = 16
@@ -37,7 +38,6 @@ class Engine:
         self,
         model: Model,
         threads: int | None = None,
-        max_memory: int | None = None,
         elide: str = "auto",
         within: Engine | None = None,
     ) -> None:
@@ -45,8 +45,8 @@ class Engine:
             raise EngineError("engine.option", f"elide is one of {', '.join(ELIDE)}, not {elide!r}")
         self.model = model
         self.threads = thread_count(threads)
-        self.max_memory = max_memory
         self.elide = elide
+        self.limits: Limits = within.limits if within else model.limits
         self.graph = prepare(model.graph, file=model.file)
         self._weights = weights_of(self.graph)
         self._early = EarlyNodes(self.graph, self._weights)
@@ -60,7 +60,7 @@ class Engine:
         self._store: Any = within._store if within else self._core.Store() if self._core else None
         self._shelf = Shelf()
         if self._core:
-            plan_bodies(self.graph, lambda body: Engine(body, self.threads, max_memory, elide, self))
+            plan_bodies(self.graph, lambda body: Engine(body, self.threads, elide, self))
 
     def bind(self, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Bound, list[Any]]:
         """The bound plan for these inputs, and the inputs as arrays in the model's order."""
@@ -172,16 +172,17 @@ class Engine:
         return plan, graph, scene
 
     def _check_memory(self, plan: Plan) -> None:
-        needed = plan.arena_bytes + plan.constant_bytes
-        if self.max_memory is not None and needed > self.max_memory:
-            most = max(plan.buffers, key=lambda buffer: buffer.nbytes, default=None)
-            largest = f"; the largest tensor is {most.root.name!r} with {most.nbytes}" if most else ""
-            constants = f", {plan.constant_bytes} of them for what follows from the sizes" if plan.constant_bytes else ""
-            raise EngineError(
-                "run.memory",
-                f"the run needs {needed} bytes{constants}, and may take {self.max_memory}{largest}",
-                file=self.model.file,
+        outputs = sum(tile.nbytes for tile in plan.outputs if not tile.is_loose)
+        most = max(plan.buffers, key=lambda buffer: buffer.nbytes, default=None)
+        largest = f"; the largest tensor is {most.root.name!r} with {most.nbytes}" if most else ""
+        try:
+            refuse_memory(
+                self.limits,
+                plan.arena_bytes + plan.constant_bytes + outputs,
+                f"the run (arena {plan.arena_bytes}, outputs {outputs}, tables {plan.constant_bytes}{largest})",
             )
+        except EngineError as error:
+            raise error.at(file=self.model.file) from None
 
     def __call__(self, inputs: Mapping[str, Any] | Sequence[Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
         bound, arrays = self.bind(inputs)

@@ -11,6 +11,7 @@ from dovetail.engine.plan import COPY, FILL, Operand, Step
 from dovetail.engine.work import Scene, Tile
 from dovetail.errors import EngineError
 from dovetail.evaluate import placed
+from dovetail.limits import active, bytes_of
 
 Find = Callable[[Operand], Any]
 """The array of an operand in the memory of one call; a loose one is whatever was kept under its tensor."""
@@ -61,6 +62,8 @@ def _own(result: Any, lent: Sequence[Any]) -> Any:
 def _keep(step: Step, operand: Operand, result: Any, find: Find, loose: dict[Tile, Any]) -> None:
     if operand.tile.is_loose:
         loose[operand.tile] = result
+        if (usage := active()) is not None:
+            usage.hold(bytes_of(result), f"what {step.label} and the steps before it make")
         return
     if operand.data is not None:
         # Known beforehand, and not to be written.

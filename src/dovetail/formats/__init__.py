@@ -14,6 +14,7 @@ from dovetail.errors import Diagnostic, DovetailError, FormatError, UnsupportedE
 from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.foreign import ForeignModel
 from dovetail.graph import Model
+from dovetail.limits import DEFAULT, Limits, counting
 from dovetail.states import PROPERTY, from_text
 
 SUFFIXES = {".onnx": "onnx", ".xml": "openvino"}
@@ -78,12 +79,19 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def load(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | None = None, strict: bool = False) -> Model:
+def load(
+    path: str | PathLike[str],
+    *,
+    weights: str | PathLike[str] | bytes | None = None,
+    strict: bool = False,
+    limits: Limits | None = None,
+) -> Model:
     """Read a model: ``.onnx``, or ``.xml`` with its ``.bin`` beside it (or ``weights``). Types and shapes are inferred on
     the way.
 
     Deviations from the format that all who accept them read alike (docs/formats.md) are listed in ``model.warnings`` and
-    logged to the logger "dovetail", once for each code; with ``strict`` they are errors.
+    logged to the logger "dovetail", once for each code; with ``strict`` they are errors. ``limits``: what the file may cost
+    (docs/security.md); the model keeps them.
 
     Raises FormatError (the file is not what its format says), UnsupportedError (we do not handle it exactly), RuleError (the
     model breaks an operator's rule), each with every independent fault in ``diagnostics``; OSError where the file cannot be
@@ -91,7 +99,7 @@ def load(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | No
     """
     deviations = Deviations()
     try:
-        model = _loaded(path, weights, deviations)
+        model = _loaded(path, weights, deviations, limits or DEFAULT)
     except DovetailError as error:
         if strict and deviations.errors:
             raise_all([*deviations.errors, error], f"faults in {os.fspath(path)}")
@@ -102,20 +110,23 @@ def load(path: str | PathLike[str], *, weights: str | PathLike[str] | bytes | No
     return model
 
 
-def _loaded(path: str | PathLike[str], weights: str | PathLike[str] | bytes | None, deviations: Deviations) -> Model:
+def _loaded(
+    path: str | PathLike[str], weights: str | PathLike[str] | bytes | None, deviations: Deviations, limits: Limits
+) -> Model:
     if not os.path.exists(path):
         raise FormatError("file.missing", f"there is no file {os.fspath(path)!r}", file=os.fspath(path))
-    with collector_paused():
+    with collector_paused(), counting(limits):
         model = lifted(read(path, weights=weights, deviations=deviations), deviations)
+    model.limits = limits
     model.warnings = [*deviations.warnings(), *model.warnings]
     return model
 
 
-def examine(path: str | PathLike[str]) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:
+def examine(path: str | PathLike[str], limits: Limits | None = None) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:
     """The model at ``path`` if it loads, the faults of the file, its deviations among them, and its warnings beside these."""
     deviations = Deviations()
     try:
-        model = _loaded(path, None, deviations)
+        model = _loaded(path, None, deviations, limits or DEFAULT)
     except DovetailError as error:
         return None, [*_diagnostics(deviations), *error.diagnostics], []
     faults = _diagnostics(deviations)
@@ -134,7 +145,7 @@ def save(model: Model, path: str | PathLike[str], *, opset: int | None = None, *
     ``external``: for ONNX, put tensors into one file beside. Files are replaced whole or not at all. Raises UnsupportedError
     with all nodes that the target cannot say, and [write.mismatch] where what would be written does not mean the same.
     """
-    with collector_paused():
+    with collector_paused(), counting(model.limits):
         _save(model, path, opset, options)
 
 

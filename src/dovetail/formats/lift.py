@@ -21,6 +21,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, Fo
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.spelled import spelled
 from dovetail.graph import Graph, Model, Node, Value
+from dovetail.limits import counting
 from dovetail.op import REGISTRY, Op, bodies, faults, infer_types, infer_values, output_count
 from dovetail.slots import Spelling
 from dovetail.states import State
@@ -51,7 +52,8 @@ def lift(foreign: ForeignModel, dialect: Dialect, deviations: Deviations | None 
     """
     lifter = Lifter(dialect, foreign.graph, file=foreign.file, deviations=deviations)
     lifter.assumed = frozenset(foreign.metadata.pop("assumed_domains", ()))
-    graph = lifter.run()
+    with counting() as usage, usage.remembering():
+        graph = lifter.run()
     raise_all(lifter.errors, f"faults in {foreign.file or 'the model'}")
     model = Model(graph, format=foreign.format, versions=foreign.versions, file=foreign.file)
     model.metadata, model.producer, model.doc = dict(foreign.metadata), foreign.producer, foreign.doc

@@ -10,6 +10,7 @@ from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.lift import Lifter
 from dovetail.graph import Graph, Model, Node, Value
+from dovetail.limits import counting
 from dovetail.states import own_outputs
 from dovetail.types import Sequence, Size, Tensor, Type, is_unnamed
 
@@ -23,7 +24,8 @@ def check_written(model: Model, foreign: ForeignModel, dialect: Dialect) -> None
     """
     lifter = Lifter(dialect, foreign.graph, file=foreign.file)
     try:
-        graph = lifter.run()
+        with counting() as usage, usage.remembering():
+            graph = lifter.run()
     except UnsupportedError:
         return
     except DovetailError as error:

@@ -12,6 +12,7 @@ from dovetail import dims
 from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.graph import Graph, Value
 from dovetail.inference import infer_graph
+from dovetail.limits import current
 from dovetail.op import Op, bodies
 from dovetail.types import Map, Optional, Sequence, Size, Tensor, Type, Unknown, common_type, sizes_in
 
@@ -34,6 +35,7 @@ def infer_branch(body: Graph, xs: tuple[Any, ...]) -> list[Type] | None:
 def infer_subgraph(body: Graph) -> bool:
     """Infer ``body`` from its inputs' types. Returns False, with the error as ``body.fault``, where a rule refuses."""
     body.fault = None
+    current().count_inference(body, len(body.nodes))
     try:
         infer_graph(body)
     except DovetailError as error:
@@ -54,6 +56,15 @@ def restore_types(before: list[tuple[Value, Type, Any]]) -> None:
     """Undo what inference did since :func:`types_in`."""
     for value, type, known in before:
         value.type, value._value = type, known
+
+
+def faults_in(body: Graph) -> list[tuple[Graph, DovetailError | None]]:
+    """The fault of a subgraph and of those within it."""
+    found = [(body, body.fault)]
+    for node in body.nodes:
+        for _, inner in bodies(node.op):
+            found += faults_in(inner)
+    return found
 
 
 def forget_faults(body: Graph) -> None:

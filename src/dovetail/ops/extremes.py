@@ -78,7 +78,7 @@ def _places(b: Any, x: Any, axis: int) -> Any:
     """0, 1, ... along ``axis``, in a shape that broadcasts to that of ``x``."""
     size = x.shape[axis]
     behind = list(range(1, len(x.shape) - axis))
-    if isinstance(size, int) and size <= FOLD_LIMIT:
+    if isinstance(size, int) and 8 * size <= FOLD_LIMIT:
         return b.constant(np.arange(size).reshape(-1, *(1,) * len(behind)))
     ones = b.Expand(b.constant(1, dtypes.i64), _size(b, x, axis))
     counted = b.Subtract(b.CumSum(ones, b.constant(0, dtypes.i64)), 1)

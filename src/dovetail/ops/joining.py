@@ -80,9 +80,10 @@ class Concat(
         axis = axis_in(self.axis, len(shapes[0]))
         outer, inner = prod(shapes[0][:axis]), prod(shapes[0][axis + 1 :])
         rows = [shape[axis] * inner for shape in shapes]
+        whole = sum(rows)
         return Windows(
             tuple(
-                Window(index, 0, (outer, row), 0, (row, 1), start, (sum(rows), 1))
+                Window(index, 0, (outer, row), 0, (row, 1), start, (whole, 1))
                 for index, (row, start) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
             )
         )
@@ -230,9 +231,10 @@ class Split(
         pieces = [static(piece)[axis] for piece in self.shape(x, sizes)]
         outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
         rows = [piece * inner for piece in pieces]
+        whole = sum(rows)
         return Windows(
             tuple(
-                Window(0, index, (outer, row), start, (sum(rows), 1), 0, (row, 1))
+                Window(0, index, (outer, row), start, (whole, 1), 0, (row, 1))
                 for index, (row, start) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
             )
         )

@@ -10,12 +10,26 @@ import numpy as np
 from dovetail import dims, dtypes
 from dovetail.errors import EngineError, RuleError
 from dovetail.graph import Graph
+from dovetail.limits import Usage, bytes_of, counting
 from dovetail.op import check_inputs
-from dovetail.ops.control import _HoldsGraphs, infer_subgraph, known_boolean, outside, restore_types, symbols_of, types_in
+from dovetail.ops.control import (
+    _HoldsGraphs,
+    faults_in,
+    infer_subgraph,
+    known_boolean,
+    outside,
+    restore_types,
+    symbols_of,
+    types_in,
+)
 from dovetail.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, common_type
 
-MOST_TRIPS = 1 << 24
-"""The most trips that one run of a loop makes; one that goes on is ended by an error."""
+COUNTED_TRIPS = 1 << 10
+"""How many trips are counted before the first where a loop surely makes them all."""
+REMEMBERED = 8
+"""How many results of inference are kept for one body while an outer loop is inferred."""
+RESTORING = 16
+"""How many types are restored in the time in which one node is inferred."""
 ROUNDS = 8
 """How often a body is inferred with wider and wider types of what it carries, before their ranks are left open."""
 
@@ -30,7 +44,8 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
     from the last to the first where it is reversed; an output's is ``(axis, is_reversed)``.
 
     Without ``condition`` the first trip is made in any case; where it is false, or ``trips`` is negative, none is.
-    Raises EngineError [loop.trips] beyond MOST_TRIPS, [loop.parts] where a cut input has fewer parts than there are trips.
+    Raises EngineError [loop.trips] beyond the limit ``trips``, [run.time], [run.memory], [loop.parts] where a cut input has fewer
+    parts than there are trips.
     Sources: ONNX Loop 1 to 25, Scan 9 to 25; OpenVINO TensorIterator-1, Loop-5.
     """
 
@@ -54,7 +69,8 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             raise RuleError("loop.body", f"a body of {made} outputs for {self.outputs} of the loop and the condition")
         known = symbols_of(xs)
         before = types_in(self.body)
-        states = self._infer_body(xs, known)
+        with counting() as usage, usage.remembering():
+            states = self._infer_once(usage, xs, known)
         if states is None:
             restore_types(before)
             return self._types_without_trips(trips, condition, xs, known)
@@ -84,6 +100,28 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             return trips.value is not None and _is_positive(np.reshape(trips.value, ()).item())
         cut = zip(xs[self.carried :], self.scanned, strict=False)
         return all(x.shape is not None and _is_positive(x.shape[axis]) for x, (axis, _, _) in cut)
+
+    def _infer_once(self, usage: Usage, xs: Several[Any], known: set[str]) -> list[Type] | None:
+        """:meth:`_infer_body`, done once for the same inputs: a loop in a loop is asked again in each round of the outer one.
+
+        Without this, time would double with each level of nesting.
+        """
+        key = tuple((x.type, None if x.value is None else (np.shape(x.value), *np.ravel(x.value).tolist())) for x in xs)
+        assert usage.inferred is not None
+        # The body is kept beside its entries, so that no other one gets its identity.
+        _, entries = usage.inferred.setdefault(id(self.body), (self.body, {}))
+        if (entry := entries.pop(key, None)) is None:
+            states = self._infer_body(xs, known)
+            while len(entries) >= REMEMBERED:
+                del entries[next(iter(entries))]
+            entries[key] = states, types_in(self.body) if states is not None else [], faults_in(self.body)
+            return states
+        entries[key] = states, types, faults = entry
+        usage.count_inference(self.body, len(types) // RESTORING)
+        restore_types(types)
+        for graph, fault in faults:
+            graph.fault = fault
+        return states  # type: ignore[no-any-return]
 
     def _infer_body(self, xs: Several[Any], known: set[str]) -> list[Type] | None:
         """Infer the body with types of the states wide enough for every trip; what these are. ``known``: the symbols outside.
@@ -143,15 +181,27 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
 
     def through(self, call: Any, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
         """What ``evaluate`` says, where ``call(body, inputs)`` runs a trip."""
+        with counting() as usage:
+            held = usage.memory
+            try:
+                return self._run_trips(usage, call, xp, trips, condition, *xs)
+            finally:
+                usage.memory = held
+
+    def _run_trips(self, usage: Usage, call: Any, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
         states, first = list(xs[: self.carried]), self.carried + len(self.scanned)
         cut, rest = xs[self.carried : first], xs[first:]
         made: list[list[Any]] = [[] for _ in self.stacked]
         goes_on = condition is None or bool(condition.reshape(()))
         count = self._run_count(trips, cut)
+        is_counted = goes_on and count is not None and count > COUNTED_TRIPS and is_endless(self.body)
+        if is_counted and count is not None:
+            usage.count_trips(count)
         trip = 0
         while goes_on and (count is None or trip < count):
-            if trip == MOST_TRIPS:
-                raise EngineError("loop.trips", f"the loop goes on after {MOST_TRIPS} trips")
+            if not is_counted:
+                usage.count_trips(1)
+            usage.check_time()
             number = xp.asarray(trip, dtype=xp.int64)
             parts = [_cut(x, trip, *entry) for x, entry in zip(cut, self.scanned, strict=True)]
             going, *results = call(self.body, [number, *states, *parts, *rest])
@@ -159,6 +209,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             states = results[: self.carried]
             for row, part in zip(made, results[self.carried :], strict=True):
                 row.append(part)
+                usage.hold(bytes_of(part), "what the loop collects")
             trip += 1
         if not trip and made:
             made = [[empty] for empty in self._no_parts(xp, xs)]
@@ -294,4 +345,4 @@ def _cut(x: Any, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
     return x[(*[slice(None)] * axis, slice(start, start + size))]
 
 
-__all__ = ["MOST_TRIPS", "Loop", "forget", "is_endless", "is_true"]
+__all__ = ["Loop", "forget", "is_endless", "is_true"]

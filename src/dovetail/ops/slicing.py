@@ -229,7 +229,7 @@ def _at(b: Any, vector: Any, place: int) -> Any:
 def count_up(b: Any, x: Any, axis: int) -> Any:
     """The indices along an axis, as an i64 vector. A long one is counted when it runs: no model holds constants of that size."""
     size = x.dims[axis]
-    if isinstance(size, int) and size <= FOLD_LIMIT:
+    if isinstance(size, int) and 8 * size <= FOLD_LIMIT:
         return b.constant(np.arange(size, dtype=np.int64))
     return b.Range(b.constant(0), b.Gather(b.Shape(x), b.constant(axis), axis=0), b.constant(1))
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from dovetail import dims
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.limits import refuse_text
 from dovetail.op import Op
-from dovetail.ops.regular_expressions import translated
+from dovetail.ops.regular_expressions import check_pattern, full_matcher
 from dovetail.types import broadcast
 
 _CASES = ("keep", "lower", "upper")
@@ -37,7 +38,9 @@ class StringConcat(Op, sig="x: string, y: string -> z: string", onnx="StringConc
 
     def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
         x, y = np.broadcast_arrays(x, y)
-        return tensor_of([first + second for first, second in zip(texts(x), texts(y), strict=True)], x.shape)
+        firsts, seconds = texts(x), texts(y)
+        refuse_text(8 * x.size + sum(map(len, firsts)) + sum(map(len, seconds)), "StringConcat")
+        return tensor_of([first + second for first, second in zip(firsts, seconds, strict=True)], x.shape)
 
 
 class StringSplit(Op, sig="x: string -> pieces: string, counts: i64", onnx="StringSplit-20(x; delimiter?, maxsplit?)"):
@@ -57,6 +60,7 @@ class StringSplit(Op, sig="x: string -> pieces: string, counts: i64", onnx="Stri
     def evaluate(self, xp: Any, x: Any) -> Any:
         rows = [self._pieces(text) for text in texts(x)]
         most = max(map(len, rows), default=0)
+        refuse_text(8 * most * len(rows), "StringSplit")
         pieces = [piece for row in rows for piece in (*row, *[""] * (most - len(row)))]
         counts = np.array([len(row) for row in rows], dtype=np.int64)
         return tensor_of(pieces, (*x.shape, most)), counts.reshape(x.shape)
@@ -127,11 +131,11 @@ class RegexFullMatch(Op, sig="x: string -> y: boolean", onnx="RegexFullMatch-20(
     def validate(self) -> None:
         if self.pattern is None:
             raise RuleError("attribute.missing", "there is no pattern to match")
-        translated(self.pattern)
+        check_pattern(self.pattern)
 
     def shape(self, x: Any) -> Any:
         return x.shape
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        matches = re.compile(translated(self.pattern or ""), re.ASCII).fullmatch
-        return np.array([matches(text) is not None for text in texts(x)], dtype=bool).reshape(x.shape)
+        matches = full_matcher(self.pattern or "")
+        return np.array([matches(text) for text in texts(x)], dtype=bool).reshape(x.shape)

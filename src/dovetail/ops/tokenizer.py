@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from dovetail.errors import RuleError, UnsupportedError
+from dovetail.errors import RuleError
+from dovetail.limits import current, refuse_text
 from dovetail.op import Op
-from dovetail.ops.regular_expressions import translated
+from dovetail.ops.regular_expressions import check_pattern, compiled
 from dovetail.ops.strings import tensor_of, texts
 
 _START, _END = "\x02", "\x03"
-_ASSERTIONS = re.compile(r"[$^]|\\[bBzA]")
 
 
 class Tokenizer(
@@ -44,7 +43,7 @@ class Tokenizer(
             raise RuleError("string.tokens", "an empty separator beside others")
         for pattern in (self.tokenexp, *self.separators):
             if pattern:
-                _Pattern(pattern)
+                check_pattern(pattern)
 
     def _is_by_character(self) -> bool:
         return self.separators == ("",)
@@ -59,6 +58,7 @@ class Tokenizer(
     def evaluate(self, xp: Any, x: Any) -> Any:
         rows = [self._tokens(text) for text in texts(x)]
         most = max(map(len, rows), default=0)
+        refuse_text(8 * (most + 2) * len(rows), "Tokenizer")
         if not most:
             return tensor_of([], (*x.shape, 0))
         marked = [[_START, *row, _END] if self.mark else row for row in rows]
@@ -68,40 +68,38 @@ class Tokenizer(
     def _tokens(self, text: str) -> list[str]:
         if self._is_by_character():
             return list(text)
+        encoded = text.encode(errors="surrogatepass")
         if self.tokenexp:
-            found = [text[start:end] for start, end in _Pattern(self.tokenexp).matches(text)]
+            found = [encoded[start:end] for start, end in _Pattern(self.tokenexp).matches(encoded)]
         else:
-            found = [text]
+            found = [encoded]
             for separator in map(_Pattern, self.separators):
                 found = [piece for each in found for piece in separator.split(each)]
-        return [token for token in found if len(token) >= self.mincharnum]
+        tokens = (token.decode(errors="surrogatepass") for token in found)
+        return [token for token in tokens if len(token) >= self.mincharnum]
 
 
 class _Pattern:
     """A pattern of RE2 that is looked for in a text, the longest match from the left.
 
-    Raises RuleError [regex.syntax], UnsupportedError [regex.unsupported].
+    Raises RuleError [regex.syntax], UnsupportedError [regex.engine].
     """
 
     def __init__(self, pattern: str) -> None:
-        self.compiled = re.compile(translated(pattern), re.ASCII)
-        # Greedy repetition alone has one way to match that is the longest; other patterns are searched for longer ones.
-        self.has_choice = "|" in pattern or "?" in pattern
-        if self.has_choice and _ASSERTIONS.search(pattern):
-            raise UnsupportedError("regex.unsupported", f"a choice beside an assertion in the pattern {pattern!r}")
+        self.search = compiled(pattern, longest=True).search
 
-    def matches(self, text: str) -> Iterator[tuple[int, int]]:
-        """The matches that are not empty."""
+    def matches(self, text: bytes) -> Iterator[tuple[int, int]]:
+        """The matches that are not empty, in bytes."""
+        usage = current()
         place = 0
-        while place < len(text) and (match := self.compiled.search(text, place)) is not None:
+        while place < len(text) and (match := self.search(text, place)) is not None:
+            usage.check_time()
             start, end = match.span()
-            if self.has_choice:
-                end = next((last for last in range(len(text), end, -1) if self.compiled.fullmatch(text, start, last)), end)
             if end > start:
                 yield start, end
             place = max(end, start + 1)
 
-    def split(self, text: str) -> Iterator[str]:
+    def split(self, text: bytes) -> Iterator[bytes]:
         """What lies between the matches."""
         place = 0
         for start, end in self.matches(text):

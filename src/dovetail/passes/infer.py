@@ -5,6 +5,7 @@ from __future__ import annotations
 from dovetail.edit import copy_model
 from dovetail.graph import Model
 from dovetail.inference import infer_graph
+from dovetail.limits import counting
 
 
 def infer(model: Model) -> Model:
@@ -13,7 +14,8 @@ def infer(model: Model) -> Model:
     Raises RuleError with every independent fault in its ``diagnostics``.
     """
     new = copy_model(model)
-    infer_graph(new.graph, file=new.file)
+    with counting(model.limits):
+        infer_graph(new.graph, file=new.file)
     return new
 
 

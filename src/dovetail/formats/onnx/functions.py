@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignValue
@@ -15,7 +15,6 @@ from dovetail.formats.onnx.messages import present, refuse_rest, texts
 from dovetail.formats.onnx.names import label, subgraphs
 from dovetail.formats.onnx.reader import (
     FIELDS,
-    MAX_DEPTH,
     Call,
     Faults,
     GraphReader,
@@ -26,12 +25,14 @@ from dovetail.formats.onnx.reader import (
 )
 from dovetail.formats.onnx.values import renamed_symbols
 from dovetail.formats.onnx.writer import kind_of
+from dovetail.limits import Limits, current
+from dovetail.types import sizes_in
 
 if TYPE_CHECKING:
     from onnx import FunctionProto
 
-# Ten functions that call each other ten times over are 10**10 nodes from a kilobyte.
-SIZE_LIMIT = 250_000
+LONGEST_PLACE = 256
+"""Characters of the path of calls that is written out for each node."""
 
 _Names = dict[str, str | None]
 _Kept = dict[str, Any]
@@ -87,7 +88,7 @@ def inline(graph: ForeignGraph, functions: Mapping[Call, Function], imports: Map
     """Replace every call in ``graph`` by the body of its function.
 
     FormatErrors [function.recursive], [function.arity], [function.output], [attribute.unknown], [attribute.type],
-    [graph.dangling], [graph.repeated]; UnsupportedErrors [function.depth], [function.size].
+    [graph.dangling], [graph.repeated]; UnsupportedErrors [function.depth], [function.size], [function.names].
     """
     _refuse_size(graph, functions)
     _Inliner(graph, functions, imports, faults).run()
@@ -101,32 +102,90 @@ def walk(nodes: Iterable[ForeignNode]) -> Iterator[ForeignNode]:
             yield from walk(inner.nodes)
 
 
+class _Cost(NamedTuple):
+    """What nodes become when the calls among them are written out."""
+
+    nodes: int = 0
+    depth: int = 0
+    names: int = 0
+    """How many names are made, each with what stands before the name of its call."""
+    name_bytes: int = 0
+    """The bytes of these names, without what stands before them."""
+
+    def called(self, prefix: int) -> _Cost:
+        """The same in the body of a call whose name has ``prefix`` bytes."""
+        return self._replace(name_bytes=self.name_bytes + self.names * prefix)
+
+    def plus(self, other: _Cost) -> _Cost:
+        return _Cost(
+            self.nodes + other.nodes,
+            max(self.depth, other.depth),
+            self.names + other.names,
+            self.name_bytes + other.name_bytes,
+        )
+
+
 def _refuse_size(graph: ForeignGraph, functions: Mapping[Call, Function]) -> None:
     """Refuse recursion, and calls that would grow out of hand, before anything is written out."""
-    known: dict[Call, tuple[int, int]] = {}
+    known: dict[Call, _Cost] = {}
+    limits = current().limits
 
-    def measure(nodes: Iterable[ForeignNode], stack: tuple[Call, ...]) -> tuple[int, int]:
-        size = depth = 0
+    def measure(nodes: Iterable[ForeignNode], stack: tuple[Call, ...]) -> _Cost:
+        nodes_made = names = name_bytes = 0
+        total = _Cost()
         for node in walk(nodes):
-            inner = measure_call(call_of(node), stack) if call_of(node) in functions else (1, 0)
-            size, depth = size + inner[0], max(depth, inner[1])
-        return size, depth + 1
+            if call_of(node) in functions:
+                total = total.plus(measure_call(call_of(node), stack).called(_prefix_length(node)))
+                continue
+            own = own_names(node)
+            nodes_made, names, name_bytes = nodes_made + 1, names + len(own), name_bytes + sum(map(len, own))
+        total = total.plus(_Cost(nodes_made, 0, names, name_bytes))
+        return total._replace(depth=total.depth + 1)
 
-    def measure_call(call: Call, stack: tuple[Call, ...]) -> tuple[int, int]:
+    def measure_call(call: Call, stack: tuple[Call, ...]) -> _Cost:
         if call in stack:
             names = " -> ".join(name for _, name, _ in (*stack[stack.index(call) :], call))
             raise FormatError("function.recursive", f"functions call each other: {names}")
         if call not in known:
-            if len(stack) >= MAX_DEPTH:
-                raise UnsupportedError("function.depth", f"functions nested more than {MAX_DEPTH} deep")
-            known[call] = measure(functions[call].nodes, (*stack, call))
+            if len(stack) >= limits.depth:
+                raise _too_deep(limits)
+            known[call] = measure(functions[call].nodes, (*stack, call)).plus(_cost_of_symbols(functions[call]))
         return known[call]
 
-    size, depth = measure(graph.nodes, ())
-    if depth > MAX_DEPTH + 1:
-        raise UnsupportedError("function.depth", f"functions nested more than {MAX_DEPTH} deep")
-    if size > SIZE_LIMIT + len(graph.nodes):
-        raise UnsupportedError("function.size", f"{size} nodes when functions are written out; {SIZE_LIMIT} are the most")
+    cost = measure(graph.nodes, ())
+    if cost.depth > limits.depth + 1:
+        raise _too_deep(limits)
+    if cost.nodes > limits.function_nodes + len(graph.nodes):
+        raise UnsupportedError(
+            "function.size", f"{cost.nodes} nodes when functions are written out; {limits.bound('function_nodes')}"
+        )
+    own = sum(len(name) for node in walk(graph.nodes) if call_of(node) not in functions for name in own_names(node))
+    if cost.name_bytes - own > limits.name_bytes:
+        raise UnsupportedError(
+            "function.names",
+            f"{cost.name_bytes - own} bytes of names when functions are written out; {limits.bound('name_bytes')}",
+        )
+
+
+def _cost_of_symbols(function: Function) -> _Cost:
+    """The names of the symbols in the types that a function declares."""
+    types = [value.type for value in function.values.values() if value.type is not None]
+    names = [str(size) for type in types for size in sizes_in(type) if not isinstance(size, int)]
+    return _Cost(0, 0, len(names), sum(map(len, names)))
+
+
+def own_names(node: ForeignNode) -> list[str]:
+    """The names that a call makes anew for a node of its function: its own, its place, and those of its outputs."""
+    inner = (value.key for _, graph in subgraphs(node) for value in graph.inputs)
+    return [*filter(None, (node.name, *node.outputs)), *inner]
+
+
+def _prefix_length(call: ForeignNode) -> int:
+    return 1 + len(call.name or max((name for name in call.outputs if name), key=len, default=call.kind))
+
+
+def _too_deep(limits: Limits) -> UnsupportedError:
+    return UnsupportedError("function.depth", f"functions nested more than {limits.depth} deep; {limits.bound('depth')}")
 
 
 class _Inliner:
@@ -139,6 +198,7 @@ class _Inliner:
         self._faults = faults
         self._taken: set[str] = set()
         self._counts: dict[str, int] = {}
+        self._copies = 0
 
     def run(self) -> None:
         self._take(self._main)
@@ -217,6 +277,13 @@ class _Inliner:
         if unwritten:
             raise FormatError("graph.dangling", f"function {function.name!r} does not write its output {unwritten[0]!r}")
 
+    def _place(self, call: ForeignNode, node: ForeignNode) -> str:
+        """Where a copy of ``node`` stands: the path of calls, or where that is long a number of its own."""
+        if len(call.place) + len(node.place) < LONGEST_PLACE:
+            return f"{call.place}/{node.place}"
+        self._copies += 1
+        return f"{node.place} #{self._copies}"
+
     def _fresh(self, base: str) -> str:
         name = base
         while name in self._taken:
@@ -244,7 +311,7 @@ class _Inliner:
             outputs=[_renamed(name, names, node) for name in node.outputs],
             attributes={},
             name=f"{prefix}{node.name}" if node.name else "",
-            place=f"{call.place}/{node.place}",
+            place=self._place(call, node),
             metadata=dict(node.metadata),
         )
         for key, value in node.attributes.items():

@@ -19,6 +19,7 @@ from dovetail.formats.onnx.names import label
 from dovetail.formats.onnx.schemas import newest_opset, schema
 from dovetail.formats.onnx.tensors import TensorReader
 from dovetail.formats.onnx.values import TypeReader, read_value
+from dovetail.limits import current, weight_of_node
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 # A function is called by domain, name and overload.
 Call = tuple[str, str, str]
 
-# protobuf parses 100 messages deep, and a sub-graph takes three: what is deeper could not be read back.
-MAX_DEPTH = 32
 _MAX_ERRORS = 1000
 _MISSING = object()
 # Faults of a declaration that the graph means the same without.
@@ -108,6 +107,7 @@ class GraphReader:
         self._faults = faults
         self._functions = functions
         self._in_function = in_function
+        self._read = 0
         # Domains that the model does not import, with the versions that their operators are read in.
         self.assumed: dict[str, int] = {}
         # Networks say the same few attributes over and over: those whose value is all they say, by their bytes.
@@ -115,8 +115,8 @@ class GraphReader:
 
     def graph(self, proto: GraphProto, place: str = "", depth: int = 0) -> ForeignGraph:
         """The graph and what is in it. ``place`` is the path to a sub-graph, with a slash at its end."""
-        if depth > MAX_DEPTH:
-            raise UnsupportedError("graph.depth", f"graphs nested more than {MAX_DEPTH} deep")
+        if depth > (limits := current().limits).depth:
+            raise UnsupportedError("graph.depth", f"graphs nested more than {limits.depth} deep; {limits.bound('depth')}")
         fields = present(proto, "graph")
         graph = ForeignGraph(fields.pop("name", ""), doc=fields.pop("doc_string", ""))
         if entries := fields.pop("metadata_props", None):
@@ -139,6 +139,11 @@ class GraphReader:
         return graph
 
     def nodes(self, protos: Iterable[NodeProto], place: str, depth: int) -> list[ForeignNode]:
+        limits = current().limits
+        protos = list(protos)
+        self._read += sum(weight_of_node(len(proto.input) + len(proto.output)) for proto in protos)
+        if self._read > limits.nodes:
+            raise UnsupportedError("graph.size", f"the graph has {self._read} nodes or more; {limits.bound('nodes')}")
         return [self._node(proto, f"{place}node {index}", depth) for index, proto in enumerate(protos)]
 
     def values(self, protos: Iterable[ValueInfoProto], place: str) -> dict[str, ForeignValue]:

@@ -21,6 +21,7 @@ from dovetail.formats import files
 from dovetail.formats.foreign import ForeignTensor
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse
 from dovetail.formats.onnx.wire import TICKET_BYTES, Elements
+from dovetail.limits import current
 
 if TYPE_CHECKING:
     from onnx import SparseTensorProto, TensorProto
@@ -30,8 +31,6 @@ Notes = dict[str, Any]
 
 _INT64_MAX = 2**63 - 1
 _MAX_RANK = 64  # numpy's
-# What sparse tensors of one model may grow to: they are the one place where the file is smaller than the data.
-SPARSE_LIMIT = 2**28
 # onnx.proto, external_data: offsets should be multiples of a page; below this size that would be mostly gaps.
 _PAGE, _WORTH_A_PAGE, _ALIGNMENT = 4096, 65536, 64
 
@@ -100,8 +99,10 @@ class TensorReader:
         indices = self.read(fields.pop("indices"))[0].data if "indices" in fields else np.empty(0, np.int64)
         shape = _shape(fields.pop("dims", ()))
         self._sparse_bytes += math.prod(shape) * max(values.dtype.numpy.itemsize, 1)
-        if self._sparse_bytes > SPARSE_LIMIT:
-            raise UnsupportedError("data.sparse", f"sparse tensors that would fill more than {SPARSE_LIMIT} bytes")
+        if self._sparse_bytes > (limits := current().limits).dense_bytes:
+            raise UnsupportedError(
+                "data.sparse", f"sparse tensors that would fill {self._sparse_bytes} bytes; {limits.bound('dense_bytes')}"
+            )
         places = _linear(indices, values.data, shape)
         dense = (
             np.full(math.prod(shape), "", object)

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import DovetailError, FormatError
+from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import bodies, edges, fields, packing
 from dovetail.formats.openvino.checks import Checks, Layer
 from dovetail.formats.openvino.layers import BODIES, LayerReader
 from dovetail.formats.openvino.versions import resolve
+from dovetail.limits import current, weight_of_node
 from dovetail.types import Shape, Size, Tensor
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 LEGACY = ("meta_data", "quantization_parameters")
 # Arithmetic on the inputs, which older tools did and OpenVINO no longer does.
 PREPROCESSING = ("pre-process", "preprocess")
-NESTING = 32
 
 
 class Reader:
@@ -39,12 +39,16 @@ class Reader:
         self._bytes: packing.Bytes | None = None
         self._bytes_failed = False
         self._symbols: set[str] = set()
+        self._read = 0
 
     def graph(self, element: Element, path: str = "", depth: int = 0) -> ForeignGraph:
         """The graph in ``element`` (net or a body); ``path`` sets the names of its unknown dimensions apart."""
         graph = ForeignGraph(name=element.get("name", "") if not depth else "")
         sections = self._sections(element, depth)
         layers = self._layers.layers(sections.get("layers"), path)
+        self._read += sum(weight_of_node(len(layer.inputs) + len(layer.outputs)) for layer in layers.values())
+        if self._read > (limits := current().limits).nodes:
+            raise UnsupportedError("graph.size", f"the network has {self._read} layers or more; {limits.bound('nodes')}")
         sources = edges.read_edges(self.checks, sections.get("edges"), layers)
         for layer in edges.sort(self.checks, layers, sources):
             self._place(graph, layer, sources, path, depth)
@@ -224,8 +228,8 @@ class Reader:
         if (found or maps) and list(layer.inputs) != list(range(len(layer.inputs))):
             # OpenVINO takes external_port_id for the input's index, whatever the ids of the ports are.
             self.checks.fault("ir.port-map", "the input ports of a layer with a body have to be numbered from 0", layer)
-        if depth >= NESTING and found:
-            self.checks.unsupported("ir.depth", f"bodies nest deeper than {NESTING} levels", layer)
+        if depth >= (limits := current().limits).depth and found:
+            self.checks.unsupported("ir.depth", f"bodies nest deeper than {limits.depth} levels; {limits.bound('depth')}", layer)
             return
         for tag in found:
             body = self.graph(layer.children[tag], f"{path}{layer.id}.{tag}/", depth + 1)

@@ -19,9 +19,10 @@ from dovetail.formats.openvino import packing
 from dovetail.formats.openvino.bodies import MAP_NUMBERS
 from dovetail.formats.openvino.fields import PRECISIONS, partial_text
 from dovetail.formats.openvino.layers import BODIES
-from dovetail.formats.openvino.reader import LEGACY, NESTING
+from dovetail.formats.openvino.reader import LEGACY
 from dovetail.formats.openvino.rt_info import DEPTH, Item
 from dovetail.formats.openvino.versions import spelled
+from dovetail.limits import current
 from dovetail.types import Tensor, Type
 
 # Constants start at multiples of this, so that every element type can be read where it lies.
@@ -366,8 +367,10 @@ class _Layers:
     # Bodies
 
     def _bodies(self, parts: dict[str, Any], name: str) -> None:
-        if self.depth >= NESTING:
-            self._refuse(UnsupportedError("ir.depth", f"bodies nest deeper than {NESTING} levels"), name)
+        if self.depth >= (limits := current().limits).depth:
+            self._refuse(
+                UnsupportedError("ir.depth", f"bodies nest deeper than {limits.depth} levels; {limits.bound('depth')}"), name
+            )
             return
         tabs = self.tabs + "\t"
         renumbered: dict[str, tuple[dict[str, str], dict[str, str]]] = {}

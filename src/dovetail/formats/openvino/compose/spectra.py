@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from dovetail.evaluate import apply, constant_value
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
+from dovetail.limits import current
 from dovetail.op import Op
 from dovetail.ops.normalizing import as_type
 from dovetail.ops.reshaping import Unsqueeze
 from dovetail.ops.spectra import STFT
+from dovetail.types import is_static, static
 
 
 class _Stft(
@@ -86,4 +89,8 @@ def mel_weights(b: Any, node: Node) -> Any:
     given = [None if x is None else constant_value(x) for x in node.inputs]
     if any(item is None for item in given):
         raise UnsupportedError("mel.constant", "MelWeightMatrix of numbers that only run time knows, which OpenVINO cannot say")
+    type = node.outputs[0].type
+    nbytes = node.outputs[0].dtype.numpy.itemsize * prod(static(node.outputs[0].shape)) if is_static(type) else 0
+    if nbytes > (limits := current().limits).folded_bytes:
+        raise UnsupportedError("mel.constant", f"MelWeightMatrix as a constant of {nbytes} bytes; {limits.bound('folded_bytes')}")
     return b.constant(apply(op, np, given)[0], op.dtype)

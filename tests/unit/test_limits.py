@@ -1,0 +1,277 @@
+"""Time and memory are bounded by the file: each limit refuses, names itself, and can be raised.
+
+The files of ``HOSTILE`` cost too much without a limit; the harness of ``tests/bounded.py`` runs each through every stage.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import dovetail
+from bounded import ENDED, faults, measure
+from dovetail import Limits
+from dovetail.errors import DovetailError, EngineError
+from dovetail.limits import counting
+from dovetail.ops import regular_expressions
+from hostile_models import (
+    concat_many,
+    declared,
+    function_bomb,
+    if_nest,
+    loop,
+    loop_nest,
+    many_inputs,
+    model_of,
+    node,
+    regex,
+    relus,
+    split_many,
+    square,
+    string_doubling,
+    swell,
+)
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+ENGINES = ("native", "interpreter")
+
+
+def saved(model: onnx.ModelProto, folder: Path, name: str = "model.onnx") -> Path:
+    path = folder / name
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def sparse(size: int) -> onnx.ModelProto:
+    values = onnx.numpy_helper.from_array(np.ones(1, np.float32), "w")
+    tensor = onnx.helper.make_sparse_tensor(values, onnx.numpy_helper.from_array(np.zeros(1, np.int64)), [size])
+    return model_of([node("Add", ["x", "w"], ["y"])], [declared("x", [size])], [declared("y")], sparse=[tensor])
+
+
+LOADED: list[tuple[str, int, str, onnx.ModelProto]] = [
+    ("nodes", 40, "graph.size", relus(40)),
+    ("nodes", 86, "graph.size", concat_many(100)),
+    ("function_nodes", 27, "function.size", function_bomb(3, 3)),
+    ("name_bytes", 4000, "function.names", function_bomb(2, 3, "A" * 50)),
+    ("depth", 4, "graph.depth", if_nest(4)),
+    ("depth", 4, "function.depth", function_bomb(4, 1)),
+    ("dense_bytes", 4000, "data.sparse", sparse(1000)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "enough", "code", "model"), LOADED, ids=[f"{name} {most}, {code}" for name, most, code, _ in LOADED]
+)
+def test_a_limit_refuses_a_file_and_is_raised_in_one_line(
+    name: str, enough: int, code: str, model: onnx.ModelProto, tmp_path: Path
+) -> None:
+    path = saved(model, tmp_path)
+    enough_limits = dataclasses.replace(Limits(), **{name: enough})
+    few = dataclasses.replace(Limits(), **{name: enough // 4})
+    assert dovetail.load(path, limits=enough_limits).limits == enough_limits
+    with pytest.raises(DovetailError) as caught:
+        dovetail.load(path, limits=few)
+    assert caught.value.code == code and few.bound(name) in str(caught.value)
+    assert {item.code for item in dovetail.check(path, limits=few)} == {code}
+
+
+def test_layers_and_bodies_of_ir_count_too(tmp_path: Path) -> None:
+    model = dovetail.load(saved(relus(40), tmp_path))
+    dovetail.save(model, tmp_path / "model.xml")
+    dovetail.load(tmp_path / "model.xml", limits=Limits(nodes=42))
+    with pytest.raises(DovetailError, match=r"graph.size.*the limit nodes is 41"):
+        dovetail.load(tmp_path / "model.xml", limits=Limits(nodes=41))
+    model = dovetail.load(saved(if_nest(3), tmp_path))
+    model.limits = Limits(depth=2)
+    with pytest.raises(DovetailError, match=r"ir.depth.*the limit depth is 2"):
+        dovetail.save(model, tmp_path / "nest.xml")
+
+
+def test_names_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from dovetail.formats.onnx import functions
+
+    monkeypatch.setattr(functions._Inliner, "run", lambda self: pytest.fail("functions are written out"))
+    with pytest.raises(DovetailError) as caught:
+        dovetail.load(saved(function_bomb(3, 30, "A" * 2000), tmp_path))
+    assert caught.value.code == "function.names"
+
+
+def test_the_names_of_functions_are_as_many_bytes_as_counted(tmp_path: Path) -> None:
+    path = saved(function_bomb(3, 3, "A" * 20), tmp_path)
+    made = dovetail.load(path).graph.nodes
+    total = sum(len(each.name) + len(each.outputs[0].name) for each in made)
+    dovetail.load(path, limits=Limits(name_bytes=2 * total))
+    with pytest.raises(DovetailError, match=r"function.names"):
+        dovetail.load(path, limits=Limits(name_bytes=total // 2))
+
+
+@pytest.mark.parametrize("depth", [4, 8, 16])
+def test_a_loop_in_loops_is_inferred_as_often_as_there_are_loops(depth: int, tmp_path: Path) -> None:
+    model = dovetail.load(saved(loop_nest(depth), tmp_path))
+    with counting(Limits()) as usage:
+        dovetail.infer(model)
+    with counting(Limits()) as usage:
+        dovetail.inference.infer_graph(model.graph)
+    assert len(usage.inferences) == depth and max(usage.inferences.values()) <= 6 * depth
+
+
+def test_inference_of_bodies_is_bounded(tmp_path: Path) -> None:
+    path = saved(loop_nest(12), tmp_path)
+    dovetail.load(path)
+    with pytest.raises(DovetailError) as caught:
+        dovetail.load(path, limits=Limits(inference_steps=20))
+    assert caught.value.code == "inference.steps" and "the limit inference_steps is 20" in caught.value.message
+
+
+def run(model: onnx.ModelProto, folder: Path, engine: str, limits: Limits, **inputs: Any) -> dict[str, Any]:
+    return dovetail.compile(saved(model, folder), engine, limits=limits)(inputs)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("limits", "model", "inputs", "code"),
+    [
+        (Limits(trips=9), loop(10), {}, "loop.trips"),
+        (Limits(), loop(2**62), {}, "loop.trips"),
+        (Limits(), loop(2**21, True), {}, "loop.trips"),
+        (Limits(trips=100), loop(2**62, goes_on=False), {"k": np.True_}, "loop.trips"),
+        (Limits(memory=1000), loop(500, True), {}, "run.memory"),
+        (Limits(seconds=0.0), loop(10), {}, "run.time"),
+        (Limits(seconds=0.0), relus(3), {"x": np.ones(1, np.float32)}, "run.time"),
+        (Limits(text_bytes=1000), string_doubling(10, False), {"s": np.array(["abcd"], object)}, "run.text"),
+    ],
+    ids=["few trips", "2**62 trips", "2**21 trips collected", "trips of a while", "memory", "time of trips", "time", "text"],
+)
+def test_a_run_ends_at_its_limit(
+    engine: str, limits: Limits, model: onnx.ModelProto, inputs: dict[str, Any], code: str, tmp_path: Path
+) -> None:
+    given = {"x": np.ones(2, np.float32)} if any(item.name == "x" for item in model.graph.input) else {}
+    with pytest.raises(EngineError) as caught:
+        run(model, tmp_path, engine, limits, **{**given, **inputs})
+    assert caught.value.code == code and "the limit" in caught.value.message
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_run_has_its_limits_anew(engine: str, tmp_path: Path) -> None:
+    program = dovetail.compile(saved(loop(10, True), tmp_path), engine, limits=Limits(trips=10, memory=10_000, seconds=60))
+    for _ in range(3):
+        assert program({"x": np.ones(2, np.float32)})["z"].shape == (10, 2)
+    again = pickle.loads(pickle.dumps(program))
+    assert again.model.limits == program.model.limits
+
+
+def test_outputs_count_as_memory(tmp_path: Path) -> None:
+    with dovetail.Builder() as b:
+        b.output("y", b.Add(b.input("x", "f32", (1000,)), 1.0))
+    dovetail.compile(b.model, "native", max_memory=4000)(np.ones(1000, np.float32))
+    with pytest.raises(EngineError) as caught:
+        dovetail.compile(b.model, "native", max_memory=3999)(np.ones(1000, np.float32))
+    assert caught.value.code == "run.memory" and "the limit memory is 3999" in caught.value.message
+
+
+def test_folding_counts_bytes(tmp_path: Path) -> None:
+    with dovetail.Builder() as b:
+        b.output("y", b.Add(b.Expand(b.constant(np.ones(1, np.float64)), b.constant(np.array([1 << 19]))), 1.0))
+    program = dovetail.compile(b.model, "native")
+    assert [type(each.op).__name__ for each in program._native.graph.nodes] == ["Constant"]
+    program = dovetail.compile(b.model, "native", limits=Limits(folded_bytes=1 << 20))
+    assert "Expand" in [type(each.op).__name__ for each in program._native.graph.nodes]
+    assert program()["y"].shape == (1 << 19,)
+
+
+def test_texts_that_double_are_not_folded(tmp_path: Path) -> None:
+    program = dovetail.compile(saved(string_doubling(40), tmp_path), "native")
+    texts = [each.constant for each in program._native.graph.values() if each.constant is not None]
+    assert max(len(text) for array in texts for text in array.reshape(-1)) <= 2 << 16
+
+
+@pytest.mark.parametrize(
+    ("setting", "code"),
+    [
+        ("nodes=many", "limits.value"),
+        ("nodes=-1", "limits.value"),
+        ("noses=1", "limits.unknown"),
+        ("seconds=nan", "limits.value"),
+    ],
+)
+def test_what_is_no_limit_is_refused(setting: str, code: str) -> None:
+    with pytest.raises(EngineError) as caught:
+        Limits().changed([setting])
+    assert caught.value.code == code
+
+
+def test_the_command_line_raises_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from dovetail.cli import main
+
+    path = str(saved(relus(40), tmp_path))
+    for arguments, code in (
+        (["info", path, "--limit", "nodes=39"], 4),
+        (["info", path, "--limit", "nodes=40"], 0),
+        (["check", path, "--limit", "nodes=39"], 1),
+        (["run", path, "--limit", "nodes=40", "--limit", "seconds=0"], 6),
+        (["run", path, "--limit", "noses=1"], 2),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == code, arguments
+    assert "the limit nodes is 39" in capsys.readouterr().err
+
+
+def test_without_re2_a_pattern_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(regular_expressions, "_library", lambda: None)
+    regular_expressions.compiled.cache_clear()
+    path = saved(regex("a|b", "a"), tmp_path)
+    dovetail.load(path)
+    with pytest.raises(DovetailError) as caught:
+        dovetail.run(path, {}, engine="interpreter")
+    assert caught.value.code == "regex.engine" and "dovetail[text]" in caught.value.message
+
+
+def test_the_document_has_every_limit_and_its_default() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", DOCUMENT.read_text(), re.M))
+    assert list(rows) == [field.name for field in dataclasses.fields(Limits)]
+    for name, text in rows.items():
+        default = getattr(Limits(), name)
+        number, unit = re.match(r"([\d,]*)(.*)", text).groups()  # type: ignore[union-attr]
+        assert default is None or default == int(number.replace(",", "")) * (1 << 20 if unit == " MiB" else 1)
+
+
+HOSTILE: dict[str, onnx.ModelProto] = {
+    "Loops in Loops": loop_nest(20),
+    "Ifs in Ifs": if_nest(31),
+    "functions": function_bomb(10, 10),
+    "names of functions": function_bomb(3, 30, "A" * 2000),
+    "a loop without end": loop(2**62),
+    "a loop that collects": loop(2**20, True),
+    "texts": string_doubling(40),
+    "backtracking": regex("((a*)*)*b", "a" * 40),
+    "nested groups": regex("(" * 20000 + "a" + ")" * 20000, "a"),
+    "a huge pattern": regex("a{1000}" * 5000, "a"),
+    "inputs of a Concat": concat_many(10_000),
+    "outputs of a Split": split_many(10_000),
+    "inputs of the graph": many_inputs(10_000),
+    "products of sums": swell(30),
+    "squares": square(20),
+    "integers beyond 64 bits": square(40, True),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_every_stage_of_a_hostile_file_is_bounded(name: str, tmp_path: Path) -> None:
+    outcomes = measure(saved(HOSTILE[name], tmp_path))
+    assert outcomes and faults(outcomes) == []
+
+
+def test_the_harness_notices_what_takes_too_much(tmp_path: Path) -> None:
+    path = saved(relus(2000), tmp_path)
+    assert all(each.kind == ENDED for each in measure(path, ["load", "check"]))
+    assert [each.kind for each in measure(path, ["load"], seconds=0)] == ["slow"]
+    wide = saved(split_many(20_000), tmp_path, "wide.onnx")
+    assert faults(measure(wide, ["load"], memory=1 << 20))
