@@ -5,6 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "kernels/geometry.h"
 #include "kernels/kernels.h"
 
 namespace dovetail {
@@ -69,6 +70,8 @@ private:
         if (strides.size() != 2 || dilations.size() != 2 || begins.size() != 2 || w.rank() != 4 || w.element != Element::i8 ||
             !w.is_constant() || w.sizes[0] != y_.sizes[1] || w.sizes[1] != x_.sizes[1])
             throw std::invalid_argument("quantized_conv: windows of two axes, weights of i8 that are constant, no groups");
+        if (x_.sizes[0] != y_.sizes[0]) throw std::invalid_argument("quantized_conv: another number of images");
+        check_windows("quantized_conv", {w.sizes[2], w.sizes[3]}, strides, dilations, begins);
         channels_ = x_.sizes[1];
         for (std::size_t i = 0; i < 2; ++i) {
             in_[i] = x_.sizes[i + 2];
@@ -89,8 +92,8 @@ private:
         factor_.resize(columns);
         offset_.resize(columns);
         const Operand &bias = spec.inputs.at(2), &factor = spec.inputs.at(3);
-        if (!bias.is_constant() || bias.element != Element::i32 || bias.count() != y_.sizes[1] || !factor.is_constant() ||
-            factor.element != Element::f32 || factor.count() != y_.sizes[1])
+        if (!bias.is_constant() || bias.element != Element::i32 || bias.rank() != 1 || bias.sizes[0] != y_.sizes[1] ||
+            !factor.is_constant() || factor.element != Element::f32 || factor.rank() != 1 || factor.sizes[0] != y_.sizes[1])
             throw std::invalid_argument("quantized_conv: a constant bias of i32 and factors of f32");
         for (std::int64_t j = 0; j < y_.sizes[1]; ++j) {
             std::memcpy(&offset_[static_cast<std::size_t>(j)], bias.constant + j * bias.strides[0], 4);
