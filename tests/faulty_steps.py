@@ -50,7 +50,9 @@ def steps(every: int, networks: int) -> list[Step]:
     def kept(step: Any) -> Any:
         made = plain(step)
         # The constants of a step live as long as its plan; a copy of their bytes stands for them.
-        found.setdefault(_kind(made), (made[0], [_owned(row) for row in made[1]], [_owned(row) for row in made[2]], dict(made[3])))
+        found.setdefault(
+            _kind(made), (made[0], [_owned(row) for row in made[1]], [_owned(row) for row in made[2]], dict(made[3]))
+        )
         return made
 
     bound.spec = kept  # type: ignore[assignment]
@@ -215,7 +217,7 @@ def attempt(core: Any, step: Step, draw: random.Random) -> str:
         return "refused"
     try:
         core.Visit(program).run(addresses, 0, 1)
-    except core.StepFailed:
+    except (core.StepFailed, MemoryError):
         return "failed"
     return "ran"
 
@@ -231,7 +233,9 @@ def fill(address: int, size: int, row: Any, draw: random.Random) -> None:
         data = draw.randbytes(size)
     else:
         kind = {"f32": "f4", "f64": "f8", "f16": "f2", "i64": "i8", "i32": "i4", "i16": "i2", "u32": "u4"}.get(row[2], "u1")
-        data = np.random.default_rng(draw.getrandbits(32)).integers(0, 3, size // np.dtype(kind).itemsize + 1).astype(kind).tobytes()
+        data = (
+            np.random.default_rng(draw.getrandbits(32)).integers(0, 3, size // np.dtype(kind).itemsize + 1).astype(kind).tobytes()
+        )
     ctypes.memmove(address, data, size)
 
 
@@ -264,7 +268,10 @@ def main(seed: int, count: int, every: int, networks: int, progress: Path | None
     outcomes = Counter[str]()
     for (_, outcome), found in counts.items():
         outcomes[outcome] += found
-    print(", ".join(f"{outcome} {found}" for outcome, found in sorted(outcomes.items())), f"of {len(set(k for k, _ in counts))} kernels")
+    print(
+        ", ".join(f"{outcome} {found}" for outcome, found in sorted(outcomes.items())),
+        f"of {len({kernel for kernel, _ in counts})} kernels",
+    )
 
 
 if __name__ == "__main__":

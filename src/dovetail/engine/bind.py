@@ -51,9 +51,9 @@ def extent(array: np.ndarray[Any, Any]) -> tuple[int, int]:
 
 def _swapped(row: Row) -> Row:
     """A matrix turned over."""
-    buffer, offset, dtype, itemsize, sizes, strides, *constant = row
+    buffer, offset, dtype, itemsize, sizes, strides, address, low, high = row
     turned = [[*each[:-2], each[-1], each[-2]] for each in (sizes, strides)]
-    return buffer, offset, dtype, itemsize, turned[0], turned[1], *constant
+    return buffer, offset, dtype, itemsize, turned[0], turned[1], address, low, high
 
 
 def _chain(step: Step, reads: list[Row], writes: list[Row]) -> Spec:
@@ -66,10 +66,10 @@ def _chain(step: Step, reads: list[Row], writes: list[Row]) -> Spec:
 
 
 def _stretched(row: Row, sizes: list[int]) -> Row:
-    """An operand broadcast to ``sizes``: nothing is stepped over along axes that it lacks. Raises ValueError where it does not fit."""
-    buffer, offset, dtype, itemsize, own, strides, *constant = row
+    """An operand broadcast to ``sizes``, with a stride of 0 along axes that it lacks. Raises ValueError where it does not fit."""
+    buffer, offset, dtype, itemsize, own, strides, address, low, high = row
     lacking = len(sizes) - len(own)
     if lacking < 0 or any(size not in (1, whole) for size, whole in zip(own, sizes[lacking:], strict=True)):
         raise ValueError(f"an operand of shape {own} does not broadcast to {sizes}")
     steps = [0 if size == 1 else stride for size, stride in zip(own, strides, strict=True)]
-    return buffer, offset, dtype, itemsize, list(sizes), [0] * lacking + steps, *constant
+    return buffer, offset, dtype, itemsize, list(sizes), [0] * lacking + steps, address, low, high
