@@ -67,6 +67,21 @@ std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> op
     return found;
 }
 
+// Asks whether a signal came whose handler raises, as that of Ctrl-C does. In other threads than the main one none ever does.
+class Signals : public Interrupt {
+public:
+    Signals() : before_(of_thread()) { of_thread() = this; }
+    ~Signals() override { of_thread() = before_; }
+
+    bool asked() override {
+        const nb::gil_scoped_acquire held;
+        return PyErr_CheckSignals() != 0;
+    }
+
+private:
+    Interrupt* const before_;
+};
+
 // A room for one call, given back when Python lets it go.
 class Visit {
 public:
@@ -91,8 +106,13 @@ private:
         if (addresses.size() != program_->buffers()) throw std::invalid_argument("one address per buffer");
         std::vector<std::byte*> bases;
         for (const auto address : addresses) bases.push_back(reinterpret_cast<std::byte*>(address));
-        const nb::gil_scoped_release released;
-        program_->run(room_, bases.data(), first, last, times);
+        Signals signals;
+        try {
+            const nb::gil_scoped_release released;
+            program_->run(room_, bases.data(), first, last, times);
+        } catch (const Interrupted&) {
+            throw nb::python_error();
+        }
     }
 
     std::shared_ptr<Program> program_;

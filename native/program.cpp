@@ -68,6 +68,7 @@ void Program::run(Room* room, std::byte** bases, std::size_t first, std::size_t 
         const auto start = times ? now() : 0;
         steps_[i]->run(run);
         if (times) times[i] += now() - start;
+        if (Interrupt* const interrupt = Interrupt::of_thread(); interrupt != nullptr && interrupt->check()) throw Interrupted();
         if (const char* code = fault.load(std::memory_order_relaxed)) throw StepFailed(i, code);
     }
 }

@@ -11,6 +11,11 @@
 
 namespace dovetail {
 
+// A run was told to stop (Interrupt); what it was to write is written in part.
+struct Interrupted : std::exception {
+    const char* what() const noexcept override { return "interrupted"; }
+};
+
 // A step found at run time that its data do not suit it (Run::fail).
 struct StepFailed : std::exception {
     StepFailed(std::size_t step, const char* code) : step(step), code(code) {}

@@ -331,6 +331,9 @@ public:
             throw std::invalid_argument("byte_pool: windows of two axes over images of bytes");
         if (!has_dense_channels(x_) || !has_dense_channels(y_))
             throw std::invalid_argument("byte_pool: channels that do not lie side by side");
+        if (x_.sizes[0] != y_.sizes[0] || x_.sizes[1] != y_.sizes[1])
+            throw std::invalid_argument("byte_pool: the operands disagree");
+        check_windows("byte_pool", kernel_, strides_, dilations_, begins_);
     }
 
     std::string name() const override { return std::string("byte_pool ") + name_of(isa()); }
@@ -344,7 +347,7 @@ public:
         if (y_.count() == 0) return;
         const std::int64_t rows = y_.sizes[0] * y_.sizes[2];
         const auto row = [&](std::int64_t index, int worker) { line(run, index / y_.sizes[2], index % y_.sizes[2], worker); };
-        if (run.pool->threads() > 1 && y_.count() * kernel_[0] * kernel_[1] > (1 << 18)) return run.pool->each(rows, row);
+        if (y_.count() * kernel_[0] * kernel_[1] > (1 << 18)) return run.pool->each(rows, row);
         for (std::int64_t i = 0; i < rows; ++i) row(i, 0);
     }
 
