@@ -17,6 +17,7 @@ import numpy as np
 
 from dovetail import native
 from dovetail.dtypes import f32
+from dovetail.engine.bind import extent
 from dovetail.engine.elementwise import Input, compiled, opcodes
 from dovetail.ops.activation import Gelu, Relu, Sigmoid, Swish
 from dovetail.ops.elementwise import Add, Multiply
@@ -143,8 +144,8 @@ def core_call(case: Case, arrays: Sequence[Any], threads: int) -> Call:
         arrays, y = [last(array) for array in arrays], last(y)
     kept = [*arrays, y]
     wide = [np.broadcast_to(array, case.y) for array in arrays] if case.kernel == "chain" else list(arrays)
-    program = core.Program(core.Pool(threads), core.Store(), 0, len(kept) + 1)
-    rows = [(i + 1, 0, "f32", 4, list(each.shape), list(each.strides), 0) for i, each in enumerate([*wide, y])]
+    program = core.Program(core.Pool(threads), core.Store(), 0, [extent(each) for each in kept])
+    rows = [(i + 1, 0, "f32", 4, list(each.shape), list(each.strides), 0, 0, 0) for i, each in enumerate([*wide, y])]
     program.add(case.kernel, rows[:-1], rows[-1:], case.attributes)
     visit = core.Visit(program)
     addresses = [0, *(array.ctypes.data for array in kept)]

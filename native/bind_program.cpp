@@ -1,6 +1,7 @@
 // Bindings of the pool, the store and the program. The planner is the only caller: what it passes is checked by engine/checker.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -17,8 +18,9 @@ using namespace nb::literals;
 namespace dovetail {
 namespace {
 
-// buffer, offset, element, itemsize, sizes, strides, address of the constant (0: none)
-using Row = std::tuple<int, std::int64_t, std::string, std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>, std::uintptr_t>;
+// buffer, offset, element, itemsize, sizes, strides, address of the constant (0: none), its reach
+using Row = std::tuple<int, std::int64_t, std::string, std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>,
+                       std::uintptr_t, std::int64_t, std::int64_t>;
 
 Operand operand_of(const Row& row) {
     Operand operand;
@@ -29,6 +31,8 @@ Operand operand_of(const Row& row) {
     operand.sizes = std::get<4>(row);
     operand.strides = std::get<5>(row);
     operand.constant = reinterpret_cast<const std::byte*>(std::get<6>(row));
+    operand.low = std::get<7>(row);
+    operand.high = std::get<8>(row);
     return operand;
 }
 
@@ -63,6 +67,21 @@ std::map<std::string, std::tuple<int, std::vector<std::string>, std::string>> op
     return found;
 }
 
+// Asks whether a signal came whose handler raises, as that of Ctrl-C does. In other threads than the main one none ever does.
+class Signals : public Interrupt {
+public:
+    Signals() : before_(of_thread()) { of_thread() = this; }
+    ~Signals() override { of_thread() = before_; }
+
+    bool asked() override {
+        const nb::gil_scoped_acquire held;
+        return PyErr_CheckSignals() != 0;
+    }
+
+private:
+    Interrupt* const before_;
+};
+
 // A room for one call, given back when Python lets it go.
 class Visit {
 public:
@@ -84,11 +103,16 @@ public:
 private:
     void walk(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last, std::int64_t* times) {
         if (last > program_->size() || first > last) throw std::invalid_argument("there are no such steps");
-        if (addresses.size() != static_cast<std::size_t>(program_->buffers())) throw std::invalid_argument("one address per buffer");
+        if (addresses.size() != program_->buffers()) throw std::invalid_argument("one address per buffer");
         std::vector<std::byte*> bases;
         for (const auto address : addresses) bases.push_back(reinterpret_cast<std::byte*>(address));
-        const nb::gil_scoped_release released;
-        program_->run(room_, bases.data(), first, last, times);
+        Signals signals;
+        try {
+            const nb::gil_scoped_release released;
+            program_->run(room_, bases.data(), first, last, times);
+        } catch (const Interrupted&) {
+            throw nb::python_error();
+        }
     }
 
     std::shared_ptr<Program> program_;
@@ -115,8 +139,8 @@ void bind_program(nb::module_& m) {
     nb::class_<Pool>(m, "Pool").def(nb::init<int>(), "threads"_a).def_prop_ro("threads", &Pool::threads);
     nb::class_<Store>(m, "Store").def(nb::init<>()).def_prop_ro("bytes", &Store::bytes);
     nb::class_<Program>(m, "Program")
-        .def(nb::init<std::shared_ptr<Pool>, std::shared_ptr<Store>, std::size_t, int>(), "pool"_a, "store"_a, "arena_bytes"_a,
-             "buffers"_a)
+        .def(nb::init<std::shared_ptr<Pool>, std::shared_ptr<Store>, std::size_t, std::vector<Reach>>(), "pool"_a, "store"_a,
+             "arena_bytes"_a, "reaches"_a)
         .def("add",
              [](Program& program, const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
                 const std::map<std::string, Attribute>& attributes, bool shared) {

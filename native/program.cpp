@@ -21,17 +21,23 @@ std::int64_t now() {
 
 }  // namespace
 
-Program::Program(std::shared_ptr<Pool> pool, std::shared_ptr<Store> store, std::size_t arena_bytes, int buffers)
-    : pool_(std::move(pool)), store_(std::move(store)), arena_bytes_(arena_bytes), buffers_(buffers) {}
+Program::Program(std::shared_ptr<Pool> pool, std::shared_ptr<Store> store, std::size_t arena_bytes,
+                 std::vector<Reach> reaches)
+    : pool_(std::move(pool)), store_(std::move(store)), arena_bytes_(arena_bytes), reaches_(std::move(reaches)) {
+    reaches_.insert(reaches_.begin(), {0, static_cast<std::int64_t>(arena_bytes)});
+}
 
 void Program::add(const Spec& spec, bool shared) {
     const Factory make = factory_of(spec.kernel);
     if (make == nullptr) throw std::invalid_argument("there is no kernel " + spec.kernel);
     for (const auto* operands : {&spec.inputs, &spec.outputs})
         for (const Operand& operand : *operands) {
-            if (!operand.is_constant() && (operand.buffer < 0 || operand.buffer >= buffers_))
+            if (!operand.is_constant() && (operand.buffer < 0 || static_cast<std::size_t>(operand.buffer) >= reaches_.size()))
                 throw std::invalid_argument(spec.kernel + ": no such buffer");
-            if (operand.sizes.size() != operand.strides.size()) throw std::invalid_argument(spec.kernel + ": sizes and strides differ");
+            const Reach reach =
+                operand.is_constant() ? Reach{operand.low, operand.high} : reaches_[static_cast<std::size_t>(operand.buffer)];
+            if (!operand.lies_within(reach.first, reach.second))
+                throw std::invalid_argument(spec.kernel + ": an operand reaches beyond its buffer");
         }
     Store own;
     auto step = make(spec, shared ? *store_ : own);
@@ -62,6 +68,7 @@ void Program::run(Room* room, std::byte** bases, std::size_t first, std::size_t 
         const auto start = times ? now() : 0;
         steps_[i]->run(run);
         if (times) times[i] += now() - start;
+        if (Interrupt* const interrupt = Interrupt::of_thread(); interrupt != nullptr && interrupt->check()) throw Interrupted();
         if (const char* code = fault.load(std::memory_order_relaxed)) throw StepFailed(i, code);
     }
 }

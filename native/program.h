@@ -4,11 +4,17 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "step.h"
 
 namespace dovetail {
+
+// A run was told to stop (Interrupt); what it was to write is written in part.
+struct Interrupted : std::exception {
+    const char* what() const noexcept override { return "interrupted"; }
+};
 
 // A step found at run time that its data do not suit it (Run::fail).
 struct StepFailed : std::exception {
@@ -19,18 +25,22 @@ struct StepFailed : std::exception {
     const char* code;
 };
 
+using Reach = std::pair<std::int64_t, std::int64_t>;
+
 // Steps in order over numbered buffers. Buffer 0 is the arena, which each run borrows from the store; all others are the caller's. Once made it is constant: several threads may run it, each with an arena of its own.
 class Program {
 public:
-    Program(std::shared_ptr<Pool> pool, std::shared_ptr<Store> store, std::size_t arena_bytes, int buffers);
+    // `reaches`: of each buffer after the arena, the first byte that belongs to it and the one past its last, counted from the
+    // address that runs give for it.
+    Program(std::shared_ptr<Pool> pool, std::shared_ptr<Store> store, std::size_t arena_bytes, std::vector<Reach> reaches);
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
 
-    // Throws std::invalid_argument for a kernel that is not there or cannot be made. `shared`: whether the constants live as long
+    // Throws std::invalid_argument for a kernel that is not there or cannot be made, and for an operand beyond its buffer. `shared`: whether the constants live as long
     // as the store, which then keeps what is packed of them, by address; otherwise the step alone keeps it.
     void add(const Spec& spec, bool shared = true);
     std::size_t size() const { return steps_.size(); }
-    int buffers() const { return buffers_; }
+    std::size_t buffers() const { return reaches_.size(); }
     const Step& step(std::size_t index) const { return *steps_[index]; }
 
     // What one run works in: arena and scratch.
@@ -47,7 +57,7 @@ private:
     std::shared_ptr<Pool> pool_;
     std::shared_ptr<Store> store_;
     std::size_t arena_bytes_;
-    int buffers_;
+    std::vector<Reach> reaches_;  // of every buffer, the arena first
     std::size_t scratch_bytes_ = 0;
     std::vector<std::unique_ptr<Step>> steps_;
 };

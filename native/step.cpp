@@ -38,6 +38,25 @@ std::int64_t Operand::count() const {
     return count;
 }
 
+bool Operand::lies_within(std::int64_t first, std::int64_t last) const {
+    if (sizes.size() != strides.size() || itemsize < 0) return false;
+    for (const auto size : sizes)
+        if (size < 0) return false;
+    for (const auto size : sizes)
+        if (size == 0) return true;
+    if (offset < first || offset > last || itemsize > last - offset) return false;
+    // Each axis is compared with the room that the axes before it leave, so that no product overflows.
+    std::int64_t below = offset - first, above = last - offset - itemsize;
+    for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
+        const std::int64_t steps = sizes[axis] - 1;
+        if (steps == 0 || strides[axis] == 0) continue;
+        std::int64_t& room = strides[axis] < 0 ? below : above;
+        if (strides[axis] < -room || strides[axis] > room || steps > room / std::abs(strides[axis])) return false;
+        room -= steps * std::abs(strides[axis]);
+    }
+    return true;
+}
+
 namespace {
 
 template <typename T>

@@ -32,8 +32,13 @@ struct Operand {
     std::vector<std::int64_t> strides;
     // The elements themselves, where they are known when the step is made (a constant), at offset 0; else null. They outlive it.
     const std::byte* constant = nullptr;
+    // Of a constant: the first byte of its memory and the one past its last, counted from `constant`.
+    std::int64_t low = 0;
+    std::int64_t high = 0;
 
     std::int64_t count() const;
+    // Whether sizes are not negative, each has a stride, and all elements lie in bytes `first` to `last` of the buffer.
+    bool lies_within(std::int64_t first, std::int64_t last) const;
     std::size_t rank() const { return sizes.size(); }
     bool is_constant() const { return constant != nullptr; }
 };

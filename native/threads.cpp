@@ -29,6 +29,8 @@ constexpr std::chrono::microseconds kSpin{40};
 constexpr std::chrono::microseconds kAlone{4};
 // Jobs that follow each other like this find the workers still waiting.
 constexpr std::chrono::microseconds kWarm = kSpin * 3 / 4;
+// Between two questions whether a run is to stop.
+constexpr std::chrono::nanoseconds kPatience{50'000'000};
 
 void pause_briefly() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -206,7 +208,7 @@ public:
     }
 
     void run(std::int64_t count, Pool::Task task, const void* state) {
-        job_ = {count, task, state};
+        job_ = {count, task, state, Interrupt::of_thread()};
         caller_core_.store(core(), std::memory_order_relaxed);
         const auto threads = static_cast<std::int64_t>(queues_.size());
         for (std::int64_t i = 0; i < threads; ++i) {
@@ -228,6 +230,13 @@ private:
         std::int64_t count;
         Pool::Task task;
         const void* state;
+        Interrupt* interrupt;
+
+        // A run that is to stop leaves its tasks out; they count as done.
+        void run(std::int64_t index, int worker) const {
+            if (interrupt != nullptr && (worker == 0 ? interrupt->check() : interrupt->is_set())) return;
+            task(state, index, worker);
+        }
     };
 
     struct alignas(64) Queue {
@@ -255,7 +264,7 @@ private:
     // Runs tasks while there are any; how many it was. They are reported together: until then the job stays.
     std::int64_t take_all(int worker) {
         std::int64_t taken = 0;
-        for (; claim(); ++taken) job_.task(job_.state, next(worker), worker);
+        for (; claim(); ++taken) job_.run(next(worker), worker);
         return taken;
     }
 
@@ -266,7 +275,7 @@ private:
             if (here != kNoCore && here == caller_core_.load(std::memory_order_relaxed)) cores_.without(here);
             if (claim()) {
                 const Job job = job_;
-                job.task(job.state, next(worker), worker);
+                job.run(next(worker), worker);
                 const std::int64_t taken = 1 + take_all(worker);
                 if (done_.fetch_add(taken) + taken == job.count) caller_.call(1);
             } else if (!spin(is_called)) {
@@ -278,7 +287,7 @@ private:
     // Each on a cache line of its own: workers spin on the first.
     alignas(64) std::atomic<std::int64_t> left_{0};
     alignas(64) std::atomic<std::int64_t> done_{0};
-    alignas(64) Job job_{0, nullptr, nullptr};
+    alignas(64) Job job_{0, nullptr, nullptr, nullptr};
     std::vector<Queue> queues_;
     std::atomic<bool> stop_{false};
     std::atomic<int> caller_core_{kNoCore};
@@ -320,6 +329,22 @@ struct Pool::State {
     }
 };
 
+bool Interrupt::check() {
+    if (is_set()) return true;
+    const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    if (last_ == 0) last_ = now;
+    if (now - last_ < kPatience.count()) return false;
+    const bool found = asked();
+    last_ = now;
+    if (found) is_set_.store(true, std::memory_order_relaxed);
+    return found;
+}
+
+Interrupt*& Interrupt::of_thread() {
+    static thread_local Interrupt* interrupt = nullptr;
+    return interrupt;
+}
+
 Pool::Pool(int threads) : state_(new State(threads < 1 ? 1 : threads)) { watch_forks(); }
 
 Pool::~Pool() { state_->forget_inherited(forks.load(std::memory_order_relaxed)); }
@@ -335,7 +360,8 @@ bool Pool::is_warm() const {
 void Pool::run(std::int64_t count, Task task, const void* state) {
     const std::uint64_t now = forks.load(std::memory_order_relaxed);
     if (count <= 1 || state_->threads == 1 || !state_->enter(now + 1)) {
-        for (std::int64_t i = 0; i < count; ++i) task(state, i, 0);
+        Interrupt* const interrupt = Interrupt::of_thread();
+        for (std::int64_t i = 0; i < count && (interrupt == nullptr || !interrupt->check()); ++i) task(state, i, 0);
         return;
     }
     state_->muster(now).run(count, task, state);

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import native
+from dovetail.engine.bind import extent
 
 if native.is_compiled:
     from dovetail import _native
@@ -21,8 +22,8 @@ ELEMENTS = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "b
 
 def row(array: Any, buffer: int, is_constant: bool) -> tuple[Any, ...]:
     """An array as an operand of a buffer that begins where its first element lies, or as one that is known beforehand."""
-    address = array.ctypes.data if is_constant else 0
-    return (buffer, 0, ELEMENTS.get(array.dtype.name, "other"), array.itemsize, list(array.shape), list(array.strides), address)
+    constant = (array.ctypes.data, *extent(array)) if is_constant else (0, 0, 0)
+    return (buffer, 0, ELEMENTS.get(array.dtype.name, "other"), array.itemsize, list(array.shape), list(array.strides), *constant)
 
 
 def run(
@@ -36,7 +37,7 @@ def run(
     """Runs one step once, writing ``outputs``; its name. An array that is in both is one buffer; ``constants`` numbers inputs."""
     arrays = [*inputs, *outputs]
     places = {id(array): index + 1 for index, array in enumerate(arrays)}
-    program = _native.Program(_native.Pool(threads), _native.Store(), 0, len(arrays) + 1)
+    program = _native.Program(_native.Pool(threads), _native.Store(), 0, [extent(array) for array in arrays])
     rows = [row(array, places[id(array)], index in constants) for index, array in enumerate(arrays)]
     program.add(kernel, rows[: len(inputs)], rows[len(inputs) :], attributes)
     _native.Visit(program).run([0, *(array.ctypes.data for array in arrays)], 0, 1)

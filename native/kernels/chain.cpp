@@ -64,8 +64,9 @@ public:
 
     void run(const Run& run) const override {
         if (is_empty_) return;
-        const std::int64_t tasks = std::min(tiles_, std::max<std::int64_t>(1, elements_ / kElementsPerTask));
-        if (tasks == 1 || run.pool->threads() == 1) return walk(run, 0, tiles_, 0);
+        const std::int64_t tasks =
+            run.pool->parts(std::min(tiles_, std::max<std::int64_t>(1, elements_ / kElementsPerTask)), elements_);
+        if (tasks == 1) return walk(run, 0, tiles_, 0);
         run.pool->each(
             tasks, [&](std::int64_t task, int worker) { walk(run, task * tiles_ / tasks, (task + 1) * tiles_ / tasks, worker); });
     }

@@ -13,6 +13,7 @@ constexpr std::int64_t kTileFloats = kMostRows * kMostVectors * 16;
 constexpr std::int64_t kChunkBytes = 512 << 10;  // of weights that stay in the second level of cache
 constexpr std::int64_t kBoxFloats = 48 << 10;
 constexpr std::int64_t kTasksPerThread = 6;
+constexpr std::int64_t kAlone = std::int64_t{1} << 29;  // multiplications of one task of one thread
 // Below so many multiplications of each element it costs too much to say where the pixels of a tile lie; and a cut has to be so much
 // cheaper to be worth it.
 constexpr std::int64_t kLeastDepth = 64;
@@ -221,7 +222,10 @@ void Conv::run(const Run& run) const {
     // Groups of few channels share cache lines of the result: one thread makes all of them for its pixels.
     const std::int64_t together = chunks == 1 && threads > 1 && all >= kTasksPerThread * threads ? geometry_.groups : 1;
     const std::int64_t apart = geometry_.groups / together;
-    const std::int64_t wanted = small || threads == 1 ? 1 : whole(kTasksPerThread * threads, chunks * apart);
+    const std::int64_t work_alone = y_.count() / geometry_.groups * segments_ * length_ / chunks;
+    const std::int64_t wanted = small           ? 1
+                                : threads == 1 ? run.pool->parts(all, work_alone, kAlone)
+                                               : whole(kTasksPerThread * threads, chunks * apart);
     const std::int64_t parts = std::min(all, wanted);
     const auto of_group = [&](std::int64_t index, std::int64_t group, int worker) {
         const std::int64_t part = index % parts, chunk = index / parts % chunks;

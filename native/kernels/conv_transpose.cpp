@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "kernels/conv.h"
+#include "kernels/geometry.h"
 #include "kernels/kernels.h"
 
 namespace dovetail {
@@ -17,6 +18,8 @@ struct Phase {
     std::int64_t tap, taps, tap_step;  // those that reach it, from the one that reads the first input pixel
     std::int64_t before, dilation;     // of the convolution
 };
+
+constexpr std::int64_t kMostPhases = 1 << 12;
 
 struct Axis {
     std::int64_t out, kernel, stride, dilation, before;
@@ -71,12 +74,18 @@ ConvTranspose::ConvTranspose(const Spec& spec, Store& store) {
     const std::int64_t groups = spec.integer("groups", 1);
     if (groups < 1 || w.sizes[0] != x.sizes[1] || w.sizes[0] % groups != 0 || w.sizes[1] * groups != y.sizes[1])
         throw std::invalid_argument("conv_transpose: the operands disagree");
+    if (spec.integer("has_residual") != 0 && spec.inputs.back().sizes != y.sizes)
+        throw std::invalid_argument("conv_transpose: the residual has other sizes");
     zeros_.assign(static_cast<std::size_t>(w.sizes[0] * w.sizes[1]), 0.0f);
     const std::size_t count = w.rank() - 2;
     const auto strides = numbers(spec, "strides", count, 1), dilations = numbers(spec, "dilations", count, 1);
     const auto before = numbers(spec, "pads_begin", count, 0);
+    check_windows("conv_transpose", {w.sizes.begin() + 2, w.sizes.end()}, strides, dilations, before);
     std::int64_t all = 1;
-    for (const auto stride : strides) all *= stride;
+    for (const auto stride : strides) {
+        if (stride > kMostPhases / all) throw std::invalid_argument("conv_transpose: too many phases");
+        all *= stride;
+    }
     for (std::int64_t index = 0; index < all; ++index) {
         std::vector<Phase> phases;
         std::int64_t rest = index;

@@ -36,6 +36,16 @@ void take_step(Layout& layout, std::int64_t inner, std::int64_t outer, std::int6
 
 }  // namespace
 
+void check_windows(const std::string& kernel, const std::vector<std::int64_t>& sizes, const std::vector<std::int64_t>& strides,
+                   const std::vector<std::int64_t>& dilations, const std::vector<std::int64_t>& pads) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 31;
+    for (const auto* numbers : {&sizes, &strides, &dilations})
+        for (const auto number : *numbers)
+            if (number < 1 || number > kMost) throw std::invalid_argument(kernel + ": a window, stride or dilation out of range");
+    for (const auto pad : pads)
+        if (pad < -kMost || pad > kMost) throw std::invalid_argument(kernel + ": padding out of range");
+}
+
 Geometry::Geometry(const Spec& spec, const Finish& finish) {
     const Operand &to = spec.outputs.at(0), &from = spec.inputs.at(0), &w = spec.inputs.at(1);
     const std::size_t rank = from.rank() - 2;
@@ -52,6 +62,8 @@ Geometry::Geometry(const Spec& spec, const Finish& finish) {
     stride = attribute(spec, "strides", rank, 1);
     dilation = attribute(spec, "dilations", rank, 1);
     before = attribute(spec, "pads_begin", rank, 0);
+    check_windows(spec.kernel, {w.sizes.begin() + 2, w.sizes.end()}, {stride.begin(), stride.end()},
+                  {dilation.begin(), dilation.end()}, {before.begin(), before.end()});
     if (channels * groups != from.sizes[1] || outputs * groups != to.sizes[1] || to.sizes[0] != images)
         throw std::invalid_argument(spec.kernel + ": the operands disagree");
     x = layout_of(spec, from);

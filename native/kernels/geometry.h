@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "kernels/finish.h"
 #include "step.h"
@@ -17,6 +19,10 @@ struct Layout {
     std::int64_t channel = 0;
     Three at{};
 };
+
+// Throws std::invalid_argument unless windows of these sizes, steps and padding can be walked: nothing of them overflows.
+void check_windows(const std::string& kernel, const std::vector<std::int64_t>& sizes, const std::vector<std::int64_t>& strides,
+                   const std::vector<std::int64_t>& dilations, const std::vector<std::int64_t>& pads);
 
 struct Geometry {
     std::int64_t images, groups;

@@ -14,6 +14,7 @@ namespace {
 constexpr std::int64_t kTileFloats = kMostRows * kMostVectors * 16;
 constexpr std::int64_t kChunkBytes = 512 << 10;  // of constant columns that stay in the second level of cache
 constexpr std::int64_t kTasksPerThread = 6;
+constexpr std::int64_t kAlone = std::int64_t{1} << 29;  // multiplications of one task of one thread
 constexpr std::int64_t kSmallWork = 1 << 17;  // multiplications that are not worth waking a thread for
 constexpr std::int64_t kBlockDepth = 1024;
 constexpr std::int64_t kRowsWorthPacking = 24;
@@ -225,7 +226,10 @@ void MatMul::run(const Run& run) const {
     const auto panels = static_cast<std::int64_t>(panels_.size());
     const std::int64_t chunks = whole(panels, chunk_panels_), threads = run.pool->threads();
     const bool small = y_.count() * depth_ < kSmallWork;
-    const std::int64_t wanted = small || threads == 1 ? 1 : whole(kTasksPerThread * threads, chunks * batches());
+    const std::int64_t work_alone = y_.count() / batches() * depth_ / chunks;
+    const std::int64_t wanted = small           ? 1
+                                : threads == 1 ? run.pool->parts(cut_.tiles, work_alone, kAlone)
+                                               : whole(kTasksPerThread * threads, chunks * batches());
     const std::int64_t parts = std::min(cut_.tiles, wanted);
     const auto task = [&](std::int64_t index, int worker) {
         const std::int64_t part = index % parts, chunk = index / parts % chunks;

@@ -55,8 +55,9 @@ public:
     void run(const Run& run) const override {
         if (x_.count() == 0) return;
         const std::int64_t rows = rows_count();
-        const std::int64_t tasks = std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, (rows + step_ - 1) / step_);
-        if (tasks == 1 || run.pool->threads() == 1) return walk(run, 0, rows, 0);
+        const std::int64_t tasks =
+            run.pool->parts(std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, (rows + step_ - 1) / step_), x_.count());
+        if (tasks == 1) return walk(run, 0, rows, 0);
         run.pool->each(
             tasks, [&](std::int64_t task, int worker) { walk(run, cut(task, tasks, rows), cut(task + 1, tasks, rows), worker); });
     }
@@ -223,9 +224,10 @@ public:
         std::int64_t rows = 1;
         for (const Axis& axis : outer_) rows *= axis.size;
         const std::int64_t total = rows * pixels_.size;
-        const std::int64_t tasks = std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, (total + 63) / 64);
+        const std::int64_t tasks =
+            run.pool->parts(std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, (total + 63) / 64), x_.count());
         const auto cut = [&](std::int64_t task) { return task == tasks ? total : task * total / tasks / 16 * 16; };
-        if (tasks == 1 || run.pool->threads() == 1) return walk(run, 0, total, 0);
+        if (tasks == 1) return walk(run, 0, total, 0);
         run.pool->each(tasks, [&](std::int64_t task, int worker) { walk(run, cut(task), cut(task + 1), worker); });
     }
 

@@ -55,7 +55,7 @@ public:
         const std::int64_t rows = plan.batch * plan.axes[0].out * plan.axes[1].out * (is_dense_ ? 1 : plan.channels);
         const std::int64_t work = y_.count() * plan.axes[0].kernel * plan.axes[1].kernel * plan.axes[2].kernel;
         const std::int64_t threads = run.pool->threads(), each = std::min(work / (kElementsPerTask * threads), kTasksPerThread);
-        const std::int64_t tasks = threads == 1 || each == 0 ? 1 : std::min(threads * each, rows);
+        const std::int64_t tasks = threads == 1 ? run.pool->parts(rows, work) : each == 0 ? 1 : std::min(threads * each, rows);
         const auto part = [&](std::int64_t task, int worker) {
             function_(plan, x, y, task * rows / tasks, (task + 1) * rows / tasks,
                       reinterpret_cast<float*>(run.scratch_of(worker)));

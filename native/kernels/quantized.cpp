@@ -5,6 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "kernels/geometry.h"
 #include "kernels/kernels.h"
 
 namespace dovetail {
@@ -69,6 +70,8 @@ private:
         if (strides.size() != 2 || dilations.size() != 2 || begins.size() != 2 || w.rank() != 4 || w.element != Element::i8 ||
             !w.is_constant() || w.sizes[0] != y_.sizes[1] || w.sizes[1] != x_.sizes[1])
             throw std::invalid_argument("quantized_conv: windows of two axes, weights of i8 that are constant, no groups");
+        if (x_.sizes[0] != y_.sizes[0]) throw std::invalid_argument("quantized_conv: another number of images");
+        check_windows("quantized_conv", {w.sizes[2], w.sizes[3]}, strides, dilations, begins);
         channels_ = x_.sizes[1];
         for (std::size_t i = 0; i < 2; ++i) {
             in_[i] = x_.sizes[i + 2];
@@ -89,8 +92,8 @@ private:
         factor_.resize(columns);
         offset_.resize(columns);
         const Operand &bias = spec.inputs.at(2), &factor = spec.inputs.at(3);
-        if (!bias.is_constant() || bias.element != Element::i32 || bias.count() != y_.sizes[1] || !factor.is_constant() ||
-            factor.element != Element::f32 || factor.count() != y_.sizes[1])
+        if (!bias.is_constant() || bias.element != Element::i32 || bias.rank() != 1 || bias.sizes[0] != y_.sizes[1] ||
+            !factor.is_constant() || factor.element != Element::f32 || factor.rank() != 1 || factor.sizes[0] != y_.sizes[1])
             throw std::invalid_argument("quantized_conv: a constant bias of i32 and factors of f32");
         for (std::int64_t j = 0; j < y_.sizes[1]; ++j) {
             std::memcpy(&offset_[static_cast<std::size_t>(j)], bias.constant + j * bias.strides[0], 4);
@@ -328,6 +331,9 @@ public:
             throw std::invalid_argument("byte_pool: windows of two axes over images of bytes");
         if (!has_dense_channels(x_) || !has_dense_channels(y_))
             throw std::invalid_argument("byte_pool: channels that do not lie side by side");
+        if (x_.sizes[0] != y_.sizes[0] || x_.sizes[1] != y_.sizes[1])
+            throw std::invalid_argument("byte_pool: the operands disagree");
+        check_windows("byte_pool", kernel_, strides_, dilations_, begins_);
     }
 
     std::string name() const override { return std::string("byte_pool ") + name_of(isa()); }
@@ -341,7 +347,7 @@ public:
         if (y_.count() == 0) return;
         const std::int64_t rows = y_.sizes[0] * y_.sizes[2];
         const auto row = [&](std::int64_t index, int worker) { line(run, index / y_.sizes[2], index % y_.sizes[2], worker); };
-        if (run.pool->threads() > 1 && y_.count() * kernel_[0] * kernel_[1] > (1 << 18)) return run.pool->each(rows, row);
+        if (y_.count() * kernel_[0] * kernel_[1] > (1 << 18)) return run.pool->each(rows, row);
         for (std::int64_t i = 0; i < rows; ++i) row(i, 0);
     }
 

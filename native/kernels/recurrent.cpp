@@ -29,12 +29,17 @@ public:
         const std::string direction = spec.text("direction", "forward");
         first_backwards_ = direction == "reverse" ? 0 : 1;
         const std::string order = spec.text("gates", "iofc");
+        check_sizes(spec);
+        for (const char gate : {'i', 'o', 'f', 'c'})
+            if (order.size() != 4 || order.find(gate) == std::string::npos) throw std::invalid_argument("recurrent: other gates");
         for (std::size_t i = 0; i < 4; ++i) row_.place[i] = static_cast<std::int64_t>(order.find("iofc"[i])) * hidden_;
         row_.input_forget = spec.integer("input_forget") != 0;
         row_.size = hidden_;
         const Operand& r = spec.inputs.at(1);
         if (!r.is_constant() || r.rank() != 3 || r.element != Element::f32)
             throw std::invalid_argument("recurrent: weights of the states are no constant");
+        for (const auto stride : r.strides)
+            if (stride % 4 != 0) throw std::invalid_argument("recurrent: a stride is no whole number of floats");
         if (r.sizes[0] != directions_ || r.sizes[1] != gates_ * hidden_ || r.sizes[2] != hidden_ ||
             moments_.sizes[2] != directions_ * gates_ * hidden_)
             throw std::invalid_argument("recurrent: the operands disagree");
@@ -98,6 +103,22 @@ private:
                 throw std::invalid_argument("recurrent: rows of f32 that lie side by side");
         if (has_lengths_ && lengths_.element != Element::i32 && lengths_.element != Element::i64)
             throw std::invalid_argument("recurrent: lengths of another type");
+    }
+
+    // Every operand as the layer reads and writes it.
+    void check_sizes(const Spec& spec) const {
+        const std::vector<std::int64_t> states = {directions_, batch_, hidden_};
+        const Operand& y = outputs_[0];
+        bool agree = y.sizes[0] == moments_.sizes[0] && moments_.sizes[1] == batch_ && directions_ > 0 && directions_ <= 2;
+        agree = agree && hidden_ > 0 && outputs_.size() <= (has_c_ ? 3U : 2U);
+        agree = agree && spec.inputs.size() == 2U + has_inner_ + has_lengths_ + has_h0_ + has_c0_;
+        for (std::size_t i = 1; i < outputs_.size(); ++i) agree = agree && outputs_[i].sizes == states;
+        for (const auto& [is_there, state] : {std::pair{has_h0_, &h0_}, std::pair{has_c0_, &c0_}})
+            agree = agree && (!is_there || state->sizes == states);
+        agree = agree && (!has_lengths_ || lengths_.sizes == std::vector<std::int64_t>{batch_});
+        agree = agree && (!has_inner_ || (inner_.rank() == 2 && inner_.sizes[0] == directions_ && inner_.sizes[1] >= hidden_));
+        agree = agree && moments_.strides[1] % 4 == 0 && moments_.strides[0] % 4 == 0;
+        if (!agree) throw std::invalid_argument("recurrent: the operands disagree");
     }
 
     std::int64_t length(const Run& run, std::int64_t row) const {

@@ -96,10 +96,7 @@ public:
             for (std::int64_t unit = task * units / tasks; unit < (task + 1) * units / tasks; ++unit)
                 reduce_unit(run, unit, worker);
         };
-        if (tasks == 1 || run.pool->threads() == 1)
-            for (std::int64_t task = 0; task < tasks; ++task) part(task, 0);
-        else
-            run.pool->each(tasks, part);
+        run.pool->each(tasks, part);
         if (slices_ > 1)
             for (std::int64_t block = 0; block < blocks_; ++block) join_slices(run, block);
     }

@@ -76,8 +76,7 @@ public:
         const std::byte* x = run.at(x_);
         std::byte* y = run.at(y_);
         const std::int64_t rows = y_.sizes[0] * plan.axes[0].out * plan.axes[1].out * (is_dense_ ? 1 : plan.channels);
-        const std::int64_t tasks =
-            run.pool->threads() == 1 ? 1 : std::clamp<std::int64_t>(y_.count() / kElementsPerTask, 1, rows);
+        const std::int64_t tasks = run.pool->parts(std::clamp<std::int64_t>(y_.count() / kElementsPerTask, 1, rows), y_.count());
         const auto part = [&](std::int64_t task, int worker) {
             function_(plan, x, y, task * rows / tasks, (task + 1) * rows / tasks,
                       reinterpret_cast<float*>(run.scratch_of(worker)));

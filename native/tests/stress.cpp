@@ -115,7 +115,8 @@ dovetail::Spec copy_of(Operand from, Operand to) {
 void run_programs(double seconds) {
     const std::int64_t rows = 130, columns = 257;
     const auto pool = std::make_shared<Pool>(3);
-    Program program(pool, std::make_shared<dovetail::Store>(), static_cast<std::size_t>(rows * columns * 4), 3);
+    Program program(pool, std::make_shared<dovetail::Store>(), static_cast<std::size_t>(rows * columns * 4),
+                    {{0, rows * columns * 4}, {0, rows * columns * 4}});
     program.add(copy_of(operand(1, {rows, columns}, {columns * 4, 4}), operand(0, {rows, columns}, {4, rows * 4})));
     program.add(copy_of(operand(0, {rows, columns}, {4, rows * 4}), operand(2, {rows, columns}, {columns * 4, 4})));
     const auto visit = [&program, seconds](float first) {
@@ -144,7 +145,8 @@ void turn_large_arrays() {
         const std::int64_t size = rows * columns;
         const std::vector<std::int64_t> plain = {size * 4, columns * 4, 4}, turned = {size * 4, 4, rows * 4};
         const std::vector<std::int64_t> sizes = {matrices, rows, columns};
-        Program program(pool, std::make_shared<dovetail::Store>(), 64, 4);
+        const dovetail::Reach whole{0, matrices * size * 4};
+        Program program(pool, std::make_shared<dovetail::Store>(), 64, {whole, whole, whole});
         program.add(copy_of(operand(1, sizes, plain), operand(2, sizes, turned)));
         program.add(copy_of(operand(2, sizes, turned), operand(3, sizes, plain)));
         std::vector<float> in(static_cast<std::size_t>(matrices * size)), between(in.size()), out(in.size());

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.engine.bind import spec
+from dovetail.engine.bind import extent, spec
 from dovetail.engine.plan import Plan, Step
 from dovetail.engine.shelf import Shelf
 from dovetail.engine.steps import Find, finder, python_step
@@ -38,10 +38,21 @@ would all wait for the collector of cycles."""
 
 
 class Bound:
-    """A plan whose steps are made. Holds the constants that the steps read. ``fill`` gives all steps to the core at once."""
+    """A plan whose steps are made. Holds the constants that the steps read. ``fill`` gives all steps to the core at once.
+
+    ``arrays``: inputs as those of every call lie in memory.
+    """
 
     def __init__(
-        self, plan: Plan, scene: Scene, core: Any, pool: Any, store: Any, shelf: Shelf, fill: Callable[[Any], None] | None = None
+        self,
+        plan: Plan,
+        scene: Scene,
+        arrays: Sequence[Any],
+        core: Any,
+        pool: Any,
+        store: Any,
+        shelf: Shelf,
+        fill: Callable[[Any], None] | None = None,
     ) -> None:
         self.plan = plan
         self.scene = scene
@@ -49,7 +60,7 @@ class Bound:
         self.native_steps: list[Step] = []
         self.python_steps: list[tuple[Step, str]] = []
         self._core = core
-        self._program = core.Program(pool, store, plan.arena_bytes, 1 + len(plan.inputs) + len(plan.outputs)) if core else None
+        self._program = core.Program(pool, store, plan.arena_bytes, _extents(plan, arrays)) if core else None
         self._addresses: Callable[[list[Any]], list[int]] = getattr(core, "addresses", _addresses)
         self._pieces: list[Piece] = []
         # The native steps of each piece, from the first to the one after the last; None: a step in Python.
@@ -197,6 +208,12 @@ class _Room:
     def __init__(self, nbytes: int) -> None:
         self._memory = np.empty(max(nbytes, 1), np.uint8)
         self.arena = self._memory.__array_interface__["data"][0]
+
+
+def _extents(plan: Plan, arrays: Sequence[Any]) -> list[tuple[int, int]]:
+    """The bytes of each input and output, counted from the address of its first element."""
+    inputs = [extent(array) if is_array(array) else (0, 0) for array in arrays]
+    return [*inputs, *((0, 0 if tile.is_loose else tile.nbytes) for tile in plan.outputs)]
 
 
 def _addresses(items: list[Any]) -> list[int]:

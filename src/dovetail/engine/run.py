@@ -129,7 +129,7 @@ class Engine:
         self._check_memory(plan)
         try:
             scene = Scene(self.graph, sizes, [array.shape for array in arrays], self._weights)
-            return Bound(plan, scene, self._core, self._pool, self._store, self._shelf, fill)
+            return Bound(plan, scene, arrays, self._core, self._pool, self._store, self._shelf, fill)
         except ValueError:
             # A kernel that takes the template's sizes and not these: they are planned for themselves.
             return None
@@ -146,7 +146,7 @@ class Engine:
         plan, graph, scene = self._planned(arrays, sizes, strides)
         self._check_memory(plan)
         verify_plan(plan, graph, scene)
-        return Bound(plan, scene, self._core, self._pool, self._store, self._shelf)
+        return Bound(plan, scene, arrays, self._core, self._pool, self._store, self._shelf)
 
     def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:
         with collector_paused():

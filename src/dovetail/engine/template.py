@@ -183,9 +183,9 @@ def _sloped(each: Spec, slopes: Iterator[int]) -> Spec:
 
 
 def _row(row: Row, slopes: Iterator[int]) -> Row:
-    buffer, _, dtype, itemsize, sizes, strides, address = row
+    buffer, _, dtype, itemsize, sizes, strides, address, low, high = row
     offset = next(slopes)
-    return buffer, offset, dtype, itemsize, [next(slopes) for _ in sizes], [next(slopes) for _ in strides], address
+    return buffer, offset, dtype, itemsize, [next(slopes) for _ in sizes], [next(slopes) for _ in strides], address, low, high
 
 
 def _attribute(value: Any, slopes: Iterator[int]) -> Any:
