@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
-from dovetail.formats import files
+from dovetail.formats import drafts, files, pairs
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
 from dovetail.formats.onnx.functions import Function, inline, key_of, read_function, walk
@@ -57,13 +57,20 @@ def read(
     data. Raises FormatError or UnsupportedError, with every fault that was found in ``diagnostics``.
     """
     path = _path_of(source, file)
-    try:
+
+    def read_once(source: Any, pair: pairs.Pair, deviations: Deviations | None) -> ForeignModel:
         proto, elements = _parsed(source)
+        pair.record = next((entry.value for entry in proto.metadata_props if entry.key == pairs.PROPERTY), None)
 
         def attempt(proto: ModelProto, found: Deviations | None) -> ForeignModel:
-            return _read_model(proto, TensorReader(path, allow_symlinks_within, elements), Faults(path, found))
+            return _read_model(proto, TensorReader(path, allow_symlinks_within, elements, pair), Faults(path, found))
 
         return attempt(proto, None) if deviations is None else _read_mended(proto, attempt, path, deviations)
+
+    try:
+        if isinstance(source, (str, os.PathLike)):
+            return pairs.read(source, PROTO_LIMIT, read_once, deviations)
+        return read_once(source, pairs.Pair(path), deviations)
     except DovetailError as error:
         raise error.at(file=path) from None
 
@@ -106,7 +113,7 @@ def write(
     ``external``: tensors of at least ``threshold`` bytes go to one side file, named so or ``<name>.data``; None: only
     when the model would not fit into one protobuf message. Files are replaced when all is written, or not at all.
     Raises FormatError [graph.repeated], [graph.dangling], [graph.order], [graph.cycle], and what
-    :func:`dovetail.formats.files.replacing_all` raises; UnsupportedError [opset.version], [opset.missing],
+    :func:`dovetail.formats.drafts.replacing_all` raises; UnsupportedError [opset.version], [opset.missing],
     [dtype.onnx], [attribute.value], [attribute.range], [data.external], [proto.size].
     """
     if external is None:
@@ -120,12 +127,10 @@ def write(
         _stream(target).write(data)
         return None
     if side is None or not side.size:
-        with files.replacing(path) as stream:
+        with drafts.replacing(path) as stream:
             stream.write(data)
         return None
-    with files.replacing_all([path, os.path.join(os.path.dirname(path), side.location)]) as (stream, beside):
-        stream.write(data)
-        side.write_to(beside)
+    pairs.write(path, data, os.path.join(os.path.dirname(path), side.location), side.chunks(), side.digest)
     return None
 
 
@@ -156,8 +161,6 @@ def _parsed(source: Any) -> tuple[ModelProto, Elements]:
 
 
 def _bytes_of(source: Any) -> bytes:
-    if isinstance(source, (str, os.PathLike)):
-        return files.read_bytes(source, limit=PROTO_LIMIT)
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source)
     data = source.read(PROTO_LIMIT + 1)
@@ -215,7 +218,11 @@ def _read_metadata(model: ForeignModel, fields: dict[str, Any], faults: Faults) 
             model.metadata[name] = fields[name]
         fields.pop(name, None)
     if entries := fields.pop("metadata_props", None):
-        model.metadata["metadata_props"] = properties(entries, "metadata.repeated", faults.deviate)
+        found = properties(entries, "metadata.repeated", faults.deviate)
+        # Of the file, not of the model: each save writes its own.
+        found.pop(pairs.PROPERTY, None)
+        if found:
+            model.metadata["metadata_props"] = found
     if configurations := fields.pop("configuration", None):
         model.metadata["configuration"] = [item.SerializeToString(deterministic=True) for item in configurations]
 
@@ -303,6 +310,9 @@ def _model_proto(model: ForeignModel, side: ExternalData | None) -> ModelProto:
         if value:
             setattr(proto, field, value)
     put_properties(proto.metadata_props, model.metadata.get("metadata_props", {}))
+    if side is not None and side.size:
+        side.digest = pairs.weights_digest(side.chunks())
+        put_properties(proto.metadata_props, {pairs.PROPERTY: side.digest})
     for stored in model.metadata.get("configuration", ()):
         proto.configuration.add().ParseFromString(stored)
     for stored in model.metadata.get("training_info", ()):
