@@ -1,6 +1,7 @@
 // The threads that run a program's steps: one pool per program, the caller among them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -37,6 +38,19 @@ public:
 private:
     struct State;
     std::unique_ptr<State> state_;
+};
+
+// A lock for a few instructions. In a forked child it is free, whichever of the parent's threads held it at the fork.
+class ForkLock {
+public:
+    ForkLock();
+
+    // False where the holder did not come along into this child: what it guards may be half changed.
+    [[nodiscard]] bool lock();
+    void unlock() { holder_.store(0, std::memory_order_release); }
+
+private:
+    std::atomic<std::uint64_t> holder_{0};  // 0 nobody, else 1 + the fork count of the process of the holder
 };
 
 }  // namespace dovetail

@@ -1,7 +1,7 @@
 """Saves that are killed, and reads beside saves: every load gives the old model or the new one, and nothing is left behind.
 
-As a command: ``python tests/interruptions.py --kills 200 --reads 500`` kills so many saves of each kind of file at random moments, and
-reads so often while another process saves. It prints what came of them, and exits with 1 where one was wrong.
+As a command: ``python tests/interruptions.py --kills 200 --reads 500`` kills so many saves of each kind of file at random
+moments, and reads so often while another process saves. It prints what came of them, and exits with 1 where one was wrong.
 """
 
 from __future__ import annotations

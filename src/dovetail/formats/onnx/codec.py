@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
 from dovetail.formats import drafts, files, pairs
 from dovetail.formats.deviations import Deviations
+from dovetail.formats.fixpoint import Snapshot
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
 from dovetail.formats.onnx.functions import Function, inline, key_of, read_function, walk
 from dovetail.formats.onnx.mending import mend, put_back
@@ -29,7 +30,7 @@ from dovetail.formats.onnx.messages import message_classes, present, properties,
 from dovetail.formats.onnx.names import check_names, rename_repeated, subgraphs
 from dovetail.formats.onnx.reader import Call, Faults, GraphReader, is_typed, plain_domain
 from dovetail.formats.onnx.schemas import ir_version_of, newest_opset
-from dovetail.formats.onnx.tensors import ExternalData, TensorReader, byte_size
+from dovetail.formats.onnx.tensors import ExternalData, ExternalReferences, ReferenceReader, TensorReader, byte_size
 from dovetail.formats.onnx.wire import Elements, parted
 from dovetail.formats.onnx.writer import GraphWriter
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 PROTO_LIMIT = 2**31 - 1
 # From here on tensors go to a side file unasked.
 INLINE_LIMIT = 1_900_000_000
+# Bytes from which on a tensor is no part of a snapshot.
+_BY_REFERENCE = 1024
 
 
 def read(
@@ -132,6 +135,23 @@ def write(
         return None
     pairs.write(path, data, os.path.join(os.path.dirname(path), side.location), side.chunks(), side.digest)
     return None
+
+
+def snapshot_of(model: ForeignModel) -> Snapshot:
+    """``model`` as it would be written, its larger tensors beside it by reference. Raises as write does."""
+    weights = ExternalReferences(_BY_REFERENCE)
+    return Snapshot(_serialised(_model_proto(model, weights)), weights)
+
+
+def read_snapshot(snapshot: Snapshot) -> ForeignModel:
+    """The model of a snapshot, as read would read what write writes. Raises as read does."""
+    proto, elements = _parsed(snapshot.data)
+    return _read_mended(
+        proto,
+        lambda proto, found: _read_model(proto, ReferenceReader(elements, snapshot.weights), Faults(None, found)),
+        None,
+        Deviations(),
+    )
 
 
 def _path_of(source: Any, file: files.StrPath | None) -> str | None:
@@ -283,7 +303,7 @@ def _imports_of(functions: Mapping[Call, Function]) -> dict[str, int]:
     return found
 
 
-def _model_proto(model: ForeignModel, side: ExternalData | None) -> ModelProto:
+def _model_proto(model: ForeignModel, side: ExternalData | ExternalReferences | None) -> ModelProto:
     errors: list[DovetailError] = []
     check_names(model.graph, errors, errors.append)
     for each in model.graph.inputs:
@@ -310,7 +330,7 @@ def _model_proto(model: ForeignModel, side: ExternalData | None) -> ModelProto:
         if value:
             setattr(proto, field, value)
     put_properties(proto.metadata_props, model.metadata.get("metadata_props", {}))
-    if side is not None and side.size:
+    if isinstance(side, ExternalData) and side.size:
         side.digest = pairs.weights_digest(side.chunks())
         put_properties(proto.metadata_props, {pairs.PROPERTY: side.digest})
     for stored in model.metadata.get("configuration", ()):

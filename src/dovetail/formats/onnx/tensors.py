@@ -18,6 +18,7 @@ from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats import files
+from dovetail.formats.fixpoint import Weights
 from dovetail.formats.foreign import ForeignTensor
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse
 from dovetail.formats.onnx.wire import TICKET_BYTES, Elements
@@ -192,6 +193,26 @@ class TensorReader:
             self._checked.add((location, checksum))
 
 
+class ReferenceReader(TensorReader):
+    """Reads the tensors of a model whose external data is in memory."""
+
+    def __init__(self, elements: Elements, weights: Weights) -> None:
+        super().__init__(None, elements=elements)
+        self._weights = weights
+
+    def _file(self, location: str) -> Any:
+        return self._weights
+
+
+class ExternalReferences(Weights):
+    """Tensors of at least ``threshold`` bytes, kept in memory as they are."""
+
+    def __init__(self, threshold: int) -> None:
+        super().__init__()
+        self.location = "weights"
+        self.threshold = threshold
+
+
 class ExternalData:
     """Tensors of at least ``threshold`` bytes, laid out for one side file."""
 
@@ -218,7 +239,9 @@ class ExternalData:
             end = offset + data.size
 
 
-def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, external: ExternalData | None) -> None:
+def write_tensor(
+    proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, external: ExternalData | ExternalReferences | None
+) -> None:
     """Fill ``proto``. Raises UnsupportedError [dtype.onnx] for an element type that ONNX does not have, [data.dtype]."""
     if tensor.dtype.onnx is None:
         raise UnsupportedError("dtype.onnx", f"ONNX has no element type {tensor.dtype}")

@@ -24,6 +24,7 @@ import numpy as np
 from dovetail.errors import FormatError, UnsupportedError, raise_all
 from dovetail.formats import files, pairs
 from dovetail.formats.deviations import Deviations
+from dovetail.formats.fixpoint import Snapshot, Weights
 from dovetail.formats.foreign import ForeignGraph, ForeignModel
 from dovetail.formats.openvino import document, packing, rt_info
 from dovetail.formats.openvino.checks import TooMany
@@ -91,6 +92,18 @@ def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.S
     writer = Writer(file)
     text = writer.document(model)
     pairs.write(file, text, target, writer.chunks, writer.digest)
+
+
+def snapshot_of(model: ForeignModel) -> Snapshot:
+    """``model`` as it would be written, its constants beside it by reference. Raises as write does."""
+    weights = Weights()
+    return Snapshot(Writer(model.file or "", weights).document(model), weights)
+
+
+def read_snapshot(snapshot: Snapshot) -> ForeignModel:
+    """The model of a snapshot, as read would read what write writes. Raises as read does."""
+    weights: Any = snapshot.weights
+    return _read(snapshot.data, "", lambda: weights, pairs.Pair(None), Deviations())
 
 
 def _version(root: Any, file: str) -> int:

@@ -13,9 +13,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
 from dovetail.formats import pairs
+from dovetail.formats.fixpoint import Weights
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import packing, rt_info
 from dovetail.formats.openvino.bodies import MAP_NUMBERS
@@ -36,10 +39,14 @@ _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class Writer:
-    """Writes one file: ``document`` gives the xml, ``chunks`` then holds the .bin as (zero bytes before, bytes)."""
+    """Writes one file: ``document`` gives the xml, ``chunks`` then holds the .bin as (zero bytes before, bytes).
 
-    def __init__(self, file: str) -> None:
+    With ``references`` the constants are kept there instead, each for itself, and the xml names no digest of them.
+    """
+
+    def __init__(self, file: str, references: Weights | None = None) -> None:
         self.file = file
+        self._references = references
         self.chunks: list[tuple[int, bytes | memoryview]] = []
         self.digest = ""
         self.errors: list[DovetailError] = []
@@ -52,8 +59,9 @@ class Writer:
         self._lines = ['<?xml version="1.0"?>', f'<net name={self._quoted(model.graph.name)} version="11">']
         self._graph(model.graph, 1, 0)
         info = copy.deepcopy([*model.metadata.get("rt_info", ()), *model.graph.metadata.get("rt_info", ())])
-        self.digest = pairs.weights_digest(self.chunks)
-        rt_info.put(info, self.digest, *pairs.RT_INFO)
+        if self._references is None:
+            self.digest = pairs.weights_digest(self.chunks)
+            rt_info.put(info, self.digest, *pairs.RT_INFO)
         self._section("rt_info", info, 1)
         for tag in LEGACY:
             self._section(tag, model.metadata.get(tag, []), 1)
@@ -161,6 +169,8 @@ class Writer:
         if not len(data):
             # The trailer keeps the .bin from being empty: OpenVINO would take it for none, and no constant for initialised.
             return 0, 0
+        if self._references is not None:
+            return self._references.place(np.frombuffer(data, np.uint8)), len(data)
         content = hashlib.blake2b(data, digest_size=32).digest(), len(data)
         offset = self._stored.get(content)
         if offset is None:
