@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <unordered_map>
@@ -100,10 +99,16 @@ std::string Spec::text(const std::string& name, const std::string& otherwise) co
 }
 
 struct Store::State {
-    mutable std::mutex mutex;
+    ForkLock mutex;
     std::unordered_map<std::string, std::shared_ptr<const void>> kept;
     std::size_t bytes = 0;
     std::vector<Memory> ready;
+
+    // What a thread that did not come along into this child was changing is left as it is, unowned: all of it can be made again.
+    void forget() {
+        new (&kept) decltype(kept)();
+        new (&ready) decltype(ready)();
+    }
 };
 
 namespace {
@@ -114,6 +119,21 @@ void release(const Store::Memory& memory) { ::operator delete(memory.begin, kAli
 
 }  // namespace
 
+// Holds the lock of what a store is made of.
+template <typename State>
+class Locked {
+public:
+    explicit Locked(State& state) : state_(state) {
+        if (!state_.mutex.lock()) state_.forget();
+    }
+    ~Locked() { state_.mutex.unlock(); }
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+
+private:
+    State& state_;
+};
+
 Store::Store() : state_(new State) {}
 Store::~Store() {
     for (const Memory& memory : state_->ready) release(memory);
@@ -122,7 +142,7 @@ Store::~Store() {
 Store::Memory Store::lend(std::size_t bytes) {
     bytes = std::max<std::size_t>(bytes, 1);
     {
-        const std::lock_guard<std::mutex> lock(state_->mutex);
+        const Locked lock(*state_);
         auto& ready = state_->ready;
         const auto found = std::find_if(ready.begin(), ready.end(), [bytes](const Memory& each) { return each.bytes >= bytes; });
         if (found != ready.end()) {
@@ -138,28 +158,28 @@ Store::Memory Store::lend(std::size_t bytes) {
 }
 
 void Store::give_back(Memory memory) {
-    const std::lock_guard<std::mutex> lock(state_->mutex);
+    const Locked lock(*state_);
     state_->ready.push_back(memory);
 }
 
 std::shared_ptr<const void> Store::keep(const std::string& key, const std::function<std::shared_ptr<const void>()>& make) {
     {
-        const std::lock_guard<std::mutex> lock(state_->mutex);
+        const Locked lock(*state_);
         const auto found = state_->kept.find(key);
         if (found != state_->kept.end()) return found->second;
     }
     auto made = make();
-    const std::lock_guard<std::mutex> lock(state_->mutex);
+    const Locked lock(*state_);
     return state_->kept.emplace(key, std::move(made)).first->second;
 }
 
 std::size_t Store::bytes() const {
-    const std::lock_guard<std::mutex> lock(state_->mutex);
+    const Locked lock(*state_);
     return state_->bytes;
 }
 
 void Store::count(std::size_t bytes) {
-    const std::lock_guard<std::mutex> lock(state_->mutex);
+    const Locked lock(*state_);
     state_->bytes += bytes;
 }
 

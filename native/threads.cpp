@@ -299,6 +299,17 @@ private:
 
 }  // namespace
 
+ForkLock::ForkLock() { watch_forks(); }
+
+bool ForkLock::lock() {
+    const std::uint64_t me = forks.load(std::memory_order_relaxed) + 1;
+    for (;;) {
+        std::uint64_t now = holder_.load(std::memory_order_relaxed);
+        if (now != me && holder_.compare_exchange_weak(now, me, std::memory_order_acquire, std::memory_order_relaxed)) return now == 0;
+        std::this_thread::yield();
+    }
+}
+
 struct Pool::State {
     const int threads;
     // Who is being served: 0 nobody, else 1 + the fork count of the process the caller is in. What a parent left there is void.

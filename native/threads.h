@@ -65,4 +65,17 @@ private:
     std::unique_ptr<State> state_;
 };
 
+// A lock for a few instructions. In a forked child it is free, whichever of the parent's threads held it at the fork.
+class ForkLock {
+public:
+    ForkLock();
+
+    // False where the holder did not come along into this child: what it guards may be half changed.
+    [[nodiscard]] bool lock();
+    void unlock() { holder_.store(0, std::memory_order_release); }
+
+private:
+    std::atomic<std::uint64_t> holder_{0};  // 0 nobody, else 1 + the fork count of the process of the holder
+};
+
 }  // namespace dovetail

@@ -17,7 +17,7 @@ import dovetail
 PACKAGE = Path(dovetail.__file__).parent
 
 LAYERS = (
-    "errors",
+    "errors forks",
     "dtypes dims types arrays native movement limits",
     "graph",
     "states",

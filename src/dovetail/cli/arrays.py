@@ -242,7 +242,7 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
 
     Raises EngineError [array.file] where a .npy file would not hold one array.
     """
-    from dovetail.formats.files import replacing
+    from dovetail.formats.drafts import replacing
     from dovetail.sampling import apart
 
     plain: dict[str, Array] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any, TypeAlias
@@ -11,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from dovetail.dims import intervals
 from dovetail.dims.intervals import Interval, interval
+from dovetail.forks import ForkLock
 
 LARGEST = 2**256  # of a coefficient
 MOST_TERMS = 256
@@ -54,7 +54,7 @@ Monomial: TypeAlias = tuple[Atom, ...]  # sorted by key, repeated where it is a 
 Terms: TypeAlias = dict[Monomial, int]
 
 _table: WeakValueDictionary[tuple[str, tuple[Any, ...]], Atom] = WeakValueDictionary()
-_lock = threading.RLock()
+_lock = ForkLock()
 _key = operator.attrgetter("key")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from dovetail.engine.specialization import EarlyNodes, specialize, weights_of
 from dovetail.engine.template import Template, make_template
 from dovetail.engine.work import Scene, dense
 from dovetail.errors import EngineError, RuleError
+from dovetail.forks import ForkLock
 from dovetail.formats import collector_paused
 from dovetail.graph import Graph, Model
 from dovetail.interpret import check_inputs, named_inputs, owned, to_array
@@ -53,7 +53,7 @@ class Engine:
         self._bound: OrderedDict[Any, Bound | None] = OrderedDict()
         self._templates: OrderedDict[Any, Template | None] = OrderedDict()
         self._sizes: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._core = native.core()
         # A body's program has the threads and the memory of the one around it.
         self._pool: Any = within._pool if within else self._core.Pool(self.threads) if self._core else None
@@ -68,10 +68,20 @@ class Engine:
         arrays = [to_array(given[value.name], value) for value in self.model.inputs]
         sizes = check_inputs(self.model, arrays)
         with self._lock:
+            if self._lock.was_held:
+                self._forget()
             try:
                 return self._bound_for(arrays, sizes)
             except UnevenInput:
                 return self._bound_for([dense(array) if is_array(array) else array for array in arrays], sizes)
+
+    def _forget(self) -> None:
+        """Drop what a thread of this process's parent was planning at a fork."""
+        self._lock.was_held = False
+        self._bound.clear()
+        self._templates.clear()
+        self._sizes = {}
+        self._early = EarlyNodes(self.graph, self._weights)
 
     def _bound_for(self, arrays: list[Any], sizes: dict[str, int]) -> tuple[Bound, list[Any]]:
         strides = [_strides(array) for array in arrays]

@@ -6,12 +6,13 @@ system's allocator gives large blocks back at once, so that every step would mee
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from math import prod
 from typing import Any
 
 import numpy as np
+
+from dovetail.forks import ForkLock
 
 LEAST = 1 << 17
 """Results of fewer bytes come from numpy: the system's allocator keeps such blocks itself."""
@@ -27,7 +28,7 @@ class Shelf:
         self._returned: deque[Block] = deque()
         self._kept: list[tuple[int, Block]] = []
         self._calls = 0
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def begin(self) -> None:
         """A call begins."""

@@ -72,11 +72,31 @@ def collector_paused() -> Iterator[None]:
     """
     was_on = gc.isenabled()
     gc.disable()
+    if was_on:
+        _pausing.append(True)
     try:
         yield
     finally:
         if was_on:
             gc.enable()
+            # Empty in a child that was forked meanwhile.
+            if _pausing:
+                _pausing.pop()
+
+
+_pausing: list[bool] = []
+"""One item for each thread that will turn the collector on again."""
+
+
+def _resume_in_child() -> None:
+    """Turn the collector on in a forked child: the thread that would have done so did not come along."""
+    if _pausing:
+        _pausing.clear()
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_resume_in_child)
 
 
 def load(

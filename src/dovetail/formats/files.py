@@ -1,4 +1,4 @@
-"""Files that a model is read from and written to: what a model may name beside itself, and writing that is all or nothing.
+"""Files that a model is read from: what a model may name beside itself.
 
 The user chooses the model's own path, links and all. What the *model* names is not trusted: it must lie in the model's folder,
 and every step to it is taken from an open directory without following links, so that nothing can be swapped between a
@@ -11,11 +11,9 @@ import errno
 import mmap
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import PureWindowsPath
-from types import TracebackType
-from typing import Any, BinaryIO, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +24,9 @@ StrPath: TypeAlias = str | os.PathLike[str]
 Bytes: TypeAlias = NDArray[np.uint8]
 
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 # A FIFO put in a file's place between lstat and open must not block us.
 _NO_BLOCK = getattr(os, "O_NONBLOCK", 0)
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _HAS_DIRECTORIES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY") and hasattr(os, "O_NOFOLLOW")
 
 
@@ -55,13 +52,13 @@ def open_beside(model_path: StrPath, location: str, *, allow_symlinks_within: St
     symbolic link on the way, or a file with a second name), [path.kind] (no regular file), [path.missing],
     [path.unreadable].
     """
-    parts = _parts(location, file=os.fspath(model_path))
-    root = _folder_of(model_path)
+    parts = parts_of(location, file=os.fspath(model_path))
+    root = folder_of(model_path)
     if allow_symlinks_within is not None:
         target = os.path.realpath(os.path.join(root, *parts))
         root = os.path.realpath(allow_symlinks_within)
         parts = _parts_below(target, root, location, file=os.fspath(model_path))
-    with _Folder.walk(root, parts[:-1], os.fspath(model_path)) as folder:
+    with Folder.walk(root, parts[:-1], os.fspath(model_path)) as folder:
         return folder.open_file(parts[-1])
 
 
@@ -91,51 +88,10 @@ def mapped(source: StrPath | int, offset: int = 0, length: int | None = None) ->
 
 def check_location(location: str, *, file: str | None = None) -> None:
     """Refuse a ``location`` that no model may name: empty, absolute, holding ``..`` or NUL. Touches no file."""
-    _parts(location, file=file)
+    parts_of(location, file=file)
 
 
-@contextmanager
-def replacing(path: StrPath) -> Iterator[BinaryIO]:
-    """A new file to write, which takes the place of ``path`` when the block ends well and vanishes when it does not."""
-    with replacing_all([path]) as (stream,):
-        yield stream
-
-
-@contextmanager
-def replacing_all(paths: Sequence[StrPath]) -> Iterator[list[BinaryIO]]:
-    """One new file per path; all take their places when the block ends well, the first one last; none when it does not.
-
-    The first path is the user's choice and may be a link, whose target is replaced. The others are side files: they
-    lie in the first one's folder or below, and no link may stand in their way. Old files stay whole until the renames.
-    Raises FormatError [path.missing] (the folder must exist), [path.link], [path.kind], [path.escape], [path.same].
-    """
-    with ExitStack() as stack:
-        drafts = [stack.enter_context(_Draft(*place)) for place in _places(paths)]
-        yield [draft.stream for draft in drafts]
-        for draft in drafts:
-            draft.settle()
-        for draft in reversed(drafts):
-            draft.rename()
-
-
-def _places(paths: Sequence[StrPath]) -> list[tuple[str, tuple[str, ...], str]]:
-    """Per path: the trusted folder, the steps from there that the model may have named, and the name."""
-    main = os.fspath(paths[0])
-    _refuse_nul(main, main)
-    target = os.path.realpath(main)
-    found: list[tuple[str, tuple[str, ...], str]] = [(os.path.dirname(target), (), os.path.basename(target))]
-    root = _folder_of(main)
-    for path in [os.fspath(path) for path in paths[1:]]:
-        _refuse_nul(path, main)
-        parts = _parts(os.path.relpath(path, os.path.dirname(main) or os.curdir).replace(os.sep, "/"), file=main)
-        found.append((root, parts[:-1], parts[-1]))
-    written = [os.path.join(folder, *steps, name) for folder, steps, name in found]
-    if len(set(written)) < len(written):
-        raise FormatError("path.same", "two of the files to be written have one path", file=main)
-    return found
-
-
-class _Folder:
+class Folder:
     """An open directory. Where the system can, everything inside is reached through its descriptor, not its path."""
 
     def __init__(self, path: str, descriptor: int | None, place: str) -> None:
@@ -144,36 +100,36 @@ class _Folder:
         self.place = place
 
     @classmethod
-    def walk(cls, root: str, steps: Sequence[str], place: str) -> _Folder:
+    def walk(cls, root: str, steps: Sequence[str], place: str) -> Folder:
         """The folder that ``steps`` lead to from ``root`` (trusted: links in it are followed), over no link."""
         try:
             descriptor = os.open(root, _READ | os.O_DIRECTORY) if _HAS_DIRECTORIES else None
             os.stat(os.path.join(root, os.curdir))
         except OSError as error:
-            raise _unreadable(error, root, place) from None
+            raise unreadable(error, root, place) from None
         folder = cls(root, descriptor, place)
         for step in steps:
             with folder:
                 folder = folder.step(step)
         return folder
 
-    def step(self, name: str) -> _Folder:
+    def step(self, name: str) -> Folder:
         self._refuse_unless(stat.S_ISDIR, name, "a folder")
         try:
-            descriptor = os.open(name, _READ | os.O_DIRECTORY | _NO_FOLLOW, dir_fd=self.descriptor) if _HAS_DIRECTORIES else None
+            descriptor = os.open(name, _READ | os.O_DIRECTORY | NO_FOLLOW, dir_fd=self.descriptor) if _HAS_DIRECTORIES else None
         except OSError as error:
-            raise _unreadable(error, name, self.place) from None
-        return _Folder(os.path.join(self.path, name), descriptor, self.place)
+            raise unreadable(error, name, self.place) from None
+        return Folder(os.path.join(self.path, name), descriptor, self.place)
 
     def open_file(self, name: str) -> int:
         self._refuse_unless(stat.S_ISREG, name, "a regular file")
         try:
-            descriptor = os.open(self.at(name), _READ | _NO_FOLLOW | _NO_BLOCK, dir_fd=self.descriptor)
+            descriptor = os.open(self.at(name), _READ | NO_FOLLOW | _NO_BLOCK, dir_fd=self.descriptor)
         except OSError as error:
-            raise _unreadable(error, name, self.place) from None
+            raise unreadable(error, name, self.place) from None
         try:
             info = os.fstat(descriptor)
-            _refuse_kind(info, name, self.place)
+            refuse_kind(info, name, self.place)
             if info.st_nlink > 1:
                 raise FormatError("path.link", f"{name!r} has {info.st_nlink} names (hard links)", file=self.place)
         except BaseException:
@@ -190,7 +146,7 @@ class _Folder:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise _unreadable(error, name, self.place) from None
+            raise unreadable(error, name, self.place) from None
 
     def _refuse_unless(self, is_right: Any, name: str, wanted: str) -> None:
         info = self.look(name)
@@ -209,88 +165,31 @@ class _Folder:
             os.close(self.descriptor)
 
 
-class _Draft:
-    """A file under a temporary name, to be renamed or removed."""
-
-    def __init__(self, root: str, steps: tuple[str, ...], name: str) -> None:
-        self.name = name
-        self.folder = _Folder.walk(root, steps, os.path.join(root, *steps, name))
-        try:
-            old = self._old()
-            self.draft = f".{name[:100]}.{os.urandom(8).hex()}.tmp"
-            self._create(0o666 if old is None else stat.S_IMODE(old.st_mode))
-        except BaseException:
-            self.folder.__exit__()
-            raise
-
-    def _old(self) -> os.stat_result | None:
-        old = self.folder.look(self.name)
-        if old is not None and stat.S_ISLNK(old.st_mode):
-            raise FormatError("path.link", f"{self.name!r} is a symbolic link", file=self.folder.place)
-        if old is not None:
-            _refuse_kind(old, self.name, self.folder.place)
-        return old
-
-    def _create(self, mode: int) -> None:
-        try:
-            descriptor = os.open(self.folder.at(self.draft), _CREATE, mode & 0o666 | 0o200, dir_fd=self.folder.descriptor)
-        except OSError as error:
-            raise _unreadable(error, self.name, self.folder.place) from None
-        self.stream: BinaryIO = os.fdopen(descriptor, "wb")
-        self.is_renamed = False
-
-    def settle(self) -> None:
-        self.stream.flush()
-        os.fsync(self.stream.fileno())
-        self.stream.close()
-
-    def rename(self) -> None:
-        self._old()
-        folder = self.folder
-        os.replace(folder.at(self.draft), folder.at(self.name), src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
-        self.is_renamed = True
-        if folder.descriptor is not None:
-            # Some file systems cannot; the rename itself has happened.
-            with suppress(OSError):
-                os.fsync(folder.descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with self.folder, suppress(OSError):
-            # close() flushes, which fails again on a full disk; the draft must go all the same.
-            with suppress(OSError):
-                self.stream.close()
-            if not self.is_renamed:
-                os.unlink(self.folder.at(self.draft), dir_fd=self.folder.descriptor)
-
-
 def _open_chosen(path: StrPath) -> int:
     """A descriptor of the regular file at a path that the user chose; links are followed."""
     name = os.fspath(path)
-    _refuse_nul(name, name)
+    refuse_nul(name, name)
     try:
-        _refuse_kind(os.stat(name), name, name)
+        refuse_kind(os.stat(name), name, name)
         descriptor = os.open(name, _READ | _NO_BLOCK)
     except OSError as error:
-        raise _unreadable(error, name, name) from None
+        raise unreadable(error, name, name) from None
     try:
-        _refuse_kind(os.fstat(descriptor), name, name)
+        refuse_kind(os.fstat(descriptor), name, name)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _folder_of(model_path: StrPath) -> str:
-    _refuse_nul(os.fspath(model_path), os.fspath(model_path))
+def folder_of(model_path: StrPath) -> str:
+    refuse_nul(os.fspath(model_path), os.fspath(model_path))
     return os.path.realpath(os.path.dirname(os.fspath(model_path)) or os.curdir)
 
 
-def _parts(location: str, *, file: str | None) -> tuple[str, ...]:
+def parts_of(location: str, *, file: str | None) -> tuple[str, ...]:
     """The steps of a relative path, read both as POSIX and as Windows would: what either calls unsafe is refused."""
-    _refuse_nul(location, file)
+    refuse_nul(location, file)
     windows = PureWindowsPath(location)
     if location.startswith("/") or windows.drive or windows.root:
         raise FormatError("path.absolute", f"{location!r} is an absolute path", file=file)
@@ -308,17 +207,17 @@ def _parts_below(target: str, root: str, location: str, *, file: str) -> tuple[s
     return tuple(os.path.relpath(target, root).split(os.sep))
 
 
-def _refuse_nul(path: str, file: str | None) -> None:
+def refuse_nul(path: str, file: str | None) -> None:
     if "\0" in path:
         raise FormatError("path.nul", f"{path!r} holds a NUL", file=file)
 
 
-def _refuse_kind(info: os.stat_result, name: str, file: str) -> None:
+def refuse_kind(info: os.stat_result, name: str, file: str) -> None:
     if not stat.S_ISREG(info.st_mode):
         raise FormatError("path.kind", f"{name!r} is not a regular file", file=file)
 
 
-def _unreadable(error: OSError | ValueError, name: str, file: str) -> FormatError:
+def unreadable(error: OSError | ValueError, name: str, file: str) -> FormatError:
     number = getattr(error, "errno", None)
     if number in (errno.ENOENT, errno.ENOTDIR):
         return FormatError("path.missing", f"no file or folder {name!r}", file=file)

@@ -85,6 +85,7 @@ class Lowering:
         self.sink = sink
         self.refused: dict[tuple[str, str], DovetailError] = {}
         self.origins: dict[Node, _Origin] = {}
+        self.made: dict[Value, str] = {}
         self.last: dict[str, Node] = {}
         self.keys: dict[int, str] = {}
         self.taken: set[str] = set()
@@ -101,9 +102,24 @@ class Lowering:
             if not rewrite(graph, self._rule, fold=True):
                 break
         remove_dead_made(graph)
+        self._number_made(graph)
         for node in graph.nodes:
             for _, body in bodies(node.op):
                 self.prepare(body)
+
+    def _number_made(self, graph: Graph) -> None:
+        """Give what was made the first free names: those that it was made with kept clear of what has been replaced since."""
+        named = [(y, self.made[y]) for node in graph.nodes for y in node.outputs if self.made.get(y) == y.name]
+        for y, _ in named:
+            graph.release(y.name)
+        for y, name in named:
+            stem, _, number = name.rpartition("_")
+            stem, count = stem if number.isdigit() else name, 1
+            found = stem
+            while graph.is_taken(found):
+                count += 1
+                found = f"{stem}_{count}"
+            y.name = graph.claim(found)
 
     def _rule(self, b: Builder, node: Node) -> Any:
         origin = self._origin(node)
@@ -123,6 +139,7 @@ class Lowering:
         if made is not None:
             inherit(b.graph, mark, node)
             self.origins.update(dict.fromkeys(b.graph.nodes[mark:], origin))
+            self.made.update((y, y.name) for each in b.graph.nodes[mark:] for y in each.outputs)
             if len(b.graph.nodes) > mark and node.name:
                 b.graph.nodes[-1].name = node.name
         return made

@@ -24,7 +24,10 @@ PROPERTY = "dovetail.openvino"
 
 def from_onnx(model: Model) -> str:
     """What IR has no place for in a model that speaks ONNX's words."""
-    kept = model.metadata if model.format == "onnx" else model.metadata.get("onnx", {})
+    is_ir = model.format == "openvino"
+    kept = model.metadata.get("onnx", {}) if model.format != "onnx" else model.metadata
+    # A model that came through IR keeps there what its ONNX file said of itself.
+    said = kept if is_ir else {}
     versions = {domain: version for domain, version in model.versions.items() if domain != "ir"}
     found = {
         "versions": versions,
@@ -32,10 +35,10 @@ def from_onnx(model: Model) -> str:
         "domain": kept.get("domain"),
         "model_version": kept.get("model_version"),
         "properties": {name: text for name, text in kept.get("metadata_props", {}).items() if name not in (PROPERTY, STATES)},
-        "producer": list(model.producer),
-        "doc": model.doc,
-        "graph": model.graph.name,
-        "graph_doc": model.graph.doc,
+        "producer": said.get("producer") or list(model.producer),
+        "doc": said.get("doc") or model.doc,
+        "graph": said.get("graph") or model.graph.name,
+        "graph_doc": said.get("graph_doc") or model.graph.doc,
         "inputs": [_described(value) for value in model.inputs],
         "outputs": [_described(value) for value in model.outputs],
     }

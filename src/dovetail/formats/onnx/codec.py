@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
-from dovetail.formats import files
+from dovetail.formats import drafts, files, pairs
 from dovetail.formats.deviations import Deviations
+from dovetail.formats.fixpoint import Snapshot
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
 from dovetail.formats.onnx.functions import Function, inline, key_of, read_function, walk
 from dovetail.formats.onnx.mending import mend, put_back
@@ -29,7 +30,7 @@ from dovetail.formats.onnx.messages import message_classes, present, properties,
 from dovetail.formats.onnx.names import check_names, rename_repeated, subgraphs
 from dovetail.formats.onnx.reader import Call, Faults, GraphReader, is_typed, plain_domain
 from dovetail.formats.onnx.schemas import ir_version_of, newest_opset
-from dovetail.formats.onnx.tensors import ExternalData, TensorReader, byte_size
+from dovetail.formats.onnx.tensors import ExternalData, ExternalReferences, ReferenceReader, TensorReader, byte_size
 from dovetail.formats.onnx.wire import Elements, parted
 from dovetail.formats.onnx.writer import GraphWriter
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 PROTO_LIMIT = 2**31 - 1
 # From here on tensors go to a side file unasked.
 INLINE_LIMIT = 1_900_000_000
+# Bytes from which on a tensor is no part of a snapshot.
+_BY_REFERENCE = 1024
 
 
 def read(
@@ -57,13 +60,20 @@ def read(
     data. Raises FormatError or UnsupportedError, with every fault that was found in ``diagnostics``.
     """
     path = _path_of(source, file)
-    try:
+
+    def read_once(source: Any, pair: pairs.Pair, deviations: Deviations | None) -> ForeignModel:
         proto, elements = _parsed(source)
+        pair.record = next((entry.value for entry in proto.metadata_props if entry.key == pairs.PROPERTY), None)
 
         def attempt(proto: ModelProto, found: Deviations | None) -> ForeignModel:
-            return _read_model(proto, TensorReader(path, allow_symlinks_within, elements), Faults(path, found))
+            return _read_model(proto, TensorReader(path, allow_symlinks_within, elements, pair), Faults(path, found))
 
         return attempt(proto, None) if deviations is None else _read_mended(proto, attempt, path, deviations)
+
+    try:
+        if isinstance(source, (str, os.PathLike)):
+            return pairs.read(source, PROTO_LIMIT, read_once, deviations)
+        return read_once(source, pairs.Pair(path), deviations)
     except DovetailError as error:
         raise error.at(file=path) from None
 
@@ -106,7 +116,7 @@ def write(
     ``external``: tensors of at least ``threshold`` bytes go to one side file, named so or ``<name>.data``; None: only
     when the model would not fit into one protobuf message. Files are replaced when all is written, or not at all.
     Raises FormatError [graph.repeated], [graph.dangling], [graph.order], [graph.cycle], and what
-    :func:`dovetail.formats.files.replacing_all` raises; UnsupportedError [opset.version], [opset.missing],
+    :func:`dovetail.formats.drafts.replacing_all` raises; UnsupportedError [opset.version], [opset.missing],
     [dtype.onnx], [attribute.value], [attribute.range], [data.external], [proto.size].
     """
     if external is None:
@@ -120,13 +130,28 @@ def write(
         _stream(target).write(data)
         return None
     if side is None or not side.size:
-        with files.replacing(path) as stream:
+        with drafts.replacing(path) as stream:
             stream.write(data)
         return None
-    with files.replacing_all([path, os.path.join(os.path.dirname(path), side.location)]) as (stream, beside):
-        stream.write(data)
-        side.write_to(beside)
+    pairs.write(path, data, os.path.join(os.path.dirname(path), side.location), side.chunks(), side.digest)
     return None
+
+
+def snapshot_of(model: ForeignModel) -> Snapshot:
+    """``model`` as it would be written, its larger tensors beside it by reference. Raises as write does."""
+    weights = ExternalReferences(_BY_REFERENCE)
+    return Snapshot(_serialised(_model_proto(model, weights)), weights)
+
+
+def read_snapshot(snapshot: Snapshot) -> ForeignModel:
+    """The model of a snapshot, as read would read what write writes. Raises as read does."""
+    proto, elements = _parsed(snapshot.data)
+    return _read_mended(
+        proto,
+        lambda proto, found: _read_model(proto, ReferenceReader(elements, snapshot.weights), Faults(None, found)),
+        None,
+        Deviations(),
+    )
 
 
 def _path_of(source: Any, file: files.StrPath | None) -> str | None:
@@ -156,8 +181,6 @@ def _parsed(source: Any) -> tuple[ModelProto, Elements]:
 
 
 def _bytes_of(source: Any) -> bytes:
-    if isinstance(source, (str, os.PathLike)):
-        return files.read_bytes(source, limit=PROTO_LIMIT)
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source)
     data = source.read(PROTO_LIMIT + 1)
@@ -215,7 +238,11 @@ def _read_metadata(model: ForeignModel, fields: dict[str, Any], faults: Faults) 
             model.metadata[name] = fields[name]
         fields.pop(name, None)
     if entries := fields.pop("metadata_props", None):
-        model.metadata["metadata_props"] = properties(entries, "metadata.repeated", faults.deviate)
+        found = properties(entries, "metadata.repeated", faults.deviate)
+        # Of the file, not of the model: each save writes its own.
+        found.pop(pairs.PROPERTY, None)
+        if found:
+            model.metadata["metadata_props"] = found
     if configurations := fields.pop("configuration", None):
         model.metadata["configuration"] = [item.SerializeToString(deterministic=True) for item in configurations]
 
@@ -276,7 +303,7 @@ def _imports_of(functions: Mapping[Call, Function]) -> dict[str, int]:
     return found
 
 
-def _model_proto(model: ForeignModel, side: ExternalData | None) -> ModelProto:
+def _model_proto(model: ForeignModel, side: ExternalData | ExternalReferences | None) -> ModelProto:
     errors: list[DovetailError] = []
     check_names(model.graph, errors, errors.append)
     for each in model.graph.inputs:
@@ -303,6 +330,9 @@ def _model_proto(model: ForeignModel, side: ExternalData | None) -> ModelProto:
         if value:
             setattr(proto, field, value)
     put_properties(proto.metadata_props, model.metadata.get("metadata_props", {}))
+    if isinstance(side, ExternalData) and side.size:
+        side.digest = pairs.weights_digest(side.chunks())
+        put_properties(proto.metadata_props, {pairs.PROPERTY: side.digest})
     for stored in model.metadata.get("configuration", ()):
         proto.configuration.add().ParseFromString(stored)
     for stored in model.metadata.get("training_info", ()):

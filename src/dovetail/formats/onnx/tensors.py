@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,11 @@ from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats import files
+from dovetail.formats.fixpoint import Weights
 from dovetail.formats.foreign import ForeignTensor
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse
 from dovetail.formats.onnx.wire import TICKET_BYTES, Elements
+from dovetail.formats.pairs import Pair
 from dovetail.limits import current
 
 if TYPE_CHECKING:
@@ -53,11 +55,16 @@ class TensorReader:
     """Reads the tensors of one model; keeps its external files mapped and counts what sparse tensors grow to."""
 
     def __init__(
-        self, model_path: str | None, allow_symlinks_within: files.StrPath | None = None, elements: Elements | None = None
+        self,
+        model_path: str | None,
+        allow_symlinks_within: files.StrPath | None = None,
+        elements: Elements | None = None,
+        pair: Pair | None = None,
     ) -> None:
         self._model_path = model_path
         self._allow_symlinks_within = allow_symlinks_within
         self._elements = elements or {}
+        self._pair = pair or Pair(model_path)
         self._mapped: dict[str, Codes] = {}
         self._checked: set[tuple[str, str]] = set()
         self._sparse_bytes = 0
@@ -169,9 +176,11 @@ class TensorReader:
                 raise FormatError("data.external", f"data in {location!r}, but the model has no path to find it beside")
             descriptor = files.open_beside(self._model_path, location, allow_symlinks_within=self._allow_symlinks_within)
             try:
-                self._mapped[location] = files.mapped(descriptor)
+                data = files.mapped(descriptor)
             finally:
                 os.close(descriptor)
+            self._pair.check(location, data)
+            self._mapped[location] = data
         return self._mapped[location]
 
     def _verify(self, location: str, whole: Codes, checksum: str) -> None:
@@ -185,6 +194,26 @@ class TensorReader:
             self._checked.add((location, checksum))
 
 
+class ReferenceReader(TensorReader):
+    """Reads the tensors of a model whose external data is in memory."""
+
+    def __init__(self, elements: Elements, weights: Weights) -> None:
+        super().__init__(None, elements=elements)
+        self._weights = weights
+
+    def _file(self, location: str) -> Any:
+        return self._weights
+
+
+class ExternalReferences(Weights):
+    """Tensors of at least ``threshold`` bytes, kept in memory as they are."""
+
+    def __init__(self, threshold: int) -> None:
+        super().__init__()
+        self.location = "weights"
+        self.threshold = threshold
+
+
 class ExternalData:
     """Tensors of at least ``threshold`` bytes, laid out for one side file."""
 
@@ -192,6 +221,7 @@ class ExternalData:
         self.location = location
         self.threshold = threshold
         self.size = 0
+        self.digest = ""
         self._parts: list[tuple[int, Codes]] = []
 
     def place(self, data: Codes) -> int:
@@ -202,15 +232,17 @@ class ExternalData:
         self.size = offset + data.size
         return offset
 
-    def write_to(self, stream: BinaryIO) -> None:
+    def chunks(self) -> Iterator[tuple[int, memoryview]]:
+        """The content: zero bytes before, and bytes."""
         end = 0
         for offset, data in self._parts:
-            stream.write(bytes(offset - end))
-            stream.write(data.data)
+            yield offset - end, data.data
             end = offset + data.size
 
 
-def write_tensor(proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, external: ExternalData | None) -> None:
+def write_tensor(
+    proto: TensorProto, tensor: ForeignTensor, name: str, notes: Notes, external: ExternalData | ExternalReferences | None
+) -> None:
     """Fill ``proto``. Raises UnsupportedError [dtype.onnx] for an element type that ONNX does not have, [data.dtype]."""
     if tensor.dtype.onnx is None:
         raise UnsupportedError("dtype.onnx", f"ONNX has no element type {tensor.dtype}")

@@ -6,7 +6,9 @@ from os import PathLike
 from typing import Any, BinaryIO
 
 from dovetail.errors import UnsupportedError
-from dovetail.formats import travel
+from dovetail.formats import lifted, travel
+from dovetail.formats.deviations import Deviations
+from dovetail.formats.fixpoint import Snapshot, fixpoint
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.lower import lower
 from dovetail.formats.onnx import codec, thresholds
@@ -106,6 +108,10 @@ def _describe(model: Model, foreign: ForeignModel) -> None:
         foreign.metadata["metadata_props"] = properties
 
 
+def _lower_again(snapshot: Snapshot) -> ForeignModel:
+    return to_foreign(lifted(codec.read_snapshot(snapshot), Deviations()))
+
+
 def save(
     model: Model,
     path: str | PathLike[str] | BinaryIO | None,
@@ -118,6 +124,6 @@ def save(
 
     Raises UnsupportedError [write.mismatch] as :func:`check_written`, before anything is written.
     """
-    foreign = to_foreign(model, opset)
+    foreign = fixpoint(to_foreign(model, opset), codec.snapshot_of, _lower_again)
     check_written(model, foreign, ONNX)
     return codec.write(foreign, path, external=external, threshold=threshold)

@@ -14,7 +14,7 @@ from dovetail.formats.onnx.messages import put_properties
 from dovetail.formats.onnx.names import label
 from dovetail.formats.onnx.reader import FIELDS, since_version
 from dovetail.formats.onnx.schemas import schema
-from dovetail.formats.onnx.tensors import ExternalData, write_sparse, write_tensor
+from dovetail.formats.onnx.tensors import ExternalData, ExternalReferences, write_sparse, write_tensor
 from dovetail.formats.onnx.values import write_type, write_value
 from dovetail.types import Map, Optional, Sequence, Tensor
 
@@ -37,7 +37,7 @@ class GraphWriter:
     ``ir_version`` is the least that what has been written so far needs; ``errors`` the nodes that stand in the way.
     """
 
-    def __init__(self, versions: Mapping[str, int], external: ExternalData | None) -> None:
+    def __init__(self, versions: Mapping[str, int], external: ExternalData | ExternalReferences | None) -> None:
         self._versions = versions
         self._external = external
         self.ir_version = 1

@@ -16,13 +16,15 @@ output of the body) and ``back_edges``.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dovetail.errors import FormatError, UnsupportedError, raise_all
-from dovetail.formats import files
+from dovetail.formats import files, pairs
 from dovetail.formats.deviations import Deviations
+from dovetail.formats.fixpoint import Snapshot, Weights
 from dovetail.formats.foreign import ForeignGraph, ForeignModel
 from dovetail.formats.openvino import document, packing, rt_info
 from dovetail.formats.openvino.checks import TooMany
@@ -44,10 +46,21 @@ def read(
     Constants map the file and stay valid as long as it is not changed. Raises every independent fault of the file as one
     FormatError or UnsupportedError, and what files.open_beside raises for the .bin.
     """
-    file = os.fspath(path)
-    root = document.parse(files.read_bytes(path, document.LIMIT), file)
+
+    def read_once(data: bytes, pair: pairs.Pair, deviations: Deviations | None) -> ForeignModel:
+        return _read(data, os.fspath(path), lambda: _weights(path, weights, allow_symlinks_within, pair), pair, deviations)
+
+    return pairs.read(path, document.LIMIT, read_once, deviations)
+
+
+def _read(
+    data: bytes, file: str, weights: Callable[[], packing.Bytes], pair: pairs.Pair, deviations: Deviations | None
+) -> ForeignModel:
+    root = document.parse(data, file)
     version = _version(root, file)
-    reader = Reader(file, lambda: _weights(path, weights, allow_symlinks_within), deviations)
+    record = root.find("/".join(("rt_info", *pairs.RT_INFO)))
+    pair.record = None if record is None else record.get("value")
+    reader = Reader(file, weights, deviations)
     graph = ForeignGraph()
     try:
         for stray in document.stray_texts(root):
@@ -78,11 +91,19 @@ def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.S
         raise FormatError("path.same", "the model and its constants have one path", file=file)
     writer = Writer(file)
     text = writer.document(model)
-    with files.replacing_all([file, target]) as (xml, binary):
-        for gap, chunk in writer.chunks:
-            binary.write(bytes(gap))
-            binary.write(chunk)
-        xml.write(text)
+    pairs.write(file, text, target, writer.chunks, writer.digest)
+
+
+def snapshot_of(model: ForeignModel) -> Snapshot:
+    """``model`` as it would be written, its constants beside it by reference. Raises as write does."""
+    weights = Weights()
+    return Snapshot(Writer(model.file or "", weights).document(model), weights)
+
+
+def read_snapshot(snapshot: Snapshot) -> ForeignModel:
+    """The model of a snapshot, as read would read what write writes. Raises as read does."""
+    weights: Any = snapshot.weights
+    return _read(snapshot.data, "", lambda: weights, pairs.Pair(None), Deviations())
 
 
 def _version(root: Any, file: str) -> int:
@@ -97,14 +118,19 @@ def _version(root: Any, file: str) -> int:
     return int(text)
 
 
-def _weights(path: files.StrPath, weights: files.StrPath | bytes | None, links: files.StrPath | None) -> packing.Bytes:
-    if isinstance(weights, bytes | bytearray | memoryview):
-        return np.frombuffer(weights, np.uint8)
-    if weights is not None:
-        return files.mapped(weights)
+def _weights(
+    path: files.StrPath, weights: files.StrPath | bytes | None, links: files.StrPath | None, pair: pairs.Pair
+) -> packing.Bytes:
     name = os.path.splitext(os.path.basename(os.fspath(path)))[0] + ".bin"
-    descriptor = files.open_beside(path, name, allow_symlinks_within=links)
-    try:
-        return files.mapped(descriptor)
-    finally:
-        os.close(descriptor)
+    if isinstance(weights, bytes | bytearray | memoryview):
+        name, data = "weights", np.frombuffer(weights, np.uint8)
+    elif weights is not None:
+        name, data = os.fspath(weights), files.mapped(weights)
+    else:
+        descriptor = files.open_beside(path, name, allow_symlinks_within=links)
+        try:
+            data = files.mapped(descriptor)
+        finally:
+            os.close(descriptor)
+    pair.check(name, data)
+    return data

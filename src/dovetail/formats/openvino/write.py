@@ -5,7 +5,9 @@ from __future__ import annotations
 from os import PathLike
 
 from dovetail.edit import copy_model
-from dovetail.formats import travel
+from dovetail.formats import lifted, travel
+from dovetail.formats.deviations import Deviations
+from dovetail.formats.fixpoint import Snapshot, fixpoint
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.lower import lower
 from dovetail.formats.openvino import codec, rt_info, versions
@@ -51,11 +53,17 @@ def to_foreign(model: Model) -> ForeignModel:
     return foreign
 
 
+def _lower_again(snapshot: Snapshot) -> ForeignModel:
+    foreign = codec.read_snapshot(snapshot)
+    travel.into_ir(foreign)
+    return to_foreign(lifted(foreign, Deviations()))
+
+
 def save(model: Model, path: str | PathLike[str], *, weights: str | PathLike[str] | None = None) -> None:
     """Write ``model`` as IR 11: the xml at ``path`` and the constants beside it (or at ``weights``), both or neither.
 
     Raises UnsupportedError [write.mismatch] as :func:`check_written`, before anything is written.
     """
-    foreign = to_foreign(model)
+    foreign = fixpoint(to_foreign(model), codec.snapshot_of, _lower_again)
     check_written(model, foreign, OPENVINO)
     codec.write(foreign, path, weights_path=weights)

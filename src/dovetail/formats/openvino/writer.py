@@ -7,15 +7,20 @@ its ``shape``.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
+from dovetail.formats import pairs
+from dovetail.formats.fixpoint import Weights
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
-from dovetail.formats.openvino import packing
+from dovetail.formats.openvino import packing, rt_info
 from dovetail.formats.openvino.bodies import MAP_NUMBERS
 from dovetail.formats.openvino.fields import PRECISIONS, partial_text
 from dovetail.formats.openvino.layers import BODIES
@@ -35,25 +40,29 @@ _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class Writer:
-    """Writes one file: ``document`` gives the xml, ``chunks`` then holds the .bin as (zero bytes before, bytes)."""
+    """Writes one file: ``document`` gives the xml, ``chunks`` then holds the .bin as (zero bytes before, bytes).
 
-    def __init__(self, file: str) -> None:
+    With ``references`` the constants are kept there instead, each for itself, and the xml names no digest of them.
+    """
+
+    def __init__(self, file: str, references: Weights | None = None) -> None:
         self.file = file
+        self._references = references
         self.chunks: list[tuple[int, bytes | memoryview]] = []
+        self.digest = ""
         self.errors: list[DovetailError] = []
         self._offset = 0
         self._stored: dict[tuple[bytes, int], int] = {}
-        self._is_nothing_stored = False
         self._lines: list[str] = []
         self._types: dict[Type | None, tuple[str, tuple[str, ...]]] = {}
 
     def document(self, model: ForeignModel) -> bytes:
         self._lines = ['<?xml version="1.0"?>', f'<net name={self._quoted(model.graph.name)} version="11">']
         self._graph(model.graph, 1, 0)
-        if self._is_nothing_stored and not self.chunks:
-            # OpenVINO's reader takes an empty .bin for none, and then no constant for initialised.
-            self.chunks.append((1, b""))
-        info = [*model.metadata.get("rt_info", ()), *model.graph.metadata.get("rt_info", ())]
+        info = copy.deepcopy([*model.metadata.get("rt_info", ()), *model.graph.metadata.get("rt_info", ())])
+        if self._references is None:
+            self.digest = pairs.weights_digest(self.chunks)
+            rt_info.put(info, self.digest, *pairs.RT_INFO)
         self._section("rt_info", info, 1)
         for tag in LEGACY:
             self._section(tag, model.metadata.get(tag, []), 1)
@@ -159,8 +168,10 @@ class Writer:
         """Where the tensor's bytes lie in the .bin, and how many they are; equal bytes lie there once."""
         data = packing.pack(tensor.data, tensor.dtype)
         if not len(data):
-            self._is_nothing_stored = True
+            # The trailer keeps the .bin from being empty: OpenVINO would take it for none, and no constant for initialised.
             return 0, 0
+        if self._references is not None:
+            return self._references.place(np.frombuffer(data, np.uint8)), len(data)
         content = hashlib.blake2b(data, digest_size=32).digest(), len(data)
         offset = self._stored.get(content)
         if offset is None:

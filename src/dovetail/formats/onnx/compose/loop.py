@@ -207,6 +207,8 @@ def _take_whole(body: Graph, place: int, axis: int, type: Type) -> None:
     body.nodes += nodes
     replace_uses(body, old, new)
     body.inputs[place] = part
+    # For the part without its axis, when it is written.
+    body.release(old.name)
 
 
 # Writing

@@ -238,7 +238,9 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
     read = [place for place, value in enumerate(body.inputs) if _is_read(body, value) or 0 < place <= own]
     keys = [lowering.key(xs[place - 1]) for place in read if place]
     if is_plain:
+        # The condition that every trip goes on is said by no layer.
         del body.outputs[0]
+        remove_dead(body)
     else:
         endless = ForeignTensor(dtypes.i64, np.array(-1), "")
         true = ForeignTensor(dtypes.boolean, np.array(True), "")

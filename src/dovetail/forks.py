@@ -1,0 +1,46 @@
+"""Locks that a forked child can use: a child has one thread, and its copies of locks stay as they were at the fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import TracebackType
+from typing import Self
+from weakref import WeakSet
+
+
+class ForkLock:
+    """A lock that is free in a forked child. ``was_held`` tells a child that the thread which held it did not come along."""
+
+    __slots__ = ("__weakref__", "_lock", "was_held")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.was_held = False
+        _locks.add(self)
+
+    def __enter__(self) -> Self:
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._lock.release()
+
+    def renew(self) -> None:
+        """Replace the lock. For a child, whose only thread calls this before it does anything else."""
+        if not self._lock.acquire(blocking=False):
+            self._lock, self.was_held = threading.RLock(), True
+        else:
+            self._lock.release()
+
+
+_locks: WeakSet[ForkLock] = WeakSet()
+
+
+def _renew_all() -> None:
+    for lock in list(_locks):
+        lock.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)

@@ -1,0 +1,300 @@
+"""Write files all or nothing: into drafts beside them, which are renamed when everything is on the disk.
+
+A draft is named ``.<stem>.dovetail.<16 hex digits>.tmp`` and locked (flock) while its writer lives. One whose lock is free was
+left by a writer that was killed; the next save of the same file removes it. The renames of one save happen under a lock of the
+folder, so that two saves at one time do not mix their files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from dovetail.errors import FormatError
+from dovetail.formats.files import (
+    NO_FOLLOW,
+    Folder,
+    StrPath,
+    folder_of,
+    parts_of,
+    refuse_kind,
+    refuse_nul,
+    unreadable,
+)
+
+try:
+    import fcntl
+
+    _HAS_LOCKS = True
+except ImportError:
+    # Windows: nobody can remove a file that its writer has open.
+    _HAS_LOCKS = False
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+# Bytes of a file's name that its drafts repeat: the rest of the 255 that file systems allow is for what they add.
+_STEM_BYTES = 180
+# Names tried for one draft; each of them must be taken away by somebody else for the next to be needed.
+_NAMES = 100
+# Seconds that a save waits for the renames of another one. Whoever holds the lock longer than that does something else with it.
+_PATIENCE = 10.0
+
+
+@contextmanager
+def replacing(path: StrPath) -> Iterator[BinaryIO]:
+    """A new file to write, which takes the place of ``path`` when the block ends well and vanishes when it does not."""
+    with replacing_all([path]) as (stream,):
+        yield stream
+
+
+@contextmanager
+def replacing_all(paths: Sequence[StrPath]) -> Iterator[list[BinaryIO]]:
+    """One new file per path; all take their places when the block ends well, the first one last; none when it does not.
+
+    The first path is the user's choice and may be a link, whose target is replaced. The others are side files: they
+    lie in the first one's folder or below, and no link may stand in their way. Old files stay whole until the renames.
+    Raises FormatError [path.missing] (the folder must exist), [path.link], [path.kind], [path.escape], [path.same],
+    [path.unwritable] (the system refuses, or the disk is full).
+    """
+    places = _places(paths)
+    file = os.fspath(paths[0])
+    with ExitStack() as stack:
+        try:
+            drafts = [stack.enter_context(_Draft(*place)) for place in places]
+            yield [draft.stream for draft in drafts]
+            for draft in drafts:
+                draft.settle()
+            with drafts[0].folder_locked():
+                for draft in reversed(drafts):
+                    draft.rename()
+                # Not before: until then the draft of an interrupted save may be the only half of a pair that is left.
+                for draft in drafts:
+                    draft.remove_abandoned()
+        except OSError as error:
+            raise _unwritable(error, file) from None
+
+
+def drafts_of(path: StrPath, limit: int) -> Iterator[tuple[bytes, bool]]:
+    """Every draft of the file at ``path`` of at most ``limit`` bytes, and whether its writer lives; none that cannot be read."""
+    target = os.path.realpath(os.fspath(path))
+    with suppress(OSError, FormatError), Folder.walk(os.path.dirname(target), (), target) as folder:
+        for name in _drafts_in(folder, os.path.basename(target)):
+            with suppress(OSError, FormatError), os.fdopen(folder.open_file(name), "rb") as stream:
+                if os.fstat(stream.fileno()).st_size <= limit:
+                    yield stream.read(limit), not _is_free(stream.fileno())
+
+
+def _places(paths: Sequence[StrPath]) -> list[tuple[str, tuple[str, ...], str]]:
+    """Per path: the trusted folder, the steps from there that the model may have named, and the name."""
+    main = os.fspath(paths[0])
+    refuse_nul(main, main)
+    target = os.path.realpath(main)
+    found: list[tuple[str, tuple[str, ...], str]] = [(os.path.dirname(target), (), os.path.basename(target))]
+    root = folder_of(main)
+    for path in [os.fspath(path) for path in paths[1:]]:
+        refuse_nul(path, main)
+        parts = parts_of(os.path.relpath(path, os.path.dirname(main) or os.curdir).replace(os.sep, "/"), file=main)
+        found.append((root, parts[:-1], parts[-1]))
+    written = [os.path.join(folder, *steps, name) for folder, steps, name in found]
+    if len(set(written)) < len(written):
+        raise FormatError("path.same", "two of the files to be written have one path", file=main)
+    return found
+
+
+class _Draft:
+    """A file under a temporary name, to be renamed or removed."""
+
+    def __init__(self, root: str, steps: tuple[str, ...], name: str) -> None:
+        self.name = name
+        self.folder = Folder.walk(root, steps, os.path.join(root, *steps, name))
+        try:
+            self._old = self._look()
+            self._create()
+        except BaseException:
+            self.folder.__exit__()
+            raise
+
+    def _look(self) -> os.stat_result | None:
+        old = self.folder.look(self.name)
+        if old is not None and stat.S_ISLNK(old.st_mode):
+            raise FormatError("path.link", f"{self.name!r} is a symbolic link", file=self.folder.place)
+        if old is not None:
+            refuse_kind(old, self.name, self.folder.place)
+        return old
+
+    def _create(self) -> None:
+        # What replaces a private file is private from the start.
+        mode = 0o666 if self._old is None else stat.S_IMODE(self._old.st_mode) & 0o600 | 0o200
+        for _ in range(_NAMES):
+            self.draft = f".{_stem(self.name)}.dovetail.{os.urandom(8).hex()}.tmp"
+            try:
+                descriptor = os.open(self.folder.at(self.draft), _CREATE, mode, dir_fd=self.folder.descriptor)
+            except OSError as error:
+                raise _unwritable(error, self.folder.place) from None
+            # Between these two calls another save may have taken the draft for an abandoned one.
+            if _lock(descriptor) and os.fstat(descriptor).st_nlink:
+                break
+            os.close(descriptor)
+            _unlink(self.folder, self.draft)
+        else:
+            raise FormatError("path.unwritable", f"every draft of {self.name!r} is taken away", file=self.folder.place)
+        self.stream: BinaryIO = os.fdopen(descriptor, "wb")
+        self.is_renamed = False
+
+    def settle(self) -> None:
+        """Bring the draft to the disk, with the owner and the mode of the file that it replaces."""
+        self.stream.flush()
+        descriptor = self.stream.fileno()
+        if self._old is not None and hasattr(os, "fchmod"):
+            mine = os.fstat(descriptor)
+            if (mine.st_uid, mine.st_gid) != (self._old.st_uid, self._old.st_gid):
+                # Only some may give files away.
+                with suppress(OSError):
+                    os.fchown(descriptor, self._old.st_uid, self._old.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(self._old.st_mode) & 0o777)
+        os.fsync(descriptor)
+        if not _HAS_LOCKS:
+            # Windows renames no open file.
+            self.stream.close()
+
+    @contextmanager
+    def folder_locked(self) -> Iterator[None]:
+        """Keep other saves from renaming in this folder, where the system has such locks."""
+        descriptor = self.folder.descriptor
+        if not _HAS_LOCKS or descriptor is None:
+            yield
+            return
+        is_locked = _lock_within(descriptor, _PATIENCE)
+        try:
+            yield
+        finally:
+            if is_locked:
+                # Not by closing alone: a process forked meanwhile shares the descriptor.
+                _unlock(descriptor)
+
+    def rename(self) -> None:
+        self._look()
+        folder = self.folder
+        os.replace(folder.at(self.draft), folder.at(self.name), src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
+        self.is_renamed = True
+        if folder.descriptor is not None:
+            # Some file systems cannot; the rename itself has happened.
+            with suppress(OSError):
+                os.fsync(folder.descriptor)
+
+    def remove_abandoned(self) -> None:
+        """Remove drafts of this file whose writers were killed."""
+        for name in _drafts_in(self.folder, self.name):
+            with suppress(OSError, FormatError):
+                _remove_abandoned(self.folder, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self.folder:
+            # close() flushes, which fails again on a full disk; the draft must go all the same.
+            if not self.is_renamed and _HAS_LOCKS:
+                _unlink(self.folder, self.draft)
+            with suppress(OSError, ValueError):
+                _unlock(self.stream.fileno())
+            with suppress(OSError):
+                self.stream.close()
+            if not self.is_renamed and not _HAS_LOCKS:
+                _unlink(self.folder, self.draft)
+
+
+def _stem(name: str) -> str:
+    """The part of a draft's name that says whose draft it is."""
+    data = os.fsencode(name)
+    if len(data) <= _STEM_BYTES:
+        return name
+    return os.fsdecode(data[: _STEM_BYTES // 2]) + "." + hashlib.sha256(data).hexdigest()[:32]
+
+
+def _drafts_in(folder: Folder, name: str) -> list[str]:
+    """The names of the drafts of the file ``name``, live and abandoned."""
+    pattern = re.compile(re.escape(f".{_stem(name)}.dovetail.") + r"[0-9a-f]{16}\.tmp")
+    with suppress(OSError):
+        names = os.listdir(folder.path if folder.descriptor is None else folder.descriptor)
+        return sorted(each for each in names if pattern.fullmatch(each))
+    return []
+
+
+def _remove_abandoned(folder: Folder, name: str) -> None:
+    if not _HAS_LOCKS:
+        _unlink(folder, name)
+        return
+    descriptor = folder.open_file(name)
+    try:
+        if _is_free(descriptor, keep=True) and _is_same(os.fstat(descriptor), folder.look(name)):
+            _unlink(folder, name)
+    finally:
+        os.close(descriptor)
+
+
+def _is_same(one: os.stat_result, other: os.stat_result | None) -> bool:
+    return other is not None and (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+def _unlink(folder: Folder, name: str) -> None:
+    with suppress(OSError):
+        os.unlink(folder.at(name), dir_fd=folder.descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file for this open of it; False where another open of it has the lock."""
+    if _HAS_LOCKS:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            # A file system without locks: then nobody takes a draft for abandoned either.
+            pass
+    return True
+
+
+def _is_free(descriptor: int, *, keep: bool = False) -> bool:
+    """Whether nobody has locked the file, proven by locking it; ``keep`` leaves it locked until the descriptor is closed."""
+    if not _HAS_LOCKS:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    if not keep:
+        _unlock(descriptor)
+    return True
+
+
+def _lock_within(descriptor: int, seconds: float) -> bool:
+    """Lock a file, waiting at most so long; whether that worked."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.002)
+        except OSError:
+            return False
+
+
+def _unlock(descriptor: int) -> None:
+    if _HAS_LOCKS:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _unwritable(error: OSError, file: str) -> FormatError:
+    found = unreadable(error, os.path.basename(file), file)
+    return FormatError("path.unwritable", found.message, file=file) if found.code == "path.unreadable" else found
