@@ -193,7 +193,11 @@ def _marks(seen: np.ndarray[Any, Any]) -> set[int]:
     """The different marks in an array that is not empty."""
     first = seen.flat[0]
     # Most operands carry one mark, and to compare costs far less than to sort.
-    return {int(first)} if (seen == first).all() else {int(mark) for mark in np.unique(seen)}
+    if (seen == first).all():
+        return {int(first)}
+    # np.unique would import numpy.ma at its first call, and a process may fork meanwhile.
+    marks = np.sort(seen, axis=None)
+    return {int(marks[0]), *marks[1:][np.diff(marks) != 0].tolist()}
 
 
 def _extent(operand: Operand) -> tuple[int, int]:
