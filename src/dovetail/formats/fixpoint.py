@@ -17,7 +17,7 @@ from dovetail.formats.foreign import ForeignModel
 
 Bytes: TypeAlias = NDArray[np.uint8]
 
-ROUNDS = 8
+ROUNDS = 4
 """Times that a model is read and written at most. One that is not settled then is written as it was at first."""
 _ALIGNMENT = 8
 

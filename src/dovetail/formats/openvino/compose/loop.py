@@ -56,8 +56,22 @@ def _limit(b: Builder, trips: Value) -> Value | None:
 
 
 def _is_at_least_zero(trips: Value) -> bool:
+    """Whether a number is the larger of something and 0, or stands instead of itself where it is negative, as _limit writes it."""
     node = trips.node
-    return node is not None and type(node.op).__name__ == "Maximum" and any(_is_zero(x) for x in node.inputs)
+    if node is None:
+        return False
+    if type(node.op).__name__ == "Where":
+        chosen, most, other = node.inputs
+        return _is_positive(most) and chosen is not None and _is_sign_of(chosen.node, other)
+    return type(node.op).__name__ == "Maximum" and any(_is_zero(x) for x in node.inputs)
+
+
+def _is_sign_of(node: Node | None, number: Value | None) -> bool:
+    return node is not None and type(node.op).__name__ == "Less" and node.inputs[0] is number and _is_zero(node.inputs[1])
+
+
+def _is_positive(x: Value | None) -> bool:
+    return x is not None and x.constant is not None and x.constant.size == 1 and bool(x.constant.item() > 0)
 
 
 def _is_zero(x: Value | None) -> bool:
