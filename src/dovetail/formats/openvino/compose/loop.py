@@ -56,7 +56,7 @@ def _limit(b: Builder, trips: Value) -> Value | None:
 
 
 def _is_at_least_zero(trips: Value) -> bool:
-    """Whether a number is the larger of something and 0, or stands instead of itself where it is negative, as _limit writes it."""
+    """Whether a number is the larger of something and 0, or another where it is negative, as _limit writes it."""
     node = trips.node
     if node is None:
         return False
