@@ -14,6 +14,7 @@ from dovetail import native
 from dovetail.edit import copy_model
 from dovetail.errors import EngineError
 from dovetail.formats import load
+from dovetail.formats.watched import check_unchanged
 from dovetail.graph import Model
 from dovetail.interpret import interpret, owned, put_into
 from dovetail.limits import DEFAULT, Limits, counting
@@ -145,6 +146,7 @@ def compile(
     if engine not in ("auto", *ENGINES):
         raise EngineError("engine.unknown", f"no engine is called {engine!r}; there is {', '.join(('auto', *ENGINES))}")
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
+    check_unchanged(loaded.graph, loaded.file)
     chosen = loaded.limits if limits is None else limits
     chosen = chosen if max_memory is None else replace(chosen, memory=max_memory)
     if chosen != loaded.limits:

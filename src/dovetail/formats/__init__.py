@@ -12,7 +12,9 @@ from typing import Any
 
 from dovetail.errors import Diagnostic, DovetailError, FormatError, UnsupportedError, raise_all
 from dovetail.formats.deviations import Deviations, log
+from dovetail.formats.files import mapping
 from dovetail.formats.foreign import ForeignModel
+from dovetail.formats.watched import check_unchanged
 from dovetail.graph import Model
 from dovetail.limits import DEFAULT, Limits, counting
 from dovetail.states import PROPERTY, from_text
@@ -105,13 +107,16 @@ def load(
     weights: str | PathLike[str] | bytes | None = None,
     strict: bool = False,
     limits: Limits | None = None,
+    map: str = "auto",
 ) -> Model:
     """Read a model: ``.onnx``, or ``.xml`` with its ``.bin`` beside it (or ``weights``). Types and shapes are inferred on
     the way.
 
     Deviations from the format that all who accept them read alike (docs/formats.md) are listed in ``model.warnings`` and
     logged to the logger "dovetail", once for each code; with ``strict`` they are errors. ``limits``: what the file may cost
-    (docs/security.md); the model keeps them.
+    (docs/security.md); the model keeps them. ``map``: whether the file of the weights is mapped into memory instead of read,
+    "never", "always", or "auto", from 64 MiB on. A mapped file must not be changed in place while the model lives: compiling
+    and saving refuse it then [data.changed], and a run that reads beyond its new end ends the process.
 
     Raises FormatError (the file is not what its format says), UnsupportedError (we do not handle it exactly), RuleError (the
     model breaks an operator's rule), each with every independent fault in ``diagnostics``; OSError where the file cannot be
@@ -119,7 +124,8 @@ def load(
     """
     deviations = Deviations()
     try:
-        model = _loaded(path, weights, deviations, limits or DEFAULT)
+        with mapping(map):
+            model = _loaded(path, weights, deviations, limits or DEFAULT)
     except DovetailError as error:
         if strict and deviations.errors:
             raise_all([*deviations.errors, error], f"faults in {os.fspath(path)}")
@@ -165,6 +171,7 @@ def save(model: Model, path: str | PathLike[str], *, opset: int | None = None, *
     ``external``: for ONNX, put tensors into one file beside. Files are replaced whole or not at all. Raises UnsupportedError
     with all nodes that the target cannot say, and [write.mismatch] where what would be written does not mean the same.
     """
+    check_unchanged(model.graph, model.file)
     with collector_paused(), counting(model.limits):
         _save(model, path, opset, options)
 

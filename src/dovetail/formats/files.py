@@ -11,7 +11,9 @@ import errno
 import mmap
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import PureWindowsPath
 from typing import Any, Self, TypeAlias
 
@@ -19,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import FormatError
+from dovetail.formats.watched import watch
 
 StrPath: TypeAlias = str | os.PathLike[str]
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -27,6 +30,9 @@ _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 # A FIFO put in a file's place between lstat and open must not block us.
 _NO_BLOCK = getattr(os, "O_NONBLOCK", 0)
+LEAST_MAPPED = 64 << 20
+"""The least bytes of a file of weights that is mapped: reading fewer costs some milliseconds, and no writer reaches a copy."""
+_policy: ContextVar[str] = ContextVar("dovetail-mapping", default="auto")
 _HAS_DIRECTORIES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY") and hasattr(os, "O_NOFOLLOW")
 
 
@@ -84,6 +90,56 @@ def mapped(source: StrPath | int, offset: int = 0, length: int | None = None) ->
     aligned = offset - offset % mmap.ALLOCATIONGRANULARITY
     whole = mmap.mmap(source, end - aligned, access=mmap.ACCESS_READ, offset=aligned)
     return np.frombuffer(whole, np.uint8)[offset - aligned :]
+
+
+def contents(source: StrPath | int) -> Bytes:
+    """All bytes of a file of weights as a read-only uint8 array: a copy of a small file, a map of a large one.
+
+    ``mapping`` chooses otherwise. Raises as mapped, and FormatError [data.memory] where a copy does not fit into memory.
+    """
+    if not isinstance(source, int):
+        descriptor = _open_chosen(source)
+        try:
+            return contents(descriptor)
+        finally:
+            os.close(descriptor)
+    size, policy = os.fstat(source).st_size, _policy.get()
+    if policy == "never" or (policy == "auto" and size < LEAST_MAPPED):
+        return _copied(source, size)
+    found = mapped(source)
+    watch(found, source)
+    return found
+
+
+def _copied(descriptor: int, size: int) -> Bytes:
+    try:
+        data = np.empty(size, np.uint8)
+    except MemoryError:
+        raise FormatError("data.memory", f"{size} bytes of weights do not fit into memory; map them") from None
+    rest: memoryview = data.data
+    with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
+        stream.seek(0)
+        while rest and (count := stream.readinto(rest)):
+            rest = rest[count:]
+    if rest:
+        raise FormatError("data.changed", f"the file lost {len(rest)} bytes while it was read")
+    data.flags.writeable = False
+    return data
+
+
+@contextmanager
+def mapping(policy: str) -> Iterator[None]:
+    """Choose inside how ``contents`` reads: "never" maps, "always", or "auto": files from LEAST_MAPPED bytes on.
+
+    Raises FormatError [data.map] for any other word.
+    """
+    if policy not in ("never", "auto", "always"):
+        raise FormatError("data.map", f"map is {policy!r}, and should be 'never', 'auto' or 'always'")
+    token = _policy.set(policy)
+    try:
+        yield
+    finally:
+        _policy.reset(token)
 
 
 def check_location(location: str, *, file: str | None = None) -> None:

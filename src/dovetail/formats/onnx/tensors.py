@@ -176,7 +176,7 @@ class TensorReader:
                 raise FormatError("data.external", f"data in {location!r}, but the model has no path to find it beside")
             descriptor = files.open_beside(self._model_path, location, allow_symlinks_within=self._allow_symlinks_within)
             try:
-                data = files.mapped(descriptor)
+                data = files.contents(descriptor)
             finally:
                 os.close(descriptor)
             self._pair.check(location, data)

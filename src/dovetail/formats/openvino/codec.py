@@ -43,7 +43,7 @@ def read(
 ) -> ForeignModel:
     """The model in the IR file ``path``, with constants from ``weights``, by default the file beside it that ends in .bin.
 
-    Constants map the file and stay valid as long as it is not changed. Raises every independent fault of the file as one
+    Constants are read, or map a large file (files.contents). Raises every independent fault of the file as one
     FormatError or UnsupportedError, and what files.open_beside raises for the .bin.
     """
 
@@ -125,11 +125,11 @@ def _weights(
     if isinstance(weights, bytes | bytearray | memoryview):
         name, data = "weights", np.frombuffer(weights, np.uint8)
     elif weights is not None:
-        name, data = os.fspath(weights), files.mapped(weights)
+        name, data = os.fspath(weights), files.contents(weights)
     else:
         descriptor = files.open_beside(path, name, allow_symlinks_within=links)
         try:
-            data = files.mapped(descriptor)
+            data = files.contents(descriptor)
         finally:
             os.close(descriptor)
     pair.check(name, data)

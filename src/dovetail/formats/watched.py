@@ -1,0 +1,77 @@
+"""Files that arrays map, and whether they changed since: a map shows new bytes, and a read beyond the new end is a SIGBUS."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import weakref
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail.errors import FormatError
+from dovetail.graph import Graph
+from dovetail.op import bodies
+from dovetail.ops.source import Constant
+
+
+class _State(NamedTuple):
+    """A file as it was when it was mapped."""
+
+    descriptor: int
+    size: int
+    modified: int
+
+
+_states: dict[int, _State] = {}
+"""By the identity of the map that arrays are views of."""
+
+
+def watch(array: np.ndarray[Any, Any], descriptor: int) -> None:
+    """Remember the state of the file that ``array`` maps, as long as anything views the map."""
+    found = map_of(array)
+    if found is None:
+        return
+    own = os.dup(descriptor)
+    status = os.fstat(own)
+    _states[id(found)] = _State(own, status.st_size, status.st_mtime_ns)
+    weakref.finalize(found, _forget, id(found))
+
+
+def _forget(key: int) -> None:
+    os.close(_states.pop(key).descriptor)
+
+
+def check_unchanged(graph: Graph, file: str | None = None) -> None:
+    """Raise FormatError [data.changed] where constants map a file that was written to, or cut, since it was mapped.
+
+    A file that was replaced is another one: its map still shows the old.
+    """
+    if not _states:
+        return
+    for key in {id(found) for array in _constants(graph) if (found := map_of(array)) is not None}:
+        state = _states.get(key)
+        if state is None:
+            continue
+        now = os.fstat(state.descriptor)
+        if (now.st_size, now.st_mtime_ns) != (state.size, state.modified):
+            what = f"has {now.st_size} bytes, and had {state.size}" if now.st_size != state.size else "was written to"
+            raise FormatError("data.changed", f"the file of the weights {what} since the model was loaded", file=file)
+
+
+def _constants(graph: Graph) -> Iterator[np.ndarray[Any, Any]]:
+    for node in graph.nodes:
+        if isinstance(node.op, Constant):
+            yield node.op.data
+        for _, body in bodies(node.op):
+            yield from _constants(body)
+
+
+def map_of(array: Any) -> mmap.mmap | None:
+    """The map that an array is a view of; None for any other memory."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    if isinstance(array, memoryview):
+        array = array.obj
+    return array if isinstance(array, mmap.mmap) else None
