@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 MODELS = {
-    "one product": "x = b.input('x', 'f32', (30000, 2048)); b.output('y', b.MatMul(x, b.constant(np.ones((2048, 30000), 'f'))))",
+    "one product": "x = b.input('x', 'f32', (4000, 8000)); b.output('y', b.MatMul(x, b.constant(np.ones((8000, 4000), 'f'))))",
     "many steps": """
 y = x = b.input('x', 'f32', (1024, 1024))
 w = b.constant(np.ones((1024, 1024), 'f'))
@@ -33,8 +33,8 @@ with dovetail.Builder() as b:
     exec(sys.argv[1])
 program = dovetail.compile(b.model, threads=int(sys.argv[2]))
 x = np.ones([size for size in b.model.inputs[0].type.shape], 'f')
-print('running', flush=True)
 try:
+    print('running', flush=True)
     while True:
         program(x)
 except KeyboardInterrupt:
