@@ -130,7 +130,7 @@ def _native(
 ) -> Difference | None:
     name = str(option)
     try:
-        engine = Engine(model, option.threads, None, option.elide)
+        engine = Engine(model, option.threads, option.elide)
         places = [*range(len(network.shots)), 0]
         first = None
         for place in places:
