@@ -49,6 +49,14 @@ def over(chosen: Sequence[tuple[str, Case]]) -> Any:
 every_case = over(CASES)
 
 
+def spread(cases: Sequence[tuple[str, Case]], each: int) -> list[tuple[str, Case]]:
+    """At most ``each`` cases of each operator, spread over those that it has: for laws that take long."""
+    found: dict[type, list[tuple[str, Case]]] = {}
+    for family, case in cases:
+        found.setdefault(type(case.op), []).append((family, case))
+    return [item for several in found.values() for item in several[:: -(-len(several) // each)]]
+
+
 def skip_where_outside(case: Case, law: str) -> None:
     if law in case.skip:
         pytest.skip(case.skip[law])

@@ -22,7 +22,7 @@ from dovetail.op import has, host_inputs
 from dovetail.ops.fourier import DFT, IRDFT, RDFT
 from dovetail.ops.resize import Resize
 from dovetail.types import Tensor
-from rig import CASES, feeds, is_constant, over, skip_where_outside, sound, write
+from rig import CASES, feeds, is_constant, over, skip_where_outside, sound, spread, write
 from sameness import assert_close
 
 STEP = 2.0**-17
@@ -177,7 +177,7 @@ def test_the_gradient_of_a_gradient_is_its_slope(case: Case) -> None:
     check_slope(first, second, {**given, **seeds(case, inputs, 2)}, order=2)
 
 
-@over(DIFFERENTIABLE)
+@over(spread(DIFFERENTIABLE, 8))
 def test_a_gradient_model_runs_in_onnxruntime(case: Case) -> None:
     skip_where_outside(case, "onnxruntime")
     skip_where_outside(case, "gradient in onnxruntime")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats import lifted
 from dovetail.formats.onnx import codec, write
 from dovetail.interpret import interpret
-from rig import CASES, answer, feeds, model_of, over, skip_where_outside
+from rig import CASES, answer, feeds, model_of, over, skip_where_outside, spread
 from sameness import assert_close
 
 OPSETS = (9, 10, 12)
@@ -21,15 +19,7 @@ SUMS = 1e-5
 """What sums of floats in another order may differ by."""
 
 
-def chosen() -> list[tuple[str, Case]]:
-    """Some cases of each operator, spread over those that it has."""
-    found: dict[type, list[tuple[str, Case]]] = defaultdict(list)
-    for family, case in CASES:
-        found[type(case.op)].append((family, case))
-    return [each for cases in found.values() for each in cases[:: -(-len(cases) // EACH)]]
-
-
-@over(chosen())
+@over(spread(CASES, EACH))
 def test_an_operator_means_the_same_in_older_opsets(case: Case) -> None:
     skip_where_outside(case, "onnx")
     model = model_of(case)
