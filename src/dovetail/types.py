@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from dovetail import dims
 from dovetail.dims import Dim
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError
+from dovetail.errors import RuleError, printable
 
 Size: TypeAlias = int | Dim
 Shape: TypeAlias = tuple[Size, ...]
@@ -105,7 +105,7 @@ class View:
         return self.value
 
     def __repr__(self) -> str:
-        return str(self.type)
+        return printable(str(self.type))
 
 
 def dtype_of(type: Type) -> DType:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dovetail import dims
 from dovetail.dtypes import DType
+from dovetail.errors import printable
 from dovetail.graph import Graph, Node, Value
 from dovetail.op import Windows
 from dovetail.types import Tensor, Type, View
@@ -57,7 +58,7 @@ class Tile:
         return found
 
     def __repr__(self) -> str:
-        return f"<{self.name}: {self.dtype}{list(self.shape) if self.shape is not None else '[...]'}>"
+        return printable(f"<{self.name}: {self.dtype}{list(self.shape) if self.shape is not None else '[...]'}>")
 
 
 class _Known(View):
