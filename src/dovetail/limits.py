@@ -182,7 +182,7 @@ def within_memory(what: str, file: str | None = None) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise EngineError("run.memory", f"{what} does not fit into memory: {error or 'none is left'}", file=file) from None
+        raise EngineError("run.memory", f"{what} does not fit into memory: {error or 'none is left'}", file=file) from error
 
 
 def bytes_of(result: Any) -> int:

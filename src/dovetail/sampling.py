@@ -12,7 +12,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import EngineError, RuleError
 from dovetail.fitting import fitting_sizes
 from dovetail.graph import Model, Value
-from dovetail.limits import refuse_array, within_memory
+from dovetail.limits import refuse_array
 from dovetail.session import Beginning
 from dovetail.types import Map, Optional, Sequence as List, Size, Tensor, Type, sizes_in as sizes_of
 
@@ -150,8 +150,10 @@ def _array(
     what = f"input {value.name!r}"
     # Numbers are drawn in eight bytes, and converted.
     refuse_array(shape, max(8, dtype.numpy.itemsize), what)
-    with within_memory(what):
+    try:
         return _drawn(shape, dtype, generator)
+    except MemoryError as error:
+        raise EngineError("run.memory", f"{what} does not fit into memory: {error}") from None
 
 
 def _drawn(shape: Sequence[int], dtype: DType, generator: np.random.Generator) -> np.ndarray[Any, Any]:

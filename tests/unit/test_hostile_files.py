@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
-from dovetail.limits import Limits
+from dovetail.limits import Limits, counting
 from dovetail.sampling import random_inputs
 
 MEMORY = 1 << 26
@@ -88,6 +88,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     "conv-pads": lambda: one("Conv", PICTURE, KERNEL, pads=[2**40] * 4),
     "conv-transpose-strides": lambda: one("ConvTranspose", PICTURE, KERNEL, strides=[2**40, 2**40]),
     "pool-kernel": lambda: one("MaxPool", PICTURE, kernel_shape=[2**40, 2**40], pads=[2**40] * 4),
+    "response-of-every-channel": lambda: one("LRN", {"x": [1, 3, 2, 2]}, size=2**63 - 1),
+    "trilu-without-diagonal": lambda: one("Trilu", {"x": [3, 3]}, {"k": np.zeros(0, np.int64)}),
     "axes-beyond-arrays": lambda: one("Relu", {"x": [1] * 1000}),
     "names-of-axes-beyond-arrays": lambda: one("Relu", {"x": [f"n{place}" for place in range(1000)]}),
     "einsum-of-26-axes": lambda: model_of(
@@ -138,10 +140,7 @@ def test_every_stage_of_a_hostile_file_ends_in_a_result_or_an_error_of_ours(host
 
 
 def given(model: dovetail.Model) -> dict[str, Any]:
-    with_limits = Limits(memory=MEMORY)
-    from dovetail.limits import counting
-
-    with counting(with_limits):
+    with counting(model.limits):
         return random_inputs(model)
 
 
@@ -151,6 +150,7 @@ def given(model: dovetail.Model) -> dict[str, Any]:
         ("range-to-nan", "range.count"),
         ("range-to-infinity", "range.count"),
         ("resize-overflow", "resize.scale"),
+        ("trilu-without-diagonal", "trilu.diagonal"),
         ("axes-beyond-arrays", "type.dims"),
         ("names-of-axes-beyond-arrays", "type.dims"),
     ],
@@ -178,6 +178,16 @@ def test_what_no_array_holds_is_refused_before_it_is_asked_for(name: str, code: 
     path.write_bytes(FILES[name]())
     model = dovetail.load(path, limits=Limits(memory=MEMORY))
     assert ended(lambda: dovetail.compile(model, engine="native")(given(model))) == code
+
+
+@pytest.mark.parametrize("size", [6, 7, 8, 9, 2**31, 2**40 + 1, 2**63 - 1])
+def test_a_local_response_over_more_than_all_channels_is_that_over_all(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(one("LRN", {"x": [2, 3, 4, 4]}, size=size, alpha=10.0))
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 4)).astype(np.float32)
+    wanted = x / (1 + 10 / size * (x.astype(np.float64) ** 2).sum(axis=1, keepdims=True)) ** 0.75
+    for engine in ("native", "interpreter"):
+        np.testing.assert_allclose(dovetail.run(path, {"x": x}, engine=engine)["y"], wanted, rtol=1e-5)
 
 
 CONSTANT = """<?xml version="1.0"?><net name="m" version="11"><layers>
