@@ -210,9 +210,10 @@ public:
         outer_.insert(outer_.begin(), {x_.sizes[0], x_.strides[0], y_.strides[0]});
         block_ = {nullptr, nullptr, 0, pixels_.x, pixels_.y, x_.sizes[1], x_.strides[1], y_.strides[1], spec.integer("size", 1),
                   0,       0,       0, nullptr};
-        if (block_.size < 1 || block_.size > 2 * x_.sizes[1] + 2)
-            throw std::invalid_argument("lrn: the size is at least 1, and no more than shows all channels from each");
+        if (block_.size < 1) throw std::invalid_argument("lrn: the size is at least 1");
         block_.alpha = static_cast<float>(spec.real("alpha") / static_cast<double>(block_.size));
+        // A region that shows all channels from each of them needs to be no larger.
+        block_.size = std::min(block_.size, 2 * block_.channels + 2 - block_.size % 2);
         block_.beta = static_cast<float>(spec.real("beta"));
         block_.bias = static_cast<float>(spec.real("bias"));
     }

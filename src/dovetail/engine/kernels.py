@@ -278,10 +278,7 @@ def _lrn(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str
     assert x is not None
     if not _is_f32(x) or [axis_in(axis, len(x.sizes)) for axis in op.axes] != [1]:
         return "local response over other axes or types"
-    # The kernel divides alpha by the size of the region that it sums.
-    size = op.region(x.sizes[1])
-    alpha = float(op.alpha) if size == op.size else float(op.alpha) * size / op.size
-    attributes = {"size": size, "alpha": alpha, "beta": float(op.beta), "bias": float(op.bias)}
+    attributes = {"size": op.size, "alpha": float(op.alpha), "beta": float(op.beta), "bias": float(op.bias)}
     return Work("lrn", (node,), [x], writes, attributes, images=(x, writes[0]))
 
 
