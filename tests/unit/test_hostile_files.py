@@ -85,6 +85,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     "resize-of-tiny-scales": lambda: resized(1, 1, 1e-30, 1, antialias=1),
     "pad-wrap": lambda: one("Pad", {"x": [2, 3]}, {"p": np.array([2**40, 0, 0, 0])}, mode="wrap"),
     "pad-reflect": lambda: one("Pad", {"x": [2, 3]}, {"p": np.array([2**40, 0, 0, 0])}, mode="reflect"),
+    "pad-in-many-pieces": lambda: one("Pad", {"x": [1, 3]}, {"p": np.array([0, 2**20, 0, 0])}, mode="wrap"),
+    "pad-in-pieces-along-each-axis": lambda: one("Pad", {"x": [3, 3, 3, 3]}, {"p": np.array([20] * 8)}, mode="reflect"),
     "conv-pads": lambda: one("Conv", PICTURE, KERNEL, pads=[2**40] * 4),
     "conv-transpose-strides": lambda: one("ConvTranspose", PICTURE, KERNEL, strides=[2**40, 2**40]),
     "pool-kernel": lambda: one("MaxPool", PICTURE, kernel_shape=[2**40, 2**40], pads=[2**40] * 4),
@@ -178,6 +180,18 @@ def test_what_no_array_holds_is_refused_before_it_is_asked_for(name: str, code: 
     path.write_bytes(FILES[name]())
     model = dovetail.load(path, limits=Limits(memory=MEMORY))
     assert ended(lambda: dovetail.compile(model, engine="native")(given(model))) == code
+
+
+@pytest.mark.parametrize("name", ["pad-in-many-pieces", "pad-in-pieces-along-each-axis"])
+def test_a_padding_of_many_pieces_is_one_step(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(FILES[name]())
+    model = dovetail.load(path)
+    x = np.arange(np.prod([int(size) for size in model.inputs[0].dims]), dtype=np.float32).reshape(model.inputs[0].dims)
+    pads = [(0, 0), (2**20, 0)] if x.ndim == 2 else [(20, 20)] * 4
+    wanted = np.pad(x, pads, mode="wrap" if x.ndim == 2 else "reflect")
+    assert len(dovetail.plan(model, rounds=0).steps) == 1
+    np.testing.assert_array_equal(dovetail.run(model, {"x": x}, engine="native")["y"], wanted)
 
 
 @pytest.mark.parametrize("size", [6, 7, 8, 9, 2**31, 2**40 + 1, 2**63 - 1])
