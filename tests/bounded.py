@@ -133,7 +133,9 @@ def _run_child(path: str, stages: list[str], seconds: int, memory: int, limits: 
         try:
             kind, detail = ENDED, str(actions[stage]() or "")
         except dovetail.DovetailError as error:
-            kind, detail = REFUSED, f"{error.code} {error.message}"[:200]
+            # What ran out of memory did not know beforehand what it would take.
+            kind = "raised" if isinstance(error.__cause__, MemoryError) else REFUSED
+            detail = f"{error.code} {error.message}"[:200]
         except BaseException as error:
             kind, detail = "raised", f"{type(error).__name__}: {error}"[:200]
         took = _spent() - before

@@ -212,6 +212,8 @@ public:
                   0,       0,       0, nullptr};
         if (block_.size < 1) throw std::invalid_argument("lrn: the size is at least 1");
         block_.alpha = static_cast<float>(spec.real("alpha") / static_cast<double>(block_.size));
+        // A region that shows all channels from each of them needs to be no larger.
+        block_.size = std::min(block_.size, 2 * block_.channels + 2 - block_.size % 2);
         block_.beta = static_cast<float>(spec.real("beta"));
         block_.bias = static_cast<float>(spec.real("bias"));
     }

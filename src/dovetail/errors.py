@@ -12,10 +12,18 @@ from dataclasses import dataclass
 
 
 def printable(text: str) -> str:
-    """``text`` without the control characters that a terminal would obey: names come from files that nobody vouches for."""
+    """``text`` as every output for people has it: what a terminal or a page would obey, or nobody can see, becomes an escape.
+
+    Names come from files that nobody vouches for. That is control characters, line and paragraph separators, controls of the
+    direction of text, blanks other than the space, halves of surrogate pairs and what Unicode has not assigned.
+    """
     if text.isprintable():
         return text
-    return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
+    return "".join(character if character.isprintable() else _escaped(ord(character)) for character in text)
+
+
+def _escaped(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ class DovetailError(Exception):
 
     def __str__(self) -> str:
         if len(self._diagnostics) > 1:
-            return f"{self.message}\n" + "\n".join(str(item) for item in self._diagnostics)
+            return f"{printable(self.message)}\n" + "\n".join(str(item) for item in self._diagnostics)
         return str(self.diagnostics[0])
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -30,6 +30,10 @@ CHAIN_LIMIT = 1 << 27
 NODE_COST = 1 << 17
 
 
+FAILURES = (ValueError, IndexError, KeyError, TypeError, ArithmeticError, RuntimeError, dims.Inexact)
+"""What an operator's rule may raise, beside errors of ours, where it is given what it cannot compute with."""
+
+
 def apply(op: Op, xp: Any, xs: Several[Any]) -> tuple[Any, ...]:
     """The outputs of one operator, by its ``evaluate`` rule, or through ``decompose`` where it has none."""
     if not has(op, "evaluate"):
@@ -131,7 +135,7 @@ def placed(node: Node, xp: Any, xs: Several[Any], on_host: bool = False) -> tupl
         raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
     except MemoryError as error:
         raise EngineError("run.memory", str(error), node=node.label, op=written(node.op, node.inputs)) from None
-    except (ValueError, IndexError, KeyError, TypeError, ArithmeticError, RuntimeError, dims.Inexact) as error:
+    except FAILURES as error:
         raise EngineError(
             "run.failed", f"{type(error).__name__}: {error}", node=node.label, op=written(node.op, node.inputs)
         ) from error
@@ -234,7 +238,7 @@ def folded(
     try:
         with np.errstate(all="ignore"):
             results = apply(op, np, data)
-    except (DovetailError, ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, MemoryError):
+    except (DovetailError, MemoryError, *FAILURES):
         return None
     if is_counted:
         usage.folded += max(0, sum(map(bytes_of, results)) - read)

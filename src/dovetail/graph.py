@@ -10,6 +10,7 @@ import numpy as np
 
 from dovetail import dims
 from dovetail.dtypes import DType
+from dovetail.errors import printable
 from dovetail.limits import DEFAULT, Limits
 from dovetail.types import UNKNOWN, Shape, Tensor, Type, Unknown, dims_of, dtype_of, is_static, shape_of, static
 
@@ -78,7 +79,7 @@ class Value:
         return getattr(self.node.op, "data", None) if self.node is not None else None
 
     def __repr__(self) -> str:
-        return f"<{self.name}: {self.type}>"
+        return printable(f"<{self.name}: {self.type}>")
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a Value is a part of its graph and is not copied or pickled alone; take the Model or the Graph")
@@ -177,7 +178,7 @@ class Node:
 
     def __repr__(self) -> str:
         inputs = ", ".join("-" if x is None else x.name for x in self.inputs)
-        return f"<{', '.join(y.name for y in self.outputs)} = {self.op}({inputs})>"
+        return printable(f"<{', '.join(y.name for y in self.outputs)} = {self.op}({inputs})>")
 
 
 class Graph:
@@ -295,7 +296,7 @@ class Model:
 
     def __repr__(self) -> str:
         def sides(values: Iterable[Value]) -> str:
-            return ", ".join(f"{value.name}: {value.type}" for value in values)
+            return printable(", ".join(f"{value.name}: {value.type}" for value in values))
 
         return f"<Model {self.graph.name!r}: ({sides(self.inputs)}) -> ({sides(self.outputs)}), {len(self.graph.nodes)} nodes>"
 

@@ -12,12 +12,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from math import prod
 from typing import Any
 
 from dovetail.errors import EngineError, UnsupportedError
 
 FREE_INFERENCES = 16
 """How often a subgraph is inferred in one operation before that counts as inference steps."""
+
+MOST_AXES = 64
+"""The most axes of an array of numpy."""
 
 FREE_ENDS = 16
 """Inputs and outputs of a node that count as a part of it."""
@@ -156,6 +160,31 @@ def refuse_memory(limits: Limits, nbytes: int, what: str) -> None:
         raise EngineError("run.memory", f"{what} needs {nbytes} bytes; {bound}")
 
 
+def refuse_array(sizes: Iterable[int], itemsize: int, what: str) -> None:
+    """Raises EngineError [array.size], [run.memory] where ``what`` cannot be an array: said before numpy is asked for it.
+
+    numpy counts the bytes of an array without elements too, as if its axes of size 0 were of size 1.
+    """
+    sizes = tuple(sizes)
+    nbytes = itemsize * prod(size for size in sizes if size)
+    if len(sizes) > MOST_AXES or nbytes >= 1 << 63:
+        said = f"{', '.join(map(str, sizes[:8]))}{' ...' if len(sizes) > 8 else ''}"
+        raise EngineError(
+            "array.size", f"{what} has {len(sizes)} axes of {said}; an array has at most {MOST_AXES} axes and 2**63 - 1 bytes"
+        )
+    if 0 not in sizes:
+        refuse_memory(current().limits, nbytes, what)
+
+
+@contextmanager
+def within_memory(what: str, file: str | None = None) -> Iterator[None]:
+    """Raises EngineError [run.memory] where memory runs out inside."""
+    try:
+        yield
+    except MemoryError as error:
+        raise EngineError("run.memory", f"{what} does not fit into memory: {error or 'none is left'}", file=file) from error
+
+
 def bytes_of(result: Any) -> int:
     """The bytes of what an operator made: an array, a list or a map. A string is counted as its characters."""
     if isinstance(result, list):
@@ -214,6 +243,7 @@ def counting(limits: Limits | None = None) -> Iterator[Usage]:
 
 __all__ = [
     "DEFAULT",
+    "MOST_AXES",
     "Limits",
     "Usage",
     "active",
@@ -221,7 +251,9 @@ __all__ = [
     "counting",
     "current",
     "machine_memory",
+    "refuse_array",
     "refuse_memory",
     "refuse_text",
     "weight_of_node",
+    "within_memory",
 ]

@@ -17,7 +17,7 @@ from dovetail.formats import load
 from dovetail.formats.watched import check_unchanged
 from dovetail.graph import Model
 from dovetail.interpret import interpret, owned, put_into
-from dovetail.limits import DEFAULT, Limits, counting
+from dovetail.limits import DEFAULT, Limits, counting, within_memory
 from dovetail.op import bodies
 from dovetail.session import Beginning, Session, named
 from dovetail.states import state_inputs
@@ -43,7 +43,7 @@ class Program:
         self._beginning = Beginning(self.model) if self.model.states else None
         # Loops spend a limit of the whole run; without them a run counts nothing, and is not slowed down.
         self._counts = self.model.limits != DEFAULT or any(_holds_graphs(node.op) for node in self.model.graph.nodes)
-        with counting(self.model.limits):
+        with counting(self.model.limits), within_memory("the program", self.model.file):
             self._native = _native(self.model, options) if engine == "native" else None
 
     def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None) -> dict[str, np.ndarray[Any, Any]]:
@@ -170,7 +170,7 @@ def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **
     if limits is not None:
         loaded = copy_model(loaded)
         loaded.limits = limits
-    with counting(loaded.limits):
+    with counting(loaded.limits), within_memory("the plan", loaded.file):
         return report(loaded, **options)
 
 

@@ -12,6 +12,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import EngineError, RuleError
 from dovetail.fitting import fitting_sizes
 from dovetail.graph import Model, Value
+from dovetail.limits import refuse_array
 from dovetail.session import Beginning
 from dovetail.types import Map, Optional, Sequence as List, Size, Tensor, Type, sizes_in as sizes_of
 
@@ -146,6 +147,16 @@ def _array(
     if int(np.prod(np.array(shape, dtype=object), initial=1)) > 1 << 33:
         sizes_text = shape if len(shape) <= 16 else f"{len(shape)} axes of {shape[:8]} ..."
         raise EngineError("input.size", f"input {value.name!r} would have {sizes_text} elements")
+    what = f"input {value.name!r}"
+    # Numbers are drawn in eight bytes, and converted.
+    refuse_array(shape, max(8, dtype.numpy.itemsize), what)
+    try:
+        return _drawn(shape, dtype, generator)
+    except MemoryError as error:
+        raise EngineError("run.memory", f"{what} does not fit into memory: {error}") from None
+
+
+def _drawn(shape: Sequence[int], dtype: DType, generator: np.random.Generator) -> np.ndarray[Any, Any]:
     if dtype.is_float:
         return np.asarray(generator.standard_normal(shape).astype(np.float32)).astype(dtype.numpy)
     if dtype.kind == "complex":

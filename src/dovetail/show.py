@@ -18,7 +18,7 @@ def show(model: Model) -> str:
 
 def _model_lines(model: Model) -> Iterator[str]:
     said = [f"{domain or 'opset'} {version}" for domain, version in model.versions.items()]
-    yield f"# {model.format or 'built here'}{' · ' if said else ''}{', '.join(said)}"
+    yield printable(f"# {model.format or 'built here'}{' · ' if said else ''}{', '.join(said)}")
     yield from show_graph(model.graph, model.graph.name or "model")
 
 
@@ -55,7 +55,7 @@ def _node_text(node: Node) -> str:
     attributes = _attributes(node.op)
     inputs = ", ".join(_argument(x) for x in node.inputs)
     between = "; " if attributes and inputs else ""
-    return _commented(node, f"{outputs} = {_kind(node.op)}({inputs}{between}{', '.join(attributes)})")
+    return _commented(node, f"{outputs} = {printable(_kind(node.op))}({inputs}{between}{', '.join(attributes)})")
 
 
 def _runtime_text(node: Node, op: RuntimeAttributes, outputs: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 from dovetail import dims
 from dovetail.dims import Dim
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError
+from dovetail.errors import RuleError, printable
+from dovetail.limits import MOST_AXES
 
 Size: TypeAlias = int | Dim
 Shape: TypeAlias = tuple[Size, ...]
@@ -105,7 +106,22 @@ class View:
         return self.value
 
     def __repr__(self) -> str:
-        return str(self.type)
+        return printable(str(self.type))
+
+
+def impossible(sizes: Seq[Size | None]) -> str:
+    """Why nothing can have these sizes, if that is so: more axes than an array has, or more elements than i64 counts.
+
+    Axes of size 0 are left out of the product, as numpy does: strides are made of it.
+    """
+    if len(sizes) > MOST_AXES:
+        return f"{len(sizes)} axes, of which a tensor has at most {MOST_AXES}"
+    product = 1
+    for size in sizes:
+        product *= size if isinstance(size, int) and size else 1
+    if product > INT64_MAX:
+        return f"the sizes {', '.join(map(str, sizes))} have more than 2**63 - 1 elements"
+    return ""
 
 
 def dtype_of(type: Type) -> DType:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dovetail.arrays.libraries import Array, Ints, Namespace, element, filled, index_type, is_numpy, placed, retyped
 from dovetail.errors import EngineError
+from dovetail.limits import refuse_array
 
 
 def strided(xp: Namespace, x: Array, starts: Sequence[int | None], stops: Sequence[int | None], steps: Ints) -> Array:
@@ -46,6 +47,7 @@ def pad(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, mode: str = "
         elif not size:
             raise EngineError("array.pad-empty", f"axis {axis} of size 0 has nothing to pad with in mode {mode}")
         else:
+            refuse_array((size + begin + end,), 16, "the table of a padding")
             places = _REFLECTIONS[mode](np.arange(-begin, size + end), size)
             x = xp.take(x, placed(xp, places, x), axis=axis)
     return x

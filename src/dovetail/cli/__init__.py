@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from typing import Any
@@ -80,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        _show_usage(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader has seen enough. Python flushes stdout once more on its way out.
@@ -92,6 +93,15 @@ def main(arguments: list[str] | None = None) -> None:
         from dovetail.cli.output import say_error
 
         sys.exit(say_error(error, as_json="--json" in given, internal=INTERNAL))
+
+
+def _show_usage(error: click.ClickException) -> None:
+    """What click says of an error, with the names in it as text."""
+    from dovetail.errors import printable
+
+    said = io.StringIO()
+    error.show(said)
+    click.echo("\n".join(map(printable, said.getvalue().split("\n"))), nl=False, err=True)
 
 
 def _run(given: list[str]) -> int:

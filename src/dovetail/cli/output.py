@@ -38,6 +38,7 @@ def _plain(item: Any) -> Any:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
     """Print a table on stdout: drawn on a terminal, aligned columns in a pipe."""
+    heads = [printable(column) for column in columns]
     texts = [[printable(str(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich import box
@@ -45,15 +46,19 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | No
         from rich.table import Table
         from rich.text import Text
 
-        drawn = Table(*columns, title=title, box=box.SIMPLE_HEAD, title_justify="left")
+        # As Text: what looks like rich's markup in a name is a part of the name.
+        said = None if title is None else Text(printable(title))
+        drawn = Table(title=said, box=box.SIMPLE_HEAD, title_justify="left")
+        for head in heads:
+            drawn.add_column(Text(head))
         for row in texts:
             drawn.add_row(*(Text(cell) for cell in row))
         Console().print(drawn)
         return
     if title:
-        click.echo(title)
-    widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
-    for row in (list(columns), *texts):
+        click.echo(printable(title))
+    widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
+    for row in (heads, *texts):
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
@@ -121,8 +126,9 @@ def progress(text: str) -> Iterator[None]:
         yield
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(printable(text), spinner="line"):
+    with Console(stderr=True).status(Text(printable(text)), spinner="line"):
         yield
 
 

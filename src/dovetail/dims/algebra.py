@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from dovetail.dims import intervals
 from dovetail.dims.intervals import Interval, interval
+from dovetail.errors import printable
 from dovetail.forks import ForkLock
 
 LARGEST = 2**256  # of a coefficient
@@ -217,7 +218,8 @@ class Dim:
             self._text = text.dim_text(self, text.written_name)
         return self._text
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return printable(str(self))
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)

@@ -128,13 +128,21 @@ def _shifted(dim: Dim) -> Size:
     return walks.replaced(dim, shift)
 
 
+def _difference(a: Size, b: Size) -> Size | None:
+    """``a - b``; None where that grows too large to be held."""
+    try:
+        return a - b
+    except Inexact:
+        return None
+
+
 def equal(a: Size, b: Size) -> bool | None:
     """Whether ``a == b`` whatever the unknowns are (True), for none of their values (False), or not known (None)."""
     if a is b:
         return True
-    difference: Size = a - b
-    if isinstance(difference, int):
-        return difference == 0
+    difference = _difference(a, b)
+    if difference is None or isinstance(difference, int):
+        return difference if difference is None else difference == 0
     if _has_odd_constant(difference):
         return False
     low, high = interval(difference)
@@ -194,9 +202,11 @@ def is_at_least(size: Size, least: int) -> bool | None:
 
 def less(a: Size, b: Size) -> bool | None:
     """Whether ``a < b``: always (True), never (False), or not known (None)."""
-    return is_at_least(b - a, 1)
+    difference = _difference(b, a)
+    return None if difference is None else is_at_least(difference, 1)
 
 
 def less_equal(a: Size, b: Size) -> bool | None:
     """Whether ``a <= b``: always (True), never (False), or not known (None)."""
-    return is_at_least(b - a, 0)
+    difference = _difference(b, a)
+    return None if difference is None else is_at_least(difference, 0)

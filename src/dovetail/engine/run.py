@@ -24,7 +24,7 @@ from dovetail.forks import ForkLock
 from dovetail.formats import collector_paused
 from dovetail.graph import Graph, Model
 from dovetail.interpret import check_inputs, named_inputs, owned, to_array
-from dovetail.limits import Limits, refuse_memory
+from dovetail.limits import Limits, refuse_memory, within_memory
 from dovetail.types import Tensor
 
 PLANS = 16
@@ -96,7 +96,8 @@ class Engine:
             key = (*key, *sorted(sizes.items()))
         if key not in self._bound:
             try:
-                self._bound[key] = self._from_template(arrays, sizes) or self._made(arrays, sizes, strides)
+                with within_memory("the plan", self.model.file):
+                    self._bound[key] = self._from_template(arrays, sizes) or self._made(arrays, sizes, strides)
             except UnevenInput:
                 self._bound[key] = None
             while len(self._bound) > PLANS:

@@ -11,7 +11,9 @@ import numpy as np
 
 from dovetail import dims
 from dovetail.dtypes import DType
+from dovetail.errors import printable
 from dovetail.graph import Graph, Node, Value
+from dovetail.limits import MOST_AXES, refuse_array
 from dovetail.op import Windows
 from dovetail.types import Tensor, Type, View
 
@@ -57,7 +59,7 @@ class Tile:
         return found
 
     def __repr__(self) -> str:
-        return f"<{self.name}: {self.dtype}{list(self.shape) if self.shape is not None else '[...]'}>"
+        return printable(f"<{self.name}: {self.dtype}{list(self.shape) if self.shape is not None else '[...]'}>")
 
 
 class _Known(View):
@@ -156,7 +158,12 @@ class Scene:
         if not isinstance(type, Tensor) or type.shape is None:
             return None
         found = tuple(size if isinstance(size, int) else self._size(size) for size in type.shape)
-        return None if any(size is None or size < 0 for size in found) else found  # type: ignore[return-value]
+        if any(size is None or size < 0 for size in found):
+            return None
+        if 0 in found or len(found) > MOST_AXES:
+            # The memory that a plan takes says nothing of these.
+            refuse_array(found, 16, "a tensor")  # type: ignore[arg-type]
+        return found  # type: ignore[return-value]
 
     def _size(self, size: Any) -> int | None:
         try:

@@ -16,7 +16,7 @@ from dovetail.formats.files import mapping
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.watched import check_unchanged
 from dovetail.graph import Model
-from dovetail.limits import DEFAULT, Limits, counting
+from dovetail.limits import DEFAULT, Limits, counting, within_memory
 from dovetail.states import PROPERTY, from_text
 
 SUFFIXES = {".onnx": "onnx", ".xml": "openvino"}
@@ -141,7 +141,7 @@ def _loaded(
 ) -> Model:
     if not os.path.exists(path):
         raise FormatError("file.missing", f"there is no file {os.fspath(path)!r}", file=os.fspath(path))
-    with collector_paused(), counting(limits):
+    with collector_paused(), counting(limits), within_memory("the model", os.fspath(path)):
         model = lifted(read(path, weights=weights, deviations=deviations), deviations)
     model.limits = limits
     model.warnings = [*deviations.warnings(), *model.warnings]
@@ -172,7 +172,7 @@ def save(model: Model, path: str | PathLike[str], *, opset: int | None = None, *
     with all nodes that the target cannot say, and [write.mismatch] where what would be written does not mean the same.
     """
     check_unchanged(model.graph, model.file)
-    with collector_paused(), counting(model.limits):
+    with collector_paused(), counting(model.limits), within_memory("what is written", os.fspath(path)):
         _save(model, path, opset, options)
 
 

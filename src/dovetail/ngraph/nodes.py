@@ -10,7 +10,7 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.build import Builder, dimension
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError
+from dovetail.errors import RuleError, printable
 from dovetail.graph import VALUE_LIMIT, Value
 from dovetail.types import Shape, Tensor, Type
 
@@ -122,7 +122,7 @@ class Node:
         return iter(self.outputs())
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}{' ' + self.name if self.name else ''}: {', '.join(map(str, self.types))}>"
+        return printable(f"<{type(self).__name__}{' ' + self.name if self.name else ''}: {', '.join(map(str, self.types))}>")
 
     def __add__(self, other: Node | Output) -> Add:
         from dovetail.ngraph.operators import Add

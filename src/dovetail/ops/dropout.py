@@ -62,7 +62,7 @@ class Dropout(
         else:
             if not 0 <= share < 1:
                 raise EngineError("dropout.ratio", f"a ratio of {share} is not in [0, 1)")
-            draws = np.random.RandomState(self.seed or 0).uniform(0, 1, tuple(x.shape))
+            draws = np.random.RandomState((self.seed or 0) % 2**32).uniform(0, 1, tuple(x.shape))
             kept = arrays.from_numpy(xp, draws >= share, x)
             wide = arrays.widened(xp, x)
             y = rounded(xp, xp.where(kept, wide / (1 - share), xp.zeros_like(wide)), kind)

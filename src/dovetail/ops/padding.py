@@ -11,7 +11,7 @@ from dovetail import arrays, dims, dtypes
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.op import Op, Windows
 from dovetail.ops.reshaping import held, items, numbers, open_shape, seen, vector_length
-from dovetail.ops.slicing import Piece, count_up, joined, windows_of
+from dovetail.ops.slicing import MOST_WINDOWS, Piece, count_up, joined, windows_of
 from dovetail.ops.source import zeros_like
 from dovetail.types import INT64_MAX, axes_in, static
 
@@ -195,13 +195,20 @@ def _pieces(mode: str, size: int, before: int, after: int, target: int) -> Itera
         if stop > start:
             yield Piece(stop - start, start, 1, start + before)
         return
-    indices = Pad(mode).evaluate(np, np.arange(size), np.array([before, after])).tolist()
+    if mode != "edge" and before + after > MOST_WINDOWS * (2 * size + 2):
+        raise UnsupportedError("windows.many", f"the data lies in more than {MOST_WINDOWS} pieces")
+    indices = Pad(mode).evaluate(np, np.arange(size), np.array([before, after]))
+    steps = np.diff(indices)
+    turns = np.flatnonzero(np.diff(steps)) + 1
+    if len(turns) > 2 * MOST_WINDOWS:
+        raise UnsupportedError("windows.many", f"the data lies in more than {MOST_WINDOWS} pieces")
     place = 0
     while place < target:
-        end = place + 1
-        step = indices[end] - indices[place] if end < target else 1
-        step = step if step in (-1, 0, 1) else 1
-        while end < target and indices[end] - indices[end - 1] == step:
-            end += 1
-        yield Piece(end - place, indices[place], step, place)
+        step = int(steps[place]) if place + 1 < target else 1
+        if step in (-1, 0, 1) and place + 1 < target:
+            turn = np.searchsorted(turns, place, side="right")
+            end = int(turns[turn]) + 1 if turn < len(turns) else target
+        else:
+            step, end = 1, place + 1
+        yield Piece(end - place, int(indices[place]), step, place)
         place = end

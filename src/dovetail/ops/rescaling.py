@@ -42,18 +42,19 @@ class LRN(
             axes_in(self.axes, len(x.shape))
         return x.shape
 
+    def region(self, length: int) -> int:
+        """A size of the region that shows as much of an axis of ``length`` places, and is not beyond its needs."""
+        return min(self.size, 2 * length + 2 - self.size % 2)
+
     def evaluate(self, xp: Any, x: Any) -> Any:
         wide = arrays.widened(xp, x)
         axes = axes_in(self.axes, x.ndim)
-        before, after = halves(self.size - 1, upper=True)
+        regions = tuple(self.region(x.shape[axis]) for axis in axes)
+        before, after = zip(*(halves(size - 1, upper=True) for size in regions), strict=True) if axes else ((), ())
         count, last = len(axes), range(x.ndim - len(axes), x.ndim)
         squares = xp.moveaxis(wide * wide, axes, tuple(last)) if count else wide * wide
         ones = (1,) * count
-        total = (
-            arrays.pool_sum(xp, squares, (self.size,) * count, ones, (before,) * count, (after,) * count, ones)
-            if count
-            else squares
-        )
+        total = arrays.pool_sum(xp, squares, regions, ones, before, after, ones) if count else squares
         total = xp.moveaxis(total, tuple(last), axes) if count else total
         return rounded(xp, wide / (self.bias + self.alpha / self.size**count * total) ** self.beta, arrays.element(x))
 

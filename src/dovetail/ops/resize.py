@@ -11,6 +11,7 @@ import numpy as np
 from dovetail import arrays, dims, dtypes
 from dovetail.build import shape_value
 from dovetail.errors import EngineError, RuleError, UnsupportedError
+from dovetail.limits import refuse_array
 from dovetail.op import Op
 from dovetail.ops.reshaping import items
 from dovetail.types import Unknown, axes_in
@@ -212,7 +213,7 @@ class Resize(
             return [None] * len(wanted), [None] * len(wanted)
         choose = min if self.policy == "not_larger" else max
         scale = choose(np.float32(out) / np.float32(size) for out, size in zip(wanted, lengths, strict=True))
-        return [int(np.floor(scale * np.float32(size) + _HALF)) for size in lengths], [scale] * len(wanted)
+        return [_floor(np.float32(size), scale, _HALF) for size in lengths], [scale] * len(wanted)
 
     def value(self, *xs: Any) -> Any:
         """Shape values do not come out of resampling."""
@@ -264,6 +265,7 @@ class Resize(
         if not row.out:
             return Taps(np.zeros((0, 1), np.int64), np.ones((0, 1)), np.zeros(0, dtype=bool))
         scale, out, size = np.float32(row.scale), row.out, row.size
+        refuse_array((out,), 32, "the table of a resize")
         y = np.arange(out, dtype=np.float32)
         with np.errstate(all="ignore"):
             x = _COORDINATES[self.coordinates](y, scale, out, size, row.roi)
@@ -274,6 +276,7 @@ class Resize(
             return Taps(places, np.ones(places.shape), outside)
         stretch = 1.0 if not self.antialias else float(scale) if row.narrows else min(float(scale), 1.0)
         reach = (1 if self.mode == "linear" else 2) / stretch
+        refuse_array((out, int(2 * reach) + 2), 32, "the table of a resize")
         span = np.arange(int(np.floor(-reach)), int(np.ceil(reach)) + 1)
         places = np.floor(x).astype(np.int64)[:, None] + span
         distance = np.abs(x.astype(np.float64)[:, None] - places) * stretch
@@ -288,6 +291,7 @@ class Resize(
 
     def matrix(self, row: Axis) -> Any:
         """The weights of one axis as a matrix [out, size], in f64; rows that stand outside are 0."""
+        refuse_array((row.out, row.size), 16, "the matrix of a resize")
         taps = self.taps(row)
         found = np.zeros((row.out, row.size))
         np.add.at(found, (np.arange(row.out)[:, None], taps.places), taps.weights)
@@ -475,11 +479,20 @@ def _scaled(size: Any, scale: Any, roi: tuple[float, float]) -> Any:
     whole = tuple(roi) == (0.0, 1.0)
     if isinstance(size, int):
         part = np.float32(size) if whole else np.float32(size) * (np.float32(roi[1]) - np.float32(roi[0]))
-        return int(np.floor(part * scale))
+        return _floor(part, scale)
     exact = Fraction(float(scale))
     if not whole or exact.denominator > 1024:
         return None
     return size * exact.numerator // exact.denominator
+
+
+def _floor(size: Any, scale: Any, more: Any = 0) -> int:
+    """floor(size * scale + more) in f32. Raises RuleError [resize.scale] where that is no number."""
+    with np.errstate(all="ignore"):
+        found = np.floor(size * scale + more)
+    if not np.isfinite(found):
+        raise RuleError("resize.scale", f"an axis of {size} scaled by {scale} has no size")
+    return int(found)
 
 
 def _nearest(x: Any, mode: str, is_smaller: bool) -> Any:

@@ -11,7 +11,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.op import Op, check_inputs
 from dovetail.ops.reshaping import held, is_size, items, numbers
-from dovetail.types import Tensor, Type, agree, axis_in
+from dovetail.types import Tensor, Type, agree, axis_in, total
 
 
 def _elements(x: Any) -> Any:
@@ -169,12 +169,14 @@ class Trilu(Op, sig="x: T, k?!: I -> y: T", onnx="Trilu-14(x, k?; upper=1)"):
     def shape(self, x: Any, k: Any = None) -> Any:
         if x.shape is not None and len(x.shape) < 2:
             raise RuleError("shape.rank", f"matrices are needed, not rank {len(x.shape)}")
+        if k is not None and k.shape is not None and dims.equal(total(k.shape), 1) is False:
+            raise RuleError("trilu.diagonal", f"k should be one number, not of shape {list(map(str, k.shape))}")
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, k: Any = None) -> Any:
         found = [0] if k is None else numbers(held(k))
         if not found:
-            raise dims.Inexact
+            raise dims.Inexact("the diagonal is not known")
         return arrays.triangle(xp, x, found[0], self.upper)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, k: Any = None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, prod
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from dovetail import arrays, dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.limits import refuse_array
 from dovetail.op import Op, Window, Windows, check_inputs
 from dovetail.ops.moving import dense
 from dovetail.ops.reshaping import held, items, open_shape, seen, vector_length
@@ -166,12 +167,15 @@ class Range(
         numbers = [np.asarray(x).reshape(()) for x in (start, stop, step)]
         if kind.is_integer:
             start_, stop_, step_ = (int(number) for number in numbers)
-            whole = start_ + np.arange(_count(start_, stop_, step_), dtype=object) * step_
+            count = _count(start_, stop_, step_)
+            refuse_array((count,), 8, "a range")
+            whole = start_ + np.arange(count, dtype=object) * step_
             return arrays.from_numpy(xp, whole.astype(object).astype(work))
         first, last, each = (number.astype(work) for number in numbers)
         if each == 0:
             raise RuleError("range.step", "a step of 0")
-        count = max(ceil(float(last - first) / float(each)), 0)
+        count = _float_count(0.0, float(last - first), float(each))
+        refuse_array((count,), work.itemsize + 8, "a range")
         found = (first + np.arange(count).astype(work) * each).astype(work)
         return arrays.from_numpy(xp, arrays.cast(np, found, kind, saturate=False))
 
@@ -206,12 +210,20 @@ def _scalar(x: Any) -> Any:
     return float(data.reshape(()).item()) if data is not None and data.size == 1 else None
 
 
+def _float_count(start: float, stop: float, step: float) -> int:
+    with np.errstate(all="ignore"):
+        count = float(np.ceil(np.float64(stop - start) / np.float64(step)))
+    if not isfinite(count):
+        raise RuleError("range.count", f"from {start} to {stop} in steps of {step} there is no number of elements")
+    return max(int(count), 0)
+
+
 def _count(start: Any, stop: Any, step: Any) -> Any:
     if isinstance(step, int | float) and step == 0:
         raise RuleError("range.step", "a step of 0")
     if start is None or stop is None or not isinstance(step, int | float):
         return None
     if any(isinstance(each, float) for each in (start, stop, step)):
-        return None if any(isinstance(each, dims.Dim) for each in (start, stop)) else max(ceil((stop - start) / step), 0)
+        return None if any(isinstance(each, dims.Dim) for each in (start, stop)) else _float_count(start, stop, step)
     distance = stop - start if step > 0 else start - stop
     return dims.maximum(dims.ceil_divide(distance, abs(int(step))), 0)

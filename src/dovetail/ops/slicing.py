@@ -17,6 +17,9 @@ from dovetail.ops.moving import dense
 from dovetail.ops.reshaping import held, items, numbers, open_shape, seen, vector_length
 from dovetail.types import INT64_MAX, axes_in, axis_in, static
 
+MOST_WINDOWS = 1 << 12
+"""The most pieces in which data moves that a plan looks at one by one."""
+
 
 class Bounds(NamedTuple):
     """Where a slice begins, ends and how it steps along one axis; None where that is not known."""
@@ -363,7 +366,10 @@ def _rolled(size: int, shift: int) -> Iterator[Piece]:
 
 
 def windows_of(pieces: Sequence[Sequence[Piece]], shape: Sequence[int], target: Sequence[int]) -> Iterator[Window]:
-    """One window for each choice of a piece along every axis."""
+    """One window for each choice of a piece along every axis. Raises UnsupportedError [windows.many]."""
+    count = prod(map(len, pieces))
+    if count > MOST_WINDOWS:
+        raise UnsupportedError("windows.many", f"the data lies in {count} pieces, more than {MOST_WINDOWS}")
     ours, theirs = dense(shape), dense(target)
     for row in product(*pieces):
         yield Window(

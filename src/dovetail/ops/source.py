@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.dtypes import DType
-from dovetail.errors import DovetailError, UnsupportedError
+from dovetail.errors import DovetailError, UnsupportedError, printable
 from dovetail.op import Op, Window, Windows
 from dovetail.types import UNKNOWN, Tensor, Type, static
 
@@ -95,7 +95,7 @@ class Foreign(Op, sig="*xs: any -> *ys: any"):
         return hash((self.format, self.domain, self.kind, self.version, self.outputs))
 
     def __repr__(self) -> str:
-        return f"Foreign({self.domain + '.' if self.domain else ''}{self.kind}-{self.version})"
+        return printable(f"Foreign({self.domain + '.' if self.domain else ''}{self.kind}-{self.version})")
 
 
 def zeros_like(b: Any, x: Any) -> Any:

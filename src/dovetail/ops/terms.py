@@ -109,8 +109,10 @@ class TfIdfVectorizer(
 
     def _count_row(self, row: list[Any], terms: dict[tuple[Any, ...], int], y: Any) -> None:
         counts: dict[int, int] = {}
-        for length in range(self.shortest, self.longest + 1):
-            for step in range(1, 2 if length == 1 else self.most_skipped + 2):
+        # What is longer than the row, or skips more than it has, occurs nowhere.
+        for length in range(self.shortest, min(self.longest, len(row)) + 1):
+            furthest = 1 if length == 1 else min(self.most_skipped + 1, (len(row) - 1) // (length - 1))
+            for step in range(1, furthest + 1):
                 for start in range(len(row) - (length - 1) * step):
                     number = terms.get(tuple(row[start : start + (length - 1) * step + 1 : step]))
                     if number is not None:

@@ -74,7 +74,7 @@ def _buffer(scale: Scale, number: int, buffer: Any) -> Iterator[str]:
     yield f'<g class="buffer {kind}" data-buffer="{number}"><title>{_title(buffer)}</title>'
     yield f'<rect class="room" x="{x}" y="{top}" width="{_plain(right - x)}" height="{_plain(bottom - top)}"/>'
     for index, piece in enumerate(buffer.pieces):
-        yield _piece(scale, buffer, piece, index, hue(number, index))
+        yield _piece(scale, buffer, piece, index, f"hsl({hue(number, index)} var(--{kind}))")
     for cut in buffer.cuts:
         y = scale.y(buffer.offset + buffer.nbytes * cut)
         yield f'<line class="cut" x1="{x}" x2="{right}" y1="{y}" y2="{y}"/>'
@@ -86,12 +86,12 @@ def _buffer(scale: Scale, number: int, buffer: Any) -> Iterator[str]:
     yield "</g>"
 
 
-def _piece(scale: Scale, buffer: Any, piece: Any, index: int, colour: int) -> str:
+def _piece(scale: Scale, buffer: Any, piece: Any, index: int, colour: str) -> str:
     x, right = scale.x(piece.first), scale.x(piece.last + 1)
     top = scale.y(buffer.offset + buffer.nbytes * piece.end)
     bottom = scale.y(buffer.offset + buffer.nbytes * piece.start)
     return (
-        f'<rect class="piece" data-piece="{index}" style="--hue:{colour}" x="{x}" y="{top}" '
+        f'<rect class="piece" data-piece="{index}" fill="{colour}" x="{x}" y="{top}" '
         f'width="{_plain(right - x)}" height="{_plain(bottom - top)}"/>'
     )
 

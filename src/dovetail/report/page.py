@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -23,12 +25,18 @@ LEGEND = (
 
 
 def page(facts: Any) -> str:
-    """The whole page. It is well-formed XML too."""
+    """The whole page. It is well-formed XML too.
+
+    Its policy lets a browser obey the one style and the one script that are ours, by their digests, and fetch nothing.
+    """
     name = _text(facts.name)
+    style, script = _file("css"), _file("js")
+    policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'; form-action 'none'"
     return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>Plan of {name}</title>'
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}"/><title>Plan of {name}</title>'
         '<meta name="viewport" content="width=device-width"/>'
-        f"<style>{_file('css')}</style></head><body>"
+        f"<style>{style}</style></head><body>"
         f"<h1>Plan of {name}</h1>{_subtitle(facts)}{_cards(facts)}"
         f'<h2>The arena over time</h2>{_legend(facts)}<div id="stage">{picture(facts)}<div id="tip"></div></div>'
         '<p class="note">Each rectangle is a piece of memory, from the first step that needs it to the last. In a shared buffer '
@@ -36,7 +44,7 @@ def page(facts: Any) -> str:
         "read it); in memory the bands may be interleaved. "
         "Inputs, results and weights lie outside the arena.</p>"
         f"{tables(facts)}"
-        f'<script type="application/json" id="facts">{_data(facts)}</script><script>{_file("js")}</script></body></html>\n'
+        f'<script type="application/json" id="facts">{_data(facts)}</script><script>{script}</script></body></html>\n'
     )
 
 
@@ -83,6 +91,11 @@ def _data(facts: Any) -> str:
 
 def _file(suffix: str) -> str:
     return files("dovetail.report").joinpath(f"plan.{suffix}").read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """As a policy names what may stand in a page."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 def _text(item: Any) -> str:

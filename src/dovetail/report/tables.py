@@ -83,5 +83,5 @@ def _kind(column: str) -> str:
 
 def _cell(item: Any) -> str:
     if isinstance(item, Bar):
-        return f'<i class="bar" style="width:{(item.share or 0) * 120:.1f}px"></i> {percent(item.share)}'
+        return f'<svg class="bar" width="{(item.share or 0) * 120:.1f}" height="9"></svg> {percent(item.share)}'
     return escape(printable(str(item)))

@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse, refuse_rest
 from dovetail.formats.onnx.tensors import element_type
-from dovetail.types import INT64_MAX, Map, Optional, Sequence, Shape, Size, Tensor, Type
+from dovetail.types import Map, Optional, Sequence, Shape, Size, Tensor, Type, impossible
 
 if TYPE_CHECKING:
     from onnx import TensorShapeProto, TypeProto, ValueInfoProto
@@ -115,17 +115,9 @@ def _shape(proto: TensorShapeProto, fresh: _Fresh, path: str, notes: Denotations
             sizes.append(dims.symbol(name))
         else:
             sizes.append(fresh.symbol(path, axis))
-    _refuse_overflow([size for size in sizes if isinstance(size, int)])
+    if fault := impossible(sizes):
+        raise FormatError("type.dims", fault)
     return tuple(sizes)
-
-
-def _refuse_overflow(known: list[int]) -> None:
-    product = 1
-    # A million large sizes would make a product of many million digits: stop at the first that is too much.
-    for size in known if 0 not in known else ():
-        product *= size
-        if product > INT64_MAX:
-            raise FormatError("type.dims", f"the sizes {', '.join(map(str, known[:8]))} have more than 2**63 - 1 elements")
 
 
 def read_value(

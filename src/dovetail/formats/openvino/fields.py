@@ -9,7 +9,7 @@ from dovetail import dims
 from dovetail.dtypes import BY_OPENVINO, DType
 from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.openvino import packing
-from dovetail.types import INT64_MAX, Size
+from dovetail.types import INT64_MAX, Size, impossible
 
 # IR's names for port precisions, where they are not the element type's name in capitals.
 PRECISIONS = {"boolean": "BOOL", "u1": "BIN", "f16": "FP16", "f32": "FP32", "f64": "FP64"}
@@ -52,21 +52,7 @@ def port_sizes(texts: tuple[str | None, ...]) -> tuple[Size | None, ...] | str:
         if NUMBER.fullmatch(stripped) is None or not -1 <= int(stripped) <= INT64_MAX:
             return f"{stripped[:40]!r} is no dimension"
         sizes.append(None if stripped == "-1" else int(stripped))
-    if overflows(sizes):
-        return f"the dimensions {', '.join(map(str, texts))} have more than 2**63 - 1 elements"
-    return tuple(sizes)
-
-
-def overflows(sizes: Iterable[Size | None]) -> bool:
-    known = [size for size in sizes if isinstance(size, int)]
-    if 0 in known:
-        return False
-    product = 1
-    for size in known:
-        product *= size
-        if product > INT64_MAX:
-            return True
-    return False
+    return impossible(sizes) or tuple(sizes)
 
 
 def constant(
@@ -88,7 +74,10 @@ def constant(
     needed = packing.size_of(dtype, count)
     if not count:
         # OpenVINO writes a byte or more for a constant without elements.
-        return packing.unpack(weights[:0], dtype, shape)
+        try:
+            return packing.unpack(weights[:0], dtype, shape)
+        except ValueError:
+            raise FormatError("ir.dims", f"no array can have the shape {list(shape)}") from None
     if needed is not None and needed != size:
         fault = FormatError("ir.constant-size", f"{dtype}{list(shape)} takes {needed} bytes, and the constant has {size}")
         if size < needed:

@@ -18,7 +18,7 @@ from dovetail.formats.openvino.checks import Checks, Layer
 from dovetail.formats.openvino.layers import BODIES, LayerReader
 from dovetail.formats.openvino.versions import resolve
 from dovetail.limits import current, weight_of_node
-from dovetail.types import Shape, Size, Tensor
+from dovetail.types import Shape, Size, Tensor, impossible
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -178,8 +178,8 @@ class Reader:
                 self.checks.fault("ir.shape", f"{piece.strip()!r} in the shape {text!r} is no size", layer)
                 return None
             shape.append(size)
-        if fields.overflows(shape):
-            self.checks.fault("ir.dims", f"the shape {text!r} has more than 2**63 - 1 elements", layer)
+        if fault := impossible(shape):
+            self.checks.fault("ir.dims", fault, layer)
             return None
         return tuple(shape)
 
