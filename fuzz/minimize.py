@@ -15,8 +15,8 @@ import onnx
 from google.protobuf.message import DecodeError
 
 import stages
-from corpus import File
 from protobuf_mutator import is_list
+from seeds import File
 
 SECONDS = 60.0
 """Wall-clock time for one finding."""

@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import protobuf_mutator
 import stages
 import xml_mutator
-from corpus import Corpus, File, make_corpus
 from minimize import minimized
+from seeds import Corpus, File, make_corpus
 
 BATCH = 1000
 """Files that one process takes."""

@@ -16,10 +16,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 import dovetail
-from corpus import File
 from dovetail.errors import DovetailError
 from dovetail.sampling import random_inputs
 from dovetail.summary import summarize
+from seeds import File
 
 STAGES = ("load", "check", "infer", "show", "save-onnx", "save-ir", "plan", "run", "interpret")
 SECONDS = 10
