@@ -23,7 +23,7 @@ _MESSAGE = FieldDescriptor.TYPE_MESSAGE
 
 def mutate(data: bytes, donor: bytes, kinds: tuple[str, ...], random: Random) -> bytes:
     """Return ``data`` with a few mutations; ``donor`` gives foreign messages, ``kinds`` names of operators."""
-    if random.random() < 0.15:
+    if random.random() < 0.08:
         return mutate_records(data, donor, random)
     try:
         model, other = onnx.ModelProto.FromString(data), onnx.ModelProto.FromString(donor)
@@ -33,7 +33,10 @@ def mutate(data: bytes, donor: bytes, kinds: tuple[str, ...], random: Random) ->
     for _ in range(_times(random)):
         message = _chosen(model, random)
         try:
-            random.choice(_MUTATIONS)(message, pools, random)
+            if random.random() < 0.5:
+                _change_meaning(model, pools, random)
+            else:
+                random.choice(_MUTATIONS)(message, pools, random)
         except (ValueError, TypeError, UnicodeError):
             # The value does not fit the field.
             continue
@@ -67,6 +70,9 @@ class _Pools:
         for root in (model, donor):
             for message in _messages(root):
                 self.messages.setdefault(message.DESCRIPTOR.full_name, []).append(message)
+                if root is donor:
+                    # Foreign names dangle, and then no rule of an operator is reached.
+                    continue
                 if isinstance(message, onnx.NodeProto):
                     self.names += [*message.input, *message.output]
                 elif isinstance(message, onnx.ValueInfoProto | onnx.AttributeProto | onnx.TensorProto):
@@ -226,6 +232,96 @@ def _overwrite(message: Any, pools: _Pools, random: Random) -> None:
     source = random.choice(found) if found else None
     if source is not None and source is not message and source.ByteSize() < LARGEST // 8:
         message.CopyFrom(_copied(source))
+
+
+def _change_meaning(model: Any, pools: _Pools, random: Random) -> None:
+    """Change what a sound model says: the value of an attribute, a constant, a declared size, or the operator of a node."""
+    found = list(_messages(model))
+    kind = random.choice((onnx.AttributeProto, onnx.TensorProto, onnx.TensorProto, onnx.TypeProto.Tensor, onnx.NodeProto))
+    chosen = [each for each in found if isinstance(each, kind)]
+    if not chosen:
+        return
+    message = random.choice(chosen)
+    if kind is onnx.AttributeProto:
+        _change_attribute(message, random)
+    elif kind is onnx.TensorProto:
+        _change_tensor(message, random)
+    elif kind is onnx.NodeProto:
+        _change_node(message, pools, random)
+    elif message.shape.dim and random.random() < 0.6:
+        dim = random.choice(message.shape.dim)
+        if random.random() < 0.5:
+            dim.dim_value = random.choice((0, 1, 2, 3, 5, 2**31, 2**62, -1))
+        else:
+            dim.dim_param = random.choice(("n", "m", "n*2", "n+m", "n//2", ""))
+    elif random.random() < 0.5:
+        message.ClearField("shape")
+    else:
+        message.elem_type = random.choice((1, 6, 7, 8, 9, 10, 11, 16))
+
+
+def _change_attribute(attribute: Any, random: Random) -> None:
+    """Give an attribute another value of its type."""
+    if attribute.ints:
+        place = random.randrange(len(attribute.ints) + 1)
+        values = list(attribute.ints)
+        values[place : place + random.randrange(2)] = [_number(random)] * random.randrange(3)
+        attribute.ints[:] = values
+    elif attribute.floats:
+        attribute.floats[random.randrange(len(attribute.floats))] = random.choice(FLOATS)
+    elif attribute.type == onnx.AttributeProto.FLOAT:
+        attribute.f = random.choice(FLOATS)
+    elif attribute.type == onnx.AttributeProto.INT:
+        attribute.i = _number(random)
+    elif attribute.type == onnx.AttributeProto.STRING:
+        attribute.s = random.choice(
+            (b"", b"linear", b"SAME_UPPER", b"VALID", b"NOTSET", b"nearest", b"bhwc->h", b"reflect", b"max", b"\xff")
+        )
+
+
+def _number(random: Random) -> int:
+    return random.randrange(-3, 9) if random.random() < 0.7 else random.choice(INTEGERS)
+
+
+def _change_tensor(tensor: Any, random: Random) -> None:
+    """Give a tensor other elements, or another shape of as many."""
+    width = {1: 4, 6: 4, 7: 8, 10: 2, 11: 8}.get(tensor.data_type)
+    if width is None or len(tensor.raw_data) < width or random.random() < 0.2:
+        if len(tensor.dims) and random.random() < 0.5:
+            tensor.dims.append(1)
+        elif len(tensor.dims) > 1:
+            tensor.dims[0] *= tensor.dims[-1]
+            del tensor.dims[-1]
+        return
+    if tensor.data_type in (6, 7):
+        data = (_number(random) & (1 << 8 * width) - 1).to_bytes(width, "little")
+    else:
+        data = random.choice((bytes(width), b"\xff" * width, bytes(width - 2) + b"\x80\x7f", random.randbytes(width)))
+    if len(tensor.dims) == 1 and random.random() < 0.3:
+        # A list that is one longer or shorter.
+        longer = random.random() < 0.5
+        tensor.raw_data = tensor.raw_data + data if longer else tensor.raw_data[:-width]
+        tensor.dims[0] += 1 if longer else -1
+        return
+    place = random.randrange(len(tensor.raw_data) // width) * width
+    tensor.raw_data = tensor.raw_data[:place] + data + tensor.raw_data[place + width :]
+
+
+def _change_node(node: Any, pools: _Pools, random: Random) -> None:
+    """Give a node another operator, other inputs, an input more or less, or an attribute of another node."""
+    choice = random.randrange(5)
+    if choice == 0:
+        node.op_type = random.choice(pools.kinds)
+    elif choice == 1 and node.input and pools.names:
+        node.input[random.randrange(len(node.input))] = random.choice(pools.names)
+    elif choice == 2 and pools.names:
+        node.input.append(random.choice((*pools.names, "")))
+    elif choice == 3 and node.input:
+        del node.input[-1]
+    elif choice == 4:
+        attributes = pools.messages.get("onnx.AttributeProto")
+        if attributes:
+            node.attribute.append(_copied(random.choice(attributes)))
 
 
 _MUTATIONS: tuple[Callable[[Any, _Pools, Random], None], ...] = (
