@@ -138,3 +138,19 @@ def test_a_seed_that_ir_has_no_number_for_is_written(seed: float, tmp_path: Path
     dovetail.save(loaded, tmp_path / "model.xml")
     again = dovetail.run(tmp_path / "model.xml", {})["y"]
     np.testing.assert_array_equal(again, dovetail.run(tmp_path / "model.xml", {})["y"])
+
+
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_the_tables_of_a_resize_count_as_memory(mode: str, engine: str, tmp_path: Path) -> None:
+    made = node("Resize", ["x", "", "", "s"], ["y"], mode=mode)
+    constants = [integers("s", 1, 1, 1 << 46, 2)]
+    model = model_of([made], [declared("x", [1, 1, 2, 2])], [declared("y")], constants)
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(dovetail.DovetailError) as caught:
+        dovetail.compile(tmp_path / "model.onnx", engine)(np.ones((1, 1, 2, 2), np.float32))
+    assert caught.value.code == "run.memory"
+    if engine == "native":
+        with pytest.raises(dovetail.DovetailError) as caught:
+            dovetail.plan(tmp_path / "model.onnx", rounds=0)
+        assert caught.value.code == "run.memory"
