@@ -154,3 +154,15 @@ def test_the_tables_of_a_resize_count_as_memory(mode: str, engine: str, tmp_path
         with pytest.raises(dovetail.DovetailError) as caught:
             dovetail.plan(tmp_path / "model.onnx", rounds=0)
         assert caught.value.code == "run.memory"
+
+
+def test_a_condition_of_a_loop_that_is_a_sequence_is_refused(tmp_path: Path) -> None:
+    model = loop(3, True, goes_on=False)
+    (made,) = [each for each in model.graph.node if each.op_type == "Loop"]
+    body = made.attribute[0].g
+    body.node[0].CopyFrom(node("SequenceConstruct", ["s"], ["co"]))
+    body.output[0].CopyFrom(onnx.helper.make_tensor_sequence_value_info("co", onnx.TensorProto.FLOAT, None))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(dovetail.DovetailError) as caught:
+        dovetail.load(tmp_path / "model.onnx")
+    assert "loop.scalar" in {each.code for each in caught.value.diagnostics}
