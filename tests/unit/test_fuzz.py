@@ -166,3 +166,12 @@ def test_a_condition_of_a_loop_that_is_a_sequence_is_refused(tmp_path: Path) -> 
     with pytest.raises(dovetail.DovetailError) as caught:
         dovetail.load(tmp_path / "model.onnx")
     assert "loop.scalar" in {each.code for each in caught.value.diagnostics}
+
+
+def test_elements_of_a_string_tensor_that_are_no_strings_are_counted(tmp_path: Path) -> None:
+    made = node("Trilu", ["x"], ["y"])
+    model = model_of([made], [declared("x", [2, 2], onnx.TensorProto.STRING)], [declared("y", None, onnx.TensorProto.STRING)])
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    texts = np.array([["a", "b"], ["c", "d"]], object)
+    for engine in ("native", "interpreter"):
+        assert dovetail.compile(tmp_path / "model.onnx", engine)(texts)["y"][0, 1] == "b"
