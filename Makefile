@@ -2,6 +2,7 @@
 PYTHON ?= python3
 EXTRAS ?= test
 CORPUS ?= ../shared/corpus
+SECONDS ?= 60
 comma := ,
 venv := .venv/bin/python
 lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
@@ -9,7 +10,7 @@ lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* native/*/*/*.*)
 
 # `native` is a folder too.
-.PHONY: help demo test lint models native bench conformance corpus zoo bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed sanitize install clean
+.PHONY: help demo test lint models native bench conformance corpus zoo bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed fuzz sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
@@ -26,6 +27,7 @@ help:
 	@echo "make bench-arrays  concat, split and copy of arrays beside numpy, torch, onnxruntime and OpenVINO"
 	@echo "make bench-elementwise  chains, pooling, reductions and normalisation beside torch, onnxruntime and OpenVINO"
 	@echo "make bench-indexed     operators that choose, order and count elements, beside onnxruntime"
+	@echo "make fuzz          mutated files brought to every entry point for SECONDS=60, from a new seed each time"
 	@echo "make sanitize      the driver of the native core under ThreadSanitizer and AddressSanitizer"
 	@echo "make install       only the environment; EXTRAS=test+oracles+dev chooses what is in it, PYTHON= with which Python"
 	@echo "make clean         remove the environment and all that was built"
@@ -73,6 +75,9 @@ bench-elementwise: .venv/.installed-$(EXTRAS)
 
 bench-indexed: .venv/.installed-$(EXTRAS)
 	$(venv) bench/indexed.py
+
+fuzz: .venv/.installed-$(EXTRAS)
+	$(venv) fuzz/run.py --seconds $(SECONDS) --minimize
 
 sanitize:
 	native/tests/sanitize.sh

@@ -193,7 +193,7 @@ def bytes_of(result: Any) -> int:
         return 64 * len(result)
     nbytes = int(getattr(result, "nbytes", 0))
     if nbytes and getattr(getattr(result, "dtype", None), "hasobject", False):
-        nbytes += sum(map(len, result.reshape(-1).tolist()))
+        nbytes += sum(len(each) for each in result.reshape(-1).tolist() if isinstance(each, str | bytes))
     return nbytes
 
 

@@ -74,6 +74,8 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         if states is None:
             restore_types(before)
             return self._types_without_trips(trips, condition, xs, known)
+        if isinstance(going := self.body.outputs[0].type, Sequence | Optional | Map):
+            raise RuleError("loop.scalar", f"the condition that the body makes should have one element, and is {going}")
         count = self._count(trips, condition, xs)
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
         stacked = [_laid(part, axis, count) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
@@ -205,6 +207,8 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             number = xp.asarray(trip, dtype=xp.int64)
             parts = [_cut(x, trip, *entry) for x, entry in zip(cut, self.scanned, strict=True)]
             going, *results = call(self.body, [number, *states, *parts, *rest])
+            if going is None or isinstance(going, list | dict):
+                raise EngineError("loop.scalar", "the condition that the body makes should have one element, and is no tensor")
             goes_on = bool(going.reshape(()))
             states = results[: self.carried]
             for row, part in zip(made, results[self.carried :], strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 from dovetail import arrays, dims, dtypes
 from dovetail.build import shape_value
 from dovetail.errors import EngineError, RuleError, UnsupportedError
-from dovetail.limits import refuse_array
+from dovetail.limits import current, refuse_array, refuse_memory
 from dovetail.op import Op
 from dovetail.ops.reshaping import items
 from dovetail.types import Unknown, axes_in
@@ -260,12 +260,17 @@ class Resize(
         return row.scale is not None and bool(row.scale == 1)
 
     def taps(self, row: Axis) -> Taps:
-        """The elements that those of the result are made of. Raises EngineError [resize.empty]."""
+        """The elements that those of the result are made of. Raises EngineError [resize.empty], [run.memory]."""
         _check_source(row)
         if not row.out:
             return Taps(np.zeros((0, 1), np.int64), np.ones((0, 1)), np.zeros(0, dtype=bool))
         scale, out, size = np.float32(row.scale), row.out, row.size
         refuse_array((out,), 32, "the table of a resize")
+        stretch = 1.0 if not self.antialias else float(scale) if row.narrows else min(float(scale), 1.0)
+        reach = 0.0 if self.mode == "nearest" else (1 if self.mode == "linear" else 2) / max(stretch, 1e-45)
+        # Places, distances and weights, 8 bytes each.
+        nbytes = 24.0 * out * (2 * reach + 1)
+        refuse_memory(current().limits, int(min(nbytes, 2.0**62)), "a table of the elements that a Resize reads")
         y = np.arange(out, dtype=np.float32)
         with np.errstate(all="ignore"):
             x = _COORDINATES[self.coordinates](y, scale, out, size, row.roi)
@@ -274,9 +279,6 @@ class Resize(
         if self.mode == "nearest":
             places = np.clip(_nearest(x, self.nearest, bool(scale < 1)), 0, max(size - 1, 0))[:, None]
             return Taps(places, np.ones(places.shape), outside)
-        stretch = 1.0 if not self.antialias else float(scale) if row.narrows else min(float(scale), 1.0)
-        reach = (1 if self.mode == "linear" else 2) / stretch
-        refuse_array((out, int(2 * reach) + 2), 32, "the table of a resize")
         span = np.arange(int(np.floor(-reach)), int(np.ceil(reach)) + 1)
         places = np.floor(x).astype(np.int64)[:, None] + span
         distance = np.abs(x.astype(np.float64)[:, None] - places) * stretch

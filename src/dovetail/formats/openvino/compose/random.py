@@ -61,7 +61,9 @@ def multinomial(node: Lifting) -> Value:
 @OPENVINO.emit("RandomUniform")
 def emit_uniform(lowering: Lowering, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    seed = int(op.seed) if op.seed >= 0 and op.seed == int(op.seed) else int(np.float32(op.seed).view(np.uint32))
+    # A seed that is no number of OpenVINO's (a fraction, infinity, beyond 2^53) becomes one: its bits.
+    is_whole = 0 <= op.seed < _EXACT and op.seed == int(op.seed)
+    seed = int(op.seed) if is_whole else int(np.float32(op.seed).view(np.uint32))
     attributes = {
         "output_type": spell(node.outputs[0].dtype),
         "global_seed": spell(seed if seed or op.second else _EXACT - 1),

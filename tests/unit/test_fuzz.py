@@ -1,0 +1,177 @@
+"""The fuzzer makes the same files again, notices each kind of fault, and what it has found stays mended."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import dovetail
+import protobuf_mutator
+import run as fuzzer
+import stages
+import xml_mutator
+from hostile_models import declared, integers, loop, model_of, node, relus
+from minimize import minimized
+from seeds import Corpus, File
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """A few seeds in both formats."""
+    folder = tmp_path_factory.mktemp("seeds")
+    models = {"relus": relus(3), "loop": loop(2, True)}
+    files = {name: File(".onnx", model.SerializeToString()) for name, model in models.items()}
+    written = {}
+    for name, file in files.items():
+        dovetail.save(dovetail.load(file.write(folder)), folder / "written.xml")
+        written[name] = File(".xml", (folder / "written.xml").read_bytes(), bytes(64))
+    return Corpus(list(files.items()), list(written.items()), ("Relu", "Loop", "Add"), ("ReLU", "Loop", "Add"))
+
+
+def ignored(place: int, is_result: bool) -> None:
+    pass
+
+
+def test_a_number_makes_the_same_file_again_and_others_make_others(corpus: Corpus) -> None:
+    made = [fuzzer.make_file(corpus, "s", index) for index in range(200)]
+    assert made == [fuzzer.make_file(corpus, "s", index) for index in range(200)]
+    assert len({file for _, file in made}) > 120
+    assert made != [fuzzer.make_file(corpus, "t", index) for index in range(200)]
+
+
+def test_mutations_keep_enough_of_a_model_to_reach_its_rules(corpus: Corpus) -> None:
+    """Otherwise the readers alone would be tested."""
+    read = 0
+    for index in range(200):
+        data = protobuf_mutator.mutate(relus(5).SerializeToString(), b"", ("Relu",), Random(index))
+        try:
+            read += bool(onnx.ModelProto.FromString(data).graph.node)
+        except Exception:
+            continue
+    assert read > 120
+    text = corpus.ir[0][1].data
+    assert len({xml_mutator.mutate(text, b"", text, b"", ("ReLU",), Random(index)) for index in range(100)}) > 60
+
+
+def test_mutated_files_end_in_results_or_errors_of_ours(corpus: Corpus, tmp_path: Path) -> None:
+    results = [0] * len(stages.STAGES)
+
+    def note(place: int, is_result: bool) -> None:
+        results[place] += is_result
+
+    for index in range(150):
+        _, file = fuzzer.make_file(corpus, "unit", index)
+        folder = tmp_path / str(index)
+        folder.mkdir()
+        stages.run_file(file, folder, Random(index), note)
+    resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert all(results), dict(zip(stages.STAGES, results, strict=True))
+
+
+def _raise(self: Any) -> None:
+    raise KeyError("planted")
+
+
+def _crash(self: Any) -> None:
+    os.abort()
+
+
+def _spin(self: Any) -> None:
+    while True:
+        pass
+
+
+def _allocate(self: Any) -> None:
+    np.ones(1 << 28)
+
+
+@pytest.mark.parametrize(
+    ("fault", "key"),
+    [(_raise, "KeyError-outside"), (_crash, "crash-SIGABRT"), (_spin, "hang-SIGXCPU"), (_allocate, "MemoryError")],
+    ids=["exception", "crash", "hang", "memory"],
+)
+def test_a_planted_fault_is_found(
+    fault: Any, key: str, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stages._Actions, "show", fault)
+    monkeypatch.setattr(stages, "SECONDS", 0)
+    monkeypatch.setattr(fuzzer, "make_corpus", lambda: corpus)
+    monkeypatch.setattr(
+        sys, "argv", ["run.py", "--seed", "s", "--count", "8", "--workers", "1", "--out", str(tmp_path / "found")]
+    )
+    assert fuzzer.main() == 1
+    (folder,) = [each for each in (tmp_path / "found").iterdir() if each.name.startswith(key)]
+    assert (folder / "seen").read_text() and "--seed s --only" in (folder / "stack.txt").read_text()
+    assert [each for each in folder.iterdir() if each.name in ("model.onnx", "model.xml")]
+    assert f"finding: show: {key}" in capfd.readouterr().out
+
+
+def test_a_finding_is_shrunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def show(self: Any) -> None:
+        assert not any(each.name == "t3" for each in self.model.graph.values()), "planted"
+
+    monkeypatch.setattr(stages._Actions, "show", show)
+    folder = tmp_path / "AssertionError"
+    folder.mkdir()
+    File(".onnx", relus(8).SerializeToString()).write(folder)
+    minimized(folder)
+    shrunk = onnx.load(folder / "model.onnx")
+    assert "t3" in str(shrunk) and len(shrunk.SerializeToString()) < len(relus(8).SerializeToString())
+
+
+# What it has found
+
+
+@pytest.mark.parametrize("seed", [float("inf"), float("nan"), 1e30, 0.5, -1.0, 3.0])
+def test_a_seed_that_ir_has_no_number_for_is_written(seed: float, tmp_path: Path) -> None:
+    model = model_of([node("RandomUniform", [], ["y"], shape=[4], seed=seed)], [], [declared("y")], [integers("unused", 1)])
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    loaded = dovetail.load(tmp_path / "model.onnx")
+    dovetail.save(loaded, tmp_path / "model.xml")
+    again = dovetail.run(tmp_path / "model.xml", {})["y"]
+    np.testing.assert_array_equal(again, dovetail.run(tmp_path / "model.xml", {})["y"])
+
+
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_the_tables_of_a_resize_count_as_memory(mode: str, engine: str, tmp_path: Path) -> None:
+    made = node("Resize", ["x", "", "", "s"], ["y"], mode=mode)
+    constants = [integers("s", 1, 1, 1 << 46, 2)]
+    model = model_of([made], [declared("x", [1, 1, 2, 2])], [declared("y")], constants)
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(dovetail.DovetailError) as caught:
+        dovetail.compile(tmp_path / "model.onnx", engine)(np.ones((1, 1, 2, 2), np.float32))
+    assert caught.value.code == "run.memory"
+    if engine == "native":
+        with pytest.raises(dovetail.DovetailError) as caught:
+            dovetail.plan(tmp_path / "model.onnx", rounds=0)
+        assert caught.value.code == "run.memory"
+
+
+def test_a_condition_of_a_loop_that_is_a_sequence_is_refused(tmp_path: Path) -> None:
+    model = loop(3, True, goes_on=False)
+    (made,) = [each for each in model.graph.node if each.op_type == "Loop"]
+    body = made.attribute[0].g
+    body.node[0].CopyFrom(node("SequenceConstruct", ["s"], ["co"]))
+    body.output[0].CopyFrom(onnx.helper.make_tensor_sequence_value_info("co", onnx.TensorProto.FLOAT, None))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(dovetail.DovetailError) as caught:
+        dovetail.load(tmp_path / "model.onnx")
+    assert "loop.scalar" in {each.code for each in caught.value.diagnostics}
+
+
+def test_elements_of_a_string_tensor_that_are_no_strings_are_counted(tmp_path: Path) -> None:
+    made = node("Trilu", ["x"], ["y"])
+    model = model_of([made], [declared("x", [2, 2], onnx.TensorProto.STRING)], [declared("y", None, onnx.TensorProto.STRING)])
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    texts = np.array([["a", "b"], ["c", "d"]], object)
+    for engine in ("native", "interpreter"):
+        assert dovetail.compile(tmp_path / "model.onnx", engine)(texts)["y"][0, 1] == "b"
