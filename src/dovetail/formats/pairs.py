@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -37,6 +38,8 @@ RT_INFO = ("dovetail", "weights")
 """Where the ``rt_info`` of an IR holds it."""
 # Times that files are read anew while others write them: each takes a whole save of somebody else.
 _ATTEMPTS = 32
+_PAUSES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
+"""Seconds before a pair that was refused before is read once more."""
 
 
 class Trailer(NamedTuple):
@@ -114,18 +117,23 @@ def read(
     data = files.read_bytes(path, limit)
     interrupted: FormatError | None = None
     tried: set[tuple[str, Trailer]] = set()
+    repeats = 0
     while True:
         pair = Pair(file)
         found = None if deviations is None else Deviations()
         try:
             model = attempt(data, pair, found)
         except DovetailError:
-            if pair.torn is not None and len(tried) < _ATTEMPTS:
+            if pair.torn is not None and len(tried) < _ATTEMPTS and repeats < len(_PAUSES):
                 tried.add((_digest(data), pair.torn))
                 newer, interrupted = _newer(path, limit, data, pair)
-                if newer is not None and (_digest(newer), pair.torn) not in tried:
-                    data = newer
-                    continue
+                if newer is None or (_digest(newer), pair.torn) in tried:
+                    # Nobody writes, or saves of the same few models follow each other.
+                    time.sleep(_PAUSES[repeats])
+                    repeats += 1
+                    newer, interrupted = files.read_bytes(path, limit), None
+                data = newer
+                continue
             if deviations is not None and found is not None:
                 deviations.extend(found)
             raise
