@@ -175,3 +175,53 @@ def test_elements_of_a_string_tensor_that_are_no_strings_are_counted(tmp_path: P
     texts = np.array([["a", "b"], ["c", "d"]], object)
     for engine in ("native", "interpreter"):
         assert dovetail.compile(tmp_path / "model.onnx", engine)(texts)["y"][0, 1] == "b"
+
+
+def test_a_layer_whose_weights_have_no_known_rank_is_planned(tmp_path: Path) -> None:
+    made = node("GRU", ["x", "w", "r"], ["", "h"], hidden_size=2)
+    inputs = [declared("x", [2, 1, 3]), declared("w"), declared("r", [1, 6, 2])]
+    (tmp_path / "model.onnx").write_bytes(model_of([made], inputs, [declared("h")]).SerializeToString())
+    draw = np.random.default_rng(0)
+    given = {
+        name: draw.standard_normal(shape).astype("f")
+        for name, shape in zip("xwr", ((2, 1, 3), (1, 6, 3), (1, 6, 2)), strict=True)
+    }
+    answers = [dovetail.run(tmp_path / "model.onnx", given, engine)["h"] for engine in ("native", "interpreter")]
+    np.testing.assert_allclose(answers[0], answers[1], rtol=1e-5, atol=1e-6)
+
+
+def test_a_shape_of_2_to_the_40_sizes_says_nothing_of_a_rank(tmp_path: Path) -> None:
+    made = node("Expand", ["x", "shape"], ["y"])
+    inputs = [declared("x", [1]), declared("shape", [2**40], onnx.TensorProto.INT64)]
+    (tmp_path / "model.onnx").write_bytes(model_of([made], inputs, [declared("y")]).SerializeToString())
+    assert dovetail.load(tmp_path / "model.onnx").outputs[0].shape is None
+
+
+def rewritten(model: Any, path: Path, old: str, new: str) -> Path:
+    """The IR of a model with one text replaced."""
+    dovetail.save(model, path)
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    return path
+
+
+def test_a_window_that_is_no_vector_is_refused(tmp_path: Path) -> None:
+    with dovetail.Builder() as b:
+        x, window = b.input("x", "f32", (1, 20, 1)), b.input("window", "f32", (8,))
+        b.output("y", b.STFT(x, 4, window, 8))
+    path = rewritten(b.model, tmp_path / "model.xml", 'shape="8"', 'shape=""')
+    path.write_text(path.read_text(encoding="utf-8").replace("<dim>8</dim>", ""), encoding="utf-8")
+    with pytest.raises(dovetail.DovetailError):
+        dovetail.load(path)
+
+
+def test_a_number_of_trips_without_elements_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(loop(3).SerializeToString())
+    dovetail.save(dovetail.load(tmp_path / "model.onnx"), tmp_path / "model.xml")
+    text = (tmp_path / "model.xml").read_text(encoding="utf-8")
+    old = 'element_type="i64" shape="" offset="0" size="8"'
+    assert old in text
+    (tmp_path / "model.xml").write_text(text.replace(old, 'element_type="i64" shape="0" offset="0" size="0"'), encoding="utf-8")
+    with pytest.raises(dovetail.DovetailError):
+        dovetail.load(tmp_path / "model.xml")

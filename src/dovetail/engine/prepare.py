@@ -51,7 +51,7 @@ from dovetail.ops.support_vectors import SVMClassifier, SVMRegressor
 from dovetail.ops.tree_ensembles import TreeEnsembleClassifier, TreeEnsembleRegressor
 from dovetail.ops.trees import TreeEnsemble
 from dovetail.passes.fold import fold
-from dovetail.types import Tensor
+from dovetail.types import Tensor, Unknown
 
 ROUNDS = 4
 """What an operator is taken apart into may be taken apart in its turn."""
@@ -160,7 +160,7 @@ def _apart(b: Builder, op: Any, xs: Any) -> Any:
     """What an operator is made of; None where that hangs on sizes that only the run tells: the operator's own rule sees them."""
     try:
         return op.decompose(b, *xs)
-    except UnsupportedError:
+    except (UnsupportedError, Unknown):
         return None
 
 
@@ -192,7 +192,7 @@ def _simpler(b: Builder, node: Node) -> Any:
     if type(op) in LAYERS and (made := by_moments(b, op, xs)) is not None:
         return made
     if type(op) in RECURRENT and _is_short(op, xs):
-        return op.decompose(b, *with_checked_lengths(b, op, xs))
+        return _apart(b, op, with_checked_lengths(b, op, xs))
     if isinstance(op, Multiply) and op.broadcast:
         return _gated(b, xs)
     if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:
@@ -228,7 +228,7 @@ def _is_plain(xs: list[Value | None]) -> bool:
 def _is_short(op: Any, xs: list[Value | None]) -> bool:
     """Whether a recurrent layer (or a cell, which is one moment of it) has so few moments that they are written one by one."""
     x = xs[0]
-    if x is None or x.shape is None or x.dtype.name != "f32":
+    if x is None or x.shape is None or x.dtype.name != "f32" or any(each is not None and each.shape is None for each in xs):
         return False
     if isinstance(op, _Cell):
         return isinstance(op.shape(*xs)[0][1], int)

@@ -113,7 +113,9 @@ class Expand(
             return self._open(shape, length)
         if not isinstance(length, int):
             return None
-        wanted = items(shape) or [None] * length
+        wanted = items(shape) or open_shape(length)
+        if wanted is None:
+            return None
         rank = max(length, len(x.shape)) if self.both else length
         if len(x.shape) > rank:
             raise RuleError("shape.broadcast", f"{len(x.shape)} axes do not broadcast to {rank}")

@@ -43,13 +43,13 @@ def lift_loop(node: Lifting) -> list[Value]:
 
 def _limit(b: Builder, trips: Value) -> Value | None:
     known = trips.value
-    if known is not None:
+    if known is not None and np.size(known) == 1:
         low, high = dims.bounds(np.reshape(known, ()).item())
         if high is not None and high < 0:
             return None
         if low is not None and low >= 0:
             return trips
-    if _is_at_least_zero(trips):
+    if _is_at_least_zero(trips) or not trips.dtype.is_integer:
         return trips
     most = b.constant(np.array(np.iinfo(trips.dtype.numpy).max), trips.dtype)
     return b.apply("Where", b.apply("Less", trips, 0), most, trips)  # type: ignore[no-any-return]
@@ -233,7 +233,7 @@ def lower_loop(b: Builder, node: Node) -> Any:
         return cut_inside(b, node)
     if trips is None or _is_at_least_zero(trips):
         return None
-    if trips.value is not None:
+    if trips.value is not None and np.size(trips.value) == 1:
         low, _ = dims.bounds(np.reshape(trips.value, ()).item())
         if low is not None and low >= 0:
             return None

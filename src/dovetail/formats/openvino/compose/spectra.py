@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dims, dtypes
-from dovetail.errors import UnsupportedError
+from dovetail.errors import RuleError, UnsupportedError
 from dovetail.evaluate import apply, constant_value
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
@@ -39,6 +39,8 @@ def lift_stft(node: Lifting) -> Value:
     """A window that is shorter than a frame stands in its middle."""
     b, x, window = node.b, node.input(0), node.input(1)
     length, step = (_scalar(b, node.input(place)) for place in (2, 3))
+    if len(window.dims) != 1:
+        raise RuleError("fourier.window", f"the window of STFT should be a vector, and has rank {len(window.dims)}")
     rank, count = len(x.dims), window.dims[0]
     if rank not in (1, 2):
         raise UnsupportedError("fourier.rank", f"STFT of a signal of rank {rank}")
