@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
 import sys
 from pathlib import Path
 from random import Random
@@ -25,8 +26,11 @@ from seeds import Corpus, File
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return some_corpus(tmp_path_factory.mktemp("seeds"))
+
+
+def some_corpus(folder: Path) -> Corpus:
     """A few seeds in both formats."""
-    folder = tmp_path_factory.mktemp("seeds")
     models = {"relus": relus(3), "loop": loop(2, True)}
     files = {name: File(".onnx", model.SerializeToString()) for name, model in models.items()}
     written = {}
@@ -93,25 +97,37 @@ def _allocate(self: Any) -> None:
     np.ones(1 << 28)
 
 
-@pytest.mark.parametrize(
-    ("fault", "key"),
-    [(_raise, "KeyError-outside"), (_crash, "crash-SIGABRT"), (_spin, "hang-SIGXCPU"), (_allocate, "MemoryError")],
-    ids=["exception", "crash", "hang", "memory"],
-)
-def test_a_planted_fault_is_found(
-    fault: Any, key: str, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(stages._Actions, "show", fault)
-    monkeypatch.setattr(stages, "SECONDS", 0)
-    monkeypatch.setattr(fuzzer, "make_corpus", lambda: corpus)
-    monkeypatch.setattr(
-        sys, "argv", ["run.py", "--seed", "s", "--count", "8", "--workers", "1", "--out", str(tmp_path / "found")]
+FAULTS = {
+    "exception": (_raise, "KeyError-outside"),
+    "crash": (_crash, "crash-SIGABRT"),
+    "hang": (_spin, "hang-SIGXCPU"),
+    "memory": (_allocate, "MemoryError"),
+}
+
+
+def plant(name: str, out: str) -> int:
+    """Let ``show`` have a fault, and fuzz. For a process of its own: its memory is bounded."""
+    stages._Actions.show = FAULTS[name][0]  # type: ignore[method-assign]
+    stages.SECONDS = 0
+    folder = Path(out).parent
+    fuzzer.make_corpus = lambda: some_corpus(folder)
+    sys.argv = ["run.py", "--seed", "s", "--count", "8", "--workers", "1", "--out", out]
+    return fuzzer.main()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
+    path = os.pathsep.join([str(Path(__file__).parent), *(each for each in sys.path if each)])
+    code = f"import sys, test_fuzz; sys.exit(test_fuzz.plant({name!r}, {str(tmp_path / 'found')!r}))"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}
     )
-    assert fuzzer.main() == 1
+    assert found.returncode == 1, found.stderr
+    key = FAULTS[name][1]
     (folder,) = [each for each in (tmp_path / "found").iterdir() if each.name.startswith(key)]
     assert (folder / "seen").read_text() and "--seed s --only" in (folder / "stack.txt").read_text()
     assert [each for each in folder.iterdir() if each.name in ("model.onnx", "model.xml")]
-    assert f"finding: show: {key}" in capfd.readouterr().out
+    assert f"finding: show: {key}" in found.stdout
 
 
 def test_a_finding_is_shrunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
