@@ -190,7 +190,7 @@ def fuzz(arguments: argparse.Namespace) -> int:
     totals: Counter[Any] = Counter()
     workers = [Worker(corpus, arguments.seed, findings) for _ in range(arguments.workers)]
     busy: list[Worker] = []
-    told = begin
+    reported = begin
     while True:
         in_time = time.monotonic() - begin < arguments.seconds
         for worker in workers:
@@ -206,9 +206,9 @@ def fuzz(arguments: argparse.Namespace) -> int:
             busy = []
         if not busy and (following >= last or not in_time):
             break
-        if time.monotonic() - told > 60:
-            told = time.monotonic()
-            print(f"{_done(workers)} files, {_done(workers) / (told - begin):.0f} a second", flush=True)
+        if time.monotonic() - reported > 60:
+            reported = time.monotonic()
+            print(f"{_done(workers)} files, {_done(workers) / (reported - begin):.0f} a second", flush=True)
         time.sleep(0.05)
     took = time.monotonic() - begin
     for place, stage in enumerate(stages.STAGES):

@@ -11,7 +11,7 @@
 
 namespace dovetail {
 
-// A run was told to stop (Interrupt); what it was to write is written in part.
+// A run that was stopped (Interrupt); its outputs are written in part.
 struct Interrupted : std::exception {
     const char* what() const noexcept override { return "interrupted"; }
 };

@@ -68,7 +68,7 @@ def _with_gradients(model: Model, target: Value, sources: Sequence[Value]) -> Mo
 def _of_one_rank(model: Model, of: str, wrt: Sequence[str]) -> Model | None:
     """``model``, which this changes, with all that depends on an If of two ranks inside its branches, where ranks are known.
 
-    Inputs and constants among ``wrt`` stay values of the graph itself; None where another one is asked for, or ``of`` has two
+    Inputs and constants among ``wrt`` stay values of the graph itself; None where ``wrt`` has another one, or ``of`` has two
     ranks.
     """
     graph, values = model.graph, model.values

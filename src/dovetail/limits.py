@@ -161,7 +161,7 @@ def refuse_memory(limits: Limits, nbytes: int, what: str) -> None:
 
 
 def refuse_array(sizes: Iterable[int], itemsize: int, what: str) -> None:
-    """Raises EngineError [array.size], [run.memory] where ``what`` cannot be an array: said before numpy is asked for it.
+    """Raises EngineError [array.size], [run.memory] where ``what`` cannot be an array, before numpy allocates it.
 
     numpy counts the bytes of an array without elements too, as if its axes of size 0 were of size 1.
     """

@@ -35,7 +35,7 @@ def compiled(pattern: str, longest: bool = False) -> Any:
     options = library.Options()
     options.log_errors = False
     options.longest_match = longest
-    # Groups are not asked for, and thousands of them would cost memory at each place of the text.
+    # Nobody reads the groups, and capturing thousands of them would take memory at each position of the text.
     options.never_capture = True
     options.max_mem = MEMORY
     try:
