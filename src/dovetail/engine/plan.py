@@ -333,9 +333,9 @@ class _Planner:
         return compose(self._layout(tile), offset, axes)
 
     def _layout(self, tile: Tile) -> Layout:
-        # Roots are given only strides that leave each of their pieces a layout.
         layout = self.memory.layout(tile)
-        assert layout is not None
+        if layout is None:
+            raise _Uneven
         return layout
 
     def _copy(self, source: Tile, target: Tile, reason: str) -> None:
