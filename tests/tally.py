@@ -22,7 +22,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     trips: Counter[tuple[str, str]] = Counter()
     for outcome in OUTCOMES:
         for report in terminalreporter.stats.get(outcome, []):
-            trips.update(tuple(words) for name, words in report.user_properties if name == TRIP)
+            trips.update(tuple(words) for name, words in _properties(report) if name == TRIP)
             for name, start in BACKEND.items():
                 if report.nodeid.startswith(start):
                     backend[name][outcome] += 1
@@ -43,3 +43,8 @@ def _rest(counts: Counter[str], skipped: str) -> str:
     words = {"failed": "failed", "xfailed": "in gaps.toml", "skipped": skipped}
     parts = [f"{counts[outcome]} {words[outcome]}" for outcome in words if counts[outcome]]
     return f" ({', '.join(parts)})" if parts else ""
+
+
+def _properties(report: Any) -> list[tuple[str, Any]]:
+    """What a test noted; a file that was left out whole has no test."""
+    return getattr(report, "user_properties", [])
