@@ -3,6 +3,7 @@ PYTHON ?= python3
 EXTRAS ?= test
 CORPUS ?= ../shared/corpus
 SECONDS ?= 60
+WORKERS ?= $(shell nproc 2>/dev/null || echo 1)
 comma := ,
 venv := .venv/bin/python
 lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
@@ -77,7 +78,7 @@ bench-indexed: .venv/.installed-$(EXTRAS)
 	$(venv) bench/indexed.py
 
 fuzz: .venv/.installed-$(EXTRAS)
-	$(venv) fuzz/run.py --seconds $(SECONDS) --minimize
+	$(venv) fuzz/run.py --seconds $(SECONDS) --workers $(WORKERS) --minimize
 
 sanitize:
 	native/tests/sanitize.sh
