@@ -270,3 +270,29 @@ def test_a_number_of_trips_without_elements_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.xml").write_text(text.replace(old, 'element_type="i64" shape="0" offset="0" size="0"'), encoding="utf-8")
     with pytest.raises(dovetail.DovetailError):
         dovetail.load(tmp_path / "model.xml")
+
+
+def test_what_was_known_of_an_input_of_another_shape_is_forgotten(tmp_path: Path) -> None:
+    made = node("CenterCropPad", ["x", "shape"], ["y"])
+    inputs = [declared("x", [3], onnx.TensorProto.INT64), declared("shape", [None], onnx.TensorProto.INT64)]
+    model = model_of([made], inputs, [declared("y", None, onnx.TensorProto.INT64)])
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    report = dovetail.plan(tmp_path / "model.onnx", rounds=0)
+    assert report.steps
+
+
+def test_a_rule_that_fails_is_our_error_and_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = File(".onnx", relus(2).SerializeToString())
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    relu = type(next(iter(dovetail.load(file.write(tmp_path)).graph.nodes)).op)
+
+    def shape(self: Any, x: Any) -> Any:
+        raise IndexError("planted")
+
+    monkeypatch.setattr(relu, "shape", shape)
+    with pytest.raises(dovetail.RuleError) as caught:
+        dovetail.load(tmp_path / "model.onnx")
+    assert {each.code for each in caught.value.diagnostics} == {"op.failed"}
+    with pytest.raises(stages.Finding, match="load"):
+        stages.run_file(file, folder, Random(0), ignored)
