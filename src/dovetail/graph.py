@@ -63,14 +63,14 @@ class Value:
             self._value = value = _first_value(self)
         return value
 
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._value = value
+
     def _fits(self, value: Any) -> bool:
         """Whether elements that were known before are those of a tensor of the type that this value has now."""
         shape = self.shape
         return shape is not None and np.shape(value) == shape
-
-    @value.setter
-    def value(self, value: Any) -> None:
-        self._value = value
 
     @property
     def exact(self) -> Any:

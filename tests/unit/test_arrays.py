@@ -514,7 +514,7 @@ def test_sums_over_counts_are_torchs_averages(xp: Any, torch: Any, case: str) ->
     want = function(torch.tensor(x), sizes, strides, begins, count_include_pad=False).numpy()
     dims, outs = shape[-len(sizes) :], want.shape[-len(sizes) :]
     axes = zip(dims, sizes, strides, dilations, begins, outs, strict=True)
-    counts = reduce(np.multiply.outer, [arrays.WindowAxis(*axis).count(0, axis[0]) for axis in axes])
+    counts = reduce(np.multiply.outer, [arrays.WindowAxis(*axis).counts(0, axis[0]) for axis in axes])
     same(through(xp, arrays.pool_sum, x, *window) / counts.astype(np.float32), want, 1e-5)
 
 

@@ -39,7 +39,7 @@ class WindowAxis(NamedTuple):
     begin: int
     out: int
 
-    def count(self, low: int, high: int) -> Any:
+    def counts(self, low: int, high: int) -> Any:
         """How many places of each window stand in [low, high): [out]."""
         starts = np.arange(self.out) * self.stride - self.begin
         first, last = (np.clip(-((starts - bound) // self.dilation), 0, self.size) for bound in (low, high))

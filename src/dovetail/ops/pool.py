@@ -258,7 +258,7 @@ class AveragePool(
         per_axis = []
         for n, size, stride, dilation, begin, end, out in zip(sizes, *found, strict=True):
             low, high = (0, n) if divisor == "inside" else (-begin, n + end)
-            per_axis.append(arrays.WindowAxis(n, size, stride, dilation, begin, out).count(low, high))
+            per_axis.append(arrays.WindowAxis(n, size, stride, dilation, begin, out).counts(low, high))
         return reduce(np.multiply.outer, per_axis)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
