@@ -19,9 +19,9 @@ from dovetail import native
 from dovetail.dtypes import f32
 from dovetail.engine.bind import extent
 from dovetail.engine.elementwise import Input, compiled, opcodes
-from dovetail.ops.activation import Gelu, Relu, Sigmoid, Swish
-from dovetail.ops.elementwise import Add, Multiply
-from dovetail.ops.unary import Exp, Tanh
+from dovetail.ops.elementwise.activation import Gelu, Relu, Sigmoid, Swish
+from dovetail.ops.elementwise.binary import Add, Multiply
+from dovetail.ops.elementwise.unary import Exp, Tanh
 
 Call = Callable[[], Any]
 

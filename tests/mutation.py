@@ -42,8 +42,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "dovetail"
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.toml")
 MISSION: dict[str, tuple[str, ...]] = {
-    "ops/joining.py": ("",),
-    "ops/reshaping.py": ("Reshape", "items", "seen", "held", "as_i64", "open_shape", "reshaped"),
+    "ops/tensor/concat_split.py": ("",),
+    "ops/tensor/reshape.py": ("Reshape", "items", "seen", "held", "as_i64", "open_shape", "reshaped"),
 }
 """The mission's operators: by module, the names at its top; "" stands for all of them."""
 
@@ -68,8 +68,8 @@ _PLACES = [
     *(f"tests/unit/test_{name}.py" for name in ("engine", "inplace")),
 ]
 TESTS: dict[str, tuple[list[str], str]] = {
-    "ops/joining.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
-    "ops/reshaping.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze or is_refused"),
+    "ops/tensor/concat_split.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
+    "ops/tensor/reshape.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze or is_refused"),
     "slots.py": (
         [*_SEMANTICS, "tests/laws/test_round_trips.py", "tests/laws/test_spellings.py", "tests/unit/test_slots.py"],
         "semantics or slots or round_trips or spellings",
@@ -85,8 +85,16 @@ its operators, and the tests of what operators share."""
 _LISTS = ("test_sequences",)
 _BODIES = ("test_loops", "test_control_gradients", "test_bodies")
 BESIDE: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("ops/sequences.py", "ops/optionals.py", "ops/unlisting.py"), _LISTS),
-    **dict.fromkeys(("ops/control.py", "ops/control_gradients.py", "ops/loop.py", "ops/stateful.py"), _BODIES),
+    **dict.fromkeys(("ops/sequence/sequence.py", "ops/sequence/optional.py", "passes/eliminate_sequences.py"), _LISTS),
+    **dict.fromkeys(
+        (
+            "ops/control_flow/if_op.py",
+            "ops/control_flow/gradients.py",
+            "ops/control_flow/loop.py",
+            "ops/attention/linear_attention.py",
+        ),
+        _BODIES,
+    ),
 }
 """By module: what beside the laws over cases tests it."""
 _SHARED = ("onnx_movement", "openvino_movement", "sizes_that_move", "test_elementwise", "sliding", "refusals")

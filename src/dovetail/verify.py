@@ -16,7 +16,7 @@ from dovetail.errors import EngineError, UnsupportedError
 from dovetail.formats import format_of, load
 from dovetail.graph import Model
 from dovetail.op import draws
-from dovetail.ops.control import symbols_of
+from dovetail.ops.control_flow.if_op import symbols_of
 from dovetail.peers import Runner
 from dovetail.program import compile
 from dovetail.sampling import apart

@@ -10,7 +10,7 @@ from cases import Case
 from cases.joining import i64
 from cases.linear import floats
 from dovetail import dtypes
-from dovetail.ops.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
+from dovetail.ops.nn.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
 
 
 def pooled(op: Any, name: str, x: Any, *size: int, **more: Any) -> Case:

@@ -9,9 +9,9 @@ import numpy as np
 from cases import Case
 from cases.linear import floats
 from dovetail import dtypes
-from dovetail.ops.attention import Attention, ScaledDotProductAttention
-from dovetail.ops.einsum import Einsum
-from dovetail.ops.rotary import RotaryEmbedding
+from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
+from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
+from dovetail.ops.linalg.einsum import Einsum
 
 _NEAR = {"f64": 1e-6, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cases import Case
-from dovetail.ops.beams import GatherTree
+from dovetail.ops.tensor.gather_tree import GatherTree
 
 _CHANCE = np.random.default_rng(5)
 _STEPS = _CHANCE.integers(1, 9, (5, 2, 3)).astype(np.int32)

@@ -11,7 +11,7 @@ from cases import Case
 from cases.elementwise import numbers
 from dovetail import dtypes
 from dovetail.dtypes import DType
-from dovetail.ops.casting import BitCast, Cast, CastLike
+from dovetail.ops.elementwise.cast import BitCast, Cast, CastLike
 
 NUMBERS = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "boolean")
 SMALL = ("i4", "u4", "i2", "u2", "f4e2m1", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f8e8m0")

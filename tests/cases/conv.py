@@ -8,8 +8,8 @@ import numpy as np
 
 from cases import Case
 from cases.linear import NEAR, floats
-from dovetail.ops.conv import Conv, ConvTranspose
-from dovetail.ops.group_conv import GroupConv, GroupConvTranspose
+from dovetail.ops.nn.conv import Conv, ConvTranspose
+from dovetail.ops.nn.group_conv import GroupConv, GroupConvTranspose
 
 
 def i64(*items: int) -> np.ndarray[Any, Any]:

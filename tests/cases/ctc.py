@@ -9,7 +9,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats
-from dovetail.ops.ctc import CTCLoss
+from dovetail.ops.training.ctc_loss import CTCLoss
 
 _LABELS = np.int32([[1, 1, 2, 0, 0, 0], [0, 2, 1, 2, 0, 0]])
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats
-from dovetail.ops.deform_conv import DeformConv
+from dovetail.ops.nn.deform_conv import DeformConv
 
 _SOME = dict.fromkeys(("onnxruntime", "onnx.reference"), "they take two spatial axes")
 

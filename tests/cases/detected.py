@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from dovetail.ops.detected import DetectionOutput
+from dovetail.ops.detection.detection_output import DetectionOutput
 
 _CENTER = "caffe.PriorBoxParameter.CENTER_SIZE"
 _COUNT, _CLASSES = 6, 3

@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from dovetail import dtypes
-from dovetail.ops.detection import NonMaxSuppression
+from dovetail.ops.detection.nms import NonMaxSuppression
 
 _I32 = dtypes.dtype("i32")
 # Half of the first is the second, twins, a corner the other way round, boxes without area.

@@ -10,7 +10,7 @@ import numpy as np
 from cases import Case
 from dovetail import dtypes
 from dovetail.op import REGISTRY, Op
-from dovetail.ops.activation import (
+from dovetail.ops.elementwise.activation import (
     SIXTH,
     Celu,
     Elu,
@@ -30,9 +30,7 @@ from dovetail.ops.activation import (
     Swish,
     ThresholdedRelu,
 )
-from dovetail.ops.bitwise import BitShift, BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor
-from dovetail.ops.clip import Clip
-from dovetail.ops.elementwise import (
+from dovetail.ops.elementwise.binary import (
     Add,
     Divide,
     Maximum,
@@ -45,7 +43,9 @@ from dovetail.ops.elementwise import (
     Subtract,
     Sum,
 )
-from dovetail.ops.unary import Abs, Ceil, Erf, ErfInv, Floor, Negative, Reciprocal, Round, Sign
+from dovetail.ops.elementwise.bitwise import BitShift, BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor
+from dovetail.ops.elementwise.clip import Clip
+from dovetail.ops.elementwise.unary import Abs, Ceil, Erf, ErfInv, Floor, Negative, Reciprocal, Round, Sign
 
 TOLERANCES = {"f64": 1e-12, "f32": 2e-6, "f16": 2e-3, "bf16": 2e-2}
 FLOATS = ("f32", "f64", "f16", "bf16")

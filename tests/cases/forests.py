@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from dovetail.ops.tree_ensembles import MODES, TreeEnsembleClassifier, TreeEnsembleRegressor
+from dovetail.ops.ml.tree_ensemble_classifier import MODES, TreeEnsembleClassifier, TreeEnsembleRegressor
 
 STEP = {
     "gradient": "a step has no slope",

@@ -9,7 +9,7 @@ import numpy as np
 from cases import Case
 from cases.joining import i64
 from cases.linear import floats
-from dovetail.ops.fourier import DFT, IRDFT, RDFT
+from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
 
 _NARROW = {"openvino": "OpenVINO's CPU plugin computes in f32"}
 _LENGTHS = {"openvino": "OpenVINO's CPU plugin fails where one length of several is -1"}

@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats
-from dovetail.ops.group_query import GroupQueryAttention
+from dovetail.ops.attention.group_query_attention import GroupQueryAttention
 
 HEADS, KV_HEADS = 4, 2
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import NEAR, floats, whole
-from dovetail.ops.grouped import GroupedMatMul
+from dovetail.ops.linalg.grouped_matmul import GroupedMatMul
 
 _SHORT = {"openvino": "OpenVINO's CPU plugin fails where the last group ends before the last row"}
 _OTHER = {"openvino": "OpenVINO's CPU plugin has no kernel for it"}

@@ -10,10 +10,10 @@ from cases import Case
 from cases.joining import elements, f32, i64
 from cases.movement import i32, of_every_type, ramp
 from dovetail import dtypes
-from dovetail.ops.indexing import Gather, GatherElements, GatherND
-from dovetail.ops.scattering import ScatterElements, ScatterND, ScatterUpdate, TensorScatter
-from dovetail.ops.selecting import Compress, EyeLike, NonZero, OneHot, ReverseSequence, Trilu
-from dovetail.ops.shapes import ConstantOfShape, Range, Shape, Size
+from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
+from dovetail.ops.tensor.nonzero_compress import Compress, EyeLike, NonZero, OneHot, ReverseSequence, Trilu
+from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate, TensorScatter
+from dovetail.ops.tensor.shape import ConstantOfShape, Range, Shape, Size
 
 _EMPTY = np.array([], dtype=np.int64)
 

@@ -11,7 +11,7 @@ import numpy as np
 from cases import Case
 from cases.linear import floats
 from cases.quantize import codes, scales
-from dovetail.ops.integer_products import (
+from dovetail.ops.quantization.integer_matmul_conv import (
     ConvInteger,
     DynamicQuantizeMatMul,
     MatMulInteger,

@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from dovetail import dtypes
-from dovetail.ops.joining import Concat, Split
+from dovetail.ops.tensor.concat_split import Concat, Split
 
 _ABORTS = {"string": {"openvino": "OpenVINO's CPU plugin aborts on it"}}
 _UNWILLING = {"onnxruntime": "onnxruntime refuses empty pieces that num_outputs makes"}

@@ -8,11 +8,11 @@ import numpy as np
 
 from cases import Case
 from cases.strings import strings
-from dovetail.ops.feature_encoding import FeatureVectorizer, Imputer, Normalizer, OneHotEncoder, Scaler
-from dovetail.ops.linear_models import LinearClassifier, LinearRegressor
-from dovetail.ops.post_transform import TRANSFORMS
-from dovetail.ops.support_vectors import KERNELS, SVMClassifier, SVMRegressor
-from dovetail.ops.tokenizer import Tokenizer
+from dovetail.ops.ml.feature_encoding import FeatureVectorizer, Imputer, Normalizer, OneHotEncoder, Scaler
+from dovetail.ops.ml.linear_models import LinearClassifier, LinearRegressor
+from dovetail.ops.ml.post_transform import TRANSFORMS
+from dovetail.ops.ml.svm import KERNELS, SVMClassifier, SVMRegressor
+from dovetail.ops.text.tokenizer import Tokenizer
 
 RNG = np.random.default_rng(11)
 X = (RNG.standard_normal((7, 4))).astype(np.float32)

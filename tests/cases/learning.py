@@ -8,8 +8,8 @@ import numpy as np
 
 from cases import Case
 from cases.strings import strings
-from dovetail.ops.labels import LabelEncoder
-from dovetail.ops.trees import TreeEnsemble
+from dovetail.ops.ml.label_encoder import LabelEncoder
+from dovetail.ops.ml.tree_ensemble import TreeEnsemble
 
 RNG = np.random.default_rng(5)
 

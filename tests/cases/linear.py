@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from dovetail import dtypes
-from dovetail.ops.linear import Gemm, MatMul
+from dovetail.ops.linalg.matmul import Gemm, MatMul
 
 # Sums in another order: relative to the largest magnitude.
 NEAR = {"f64": 1e-13, "f32": 1e-5, "f16": 2e-3, "bf16": 1.6e-2}

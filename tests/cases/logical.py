@@ -10,7 +10,7 @@ from cases import Case
 from cases.elementwise import FLOATS, INFINITIES, INTEGERS, numbers
 from dovetail import dtypes
 from dovetail.op import Op
-from dovetail.ops.logical import (
+from dovetail.ops.elementwise.logical import (
     And,
     Equal,
     Greater,

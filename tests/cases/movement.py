@@ -9,11 +9,11 @@ import numpy as np
 from cases import Case
 from cases.joining import TYPES, elements, f32, i64
 from dovetail.op import Op
-from dovetail.ops.blocks import DepthToSpace, ShuffleChannels, SpaceToDepth
-from dovetail.ops.moving import Expand, Tile, Transpose
-from dovetail.ops.padding import Pad
-from dovetail.ops.reshaping import Flatten, Reshape, Squeeze, Unsqueeze
-from dovetail.ops.slicing import Roll, Slice
+from dovetail.ops.tensor.depth_to_space import DepthToSpace, ShuffleChannels, SpaceToDepth
+from dovetail.ops.tensor.pad import Pad
+from dovetail.ops.tensor.reshape import Flatten, Reshape, Squeeze, Unsqueeze
+from dovetail.ops.tensor.slice import Roll, Slice
+from dovetail.ops.tensor.transpose_expand_tile import Expand, Tile, Transpose
 
 MOST, LEAST = 2**63 - 1, -(2**63)
 _NO_STRINGS = {"openvino": "OpenVINO's CPU plugin aborts on it"}

@@ -9,8 +9,9 @@ import numpy as np
 from cases import Case
 from cases.linear import floats
 from dovetail import dtypes
-from dovetail.ops.dropout import Dropout
-from dovetail.ops.norm import (
+from dovetail.ops.nn.dropout import Dropout
+from dovetail.ops.nn.lrn import LRN, LpNormalization, NormalizeL2
+from dovetail.ops.nn.normalization import (
     BatchNormalization,
     GroupNormalization,
     InstanceNormalization,
@@ -18,8 +19,7 @@ from dovetail.ops.norm import (
     MeanVarianceNormalization,
     RMSNormalization,
 )
-from dovetail.ops.rescaling import LRN, LpNormalization, NormalizeL2
-from dovetail.ops.softmax import Hardmax, LogSoftmax, Softmax
+from dovetail.ops.reduction.softmax import Hardmax, LogSoftmax, Softmax
 
 _NEAR = {"f64": 1e-6, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
 

@@ -11,7 +11,8 @@ import numpy as np
 from cases import Case
 from cases.linear import floats
 from cases.quantize import codes, scales
-from dovetail.ops.on_grid import (
+from dovetail.ops.quantization.matmul_nbits import MatMulNBits
+from dovetail.ops.quantization.qlinear import (
     QLinearAdd,
     QLinearAveragePool,
     QLinearConcat,
@@ -21,7 +22,6 @@ from dovetail.ops.on_grid import (
     QLinearSigmoid,
     QLinearSoftmax,
 )
-from dovetail.ops.packed import MatMulNBits
 
 F32 = np.float32
 BYTES = (np.uint8, np.int8)

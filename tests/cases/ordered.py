@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from dovetail import dtypes
-from dovetail.ops.ordered import SearchSorted, Unique
+from dovetail.ops.tensor.unique_searchsorted import SearchSorted, Unique
 
 _X = np.float32([[2, 1, 1], [3, 4, 3], [2, 1, 1], [0, 4, 0]])
 _COUNT = {"shape": "how many there are depends on the elements"}

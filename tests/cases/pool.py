@@ -9,7 +9,7 @@ import numpy as np
 from cases import Case
 from cases.linear import floats, whole
 from dovetail import dtypes
-from dovetail.ops.pool import AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool
+from dovetail.ops.nn.pool import AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool
 
 # size, kernel, stride, pads: windows that leave elements over, that reach past the end, that would start in the padding.
 _ONE_AXIS: tuple[tuple[int, int, int, tuple[int, int]], ...] = (

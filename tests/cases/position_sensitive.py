@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats
-from dovetail.ops.position_sensitive import DeformablePSROIPooling, PSROIPooling
+from dovetail.ops.detection.psroi_pool import DeformablePSROIPooling, PSROIPooling
 
 _X = floats(2, 12, 6, 7)
 _ROIS = np.float32([[0, 0, 0, 10, 11], [1, 2.2, 1.6, 9.1, 7.9], [1, 1, 2, 3, 3], [0, 4, 4, 17, 15]])

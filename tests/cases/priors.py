@@ -6,7 +6,7 @@ from typing import Any
 
 from cases import Case
 from cases.joining import i64
-from dovetail.ops.priors import PriorBox, PriorBoxClustered
+from dovetail.ops.detection.prior_box import PriorBox, PriorBoxClustered
 
 
 def boxes(op: Any, name: str, *, skip: dict[str, str] | None = None) -> Case:

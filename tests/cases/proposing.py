@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from dovetail.ops.proposing import Proposal
+from dovetail.ops.detection.proposal import Proposal
 
 
 def numbers(*shape: int, low: float = 0, high: float = 1) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from cases import Case
 from cases.linear import ROUGH, floats
 from dovetail import dtypes
-from dovetail.ops.quantize import DequantizeLinear, DynamicQuantizeLinear, FakeQuantize, QuantizeLinear
+from dovetail.ops.quantization.quantize_linear import DequantizeLinear, DynamicQuantizeLinear, FakeQuantize, QuantizeLinear
 
 INTEGERS = ("u8", "i8", "u16", "i16", "u4", "i4", "u2", "i2")
 NARROW = ("f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f4e2m1", "f6e2m3", "f6e3m2")

@@ -8,9 +8,9 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats
-from dovetail.ops.quantized_recurrent import DynamicQuantizeLSTM
-from dovetail.ops.recurrent import GRU, LSTM, RNN
-from dovetail.ops.recurrent_cells import GRUCell, LSTMCell, RNNCell
+from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell
+from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
+from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 
 SEQUENCE, BATCH, INPUT, HIDDEN = 3, 2, 4, 5
 _NEAR = {"f64": 1e-6, "f32": 1e-5, "f16": 4e-3, "bf16": 4e-2}

@@ -10,9 +10,9 @@ import numpy as np
 from cases import Case
 from cases.elementwise import numbers, tolerance
 from dovetail.op import REGISTRY
-from dovetail.ops.extremes import ArgMax, ArgMin
-from dovetail.ops.reduce import ReduceAll, ReduceAny, ReduceMax, ReduceMin
-from dovetail.ops.running import CumProd, CumSum
+from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
+from dovetail.ops.reduction.cumulative import CumProd, CumSum
+from dovetail.ops.reduction.reduce import ReduceAll, ReduceAny, ReduceMax, ReduceMin
 
 KINDS = (
     "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp"

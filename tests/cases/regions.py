@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats
-from dovetail.ops.regions import RoiAlign, RoiAlignRotated
+from dovetail.ops.detection.roi_align import RoiAlign, RoiAlignRotated
 
 _X = floats(2, 3, 6, 7)
 _ROIS = np.float32([[0, 0, 5.1, 5.2], [1.2, 0.3, 3.1, 4.9], [-1.4, -2.3, 3.3, 3.7], [4.3, 4.1, 9.7, 9.2], [30, 30, 40, 41]])

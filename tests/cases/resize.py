@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats, whole
-from dovetail.ops.resize import Resize
+from dovetail.ops.nn.resize import Resize
 
 _COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric", "align_corners")
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")

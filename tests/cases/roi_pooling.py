@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.linear import floats
-from dovetail.ops.roi_pooling import RoiPool
+from dovetail.ops.detection.roi_pool import RoiPool
 
 _X = floats(2, 3, 6, 7)
 _ROIS = np.float32([

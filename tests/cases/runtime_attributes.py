@@ -9,12 +9,12 @@ import numpy as np
 from cases import Case
 from cases.joining import elements, f32, i64
 from dovetail.op import Op, output_count
-from dovetail.ops.indexing import Gather
-from dovetail.ops.joining import Split
-from dovetail.ops.ordered import Unique
-from dovetail.ops.rescaling import LRN
+from dovetail.ops.nn.lrn import LRN
 from dovetail.ops.runtime_attributes import RuntimeAttributes
-from dovetail.ops.scattering import ScatterElements, ScatterUpdate
+from dovetail.ops.tensor.concat_split import Split
+from dovetail.ops.tensor.gather import Gather
+from dovetail.ops.tensor.scatter import ScatterElements, ScatterUpdate
+from dovetail.ops.tensor.unique_searchsorted import Unique
 
 
 def scalar(axis: int, dtype: Any = np.int64) -> np.ndarray[Any, Any]:

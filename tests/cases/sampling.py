@@ -9,7 +9,7 @@ import numpy as np
 from cases import Case
 from cases.joining import elements, i64
 from cases.linear import floats
-from dovetail.ops.sampling import AffineGrid, GridSample
+from dovetail.ops.nn.grid_sample import AffineGrid, GridSample
 
 _ONE = dict.fromkeys(("onnxruntime", "gradient in onnxruntime"), "onnxruntime takes two or three spatial axes")
 _X = floats(2, 3, 4, 5)

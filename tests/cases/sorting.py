@@ -10,7 +10,7 @@ from cases import Case
 from cases.joining import elements
 from cases.linear import floats
 from dovetail import dtypes
-from dovetail.ops.sorting import TopK
+from dovetail.ops.tensor.topk import TopK
 
 _I32 = dtypes.dtype("i32")
 _TIES = np.float32([[1, 3, 3, 2, 3, 0], [5, 5, 5, 5, 5, 5], [-1, 0, 7, 7, 2, 2]])

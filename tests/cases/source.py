@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cases import Case
 from cases.joining import TYPES, elements
-from dovetail.ops.source import Identity
+from dovetail.ops.constant import Identity
 
 CASES: list[Case] = [
     *(Case(Identity(), (elements(name, (2, 3)),), f"Identity of {name}") for name in TYPES),

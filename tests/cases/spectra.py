@@ -9,7 +9,7 @@ import numpy as np
 from cases import Case
 from cases.linear import floats
 from dovetail import dtypes
-from dovetail.ops.spectra import ISTFT, STFT, MelWeightMatrix
+from dovetail.ops.signal.stft import ISTFT, STFT, MelWeightMatrix
 
 _STEP = np.array(3)
 _NARROW = {"openvino": "OpenVINO's CPU plugin computes in f32"}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from dovetail.ops.square import Det, Inverse
+from dovetail.ops.linalg.det_inverse import Det, Inverse
 
 
 def matrices(*shape: int, kind: Any = np.float32) -> np.ndarray[Any, Any]:

@@ -9,8 +9,8 @@ import numpy as np
 from cases import Case
 from cases.linear import floats
 from dovetail import dtypes
-from dovetail.ops.stateful import CausalConvWithState, LinearAttention
-from dovetail.ops.training import Adagrad, Adam, Momentum
+from dovetail.ops.attention.linear_attention import CausalConvWithState, LinearAttention
+from dovetail.ops.training.optimizers import Adagrad, Adam, Momentum
 
 _NEAR = {"f64": 1e-6, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
 

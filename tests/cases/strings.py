@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from cases import Case
-from dovetail.ops.strings import RegexFullMatch, StringConcat, StringNormalizer, StringSplit
-from dovetail.ops.terms import TfIdfVectorizer
+from dovetail.ops.text.strings import RegexFullMatch, StringConcat, StringNormalizer, StringSplit
+from dovetail.ops.text.tfidf import TfIdfVectorizer
 
 
 def strings(*items: str, shape: tuple[int, ...] | None = None) -> np.ndarray[Any, Any]:

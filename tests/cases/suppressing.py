@@ -9,7 +9,7 @@ import numpy as np
 from cases import Case
 from cases.detection import several
 from dovetail import dtypes
-from dovetail.ops.suppressing import MatrixNms, MulticlassNms
+from dovetail.ops.detection.multiclass_nms import MatrixNms, MulticlassNms
 
 _SKIP = {
     "shape": "how many are kept depends on the elements",

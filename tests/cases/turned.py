@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from dovetail import dtypes
-from dovetail.ops.turned import NMSRotated
+from dovetail.ops.detection.nms_rotated import NMSRotated
 
 _COUNT = {"shape": "how many are kept depends on the elements"}
 # A square, its twin, one inside it, one beside it, it turned by an eighth and by a quarter, one of no area, one far away.

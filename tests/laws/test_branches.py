@@ -12,7 +12,7 @@ import pytest
 
 import dovetail
 from dovetail import dtypes
-from dovetail.ops.loop import Loop
+from dovetail.ops.control_flow.loop import Loop
 from dovetail.types import Tensor
 from sameness import assert_close
 

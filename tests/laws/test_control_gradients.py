@@ -13,7 +13,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import DovetailError
-from dovetail.ops.loop import Loop
+from dovetail.ops.control_flow.loop import Loop
 from dovetail.validate import validate
 from dovetail.verify import compare, runner_for
 

@@ -16,7 +16,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.evaluate import apply, run
 from dovetail.graph import Value
 from dovetail.op import has, host_inputs
-from dovetail.ops.blocks import _Blocks
+from dovetail.ops.tensor.depth_to_space import _Blocks
 from dovetail.types import Unknown
 from rig import CASES, answer, every_case, is_constant, over, skip_where_outside
 from sameness import assert_close

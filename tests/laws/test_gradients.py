@@ -19,8 +19,8 @@ from dovetail.formats.onnx import write as onnx_write
 from dovetail.graph import Model, Value
 from dovetail.interpret import interpret
 from dovetail.op import has, host_inputs
-from dovetail.ops.fourier import DFT, IRDFT, RDFT
-from dovetail.ops.resize import Resize
+from dovetail.ops.nn.resize import Resize
+from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
 from dovetail.types import Tensor
 from rig import CASES, feeds, is_constant, over, skip_where_outside, sound, spread, write
 from sameness import assert_close

@@ -16,7 +16,7 @@ from dovetail.formats import lifted
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
 from dovetail.graph import Model
-from dovetail.ops.reshaping import Reshape
+from dovetail.ops.tensor.reshape import Reshape
 from dovetail.passes.fold import fold
 from dovetail.passes.infer import infer
 from dovetail.program import compile

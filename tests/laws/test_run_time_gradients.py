@@ -10,8 +10,8 @@ import pytest
 
 import dovetail
 from dovetail import Builder
-from dovetail.ops.fourier import DFT, IRDFT, RDFT
-from dovetail.ops.resize import Resize
+from dovetail.ops.nn.resize import Resize
+from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
 from dovetail.verify import compare, runner_for
 
 SHAPES = ((1, 2, 5, 4), (2, 1, 3, 8))

@@ -16,7 +16,7 @@ import oracles
 from dovetail import dims, dtypes
 from dovetail.errors import DovetailError, RuleError
 from dovetail.op import Op
-from dovetail.ops.reshaping import Reshape
+from dovetail.ops.tensor.reshape import Reshape
 from dovetail.types import Tensor
 from foreign import (
     FIFTEEN,

@@ -16,7 +16,7 @@ import oracles
 from dovetail import dtypes
 from dovetail.edit import remove_dead
 from dovetail.errors import DovetailError, RuleError
-from dovetail.ops.joining import Split
+from dovetail.ops.tensor.concat_split import Split
 from foreign import (
     FIFTEEN,
     FLOATS,

@@ -11,7 +11,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
-from dovetail.ops.reshaping import Reshape
+from dovetail.ops.tensor.reshape import Reshape
 from dovetail.verify import runner_for
 
 RULES = [Reshape(), Reshape(empty="cancel"), *(Reshape(copy_zeros=False, empty=empty) for empty in ("refuse", "cancel"))]

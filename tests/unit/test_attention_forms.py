@@ -16,7 +16,7 @@ from dovetail import backend
 from dovetail.errors import DovetailError
 from dovetail.graph import Model
 from dovetail.interpret import interpret
-from dovetail.ops.attention import Attention, ScaledDotProductAttention
+from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from rig import feeds, model_of
 from sameness import assert_close
 

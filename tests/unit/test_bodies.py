@@ -14,9 +14,9 @@ from dovetail.engine.bodies import Body
 from dovetail.engine.run import Engine
 from dovetail.errors import EngineError
 from dovetail.graph import Graph
-from dovetail.ops.control import If
-from dovetail.ops.indexing import Gather
-from dovetail.ops.loop import Loop
+from dovetail.ops.control_flow.if_op import If
+from dovetail.ops.control_flow.loop import Loop
+from dovetail.ops.tensor.gather import Gather
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no native core")
 WEIGHTS = np.random.default_rng(3).standard_normal((8, 8)).astype(np.float32)

@@ -12,7 +12,7 @@ import dovetail
 from cases.detection import several
 from dovetail.errors import UnsupportedError
 from dovetail.evaluate import run
-from dovetail.ops.turned import overlaps
+from dovetail.ops.detection.nms_rotated import overlaps
 
 OLD = ("opset1", "opset3", "opset4")
 

@@ -11,7 +11,7 @@ import pytest
 import dovetail
 import oracles
 from dovetail.errors import DovetailError
-from dovetail.ops.einsum import Einsum
+from dovetail.ops.linalg.einsum import Einsum
 from sameness import assert_close
 
 _SIZES = {"b": 2, "i": 3, "j": 4, "k": 5, "d": 3}

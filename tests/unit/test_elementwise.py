@@ -19,8 +19,8 @@ from dovetail.evaluate import run
 from dovetail.formats import lifted, load
 from dovetail.formats.onnx import codec
 from dovetail.graph import Model
-from dovetail.ops.broadcasting import unbroadcast
-from dovetail.ops.unary import ErfInv
+from dovetail.ops.elementwise.broadcast import unbroadcast
+from dovetail.ops.elementwise.unary import ErfInv
 
 
 def onnx_model(

@@ -13,11 +13,11 @@ from cases import Case, all_cases
 from dovetail import arrays, dtypes, native
 from dovetail.engine.elementwise import RULES, Input, Unsaid, compiled, opcodes
 from dovetail.op import Op
-from dovetail.ops.activation import Gelu, LeakyRelu, Relu, Swish
-from dovetail.ops.casting import Cast
-from dovetail.ops.elementwise import Add, Divide, Maximum, Minimum, Mod, Multiply, Subtract
-from dovetail.ops.logical import Greater, Where
-from dovetail.ops.unary import Abs, Exp, Negative, Sqrt, Tanh
+from dovetail.ops.elementwise.activation import Gelu, LeakyRelu, Relu, Swish
+from dovetail.ops.elementwise.binary import Add, Divide, Maximum, Minimum, Mod, Multiply, Subtract
+from dovetail.ops.elementwise.cast import Cast
+from dovetail.ops.elementwise.logical import Greater, Where
+from dovetail.ops.elementwise.unary import Abs, Exp, Negative, Sqrt, Tanh
 from kernels import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dovetail import native
-from dovetail.ops.extremes import ArgMax, ArgMin
+from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from kernels import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail import native
-from dovetail.ops.indexing import Gather, GatherElements, GatherND
+from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 from kernels import LAYOUTS, random, run, spread
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dovetail import native
-from dovetail.ops.norm import LayerNormalization, RMSNormalization
-from dovetail.ops.rescaling import LRN
-from dovetail.ops.softmax import LogSoftmax, Softmax
+from dovetail.ops.nn.lrn import LRN
+from dovetail.ops.nn.normalization import LayerNormalization, RMSNormalization
+from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
 from kernels import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

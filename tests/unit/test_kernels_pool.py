@@ -9,7 +9,7 @@ import pytest
 
 from dovetail import native
 from dovetail.engine.kernels import sliding
-from dovetail.ops.pool import AveragePool, MaxPool
+from dovetail.ops.nn.pool import AveragePool, MaxPool
 from kernels import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

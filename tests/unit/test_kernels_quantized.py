@@ -13,8 +13,8 @@ from dovetail.build import Builder
 from dovetail.engine.kernels import sliding
 from dovetail.engine.quantized import _QuantizedConv
 from dovetail.engine.run import Engine
-from dovetail.ops.conv import Conv
-from dovetail.ops.pool import MaxPool
+from dovetail.ops.nn.conv import Conv
+from dovetail.ops.nn.pool import MaxPool
 from kernels import channels_last, random, run, sliced_channels_last, wide_channels_last
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

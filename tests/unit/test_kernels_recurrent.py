@@ -11,7 +11,7 @@ import dovetail
 from dovetail import native
 from dovetail.build import Builder
 from dovetail.engine.run import Engine
-from dovetail.ops.recurrent import GRU, LSTM, RNN, STATE_AXES, X_AXES
+from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, STATE_AXES, X_AXES
 from kernels import check, random
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

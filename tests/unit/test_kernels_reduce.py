@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dovetail import native
-from dovetail.ops import reduce as operators
+from dovetail.ops.reduction import reduce as operators
 from kernels import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

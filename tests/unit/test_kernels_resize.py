@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail import native
-from dovetail.ops.resize import Resize
+from dovetail.ops.nn.resize import Resize
 from kernels import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dovetail import native
-from dovetail.ops.running import CumSum
+from dovetail.ops.reduction.cumulative import CumSum
 from kernels import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

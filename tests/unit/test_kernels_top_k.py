@@ -9,7 +9,7 @@ import pytest
 
 from dovetail import native
 from dovetail.dtypes import dtype
-from dovetail.ops.sorting import SORTS, TopK
+from dovetail.ops.tensor.topk import SORTS, TopK
 from kernels import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

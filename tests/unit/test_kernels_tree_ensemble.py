@@ -10,7 +10,7 @@ import pytest
 from cases.forests import HOLES, MODES, ROWS, forest, weights
 from dovetail import native
 from dovetail.evaluate import apply
-from dovetail.ops.tree_ensembles import TreeEnsembleRegressor
+from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleRegressor
 from kernels import LAYOUTS, run
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.ops.labels import LabelEncoder
+from dovetail.ops.ml.label_encoder import LabelEncoder
 from dovetail.verify import runner_for
 
 

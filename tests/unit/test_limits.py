@@ -20,7 +20,7 @@ from bounded import ENDED, faults, measure
 from dovetail import Limits
 from dovetail.errors import DovetailError, EngineError
 from dovetail.limits import counting
-from dovetail.ops import regular_expressions
+from dovetail.ops.text import re2
 from hostile_models import (
     concat_many,
     declared,
@@ -235,8 +235,8 @@ def test_the_command_line_raises_a_limit(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_without_re2_a_pattern_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(regular_expressions, "_library", lambda: None)
-    regular_expressions.compiled.cache_clear()
+    monkeypatch.setattr(re2, "_library", lambda: None)
+    re2.compiled.cache_clear()
     path = saved(regex("a|b", "a"), tmp_path)
     dovetail.load(path)
     with pytest.raises(DovetailError) as caught:

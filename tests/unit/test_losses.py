@@ -11,7 +11,7 @@ from cases.linear import floats
 from dovetail.autodiff import adjoints
 from dovetail.build import Builder
 from dovetail.interpret import interpret
-from dovetail.ops.losses import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss
+from dovetail.ops.training.losses import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss
 from sameness import assert_close
 
 _X = floats(3, 4, 5, name="f64")

@@ -15,8 +15,8 @@ from dovetail.engine.plan import Plan
 from dovetail.engine.run import Engine
 from dovetail.errors import DovetailError, EngineError
 from dovetail.op import Op
-from dovetail.ops.control import If
-from dovetail.ops.loop import Loop
+from dovetail.ops.control_flow.if_op import If
+from dovetail.ops.control_flow.loop import Loop
 from dovetail.types import Unknown
 
 RNG = np.random.default_rng(17)

@@ -20,8 +20,8 @@ from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
 from dovetail.graph import Model
 from dovetail.interpret import interpret
-from dovetail.ops.quantized_recurrent import DynamicQuantizeLSTM
-from dovetail.ops.recurrent import GRU, LSTM, RNN
+from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
+from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.program import run
 
 STEPS, BATCH, INPUT, HIDDEN = 3, 2, 4, 5

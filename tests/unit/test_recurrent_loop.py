@@ -10,8 +10,8 @@ import pytest
 
 import dovetail
 import oracles
-from dovetail.ops.quantized_recurrent import DynamicQuantizeLSTM
-from dovetail.ops.recurrent import GRU, LSTM, RNN
+from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
+from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.types import Tensor
 from dovetail.verify import runner_for
 

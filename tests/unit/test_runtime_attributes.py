@@ -12,8 +12,8 @@ from dovetail import dims
 from dovetail.engine.run import Engine
 from dovetail.errors import RuleError
 from dovetail.graph import Value
-from dovetail.ops.joining import Split
 from dovetail.ops.runtime_attributes import RuntimeAttributes
+from dovetail.ops.tensor.concat_split import Split
 from dovetail.summary import summarize
 
 

@@ -16,8 +16,8 @@ from dovetail.formats import lifted, save
 from dovetail.formats.onnx import codec as onnx_codec
 from dovetail.formats.openvino import codec as openvino_codec
 from dovetail.interpret import interpret
-from dovetail.ops.conv import Conv, ConvTranspose
-from dovetail.ops.pool import AveragePool, MaxPool
+from dovetail.ops.nn.conv import Conv, ConvTranspose
+from dovetail.ops.nn.pool import AveragePool, MaxPool
 
 CHANCE = np.random.default_rng(0)
 

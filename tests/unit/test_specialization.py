@@ -16,8 +16,8 @@ from dovetail.engine.run import Engine
 from dovetail.errors import DovetailError, EngineError
 from dovetail.formats.onnx import write
 from dovetail.graph import Model
-from dovetail.ops.control import If
-from dovetail.ops.loop import Loop
+from dovetail.ops.control_flow.if_op import If
+from dovetail.ops.control_flow.loop import Loop
 from oracles import run_onnxruntime
 from sameness import assert_close, assert_same_bits
 

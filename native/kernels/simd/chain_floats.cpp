@@ -72,7 +72,7 @@ struct Power {
     DOVETAIL_INLINE float of(float x, float y) { return ::powf(x, y); }
 };
 
-// fmod as dovetail.ops.elementwise has it: exact, x for an infinite y.
+// fmod as dovetail.ops.elementwise.binary has it: exact, x for an infinite y.
 struct TruncateMod {
     DOVETAIL_INLINE double of(double x, double y) { return ::fmod(x, y); }
     DOVETAIL_INLINE float of(float x, float y) { return ::fmodf(x, y); }

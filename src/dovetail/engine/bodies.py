@@ -9,8 +9,8 @@ from dovetail.build import Builder
 from dovetail.edit import copy_graph, replace_uses
 from dovetail.engine.bound import Bound, is_array
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.ops.control import If
-from dovetail.ops.loop import Loop, forget
+from dovetail.ops.control_flow.if_op import If
+from dovetail.ops.control_flow.loop import Loop, forget
 
 APART = "what it holds is a program of its own"
 """Why no kernel does the work of such an operator."""

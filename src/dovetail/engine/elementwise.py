@@ -14,8 +14,8 @@ import numpy as np
 
 from dovetail import dtypes, native
 from dovetail.dtypes import DType
-from dovetail.ops.activation import SIXTH
-from dovetail.ops.clip import finite_range
+from dovetail.ops.elementwise.activation import SIXTH
+from dovetail.ops.elementwise.clip import finite_range
 
 
 class Input(NamedTuple):

@@ -12,7 +12,7 @@ from dovetail.engine.work import Tile, Work
 from dovetail.evaluate import apply
 from dovetail.graph import Node, Value
 from dovetail.op import Op
-from dovetail.ops.trees import AGGREGATES, MEMBER, TreeEnsemble
+from dovetail.ops.ml.tree_ensemble import AGGREGATES, MEMBER, TreeEnsemble
 
 _KERNEL_ORDER = ("sum", "average", "min", "max")
 

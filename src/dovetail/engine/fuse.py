@@ -9,10 +9,10 @@ import numpy as np
 
 from dovetail.engine.work import Scene, Tile, Work
 from dovetail.graph import Graph
-from dovetail.ops.activation import Elu, Gelu, HardSwish, LeakyRelu, Relu, Sigmoid, Swish
-from dovetail.ops.clip import Clip
-from dovetail.ops.elementwise import Add, Divide, Multiply
-from dovetail.ops.unary import Tanh
+from dovetail.ops.elementwise.activation import Elu, Gelu, HardSwish, LeakyRelu, Relu, Sigmoid, Swish
+from dovetail.ops.elementwise.binary import Add, Divide, Multiply
+from dovetail.ops.elementwise.clip import Clip
+from dovetail.ops.elementwise.unary import Tanh
 
 LIMIT = 24
 """The most operators in one chain: its registers have to stay in the first cache."""

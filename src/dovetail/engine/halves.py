@@ -18,10 +18,10 @@ from dovetail.engine.elementwise import HALVES, RULES
 from dovetail.engine.kernels import CHOICES
 from dovetail.graph import Graph, Node, Value
 from dovetail.op import host_inputs
-from dovetail.ops.activation import Relu
-from dovetail.ops.casting import Cast
-from dovetail.ops.clip import Clip, finite_range
-from dovetail.ops.unary import Abs, Negative
+from dovetail.ops.elementwise.activation import Relu
+from dovetail.ops.elementwise.cast import Cast
+from dovetail.ops.elementwise.clip import Clip, finite_range
+from dovetail.ops.elementwise.unary import Abs, Negative
 from dovetail.passes.fold import fold
 from dovetail.types import Tensor
 

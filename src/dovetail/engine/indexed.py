@@ -6,7 +6,7 @@ from typing import Any
 
 from dovetail.engine.work import Tile, Work
 from dovetail.graph import Node
-from dovetail.ops.extremes import ArgMax
+from dovetail.ops.reduction.argminmax import ArgMax
 from dovetail.types import axis_in
 
 ORDERED = ("f32", "f64", "i32", "i64")

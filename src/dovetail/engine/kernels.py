@@ -16,8 +16,8 @@ from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
 from dovetail.errors import DovetailError
 from dovetail.graph import Node
 from dovetail.op import has, host_inputs
-from dovetail.ops.clip import finite_range
-from dovetail.ops.sliding import Geometry
+from dovetail.ops.elementwise.clip import finite_range
+from dovetail.ops.nn.sliding_window import Geometry
 from dovetail.types import Unknown, axis_in
 
 Choice = Callable[[Node, list[Tile | None], list[Tile]], Work | str]

@@ -15,8 +15,8 @@ from dovetail.build import Builder
 from dovetail.engine.quantized import _QuantizedConv, fits
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.graph import Value
-from dovetail.ops.factors import by_channels, centred_value, columns, one_value, rows_value
-from dovetail.ops.integer_products import (
+from dovetail.ops.casts import as_type
+from dovetail.ops.quantization.integer_matmul_conv import (
     ConvInteger,
     DynamicQuantizeMatMul,
     MatMulInteger,
@@ -25,10 +25,10 @@ from dovetail.ops.integer_products import (
     QLinearConv,
     QLinearMatMul,
 )
-from dovetail.ops.normalizing import as_type
-from dovetail.ops.on_grid import QLinearAdd, QLinearConcat, QLinearMul, point_value
-from dovetail.ops.quantize import DynamicQuantizeLinear, grid_value
-from dovetail.ops.reduce import ReduceMin
+from dovetail.ops.quantization.qlinear import QLinearAdd, QLinearConcat, QLinearMul, point_value
+from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear, grid_value
+from dovetail.ops.quantization.scales import by_channels, centred_value, columns, one_value, rows_value
+from dovetail.ops.reduction.reduce import ReduceMin
 
 EXACT = 2**24
 """f32 holds all whole numbers up to here."""

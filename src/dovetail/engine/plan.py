@@ -23,7 +23,7 @@ from dovetail.engine.work import MOVE, Scene, Tile, Work
 from dovetail.errors import DovetailError, EngineError
 from dovetail.graph import Graph, Node
 from dovetail.op import Window, infer_types
-from dovetail.ops.source import whole
+from dovetail.ops.constant import whole
 from dovetail.types import is_static, shape_of
 
 COPY, FILL = "copy", "fill"

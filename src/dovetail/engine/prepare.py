@@ -19,37 +19,37 @@ from dovetail.errors import UnsupportedError
 from dovetail.evaluate import folded
 from dovetail.graph import Graph, Node, Value
 from dovetail.inference import infer_graph
-from dovetail.ops.activation import Sigmoid
-from dovetail.ops.attention import Attention, ScaledDotProductAttention
-from dovetail.ops.casting import Cast, CastLike
-from dovetail.ops.conv import Conv
-from dovetail.ops.detection import NonMaxSuppression
-from dovetail.ops.dropout import Dropout
-from dovetail.ops.einsum import Einsum
-from dovetail.ops.elementwise import Add, Multiply, Sum
-from dovetail.ops.feature_encoding import FeatureVectorizer, Imputer, Normalizer, OneHotEncoder, Scaler
-from dovetail.ops.group_conv import GroupConv
-from dovetail.ops.linear_models import LinearClassifier, LinearRegressor
-from dovetail.ops.norm import (
+from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
+from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
+from dovetail.ops.casts import fits
+from dovetail.ops.constant import Constant
+from dovetail.ops.detection.nms import NonMaxSuppression
+from dovetail.ops.elementwise.activation import Sigmoid
+from dovetail.ops.elementwise.binary import Add, Multiply, Sum
+from dovetail.ops.elementwise.cast import Cast, CastLike
+from dovetail.ops.linalg.einsum import Einsum
+from dovetail.ops.ml.feature_encoding import FeatureVectorizer, Imputer, Normalizer, OneHotEncoder, Scaler
+from dovetail.ops.ml.linear_models import LinearClassifier, LinearRegressor
+from dovetail.ops.ml.svm import SVMClassifier, SVMRegressor
+from dovetail.ops.ml.tree_ensemble import TreeEnsemble
+from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
+from dovetail.ops.nn.conv import Conv
+from dovetail.ops.nn.dropout import Dropout
+from dovetail.ops.nn.group_conv import GroupConv
+from dovetail.ops.nn.lrn import LpNormalization, NormalizeL2
+from dovetail.ops.nn.normalization import (
     BatchNormalization,
     GroupNormalization,
     InstanceNormalization,
     MeanVarianceNormalization,
     RMSNormalization,
 )
-from dovetail.ops.normalizing import fits
-from dovetail.ops.packed import MatMulNBits
-from dovetail.ops.pool import MaxPool
-from dovetail.ops.quantize import DequantizeLinear, FakeQuantize
-from dovetail.ops.recurrent import GRU, LSTM, RNN
-from dovetail.ops.recurrent_cells import GRUCell, LSTMCell, RNNCell, _Cell
-from dovetail.ops.rescaling import LpNormalization, NormalizeL2
-from dovetail.ops.rotary import RotaryEmbedding
-from dovetail.ops.sequences import UNLISTED, ConcatFromSequence, unlisted
-from dovetail.ops.source import Constant
-from dovetail.ops.support_vectors import SVMClassifier, SVMRegressor
-from dovetail.ops.tree_ensembles import TreeEnsembleClassifier, TreeEnsembleRegressor
-from dovetail.ops.trees import TreeEnsemble
+from dovetail.ops.nn.pool import MaxPool
+from dovetail.ops.quantization.matmul_nbits import MatMulNBits
+from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize
+from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell, _Cell
+from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
+from dovetail.ops.sequence.sequence import UNLISTED, ConcatFromSequence, unlisted
 from dovetail.passes.fold import fold
 from dovetail.types import Tensor, Unknown
 

@@ -15,14 +15,14 @@ from dovetail.build import Builder
 from dovetail.dtypes import DType
 from dovetail.graph import Node, Value
 from dovetail.op import Op
-from dovetail.ops.activation import Relu
-from dovetail.ops.conv import Conv
-from dovetail.ops.elementwise import Add
-from dovetail.ops.linear import Gemm
-from dovetail.ops.moving import Transpose
-from dovetail.ops.pool import MaxPool
-from dovetail.ops.quantize import DequantizeLinear, QuantizeLinear
-from dovetail.ops.reshaping import Flatten, Reshape
+from dovetail.ops.elementwise.activation import Relu
+from dovetail.ops.elementwise.binary import Add
+from dovetail.ops.linalg.matmul import Gemm
+from dovetail.ops.nn.conv import Conv
+from dovetail.ops.nn.pool import MaxPool
+from dovetail.ops.quantization.quantize_linear import DequantizeLinear, QuantizeLinear
+from dovetail.ops.tensor.reshape import Flatten, Reshape
+from dovetail.ops.tensor.transpose_expand_tile import Transpose
 from dovetail.types import Tensor, Type
 
 BYTES = ("u8", "i8")

@@ -7,9 +7,9 @@ from typing import Any
 from dovetail.build import Builder
 from dovetail.graph import Value
 from dovetail.op import Op
-from dovetail.ops.recurrence import Arrays, Values, through_time
-from dovetail.ops.recurrent import GRU, LSTM, RNN, X_AXES, _linear_unit, _Recurrent
-from dovetail.ops.recurrent_forms import padded, recast
+from dovetail.ops.recurrent.cell_math import Arrays, Values, through_time
+from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, X_AXES, _linear_unit, _Recurrent
+from dovetail.ops.recurrent.layouts import padded, recast
 from dovetail.types import Unknown
 
 LAYERS = (RNN, GRU, LSTM)

@@ -26,8 +26,8 @@ from dovetail.evaluate import evaluates_early, placed
 from dovetail.graph import Graph, Node, Value
 from dovetail.inference import keep_names
 from dovetail.op import infer_types, infer_values
+from dovetail.ops.constant import Constant, Foreign
 from dovetail.ops.runtime_attributes import as_attributes
-from dovetail.ops.source import Constant, Foreign
 from dovetail.types import UNKNOWN, Tensor, Type, is_static, static
 
 LIMIT = 1 << 24

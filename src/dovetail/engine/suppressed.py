@@ -11,7 +11,7 @@ from dovetail.build import Builder
 from dovetail.evaluate import constant_value
 from dovetail.graph import Value
 from dovetail.op import Op
-from dovetail.ops.detection import NonMaxSuppression, _corners, _of_class
+from dovetail.ops.detection.nms import NonMaxSuppression, _corners, _of_class
 from dovetail.types import Tensor, Type
 
 

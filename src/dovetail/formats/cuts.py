@@ -8,7 +8,7 @@ from dovetail import dtypes
 from dovetail.build import Builder
 from dovetail.edit import copy_graph, replace_uses
 from dovetail.graph import Node, Value
-from dovetail.ops.loop import Loop
+from dovetail.ops.control_flow.loop import Loop
 from dovetail.types import Tensor, Type
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from dovetail.errors import FormatError
 from dovetail.graph import Graph
 from dovetail.op import bodies
-from dovetail.ops.source import Constant
+from dovetail.ops.constant import Constant
 
 
 class _State(NamedTuple):

@@ -11,7 +11,7 @@ from dovetail.errors import RuleError
 from dovetail.graph import Graph, Model, Value
 from dovetail.ngraph.nodes import Constant, Node, Output, Parameter, in_order, listed, output_of
 from dovetail.ngraph.operators import Core
-from dovetail.ops.source import Identity
+from dovetail.ops.constant import Identity
 from dovetail.types import agree_shapes
 
 

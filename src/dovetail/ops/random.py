@@ -12,8 +12,8 @@ from dovetail.build import shape_value
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.op import Op, check_inputs
-from dovetail.ops.normalizing import as_type
-from dovetail.ops.reshaping import is_size, items, vector_length
+from dovetail.ops.casts import as_type
+from dovetail.ops.tensor.reshape import is_size, items, vector_length
 from dovetail.types import Tensor, Type
 
 
@@ -189,7 +189,7 @@ class Multinomial(_Random, sig="x: F -> y: I"):
 
     def decompose(self, b: Any, x: Any) -> Any:
         """Where what is drawn from Gumbel's distribution, added to the row, is greatest."""
-        from dovetail.ops.slicing import joined
+        from dovetail.ops.tensor.slice import joined
 
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
         shape = joined(b, [shape_value(b, x, [0]), [self.count], shape_value(b, x, [1])])

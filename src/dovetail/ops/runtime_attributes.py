@@ -13,7 +13,7 @@ from dovetail.build import Builder
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
 from dovetail.op import REQUIRED, Field, Op, check_inputs, draws, host_inputs, output_count
-from dovetail.ops.reshaping import as_i64, held, items
+from dovetail.ops.tensor.reshape import as_i64, held, items
 from dovetail.signature import Signature, parse_signature
 from dovetail.types import Bounded, Tensor, Type, Unknown, View
 

@@ -15,8 +15,8 @@ from dovetail.edit import copy_op, remove_dead, rename
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
 from dovetail.op import bodies
-from dovetail.ops.control import If, taken_branch
-from dovetail.ops.reshaping import Reshape
+from dovetail.ops.control_flow.if_op import If, taken_branch
+from dovetail.ops.tensor.reshape import Reshape
 from dovetail.types import Tensor, Type
 
 GROWTH = 32

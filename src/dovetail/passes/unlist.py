@@ -8,8 +8,8 @@ from dovetail.build import Builder
 from dovetail.edit import remove_dead, rewrite
 from dovetail.graph import Graph, Node, Value
 from dovetail.op import bodies
-from dovetail.ops.sequences import unlisted
-from dovetail.ops.unlisting import unlisted_body
+from dovetail.ops.sequence.sequence import unlisted
+from dovetail.passes.eliminate_sequences import unlisted_body
 from dovetail.types import Tensor
 
 

@@ -17,7 +17,7 @@ from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.onnx.schemas import newest_opset
 from dovetail.formats.readback import check_written
 from dovetail.graph import Model
-from dovetail.ops.tree_ensembles import TreeEnsembleClassifier, TreeEnsembleRegressor
+from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
 from dovetail.states import PROPERTY, as_text
 
 CONTRIB = "com.microsoft"

@@ -9,7 +9,7 @@ import numpy as np
 from dovetail import dims
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
-from dovetail.ops.attention import Attention, ScaledDotProductAttention
+from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 
 
 @ONNX.lower("ScaledDotProductAttention")

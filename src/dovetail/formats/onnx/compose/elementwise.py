@@ -16,8 +16,8 @@ from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
 from dovetail.op import Op
-from dovetail.ops.broadcasting import number
-from dovetail.ops.casting import FNUZ
+from dovetail.ops.elementwise.broadcast import number
+from dovetail.ops.elementwise.cast import FNUZ
 
 REDUCTIONS = (
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum",
@@ -126,7 +126,7 @@ def _as_vector(b: Builder, axes: Value) -> Value:
 @ONNX.lift("Cast", 19, 21, 23)
 def cast(node: Lifting) -> Op | None:
     """Until version 24 infinities became NaN in the types that lack them, saturated or not."""
-    from dovetail.ops.casting import Cast
+    from dovetail.ops.elementwise.cast import Cast
 
     to, saturate = node.attribute("to", "DType"), node.attribute("saturate", "bool", True)
     return Cast(to, saturate=saturate, saturate_infinity=not saturate) if to in FNUZ and saturate else None

@@ -10,7 +10,7 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
-from dovetail.ops.broadcasting import number
+from dovetail.ops.elementwise.broadcast import number
 
 
 @ONNX.substitute("Gather")

@@ -7,9 +7,9 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Value
-from dovetail.ops.attention import Attention
-from dovetail.ops.heads import default_scale, grouped
-from dovetail.ops.normalizing import as_type, wide_type
+from dovetail.ops.attention.attention import Attention
+from dovetail.ops.attention.heads import default_scale, grouped
+from dovetail.ops.casts import as_type, wide_type
 
 
 @ONNX.lift("FlexAttention", 1, domain="ai.onnx.preview")

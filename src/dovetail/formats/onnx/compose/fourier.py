@@ -14,8 +14,8 @@ from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
 from dovetail.op import Op
-from dovetail.ops.fourier import DFT
-from dovetail.ops.reshaping import items, numbers
+from dovetail.ops.signal.dft import DFT
+from dovetail.ops.tensor.reshape import items, numbers
 from dovetail.types import axis_in
 
 

@@ -14,8 +14,8 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.formats.spelled import constant_of
 from dovetail.graph import Node, Value
 from dovetail.op import Op
-from dovetail.ops.joining import Split
-from dovetail.ops.reshaping import as_i64, items
+from dovetail.ops.tensor.concat_split import Split
+from dovetail.ops.tensor.reshape import as_i64, items
 
 
 @ONNX.lift("Split", 1)

@@ -17,8 +17,8 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.formats.spelled import constant_of
 from dovetail.graph import Node, Value
 from dovetail.op import Op
-from dovetail.ops.maps import DictVectorizer, map_of
-from dovetail.ops.trees import MEMBER, TreeEnsemble
+from dovetail.ops.ml.maps import DictVectorizer, map_of
+from dovetail.ops.ml.tree_ensemble import MEMBER, TreeEnsemble
 from dovetail.types import dtype_in
 
 DOMAIN = "ai.onnx.ml"
@@ -65,7 +65,7 @@ def lift_array_feature_extractor(node: Lifting) -> Value:
 @ONNX.lift("LabelEncoder", 1, domain=DOMAIN)
 def lift_classes(node: Lifting) -> tuple[Op, list[Value | None]]:
     """From a text to its number, or back."""
-    from dovetail.ops.labels import LabelEncoder
+    from dovetail.ops.ml.label_encoder import LabelEncoder
 
     x = node.input(0)
     classes = _texts(node.attribute("classes_strings", "tuple[str, ...]", ()))
@@ -79,7 +79,7 @@ def lift_classes(node: Lifting) -> tuple[Op, list[Value | None]]:
 @ONNX.lift("CategoryMapper", 1, domain=DOMAIN)
 def lift_category_mapper(node: Lifting) -> tuple[Op, list[Value | None]]:
     """From a text to its category, or back."""
-    from dovetail.ops.labels import LabelEncoder
+    from dovetail.ops.ml.label_encoder import LabelEncoder
 
     x = node.input(0)
     texts = _texts(node.attribute("cats_strings", "tuple[str, ...]", ()))
@@ -95,7 +95,7 @@ def lift_category_mapper(node: Lifting) -> tuple[Op, list[Value | None]]:
 
 @ONNX.lift("LabelEncoder", 2, 4, domain=DOMAIN)
 def lift_label_encoder(node: Lifting) -> tuple[Op, list[Value | None]]:
-    from dovetail.ops.labels import LabelEncoder
+    from dovetail.ops.ml.label_encoder import LabelEncoder
 
     keys, values = _table(node, "keys"), _table(node, "values")
     dtype = values.dtype

@@ -6,7 +6,7 @@ from typing import Any
 
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node
-from dovetail.ops.einsum import Einsum
+from dovetail.ops.linalg.einsum import Einsum
 
 
 @ONNX.lower("Einsum")

@@ -19,7 +19,7 @@ from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.compose.control import _version
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Graph, Node, Value
-from dovetail.ops.loop import Loop, is_endless
+from dovetail.ops.control_flow.loop import Loop, is_endless
 from dovetail.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type, Unknown
 
 LOOP_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)

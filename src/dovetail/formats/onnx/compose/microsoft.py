@@ -13,9 +13,9 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Value
-from dovetail.ops.attention import Attention
-from dovetail.ops.heads import count_of, heads_first
-from dovetail.ops.norm import LayerNormalization, RMSNormalization
+from dovetail.ops.attention.attention import Attention
+from dovetail.ops.attention.heads import count_of, heads_first
+from dovetail.ops.nn.normalization import LayerNormalization, RMSNormalization
 
 _DOMAIN = "com.microsoft"
 _EPSILON = 9.999999960041972e-13

@@ -17,12 +17,12 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.formats.spelled import constant_of
 from dovetail.graph import Node, Value
 from dovetail.op import Op
-from dovetail.ops.blocks import _Blocks
-from dovetail.ops.indexing import Gather
-from dovetail.ops.moving import inverse
-from dovetail.ops.reshaping import numbers
-from dovetail.ops.selecting import OneHot
-from dovetail.ops.shapes import ConstantOfShape
+from dovetail.ops.tensor.depth_to_space import _Blocks
+from dovetail.ops.tensor.gather import Gather
+from dovetail.ops.tensor.nonzero_compress import OneHot
+from dovetail.ops.tensor.reshape import numbers
+from dovetail.ops.tensor.shape import ConstantOfShape
+from dovetail.ops.tensor.transpose_expand_tile import inverse
 from dovetail.types import axes_in
 
 _I64 = ("i64",)

@@ -10,7 +10,7 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
 from dovetail.op import Op
-from dovetail.ops.dropout import Dropout, is_inference
+from dovetail.ops.nn.dropout import Dropout, is_inference
 from dovetail.types import axis_in
 
 

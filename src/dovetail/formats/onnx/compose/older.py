@@ -10,11 +10,11 @@ import numpy as np
 from dovetail import dims, dtypes
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
-from dovetail.ops.broadcasting import number
-from dovetail.ops.casting import FNUZ
-from dovetail.ops.clip import finite_range
-from dovetail.ops.dropout import is_inference
-from dovetail.ops.reshaping import items
+from dovetail.ops.elementwise.broadcast import number
+from dovetail.ops.elementwise.cast import FNUZ
+from dovetail.ops.elementwise.clip import finite_range
+from dovetail.ops.nn.dropout import is_inference
+from dovetail.ops.tensor.reshape import items
 
 _HALVES = ("f16", "bf16")
 

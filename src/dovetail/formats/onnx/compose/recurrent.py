@@ -9,8 +9,8 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node
-from dovetail.ops.quantized_recurrent import DynamicQuantizeLSTM
-from dovetail.ops.recurrent_forms import is_full, padded, recast
+from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
+from dovetail.ops.recurrent.layouts import is_full, padded, recast
 
 WORDS = (
     "Affine Elu HardSigmoid LeakyRelu Relu ScaledTanh Sigmoid Softplus Softsign Tanh ThresholdedRelu"

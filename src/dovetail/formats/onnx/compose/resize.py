@@ -11,7 +11,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
-from dovetail.ops.resize import Resize
+from dovetail.ops.nn.resize import Resize
 
 _ALIGN = {"align_corners": "align_corners_scaled"}
 

@@ -18,8 +18,8 @@ from dovetail.formats.onnx.compose.control import _version
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
 from dovetail.op import Op
-from dovetail.ops.loop import Loop
-from dovetail.ops.optionals import Optional
+from dovetail.ops.control_flow.loop import Loop
+from dovetail.ops.sequence.optional import Optional
 from dovetail.types import Sequence, Tensor, Type, Unknown, common_type, sequence_of
 
 ONNX.reasons.update(

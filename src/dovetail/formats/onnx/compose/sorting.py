@@ -10,7 +10,7 @@ from dovetail import dtypes
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node, Value
-from dovetail.ops.sorting import TopK
+from dovetail.ops.tensor.topk import TopK
 
 
 @ONNX.lift("TopK", 1)

@@ -15,7 +15,7 @@ from dovetail.formats.onnx.compose.learning import DOMAIN
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node
 from dovetail.op import Op
-from dovetail.ops.tree_ensembles import TreeEnsembleClassifier, TreeEnsembleRegressor
+from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
 from dovetail.slots import coerce
 
 _INTEGERS = ("nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids")

@@ -7,8 +7,8 @@ from typing import Any
 from dovetail import dtypes
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.graph import Node
-from dovetail.ops.deform_conv import explicit
-from dovetail.ops.normalizing import as_type
+from dovetail.ops.casts import as_type
+from dovetail.ops.nn.deform_conv import explicit
 from dovetail.types import static
 
 

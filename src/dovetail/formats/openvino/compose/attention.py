@@ -9,8 +9,8 @@ import numpy as np
 from dovetail import dims
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
-from dovetail.ops.attention import Attention, ScaledDotProductAttention
-from dovetail.ops.heads import count_of, default_scale, heads_first, is_past
+from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
+from dovetail.ops.attention.heads import count_of, default_scale, heads_first, is_past
 
 
 @OPENVINO.lower("Attention")

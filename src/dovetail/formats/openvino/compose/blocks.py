@@ -15,9 +15,9 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Value
-from dovetail.ops.reshaping import as_i64
-from dovetail.ops.slicing import joined
-from dovetail.ops.sliding import halves
+from dovetail.ops.nn.sliding_window import halves
+from dovetail.ops.tensor.reshape import as_i64
+from dovetail.ops.tensor.slice import joined
 from dovetail.types import INT64_MAX
 
 _INTS = "tuple[int, ...]"

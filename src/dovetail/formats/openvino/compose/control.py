@@ -11,7 +11,7 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Graph, Node, Value
-from dovetail.ops.unlisting import unlisted_body
+from dovetail.passes.eliminate_sequences import unlisted_body
 
 
 @OPENVINO.lift("If", 8)

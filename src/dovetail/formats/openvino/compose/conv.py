@@ -9,8 +9,8 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.op import Op
-from dovetail.ops.conv import Conv, ConvTranspose
-from dovetail.ops.group_conv import GroupConv, GroupConvTranspose, grouped_weights, merged_weights
+from dovetail.ops.nn.conv import Conv, ConvTranspose
+from dovetail.ops.nn.group_conv import GroupConv, GroupConvTranspose, grouped_weights, merged_weights
 from dovetail.types import is_static
 
 # How the odd element of automatic padding is placed by the transposed convolution: the other way round than by Conv.

@@ -12,8 +12,8 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
-from dovetail.ops.detection import NonMaxSuppression, inclusive, is_soft, known_limit
-from dovetail.ops.slicing import joined
+from dovetail.ops.detection.nms import NonMaxSuppression, inclusive, is_soft, known_limit
+from dovetail.ops.tensor.slice import joined
 from dovetail.types import axis_in
 
 _ENCODINGS = {"corner": False, "center": True}

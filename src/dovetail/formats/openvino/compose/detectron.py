@@ -12,10 +12,10 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Value
-from dovetail.ops.greedy import greedily
-from dovetail.ops.normalizing import as_type
-from dovetail.ops.regions import RoiAlign
-from dovetail.ops.slicing import joined
+from dovetail.ops.casts import as_type
+from dovetail.ops.detection.nms_decomposition import greedily
+from dovetail.ops.detection.roi_align import RoiAlign
+from dovetail.ops.tensor.slice import joined
 
 _END = 2**31
 # The most that the logarithm of a size grows by, in f32.

@@ -18,8 +18,8 @@ from dovetail.formats.lower import Lowering, constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.op import REGISTRY, Op
-from dovetail.ops.broadcasting import number
-from dovetail.ops.clip import finite_range
+from dovetail.ops.elementwise.broadcast import number
+from dovetail.ops.elementwise.clip import finite_range
 
 _BROADCASTING = {
     1: (

@@ -12,8 +12,8 @@ from dovetail.errors import FormatError, RuleError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Value
-from dovetail.ops.normalizing import as_type
-from dovetail.ops.slicing import count_up, joined
+from dovetail.ops.casts import as_type
+from dovetail.ops.tensor.slice import count_up, joined
 
 
 def _reduction(node: Lifting) -> str:

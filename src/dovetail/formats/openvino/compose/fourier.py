@@ -11,7 +11,7 @@ from dovetail.build import shape_value
 from dovetail.errors import UnsupportedError
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node
-from dovetail.ops.fourier import IRDFT, RDFT, padded_lengths
+from dovetail.ops.signal.dft import IRDFT, RDFT, padded_lengths
 
 
 @OPENVINO.lower("DFT")

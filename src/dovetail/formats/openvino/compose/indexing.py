@@ -12,7 +12,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
-from dovetail.ops.slicing import count_up
+from dovetail.ops.tensor.slice import count_up
 from dovetail.types import axis_in
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from dovetail.build import Builder
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
-from dovetail.ops.einsum import Einsum
-from dovetail.ops.linear import MatMul
-from dovetail.ops.moving import Transpose
+from dovetail.ops.linalg.einsum import Einsum
+from dovetail.ops.linalg.matmul import MatMul
+from dovetail.ops.tensor.transpose_expand_tile import Transpose
 
 
 @OPENVINO.lower("MatMul")

@@ -18,8 +18,8 @@ from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Graph, Node, Value
 from dovetail.op import bodies
-from dovetail.ops.loop import Loop, is_endless, is_true
-from dovetail.ops.unlisting import unlisted_body
+from dovetail.ops.control_flow.loop import Loop, is_endless, is_true
+from dovetail.passes.eliminate_sequences import unlisted_body
 from dovetail.types import Tensor, is_static, static
 
 Row = dict[str, str]

@@ -14,9 +14,9 @@ from dovetail.formats.lower import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.op import REQUIRED, Op
-from dovetail.ops.joining import Split
-from dovetail.ops.moving import Tile
-from dovetail.ops.reshaping import items, numbers, vector_length
+from dovetail.ops.tensor.concat_split import Split
+from dovetail.ops.tensor.reshape import items, numbers, vector_length
+from dovetail.ops.tensor.transpose_expand_tile import Tile
 from dovetail.types import INT64_MAX
 
 # Pad

@@ -12,8 +12,8 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
-from dovetail.ops.dropout import is_inference
-from dovetail.ops.norm import MeanVarianceNormalization
+from dovetail.ops.nn.dropout import is_inference
+from dovetail.ops.nn.normalization import MeanVarianceNormalization
 from dovetail.types import axis_in
 
 

@@ -12,7 +12,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Value
-from dovetail.ops.slicing import joined
+from dovetail.ops.tensor.slice import joined
 
 # What the differences of colour add to the brightness.
 _RED, _GREEN, _BLUE = {"v": 1.596}, {"u": -0.391, "v": -0.813}, {"u": 2.018}

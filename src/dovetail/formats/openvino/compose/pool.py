@@ -8,7 +8,7 @@ from dovetail import dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node
-from dovetail.ops.pool import AveragePool
+from dovetail.ops.nn.pool import AveragePool
 
 
 @OPENVINO.lower("MaxPool")

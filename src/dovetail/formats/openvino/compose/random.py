@@ -14,7 +14,7 @@ from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO, spell
 from dovetail.graph import Node, Value
 from dovetail.ops.random import RandomUniform
-from dovetail.ops.reshaping import as_i64
+from dovetail.ops.tensor.reshape import as_i64
 
 _EXACT = 2**53
 

@@ -10,7 +10,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node
-from dovetail.ops.recurrent_forms import completed, one_by_one, padded, recast
+from dovetail.ops.recurrent.layouts import completed, one_by_one, padded, recast
 
 FUNCTIONS = ("relu", "sigmoid", "tanh")
 """The activation functions that OpenVINO's specification lists."""

@@ -8,7 +8,7 @@ from dovetail.errors import FormatError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
-from dovetail.ops.roi_pooling import RoiPool
+from dovetail.ops.detection.roi_pool import RoiPool
 
 _METHODS = {"max": "max", "bilinear": "linear"}
 

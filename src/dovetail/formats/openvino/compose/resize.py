@@ -13,7 +13,7 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO, spell
 from dovetail.graph import Node, Value
-from dovetail.ops.resize import Axis, Resize
+from dovetail.ops.nn.resize import Axis, Resize
 
 _INTS = "tuple[int, ...]"
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn", "align_corners")

@@ -13,8 +13,8 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Value
-from dovetail.ops.normalizing import as_type
-from dovetail.ops.slicing import joined
+from dovetail.ops.casts import as_type
+from dovetail.ops.tensor.slice import joined
 
 
 @OPENVINO.lift("SliceScatter", 15)

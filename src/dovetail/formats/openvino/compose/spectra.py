@@ -15,9 +15,9 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node, Value
 from dovetail.limits import current
 from dovetail.op import Op
-from dovetail.ops.normalizing import as_type
-from dovetail.ops.reshaping import Unsqueeze
-from dovetail.ops.spectra import STFT
+from dovetail.ops.casts import as_type
+from dovetail.ops.signal.stft import STFT
+from dovetail.ops.tensor.reshape import Unsqueeze
 from dovetail.types import is_static, static
 
 

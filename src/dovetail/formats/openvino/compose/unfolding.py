@@ -6,7 +6,7 @@ from typing import Any
 
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.graph import Node
-from dovetail.ops.reshaping import vector_length
+from dovetail.ops.tensor.reshape import vector_length
 
 
 @OPENVINO.lower("Col2Im")

@@ -1,0 +1,13 @@
+"""If and Loop, and their gradients."""
+
+from dovetail.ops.control_flow import (
+    gradients,
+    if_op,
+    loop,
+)
+
+__all__ = [
+    "gradients",
+    "if_op",
+    "loop",
+]

@@ -1,0 +1,352 @@
+"""A body that runs again and again: what ONNX calls Loop and Scan, OpenVINO Loop and TensorIterator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence as Several
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims, dtypes
+from dovetail.errors import EngineError, RuleError
+from dovetail.graph import Graph
+from dovetail.limits import Usage, bytes_of, counting
+from dovetail.op import check_inputs
+from dovetail.ops.control_flow.if_op import (
+    _HoldsGraphs,
+    faults_in,
+    infer_subgraph,
+    known_boolean,
+    outside,
+    restore_types,
+    symbols_of,
+    types_in,
+)
+from dovetail.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, common_type
+
+COUNTED_TRIPS = 1 << 10
+"""How many trips are counted before the first where a loop surely makes them all."""
+REMEMBERED = 8
+"""How many results of inference are kept for one body while an outer loop is inferred."""
+RESTORING = 16
+"""How many types are restored in the time in which one node is inferred."""
+ROUNDS = 8
+"""How often a body is inferred with wider and wider types of what it carries, before their ranks are left open."""
+
+
+class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: any"):
+    """Run ``body`` while its condition holds, ``trips`` times at most, or as often as ``scanned`` has parts.
+
+    ``xs`` are first the initial states, ``carried`` of them, then what is cut into parts, one entry in ``scanned`` each, then
+    what every trip reads whole. The body takes the number of the trip (a scalar of i64), the states, a part of each cut input,
+    and the rest; it makes whether to go on (a scalar), the next states, and a part of each output in ``stacked``. The outputs
+    are the last states and the parts, laid end to end. A cut is ``(axis, size, is_reversed)``: parts of ``size`` along ``axis``,
+    from the last to the first where it is reversed; an output's is ``(axis, is_reversed)``.
+
+    Without ``condition`` the first trip is made in any case; where it is false, or ``trips`` is negative, none is.
+    Raises EngineError [loop.trips] beyond the limit ``trips``, [run.time], [run.memory], [loop.parts] where a cut input has fewer
+    parts than there are trips.
+    Sources: ONNX Loop 1 to 25, Scan 9 to 25; OpenVINO TensorIterator-1, Loop-5.
+    """
+
+    body: Graph
+    carried: int = 0
+    scanned: tuple[tuple[int, int, bool], ...] = ()
+    stacked: tuple[tuple[int, bool], ...] = ()
+    outputs: int = 1
+
+    runs_long = True
+
+    def types(self, trips: Any = None, condition: Any = None, *xs: Any) -> list[Type]:
+        check_inputs(self, (trips, condition, *xs))
+        for name, x in (("trips", trips), ("condition", condition)):
+            if x is not None and x.shape is not None and any(isinstance(size, int) and size != 1 for size in x.shape):
+                raise RuleError("loop.scalar", f"{name} should have one element, not the shape {list(x.shape)}")
+        inside, made = len(self.body.inputs), len(self.body.outputs)
+        if inside != 1 + len(xs) or len(xs) < self.carried + len(self.scanned):
+            raise RuleError("loop.body", f"a body of {inside} inputs for {len(xs)} of the loop and the number of the trip")
+        if made != 1 + self.outputs or self.outputs != self.carried + len(self.stacked):
+            raise RuleError("loop.body", f"a body of {made} outputs for {self.outputs} of the loop and the condition")
+        known = symbols_of(xs)
+        before = types_in(self.body)
+        with counting() as usage, usage.remembering():
+            states = self._infer_once(usage, xs, known)
+        if states is None:
+            restore_types(before)
+            return self._types_without_trips(trips, condition, xs, known)
+        if isinstance(going := self.body.outputs[0].type, Sequence | Optional | Map):
+            raise RuleError("loop.scalar", f"the condition that the body makes should have one element, and is {going}")
+        count = self._count(trips, condition, xs)
+        parts = [value.type for value in self.body.outputs[1 + self.carried :]]
+        stacked = [_laid(part, axis, count) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
+        return [outside(type, known) for type in (*states, *stacked)]
+
+    def _types_without_trips(self, trips: Any, condition: Any, xs: Several[Any], known: set[str]) -> list[Type]:
+        """The outputs' types where the body cannot run with these inputs. Raises the body's error where it surely runs."""
+        fault = self.body.fault
+        if fault is not None and self._is_entered(trips, condition, xs):
+            raise fault.with_traceback(None)
+        parts = [value.type for value in self.body.outputs[1 + self.carried :]]
+        if not isinstance(fault, RuleError):
+            # Another error than that of a rule does not say that the body cannot run.
+            open_parts = [_laid(part, axis, None) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
+            return [*[UNKNOWN] * self.carried, *open_parts]
+        stacked = [_laid(outside(part, set()), axis, 0) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
+        return [outside(type, known) for type in (*(x.type for x in xs[: self.carried]), *stacked)]
+
+    def _is_entered(self, trips: Any, condition: Any, xs: Several[Any]) -> bool:
+        """Whether the body surely runs once."""
+        if condition is not None and not is_true(condition):
+            return False
+        if trips is not None:
+            return trips.value is not None and _is_positive(np.reshape(trips.value, ()).item())
+        cut = zip(xs[self.carried :], self.scanned, strict=False)
+        return all(x.shape is not None and _is_positive(x.shape[axis]) for x, (axis, _, _) in cut)
+
+    def _infer_once(self, usage: Usage, xs: Several[Any], known: set[str]) -> list[Type] | None:
+        """:meth:`_infer_body`, done once for the same inputs: a loop in a loop is asked again in each round of the outer one.
+
+        Without this, time would double with each level of nesting.
+        """
+        key = tuple((x.type, None if x.value is None else (np.shape(x.value), *np.ravel(x.value).tolist())) for x in xs)
+        assert usage.inferred is not None
+        # The body is kept beside its entries, so that no other one gets its identity.
+        _, entries = usage.inferred.setdefault(id(self.body), (self.body, {}))
+        if (entry := entries.pop(key, None)) is None:
+            states = self._infer_body(xs, known)
+            while len(entries) >= REMEMBERED:
+                del entries[next(iter(entries))]
+            entries[key] = states, types_in(self.body) if states is not None else [], faults_in(self.body)
+            return states
+        entries[key] = states, types, faults = entry
+        usage.count_inference(self.body, len(types) // RESTORING)
+        restore_types(types)
+        for graph, fault in faults:
+            graph.fault = fault
+        return states  # type: ignore[no-any-return]
+
+    def _infer_body(self, xs: Several[Any], known: set[str]) -> list[Type] | None:
+        """Infer the body with types of the states wide enough for every trip; what these are. ``known``: the symbols outside.
+
+        None where a rule refuses; what it says is ``self.body.fault``.
+        """
+        body, first = self.body, 1 + self.carried
+        body.inputs[0].type = Tensor(dtypes.i64, ())
+        cut = xs[self.carried : self.carried + len(self.scanned)]
+        parts = [_part(x.type, *entry[:2]) for x, entry in zip(cut, self.scanned, strict=True)]
+        rest = xs[self.carried + len(self.scanned) :]
+        for inner, type in zip(body.inputs[first:], [*parts, *(x.type for x in rest)], strict=True):
+            inner.type = _named(type, inner.name)
+        for inner, x in zip(body.inputs[first + len(parts) :], rest, strict=True):
+            inner.value = x.value
+        states = [x.type for x in xs[: self.carried]]
+        for round in range(ROUNDS + 1):
+            for inner, type in zip(body.inputs[1:first], states, strict=True):
+                inner.type, inner.value = type, None
+            forget(body)
+            if not infer_subgraph(body):
+                return None
+            made = [value.type for value in body.outputs[1:first]]
+            # What a list holds, several trips may have made.
+            made = [type if isinstance(type, Tensor) else outside(type, known) for type in made]
+            wide = [_wider(a, b, inner.name) for a, b, inner in zip(states, made, body.inputs[1:first], strict=True)]
+            if wide == states:
+                return states
+            states = wide if round < ROUNDS - 1 else [_without_rank(type) for type in wide]
+        raise RuleError("loop.types", "the types of what the loop carries differ from trip to trip")
+
+    def _count(self, trips: Any, condition: Any, xs: Several[Any]) -> Size | None:
+        """How many trips there are, where that is known."""
+        if not is_endless(self.body) or (condition is not None and not is_true(condition)):
+            return None
+        if trips is not None:
+            known = trips.value
+            if known is None:
+                return None
+            count: Size = np.reshape(known, ()).item()
+            low, _ = dims.bounds(count)
+            if low is None or low < 0:
+                return 0 if isinstance(count, int) else None
+            return count
+        for x, (axis, size, _) in zip(xs[self.carried :], self.scanned, strict=False):
+            if x.shape is not None:
+                length = x.shape[axis]
+                if isinstance(length, int) and length % size:
+                    raise RuleError("loop.parts", f"{length} along axis {axis} is no multiple of the part's size {size}")
+                return length // size  # type: ignore[no-any-return]
+        return None
+
+    def evaluate(self, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
+        from dovetail.evaluate import run
+
+        return self.through(lambda body, inputs: run(body, inputs, xp), xp, trips, condition, *xs)
+
+    def through(self, call: Any, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
+        """What ``evaluate`` says, where ``call(body, inputs)`` runs a trip."""
+        with counting() as usage:
+            held = usage.memory
+            try:
+                return self._run_trips(usage, call, xp, trips, condition, *xs)
+            finally:
+                usage.memory = held
+
+    def _run_trips(self, usage: Usage, call: Any, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
+        states, first = list(xs[: self.carried]), self.carried + len(self.scanned)
+        cut, rest = xs[self.carried : first], xs[first:]
+        made: list[list[Any]] = [[] for _ in self.stacked]
+        goes_on = condition is None or bool(condition.reshape(()))
+        count = self._run_count(trips, cut)
+        is_counted = goes_on and count is not None and count > COUNTED_TRIPS and is_endless(self.body)
+        if is_counted and count is not None:
+            usage.count_trips(count)
+        trip = 0
+        while goes_on and (count is None or trip < count):
+            if not is_counted:
+                usage.count_trips(1)
+            usage.check_time()
+            number = xp.asarray(trip, dtype=xp.int64)
+            parts = [_cut(x, trip, *entry) for x, entry in zip(cut, self.scanned, strict=True)]
+            going, *results = call(self.body, [number, *states, *parts, *rest])
+            if going is None or isinstance(going, list | dict):
+                raise EngineError("loop.scalar", "the condition that the body makes should have one element, and is no tensor")
+            goes_on = bool(going.reshape(()))
+            states = results[: self.carried]
+            for row, part in zip(made, results[self.carried :], strict=True):
+                row.append(part)
+                usage.hold(bytes_of(part), "what the loop collects")
+            trip += 1
+        if not trip and made:
+            made = [[empty] for empty in self._no_parts(xp, xs)]
+        laid = [
+            row[0] if len(row) == 1 else xp.concat(row[::-1] if is_reversed else row, axis=axis)
+            for row, (axis, is_reversed) in zip(made, self.stacked, strict=True)
+        ]
+        return (*states, *laid)
+
+    def _run_count(self, trips: Any, cut: Several[Any]) -> int | None:
+        lengths = []
+        for x, (axis, size, _) in zip(cut, self.scanned, strict=True):
+            if x.shape[axis] % size:
+                raise EngineError("loop.parts", f"{x.shape[axis]} along axis {axis} is no multiple of the part's size {size}")
+            lengths.append(x.shape[axis] // size)
+        if trips is None:
+            if len(set(lengths)) > 1:
+                raise EngineError("loop.parts", f"what is cut has {', '.join(map(str, lengths))} parts")
+            return lengths[0] if lengths else None
+        count = int(trips.reshape(()))
+        if any(length < count for length in lengths):
+            raise EngineError("loop.parts", f"{count} trips, and what is cut has {', '.join(map(str, lengths))} parts")
+        return count
+
+    def _no_parts(self, xp: Any, xs: Several[Any]) -> Iterator[Any]:
+        """What is laid end to end where no trip is made: sizes that nothing tells are 0."""
+        from dovetail.arrays import from_numpy
+        from dovetail.edit import copy_graph
+        from dovetail.evaluate import type_of
+        from dovetail.types import View
+
+        seen = [View(type_of(x), None) for x in xs]
+        body = copy_graph(self.body)
+        if self.with_(body=body)._infer_body(seen, set()) is None:  # type: ignore[attr-defined]
+            # No trip is made, so that what a rule says of these sizes does not matter.
+            body = self.body
+        parts = zip(body.outputs[1 + self.carried :], self.body.outputs[1 + self.carried :], self.stacked, strict=True)
+        for inferred, declared, (axis, _) in parts:
+            value = declared if inferred.shape is None else inferred
+            if value.shape is None:
+                raise EngineError("loop.parts", f"no trip is made, and the rank of the parts {value.name!r} is not known")
+            sizes = [size if isinstance(size, int) else 0 for size in value.shape]
+            sizes[axis] = 0
+            yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *[x for x in xs if hasattr(x, "shape")][:1])
+
+    def pull_back(self, b: Any, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
+        from dovetail.ops.control_flow.gradients import through_loop
+
+        return through_loop(self, b, walk, node, g, wanted)
+
+    def __repr__(self) -> str:
+        return f"Loop(body={len(self.body)} nodes, carried={self.carried}, scanned={self.scanned}, stacked={self.stacked})"
+
+
+def is_true(value: Any) -> bool:
+    """Whether a boolean is known to be true."""
+    return known_boolean(value) is True
+
+
+def is_endless(body: Graph) -> bool:
+    """Whether the condition that the body makes is always true."""
+    return is_true(body.outputs[0])
+
+
+def forget(body: Graph) -> None:
+    """Take back what an earlier inference found: it keeps names that may no longer be true."""
+    for node in body.nodes:
+        if type(node.op).__name__ not in ("Constant", "Foreign"):
+            for y in node.outputs:
+                y.type, y.value = UNKNOWN, None
+
+
+def _part(type: Type, axis: int, size: int) -> Type:
+    if not isinstance(type, Tensor) or type.shape is None:
+        return type
+    if not 0 <= axis < len(type.shape):
+        raise RuleError("loop.axis", f"axis {axis} of {type}, which is cut into parts")
+    return Tensor(type.dtype, (*type.shape[:axis], size, *type.shape[axis + 1 :]))
+
+
+def _laid(type: Type, axis: int, count: Size | None) -> Type:
+    if not isinstance(type, Tensor) or type.shape is None:
+        return type
+    if not 0 <= axis < len(type.shape):
+        raise RuleError("loop.axis", f"parts of {type} laid end to end along axis {axis}")
+    sizes: list[Any] = list(type.shape)
+    sizes[axis] = None if count is None or sizes[axis] is None else count * sizes[axis]
+    return Tensor(type.dtype, tuple(sizes))
+
+
+def _named(type: Type, name: str) -> Type:
+    """The type with a symbol for each size that nothing is known of."""
+    if not isinstance(type, Tensor) or type.shape is None:
+        return type
+    return Tensor(type.dtype, tuple(_open(name, axis) if size is None else size for axis, size in enumerate(type.shape)))
+
+
+def _open(name: str, axis: int) -> Size:
+    return dims.symbol(f"?{name}@loop.{axis}")
+
+
+def _wider(before: Type, after: Type, name: str) -> Type:
+    """What a state is before and after a trip: a size that differs is a symbol of its own."""
+    if not isinstance(before, Tensor) or not isinstance(after, Tensor):
+        try:
+            return common_type(before, after)
+        except RuleError:
+            raise RuleError("type.disagree", f"the loop carries {before}, and its body makes {after}") from None
+    if before.dtype is not None and after.dtype is not None and before.dtype is not after.dtype:
+        raise RuleError("type.disagree", f"the loop carries {before}, and its body makes {after}")
+    dtype = before.dtype or after.dtype
+    if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
+        return Tensor(dtype, None)
+    pairs = enumerate(zip(before.shape, after.shape, strict=True))
+    return Tensor(dtype, tuple(a if a == b else _open(name, axis) for axis, (a, b) in pairs))
+
+
+def _without_rank(type: Type) -> Type:
+    if isinstance(type, Sequence):
+        return Sequence(_without_rank(type.element))
+    if isinstance(type, Map):
+        return Map(type.key, _without_rank(type.element))
+    return Tensor(type.dtype, None) if isinstance(type, Tensor) else Optional(_without_rank(type.element))
+
+
+def _is_positive(size: Size) -> bool:
+    low, _ = dims.bounds(size)
+    return low is not None and low > 0
+
+
+def _cut(x: Any, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
+    start = x.shape[axis] - (trip + 1) * size if is_reversed else trip * size
+    return x[(*[slice(None)] * axis, slice(start, start + size))]
+
+
+__all__ = ["Loop", "forget", "is_endless", "is_true"]

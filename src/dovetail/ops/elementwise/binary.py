@@ -1,0 +1,319 @@
+"""Arithmetic of two or more tensors, with broadcasting."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from dovetail import arrays, dims
+from dovetail.errors import RuleError
+from dovetail.op import Op
+from dovetail.ops.elementwise.broadcast import AUTO, _Broadcasting, computed, is_float, number, unbroadcast
+from dovetail.types import Type
+
+
+class _Binary(_Broadcasting, sig="x: R, y: R -> z: R"):
+    """One function of two numbers of one type."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        raise NotImplementedError
+
+    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        self.hold(x, y)
+        return computed(xp, lambda *xs: self.function(xp, *xs), x, y)
+
+
+class Add(
+    _Binary,
+    onnx=(
+        "Add-1(x, y; broadcast:_, axis:_, consumed_inputs:_ | broadcast=false)",
+        "Add-6(x, y; broadcast:_, axis:_ | broadcast=false)",
+        "Add-7,13,14(x, y | broadcast=true/false)",
+    ),
+    openvino=f"Add-1(x, y; {AUTO})",
+):
+    """x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.add(x, y)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        return [unbroadcast(b, g, x), unbroadcast(b, g, y)]
+
+
+class Subtract(
+    _Binary,
+    onnx=(
+        "Sub-1(x, y; broadcast:_, axis:_, consumed_inputs:_ | broadcast=false)",
+        "Sub-6(x, y; broadcast:_, axis:_ | broadcast=false)",
+        "Sub-7,13,14(x, y | broadcast=true/false)",
+    ),
+    openvino=f"Subtract-1(x, y; {AUTO})",
+):
+    """x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.subtract(x, y)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        return [unbroadcast(b, g, x), unbroadcast(b, b.Negative(g), y)]
+
+
+class Multiply(
+    _Binary,
+    onnx=(
+        "Mul-1(x, y; broadcast:_, axis:_, consumed_inputs:_ | broadcast=false)",
+        "Mul-6(x, y; broadcast:_, axis:_ | broadcast=false)",
+        "Mul-7,13,14(x, y | broadcast=true/false)",
+    ),
+    openvino=f"Multiply-1(x, y; {AUTO})",
+):
+    """x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.multiply(x, y)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        return [unbroadcast(b, b.Multiply(g, y), x), unbroadcast(b, b.Multiply(g, x), y)]
+
+
+class Divide(
+    _Binary,
+    onnx=(
+        "Div-1(x, y; broadcast:_, axis:_, consumed_inputs:_ | floor=false, broadcast=false)",
+        "Div-6(x, y; broadcast:_, axis:_ | floor=false, broadcast=false)",
+        "Div-7,13,14(x, y | floor=false, broadcast=true/false)",
+    ),
+    openvino=f"Divide-1(x, y; {AUTO}, m_pythondiv:floor=true)",
+):
+    """x / y. Integers are rounded toward zero, or with ``floor`` toward minus infinity; the least one by -1 wraps.
+
+    Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
+    """
+
+    floor: bool = False
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        if xp is dims.xp:
+            return xp.floor_divide(x, y) if self.floor else _exact_truncated(xp, x, y)
+        if arrays.element(x).is_integer:
+            return arrays.floor_divide(xp, x, y) if self.floor else arrays.trunc_divide(xp, x, y)
+        return xp.divide(x, y)
+
+    def canonical(self, x: Any, y: Any) -> Op:
+        """Only the sign of an integer makes a difference between the two roundings."""
+        plain = super().canonical(x, y)
+        dtype = x.type.dtype
+        return plain if not self.floor or dtype is None or dtype.kind == "int" else plain.with_(floor=False)
+
+    def composed(self, b: Any, x: Any, y: Any) -> Any:
+        if not self.floor or x.dtype.kind != "int":
+            return None
+        quotient = b.Divide(x, y, broadcast=self.broadcast)
+        rest = b.Subtract(x, b.Multiply(quotient, y))
+        zero = number(b, 0, x)
+        below = b.And(b.NotEqual(rest, zero), b.Xor(b.Less(x, zero), b.Less(y, zero)))
+        return b.Where(below, b.Subtract(quotient, 1), quotient)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        return [unbroadcast(b, b.Divide(g, y), x), unbroadcast(b, b.Negative(b.Divide(b.Multiply(g, z), y)), y)]
+
+
+def _exact_truncated(xp: Any, x: Any, y: Any) -> Any:
+    """Toward zero, from divisions toward minus infinity alone: those are what symbolic sizes know."""
+    return xp.where((x < 0) != (y < 0), xp.negative(xp.floor_divide(xp.negative(x), y)), xp.floor_divide(x, y))
+
+
+class Mod(
+    _Binary,
+    onnx="Mod-10,13,28(x, y; fmod:truncate=0 | broadcast=true/false)",
+    openvino=(f"Mod-1(x, y; {AUTO} | truncate=true)", f"FloorMod-1(x, y; {AUTO} | truncate=false)"),
+):
+    """The remainder of a division toward minus infinity, with the sign of ``y``; with ``truncate`` toward zero, and of ``x``.
+
+    Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and FloorMod-1.
+    """
+
+    truncate: bool = False
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        if xp is dims.xp:
+            return _exact_truncated_rest(xp, x, y) if self.truncate else xp.remainder(x, y)
+        if not arrays.element(x).is_integer:
+            return _float_rest(xp, x, y, self.truncate)
+        return arrays.trunc_mod(xp, x, y) if self.truncate else arrays.floor_mod(xp, x, y)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        quotient = b.Divide(b.Subtract(x, z), y)
+        return [unbroadcast(b, g, x), unbroadcast(b, b.Negative(b.Multiply(g, b.Round(quotient))), y)]
+
+
+def _exact_truncated_rest(xp: Any, x: Any, y: Any) -> Any:
+    return xp.where((x < 0) != (y < 0), xp.negative(xp.remainder(xp.negative(x), y)), xp.remainder(x, y))
+
+
+def _float_rest(xp: Any, x: Any, y: Any, truncate: bool) -> Any:
+    """C's fmod, which is exact; with an infinite ``y`` it is ``x``, and toward minus infinity ``y`` where the signs differ."""
+    rest = arrays.trunc_mod(xp, x, y)
+    rest = xp.where(xp.isinf(y) & xp.isfinite(x), x, rest)
+    if truncate:
+        return rest
+    return xp.where(rest == 0, xp.copysign(rest, y), xp.where((rest < 0) != (y < 0), rest + y, rest))
+
+
+class Power(
+    _Broadcasting,
+    sig="x: R, y: R2 -> z: R",
+    onnx=(
+        "Pow-1(x, y; broadcast:_, axis:_ | broadcast=false)",
+        "Pow-7,12,13,15(x, y | broadcast=true/false)",
+    ),
+    openvino=f"Power-1(x, y; {AUTO})",
+):
+    """``x`` to the ``y``, of the type of ``x``. Integers are exact and wrap; a negative exponent gives the truncated reciprocal.
+
+    Sources: ONNX Pow 1 to 15 (from 12 on the types may differ), OpenVINO Power-1 (equal types).
+    """
+
+    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+        self.hold(x, y)
+        return arrays.power(xp, x, y)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        exponent = y if y.dtype is x.dtype else b.Cast(y, to=x.dtype)
+        zero = number(b, 0, x)
+        slope = b.Multiply(exponent, b.Power(x, b.Subtract(exponent, 1)))
+        dx = b.Multiply(g, b.Where(b.Equal(exponent, zero), zero, slope))
+        if not is_float(y):
+            return [unbroadcast(b, dx, x), None]
+        at_zero = b.Equal(x, zero)
+        growth = b.Where(at_zero, zero, b.Multiply(z, b.Log(b.Where(at_zero, number(b, 1, x), x))))
+        dy = b.Multiply(g, growth)
+        return [unbroadcast(b, dx, x), unbroadcast(b, dy if y.dtype is x.dtype else b.Cast(dy, to=y.dtype), y)]
+
+
+class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO})"):
+    """(x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        difference = xp.subtract(x, y)
+        return xp.multiply(difference, difference)
+
+    def composed(self, b: Any, x: Any, y: Any) -> Any:
+        difference = b.Subtract(x, y, broadcast=self.broadcast)
+        return b.Multiply(difference, difference)
+
+    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+        dx = b.Multiply(g, b.Multiply(b.Subtract(x, y), 2))
+        return [unbroadcast(b, dx, x), unbroadcast(b, b.Negative(dx), y)]
+
+
+# Any number of inputs
+
+
+class _Variadic(_Broadcasting, sig="*xs: R -> y: R"):
+    """One function folded over one or more tensors, from the first to the last."""
+
+    def check(self, xs: tuple[Any, ...]) -> None:
+        if not xs:
+            raise RuleError("node.inputs", "at least one input is needed")
+
+    def types(self, *xs: Any) -> list[Type]:
+        self.check(xs)
+        return super().types(*xs)
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        raise NotImplementedError
+
+    def evaluate(self, xp: Any, *xs: Any) -> Any:
+        self.hold(*xs)
+        return reduce(lambda x, y: computed(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
+
+    def composed(self, b: Any, *xs: Any) -> Any:
+        """One after the other."""
+        if len(xs) == 1:
+            return b.Identity(xs[0])
+        return reduce(lambda x, y: b.add(self, x, y)[0], xs) if len(xs) > 2 else None
+
+
+class _Extreme(_Variadic):
+    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+        """Inputs that are extreme at the same place share its gradient equally."""
+        hits = [b.Cast(b.Equal(x, y), to=y.dtype) for x in xs]
+        share = b.Divide(g, reduce(b.Add, hits))
+        return [unbroadcast(b, b.Multiply(share, hit), x) for hit, x in zip(hits, xs, strict=True)]
+
+
+class Maximum(
+    _Extreme,
+    onnx=(
+        "Max-1(*xs; consumed_inputs:_ | broadcast=false)",
+        "Max-6(*xs | broadcast=false)",
+        "Max-8,12,13(*xs | broadcast=true/false)",
+    ),
+    openvino=f"Maximum-1(*xs; {AUTO})",
+):
+    """The greatest of ``xs`` at each place; NaN where one is. Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs)."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.maximum(x, y)
+
+
+class Minimum(
+    _Extreme,
+    onnx=(
+        "Min-1(*xs; consumed_inputs:_ | broadcast=false)",
+        "Min-6(*xs | broadcast=false)",
+        "Min-8,12,13(*xs | broadcast=true/false)",
+    ),
+    openvino=f"Minimum-1(*xs; {AUTO})",
+):
+    """The least of ``xs`` at each place; NaN where one is. Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs)."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.minimum(x, y)
+
+
+class Sum(
+    _Variadic,
+    onnx=(
+        "Sum-1(*xs; consumed_inputs:_ | broadcast=false)",
+        "Sum-6(*xs | broadcast=false)",
+        "Sum-8,13(*xs | broadcast=true/false)",
+    ),
+):
+    """The sum of ``xs`` at each place, added from the first to the last. Source: ONNX Sum 1 to 13."""
+
+    def function(self, xp: Any, x: Any, y: Any) -> Any:
+        return xp.add(x, y)
+
+    def composed(self, b: Any, *xs: Any) -> Any:
+        if len(xs) == 1:
+            return b.Identity(xs[0])
+        return reduce(lambda x, y: b.Add(x, y, broadcast=self.broadcast), xs)
+
+    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+        return [unbroadcast(b, g, x) for x in xs]
+
+
+class Mean(
+    _Variadic,
+    sig="*xs: F -> y: F",
+    onnx=(
+        "Mean-1(*xs; consumed_inputs:_ | broadcast=false)",
+        "Mean-6(*xs | broadcast=false)",
+        "Mean-8,13(*xs | broadcast=true/false)",
+    ),
+):
+    """The mean of ``xs`` at each place: their sum, divided by their number. Source: ONNX Mean 1 to 13."""
+
+    def evaluate(self, xp: Any, *xs: Any) -> Any:
+        total = Sum(broadcast=self.broadcast).evaluate(xp, *xs)
+        return computed(xp, lambda sum: xp.divide(sum, xp.full_like(sum, len(xs))), total)
+
+    def composed(self, b: Any, *xs: Any) -> Any:
+        return b.Divide(b.Sum(*xs, broadcast=self.broadcast), len(xs))
+
+    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+        share = b.Divide(g, len(xs))
+        return [unbroadcast(b, share, x) for x in xs]

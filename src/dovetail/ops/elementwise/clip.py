@@ -1,0 +1,62 @@
+"""Limiting to a range, and the ends of the range of a type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dims
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError
+from dovetail.ops.elementwise.broadcast import _Elementwise, computed, number, unbroadcast
+
+
+class Clip(
+    _Elementwise,
+    sig="x: R, low?: R, high?: R -> y: R",
+    onnx=(
+        "Clip-1(x; min:low?, max:high?, consumed_inputs:_)",
+        "Clip-6(x; max:high=3.4028234663852886e+38, min:low=-3.4028234663852886e+38)",
+        "Clip-11,12,13(x, low?, high?)",
+    ),
+    openvino="> Clamp-1(x; min:low, max:high)",
+):
+    """min(high, max(low, x)), so that ``high`` wins where the two cross. A bound is a scalar; one left out is the least or
+    greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO Clamp-1.
+    """
+
+    def shape(self, x: Any, low: Any = None, high: Any = None) -> Any:
+        for name, bound in (("low", low), ("high", high)):
+            if bound is not None and bound.shape is not None and len(bound.shape):
+                raise RuleError("clip.bound", f"{name} should be a scalar, not of shape {list(bound.shape)}")
+        return x.shape
+
+    def evaluate(self, xp: Any, x: Any, low: Any = None, high: Any = None) -> Any:
+        if xp is not dims.xp:
+            least, greatest = finite_range(arrays.element(x))
+            low = xp.asarray(np.asarray(least), dtype=x.dtype) if low is None else low
+            high = xp.asarray(np.asarray(greatest), dtype=x.dtype) if high is None else high
+        x = x if low is None else computed(xp, xp.maximum, x, low)
+        return x if high is None else computed(xp, xp.minimum, x, high)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, low: Any = None, high: Any = None) -> Any:
+        zero = number(b, 0, x)
+        below = None if low is None else b.Less(x, low)
+        raised = x if low is None else b.Maximum(x, low)
+        above = None if high is None else b.Greater(raised, high)
+        kept = g if above is None else b.Where(above, zero, g)
+        dlow = None if below is None else unbroadcast(b, b.Where(below, kept, zero), low)
+        dhigh = None if above is None else unbroadcast(b, b.Where(above, g, zero), high)
+        return [kept if below is None else b.Where(below, zero, kept), dlow, dhigh]
+
+
+def finite_range(dtype: DType) -> tuple[Any, Any]:
+    """The least and the greatest finite value of a type, as numpy scalars of it."""
+    if dtype.is_integer:
+        low, high = dtype.range()
+        return dtype.numpy.type(low), dtype.numpy.type(high)
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    return info.min, info.max

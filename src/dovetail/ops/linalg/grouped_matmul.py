@@ -1,0 +1,71 @@
+"""Products of matrices of which each belongs to a group of rows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dtypes
+from dovetail.errors import RuleError
+from dovetail.op import Op
+from dovetail.ops.casts import as_type
+from dovetail.ops.linalg.matmul import MatMul
+from dovetail.types import Unknown, agree
+
+
+class GroupedMatMul(Op, sig="x: N, y: N, ends?: I -> z: N", openvino="GroupedMatMul-17(x, y, ends?)"):
+    """The product of each group of rows with the matrix of its own, as a mixture of experts has it.
+
+    ``y`` is [groups, columns, k]: matrices that are transposed. ``x`` is [groups, rows, k], or [rows, k] with ``ends`` [groups]:
+    up to which row each group goes, the first from 0 and every other from where the one before it ends. Rows behind the last
+    group are 0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
+    """
+
+    def shape(self, x: Any, y: Any, ends: Any = None) -> Any:
+        if y.shape is not None and len(y.shape) != 3:
+            raise RuleError("matmul.groups", f"a matrix for each group is of rank 3, not {len(y.shape)}")
+        if ends is not None and ends.shape is not None and len(ends.shape) != 1:
+            raise RuleError("matmul.groups", f"the ends of groups are a vector, not {ends.type}")
+        if x.shape is None or y.shape is None:
+            return None
+        groups, columns, inner = y.shape
+        if len(x.shape) != (3 if ends is None else 2):
+            raise RuleError("matmul.groups", f"rows {x.type} {'without' if ends is None else 'with'} the ends of their groups")
+        agree(x.shape[-1], inner)
+        if ends is None:
+            return (agree(x.shape[0], groups), x.shape[1], columns)
+        if ends.shape is not None:
+            agree(ends.shape[0], groups)
+        return (x.shape[0], columns)
+
+    def value(self, *xs: Any) -> Any:
+        """Shape values do not come out of products of matrices."""
+        raise Unknown
+
+    def evaluate(self, xp: Any, x: Any, y: Any, ends: Any = None) -> Any:
+        product = MatMul(transpose_b=True)
+        if ends is None:
+            return product.evaluate(xp, x, y)
+        count = int(x.shape[0])
+        bounds = [0, *np.sort(np.clip(arrays.to_numpy(ends).astype(np.int64), 0, count)).tolist()]
+        groups = enumerate(pairwise(bounds))
+        parts = [product.evaluate(xp, x[first:last, :], y[group, :, :]) for group, (first, last) in groups]
+        rest = product.evaluate(xp, xp.zeros_like(x[bounds[-1] :, :]), xp.zeros_like(y[0, :, :]))
+        return xp.concat([*parts, rest], axis=0)
+
+    def decompose(self, b: Any, x: Any, y: Any, ends: Any = None) -> Any:
+        """Every row with every matrix, and of these products its own."""
+        if ends is None:
+            return b.MatMul(x, y, transpose_b=True)
+        sizes = [b.Reshape(b.Gather(b.Shape(each), [0], axis=0), []) for each in (x, y)]
+        rows = b.Unsqueeze(b.Range(b.constant(0), sizes[0], b.constant(1)), [1])
+        passed = b.LessEqual(b.Unsqueeze(as_type(b, ends, dtypes.i64), [0]), rows)
+        group = b.ReduceSum(b.Cast(passed, to=dtypes.i64), [1])
+        products = b.Transpose(b.MatMul(b.Unsqueeze(x, [0]), y, transpose_b=True), [1, 0, 2])
+        own = b.GatherND(products, b.Minimum(group, b.Subtract(sizes[1], b.constant(1))), batch_dims=1)
+        return b.Where(b.Less(group, sizes[1]), own, b.constant(0, x.dtype))
+
+
+__all__ = ["GroupedMatMul"]

@@ -1,0 +1,130 @@
+"""Pooling to a size that is given: the windows are as even as they can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dims, dtypes
+from dovetail.build import shape_value
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.op import Op, default_types
+from dovetail.ops.casts import as_type, wide_type
+from dovetail.ops.nn.grid_sample import size_of
+from dovetail.ops.tensor.reshape import items, numbers, vector_length
+from dovetail.types import Tensor, Type
+
+
+class _Adaptive(Op):
+    """Window i of an axis of n elements pooled to m goes from floor(i * n / m) to ceil((i + 1) * n / m)."""
+
+    def pooled(self, x: Any, size: Any) -> Any:
+        count = vector_length(size, "size")
+        if x.shape is None:
+            return None
+        if len(x.shape) < 3:
+            raise RuleError("window.rank", f"a batch, channels and at least one spatial axis are needed, not {len(x.shape)}")
+        if count is not None and dims.equal(count, len(x.shape) - 2) is False:
+            raise RuleError("window.rank", f"{count} sizes for {len(x.shape) - 2} spatial axes")
+        sizes = items(size)
+        if sizes is None:
+            return (*x.shape[:2], *(None,) * (len(x.shape) - 2))
+        if any(isinstance(item, int) and item < 1 for item in sizes):
+            raise RuleError("pool.target", f"pooled to {sizes}")
+        return (*x.shape[:2], *sizes)
+
+    def value(self, *xs: Any) -> Any:
+        raise dims.Inexact("a pool")
+
+    def targets(self, x: Any, size: Any) -> list[int]:
+        found = numbers(size)
+        if found is None:
+            raise UnsupportedError("pool.adaptive", f"{type(self).__name__} to sizes that only run time knows")
+        self.pooled(x, size)
+        return found
+
+    def bounds(self, b: Any, x: Any, axis: int, target: int) -> tuple[Any, Any]:
+        """Where each window of an axis begins and ends: i64 vectors."""
+        length = size_of(b, x, axis, dtypes.i64)
+        if length.constant is not None:
+            size = int(length.constant)
+            steps = np.arange(target)
+            return b.constant(steps * size // target), b.constant(-(-(steps + 1) * size // target))
+        begin = b.Divide(b.Multiply(length, np.arange(target)), b.constant(target))
+        end = b.Divide(b.Add(b.Multiply(length, np.arange(1, target + 1)), b.constant(target - 1)), b.constant(target))
+        return begin, end
+
+
+class AdaptiveAveragePool(_Adaptive, sig="x: F, size!: I -> y: F", openvino="AdaptiveAvgPool-8(x, size)"):
+    """The mean of each of ``size`` windows along the spatial axes: window i of n elements in m begins at floor(i * n / m) and
+    ends before ceil((i + 1) * n / m). Source: OpenVINO AdaptiveAvgPool-8.
+    """
+
+    def shape(self, x: Any, size: Any) -> Any:
+        return self.pooled(x, size)
+
+    def decompose(self, b: Any, x: Any, size: Any) -> Any:
+        """Even windows are those of AveragePool; others a product with weights along each axis."""
+        targets = self.targets(x, size)
+        sizes = x.dims[2:]
+        if all(target == 1 for target in targets):
+            return b.ReduceMean(x, list(range(2, len(x.dims))), keep_dims=True)
+        if all(isinstance(n, int) and n and n % target == 0 for n, target in zip(sizes, targets, strict=True)):
+            kernel = tuple(n // target for n, target in zip(sizes, targets, strict=True))
+            return b.AveragePool(x, kernel=kernel, strides=kernel)
+        y, rank = as_type(b, x, wide_type(x.dtype)), len(x.dims)
+        for axis, target in enumerate(targets, 2):
+            begin, end = self.bounds(b, x, axis, target)
+            places = b.Unsqueeze(b.Range(b.constant(0), size_of(b, x, axis, dtypes.i64), b.constant(1)), [1])
+            inside = b.And(b.GreaterEqual(places, begin), b.Less(places, end))
+            weights = b.Divide(b.Cast(inside, to=y.dtype), b.Cast(b.Subtract(end, begin), to=y.dtype))
+            order = [*(place for place in range(rank) if place != axis), axis]
+            y = b.Transpose(b.MatMul(b.Transpose(y, order), weights), [order.index(place) for place in range(rank)])
+        return as_type(b, y, x.dtype)
+
+
+class AdaptiveMaxPool(
+    _Adaptive,
+    sig="x: F, size!: I -> y: F, indices: I1",
+    openvino="AdaptiveMaxPool-8(x, size; index_element_type:dtype=i64)",
+):
+    """The greatest element of each of ``size`` windows along the spatial axes, and where it is among all spatial elements in
+    row-major order; of equal ones the first. The windows are those of AdaptiveAveragePool. Source: OpenVINO AdaptiveMaxPool-8.
+    """
+
+    dtype: DType = dtypes.i64
+
+    def validate(self) -> None:
+        if self.dtype not in ("i32", "i64"):
+            raise RuleError("topk.dtype", f"indices of {self.dtype}, of i32 or i64")
+
+    def types(self, x: Any, size: Any) -> list[Type]:
+        values = default_types(self, (x, size))[0]
+        return [values, Tensor(self.dtype, getattr(values, "shape", None))]
+
+    def shape(self, x: Any, size: Any) -> Any:
+        found = self.pooled(x, size)
+        return [found, found]
+
+    def decompose(self, b: Any, x: Any, size: Any) -> Any:
+        """Axis after axis, the last first: each window's elements beside one another, and the first of the greatest."""
+        targets, rank = self.targets(x, size), len(x.dims)
+        sizes = shape_value(b, x, range(2, rank))
+        if isinstance(sizes, list):
+            places = b.constant(np.arange(int(np.prod(sizes))).reshape(1, 1, *sizes))
+        else:
+            count = b.ReduceProd(sizes, keep_dims=False)
+            flat = b.Range(b.constant(0), count, b.constant(1))
+            places = b.Unsqueeze(b.Reshape(flat, sizes, copy_zeros=False), [0, 1])
+        y, places = x, b.Expand(places, shape_value(b, x))
+        for axis in reversed(range(2, rank)):
+            begin, end = self.bounds(b, x, axis, targets[axis - 2])
+            most = b.ReduceMax(b.Subtract(end, begin), keep_dims=False)
+            steps = b.Range(b.constant(0), most, b.constant(1))
+            table = b.Minimum(b.Add(b.Unsqueeze(begin, [1]), steps), b.Unsqueeze(b.Subtract(end, b.constant(1)), [1]))
+            y, places = b.Gather(y, table, axis=axis), b.Gather(places, table, axis=axis)
+            first = b.ArgMax(y, axis=axis + 1, keep_dims=True)
+            y, places = (b.Squeeze(b.GatherElements(item, first, axis=axis + 1), [axis + 1]) for item in (y, places))
+        return [y, as_type(b, places, self.dtype)]

@@ -1,0 +1,110 @@
+"""Convolutions whose weights have an axis for the groups: GroupConv, GroupConvTranspose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.op import Op
+from dovetail.ops.nn.conv import AUTO, EXPLICIT, TURNED, Conv, Convolution, ConvTranspose
+from dovetail.ops.nn.sliding_window import PADS, STALE
+from dovetail.types import Unknown, static
+
+
+class GroupConv(
+    Convolution,
+    sig="x: N, w: N -> y: N",
+    openvino=(
+        f"> GroupConvolution-1(x, w; strides, dilations, {PADS})",
+        f"> GroupConvolution-1(x, w; strides, dilations, {STALE})",
+    ),
+):
+    """Conv with weights [G, O / G, C / G, *kernel], which say how many groups there are. Source: OpenVINO GroupConvolution-1."""
+
+    def shape(self, x: Any, w: Any) -> Any:
+        if not isinstance(w.dims[0], int):
+            return _open(x, w)
+        return self._conv(w).shape(x, _Merged(w))
+
+    def _conv(self, w: Any) -> Conv:
+        return Conv(self.strides, self.pads, self.dilations, self.auto_pad, _groups(w))
+
+    def evaluate(self, xp: Any, x: Any, w: Any) -> Any:
+        return self._conv(w).evaluate(xp, x, xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:])))
+
+    def decompose(self, b: Any, x: Any, w: Any) -> Any:
+        return b.add(self._conv(w), x, merged_weights(b, w))[0]
+
+    def canonical(self, x: Any, w: Any) -> Op:
+        return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
+
+
+class GroupConvTranspose(
+    Convolution,
+    sig="x: N, w: N, output_shape?!: I -> y: N",
+    openvino=(
+        f"> GroupConvolutionBackpropData-1(x, w; {EXPLICIT})",
+        f"> GroupConvolutionBackpropData-1(x, w; {AUTO}auto_pad~{{valid:valid}})",
+        f"> GroupConvolutionBackpropData-1(x, w, output_shape; {EXPLICIT})",
+        f"> GroupConvolutionBackpropData-1(x, w, output_shape; {AUTO}{TURNED})",
+    ),
+):
+    """ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""
+
+    output_padding: tuple[int, ...] | None = None
+
+    def shape(self, x: Any, w: Any, output_shape: Any = None) -> Any:
+        if not isinstance(w.dims[0], int):
+            return _open(x, w)
+        return self._conv(w).shape(x, _Merged(w), None, output_shape)
+
+    def _conv(self, w: Any) -> ConvTranspose:
+        return ConvTranspose(self.strides, self.pads, self.dilations, self.auto_pad, _groups(w), None, self.output_padding)
+
+    def evaluate(self, xp: Any, x: Any, w: Any, output_shape: Any = None) -> Any:
+        merged = xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:]))
+        return self._conv(w).evaluate(xp, x, merged, None, output_shape)
+
+    def decompose(self, b: Any, x: Any, w: Any, output_shape: Any = None) -> Any:
+        return b.add(self._conv(w), x, merged_weights(b, w), None, output_shape)[0]
+
+    def canonical(self, x: Any, w: Any, output_shape: Any = None) -> Op:
+        return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
+
+
+def _groups(w: Any) -> int:
+    """The number of groups. Raises Unknown."""
+    if w.shape is None or not isinstance(w.shape[0], int):
+        raise Unknown
+    return int(w.shape[0])
+
+
+def _open(x: Any, w: Any) -> Any:
+    """All that is known where the number of groups is not."""
+    return (None if x.shape is None else x.shape[0], *(None,) * (len(w.dims) - 2))
+
+
+class _Merged:
+    """A view of grouped weights with the first two axes as one."""
+
+    def __init__(self, w: Any) -> None:
+        groups, outputs, *rest = w.dims
+        self.type = w.type
+        self.shape = self.dims = (groups * outputs, *rest)
+
+
+def merged_weights(b: Any, w: Any) -> Any:
+    """Weights [G, A / G, ...] as [A, ...]."""
+    groups, first, *rest = static(w.dims)
+    return reshaped_once(b, w, (groups * first, *rest))
+
+
+def grouped_weights(b: Any, w: Any, group: int) -> Any:
+    """Weights [A, ...] as [group, A / group, ...]."""
+    first, *rest = static(w.dims)
+    return reshaped_once(b, w, (group, first // group, *rest))
+
+
+def reshaped_once(b: Any, x: Any, shape: tuple[int, ...]) -> Any:
+    """``x`` under another shape; where it is a Reshape of something of that shape, that."""
+    source = x.node.inputs[0] if x.node is not None and type(x.node.op).__name__ == "Reshape" else None
+    return source if source is not None and source.shape == shape else b.Reshape(x, list(shape), copy_zeros=False)

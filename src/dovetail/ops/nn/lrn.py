@@ -1,0 +1,145 @@
+"""Division by the size of what stands around: of neighbouring channels, or of all along some axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail import arrays
+from dovetail.build import shape_value
+from dovetail.errors import RuleError
+from dovetail.ops.casts import _Normalizing, as_type, listed, rounded, wide_type
+from dovetail.ops.nn.conv import joined
+from dovetail.ops.nn.pool import AveragePool
+from dovetail.ops.nn.sliding_window import halves
+from dovetail.types import axes_in, axis_in
+
+
+class LRN(
+    _Normalizing,
+    sig="x: F -> y: F",
+    onnx="LRN-1,13(x; size, alpha=9.999999747378752e-05, beta=0.75, bias=1.0)",
+    openvino="LRN-1(x, axes; alpha, beta, bias, size)",
+):
+    """``x / (bias + alpha / size ** n * sum(x ** 2)) ** beta``, summed over a region of ``size`` places along each of the n
+    ``axes``.
+
+    The region begins floor((size - 1) / 2) before and ends ceil((size - 1) / 2) after the element. Sources: ONNX LRN 1, 13 (the
+    channels); OpenVINO LRN-1 (an odd size: of an even one its text and its implementation make different things).
+    """
+
+    size: int
+    alpha: float = 9.999999747378752e-05
+    beta: float = 0.75
+    bias: float = 1.0
+    axes: tuple[int, ...] = (1,)
+
+    def validate(self) -> None:
+        if self.size < 1:
+            raise RuleError("norm.size", f"size {self.size} should be at least 1")
+
+    def shape(self, x: Any) -> Any:
+        if x.shape is not None:
+            axes_in(self.axes, len(x.shape))
+        return x.shape
+
+    def region(self, length: int) -> int:
+        """A size of the region that shows as much of an axis of ``length`` places, and is not beyond its needs."""
+        return min(self.size, 2 * length + 2 - self.size % 2)
+
+    def evaluate(self, xp: Any, x: Any) -> Any:
+        wide = arrays.widened(xp, x)
+        axes = axes_in(self.axes, x.ndim)
+        regions = tuple(self.region(x.shape[axis]) for axis in axes)
+        before, after = zip(*(halves(size - 1, upper=True) for size in regions), strict=True) if axes else ((), ())
+        count, last = len(axes), range(x.ndim - len(axes), x.ndim)
+        squares = xp.moveaxis(wide * wide, axes, tuple(last)) if count else wide * wide
+        ones = (1,) * count
+        total = arrays.pool_sum(xp, squares, regions, ones, before, after, ones) if count else squares
+        total = xp.moveaxis(total, tuple(last), axes) if count else total
+        return rounded(xp, wide / (self.bias + self.alpha / self.size**count * total) ** self.beta, arrays.element(x))
+
+    def decompose(self, b: Any, x: Any) -> Any:
+        """The mean of the squares by an average pool over the axes, brought to the end."""
+        rank, kind = len(x.dims), wide_type(x.dtype)
+        wide = as_type(b, x, kind)
+        axes = list(axes_in(self.axes, rank))
+        squares = b.Multiply(wide, wide)
+        if axes:
+            order = [axis for axis in range(rank) if axis not in axes] + axes
+            turned = b.Transpose(squares, order)
+            flat = b.Reshape(turned, joined(b, [-1, 1], shape_value(b, x, axes)), copy_zeros=False)
+            before, after = halves(self.size - 1, upper=True)
+            pads = (before,) * len(axes) + (after,) * len(axes)
+            pool = AveragePool(pads=pads, kernel=(self.size,) * len(axes), divisor="padded")
+            means = b.Reshape(b.add(pool, flat)[0], shape_value(b, turned), copy_zeros=False)
+            squares = b.Transpose(means, [order.index(axis) for axis in range(rank)])
+        below = b.Power(b.Add(b.Multiply(squares, self.alpha), self.bias), self.beta)
+        return as_type(b, b.Divide(wide, below), x.dtype)
+
+
+class NormalizeL2(_Normalizing, sig="x: F, axes!: I -> y: F", openvino="NormalizeL2-1(x, axes; eps:epsilon, eps_mode:mode)"):
+    """``x / sqrt(s + epsilon)`` where s is the sum of squares over ``axes`` (none: of the element alone).
+
+    ``mode``: ``add`` as written, ``max`` takes the greater of s and epsilon. Source: OpenVINO NormalizeL2-1.
+    """
+
+    epsilon: float
+    mode: str = "add"
+
+    def validate(self) -> None:
+        if self.mode not in ("add", "max"):
+            raise RuleError("norm.epsilon-mode", f"{self.mode!r} is none of add, max")
+
+    def shape(self, x: Any, axes: Any) -> Any:
+        if x.shape is not None and axes.value is not None:
+            axes_in(listed(axes.value), len(x.shape))
+        return x.shape
+
+    def evaluate(self, xp: Any, x: Any, axes: Any) -> Any:
+        wide = arrays.widened(xp, x)
+        places = axes_in(listed(axes), x.ndim)
+        total = xp.sum(wide * wide, axis=places, keepdims=True) if places else wide * wide
+        below = total + self.epsilon if self.mode == "add" else xp.maximum(total, xp.asarray(self.epsilon, dtype=wide.dtype))
+        return rounded(xp, wide / xp.sqrt(below), arrays.element(x))
+
+    def decompose(self, b: Any, x: Any, axes: Any) -> Any:
+        kind = wide_type(x.dtype)
+        wide = as_type(b, x, kind)
+        total = b.ReduceSum(b.Multiply(wide, wide), axes, keep_dims=True, empty_is_all=False)
+        below = b.Add(total, self.epsilon) if self.mode == "add" else b.Maximum(total, self.epsilon)
+        return as_type(b, b.Divide(wide, b.Sqrt(below)), x.dtype)
+
+
+class LpNormalization(_Normalizing, sig="x: F -> y: F", onnx="LpNormalization-1,22(x; axis=-1, p=2)"):
+    """``x`` divided by its ``p``-norm (p is 1 or 2) over ``axis``; 0 where the norm is 0. Source: ONNX LpNormalization 1, 22."""
+
+    axis: int = -1
+    p: int = 2
+
+    def validate(self) -> None:
+        if self.p not in (1, 2):
+            raise RuleError("norm.p", f"p = {self.p} should be 1 or 2")
+
+    def shape(self, x: Any) -> Any:
+        if x.shape is not None:
+            axis_in(self.axis, len(x.shape))
+        return x.shape
+
+    def evaluate(self, xp: Any, x: Any) -> Any:
+        wide = arrays.widened(xp, x)
+        size = xp.abs(wide) if self.p == 1 else wide * wide
+        total = xp.sum(size, axis=axis_in(self.axis, x.ndim), keepdims=True)
+        norm = total if self.p == 1 else xp.sqrt(total)
+        safe = xp.where(norm == 0, xp.ones_like(norm), norm)
+        return rounded(xp, xp.where(norm == 0, xp.zeros_like(wide), wide / safe), arrays.element(x))
+
+    def decompose(self, b: Any, x: Any) -> Any:
+        kind = wide_type(x.dtype)
+        wide = as_type(b, x, kind)
+        size = b.Abs(wide) if self.p == 1 else b.Multiply(wide, wide)
+        total = b.ReduceSum(size, [axis_in(self.axis, len(x.dims))], keep_dims=True)
+        # A root of 0 has no slope: 1 stands in wherever the norm is 0.
+        is_zero = b.Equal(total, 0.0)
+        safe = b.Where(is_zero, b.constant(1.0, kind), total)
+        y = b.Divide(wide, safe if self.p == 1 else b.Sqrt(safe))
+        return as_type(b, b.Where(is_zero, b.constant(0.0, kind), y), x.dtype)

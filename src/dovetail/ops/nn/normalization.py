@@ -1,0 +1,400 @@
+"""Normalisation by the mean and variance of some axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dovetail import arrays, dims, dtypes
+from dovetail.build import shape_value
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.op import Op, check_inputs
+from dovetail.ops.casts import _Normalizing, as_type, check_parameter, listed, rounded, wide_type
+from dovetail.ops.nn.conv import joined
+from dovetail.ops.nn.sliding_window import spatial
+from dovetail.types import Tensor, Type, agree, axes_in, axis_in
+
+_EPSILON = "epsilon=9.999999747378752e-06"
+_BATCH = f"x, scale, bias, mean, variance; {_EPSILON}, momentum=0.8999999761581421"
+
+
+def _standardized(xp: Any, x: Any, axes: Sequence[int], epsilon: float) -> tuple[Any, Any, Any]:
+    """``x`` less its mean, times the inverse of its deviation over ``axes``; the mean; the inverse."""
+    mean = xp.mean(x, axis=tuple(axes), keepdims=True)
+    centred = x - mean
+    inverse = 1 / xp.sqrt(xp.mean(centred * centred, axis=tuple(axes), keepdims=True) + epsilon)
+    return centred * inverse, mean, inverse
+
+
+def _channels(xp: Any, values: Any, rank: int) -> Any:
+    """A vector, one number a channel, against a tensor of ``rank`` whose channels are axis 1 (a vector has one channel)."""
+    return xp.reshape(values, (1, -1, *(1,) * (rank - 2)) if rank > 1 else (-1,))
+
+
+def _channels_value(b: Any, values: Any, rank: int) -> Any:
+    return b.Reshape(values, [1, -1] + [1] * (rank - 2)) if rank > 1 else values
+
+
+def check_vector(values: Any, size: Any, what: str) -> None:
+    if values is None or values.shape is None:
+        return
+    if len(values.shape) != 1:
+        raise RuleError("norm.parameters", f"the {what} should be a vector, not of rank {len(values.shape)}")
+    agree(values.shape[0], size)
+
+
+class BatchNormalization(
+    _Normalizing,
+    sig="x: F, scale: F1, bias: F1, mean: F2, variance: F2 -> y: F, running_mean: F2, running_variance: F2",
+    onnx=(
+        f"BatchNormalization-1,6({_BATCH}, is_test~{{1:false}}:training, spatial~{{1:true}}=1, consumed_inputs:_ | outputs=1)",
+        f"BatchNormalization-7({_BATCH}, spatial=1 | training=false, outputs=1)",
+        f"BatchNormalization-9({_BATCH} | training=false, outputs=1)",
+        f"BatchNormalization-14,15({_BATCH}, training_mode:training=0)",
+    ),
+    openvino=(
+        "BatchNormInference-1(scale, bias, x, mean, variance; epsilon | training=false, outputs=1)",
+        "BatchNormInference-5(x, scale, bias, mean, variance; epsilon | training=false, outputs=1)",
+    ),
+):
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
+
+    With ``training`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
+    ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
+    shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
+    BatchNormInference-1, -5.
+    """
+
+    epsilon: float = 9.999999747378752e-06
+    momentum: float = 0.8999999761581421
+    training: bool = False
+    spatial: bool = True
+    outputs: int = 1
+
+    def validate(self) -> None:
+        if not 1 <= self.outputs <= (3 if self.training else 1):
+            raise RuleError("node.outputs", f"{self.outputs} outputs, with training={self.training}")
+        if self.training and not self.spatial:
+            raise UnsupportedError("norm.training", "training with statistics for each place")
+
+    def shape(self, x: Any, *parameters: Any) -> Any:
+        if x.shape is None:
+            return [None] * self.outputs
+        if not x.shape:
+            raise RuleError("norm.rank", "a scalar has no channels")
+        channels = x.shape[1] if len(x.shape) > 1 else 1
+        for values, what in zip(parameters, ("scale", "bias", "mean", "variance"), strict=True):
+            if self.spatial:
+                check_vector(values, channels, what)
+            elif values.shape is not None:
+                if len(values.shape) != len(x.shape) - 1:
+                    raise RuleError(
+                        "norm.parameters", f"the {what} should have the rank {len(x.shape) - 1}, not {len(values.shape)}"
+                    )
+                tuple(map(agree, values.shape, x.shape[1:]))
+        return [x.shape, (channels,), (channels,)][: self.outputs]
+
+    def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
+        wide = arrays.widened(xp, x)
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1 or x.ndim == 1)
+        old = [arrays.cast(xp, values, arrays.element(wide)) for values in (mean, variance)]
+        used = old
+        if self.training:
+            middle = xp.mean(wide, axis=axes, keepdims=True)
+            spread = xp.mean((wide - middle) ** 2, axis=axes, keepdims=True)
+            used = [xp.reshape(values, (-1,)) for values in (middle, spread)]
+        factor = arrays.cast(xp, scale, arrays.element(wide)) / xp.sqrt(used[1] + self.epsilon)
+        offset = arrays.cast(xp, bias, arrays.element(wide))
+        centre, factor, offset = (self._placed(xp, values, x.ndim) for values in (used[0], factor, offset))
+        y = rounded(xp, (wide - centre) * factor + offset, arrays.element(x))
+        running = [now * (1 - self.momentum) + before * self.momentum for now, before in zip(used, old, strict=True)]
+        return (y, *(rounded(xp, values, arrays.element(mean)) for values in running))[: self.outputs]
+
+    def _placed(self, xp: Any, values: Any, rank: int) -> Any:
+        return _channels(xp, values, rank) if self.spatial else values
+
+    def canonical(self, x: Any, *parameters: Any) -> Op:
+        """Momentum is nothing to inference."""
+        return self if self.training else self.with_(momentum=0.8999999761581421)
+
+    def decompose(self, b: Any, x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
+        rank, kind = len(x.dims), wide_type(x.dtype)
+        wide = as_type(b, x, kind)
+        old = [as_type(b, values, kind) for values in (mean, variance)]
+        used = old
+        if self.training:
+            axes = [axis for axis in range(rank) if axis != 1 or rank == 1]
+            middle = b.ReduceMean(wide, axes, keep_dims=True)
+            centred = b.Subtract(wide, middle)
+            spread = b.ReduceMean(b.Multiply(centred, centred), axes, keep_dims=True)
+            used = [b.Reshape(values, [-1]) for values in (middle, spread)]
+        factor = b.Divide(as_type(b, scale, kind), b.Sqrt(b.Add(used[1], self.epsilon)))
+        placed = [
+            _channels_value(b, values, rank) if self.spatial else values for values in (used[0], factor, as_type(b, bias, kind))
+        ]
+        y = as_type(b, b.Add(b.Multiply(b.Subtract(wide, placed[0]), placed[1]), placed[2]), x.dtype)
+        running = [
+            as_type(b, b.Add(b.Multiply(now, 1 - self.momentum), b.Multiply(before, self.momentum)), mean.dtype)
+            for now, before in zip(used, old, strict=True)
+        ]
+        return [y, *running][: self.outputs]
+
+
+class MeanVarianceNormalization(
+    _Normalizing,
+    sig="x: F, axes!: I -> y: F",
+    onnx="MeanVarianceNormalization-9,13(x; axes=[0,2,3] | normalize_variance=true, epsilon=1e-9/9.999999717180685e-10, "
+    "epsilon_mode=outside_sqrt)",
+    openvino="MVN-6(x, axes; normalize_variance, eps:epsilon, "
+    "eps_mode~{INSIDE_SQRT:inside_sqrt,OUTSIDE_SQRT:outside_sqrt,inside_sqrt:inside_sqrt,outside_sqrt:outside_sqrt}:epsilon_mode)",
+):
+    """``x`` less its mean over ``axes``, divided by its deviation there with ``normalize_variance``.
+
+    ``epsilon_mode``: ``inside_sqrt`` divides by sqrt(variance + epsilon), ``outside_sqrt`` by sqrt(variance) + epsilon.
+    Sources: ONNX MeanVarianceNormalization 9, 13 (epsilon 1e-9, as its function body has it); OpenVINO MVN-1, -6.
+    """
+
+    normalize_variance: bool = True
+    epsilon: float = 1e-9
+    epsilon_mode: str = "inside_sqrt"
+
+    def validate(self) -> None:
+        if self.epsilon_mode not in ("inside_sqrt", "outside_sqrt"):
+            raise RuleError("norm.epsilon-mode", f"{self.epsilon_mode!r} is none of inside_sqrt, outside_sqrt")
+
+    def shape(self, x: Any, axes: Any) -> Any:
+        if x.shape is not None and axes.value is not None:
+            axes_in(listed(axes.value), len(x.shape))
+        return x.shape
+
+    def evaluate(self, xp: Any, x: Any, axes: Any) -> Any:
+        places = axes_in(listed(axes), x.ndim)
+        wide = arrays.widened(xp, x)
+        y = wide - xp.mean(wide, axis=places, keepdims=True)
+        if self.normalize_variance:
+            variance = xp.mean(y * y, axis=places, keepdims=True)
+            inside = self.epsilon_mode == "inside_sqrt"
+            y = y / (xp.sqrt(variance + self.epsilon) if inside else xp.sqrt(variance) + self.epsilon)
+        return rounded(xp, y, arrays.element(x))
+
+    def decompose(self, b: Any, x: Any, axes: Any) -> Any:
+        kind = wide_type(x.dtype)
+        wide = as_type(b, x, kind)
+        y = b.Subtract(wide, b.ReduceMean(wide, axes, keep_dims=True, empty_is_all=False))
+        if self.normalize_variance:
+            variance = b.ReduceMean(b.Multiply(y, y), axes, keep_dims=True, empty_is_all=False)
+            inside = self.epsilon_mode == "inside_sqrt"
+            y = b.Divide(y, b.Sqrt(b.Add(variance, self.epsilon)) if inside else b.Add(b.Sqrt(variance), self.epsilon))
+        return as_type(b, y, x.dtype)
+
+
+def standardized(b: Any, x: Any, axes: Sequence[int], epsilon: float) -> Any:
+    """``x`` with mean 0 and variance 1 over ``axes``."""
+    return b.MeanVarianceNormalization(x, list(axes), epsilon=epsilon)
+
+
+class LayerNormalization(
+    Op,
+    sig="x: F, scale: F, bias?: F -> y: F, mean: F1, inverse_deviation: F1",
+    onnx=f"LayerNormalization-17(x, scale, bias?; axis=-1, {_EPSILON}, stash_type:stash=f32)",
+):
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
+
+    The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash``; all is computed in it, in f32 and in the type
+    of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
+    LayerNormalization 17.
+    """
+
+    axis: int = -1
+    epsilon: float = 9.999999747378752e-06
+    stash: DType = dtypes.f32
+    outputs: int = 1
+
+    def types(self, x: Any, scale: Any, bias: Any = None) -> list[Type]:
+        bound = check_inputs(self, (x, scale, bias))
+        shape = x.shape
+        kept: Any = None
+        if shape is not None:
+            axis = axis_in(self.axis, len(shape))
+            kept = (*shape[:axis], *(1,) * (len(shape) - axis))
+            for values in (scale, bias):
+                check_parameter(shape, values)
+        types: list[Type] = [Tensor(bound.get("F"), shape), Tensor(self.stash, kept), Tensor(self.stash, kept)]
+        return types[: self.outputs]
+
+    def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any = None) -> Any:
+        for values in (scale, bias):
+            check_parameter(x.shape, values)
+        kind = arrays.element(x)
+        work = arrays.cast(xp, x, wide_type(kind, self.stash))
+        axes = range(axis_in(self.axis, x.ndim), x.ndim)
+        y, mean, inverse = _standardized(xp, work, axes, self.epsilon)
+        y = arrays.cast(xp, y, wide_type(kind)) * arrays.widened(xp, scale)
+        if bias is not None:
+            y = y + arrays.widened(xp, bias)
+        statistics = (arrays.cast(xp, values, self.stash) for values in (mean, inverse))
+        return (rounded(xp, y, kind), *statistics)[: self.outputs]
+
+    def decompose(self, b: Any, x: Any, scale: Any, bias: Any = None) -> Any:
+        rank = len(x.dims)
+        axes = list(range(axis_in(self.axis, rank), rank))
+        work = as_type(b, x, wide_type(x.dtype, self.stash))
+        statistics = []
+        if self.outputs > 1:
+            mean = b.ReduceMean(work, axes, keep_dims=True)
+            centred = b.Subtract(work, mean)
+            inverse = b.Divide(1.0, b.Sqrt(b.Add(b.ReduceMean(b.Multiply(centred, centred), axes, keep_dims=True), self.epsilon)))
+            y = b.Multiply(centred, inverse)
+            statistics = [as_type(b, values, self.stash) for values in (mean, inverse)]
+        else:
+            y = standardized(b, work, axes, self.epsilon)
+        kind = wide_type(x.dtype)
+        y = b.Multiply(as_type(b, y, kind), as_type(b, scale, kind))
+        if bias is not None:
+            y = b.Add(y, as_type(b, bias, kind))
+        return [as_type(b, y, x.dtype), *statistics][: self.outputs]
+
+
+class RMSNormalization(
+    _Normalizing,
+    sig="x: F, scale: F1 -> y: F1",
+    onnx="RMSNormalization-23(x, scale; axis=-1, epsilon=9.999999747378752e-06, stash_type:stash=f32)",
+):
+    """``x / sqrt(mean(x ** 2) + epsilon) * scale`` with the mean of the axes from ``axis`` on, computed in the type ``stash``.
+
+    ``scale`` broadcasts to ``x``, and the result has its element type. Source: ONNX RMSNormalization 23.
+    """
+
+    axis: int = -1
+    epsilon: float = 9.999999747378752e-06
+    stash: DType = dtypes.f32
+
+    def shape(self, x: Any, scale: Any) -> Any:
+        if x.shape is not None:
+            axis_in(self.axis, len(x.shape))
+            check_parameter(x.shape, scale)
+        return x.shape
+
+    def evaluate(self, xp: Any, x: Any, scale: Any) -> Any:
+        check_parameter(x.shape, scale)
+        work = arrays.cast(xp, x, wide_type(arrays.element(x), self.stash))
+        axes = tuple(range(axis_in(self.axis, x.ndim), x.ndim))
+        y = work / xp.sqrt(xp.mean(work * work, axis=axes, keepdims=True) + self.epsilon)
+        kind = arrays.element(scale)
+        return rounded(xp, arrays.cast(xp, y, wide_type(kind)) * arrays.widened(xp, scale), kind)
+
+    def decompose(self, b: Any, x: Any, scale: Any) -> Any:
+        rank, kind = len(x.dims), wide_type(scale.dtype)
+        axes = list(range(axis_in(self.axis, rank), rank))
+        work = as_type(b, x, wide_type(x.dtype, self.stash))
+        y = b.Divide(work, b.Sqrt(b.Add(b.ReduceMean(b.Multiply(work, work), axes, keep_dims=True), self.epsilon)))
+        return as_type(b, b.Multiply(as_type(b, y, kind), as_type(b, scale, kind)), scale.dtype)
+
+
+class InstanceNormalization(
+    _Normalizing,
+    sig="x: F, scale: F, bias: F -> y: F",
+    onnx=(
+        f"InstanceNormalization-1(x, scale, bias; {_EPSILON}, consumed_inputs:_)",
+        f"InstanceNormalization-6,22(x, scale, bias; {_EPSILON})",
+    ),
+):
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over the spatial axes of ``x`` [N, C,
+    *sizes].
+
+    ``scale`` and ``bias``: [C]. Source: ONNX InstanceNormalization 1, 6, 22.
+    """
+
+    epsilon: float = 9.999999747378752e-06
+
+    def shape(self, x: Any, scale: Any, bias: Any) -> Any:
+        if x.shape is not None:
+            spatial(x.shape)
+            check_vector(scale, x.shape[1], "scale")
+            check_vector(bias, x.shape[1], "bias")
+        return x.shape
+
+    def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any) -> Any:
+        y, _, _ = _standardized(xp, arrays.widened(xp, x), range(2, x.ndim), self.epsilon)
+        scale, bias = (_channels(xp, arrays.widened(xp, values), x.ndim) for values in (scale, bias))
+        return rounded(xp, y * scale + bias, arrays.element(x))
+
+    def decompose(self, b: Any, x: Any, scale: Any, bias: Any) -> Any:
+        rank, kind = len(x.dims), wide_type(x.dtype)
+        y = standardized(b, as_type(b, x, kind), range(2, rank), self.epsilon)
+        scale, bias = (_channels_value(b, as_type(b, values, kind), rank) for values in (scale, bias))
+        return as_type(b, b.Add(b.Multiply(y, scale), bias), x.dtype)
+
+
+class GroupNormalization(
+    _Normalizing,
+    sig="x: F, scale: F, bias: F -> y: F",
+    onnx=(
+        f"GroupNormalization-18(x, scale, bias; num_groups:groups, {_EPSILON} | per_group=true)",
+        f"GroupNormalization-21(x, scale, bias; num_groups:groups, {_EPSILON}, stash_type:stash=f32)",
+    ),
+    openvino="GroupNormalization-12(x, scale, bias; num_groups:groups, epsilon | stash=none/f32/f64)",
+):
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over each of ``groups`` groups of channels.
+
+    ``x`` [N, C, *sizes]; ``scale`` and ``bias`` [C], or with ``per_group`` [groups]. The statistics are computed in the type
+    ``stash``, by default in that of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
+    GroupNormalization-12.
+    """
+
+    groups: int = 1
+    epsilon: float = 9.999999747378752e-06
+    per_group: bool = False
+    stash: DType | None = None
+
+    def validate(self) -> None:
+        if self.groups < 1:
+            raise RuleError("norm.groups", f"{self.groups} groups")
+
+    def shape(self, x: Any, scale: Any, bias: Any) -> Any:
+        if x.shape is None:
+            return None
+        if len(x.shape) < 2:
+            raise RuleError("norm.rank", f"a batch and channels are needed, not the rank {len(x.shape)}")
+        channels = x.shape[1]
+        if dims.equal(channels % self.groups, 0) is False:
+            raise RuleError("norm.groups", f"{channels} channels do not divide into {self.groups} groups")
+        for values, what in ((scale, "scale"), (bias, "bias")):
+            check_vector(values, self.groups if self.per_group else channels, what)
+        return x.shape
+
+    def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any) -> Any:
+        kind = arrays.element(x)
+        split = (x.shape[0], self.groups, x.shape[1] // self.groups, *x.shape[2:])
+        work = xp.reshape(arrays.cast(xp, x, wide_type(kind, self.stash or kind)), split)
+        y, _, _ = _standardized(xp, work, range(2, len(split)), self.epsilon)
+        y = arrays.cast(xp, y, wide_type(kind))
+        placed = (1, self.groups, 1 if self.per_group else split[2], *(1,) * (x.ndim - 2))
+        scale, bias = (xp.reshape(arrays.widened(xp, values), placed) for values in (scale, bias))
+        return rounded(xp, xp.reshape(y * scale + bias, x.shape), kind)
+
+    def canonical(self, x: Any, scale: Any, bias: Any) -> Op:
+        return self.with_(stash=self.stash or wide_type(x.dtype))
+
+    def decompose(self, b: Any, x: Any, scale: Any, bias: Any) -> Any:
+        rank, kind = len(x.dims), wide_type(x.dtype)
+        if self.per_group:
+            each = [_repeated(b, values, x, self.groups) for values in (scale, bias)]
+            return b.add(self.with_(per_group=False), x, *each)[0]
+        shape = shape_value(b, x)
+        # Not -1, which an empty tensor does not tell.
+        channels: Any = x.dims[1]
+        each = [channels // self.groups] if isinstance(channels, int) else b.Divide(shape_value(b, x, [1]), [self.groups])
+        split = joined(b, shape_value(b, x, [0]), [self.groups], each, shape_value(b, x, range(2, rank)))
+        work = b.Reshape(as_type(b, x, wide_type(kind, self.stash or kind)), split, copy_zeros=False)
+        y = b.Reshape(standardized(b, work, range(2, rank + 1), self.epsilon), shape, copy_zeros=False)
+        scale, bias = (_channels_value(b, as_type(b, values, kind), rank) for values in (scale, bias))
+        return as_type(b, b.Add(b.Multiply(as_type(b, y, kind), scale), bias), x.dtype)
+
+
+def _repeated(b: Any, values: Any, x: Any, groups: int) -> Any:
+    """One number a group as one number a channel."""
+    channels = shape_value(b, x, [1])
+    each = [channels[0] // groups] if isinstance(channels, list) else b.Divide(channels, [groups])
+    return b.Reshape(b.Expand(b.Unsqueeze(values, [1]), joined(b, [groups], each)), [-1])

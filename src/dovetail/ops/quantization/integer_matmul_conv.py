@@ -1,0 +1,379 @@
+"""Products and convolutions of integers on a grid, summed in i32, and brought onto another grid."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dovetail import arrays, dtypes
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.op import Op, check_inputs
+from dovetail.ops.casts import as_type
+from dovetail.ops.linalg.matmul import Gemm, MatMul
+from dovetail.ops.nn.conv import Conv, Convolution
+from dovetail.ops.nn.sliding_window import ONNX_PAD
+from dovetail.ops.quantization.granularity import is_single
+from dovetail.ops.quantization.quantize_linear import dynamic_range, grid_value, onto_grid
+from dovetail.ops.quantization.scales import (
+    by_channels,
+    by_channels_value,
+    centred,
+    centred_value,
+    check_channels,
+    check_columns,
+    check_rows,
+    check_single,
+    columns,
+    columns_value,
+    one,
+    one_value,
+    rows,
+    rows_value,
+    sum_type,
+)
+from dovetail.types import Tensor, Type, Unknown, agree
+
+BYTES = ("i8", "u8")
+_WINDOWS = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape:kernel?"
+
+
+class _Bytes(Op):
+    """Integers of 8 bits, summed in i32, which wraps. What the slope of rounding should stand for is not specified."""
+
+    quantizes: ClassVar[bool] = True
+
+    def types(self, *xs: Any) -> list[Type]:
+        bound = check_inputs(self, xs)
+        for port, x in zip(self.signature.inputs, xs, strict=False):
+            kind = bound.get(port.type)
+            if x is not None and port.type.startswith("I") and kind is not None and kind.name not in BYTES:
+                raise RuleError("quantize.type", f"input {port.name!r} should be i8 or u8, not {kind}")
+        return [Tensor(self.result(bound), self.shape(*xs))]
+
+    def result(self, bound: dict[str, DType]) -> DType | None:
+        return dtypes.i32
+
+    def value(self, *xs: Any) -> Any:
+        """Shape values do not come out of products."""
+        raise Unknown
+
+    def vjp(self, b: Any, g: Any, y: Any, /, *xs: Any) -> Any:
+        raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
+
+
+class MatMulInteger(
+    _Bytes,
+    sig="x: I, y: I2, x_zero_point?: I, y_zero_point?: I2 -> z: i32",
+    onnx="MatMulInteger-10(x, y, x_zero_point?, y_zero_point?)",
+):
+    """``(x - x_zero_point) @ (y - y_zero_point)`` as MatMul has it, summed in i32, which wraps.
+
+    A zero point is one number, a vector along the rows of ``x`` or the columns of ``y``, or a column or row for each matrix.
+    Source: ONNX MatMulInteger 10.
+    """
+
+    def shape(self, x: Any, y: Any, x_zero_point: Any = None, y_zero_point: Any = None) -> Any:
+        check_rows(x_zero_point, x, "zero point")
+        check_columns(y_zero_point, y, "zero point")
+        return MatMul().shape(x, y)
+
+    def evaluate(self, xp: Any, x: Any, y: Any, x_zero_point: Any = None, y_zero_point: Any = None) -> Any:
+        left = centred(xp, x, None if x_zero_point is None else rows(xp, x_zero_point, x.ndim))
+        right = centred(xp, y, None if y_zero_point is None else columns(xp, y_zero_point))
+        return arrays.matmul_integers(xp, left, right)
+
+    def decompose(self, b: Any, x: Any, y: Any, x_zero_point: Any = None, y_zero_point: Any = None) -> Any:
+        kind = sum_type(x, x_zero_point, y, y_zero_point, (max(len(y.dims) - 2, 0),))
+        left = centred_value(b, x, None if x_zero_point is None else rows_value(b, x_zero_point, len(x.dims)), kind)
+        right = centred_value(b, y, None if y_zero_point is None else columns_value(b, y_zero_point), kind)
+        return as_type(b, b.MatMul(left, right), dtypes.i32)
+
+
+class ConvInteger(
+    Convolution,
+    _Bytes,
+    sig="x: I, w: I2, x_zero_point?: I, w_zero_point?: I2 -> y: i32",
+    onnx=f"ConvInteger-10(x, w, x_zero_point?, w_zero_point?; {_WINDOWS})",
+):
+    """Conv of ``x - x_zero_point`` with ``w - w_zero_point``, summed in i32, which wraps; padding is the zero point.
+
+    The zero point of ``w`` is one number or one for each output channel. Source: ONNX ConvInteger 10.
+    """
+
+    def conv(self) -> Conv:
+        return Conv(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel)
+
+    def shape(self, x: Any, w: Any, x_zero_point: Any = None, w_zero_point: Any = None) -> Any:
+        check_single(x_zero_point, "zero point")
+        check_channels(w_zero_point, w, "zero point")
+        return self.conv().shape(x, w)
+
+    def evaluate(self, xp: Any, x: Any, w: Any, x_zero_point: Any = None, w_zero_point: Any = None) -> Any:
+        left = centred(xp, x, None if x_zero_point is None else one(xp, x_zero_point))
+        right = centred(xp, w, None if w_zero_point is None else by_channels(xp, w_zero_point, w.ndim - 1))
+        return self.conv().evaluate(xp, left, right)
+
+    def decompose(self, b: Any, x: Any, w: Any, x_zero_point: Any = None, w_zero_point: Any = None) -> Any:
+        kind = sum_type(x, x_zero_point, w, w_zero_point, tuple(range(1, len(w.dims))))
+        left = centred_value(b, x, None if x_zero_point is None else one_value(b, x_zero_point), kind)
+        point = None if w_zero_point is None else by_channels_value(b, w_zero_point, len(w.dims) - 1)
+        return as_type(b, b.add(self.conv(), left, centred_value(b, w, point, kind))[0], dtypes.i32)
+
+    def canonical(self, x: Any, w: Any, *points: Any) -> Op:
+        return self if w.shape is None else self.with_(kernel=None, **self.plain(len(w.shape) - 2))
+
+
+class QLinearConv(
+    Convolution,
+    _Bytes,
+    sig=(
+        "x: I, x_scale: f32, x_zero_point: I, w: I2, w_scale: f32, w_zero_point: I2, y_scale: f32, y_zero_point: I3, bias?: i32 "
+        "-> y: I3"
+    ),
+    onnx=(f"QLinearConv-10(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias?; {_WINDOWS})"),
+):
+    """ConvInteger plus ``bias``, times ``x_scale * w_scale / y_scale`` in f32, rounded, plus ``y_zero_point``, saturated.
+
+    The scale and zero point of ``w`` are one number or one for each output channel. Source: ONNX QLinearConv 10.
+    """
+
+    def integers(self) -> ConvInteger:
+        return ConvInteger(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel)
+
+    def result(self, bound: dict[str, DType]) -> DType | None:
+        return bound.get("I3")
+
+    def shape(self, x: Any, x_scale: Any, zx: Any, w: Any, w_scale: Any, zw: Any, y_scale: Any, zy: Any, bias: Any = None) -> Any:
+        for values in (x_scale, y_scale):
+            check_single(values, "scale")
+        check_single(zy, "zero point")
+        check_channels(w_scale, w, "scale")
+        if bias is not None and w.shape is not None:
+            self._check_bias(bias, w.shape[0])
+        return self.integers().shape(x, w, zx, zw)
+
+    def evaluate(
+        self, xp: Any, x: Any, x_scale: Any, zx: Any, w: Any, w_scale: Any, zw: Any, y_scale: Any, zy: Any, bias: Any = None
+    ) -> Any:
+        total = self.integers().evaluate(xp, x, w, zx, zw)
+        if bias is not None:
+            total = total + xp.reshape(bias, (-1, *(1,) * (x.ndim - 2)))
+        factor = one(xp, x_scale) * by_channels(xp, w_scale, x.ndim - 2) / one(xp, y_scale)
+        return requantized(xp, total, factor, one(xp, zy))
+
+    def decompose(
+        self, b: Any, x: Any, x_scale: Any, zx: Any, w: Any, w_scale: Any, zw: Any, y_scale: Any, zy: Any, bias: Any = None
+    ) -> Any:
+        after = len(w.dims) - 2
+        total = b.add(self.integers(), x, w, zx, zw)[0]
+        if bias is not None:
+            total = b.Add(total, b.Reshape(bias, [-1, *(1,) * after], copy_zeros=False))
+        factor = b.Multiply(one_value(b, x_scale), by_channels_value(b, w_scale, after))
+        return requantized_value(b, total, b.Divide(factor, one_value(b, y_scale)), one_value(b, zy))
+
+    def canonical(self, x: Any, x_scale: Any, zx: Any, w: Any, *rest: Any) -> Op:
+        return self if w.shape is None else self.with_(kernel=None, **self.plain(len(w.shape) - 2))
+
+
+def requantized(xp: Any, total: Any, factor: Any, zero_point: Any) -> Any:
+    """Sums in i32 times a factor, rounded, on the grid of ``zero_point``."""
+    kind = arrays.element(zero_point)
+    with np.errstate(all="ignore"):
+        scaled = arrays.cast(xp, total, dtypes.f32) * arrays.cast(xp, factor, dtypes.f32)
+        return onto_grid(xp, scaled, arrays.cast(xp, zero_point, dtypes.f32), kind)
+
+
+def requantized_value(b: Any, total: Any, factor: Any, zero_point: Any) -> Any:
+    scaled = b.Multiply(as_type(b, total, dtypes.f32), as_type(b, factor, dtypes.f32))
+    return grid_value(b, scaled, zero_point, zero_point.dtype)
+
+
+class QLinearMatMul(
+    _Bytes,
+    sig=("x: I, x_scale: F, x_zero_point: I, y: I2, y_scale: F, y_zero_point: I2, z_scale: F, z_zero_point: I3 -> z: I3"),
+    onnx="QLinearMatMul-10,21(x, x_scale, x_zero_point, y, y_scale, y_zero_point, z_scale, z_zero_point)",
+):
+    """MatMulInteger times ``x_scale * y_scale / z_scale`` in f32, rounded, plus ``z_zero_point``, saturated.
+
+    A scale and zero point of ``x`` are one number or lie along its rows, those of ``y`` along its columns. Source: ONNX
+    QLinearMatMul 10, 21; products of f8, whose sums it does not specify, are refused.
+    """
+
+    def types(self, *xs: Any) -> list[Type]:
+        for x in xs[:1] + xs[3:4]:
+            if getattr(x.type, "dtype", None) is not None and x.dtype.name.startswith("f8"):
+                raise UnsupportedError("quantize.product", f"how products of {x.dtype} are summed is not specified")
+        return super().types(*xs)
+
+    def result(self, bound: dict[str, DType]) -> DType | None:
+        return bound.get("I3")
+
+    def shape(self, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, z_scale: Any, zz: Any) -> Any:
+        check_rows(x_scale, x, "scale")
+        check_columns(y_scale, y, "scale")
+        check_single(z_scale, "scale")
+        check_single(zz, "zero point")
+        return MatMulInteger().shape(x, y, zx, zy)
+
+    def evaluate(self, xp: Any, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, z_scale: Any, zz: Any) -> Any:
+        total = MatMulInteger().evaluate(xp, x, y, zx, zy)
+        left, right, out = (arrays.cast(xp, scale, dtypes.f32) for scale in (x_scale, y_scale, z_scale))
+        factor = rows(xp, left, x.ndim) * columns(xp, right) / one(xp, out)
+        return requantized(xp, total, factor, one(xp, zz))
+
+    def decompose(self, b: Any, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, z_scale: Any, zz: Any) -> Any:
+        total = b.MatMulInteger(x, y, zx, zy)
+        left, right, out = (as_type(b, scale, dtypes.f32) for scale in (x_scale, y_scale, z_scale))
+        factor = b.Multiply(rows_value(b, left, len(x.dims)), columns_value(b, right))
+        return requantized_value(b, total, b.Divide(factor, one_value(b, out)), one_value(b, zz))
+
+
+class QGemm(
+    _Bytes,
+    sig=(
+        "x: I, x_scale: f32, x_zero_point: I, y: I2, y_scale: f32, y_zero_point: I2, bias?: i32, z_scale?: f32, "
+        "z_zero_point?: I3 -> z: I3"
+    ),
+    onnx=(
+        "com.microsoft:QGemm-1(x, x_scale, x_zero_point, y, y_scale, y_zero_point, bias?, z_scale?, z_zero_point?; alpha=1.0, "
+        "transA:transpose_a=0, transB:transpose_b=0)"
+    ),
+):
+    """``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times ``alpha * x_scale * y_scale`` in f32.
+
+    With a ``z_scale`` divided by it, rounded, plus ``z_zero_point``, saturated; without one it is f32. Both matrices are swapped
+    first as the flags say; a scale and zero point of ``y`` are one number or one for each column of the product. Source:
+    com.microsoft QGemm, as onnxruntime computes it.
+    """
+
+    alpha: float = 1.0
+    transpose_a: bool = False
+    transpose_b: bool = False
+
+    def types(self, *xs: Any) -> list[Type]:
+        _, scale, point = (*xs, None, None, None)[6:9]
+        if (scale is None) != (point is None):
+            raise RuleError("quantize.scale", "a scale and a zero point of the result go together")
+        (made,) = super().types(*xs)
+        return [made if point is not None else Tensor(dtypes.f32, made.shape)]  # type: ignore[union-attr]
+
+    def result(self, bound: dict[str, DType]) -> DType | None:
+        return bound.get("I3")
+
+    def shape(self, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, *rest: Any) -> Any:
+        bias, z_scale, zz = (*rest, None, None, None)[:3]
+        for values, what in ((x_scale, "scale"), (zx, "zero point"), (z_scale, "scale"), (zz, "zero point")):
+            check_single(values, what)
+        made = Gemm(transpose_a=self.transpose_a, transpose_b=self.transpose_b).shape(_Untyped(x), _Untyped(y), bias)
+        for values, what in ((y_scale, "scale"), (zy, "zero point")):
+            if values is not None and is_single(values.shape) is False:
+                if len(values.shape) != 1:
+                    raise RuleError("quantize.scale", f"one {what} for all or for each column is needed, not {values.type}")
+                if made[1] is not None:
+                    agree(values.shape[0], made[1])
+        return made
+
+    def evaluate(self, xp: Any, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, *rest: Any) -> Any:
+        bias, z_scale, zz = (*rest, None, None, None)[:3]
+        left = xp.matrix_transpose(x) if self.transpose_a else x
+        right = xp.matrix_transpose(y) if self.transpose_b else y
+        total = MatMulInteger().evaluate(xp, left, right, one(xp, zx), columns(xp, zy))
+        total = total if bias is None else total + bias
+        factor = xp.asarray(self.alpha, dtype=x_scale.dtype) * one(xp, x_scale) * columns(xp, y_scale)
+        if z_scale is None:
+            return arrays.cast(xp, total, dtypes.f32) * factor
+        return requantized(xp, total, factor / one(xp, z_scale), one(xp, zz))
+
+    def decompose(self, b: Any, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, *rest: Any) -> Any:
+        bias, z_scale, zz = (*rest, None, None, None)[:3]
+        left = b.Transpose(x, [1, 0]) if self.transpose_a else x
+        right = b.Transpose(y, [1, 0]) if self.transpose_b else y
+        total = b.MatMulInteger(left, right, one_value(b, zx), columns_value(b, zy))
+        total = total if bias is None else b.Add(total, bias)
+        factor = b.Multiply(b.Multiply(b.constant(np.float32(self.alpha)), one_value(b, x_scale)), columns_value(b, y_scale))
+        if z_scale is None:
+            return b.Multiply(b.Cast(total, to=dtypes.f32), factor)
+        return requantized_value(b, total, b.Divide(factor, one_value(b, z_scale)), one_value(b, zz))
+
+
+class _Untyped:
+    """A view whose element type does not matter."""
+
+    def __init__(self, x: Any) -> None:
+        self.type = None
+        self.shape = x.shape
+
+
+class MatMulIntegerToFloat(
+    _Bytes,
+    sig="x: I, y: I2, x_scale: F, y_scale: F, x_zero_point?: I, y_zero_point?: I2, bias?: F -> z: F",
+    onnx="com.microsoft:MatMulIntegerToFloat-1(x, y, x_scale, y_scale, x_zero_point?, y_zero_point?, bias?)",
+):
+    """MatMulInteger times ``x_scale * y_scale``, plus ``bias``, in f32. Source: com.microsoft MatMulIntegerToFloat.
+
+    The scale and zero point of ``x`` are one number, those of ``y`` one number or one for each column.
+    """
+
+    def result(self, bound: dict[str, DType]) -> DType | None:
+        return bound.get("F")
+
+    def shape(self, x: Any, y: Any, x_scale: Any, y_scale: Any, zx: Any = None, zy: Any = None, bias: Any = None) -> Any:
+        check_single(x_scale, "scale")
+        check_single(zx, "zero point")
+        check_columns(y_scale, y, "scale")
+        check_sum(bias, y)
+        return MatMulInteger().shape(x, y, zx, zy)
+
+    def evaluate(
+        self, xp: Any, x: Any, y: Any, x_scale: Any, y_scale: Any, zx: Any = None, zy: Any = None, bias: Any = None
+    ) -> Any:
+        total = arrays.cast(xp, MatMulInteger().evaluate(xp, x, y, zx, zy), dtypes.f32)
+        left, right = (arrays.cast(xp, scale, dtypes.f32) for scale in (x_scale, y_scale))
+        z = total * (one(xp, left) * columns(xp, right))
+        z = z if bias is None else z + arrays.cast(xp, bias, dtypes.f32)
+        return arrays.cast(xp, z, arrays.element(x_scale), saturate=False)
+
+    def decompose(
+        self, b: Any, x: Any, y: Any, x_scale: Any, y_scale: Any, zx: Any = None, zy: Any = None, bias: Any = None
+    ) -> Any:
+        total = b.Cast(b.MatMulInteger(x, y, zx, zy), to=dtypes.f32)
+        left, right = (as_type(b, scale, dtypes.f32) for scale in (x_scale, y_scale))
+        z = b.Multiply(total, b.Multiply(one_value(b, left), columns_value(b, right)))
+        return as_type(b, z if bias is None else b.Add(z, as_type(b, bias, dtypes.f32)), x_scale.dtype)
+
+
+def check_sum(bias: Any, y: Any) -> None:
+    if bias is None or bias.shape is None:
+        return
+    if len(bias.shape) != 1:
+        raise RuleError("quantize.bias", f"the bias should be a vector, not {bias.type}")
+    if y.shape is not None and len(y.shape) > 1:
+        agree(bias.shape[0], y.shape[-1])
+
+
+class DynamicQuantizeMatMul(
+    _Bytes,
+    sig="x: f32, y: I, y_scale: f32, y_zero_point?: I, bias?: f32 -> z: f32",
+    onnx="com.microsoft:DynamicQuantizeMatMul-1(x, y, y_scale, y_zero_point?, bias?)",
+):
+    """MatMulIntegerToFloat of what DynamicQuantizeLinear makes of ``x``. Source: com.microsoft DynamicQuantizeMatMul."""
+
+    def result(self, bound: dict[str, DType]) -> DType | None:
+        return dtypes.f32
+
+    def shape(self, x: Any, y: Any, y_scale: Any, zy: Any = None, bias: Any = None) -> Any:
+        check_columns(y_scale, y, "scale")
+        check_sum(bias, y)
+        return MatMulInteger().shape(x, y, None, zy)
+
+    def evaluate(self, xp: Any, x: Any, y: Any, y_scale: Any, zy: Any = None, bias: Any = None) -> Any:
+        scale, point = dynamic_range(xp, x)
+        codes = onto_grid(xp, x / scale, point, dtypes.u8)
+        point = arrays.cast(xp, point, dtypes.u8)
+        return MatMulIntegerToFloat().evaluate(xp, codes, y, scale, y_scale, point, zy, bias)
+
+    def decompose(self, b: Any, x: Any, y: Any, y_scale: Any, zy: Any = None, bias: Any = None) -> Any:
+        codes, scale, point = b.DynamicQuantizeLinear(x)
+        return MatMulIntegerToFloat().decompose(b, codes, y, scale, y_scale, point, zy, bias)

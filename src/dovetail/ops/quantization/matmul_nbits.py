@@ -1,0 +1,151 @@
+"""Products with weights of a few bits, several to a byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dtypes
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.op import Op, check_inputs
+from dovetail.ops.casts import as_type, rounded
+from dovetail.types import Tensor, Type, Unknown, agree, total
+
+_LINE = "K:inner, N:columns, bits=4, block_size, accuracy_level=0, weight_prepacked~{0:false}:prepacked=0"
+
+
+class MatMulNBits(
+    Op,
+    sig="x: F, weights: u8, scales: F, zero_points?: R, group_index?: i32, bias?: F -> y: F",
+    onnx=f"com.microsoft:MatMulNBits-1(x, weights, scales, zero_points?, group_index?, bias?; {_LINE})",
+):
+    """``x @ w + bias`` with w [inner, columns] of ``(code - zero_point) * scale``, a scale for each block of a column's codes.
+
+    ``weights`` [columns, blocks, block_size * bits / 8]: codes of ``bits`` bits, the first of a byte in its lowest bits.
+    ``scales`` has one for each column and block; ``zero_points`` too, as floats or packed like the codes, each column a whole
+    number of bytes; left out they are 2^(bits - 1). Floats of fewer than 32 bits are computed in f32. With ``accuracy_level`` a
+    runtime may round ``x`` first, which is not done here. Source: com.microsoft MatMulNBits.
+    """
+
+    inner: int
+    columns: int
+    bits: int = 4
+    block_size: int = 32
+    accuracy_level: int = 0
+    prepacked: bool = False
+
+    def validate(self) -> None:
+        if self.bits not in (2, 4, 8):
+            raise UnsupportedError("packed.bits", f"codes of {self.bits} bits, where those of 2, 4 and 8 are known")
+        if self.block_size < 16 or self.block_size & (self.block_size - 1):
+            raise RuleError("packed.block", f"blocks of {self.block_size}, which should be a power of two from 16 on")
+        if self.inner < 1 or self.columns < 1:
+            raise RuleError("packed.sizes", f"weights of {self.inner} rows and {self.columns} columns")
+        if self.prepacked:
+            raise UnsupportedError("packed.layout", "weights packed for one execution provider alone")
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.inner // self.block_size)
+
+    def types(
+        self, x: Any, weights: Any, scales: Any, zero_points: Any = None, group_index: Any = None, bias: Any = None
+    ) -> list[Type]:
+        bound = check_inputs(self, (x, weights, scales, zero_points, group_index, bias))
+        if group_index is not None:
+            raise UnsupportedError("packed.groups", "an index of groups, which is deprecated")
+        kind = bound.get("R") if zero_points is not None else None
+        if kind is not None and kind != "u8" and not kind.is_float:
+            raise RuleError("quantize.type", f"zero points of {kind}, which should be u8 or floats")
+        self._hold(weights, (self.columns, self.blocks, self.block_size * self.bits // 8))
+        self._hold(scales, (self.columns, self.blocks))
+        if kind is not None:
+            self._hold(zero_points, (self.columns, -(-self.blocks * self.bits // 8) if kind == "u8" else self.blocks))
+        self._hold(bias, (self.columns,))
+        if x.shape is None:
+            return [Tensor(bound.get("F"), None)]
+        if not x.shape:
+            raise RuleError("matmul.scalar", "a scalar has no rows or columns")
+        agree(x.shape[-1], self.inner)
+        return [Tensor(bound.get("F"), (*x.shape[:-1], self.columns))]
+
+    def _hold(self, x: Any, shape: tuple[int, ...]) -> None:
+        """Hold a shape against what it should be, or that in one axis."""
+        if x is None or x.shape is None:
+            return
+        if len(x.shape) == 1:
+            agree(x.shape[0], total(shape))
+        elif len(x.shape) != len(shape):
+            raise RuleError("packed.sizes", f"{x.type}, which should have the sizes {list(shape)}")
+        else:
+            tuple(map(agree, x.shape, shape))
+
+    def value(self, *xs: Any) -> Any:
+        """Shape values do not come out of products."""
+        raise Unknown
+
+    def evaluate(
+        self, xp: Any, x: Any, weights: Any, scales: Any, zero_points: Any = None, group_index: Any = None, bias: Any = None
+    ) -> Any:
+        kind = arrays.element(x)
+        wide = dtypes.f64 if kind == "f64" else dtypes.f32
+        codes = arrays.cast(xp, self._codes(xp, weights), wide)
+        shape = (self.columns, self.blocks, 1)
+        codes = xp.reshape(codes, (self.columns, self.blocks, self.block_size))
+        factor = arrays.cast(xp, xp.reshape(scales, shape), wide)
+        w = xp.reshape((codes - self._points(xp, zero_points, wide)) * factor, (self.columns, -1))[:, : self.inner]
+        y = xp.matmul(arrays.cast(xp, x, wide), xp.matrix_transpose(w))
+        return rounded(xp, y if bias is None else y + arrays.cast(xp, bias, wide), kind)
+
+    def _codes(self, xp: Any, packed: Any) -> Any:
+        """The codes of bytes, in one axis: the first in the lowest bits."""
+        mask = xp.asarray(2**self.bits - 1, dtype=packed.dtype)
+        parts = [
+            xp.bitwise_and(xp.bitwise_right_shift(packed, xp.asarray(place, dtype=packed.dtype)), mask)
+            for place in range(0, 8, self.bits)
+        ]
+        return xp.reshape(xp.stack(parts, axis=-1), (-1,))
+
+    def _points(self, xp: Any, zero_points: Any, kind: DType) -> Any:
+        if zero_points is None:
+            return xp.asarray(2.0 ** (self.bits - 1), dtype=arrays.dtype_in(xp, kind))
+        if arrays.element(zero_points) == "u8":
+            wide = xp.reshape(self._codes(xp, zero_points), (self.columns, -1))[:, : self.blocks]
+        else:
+            wide = zero_points
+        return arrays.cast(xp, xp.reshape(wide, (self.columns, self.blocks, 1)), kind)
+
+    def decompose(
+        self, b: Any, x: Any, weights: Any, scales: Any, zero_points: Any = None, group_index: Any = None, bias: Any = None
+    ) -> Any:
+        """The codes stay codes, of as many bits."""
+        wide = dtypes.f64 if x.dtype == "f64" else dtypes.f32
+        codes = as_type(b, self._codes_value(b, weights, (self.columns, self.blocks, self.block_size)), wide)
+        factor = as_type(b, b.Reshape(scales, [self.columns, self.blocks, 1], copy_zeros=False), wide)
+        w = b.Multiply(b.Subtract(codes, self._points_value(b, zero_points, wide)), factor)
+        w = b.Reshape(w, [self.columns, self.blocks * self.block_size], copy_zeros=False)
+        if self.blocks * self.block_size != self.inner:
+            w = b.Slice(w, [0], [self.inner], [1], [1])
+        y = b.MatMul(as_type(b, x, wide), w, transpose_b=True)
+        return as_type(b, y if bias is None else b.Add(y, as_type(b, bias, wide)), x.dtype)
+
+    def _codes_value(self, b: Any, packed: Any, shape: tuple[int, ...]) -> Any:
+        if packed.constant is not None:
+            kind = dtypes.dtype(f"u{self.bits}")
+            return b.constant(self._codes(np, packed.constant).reshape(shape).astype(kind.numpy), kind)
+        whole = b.Cast(packed, to=dtypes.i32)
+        parts = [
+            b.Unsqueeze(b.Mod(b.Divide(whole, 2**place), 2**self.bits, truncate=True), [-1]) for place in range(0, 8, self.bits)
+        ]
+        return b.Reshape(b.Concat(*parts, axis=-1), list(shape), copy_zeros=False)
+
+    def _points_value(self, b: Any, zero_points: Any, wide: Any) -> Any:
+        if zero_points is None:
+            return b.constant(2.0 ** (self.bits - 1), wide)
+        if zero_points.dtype == "u8":
+            whole = -(-self.blocks * self.bits // 8) * 8 // self.bits
+            points = self._codes_value(b, zero_points, (self.columns, whole))
+            zero_points = points if whole == self.blocks else b.Slice(points, [0], [self.blocks], [1], [1])
+        return as_type(b, b.Reshape(zero_points, [self.columns, self.blocks, 1], copy_zeros=False), wide)

@@ -1,0 +1,250 @@
+"""Fourier transforms. A complex number is two real ones in the last axis."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dims, dtypes
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.op import Op
+from dovetail.ops.tensor.reshape import numbers, vector_length
+from dovetail.types import axes_in, is_static
+
+_MATRIX_LIMIT = 1 << 20
+"""The most elements of a transform written as a matrix."""
+
+
+class _Transform(Op):
+    """Over ``axes``, one after the other. ``lengths``: to so many elements each axis is cut or filled up with zeros beforehand;
+    -1, as left out, is as many as there are (for a real result of ``IRDFT``: 2 * (n - 1))."""
+
+    def value(self, *xs: Any) -> Any:
+        raise dims.Inexact("a transform")
+
+    def plan(self, shape: Any, axes: Any, lengths: Any, is_half_given: bool) -> list[tuple[int, Any]] | None:
+        """For each axis its place and the length of the transform; None where axes are not known."""
+        count = vector_length(axes, "axes")
+        if lengths is not None:
+            given = vector_length(lengths, "lengths", scalar=True)
+            if count is not None and given is not None and dims.equal(count, given) is False:
+                raise RuleError("fourier.length", f"{given} lengths for {count} axes")
+        found = numbers(axes)
+        if found is None:
+            return None
+        places = axes_in(found, len(shape))
+        wanted = [-1] * len(places) if lengths is None else numbers(lengths)
+        if wanted is None:
+            return [(place, None) for place in places]
+        plan: list[tuple[int, Any]] = []
+        for index, (place, length) in enumerate(zip(places, wanted, strict=True)):
+            if length < -1 or length == 0:
+                raise RuleError("fourier.length", f"a length of {length}")
+            size = 2 * (shape[place] - 1) if is_half_given and index == len(places) - 1 else shape[place]
+            plan.append((place, size if length == -1 else length))
+        return plan
+
+
+def _by_matrices(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
+    """Each axis by the matrix of its transform; the matrix is what the transform makes of unit vectors."""
+    shape = x.shape
+    if shape is None or not is_static(x.type) or numbers(axes) is None or (lengths is not None and numbers(lengths) is None):
+        raise UnsupportedError("fourier.size", "a transform of sizes that only run time knows")
+    plan = op.plan(shape[:-1], axes, lengths, op.onesided and op.inverse)
+    rank = len(shape)
+    last = plan[-1][0]
+    steps = [(place, length, False) for place, length in plan[:-1]]
+    one = (last, plan[-1][1], op.onesided)
+    # A real half is made first, or used up last.
+    for place, length, onesided in [*steps, one] if op.inverse else [one, *reversed(steps)]:
+        sizes = [int(size) for size in x.shape]
+        rows = sizes[place] * sizes[-1]
+        unit = np.eye(rows).reshape(rows, sizes[place], sizes[-1])
+        made = _transformed(unit, [(1, int(length))], op.inverse, onesided)
+        if made.size > _MATRIX_LIMIT:
+            raise UnsupportedError("fourier.size", f"a transform of {sizes[place]} elements as a matrix")
+        order = [*(axis for axis in range(rank - 1) if axis != place), place, rank - 1]
+        moved = b.Reshape(b.Transpose(x, order), [*(sizes[axis] for axis in order[:-2]), rows], copy_zeros=False)
+        matrix = b.constant(made.reshape(rows, -1).astype(x.dtype.numpy), x.dtype)
+        y = b.Reshape(b.MatMul(moved, matrix), [*(sizes[axis] for axis in order[:-2]), *made.shape[1:]], copy_zeros=False)
+        x = b.Transpose(y, [order.index(axis) for axis in range(rank)])
+    return x
+
+
+def _transformed(x: Any, plan: list[tuple[int, int]], inverse: bool, onesided: bool) -> Any:
+    """In f64 for f64, otherwise in f32."""
+    wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+    signal = wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
+    (last, length), steps = plan[-1], plan[:-1]
+    full = np.fft.ifft if inverse else np.fft.fft
+    if onesided and not inverse:
+        signal = np.fft.rfft(signal, length, axis=last)
+    for place, size in steps if inverse else reversed(steps):
+        signal = full(signal, size, axis=place)
+    if onesided and inverse:
+        if not signal.shape[last]:
+            # numpy's irfft of no frequencies reads memory that nobody wrote.
+            signal = np.zeros((*signal.shape[:last], 1, *signal.shape[last:][1:]), signal.dtype)
+        return np.fft.irfft(signal, length, axis=last)[..., None]
+    if not onesided:
+        signal = full(signal, length, axis=last)
+    return np.stack([signal.real, signal.imag], axis=-1)
+
+
+class DFT(
+    _Transform,
+    sig="x: F, axes!: I, lengths?!: I1 -> y: F",
+    openvino=(
+        "DFT-7(x, axes, lengths? | inverse=false, onesided=false)",
+        "IDFT-7(x, axes, lengths? | inverse=true, onesided=false)",
+    ),
+):
+    """``sum(x[n] * exp(-2 pi i k n / N))``, with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``, over each of ``axes``,
+    which count all axes of ``x`` but the last.
+
+    The last axis of ``x`` holds the real and the imaginary part, or the real one alone. With ``onesided`` a real ``x`` gives
+    the first N // 2 + 1 along the last of ``axes``, from which the rest follows; ``inverse``, those give a real result, with
+    one element in its last axis. ``lengths``: to so many elements each axis is cut or filled up with zeros beforehand; -1 is
+    as many as there are (2 * (n - 1) for n of one side). Sources: ONNX DFT 17, 20; OpenVINO DFT-7, IDFT-7.
+    """
+
+    inverse: bool = False
+    onesided: bool = False
+
+    def shape(self, x: Any, axes: Any, lengths: Any = None) -> Any:
+        if x.shape is None:
+            return None
+        if len(x.shape) < 2:
+            raise RuleError("fourier.rank", f"an axis of the signal and one of the parts are needed, not rank {len(x.shape)}")
+        parts = x.shape[-1]
+        if all(dims.equal(parts, count) is False for count in ((1, 2) if not self.onesided else (2,) if self.inverse else (1,))):
+            raise RuleError("fourier.parts", f"{parts} parts of each number")
+        shape: list[Any] = list(x.shape[:-1])
+        plan = self.plan(shape, axes, lengths, self.onesided and self.inverse)
+        if plan is None:
+            return (*[None] * len(shape), 1 if self.onesided and self.inverse else 2)
+        for place, length in plan:
+            shape[place] = length
+        if self.onesided and not self.inverse:
+            last, length = plan[-1]
+            shape[last] = None if length is None else length // 2 + 1
+        return (*shape, 1 if self.onesided and self.inverse else 2)
+
+    def evaluate(self, xp: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
+        from dovetail.ops.tensor.reshape import held
+
+        plan = self.plan(x.shape[:-1], held(axes), held(lengths), self.onesided and self.inverse)
+        assert plan is not None
+        data = arrays.to_numpy(x)
+        y = _transformed(data, [(place, int(length)) for place, length in plan], self.inverse, self.onesided)
+        return arrays.from_numpy(xp, y.astype(data.dtype), x)
+
+    def decompose(self, b: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
+        return _by_matrices(b, self, x, axes, lengths)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
+        """The conjugate transform along each axis, times N (``inverse``: over N), cut or filled up to the size of ``x``."""
+        plan = self.plan(x.dims[:-1], axes, lengths, self.onesided and self.inverse)
+        if plan is None:
+            raise UnsupportedError("fourier.axes", "the gradient of a transform over axes that only run time knows")
+        wide = b.Cast(g, to=dtypes.f32) if x.dtype.bits < 32 else g
+        order = list(range(len(plan)))
+        # What the forward transform does first comes last: a real half is made first, or used up last.
+        for index in order if not self.inverse else reversed(order):
+            is_half = self.onesided and index == order[-1]
+            wide = self._step_back(b, wide, x, plan[index], _length_at(b, lengths, index), is_half)
+        if dims.equal(x.dims[-1], 1) is True and not (self.onesided and not self.inverse):
+            wide = b.Slice(wide, [0], [1], [-1])
+        gradient = b.Cast(wide, to=x.dtype) if x.dtype.bits < 32 else wide
+        return [gradient, *(None for item in (axes, lengths) if item is not None)]
+
+    def _step_back(self, b: Any, g: Any, x: Any, step: tuple[int, Any], given: Any, is_half: bool) -> Any:
+        place, length = step
+        size = b.Gather(b.Shape(x, dtype=dtypes.i64), b.constant(place), axis=0)
+        if isinstance(length, int):
+            count = b.constant(length)
+        elif is_half and not self.inverse:
+            count = size if given is None else b.Where(b.Equal(given, -1), size, given)
+        else:
+            count = b.Gather(b.Shape(g, dtype=dtypes.i64), b.constant(place), axis=0)
+        axis, many = b.constant([place]), b.Cast(count, to=g.dtype)
+        if not self.inverse:
+            g = b.Multiply(b.add(DFT(inverse=True), g, axis, count)[0], many)
+            g = b.Slice(g, [0], [1], [-1]) if is_half else g
+        else:
+            g = b.Divide(b.add(DFT(onesided=is_half), g, axis, count)[0], many)
+            if is_half:
+                g = b.Multiply(g, _two_sided(b, count, g, place))
+                length = None if length is None else length // 2 + 1
+                count = b.Add(b.Divide(count, 2), 1)
+        return _fitted(b, g, place, (length, count), (x.dims[place], size))
+
+
+def _length_at(b: Any, lengths: Any, index: int) -> Any:
+    """One length as a scalar; None where it is left out."""
+    if lengths is None:
+        return None
+    found = lengths if lengths.dtype == "i64" else b.Cast(lengths, to=dtypes.i64)
+    return found if lengths.shape == () else b.Gather(found, b.constant(index), axis=0)
+
+
+def _two_sided(b: Any, count: Any, like: Any, place: int) -> Any:
+    """How often each frequency of one side is among ``count`` ones: 1 for the first and for that of count / 2, otherwise 2."""
+    frequency = b.Range(0, b.Add(b.Divide(count, 2), 1), 1, dtype=dtypes.i64)
+    is_single = b.Or(b.Equal(frequency, 0), b.Equal(b.Multiply(frequency, 2), count))
+    times = b.Where(is_single, b.constant(1.0, like.dtype), b.constant(2.0, like.dtype))
+    return b.Unsqueeze(times, [*range(1, len(like.dims) - place)])
+
+
+def _fitted(b: Any, g: Any, place: int, have: tuple[Any, Any], want: tuple[Any, Any]) -> Any:
+    """``g`` with as many elements along an axis as ``want``; both are what is known before the run, and the value in it."""
+    (known, count), (wanted, size) = have, want
+    if known is not None and dims.equal(known, wanted) is True:
+        return g
+    more = b.Reshape(b.Maximum(b.Subtract(size, count), 0), [1])
+    filled = b.Pad(g, b.Concat([0], more, axis=0), None, [place])
+    return b.Slice(filled, [0], b.Reshape(size, [1]), [place])
+
+
+class RDFT(_Transform, sig="x: F, axes!: I, lengths?!: I1 -> y: F", openvino="RDFT-9(x, axes, lengths?)"):
+    """DFT of real numbers, one side of it: [..., 2]. Source: OpenVINO RDFT-9."""
+
+    def shape(self, x: Any, axes: Any, lengths: Any = None) -> Any:
+        if x.shape is None:
+            return None
+        plan = self.plan(x.shape, axes, lengths, False)
+        if plan is None:
+            return (*[None] * len(x.shape), 2)
+        shape: list[Any] = list(x.shape)
+        for place, length in plan:
+            shape[place] = length
+        shape[plan[-1][0]] = None if plan[-1][1] is None else plan[-1][1] // 2 + 1
+        return (*shape, 2)
+
+    def decompose(self, b: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
+        given = () if lengths is None else (lengths,)
+        return b.add(DFT(onesided=True), b.Unsqueeze(x, [-1]), axes, *given)[0]
+
+
+class IRDFT(_Transform, sig="x: F, axes!: I, lengths?!: I1 -> y: F", openvino="IRDFT-9(x, axes, lengths?)"):
+    """The real numbers of which ``x``, [..., 2], is one side of the DFT. Source: OpenVINO IRDFT-9."""
+
+    def shape(self, x: Any, axes: Any, lengths: Any = None) -> Any:
+        found = DFT(True, True).shape(x, axes, lengths)
+        return None if found is None else found[:-1]
+
+    def decompose(self, b: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
+        given = () if lengths is None else (lengths,)
+        return b.Squeeze(b.add(DFT(True, True), x, axes, *given)[0], [-1])
+
+
+def padded_lengths(shape: Any, plan: list[tuple[int, Any]]) -> list[int] | None:
+    """How much each axis lacks; None where that is not known, or nothing."""
+    lacking = [0] * len(shape)
+    for place, length in plan:
+        if not isinstance(shape[place], int) or not isinstance(length, int):
+            return None
+        lacking[place] = max(length - shape[place], 0)
+    return lacking if math.fsum(lacking) else None

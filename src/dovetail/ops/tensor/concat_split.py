@@ -1,0 +1,244 @@
+"""Joining and cutting along an axis: Concat and Split."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+from dovetail import dims, dtypes
+from dovetail.arrays import element
+from dovetail.errors import RuleError
+from dovetail.op import Op, Window, Windows
+from dovetail.ops.constant import zeros_like
+from dovetail.ops.tensor.reshape import as_i64, held, is_size, items, seen
+from dovetail.types import INT64_MAX, agree, axis_in, static
+
+
+def _positive_rank(rank: int) -> int:
+    if rank == 0:
+        raise RuleError("shape.scalar", "a scalar has no axis to join or cut along")
+    return rank
+
+
+class Concat(
+    Op,
+    sig="*xs: T -> y: T",
+    onnx=("Concat-1(*xs; axis~front=1)", "Concat-4(*xs; axis~front)", "Concat-11,13(*xs; axis)"),
+    openvino="Concat-1(*xs; axis)",
+):
+    """Lay ``xs`` end to end along ``axis``, which counts from the end when negative; all other dimensions agree.
+
+    At least one input, none of them a scalar. Nothing is broadcast or promoted; a size of 0 is an ordinary size.
+    Sources: ONNX Concat 1, 4, 11, 13; OpenVINO Concat-1; nGraph Concat.
+    """
+
+    axis: int
+
+    def shape(self, *xs: Any) -> Any:
+        if not xs:
+            raise RuleError("node.inputs", "at least one input is needed")
+        known = [x.shape for x in xs if x.shape is not None]
+        if not known:
+            return None
+        rank = _positive_rank(len(known[0]))
+        axis = axis_in(self.axis, rank)
+        sizes = list(known[0])
+        for shape in known[1:]:
+            if len(shape) != rank:
+                raise RuleError("shape.rank", f"ranks {rank}, {len(shape)} should be equal")
+            for place, size in enumerate(shape):
+                sizes[place] = sizes[place] + size if place == axis else agree(sizes[place], size)
+        if isinstance(sizes[axis], int) and sizes[axis] > INT64_MAX:
+            raise RuleError("shape.overflow", f"the sizes along axis {axis} add up to {sizes[axis]}, more than 2**63 - 1")
+        if len(known) < len(xs):
+            sizes[axis] = None
+        return tuple(sizes)
+
+    def canonical(self, *xs: Any) -> Op:
+        rank = next((len(x.shape) for x in xs if x.shape is not None), None)
+        return self if rank is None else Concat(axis_in(self.axis, rank))
+
+    def evaluate(self, xp: Any, *xs: Any) -> Any:
+        # A library would promote, and has its own words and limits for the rest.
+        kinds = list(dict.fromkeys(str(element(x)) for x in xs))
+        if len(kinds) > 1:
+            raise RuleError("type.disagree", f"element types {', '.join(kinds)} should be equal")
+        self.shape(*map(seen, xs))
+        return xp.concat(list(xs), axis=self.axis)
+
+    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+        axis = axis_in(self.axis, len(y.dims))
+        sizes = [x.dims[axis] for x in xs]
+        if all(isinstance(size, int) for size in sizes):
+            return b.Split(g, sizes, axis=axis, outputs=len(xs))
+        lengths = b.Concat(*(b.Gather(b.Shape(x), [axis]) for x in xs), axis=0)
+        return b.Split(g, lengths, axis=axis, outputs=len(xs))
+
+    def windows(self, *xs: Any) -> Windows:
+        shapes = [static(x.shape) for x in xs]
+        axis = axis_in(self.axis, len(shapes[0]))
+        outer, inner = prod(shapes[0][:axis]), prod(shapes[0][axis + 1 :])
+        rows = [shape[axis] * inner for shape in shapes]
+        whole = sum(rows)
+        return Windows(
+            tuple(
+                Window(index, 0, (outer, row), 0, (row, 1), start, (whole, 1))
+                for index, (row, start) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
+            )
+        )
+
+
+class Split(
+    Op,
+    sig="x: T, sizes?!: I -> *ys: T",
+    onnx=(
+        "Split-1,2(x; split:sizes?, axis~front=0)",
+        "Split-11(x; split:sizes?, axis=0)",
+        "Split-13(x, sizes?; axis=0)",
+        "Split-18(x, sizes; axis=0)",
+        ">Split-18(x; axis, num_outputs:outputs | ragged=true/false)",
+    ),
+    openvino=("VariadicSplit-1(x, axis, sizes | wildcard=true/false)", "Split-1(x, axis~scalar; num_splits:outputs)"),
+):
+    """Cut ``x`` along ``axis`` into pieces of ``sizes``, or into ``outputs`` equal ones.
+
+    ``sizes`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
+    Without ``sizes`` the dimension divides by ``outputs``, unless ``ragged``: then a piece is ceil(dim / outputs) long and the
+    last may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
+    """
+
+    axis: int = 0
+    outputs: int = 1
+    ragged: bool = False
+    wildcard: bool = False
+
+    def validate(self) -> None:
+        if self.outputs < 1:
+            raise RuleError("split.outputs", f"{self.outputs} outputs; at least one is needed")
+
+    def shape(self, x: Any, sizes: Any = None) -> Any:
+        lengths = None if sizes is None else self._lengths(sizes)
+        shape = x.shape
+        if shape is None:
+            return [None] * self.outputs
+        axis = axis_in(self.axis, _positive_rank(len(shape)))
+        pieces = self._equal(shape[axis]) if sizes is None else self._explicit(shape[axis], lengths)
+        return [(*shape[:axis], piece, *shape[axis + 1 :]) for piece in pieces]
+
+    def _check_count(self, sizes: Any) -> None:
+        shape = sizes.shape
+        if shape is None:
+            return
+        if len(shape) != 1:
+            raise RuleError("split.sizes", f"the lengths should be a vector, not of rank {len(shape)}")
+        (count,) = shape
+        if dims.equal(count, self.outputs) is False:
+            raise RuleError("split.outputs", f"{count} lengths for {self.outputs} outputs")
+
+    def _equal(self, size: Any) -> list[Any]:
+        count = self.outputs
+        if not self.ragged:
+            if isinstance(size, int) and size % count:
+                raise RuleError("split.divide", f"{size} does not divide into {count} equal pieces")
+            return [size // count] * count
+        piece = -(-size // count)
+        last = size - piece * (count - 1)
+        if isinstance(last, int) and last < 0:
+            raise RuleError("split.divide", f"{count} pieces of {piece} are more than {size}")
+        return [piece] * (count - 1) + [last]
+
+    def _lengths(self, sizes: Any) -> list[Any] | None:
+        """The lengths as they stand, where they are known."""
+        self._check_count(sizes)
+        lengths = items(sizes)
+        if lengths is None:
+            return None
+        numbers = [length for length in lengths if isinstance(length, int)]
+        if any(length < -1 for length in numbers):
+            raise RuleError("split.sizes", f"lengths {_listed(lengths)} should not be negative")
+        if -1 in numbers and not self.wildcard:
+            raise RuleError("split.sizes", "a length of -1 is no wildcard here")
+        if numbers.count(-1) > 1:
+            raise RuleError("split.sizes", "at most one length may be -1")
+        if sum(length for length in numbers if length != -1) > INT64_MAX:
+            raise RuleError("split.sizes", f"lengths {_listed(lengths)} add up to more than 2**63 - 1")
+        return lengths
+
+    def _explicit(self, size: Any, lengths: list[Any] | None) -> list[Any]:
+        if lengths is None:
+            return [None] * self.outputs
+        rest = sum(length for length in lengths if length != -1)
+        remainder = size - rest if -1 in lengths else None
+        if remainder is None:
+            if all(map(is_size, lengths)) and dims.equal(rest, size) is False:
+                raise RuleError("split.sizes", f"lengths {_listed(lengths)} should add up to {size}")
+        elif dims.less(remainder, 0):
+            raise RuleError("split.sizes", f"lengths {_listed(lengths)} leave less than nothing of {size}")
+        # A length that may be negative may turn out to be the remainder.
+        return [remainder if length == -1 else length if is_size(length) else None for length in lengths]
+
+    def canonical(self, x: Any, sizes: Any = None) -> Op:
+        axis, ragged, wildcard = self.axis, self.ragged, self.wildcard
+        if x.shape is not None:
+            axis = axis_in(axis, len(x.shape))
+            ragged = ragged and dims.exact_quotient(x.shape[axis], self.outputs) is None
+        lengths = items(sizes)
+        if lengths is not None:
+            wildcard = wildcard and not all(map(is_size, lengths))
+        return Split(axis, self.outputs, ragged, wildcard)
+
+    def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:
+        shapes = self.shape(seen(x), held(sizes))
+        axis = axis_in(self.axis, x.ndim)
+        pieces = [shape[axis] for shape in shapes]
+        front = (slice(None),) * axis
+        starts = accumulate(pieces, initial=0)
+        return tuple(x[(*front, slice(start, start + piece))] for start, piece in zip(starts, pieces, strict=False))
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, sizes: Any = None) -> Any:
+        parts = [zeros_like(b, y[place]) if gradient is None else gradient for place, gradient in enumerate(g)]
+        return [b.Concat(*parts, axis=self.axis), None]
+
+    def decompose(self, b: Any, x: Any, sizes: Any = None) -> Any:
+        """With every length written out, for a format that has no remainder or no ragged pieces; None where it is so already."""
+        if not (self.ragged if sizes is None else self.wildcard):
+            return None
+        shapes = self.shape(x, sizes)
+        lengths: Any = [None if shape is None else shape[axis_in(self.axis, len(shape))] for shape in shapes]
+        if not all(isinstance(length, int) for length in lengths):
+            size = b.Gather(b.Shape(x, dtype=dtypes.i64), [self.axis])
+            lengths = self._ragged(b, size) if sizes is None else self._filled(b, size, sizes)
+        return b.Split(x, lengths, axis=self.axis, outputs=self.outputs)
+
+    def _ragged(self, b: Any, size: Any) -> Any:
+        last = self.outputs - 1
+        piece = b.Divide(b.Add(size, last), self.outputs)
+        return b.Concat(*[piece] * last, b.Subtract(size, b.Multiply(piece, last)), axis=0)
+
+    def _filled(self, b: Any, size: Any, sizes: Any) -> Any:
+        """The lengths with the remainder in its place; two of -1 are left as they are, to be refused."""
+        given = as_i64(b, sizes)
+        free = b.constant(-1, dtypes.i64)
+        is_free = b.Equal(given, free)
+        count = b.ReduceSum(b.Cast(is_free, to=dtypes.i64), [0])
+        rest = b.Subtract(size, b.ReduceSum(b.Where(is_free, 0, given), [0]))
+        return b.Where(is_free, b.Where(b.Greater(count, 1), free, rest), given)
+
+    def windows(self, x: Any, sizes: Any = None) -> Windows:
+        shape = static(x.shape)
+        axis = axis_in(self.axis, len(shape))
+        pieces = [static(piece)[axis] for piece in self.shape(x, sizes)]
+        outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
+        rows = [piece * inner for piece in pieces]
+        whole = sum(rows)
+        return Windows(
+            tuple(
+                Window(0, index, (outer, row), start, (whole, 1), 0, (row, 1))
+                for index, (row, start) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
+            )
+        )
+
+
+def _listed(lengths: list[Any]) -> str:
+    return f"[{', '.join(map(str, lengths))}]"

@@ -1,0 +1,229 @@
+"""Shapes as values, and tensors made from them: Shape, Size, ConstantOfShape, Range."""
+
+from __future__ import annotations
+
+from math import isfinite, prod
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dims, dtypes
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.limits import refuse_array
+from dovetail.op import Op, Window, Windows, check_inputs
+from dovetail.ops.tensor.reshape import held, items, open_shape, seen, vector_length
+from dovetail.ops.tensor.transpose_expand_tile import dense
+from dovetail.types import Tensor, Type, static, total
+
+
+class Shape(
+    Op,
+    sig="x: T -> y: I",
+    onnx=("Shape-1,13(x)", "Shape-15,19,21,23,24,25(x; start=0, end?)"),
+    openvino=("ShapeOf-1(x)", "ShapeOf-3(x; output_type:dtype=i64)"),
+):
+    """The sizes of ``x`` from axis ``start`` to before ``end``, as a vector of ``dtype``.
+
+    ``start`` and ``end`` count from the rank when negative and are clamped to [0, rank]; without ``end`` up to the last.
+    Sources: ONNX Shape 1 to 25; OpenVINO ShapeOf-1, -3.
+    """
+
+    start: int = 0
+    end: int | None = None
+    dtype: DType = dtypes.i64
+
+    def types(self, x: Any) -> list[Type]:
+        check_inputs(self, (x,))
+        count = None if x.shape is None else len(x.shape[self._cut(len(x.shape))])
+        return [Tensor(self.dtype, (count,))]  # type: ignore[arg-type]
+
+    def _cut(self, rank: int) -> slice:
+        return slice(self.start, self.end)
+
+    def value(self, x: Any) -> Any:
+        sizes = x.dims[self._cut(len(x.dims))]
+        found = np.empty(len(sizes), dtype=object)
+        found[:] = sizes
+        return found
+
+    def canonical(self, x: Any) -> Op:
+        if x.shape is None:
+            return self
+        start, stop, _ = self._cut(len(x.shape)).indices(len(x.shape))
+        return self.with_(start=start, end=None if stop == len(x.shape) else max(start, stop))
+
+    def evaluate(self, xp: Any, x: Any) -> Any:
+        sizes = [int(size) for size in x.shape[self._cut(x.ndim)]]
+        return arrays.from_numpy(xp, np.array(sizes, dtype=self.dtype.numpy), x)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+        return [None]
+
+    def decompose(self, b: Any, x: Any) -> Any:
+        if self.dtype != "i64":
+            return b.Cast(b.Shape(x, start=self.start, end=self.end), to=self.dtype)
+        if self.start == 0 and self.end is None:
+            return None
+        return b.Slice(b.Shape(x), [self.start], [2**63 - 1 if self.end is None else self.end], [0])
+
+
+class Size(Op, sig="x: T -> y: i64", onnx="Size-1,13,19,21,23,24,25(x)"):
+    """The number of elements of ``x``, a scalar. Source: ONNX Size 1 to 25."""
+
+    def shape(self, x: Any) -> Any:
+        return ()
+
+    def value(self, x: Any) -> Any:
+        found = np.empty((), dtype=object)
+        found[()] = total(x.dims)
+        return found
+
+    def evaluate(self, xp: Any, x: Any) -> Any:
+        return arrays.from_numpy(xp, np.array(prod(x.shape), dtype=np.int64), x)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+        return [None]
+
+    def decompose(self, b: Any, x: Any) -> Any:
+        return b.Squeeze(b.Shape(b.Reshape(x, [-1])), [0])
+
+
+class ConstantOfShape(Op, sig="shape!: I, value: T -> y: T"):
+    """A tensor of ``shape``, a vector, that holds the one element of ``value`` everywhere.
+
+    No size is negative; an empty shape gives a scalar. Source: ONNX ConstantOfShape 9 to 25.
+    """
+
+    def shape(self, shape: Any, value: Any) -> Any:
+        length = vector_length(shape, "shape")
+        if value.shape is not None and dims.equal(total(value.shape), 1) is False:
+            raise RuleError("constant.value", f"the value should be one element, not the shape {list(map(str, value.shape))}")
+        sizes = items(shape)
+        if sizes is None:
+            return open_shape(length)
+        if any(isinstance(size, int) and size < 0 for size in sizes):
+            raise RuleError("shape.range", f"sizes {sizes} should not be negative")
+        return tuple(size if isinstance(size, int) or dims.less_equal(0, size) else None for size in sizes)
+
+    def evaluate(self, xp: Any, shape: Any, value: Any) -> Any:
+        sizes = self.shape(held(shape), seen(value))
+        if sizes is None or not all(isinstance(size, int) for size in sizes):
+            raise dims.Inexact
+        return xp.broadcast_to(xp.reshape(value, ()), sizes)
+
+    def vjp(self, b: Any, g: Any, y: Any, shape: Any, value: Any) -> Any:
+        slope = b.ReduceSum(b.Reshape(g, [-1]), [0], keep_dims=True)
+        return [None, b.Reshape(slope, [int(size) for size in value.dims])]
+
+    def windows(self, shape: Any, value: Any) -> Windows:
+        sizes = static(self.shape(shape, value))
+        return Windows((Window(1, 0, sizes, 0, (0,) * len(sizes), 0, dense(sizes)),))
+
+    def decompose(self, b: Any, shape: Any, value: Any) -> Any:
+        return b.Expand(b.Reshape(value, []), shape)
+
+
+class Range(
+    Op,
+    sig="start!: R, stop!: R1, step!: R2 -> y: R",
+    onnx=("Range-11(start, stop, step)", "Range-27(start, stop, step; stash_type~{1:true}:wide=1)"),
+    openvino=("Range-1(start, stop, step)", "Range-4(start, stop, step; output_type:dtype)"),
+):
+    """``start``, ``start + step``, ``start + 2 step`` and so on, as far as they lie before ``stop``: max(ceil((stop - start) /
+    step), 0) of them.
+
+    Each input is one element; ``step`` is not 0. ``dtype`` is that of the result, by default of ``start``; floats of fewer than
+    32 bits are computed in f32 (``wide``). Whole numbers from floats are refused (OpenVINO leaves open where they are rounded).
+    Sources: ONNX Range 11, 27; OpenVINO Range-1, -4.
+    """
+
+    dtype: DType | None = None
+    wide: bool = True
+
+    def types(self, start: Any, stop: Any, step: Any) -> list[Type]:
+        check_inputs(self, (start, stop, step))
+        kinds = [x.type.dtype for x in (start, stop, step)]
+        dtype = self.dtype or kinds[0]
+        if dtype is not None and dtype.is_integer and any(kind is not None and kind.is_float for kind in kinds):
+            raise UnsupportedError("range.type", f"a range of {dtype} between floats")
+        for name, x in (("start", start), ("stop", stop), ("step", step)):
+            if x.shape is not None and (len(x.shape) > 1 or dims.equal(total(x.shape), 1) is False):
+                raise RuleError("range.scalar", f"{name} should be a scalar, not of shape {list(map(str, x.shape))}")
+        return [Tensor(dtype, (_count(*(_scalar(x) for x in (start, stop, step))),))]
+
+    def value(self, start: Any, stop: Any, step: Any) -> Any:
+        first, last, each = (_scalar(x) for x in (start, stop, step))
+        count = _count(first, last, each)
+        if not isinstance(count, int) or isinstance(first, float) or count > 1024:
+            raise dims.Inexact
+        found = np.empty(count, dtype=object)
+        found[:] = [first + index * each for index in range(count)]
+        return found
+
+    def evaluate(self, xp: Any, start: Any, stop: Any, step: Any) -> Any:
+        kind = self.dtype or dtypes.dtype(start.dtype)
+        work = kind.numpy if kind.is_integer or kind.bits >= 32 else np.dtype(np.float32)
+        numbers = [np.asarray(x).reshape(()) for x in (start, stop, step)]
+        if kind.is_integer:
+            start_, stop_, step_ = (int(number) for number in numbers)
+            count = _count(start_, stop_, step_)
+            refuse_array((count,), 8, "a range")
+            whole = start_ + np.arange(count, dtype=object) * step_
+            return arrays.from_numpy(xp, whole.astype(object).astype(work))
+        first, last, each = (number.astype(work) for number in numbers)
+        if each == 0:
+            raise RuleError("range.step", "a step of 0")
+        count = _float_count(0.0, float(last - first), float(each))
+        refuse_array((count,), work.itemsize + 8, "a range")
+        found = (first + np.arange(count).astype(work) * each).astype(work)
+        return arrays.from_numpy(xp, arrays.cast(np, found, kind, saturate=False))
+
+    def vjp(self, b: Any, g: Any, y: Any, start: Any, stop: Any, step: Any) -> Any:
+        if not y.dtype.is_float:
+            return [None, None, None]
+        places = b.Range(b.constant(0), b.Gather(b.Shape(y), b.constant(np.array(0)), axis=0), b.constant(1))
+        steps = b.ReduceSum(b.Multiply(g, b.Cast(places, to=y.dtype)), [0], keep_dims=False)
+        return [b.ReduceSum(g, [0], keep_dims=False), None, steps]
+
+    def decompose(self, b: Any, start: Any, stop: Any, step: Any) -> Any:
+        """The inputs converted to the type of the result."""
+        dtype = self.dtype or start.dtype
+        if all(x.dtype is dtype for x in (start, stop, step)) and self.dtype is not None:
+            return b.apply("Range", start, stop, step, wide=self.wide)
+        if self.dtype is None:
+            return None
+        return b.apply("Range", *(x if x.dtype is dtype else b.Cast(x, to=dtype) for x in (start, stop, step)), wide=self.wide)
+
+    def canonical(self, start: Any, stop: Any, step: Any) -> Op:
+        """With the type of the result spelled out."""
+        kind = start.type.dtype
+        return self if self.dtype is not None or kind is None else self.with_(dtype=kind)
+
+
+def _scalar(x: Any) -> Any:
+    """The one element of an input where it is known: an integer, a dim or a float."""
+    found = items(x)
+    if found is not None:
+        return found[0] if len(found) == 1 else None
+    data = getattr(x, "constant", None)
+    return float(data.reshape(()).item()) if data is not None and data.size == 1 else None
+
+
+def _float_count(start: float, stop: float, step: float) -> int:
+    with np.errstate(all="ignore"):
+        count = float(np.ceil(np.float64(stop - start) / np.float64(step)))
+    if not isfinite(count):
+        raise RuleError("range.count", f"from {start} to {stop} in steps of {step} there is no number of elements")
+    return max(int(count), 0)
+
+
+def _count(start: Any, stop: Any, step: Any) -> Any:
+    if isinstance(step, int | float) and step == 0:
+        raise RuleError("range.step", "a step of 0")
+    if start is None or stop is None or not isinstance(step, int | float):
+        return None
+    if any(isinstance(each, float) for each in (start, stop, step)):
+        return None if any(isinstance(each, dims.Dim) for each in (start, stop)) else _float_count(start, stop, step)
+    distance = stop - start if step > 0 else start - stop
+    return dims.maximum(dims.ceil_divide(distance, abs(int(step))), 0)

@@ -1,0 +1,138 @@
+"""Elements in order: the greatest or least along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dims, dtypes
+from dovetail.build import shape_value
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError
+from dovetail.op import Op, default_types
+from dovetail.ops.elementwise.broadcast import is_float
+from dovetail.ops.tensor.reshape import numbers
+from dovetail.types import Tensor, Type, axis_in
+
+SORTS = ("value", "index", "none")
+
+_MODES = "mode~{max:true,min:false}:largest, sort"
+_PLACES = "index_element_type:dtype=i32"
+
+
+class TopK(
+    Op,
+    sig="x: R, k!: I -> values: R, indices: I1",
+    onnx=(
+        "TopK-1(x; axis=-1, k~scalar | largest=true, sort=value, stable=true/false, dtype=i64)",
+        "TopK-10(x, k; axis=-1 | largest=true, sort=value, stable=true/false, dtype=i64)",
+        "TopK-11,24(x, k; axis=-1, largest=1, sorted~{1:value,0:none}:sort=1 | stable=true/false, dtype=i64)",
+    ),
+    openvino=(
+        f"TopK-1(x, k; axis, {_MODES}, {_PLACES} | stable=false)",
+        f"TopK-3(x, k; axis, {_MODES}, {_PLACES} | stable=false)",
+        f"TopK-11(x, k; axis, {_MODES}, {_PLACES}, stable=false)",
+    ),
+):
+    """The ``k`` greatest (without ``largest``: least) elements along ``axis``, and where they are.
+
+    ``sort`` orders them by ``value``, the first the most extreme, or by ``index``; ``none`` leaves the order open, and here is by
+    value. ``stable``: of equal ones the first is taken and comes first; without it any may be, and here it is the same. A NaN is
+    greater than any number. Sources: ONNX TopK 1 to 24; OpenVINO TopK-1, -3, -11.
+    """
+
+    axis: int = -1
+    largest: bool = True
+    sort: str = "value"
+    stable: bool = True
+    dtype: DType = dtypes.i64
+
+    def validate(self) -> None:
+        if self.sort not in SORTS:
+            raise RuleError("topk.sort", f"sort {self.sort!r} is none of {', '.join(SORTS)}")
+        if self.dtype not in ("i32", "i64"):
+            raise RuleError("topk.dtype", f"indices of {self.dtype}, of i32 or i64")
+
+    def types(self, x: Any, k: Any) -> list[Type]:
+        values = default_types(self, (x, k))[0]
+        return [values, Tensor(self.dtype, getattr(values, "shape", None))]
+
+    def shape(self, x: Any, k: Any) -> Any:
+        count = self.count(k)
+        if x.shape is None:
+            return [None, None]
+        axis = axis_in(self.axis, len(x.shape))
+        if count is not None and dims.less(x.shape[axis], count) is True:
+            raise RuleError("topk.k", f"{count} of {x.shape[axis]} elements")
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        return [shape, shape]
+
+    def count(self, k: Any) -> Any:
+        """How many there will be; None where it is not known."""
+        if k.shape is not None and len(k.shape) > 1:
+            raise RuleError("topk.k", f"k should be one number, not of shape {list(k.shape)}")
+        if k.shape is not None and k.shape and dims.equal(k.shape[0], 1) is False:
+            raise RuleError("topk.k", f"k should be one number, not {k.shape[0]}")
+        if k.value is None:
+            return None
+        found = np.asarray(k.value).reshape(-1).tolist()[0]
+        if isinstance(found, int) and found < 0:
+            raise RuleError("topk.k", f"a k of {found}")
+        low = dims.bounds(found)[0] if isinstance(found, dims.Dim) else found
+        return found if low is not None and low >= 0 else None
+
+    def canonical(self, x: Any, k: Any) -> Op:
+        return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
+
+    def value(self, x: Any, k: Any) -> Any:
+        found = numbers(x)
+        if found is None or k.value is None:
+            raise dims.Inexact("the order of elements")
+        return self.evaluate(np, np.asarray(x.exact).astype(np.int64), np.asarray(k.exact).astype(np.int64))
+
+    def evaluate(self, xp: Any, x: Any, k: Any) -> Any:
+        axis = axis_in(self.axis, x.ndim)
+        count = int(np.asarray(k).reshape(-1).tolist()[0])
+        if not 0 <= count <= x.shape[axis]:
+            raise RuleError("topk.k", f"{count} of {x.shape[axis]} elements")
+        front = (slice(None),) * axis
+        order = self.order(xp, x, axis)[(*front, slice(0, count))]
+        if self.sort == "index":
+            order = xp.sort(order, axis=axis)
+        return arrays.take_along(xp, x, order, axis), arrays.cast(xp, order, self.dtype)
+
+    def order(self, xp: Any, x: Any, axis: int) -> Any:
+        """The places along the axis, the first that of the most extreme element, equal ones as they stand."""
+        kind = arrays.element(x)
+        wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widened(xp, x)
+        if not self.largest:
+            return xp.argsort(wide, axis=axis, stable=True)
+        # Backwards twice, so that equal ones stay as they stand.
+        return xp.flip(x.shape[axis] - 1 - xp.argsort(xp.flip(wide, axis=axis), axis=axis, stable=True), axis=axis)
+
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, k: Any) -> Any:
+        from dovetail.ops.constant import zeros_like
+
+        if g[0] is None or not is_float(x):
+            return [None, None]
+        return [b.ScatterElements(zeros_like(b, x), y[1], g[0], axis=self.axis), None]
+
+    def decompose(self, b: Any, x: Any, k: Any) -> Any:
+        """Indices of i64, sorted as the least of themselves; narrow types by way of wider ones."""
+        wide = _WIDER.get(x.dtype.name)
+        if wide is not None:
+            values, places = b.add(self, b.Cast(x, to=wide), k)
+            return [b.Cast(values, to=x.dtype), places]
+        if self.dtype != "i64":
+            values, places = b.add(self.with_(dtype=dtypes.i64), x, k)
+            return [values, b.Cast(places, to=self.dtype)]
+        if self.sort == "index":
+            _, some = b.add(self.with_(sort="none"), x, k)
+            places = b.TopK(some, shape_value(b, some, [self.axis]), axis=self.axis, largest=False)[0]
+            return [b.GatherElements(x, places, axis=self.axis), places]
+        return None
+
+
+# Types in which ONNX's older versions have no TopK, and one that holds them.
+_WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.i32, "u16": dtypes.i32}
