@@ -12,8 +12,8 @@ from dovetail.edit import connect, copy_model, inline, remove_dead, rename
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import has
+from dovetail.passes.eliminate_sequences import eliminate_sequences
 from dovetail.passes.ranks import has_open_rank, specialize_ranks
-from dovetail.passes.unlist import unlist
 from dovetail.types import Tensor, Unknown
 
 
@@ -30,7 +30,7 @@ def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str]
     depends on types that are not known.
     """
     new = copy_model(model)
-    unlist(new.graph)
+    eliminate_sequences(new.graph)
     values = new.values
     target = _named(values, of, [value.name for value in new.outputs], "of")[0]
     floats = [

@@ -7,9 +7,9 @@ from os import PathLike
 from dovetail.edit import copy_model
 from dovetail.errors import Diagnostic, DovetailError
 from dovetail.graph import Graph, Model
-from dovetail.inference import infer_graph
 from dovetail.limits import Limits, counting
 from dovetail.op import bodies, faults as branch_faults
+from dovetail.passes.infer import infer_graph
 
 
 def validate(graph: Graph) -> list[Diagnostic]:

@@ -118,7 +118,7 @@ def test_a_loop_in_loops_is_inferred_as_often_as_there_are_loops(depth: int, tmp
     with counting(Limits()) as usage:
         dovetail.infer(model)
     with counting(Limits()) as usage:
-        dovetail.inference.infer_graph(model.graph)
+        dovetail.passes.infer.infer_graph(model.graph)
     assert len(usage.inferences) == depth and max(usage.inferences.values()) <= 6 * depth
 
 

@@ -18,7 +18,6 @@ from dovetail.engine.suppressed import suppressed
 from dovetail.errors import UnsupportedError
 from dovetail.evaluate import folded
 from dovetail.graph import Graph, Node, Value
-from dovetail.inference import infer_graph
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
 from dovetail.ops.casts import fits
@@ -51,6 +50,7 @@ from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell, _Cell
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.sequence.sequence import UNLISTED, ConcatFromSequence, unlisted
 from dovetail.passes.fold import fold
+from dovetail.passes.infer import infer_graph
 from dovetail.types import Tensor, Unknown
 
 ROUNDS = 4

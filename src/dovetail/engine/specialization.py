@@ -24,10 +24,10 @@ from dovetail.engine.work import INTERPRET, Scene, Tile, fitting_elements
 from dovetail.errors import DovetailError, raise_all
 from dovetail.evaluate import evaluates_early, placed
 from dovetail.graph import Graph, Node, Value
-from dovetail.inference import keep_names
 from dovetail.op import infer_types, infer_values
 from dovetail.ops.constant import Constant, Foreign
 from dovetail.ops.runtime_attributes import as_attributes
+from dovetail.passes.infer import keep_names
 from dovetail.types import UNKNOWN, Tensor, Type, is_static, static
 
 LIMIT = 1 << 24

@@ -1,7 +1,7 @@
-"""Lists that go into bodies and come out of them: said with tensors alone, where what is in them is known.
+"""Eliminate sequences and optional values whose elements are known: replace them with tensors.
 
-What makes a list outside is made inside, where it is read. A list that a loop adds to is what it lays end to end; one of a known
-number of elements is carried as so many tensors, or comes out of a choice so.
+An operator that makes a sequence outside a subgraph is copied into the subgraph that reads it. A sequence that a Loop appends to
+becomes a scan output; one of a known number of elements becomes as many tensors, carried by Loop or selected by If.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from dovetail.build import Builder
-from dovetail.edit import copy_graph, disconnect, replace_uses
+from dovetail.edit import copy_graph, disconnect, remove_dead, replace_uses, rewrite
 from dovetail.graph import Graph, Node, Value
+from dovetail.op import bodies
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.sequence.optional import Optional
@@ -23,10 +24,29 @@ from dovetail.ops.sequence.sequence import (
     SequenceInsert,
     SplitToSequence,
     parts_of,
+    unlisted,
 )
 from dovetail.types import Sequence, Tensor, axis_in, dtype_in
 
 MAKERS = (Optional, SequenceConstruct, SequenceEmpty, SequenceErase, SequenceInsert, SplitToSequence)
+
+
+def eliminate_sequences(graph: Graph) -> int:
+    """Eliminate the sequences of ``graph`` and of its subgraphs. Returns the number of nodes that changed."""
+    changed = 0
+    if any(not isinstance(value.type, Tensor) for value in graph.values()):
+        while count := rewrite(graph, _eliminate):
+            changed += count + remove_dead(graph)
+    return changed + sum(eliminate_sequences(body) for node in graph.nodes for _, body in bodies(node.op))
+
+
+def _eliminate(b: Builder, node: Node) -> Any:
+    mark = len(b.graph.nodes)
+    made = unlisted_body(b, node) or unlisted(b, node)
+    if isinstance(made, Value) and made.node not in b.graph.nodes[mark:]:
+        # What it is called stays.
+        return b.apply("Identity", made)
+    return made
 
 
 def unlisted_body(b: Builder, node: Node) -> list[Value] | None:
@@ -178,4 +198,4 @@ def _carried(b: Builder, op: Loop, node: Node) -> list[Value] | None:
     return None
 
 
-__all__ = ["unlisted_body"]
+__all__ = ["eliminate_sequences", "unlisted_body"]

@@ -11,9 +11,9 @@ import numpy as np
 from dovetail import dims
 from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.graph import Graph, Value
-from dovetail.inference import infer_graph
 from dovetail.limits import current
 from dovetail.op import Op, bodies
+from dovetail.passes.infer import infer_graph
 from dovetail.types import Map, Optional, Sequence, Size, Tensor, Type, Unknown, common_type, sizes_in
 
 
