@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 
 import dovetail
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
 from dovetail.measure import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))

@@ -17,8 +17,8 @@ import numpy as np
 
 from dovetail import native
 from dovetail.dtypes import f32
-from dovetail.engine.bind import extent
-from dovetail.engine.elementwise import Input, compiled, opcodes
+from dovetail.engine.run.step_encoding import extent
+from dovetail.engine.select.elementwise_codegen import Input, compiled, opcodes
 from dovetail.ops.elementwise.activation import Gelu, Relu, Sigmoid, Swish
 from dovetail.ops.elementwise.binary import Add, Multiply
 from dovetail.ops.elementwise.unary import Exp, Tanh

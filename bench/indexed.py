@@ -20,8 +20,8 @@ import numpy as np
 
 import dovetail
 from dovetail.build import Builder
-from dovetail.engine.run import Engine
-from dovetail.engine.timing import step_times
+from dovetail.engine.engine import Engine
+from dovetail.engine.profile import step_times
 from dovetail.graph import Model
 
 CHANCE = np.random.default_rng(0)

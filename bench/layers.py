@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from dovetail import _native
-from dovetail.engine.bind import extent
+from dovetail.engine.run.step_encoding import extent
 
 
 class Layer(NamedTuple):

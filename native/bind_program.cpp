@@ -1,4 +1,4 @@
-// Bindings of the pool, the store and the program. The planner is the only caller: what it passes is checked by engine/checker.py.
+// Bindings of the pool, the store and the program. The planner is the only caller: what it passes is checked by engine/plan_verifier.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>

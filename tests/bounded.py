@@ -81,7 +81,7 @@ def _run_child(path: str, stages: list[str], seconds: int, memory: int, limits: 
     import onnx  # noqa: F401 - imported before memory is measured
 
     import dovetail
-    import dovetail.engine.run
+    import dovetail.engine.engine
     import dovetail.formats.onnx.write
     import dovetail.formats.openvino.write
     from dovetail.sampling import random_inputs

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import native
-from dovetail.engine.bind import extent
+from dovetail.engine.run.step_encoding import extent
 
 if native.is_compiled:
     from dovetail import _native

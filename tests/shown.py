@@ -21,8 +21,8 @@ import pytest
 
 from cases import Case
 from dovetail import dtypes
-from dovetail.engine.bound import Bound
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
+from dovetail.engine.run.executable import Bound
 from dovetail.errors import DovetailError
 from dovetail.interpret import interpret
 from dovetail.op import has

@@ -23,7 +23,7 @@ from dovetail.session import Beginning, Session, named
 from dovetail.states import state_inputs
 
 if TYPE_CHECKING:
-    from dovetail.engine.report import PlanReport
+    from dovetail.engine.plan_report import PlanReport
 
 ENGINES = ("native", "interpreter")
 
@@ -105,7 +105,7 @@ def _holds_graphs(op: Any) -> bool:
 
 
 def _native(model: Model, options: dict[str, Any]) -> Any:
-    from dovetail.engine.run import Engine
+    from dovetail.engine.engine import Engine
 
     return Engine(model, **options)
 
@@ -164,7 +164,7 @@ def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **
     say what the plan is for; ``rounds`` is how often it is run to be timed, on inputs made from ``seed``. ``limits``: what that
     may cost, else those of the model. Shown in a notebook the result is a picture; its ``html()`` is a page of its own.
     """
-    from dovetail.engine.report import report
+    from dovetail.engine.plan_report import report
 
     loaded = model if isinstance(model, Model) else load(model, limits=limits)
     if limits is not None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dovetail import native
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
 from networks.comparing import compare, disagreement, options_of
 from networks.coverage import Coverage
 from networks.generator import generate

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
 from dovetail.errors import DovetailError
 from dovetail.graph import Model
 from dovetail.interpret import interpret

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from dovetail.engine.memory.tensor import INTERPRET
 from dovetail.engine.plan import COPY, Operand, Plan, Step
-from dovetail.engine.work import INTERPRET
 
 CHAIN = 8
 """Operators in a chain from which on it counts as long."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from dovetail.engine.arena import Span, aligned, arranged, lower_bound
+from dovetail.engine.memory.arena import Span, aligned, arranged, lower_bound
 
 spans = st.builds(
     lambda nbytes, first, length: Span(nbytes, first, first + length),

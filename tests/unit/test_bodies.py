@@ -9,9 +9,9 @@ import pytest
 
 import dovetail
 from dovetail import native
-from dovetail.engine import checker
-from dovetail.engine.bodies import Body
-from dovetail.engine.run import Engine
+from dovetail.engine import plan_verifier
+from dovetail.engine.engine import Engine
+from dovetail.engine.run.subgraphs import Body
 from dovetail.errors import EngineError
 from dovetail.graph import Graph
 from dovetail.ops.control_flow.if_op import If
@@ -100,7 +100,7 @@ def test_the_plans_of_bodies_are_verified(lengths: tuple[int, ...], monkeypatch:
         b.output("y", b.add(Loop(body=inner.graph, carried=1), trips, None, x, x)[0])
     verified = []
     monkeypatch.setenv("DOVETAIL_VERIFY", "1")
-    monkeypatch.setattr(checker, "check", lambda plan, graph, scene: verified.append(plan.inputs[0].name))
+    monkeypatch.setattr(plan_verifier, "check", lambda plan, graph, scene: verified.append(plan.inputs[0].name))
     engine = Engine(b.model, threads=1)
     for length in lengths:
         engine({"trips": np.array(1), "x": np.ones(length, np.float32)})

@@ -17,8 +17,8 @@ import transformers
 import dovetail
 from dovetail import native
 from dovetail.build import Builder
-from dovetail.engine import run as engine_run
-from dovetail.engine.run import Engine
+from dovetail.engine import engine as engine_run
+from dovetail.engine.engine import Engine
 from dovetail.errors import EngineError
 from dovetail.graph import Model
 

@@ -10,8 +10,8 @@ import pytest
 
 from dovetail import native
 from dovetail.build import Builder
+from dovetail.engine.engine import Engine
 from dovetail.engine.plan import Plan
-from dovetail.engine.run import Engine
 from dovetail.graph import Model
 from dovetail.interpret import interpret
 

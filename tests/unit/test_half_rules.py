@@ -11,7 +11,7 @@ import pytest
 
 from dovetail import native
 from dovetail.build import Builder
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
 from dovetail.interpret import interpret
 
 pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")

@@ -10,7 +10,7 @@ import pytest
 
 import dovetail
 from dovetail import Builder, native
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
 
 RNG = np.random.default_rng(7)
 KINDS = [np.float16, ml_dtypes.bfloat16]

@@ -10,7 +10,7 @@ import pytest
 
 import dovetail
 from dovetail.build import Builder
-from dovetail.engine import plan as planning
+from dovetail.engine import planner as planning
 from dovetail.errors import EngineError
 from dovetail.graph import Model
 

@@ -11,7 +11,7 @@ import pytest
 
 from cases import Case, all_cases
 from dovetail import arrays, dtypes, native
-from dovetail.engine.elementwise import RULES, Input, Unsaid, compiled, opcodes
+from dovetail.engine.select.elementwise_codegen import RULES, Input, Unsaid, compiled, opcodes
 from dovetail.op import Op
 from dovetail.ops.elementwise.activation import Gelu, LeakyRelu, Relu, Swish
 from dovetail.ops.elementwise.binary import Add, Divide, Maximum, Minimum, Mod, Multiply, Subtract

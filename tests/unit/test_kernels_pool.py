@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail import native
-from dovetail.engine.kernels import sliding
+from dovetail.engine.select.kernels import sliding
 from dovetail.ops.nn.pool import AveragePool, MaxPool
 from kernels import LAYOUTS, random, run
 

@@ -10,9 +10,9 @@ import pytest
 import dovetail
 from dovetail import dtypes, native
 from dovetail.build import Builder
-from dovetail.engine.kernels import sliding
-from dovetail.engine.quantized import _QuantizedConv
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
+from dovetail.engine.rewrite.qdq_fusion import _QuantizedConv
+from dovetail.engine.select.kernels import sliding
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.nn.pool import MaxPool
 from kernels import channels_last, random, run, sliced_channels_last, wide_channels_last

@@ -10,7 +10,7 @@ import pytest
 import dovetail
 from dovetail import native
 from dovetail.build import Builder
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, STATE_AXES, X_AXES
 from kernels import check, random
 

@@ -9,8 +9,8 @@ import pytest
 
 from dovetail import native
 from dovetail.build import Builder
-from dovetail.engine.run import Engine
-from dovetail.engine.suppressed import _Kept
+from dovetail.engine.engine import Engine
+from dovetail.engine.rewrite.nms import _Kept
 from dovetail.errors import RuleError
 from dovetail.interpret import interpret
 from kernels import LAYOUTS, run

@@ -11,7 +11,7 @@ import pytest
 
 from cases import Case
 from dovetail import native
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
 from rig import CASES, feeds, model_of
 
 NATIVE = """

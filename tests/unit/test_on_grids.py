@@ -10,7 +10,7 @@ import pytest
 
 from dovetail import native
 from dovetail.build import Builder
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
 from dovetail.errors import EngineError
 from dovetail.graph import Model
 from dovetail.interpret import interpret

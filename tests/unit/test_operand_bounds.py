@@ -13,7 +13,7 @@ import pytest
 
 import dovetail
 from dovetail import native
-from dovetail.engine.bind import extent
+from dovetail.engine.run.step_encoding import extent
 from kernels import row
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dovetail.dtypes import f32
-from dovetail.engine.layout import Layout
-from dovetail.engine.places import Places, remaining, settle
-from dovetail.engine.work import MOVE, Tile, Work
+from dovetail.engine.memory.affine_layout import Layout
+from dovetail.engine.memory.aliasing import Places, remaining, settle
+from dovetail.engine.memory.tensor import MOVE, Tile, Work
 from dovetail.op import Window, Windows
 from dovetail.types import Tensor
 

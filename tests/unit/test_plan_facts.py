@@ -11,8 +11,8 @@ import pytest
 import dovetail
 from dovetail import Builder, native
 from dovetail.dtypes import dtype
+from dovetail.engine.engine import Engine
 from dovetail.engine.plan import Plan
-from dovetail.engine.run import Engine
 from dovetail.errors import DovetailError, EngineError
 from dovetail.op import Op
 from dovetail.ops.control_flow.if_op import If

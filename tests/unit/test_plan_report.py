@@ -16,7 +16,7 @@ import pytest
 
 import dovetail
 from dovetail import Builder, cli, native
-from dovetail.engine.report import PlanReport, report
+from dovetail.engine.plan_report import PlanReport, report
 
 NAMES = ("left", "right", "joined")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -12,7 +12,7 @@ import pytest
 import dovetail
 from dovetail import native
 from dovetail.build import Builder
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
 from dovetail.graph import Model, Value
 from dovetail.interpret import interpret
 

@@ -9,7 +9,7 @@ import pytest
 
 import dovetail
 from dovetail import dims
-from dovetail.engine.run import Engine
+from dovetail.engine.engine import Engine
 from dovetail.errors import RuleError
 from dovetail.graph import Value
 from dovetail.ops.runtime_attributes import RuntimeAttributes

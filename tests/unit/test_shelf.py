@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import dovetail
-from dovetail.engine.shelf import LEAST, Shelf
+from dovetail.engine.run.output_pool import LEAST, Shelf
 
 SIZES = [LEAST - 1, LEAST, LEAST + 1, 3 * LEAST, 5 * LEAST // 2]
 COUNT = LEAST

@@ -10,7 +10,7 @@ import pytest
 
 from dovetail import dims
 from dovetail.build import Builder
-from dovetail.engine import linearity
+from dovetail.engine import affine_sizes
 from dovetail.errors import RuleError
 from sameness import is_vague
 
@@ -145,4 +145,4 @@ def test_what_cannot_be_is_refused(write: Write, code: str) -> None:
 
 
 def test_a_truth_value_among_shape_values_does_not_move() -> None:
-    assert linearity.is_linear(np.True_, "n", {})
+    assert affine_sizes.is_linear(np.True_, "n", {})

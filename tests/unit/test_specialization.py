@@ -11,8 +11,8 @@ import pytest
 import dovetail
 from dovetail import dtypes, native
 from dovetail.build import Builder
-from dovetail.engine import run as engine_run, specialization, steps
-from dovetail.engine.run import Engine
+from dovetail.engine import engine as engine_run, shape_specialization
+from dovetail.engine.engine import Engine, python_steps
 from dovetail.errors import DovetailError, EngineError
 from dovetail.formats.onnx import write
 from dovetail.graph import Model
@@ -201,7 +201,7 @@ def test_a_graph_of_sizes_is_what_onnxruntime_says(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in GRAPHS if name not in WITH_BODIES])
 def test_a_call_runs_no_step_in_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     early, late = [], []
-    for module, found in ((specialization, early), (steps, late)):
+    for module, found in ((shape_specialization, early), (python_steps, late)):
         original = module.placed
         monkeypatch.setattr(module, "placed", lambda *args, into=found, run=original: into.append(args[0]) or run(*args))
     program = dovetail.compile(model(GRAPHS[name]), "native")
@@ -218,8 +218,8 @@ def test_a_call_runs_no_step_in_python(name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", WITH_BODIES)
 def test_what_a_body_makes_of_sizes_is_computed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    original = steps.placed
-    monkeypatch.setattr(steps, "placed", lambda *args: seen.append(type(args[0].op).__name__) or original(*args))
+    original = python_steps.placed
+    monkeypatch.setattr(python_steps, "placed", lambda *args: seen.append(type(args[0].op).__name__) or original(*args))
     program = dovetail.compile(model(GRAPHS[name]), "native")
     for _ in range(3):
         program(image(1, 8, 8))
@@ -273,7 +273,7 @@ def test_random_numbers_are_drawn_in_each_call(monkeypatch: pytest.MonkeyPatch) 
         y = b.Add(y, branch(b, b.Greater(as_float(b, size_of(b, x, 3)), np.float32(2)), b.Shape(x)))
         b.output("y", b.Add(y, branch(b, b.constant(np.array(True)), b.constant(np.array([1, 3, 4, 4])))))
     seen: list[str] = []
-    for module in (specialization, steps):
+    for module in (shape_specialization, python_steps):
         original = module.placed
         monkeypatch.setattr(
             module, "placed", lambda node, *rest, run=original: seen.append(type(node.op).__name__) or run(node, *rest)
@@ -314,7 +314,7 @@ def test_what_a_plan_computes_of_sizes_counts_as_its_memory() -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("limit", [0, 64, 1000])
 def test_what_is_too_large_is_computed_in_each_call(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specialization, "LIMIT", limit)
+    monkeypatch.setattr(shape_specialization, "LIMIT", limit)
     made = model(GRAPHS[name])
     engine, reference = Engine(made, 1), dovetail.compile(made, "interpreter")
     for sizes in SIZES[:3]:

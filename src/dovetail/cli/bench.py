@@ -39,7 +39,7 @@ def bench(
     Memory and the time to load and compile are those of a process that holds one engine alone. Exit code 1 where results differ.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of
-    from dovetail.engine.run import thread_count
+    from dovetail.engine.engine import thread_count
     from dovetail.measure import machine, measure, peers_for
     from dovetail.sampling import apart
 

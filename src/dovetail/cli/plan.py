@@ -43,7 +43,7 @@ def plan(
     listed with its bytes and the reason. Times are measured on random inputs.
     """
     from dovetail.cli.arrays import shapes_of, sizes_of
-    from dovetail.engine.report import report
+    from dovetail.engine.plan_report import report
 
     given, sizes = shapes_of(shapes), sizes_of(dims)
     loaded = load(model)

@@ -57,6 +57,7 @@ def keep_names(new: Type, old: Type) -> Type:
     )
     return Tensor(new.dtype or old.dtype, sizes)
 
+
 def infer(model: Model) -> Model:
     """A copy of ``model`` with types, shapes and shape values on every value.
 

@@ -14,8 +14,8 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.build import Builder
 from dovetail.edit import remove_dead, rewrite
-from dovetail.engine.elementwise import HALVES, RULES
-from dovetail.engine.kernels import CHOICES
+from dovetail.engine.select.elementwise_codegen import HALVES, RULES
+from dovetail.engine.select.kernels import CHOICES
 from dovetail.graph import Graph, Node, Value
 from dovetail.op import host_inputs
 from dovetail.ops.elementwise.activation import Relu

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import NamedTuple
 
-from dovetail.engine.layout import Layout, Mode, compose, dense, inverse
-from dovetail.engine.work import MOVE, Tile, Work
+from dovetail.engine.memory.affine_layout import Layout, Mode, compose, dense, inverse
+from dovetail.engine.memory.tensor import MOVE, Tile, Work
 from dovetail.op import Window
 
 

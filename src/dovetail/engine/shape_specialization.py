@@ -18,9 +18,9 @@ import numpy as np
 from dovetail import dims
 from dovetail.build import Builder, written
 from dovetail.edit import copy_graph, remove_dead, rewrite
-from dovetail.engine.linearity import input_symbols, linear_symbols
+from dovetail.engine.affine_sizes import input_symbols, linear_symbols
+from dovetail.engine.memory.tensor import INTERPRET, Scene, Tile, fitting_elements
 from dovetail.engine.plan import Plan
-from dovetail.engine.work import INTERPRET, Scene, Tile, fitting_elements
 from dovetail.errors import DovetailError, raise_all
 from dovetail.evaluate import evaluates_early, placed
 from dovetail.graph import Graph, Node, Value
@@ -58,9 +58,9 @@ class Early(NamedTuple):
 class EarlyNodes:
     """The early nodes of a prepared graph. ``shared``: the identities of the arrays that are constants of all its plans.
 
-    The bits of a result must not depend on which plan serves a call. A template (see :mod:`dovetail.engine.template`) leaves what
-    changes with its symbol to native kernels, and which kernels are fused depends on what is constant. So what depends on a
-    symbol for which there may be a template is left to kernels in every plan.
+    The bits of a result must not depend on which plan serves a call. A parametric plan leaves what changes with its symbol to
+    native kernels, and which kernels are fused depends on what is constant. So what depends on a symbol for which there may be
+    a parametric plan is left to kernels in every plan.
     """
 
     def __init__(self, graph: Graph, shared: frozenset[int]) -> None:

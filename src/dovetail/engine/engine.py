@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from dovetail import native
-from dovetail.engine.bodies import plan_bodies
-from dovetail.engine.bound import Bound, is_array
-from dovetail.engine.checker import verify_plan
-from dovetail.engine.plan import ELIDE, Plan, UnevenInput, make_plan
-from dovetail.engine.prepare import prepare
-from dovetail.engine.shelf import Shelf
-from dovetail.engine.specialization import EarlyNodes, specialize, weights_of
-from dovetail.engine.template import Template, make_template
-from dovetail.engine.work import Scene, dense
+from dovetail.engine.memory.tensor import Scene, dense
+from dovetail.engine.parametric_plan import Template, make_template
+from dovetail.engine.plan import Plan
+from dovetail.engine.plan_verifier import verify_plan
+from dovetail.engine.planner import ELIDE, UnevenInput, make_plan
+from dovetail.engine.rewrite.pipeline import prepare
+from dovetail.engine.run.executable import Bound, is_array
+from dovetail.engine.run.output_pool import Shelf
+from dovetail.engine.run.subgraphs import plan_bodies
+from dovetail.engine.shape_specialization import EarlyNodes, specialize, weights_of
 from dovetail.errors import EngineError, RuleError
 from dovetail.forks import ForkLock
 from dovetail.formats import collector_paused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.engine.work import Tile, Work
+from dovetail.engine.memory.tensor import Tile, Work
 from dovetail.graph import Node
 from dovetail.ops.reduction.argminmax import ArgMax
 from dovetail.types import axis_in

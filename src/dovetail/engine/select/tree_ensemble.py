@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.build import Builder
-from dovetail.engine.work import Tile, Work
+from dovetail.engine.memory.tensor import Tile, Work
 from dovetail.evaluate import apply
 from dovetail.graph import Node, Value
 from dovetail.op import Op

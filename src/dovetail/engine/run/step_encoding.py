@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.engine.elementwise import Input, Unsaid, compiled
 from dovetail.engine.plan import Operand, Step
+from dovetail.engine.select.elementwise_codegen import Input, Unsaid, compiled
 
 Row = tuple[int, int, str, int, list[int], list[int], int, int, int]
 """Buffer, offset, element type, its bytes, sizes, strides; of a constant its address and the extent of its memory from there."""

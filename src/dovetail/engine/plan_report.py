@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
-from dovetail.engine.bound import Bound
+from dovetail.engine.engine import Engine
+from dovetail.engine.memory.tensor import INTERPRET
 from dovetail.engine.plan import COPY, Buffer, Operand, Step
-from dovetail.engine.run import Engine
-from dovetail.engine.timing import median_times
-from dovetail.engine.work import INTERPRET
+from dovetail.engine.profile import median_times
+from dovetail.engine.run.executable import Bound
 from dovetail.errors import printable
 from dovetail.graph import Model
 from dovetail.sampling import apart, random_inputs

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from dovetail import dims
-from dovetail.engine.bind import Row, Spec, spec
-from dovetail.engine.checker import verify_plan
-from dovetail.engine.linearity import expressions, is_linear
-from dovetail.engine.plan import Plan, Step, make_plan
-from dovetail.engine.specialization import EarlyNodes
-from dovetail.engine.work import INTERPRET, Scene, Tile
+from dovetail.engine.affine_sizes import expressions, is_linear
+from dovetail.engine.memory.tensor import INTERPRET, Scene, Tile
+from dovetail.engine.plan import Plan, Step
+from dovetail.engine.plan_verifier import verify_plan
+from dovetail.engine.planner import make_plan
+from dovetail.engine.run.step_encoding import Row, Spec, spec
+from dovetail.engine.shape_specialization import EarlyNodes
 from dovetail.graph import Graph
 
 Line = Sequence[tuple[int, int]]

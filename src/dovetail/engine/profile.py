@@ -8,9 +8,9 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
-from dovetail.engine.bound import Bound, Call
 from dovetail.engine.plan import Step
-from dovetail.engine.steps import python_step
+from dovetail.engine.run.executable import Bound, Call
+from dovetail.engine.run.python_steps import python_step
 
 
 def median_times(bound: Bound, arrays: Sequence[Any], names: Sequence[str], rounds: int) -> tuple[float, list[float]]:

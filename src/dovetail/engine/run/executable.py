@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.engine.bind import extent, spec
+from dovetail.engine.memory.tensor import INTERPRET, Scene, Tile
 from dovetail.engine.plan import Plan, Step
-from dovetail.engine.shelf import Shelf
-from dovetail.engine.steps import Find, finder, python_step
-from dovetail.engine.work import INTERPRET, Scene, Tile
+from dovetail.engine.run.output_pool import Shelf
+from dovetail.engine.run.python_steps import Find, finder, python_step
+from dovetail.engine.run.step_encoding import extent, spec
 from dovetail.errors import EngineError
 from dovetail.interpret import put_into
 from dovetail.limits import Usage, active

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from dovetail import dims
-from dovetail.engine import indexed
-from dovetail.engine.elementwise import refusal
-from dovetail.engine.forests import forest_work
-from dovetail.engine.recurrent import cell_of
-from dovetail.engine.work import INTERPRET, MOVE, Scene, Tile, Work
+from dovetail.engine.memory.tensor import INTERPRET, MOVE, Scene, Tile, Work
+from dovetail.engine.rewrite.recurrent import cell_of
+from dovetail.engine.select import indexing
+from dovetail.engine.select.elementwise_codegen import refusal
+from dovetail.engine.select.tree_ensemble import forest_work
 from dovetail.errors import DovetailError
 from dovetail.graph import Node
 from dovetail.op import has, host_inputs
@@ -328,9 +328,9 @@ CHOICES: dict[str, Choice] = {
     "Conv": _conv,
     "_ScaledConv": _conv,
     "ConvTranspose": _conv_transpose,
-    "Gather": indexed.gather_work,
-    "GatherElements": indexed.gather_elements_work,
-    "GatherND": indexed.gather_nd_work,
+    "Gather": indexing.gather_work,
+    "GatherElements": indexing.gather_elements_work,
+    "GatherND": indexing.gather_nd_work,
     "Clip": _clip,
     "MaxPool": _pool("max"),
     "AveragePool": _pool("average"),
@@ -354,12 +354,12 @@ CHOICES: dict[str, Choice] = {
     "LogSoftmax": _softmax("log_softmax"),
     "LayerNormalization": _layer_norm,
     "LRN": _lrn,
-    "TopK": indexed.top_k_work,
-    "ArgMax": indexed.arg_extreme_work,
-    "ArgMin": indexed.arg_extreme_work,
-    "_Kept": indexed.suppress_work,
-    "CumSum": indexed.cum_sum_work,
-    "Range": indexed.range_work,
+    "TopK": indexing.top_k_work,
+    "ArgMax": indexing.arg_extreme_work,
+    "ArgMin": indexing.arg_extreme_work,
+    "_Kept": indexing.suppress_work,
+    "CumSum": indexing.cum_sum_work,
+    "Range": indexing.range_work,
     "_Forest": forest_work,
     "MatMul": _matmul,
     "Gemm": _gemm,

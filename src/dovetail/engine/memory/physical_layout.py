@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from dovetail.engine.layout import Layout, compose, ordered, row_major, strided, strides_of
-from dovetail.engine.places import Places
-from dovetail.engine.work import MOVE, Tile, Work
+from dovetail.engine.memory.affine_layout import Layout, compose, ordered, row_major, strided, strides_of
+from dovetail.engine.memory.aliasing import Places
+from dovetail.engine.memory.tensor import MOVE, Tile, Work
 
 
 class Memory:

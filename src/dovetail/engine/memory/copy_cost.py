@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dovetail.engine.work import Tile, Work
+from dovetail.engine.memory.tensor import Tile, Work
 
 COPY_BYTES_PER_NANOSECOND = 20.0
 """Bytes read and written by a strided copy in cache and a little beyond it."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.build import Builder
-from dovetail.engine.quantized import _QuantizedConv, fits
+from dovetail.engine.rewrite.qdq_fusion import _QuantizedConv, fits
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.graph import Value
 from dovetail.ops.casts import as_type

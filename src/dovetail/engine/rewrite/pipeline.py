@@ -9,12 +9,12 @@ import numpy as np
 
 from dovetail.build import Builder
 from dovetail.edit import copy_graph, remove_dead, rewrite
-from dovetail.engine.forests import with_tables
-from dovetail.engine.halves import computed_in_f32
-from dovetail.engine.on_grids import on_grids
-from dovetail.engine.quantized import quantized
-from dovetail.engine.recurrent import LAYERS, by_moments, with_checked_lengths
-from dovetail.engine.suppressed import suppressed
+from dovetail.engine.rewrite.half_precision import computed_in_f32
+from dovetail.engine.rewrite.integer_ops import on_grids
+from dovetail.engine.rewrite.nms import suppressed
+from dovetail.engine.rewrite.qdq_fusion import quantized
+from dovetail.engine.rewrite.recurrent import LAYERS, by_moments, with_checked_lengths
+from dovetail.engine.select.tree_ensemble import with_tables
 from dovetail.errors import UnsupportedError
 from dovetail.evaluate import folded
 from dovetail.graph import Graph, Node, Value

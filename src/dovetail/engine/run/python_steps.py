@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.engine.memory.tensor import Scene, Tile
 from dovetail.engine.plan import COPY, FILL, Operand, Step
-from dovetail.engine.work import Scene, Tile
 from dovetail.errors import EngineError
 from dovetail.evaluate import placed
 from dovetail.limits import active, bytes_of

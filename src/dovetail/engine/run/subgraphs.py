@@ -7,7 +7,7 @@ from typing import Any
 
 from dovetail.build import Builder
 from dovetail.edit import copy_graph, replace_uses
-from dovetail.engine.bound import Bound, is_array
+from dovetail.engine.run.executable import Bound, is_array
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop, forget

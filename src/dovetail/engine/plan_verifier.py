@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.engine.inplace import overwritable_reads
+from dovetail.engine.memory.in_place import overwritable_reads
+from dovetail.engine.memory.tensor import Scene, Tile
 from dovetail.engine.plan import COPY, FILL, Operand, Plan, Step
-from dovetail.engine.work import Scene, Tile
 from dovetail.errors import EngineError
 from dovetail.graph import Graph, Value
 
