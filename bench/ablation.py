@@ -20,8 +20,8 @@ from typing import Any
 import onnx
 
 import dovetail
-from dovetail.measure import PEERS, interleaved
-from dovetail.peers import Names, cost, is_installed
+from dovetail.compare.benchmark import PEERS, interleaved
+from dovetail.compare.runtimes import Names, cost, is_installed
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import light_models

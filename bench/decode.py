@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import dovetail
+from dovetail.compare.benchmark import REST
 from dovetail.formats.onnx import write
-from dovetail.measure import REST
 
 HEADS, WIDTH = 32, 128
 TURN = 20

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.dtypes import f32
 from dovetail.engine.run.step_encoding import extent
 from dovetail.engine.select.elementwise_codegen import Input, compiled, opcodes
@@ -138,7 +138,7 @@ def last(array: Any) -> Any:
 
 
 def core_call(case: Case, arrays: Sequence[Any], threads: int) -> Call:
-    core = native.core()
+    core = native_core.core()
     y = np.zeros(case.y, np.float32)
     if case.last:
         arrays, y = [last(array) for array in arrays], last(y)

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dovetail
-from dovetail.build import Builder
 from dovetail.engine.engine import Engine
 from dovetail.engine.profile import step_times
-from dovetail.graph import Model
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model
 
 CHANCE = np.random.default_rng(0)
 
@@ -139,7 +139,7 @@ def main() -> None:
         calls = {
             "native": lambda engine=engine, case=case: list(engine(case.inputs).values()),
             "onnxruntime": onnxruntime_call(model, case, options.threads),
-            "own rule": lambda model=model, case=case: list(dovetail.interpret(model, case.inputs).values()),
+            "own rule": lambda model=model, case=case: list(dovetail.interpreter.interpret(model, case.inputs).values()),
         }
         first, *others = [call() for call in calls.values()]
         for other in others:

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.measure import PEERS, interleaved
-from dovetail.peers import Names, is_installed, runner
+from dovetail.compare.benchmark import PEERS, interleaved
+from dovetail.compare.runtimes import Names, is_installed, runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import language_models

@@ -19,8 +19,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from dovetail.measure import PEERS, interleaved
-from dovetail.peers import Runner, is_installed, runner
+from dovetail.compare.benchmark import PEERS, interleaved
+from dovetail.compare.runtimes import Runner, is_installed, runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import light_models

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dovetail.measure import instruction_set, machine
+from dovetail.compare.benchmark import instruction_set, machine
 
 BENCH = Path(__file__).resolve().parent
 PAGE = BENCH.parent / "docs" / "performance.md"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dovetail import catalog
-from dovetail.op import REGISTRY, has
+from dovetail.ir.op import REGISTRY, has
 
 TARGET = Path(__file__).parent / "operators.md"
 HEAD = """# Operators

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.build import Builder
-from dovetail.graph import Model, Value
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model, Value
 
 
 class _Weights:

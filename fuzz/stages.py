@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 import dovetail
+from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
-from dovetail.sampling import random_inputs
-from dovetail.summary import summarize
+from dovetail.report.model_summary import summarize
 from seeds import File
 
 STAGES = ("load", "check", "infer", "show", "save-onnx", "save-ir", "plan", "run", "interpret")

@@ -1,6 +1,6 @@
 // Whole numpy arrays joined, cut and copied, read through numpy's own C interface: an nb::ndarray argument costs more than a small copy.
 //
-// Each function does the plain case and returns None for every other one, errors included: movement.py has the rules and their words.
+// Each function does the plain case and returns None for every other one, errors included: array_ops.py has the rules and their words.
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #include <nanobind/nanobind.h>

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import settings
 
-from dovetail import native
+from dovetail import native_core
 
 pytest_plugins = ("gaps", "tally")
 
@@ -35,7 +35,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     # pytest's own header is not shown under -q, and this is to be seen in every log.
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
-        reporter.write_line(f"dovetail: {native.build()}; oracles: {', '.join(map(_presence, ORACLES))}")
+        reporter.write_line(f"dovetail: {native_core.build()}; oracles: {', '.join(map(_presence, ORACLES))}")
     missing = [oracle for oracle in ORACLES if not find_spec(oracle)]
     if missing and os.environ.get("DOVETAIL_REQUIRE_ORACLES", "0") not in ("", "0"):
         pytest.exit(f"DOVETAIL_REQUIRE_ORACLES is set and these are missing: {', '.join(missing)}", returncode=1)

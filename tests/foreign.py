@@ -24,8 +24,8 @@ from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError
 from dovetail.formats.openvino import packing
-from dovetail.graph import Model
-from dovetail.types import Tensor
+from dovetail.ir.graph import Model
+from dovetail.ir.types import Tensor
 from sameness import assert_claim_holds
 
 NODE = "the node"

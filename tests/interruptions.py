@@ -24,7 +24,7 @@ import numpy as np
 
 import dovetail
 from dovetail import Builder, DovetailError
-from dovetail.graph import Model
+from dovetail.ir.graph import Model
 
 SIDE = 96
 """Length of a side of each of the weights, by default."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.engine.run.step_encoding import extent
 
-if native.is_compiled:
+if native_core.is_compiled:
     from dovetail import _native
 else:
     _native = None

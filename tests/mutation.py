@@ -3,11 +3,11 @@
     python tests/mutation.py [--paths PATH ...] [--lines FIRST-LAST] [--scope NAME] [--every N] [--seconds N] [--json] [--jobs N]
         [--list]
 
-Without --paths: all of ``src/dovetail/ops`` and ``slots.py``. Everything is imported and every test collected once; each mutant
-then runs in a forked child, where the faulty module is written over the imported one and the tests run that reach the faulty
-statement, the quickest of each test function first, until one fails. The oracles are asked once, of the unharmed sources, since
-foreign runtimes have threads, which do not survive a fork: a mutant that asks them something else gets no answer, and is not
-killed by that. Printed are the survivors, as file:line, original -> mutant.
+Without --paths: all of ``src/dovetail/ops`` and ``formats/op_mapping.py``. Everything is imported and every test collected
+once; each mutant then runs in a forked child, where the faulty module is written over the imported one and the tests run
+that reach the faulty statement, the quickest of each test function first, until one fails. The oracles are asked once, of
+the unharmed sources, since foreign runtimes have threads, which do not survive a fork: a mutant that asks them something
+else gets no answer, and is not killed by that. Printed are the survivors, as file:line, original -> mutant.
 ``mutants_equivalent.toml`` lists mutants that mean the same as the original, each with its reason. The exit code is 1 where a
 mutant of the mission's operators (Concat, Reshape, Split) survives.
 """
@@ -70,7 +70,7 @@ _PLACES = [
 TESTS: dict[str, tuple[list[str], str]] = {
     "ops/tensor/concat_split.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
     "ops/tensor/reshape.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze or is_refused"),
-    "slots.py": (
+    "formats/op_mapping.py": (
         [*_SEMANTICS, "tests/laws/test_round_trips.py", "tests/laws/test_spellings.py", "tests/unit/test_slots.py"],
         "semantics or slots or round_trips or spellings",
     ),
@@ -403,7 +403,7 @@ def install(module: types.ModuleType, tree: ast.Module) -> None:
     """Write the mutated module over the imported one: classes and functions stay the objects that everybody holds."""
     from dovetail.formats.onnx.dialect import ONNX
     from dovetail.formats.openvino.dialect import OPENVINO
-    from dovetail.op import REGISTRY
+    from dovetail.ir.op import REGISTRY
 
     old, registry = dict(module.__dict__), dict(REGISTRY)
     exec(compile(tree, str(module.__file__), "exec"), module.__dict__)
@@ -727,7 +727,9 @@ def equivalents() -> dict[tuple[str, str, str, str], str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--paths", nargs="+", type=Path, help="modules of src/dovetail; all of ops and slots.py when left out")
+    parser.add_argument(
+        "--paths", nargs="+", type=Path, help="modules of src/dovetail; all of ops and formats/op_mapping.py when left out"
+    )
     parser.add_argument("--lines", help="only mutants on these lines, FIRST-LAST")
     parser.add_argument("--scope", help="only mutants in this function or class")
     parser.add_argument("--every", type=int, default=1, help="only every so many of them, evenly spread")
@@ -738,7 +740,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     options = parser.parse_args(arguments)
-    paths = [path.resolve() for path in options.paths or [*sorted((PACKAGE / "ops").glob("*.py")), PACKAGE / "slots.py"]]
+    paths = [
+        path.resolve() for path in options.paths or [*sorted((PACKAGE / "ops").glob("*.py")), PACKAGE / "formats/op_mapping.py"]
+    ]
     modules = [str(path.relative_to(PACKAGE)) for path in paths if path.name != "__init__.py"]
     low, _, high = (options.lines or "0-1000000000").partition("-")
     everything = [made for module in modules for made in mutants(module, (PACKAGE / module).read_text())]

@@ -11,13 +11,14 @@ import numpy as np
 
 import dovetail
 import oracles
-from dovetail import dtypes, slots
+from dovetail import dtypes
+from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError
+from dovetail.formats import op_mapping
 from dovetail.formats.openvino.compose import OPENVINO
-from dovetail.op import REGISTRY
-from dovetail.session import Beginning
-from dovetail.states import own_outputs
-from dovetail.verify import compare
+from dovetail.interpreter.session import Beginning
+from dovetail.ir.op import REGISTRY
+from dovetail.ir.state import own_outputs
 from openvino_nodes import Fixed, Row
 
 FACTORY_NAMES = {"ReLU": "Relu", "SoftMax": "Softmax", "PReLU": "PRelu", "HSwish": "HSwish"}
@@ -91,7 +92,7 @@ def known() -> set[tuple[str, int]]:
     """All operators of OpenVINO that are built, by their spellings and by what composes them."""
     found = {(kind, version) for domain, kind, version in OPENVINO.lifts if not domain}
     for op in REGISTRY.values():
-        for spelling in (slots.parse(op, line) for line in OPENVINO.lines(op)):
+        for spelling in (op_mapping.parse(op, line) for line in OPENVINO.lines(op)):
             if not spelling.is_written_only:
                 found |= {(spelling.kind, version) for version in spelling.versions}
     return found

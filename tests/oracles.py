@@ -17,7 +17,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.formats.openvino import write as openvino_write
-from dovetail.graph import Model
+from dovetail.ir.graph import Model
 
 RUNTIME_OPSET = 26
 """The newest opset that onnxruntime reads."""

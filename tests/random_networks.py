@@ -40,11 +40,11 @@ class Task:
 
 def work(task: Task, seed: Any, found: Any) -> None:
     """Compare one network after another; ``seed`` is the shared number of the one under way."""
-    from dovetail import native
+    from dovetail import native_core
     from networks.coverage import Coverage
 
     coverage, done = Coverage(), Counter[str]()
-    core = native.core()
+    core = native_core.core()
     found.put(("isa", str(core.isa()) if core else "no native core"))
     for number in range(task.first, task.end, task.step):
         if time.time() > task.deadline:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from cases import Case, all_cases
-from dovetail import dtypes, slots
-from dovetail.build import Builder
-from dovetail.evaluate import apply
-from dovetail.graph import Model, Value
-from dovetail.op import Op, host_inputs
-from dovetail.types import Tensor, View
+from dovetail import dtypes
+from dovetail.formats import op_mapping
+from dovetail.interpreter.evaluate import apply
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model, Value
+from dovetail.ir.op import Op, host_inputs
+from dovetail.ir.types import Tensor, View
 from dovetail.validate import validate
 
 CASES: list[tuple[str, Case]] = list(all_cases())
@@ -70,7 +71,7 @@ def opsets(op: type[Op]) -> tuple[int, ...]:
     """Every opset in which a way to say ``op`` changes, and the newest."""
     import onnx
 
-    kinds = {(spelling.domain, spelling.kind) for spelling in (slots.parse(op, line) for line in op.onnx)}
+    kinds = {(spelling.domain, spelling.kind) for spelling in (op_mapping.parse(op, line) for line in op.onnx)}
     lines = {schema.since_version for schema in onnx.defs.get_all_schemas_with_history() if (schema.domain, schema.name) in kinds}
     return tuple(sorted({max(version, OLDEST) for version in lines} | {onnx.defs.onnx_opset_version()}))
 

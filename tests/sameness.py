@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
-from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import Op, bodies
-from dovetail.types import Tensor, Type
+from dovetail import symbolic
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import Op, bodies
+from dovetail.ir.types import Tensor, Type
 
 
 def assert_same_bits(ours: Any, theirs: Any, what: str = "", payloads: bool = False) -> None:
@@ -83,17 +83,19 @@ def assert_claim_holds(claim: Type, array: Any, what: str = "", sizes: dict[str,
 
 
 def assert_size_holds(size: Any, real: int, what: str, sizes: dict[str, int]) -> None:
-    found = dims.substitute(size, sizes) if not isinstance(size, int) else size
+    found = symbolic.substitute(size, sizes) if not isinstance(size, int) else size
     if isinstance(found, int):
         assert found == real, f"{what}: {size} is {found}, and should be {real}"
     else:
-        low, high = dims.bounds(found)
+        low, high = symbolic.bounds(found)
         assert (low is None or low <= real) and (high is None or real <= high), f"{what}: {size} within [{low}, {high}] is {real}"
 
 
 def is_vague(size: Any) -> bool:
     """Whether some part of a size is a symbol that inference made up."""
-    return not isinstance(size, int) and any((dims.name_of(symbol) or "").startswith("?") for symbol in dims.symbols(size))
+    return not isinstance(size, int) and any(
+        (symbolic.name_of(symbol) or "").startswith("?") for symbol in symbolic.symbols(size)
+    )
 
 
 def differences(first: Graph, second: Graph, alike: Callable[[Op, Op], bool] | None = None) -> list[str]:

@@ -24,8 +24,8 @@ from dovetail import dtypes
 from dovetail.engine.engine import Engine
 from dovetail.engine.run.executable import Bound
 from dovetail.errors import DovetailError
-from dovetail.interpret import interpret
-from dovetail.op import has
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.op import has
 from laws.test_gradients import DIFFERENTIABLE, backward, check_slope, forward, in_f64, seeds
 from rig import CASES, feeds, model_of
 

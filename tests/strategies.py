@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dovetail import dtypes
-from dovetail.build import Builder
-from dovetail.graph import Model, Value
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model, Value
 from dovetail.validate import validate
 
 MOVED = ("f32", "f64", "f16", "i64", "i32", "i8", "u8", "boolean")

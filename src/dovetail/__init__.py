@@ -3,18 +3,18 @@
 import logging
 
 from dovetail import ops as ops
+from dovetail.array_ops import concat, copy, split
 from dovetail.autodiff import grad
-from dovetail.build import Builder
-from dovetail.dims import Dim
 from dovetail.dtypes import DType
 from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
 from dovetail.formats import load, save
-from dovetail.graph import Graph, Model, Node, Value
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.limits import Limits
-from dovetail.movement import concat, copy, split
 from dovetail.passes.infer import infer
 from dovetail.program import Program, compile, plan, run
+from dovetail.symbolic import Dim
 from dovetail.validate import check
 
 __version__ = "0.1.0"

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail import dims
-from dovetail.build import Builder, written
-from dovetail.edit import connect, copy_model, inline, remove_dead, rename
+from dovetail import symbolic
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
-from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import has
+from dovetail.ir.builder import Builder, written
+from dovetail.ir.edit import connect, copy_model, inline, remove_dead, rename
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import has
+from dovetail.ir.types import Tensor, Unknown
 from dovetail.passes.eliminate_sequences import eliminate_sequences
-from dovetail.passes.ranks import has_open_rank, specialize_ranks
-from dovetail.types import Tensor, Unknown
+from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
 
 
 def grad(model: Model, of: str | Sequence[str] | None = None, wrt: Sequence[str] | str | None = None) -> Model:
@@ -132,7 +132,7 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
         except DovetailError as error:
             problems.append(error.at(node=node.label, op=written(node.op, node.inputs)))
             continue
-        except (Unknown, dims.Inexact) as error:
+        except (Unknown, symbolic.Inexact) as error:
             problems.append(_unknown(node, error))
             continue
         for x, gradient in zip(node.inputs, found, strict=False):

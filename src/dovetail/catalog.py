@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dovetail import slots
+from dovetail.formats import op_mapping
 from dovetail.formats.dialect import Dialect
-from dovetail.op import REGISTRY, Op, has
+from dovetail.ir.op import REGISTRY, Op, has
 
 FORMATS = ("onnx", "openvino")
 _UNLISTED = ("Foreign", "Constant", "RuntimeAttributes")
@@ -78,7 +78,7 @@ def spelled(op: type[Op], format: Dialect) -> tuple[str, ...]:
     """The foreign operators and versions that the slot lines of ``op`` speak of, and how else it is written."""
     found: dict[str, set[int]] = defaultdict(set)
     for line in format.lines(op):
-        spelling = slots.parse(op, line)
+        spelling = op_mapping.parse(op, line)
         found[_named(spelling.domain, spelling.kind)] |= set(spelling.versions)
     name = op.__name__
     if name in format.emits and not found:
@@ -95,7 +95,7 @@ def foreign(format: str) -> list[Foreign]:
     read: dict[str, set[int]] = defaultdict(set)
     ours: dict[str, dict[str, None]] = defaultdict(dict)
     for name, op in sorted(REGISTRY.items()):
-        for spelling in (slots.parse(op, line) for line in known.lines(op)):
+        for spelling in (op_mapping.parse(op, line) for line in known.lines(op)):
             kind = _named(spelling.domain, spelling.kind)
             if not spelling.is_written_only:
                 read[kind] |= set(spelling.versions)

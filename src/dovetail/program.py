@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import native
-from dovetail.edit import copy_model
+from dovetail import native_core
 from dovetail.errors import EngineError
 from dovetail.formats import load
 from dovetail.formats.watched import check_unchanged
-from dovetail.graph import Model
-from dovetail.interpret import interpret, owned, put_into
+from dovetail.interpreter.interpret import interpret, owned, put_into
+from dovetail.interpreter.session import Beginning, Session, named
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Model
+from dovetail.ir.op import bodies
+from dovetail.ir.state import state_inputs
 from dovetail.limits import DEFAULT, Limits, counting, within_memory
-from dovetail.op import bodies
-from dovetail.session import Beginning, Session, named
-from dovetail.states import state_inputs
 
 if TYPE_CHECKING:
     from dovetail.engine.plan_report import PlanReport
@@ -152,7 +152,7 @@ def compile(
     if chosen != loaded.limits:
         loaded = copy_model(loaded)
         loaded.limits = chosen
-    if engine == "interpreter" or (engine == "auto" and not native.is_compiled):
+    if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled):
         return Program(loaded, "interpreter")
     return Program(loaded, "native", threads=threads, elide=elide)
 

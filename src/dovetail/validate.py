@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from os import PathLike
 
-from dovetail.edit import copy_model
 from dovetail.errors import Diagnostic, DovetailError
-from dovetail.graph import Graph, Model
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Graph, Model
+from dovetail.ir.op import bodies, faults as branch_faults
 from dovetail.limits import Limits, counting
-from dovetail.op import bodies, faults as branch_faults
 from dovetail.passes.infer import infer_graph
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.op import Op
+from dovetail.ir.op import Op
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cases import Case
 from dovetail import dtypes
-from dovetail.op import REGISTRY, Op
+from dovetail.ir.op import REGISTRY, Op
 from dovetail.ops.elementwise.activation import (
     SIXTH,
     Celu,

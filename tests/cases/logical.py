@@ -9,7 +9,7 @@ import numpy as np
 from cases import Case
 from cases.elementwise import FLOATS, INFINITIES, INTEGERS, numbers
 from dovetail import dtypes
-from dovetail.op import Op
+from dovetail.ir.op import Op
 from dovetail.ops.elementwise.logical import (
     And,
     Equal,

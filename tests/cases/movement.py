@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.joining import TYPES, elements, f32, i64
-from dovetail.op import Op
+from dovetail.ir.op import Op
 from dovetail.ops.tensor.depth_to_space import DepthToSpace, ShuffleChannels, SpaceToDepth
 from dovetail.ops.tensor.pad import Pad
 from dovetail.ops.tensor.reshape import Flatten, Reshape, Squeeze, Unsqueeze

@@ -9,7 +9,7 @@ import numpy as np
 
 from cases import Case
 from cases.elementwise import numbers, tolerance
-from dovetail.op import REGISTRY
+from dovetail.ir.op import REGISTRY
 from dovetail.ops.reduction.argminmax import ArgMax, ArgMin
 from dovetail.ops.reduction.cumulative import CumProd, CumSum
 from dovetail.ops.reduction.reduce import ReduceAll, ReduceAny, ReduceMax, ReduceMin

@@ -8,7 +8,7 @@ import numpy as np
 
 from cases import Case
 from cases.joining import elements, f32, i64
-from dovetail.op import Op, output_count
+from dovetail.ir.op import Op, output_count
 from dovetail.ops.nn.lrn import LRN
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 from dovetail.ops.tensor.concat_split import Split

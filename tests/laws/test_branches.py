@@ -12,8 +12,8 @@ import pytest
 
 import dovetail
 from dovetail import dtypes
+from dovetail.ir.types import Tensor
 from dovetail.ops.control_flow.loop import Loop
-from dovetail.types import Tensor
 from sameness import assert_close
 
 pytest.importorskip("onnxruntime")

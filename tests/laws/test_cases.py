@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.op import REGISTRY
+from dovetail.ir.op import REGISTRY
 from rig import CASES, LAWS
 
 WITHOUT_CASES = {

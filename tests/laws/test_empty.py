@@ -13,9 +13,9 @@ import pytest
 
 import dovetail
 from cases import Case
-from dovetail import native
+from dovetail import native_core
 from dovetail.errors import DovetailError
-from dovetail.op import host_inputs
+from dovetail.ir.op import host_inputs
 from rig import CASES, feeds, model_of, over
 
 MOST = 6
@@ -79,7 +79,7 @@ def assert_alike(first: Any, second: Any) -> None:
             np.testing.assert_allclose(first.astype(wide), second.astype(wide), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @over(chosen())
 def test_engines_agree_on_empty_tensors(case: Case) -> None:
     for inputs in emptied(case):

@@ -12,16 +12,16 @@ import oracles
 from cases import Case
 from dovetail import dtypes
 from dovetail.autodiff import adjoints
-from dovetail.build import Builder
-from dovetail.edit import remove_dead
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
-from dovetail.graph import Model, Value
-from dovetail.interpret import interpret
-from dovetail.op import has, host_inputs
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import remove_dead
+from dovetail.ir.graph import Model, Value
+from dovetail.ir.op import has, host_inputs
+from dovetail.ir.types import Tensor
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
-from dovetail.types import Tensor
 from rig import CASES, feeds, is_constant, over, skip_where_outside, sound, spread, write
 from sameness import assert_close
 

@@ -8,8 +8,8 @@ import pytest
 
 from dovetail import dtypes
 from dovetail.errors import DovetailError
-from dovetail.op import REGISTRY, Op, infer_types
-from dovetail.types import UNKNOWN, Tensor, View
+from dovetail.ir.op import REGISTRY, Op, infer_types
+from dovetail.ir.types import UNKNOWN, Tensor, View
 
 INPUTS = [View(UNKNOWN), View(Tensor(dtypes.f32, (2, 3))), None]
 

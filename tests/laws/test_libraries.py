@@ -11,13 +11,13 @@ import pytest
 
 from cases import Case
 from dovetail import arrays, dtypes
-from dovetail.build import Builder
-from dovetail.edit import copy_model
 from dovetail.errors import UnsupportedError
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_model
+from dovetail.ir.types import is_static
 from dovetail.passes.fold import fold
 from dovetail.program import compile
-from dovetail.types import is_static
 from rig import CASES, answer, every_case, feeds, model_of, skip_where_outside, sound, write
 from sameness import assert_close, assert_same_bits
 

@@ -10,8 +10,8 @@ import pytest
 
 from cases import Case
 from dovetail import dtypes
-from dovetail.graph import Model
-from dovetail.op import has
+from dovetail.ir.graph import Model
+from dovetail.ir.op import has
 from dovetail.program import compile
 from rig import CASES, answer, every_case, feeds, model_of, over
 from sameness import assert_close, assert_same_bits

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from dovetail.build import Builder
-from dovetail.edit import copy_model, rewrite
-from dovetail.graph import Model, Node
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_model, rewrite
+from dovetail.ir.graph import Model, Node
 from dovetail.program import compile
 from sameness import assert_same_bits
 from strategies import Moved, movements

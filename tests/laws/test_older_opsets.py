@@ -9,7 +9,7 @@ from cases import Case
 from dovetail.errors import UnsupportedError
 from dovetail.formats import lifted
 from dovetail.formats.onnx import codec, write
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
 from rig import CASES, answer, feeds, model_of, over, skip_where_outside, spread
 from sameness import assert_close
 

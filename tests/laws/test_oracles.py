@@ -12,7 +12,7 @@ import oracles
 from cases import Case
 from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
-from dovetail.graph import Model
+from dovetail.ir.graph import Model
 from rig import answer, every_case, feeds, model_of, opsets, skip_where_outside
 from sameness import assert_close
 

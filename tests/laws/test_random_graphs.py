@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import assume, given, settings, strategies as st
 
 import oracles
-from dovetail.build import Builder
-from dovetail.edit import inline
 from dovetail.formats import lifted
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
-from dovetail.graph import Model
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import inline
+from dovetail.ir.graph import Model
 from dovetail.ops.tensor.reshape import Reshape
 from dovetail.passes.fold import fold
 from dovetail.passes.infer import infer

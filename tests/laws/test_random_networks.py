@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.engine.engine import Engine
 from networks.comparing import compare, disagreement, options_of
 from networks.coverage import Coverage
@@ -31,7 +31,7 @@ UNPLANNED = {"concat", "split", "rms_norm", "tree_ensemble"}
 random forests are cases of their own (`cases/forests.py`)."""
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("first", range(0, SEEDS, 50))
 def test_both_engines_agree(first: int) -> None:
     print(f"seeds {first} to {first + 49}")
@@ -46,10 +46,10 @@ def test_both_engines_agree(first: int) -> None:
     assert failures == {}
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])
 def test_both_engines_agree_in_another_instruction_set(isa: str) -> None:
-    if native.core().isa() == isa:
+    if native_core.core().isa() == isa:
         pytest.skip("these are the kernels in use")
     first = {"base": 10_000, "avx2": 11_000, "avx512": 12_000}[isa]
     command = [sys.executable, str(CLI), "--first", str(first), "--count", str(OTHER_SEEDS), "--others", "0", "--isa", isa]
@@ -69,7 +69,7 @@ FUSED = (
 )  # fmt: skip
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 def test_every_kernel_is_reached() -> None:
     """The first networks have every kernel of the core's table in their plans, and what is joined to them."""
     table = (CLI.parents[1] / "native/kernels/table.cpp").read_text()

@@ -10,9 +10,9 @@ import pytest
 
 from dovetail import dtypes
 from dovetail.autodiff import adjoints
-from dovetail.build import Builder
 from dovetail.errors import DovetailError
 from dovetail.formats.onnx import write as onnx_write
+from dovetail.ir.builder import Builder
 
 Write = Callable[[Builder, Callable[..., Any]], Any]
 """An operator written through a builder; the second argument makes an input: a type, then sizes (``...`` for no rank)."""

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import dovetail
 from dovetail import Builder, UnsupportedError
-from dovetail.types import Tensor
+from dovetail.ir.types import Tensor
 
 FORMATS = ("onnx", "xml")
 HUGE = 2**62

@@ -11,10 +11,8 @@ import pytest
 
 import oracles
 from cases import Case
-from dovetail import slots
-from dovetail.edit import copy_graph
 from dovetail.errors import UnsupportedError
-from dovetail.formats import lifted
+from dovetail.formats import lifted, op_mapping
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
@@ -22,9 +20,10 @@ from dovetail.formats.onnx.compose import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
 from dovetail.formats.openvino.compose import OPENVINO
-from dovetail.graph import Model
-from dovetail.interpret import interpret
-from dovetail.op import REGISTRY, Field, Op
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.edit import copy_graph
+from dovetail.ir.graph import Model
+from dovetail.ir.op import REGISTRY, Field, Op
 from dovetail.validate import validate
 from rig import answer, every_case, feeds, model_of, opsets, skip_where_outside, sound
 from sameness import assert_close, differences
@@ -91,7 +90,7 @@ def is_said_as(op: Op, other: Op, dialect: Dialect) -> bool:
     """Whether some spelling that reads as ``other`` may also say ``op``, which only refuses where ``other`` answers."""
     changed = {field.name for field in op.fields if op.__dict__[field.name] != other.__dict__[field.name]}
     for spelling in dialect.writers(op):
-        lenient = {name: [slots.fixed_value(field_of(op, name), text) for text in texts] for name, texts in spelling.fixed}
+        lenient = {name: [op_mapping.fixed_value(field_of(op, name), text) for text in texts] for name, texts in spelling.fixed}
         if all(
             name in lenient and op.__dict__[name] in lenient[name][1:] and other.__dict__[name] == lenient[name][0]
             for name in changed
@@ -101,7 +100,7 @@ def is_said_as(op: Op, other: Op, dialect: Dialect) -> bool:
 
 
 def field_of(op: Op, name: str) -> Field:
-    found = slots.field_of(type(op), name)
+    found = op_mapping.field_of(type(op), name)
     assert found is not None
     return found
 
@@ -129,7 +128,7 @@ def test_each_spelling_belongs_to_an_operator_that_onnx_has() -> None:
     said = {
         (spelling.domain, spelling.kind, version)
         for op in REGISTRY.values()
-        for spelling in (slots.parse(op, line) for line in op.onnx)
+        for spelling in (op_mapping.parse(op, line) for line in op.onnx)
         for version in spelling.versions
     } | {(domain, kind, version) for domain, kind, version in ONNX.lifts}
     # onnxruntime has this one in the default domain, with a schema of its own.

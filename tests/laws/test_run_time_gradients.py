@@ -10,9 +10,9 @@ import pytest
 
 import dovetail
 from dovetail import Builder
+from dovetail.compare.verify import compare, runner_for
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
-from dovetail.verify import compare, runner_for
 
 SHAPES = ((1, 2, 5, 4), (2, 1, 3, 8))
 RESIZES = {

@@ -14,7 +14,7 @@ import dovetail
 from cases import Case
 from dovetail import Builder, DovetailError
 from dovetail.formats import drafts
-from dovetail.graph import Model
+from dovetail.ir.graph import Model
 from interruptions import KINDS, Kind
 from rig import CASES, model_of, over
 

@@ -13,11 +13,11 @@ import pytest
 
 import dovetail
 import oracles
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import DovetailError, RuleError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Tensor
 from dovetail.ops.tensor.reshape import Reshape
-from dovetail.types import Tensor
 from foreign import (
     FIFTEEN,
     FLOATS,
@@ -258,7 +258,7 @@ def test_a_target_says_the_rank_before_its_elements_are_known() -> None:
         for length in (0, 1, 3, 64):
             target = Tensor(dtype, (length,))
             assert len(inferred(lambda b, target=target: b.input_of("target", target))) == length
-        for shape in ((65,), (2**40,), (dims.symbol("n"),), None):
+        for shape in ((65,), (2**40,), (symbolic.symbol("n"),), None):
             target = Tensor(dtype, shape)
             assert inferred(lambda b, target=target: b.input_of("target", target)) is None
 
@@ -269,7 +269,7 @@ def test_a_target_says_the_rank_before_its_elements_are_known() -> None:
         ((6,), (2, "?"), "2, 3"),
         ((6,), ("?", 2), "3, 2"),
         (("n", 6), ("?", 2), "3*n, 2"),
-        ((dims.symbol("p", 1), "n"), (0, "?"), "p, n"),
+        ((symbolic.symbol("p", 1), "n"), (0, "?"), "p, n"),
         # A size that may be 0 divides nothing.
         (("n", "m"), (0, "?"), "n, ?"),
         ((6,), (4, "?"), "4, ?"),
@@ -300,7 +300,7 @@ def test_a_size_that_is_not_told_follows_from_the_volume(shape: Any, target: Any
 
     def mixed(b: Any) -> Any:
         late, n = iter(b.Split(b.input("late", "i64", (4,)), outputs=4)), b.Shape(b.input("z", "f32", ("n",)))
-        m, p = (b.Shape(b.input(f"z{size}", "f32", (size,))) for size in ("m", dims.symbol("p", 1)))
+        m, p = (b.Shape(b.input(f"z{size}", "f32", (size,))) for size in ("m", symbolic.symbol("p", 1)))
         words = {"n": n, "m": m, "p": p, "n - 1": b.Subtract(n, 1), "6 - n": b.Subtract(6, n)}
         return b.Concat(*(next(late) if size == "?" else words.get(size, [size]) for size in target), axis=0)
 
@@ -401,7 +401,7 @@ def test_a_reshape_is_written_out_no_further_than_its_inputs_ask_for() -> None:
     [
         # A 0 that copies a size which is not 0 stands beside -1 as any other size.
         (Reshape(empty="cancel"), (2, 3), (0, -1), Reshape()),
-        (Reshape(empty="zero"), (dims.symbol("p", 1), 3), (0, -1), Reshape()),
+        (Reshape(empty="zero"), (symbolic.symbol("p", 1), 3), (0, -1), Reshape()),
         (Reshape(empty="cancel"), ("n", 3), (0, -1), Reshape(empty="cancel")),
         (Reshape(empty="zero"), None, (0, -1), Reshape(empty="zero")),
         (Reshape(empty="cancel"), ("n", 3), (-1, 0), Reshape()),

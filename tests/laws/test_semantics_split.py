@@ -14,8 +14,8 @@ import pytest
 import dovetail
 import oracles
 from dovetail import dtypes
-from dovetail.edit import remove_dead
 from dovetail.errors import DovetailError, RuleError
+from dovetail.ir.edit import remove_dead
 from dovetail.ops.tensor.concat_split import Split
 from foreign import (
     FIFTEEN,

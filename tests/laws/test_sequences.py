@@ -12,13 +12,13 @@ import onnx.parser
 import pytest
 
 import dovetail
-from dovetail import types
-from dovetail.evaluate import type_of
 from dovetail.formats.onnx import write as onnx_write
-from dovetail.graph import Graph
-from dovetail.interpret import interpret
-from dovetail.op import bodies
-from dovetail.types import Tensor, Type
+from dovetail.interpreter.evaluate import type_of
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir import types
+from dovetail.ir.graph import Graph
+from dovetail.ir.op import bodies
+from dovetail.ir.types import Tensor, Type
 from dovetail.validate import validate
 from lists import SAMPLES, Sample
 from oracles import run_onnxruntime

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from cases import Case
-from dovetail import dims, dtypes
-from dovetail.op import host_inputs, infer_types, infer_values
-from dovetail.types import UNKNOWN, Tensor, Type, View
+from dovetail import dtypes, symbolic as dims
+from dovetail.ir.op import host_inputs, infer_types, infer_values
+from dovetail.ir.types import UNKNOWN, Tensor, Type, View
 from rig import answer, every_case, is_constant, shape_value, view, views
 from sameness import assert_claim_holds, is_vague
 

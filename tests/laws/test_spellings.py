@@ -12,12 +12,12 @@ import onnx
 import pytest
 
 import oracles
-from dovetail import slots
 from dovetail.errors import UnsupportedError
+from dovetail.formats import op_mapping
 from dovetail.formats.onnx.compose import ONNX
+from dovetail.formats.op_mapping import Slot, Spelling
 from dovetail.formats.openvino import write as openvino_write
-from dovetail.op import REGISTRY, Op
-from dovetail.slots import Slot, Spelling
+from dovetail.ir.op import REGISTRY, Op
 from rig import CASES, model_of
 
 UNREAD = {("LpPool", 1), ("GlobalLpPool", 1), ("Upsample", 10)}
@@ -58,7 +58,7 @@ ADDED = {("com.microsoft", "GroupQueryAttention", 1): ("q_norm_epsilon", "k_norm
 
 def lines(ops: Iterable[type[Op]], version: Version) -> list[Spelling]:
     """The lines that read a version of an operator, in the order in which they are tried."""
-    read = [slots.parse(op, line) for op in ops for line in op.onnx]
+    read = [op_mapping.parse(op, line) for op in ops for line in op.onnx]
     domain, kind, number = version
     return [
         spelling
@@ -71,7 +71,7 @@ def readers() -> dict[Version, list[type[Op]]]:
     """The operators whose lines read a version."""
     found: dict[Version, list[type[Op]]] = {}
     for op in REGISTRY.values():
-        for spelling in (slots.parse(op, line) for line in op.onnx):
+        for spelling in (op_mapping.parse(op, line) for line in op.onnx):
             for number in () if spelling.is_written_only else spelling.versions:
                 ops = found.setdefault((spelling.domain, spelling.kind, number), [])
                 if op not in ops:
@@ -90,7 +90,7 @@ def versions() -> Iterator[Any]:
 
 def names() -> Iterator[Any]:
     for op in REGISTRY.values():
-        for kind in sorted({slots.parse(op, line).kind for line in op.onnx}):
+        for kind in sorted({op_mapping.parse(op, line).kind for line in op.onnx}):
             yield pytest.param(kind, id=f"{op.__module__.rpartition('.')[2]}: {op.__name__}, {kind}")
 
 
@@ -172,11 +172,11 @@ def check(version: Version, spelling: Spelling, slot: Slot, name: str, may_be_le
     assert slot.default is not None, f"{spelling.line}: the default of {name} is {default!r}"
     if slot.ours in spelling.op.fields_by_name:
         given = default.decode() if isinstance(default, bytes) else default
-        meant = slots.read_attribute(spelling, slot, {name: given}, is_text=False)
-        assert slots.read_attribute(spelling, slot, {}, is_text=False) == meant, f"{spelling.line}: {name} is {default!r}"
+        meant = op_mapping.read_attribute(spelling, slot, {name: given}, is_text=False)
+        assert op_mapping.read_attribute(spelling, slot, {}, is_text=False) == meant, f"{spelling.line}: {name} is {default!r}"
     else:
         # An input of ours, whose default is the text of a number or of a list.
-        assert slots.coerce("float" if isinstance(default, float) else "tuple[int, ...]", slot.default) == (
+        assert op_mapping.coerce("float" if isinstance(default, float) else "tuple[int, ...]", slot.default) == (
             default if isinstance(default, float) else tuple(default)
         ), f"{spelling.line}: {name} is {default!r}"
 
@@ -336,7 +336,7 @@ OPTIONAL = {("ConvolutionBackpropData", "output_padding")} | {
 
 
 def layers(op: type[Op]) -> list[Spelling]:
-    return [spelling for spelling in (slots.parse(op, line) for line in op.openvino) if not spelling.is_written_only]
+    return [spelling for spelling in (op_mapping.parse(op, line) for line in op.openvino) if not spelling.is_written_only]
 
 
 def with_layers() -> Iterator[Any]:
@@ -360,7 +360,7 @@ def test_an_attribute_of_ir_left_out_means_the_default_of_the_specification(op: 
 
 def told_by_openvino() -> Iterator[Any]:
     for op in REGISTRY.values():
-        kinds = {slots.parse(op, line).kind for line in op.openvino}
+        kinds = {op_mapping.parse(op, line).kind for line in op.openvino}
         names = {key for key in DEFAULTS if key[0] in kinds}
         if names:
             yield pytest.param(op, names, id=f"{op.__module__.rpartition('.')[2]}: {op.__name__}")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from cases import Case
-from dovetail import native
-from dovetail.build import Builder
+from dovetail import native_core
 from dovetail.errors import UnsupportedError
-from dovetail.op import Windows, has
+from dovetail.ir.builder import Builder
+from dovetail.ir.op import Windows, has
 from rig import CASES, answer, is_constant, over, write
 from sameness import assert_same_bits
 
@@ -53,8 +53,8 @@ def copied(found: Windows, output: int, inputs: tuple[Any, ...], y: Any) -> tupl
             continue
         x = np.ascontiguousarray(inputs[window.input])
         numbers = window.sizes, window.target_offset, window.target_strides, window.source_offset, window.source_strides
-        native.copy_window(made, x, *numbers, y.dtype.itemsize)
-        native.copy_window(covered, np.ones(x.shape, np.uint8), *numbers, 1)
+        native_core.copy_window(made, x, *numbers, y.dtype.itemsize)
+        native_core.copy_window(covered, np.ones(x.shape, np.uint8), *numbers, 1)
     return made, covered.astype(bool)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.compare.verify import runner_for
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.ops.tensor.reshape import Reshape
-from dovetail.verify import runner_for
 
 RULES = [Reshape(), Reshape(empty="cancel"), *(Reshape(copy_zeros=False, empty=empty) for empty in ("refuse", "cancel"))]
 # Elements of a target: numbers, sizes of the input [n, 4, m] by axis, and "n * 4", which is no size of it.

@@ -20,12 +20,12 @@ import ml_dtypes
 import numpy as np
 
 import dovetail
-from dovetail import dims
+from dovetail import symbolic
+from dovetail.compare.verify import compare, runner_for
 from dovetail.formats import load
-from dovetail.graph import Model, Value
-from dovetail.summary import all_nodes
-from dovetail.types import Tensor
-from dovetail.verify import compare, runner_for
+from dovetail.ir.graph import Model, Value
+from dovetail.ir.types import Tensor
+from dovetail.report.model_summary import all_nodes
 from models.asking import Answer, Unfilled, answer, ask, asked_for, short
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -148,13 +148,15 @@ def sizes_of(model: Model, given: Arrays) -> dict[str, int]:
         pair for x in model.inputs if isinstance(x.type, Tensor)
         for pair in zip(x.type.shape or (), given[x.name].shape, strict=True)
     ]  # fmt: skip
-    return {str(dims.name_of(size)): number for size, number in pairs if not isinstance(size, int) and dims.name_of(size)}
+    return {str(symbolic.name_of(size)): number for size, number in pairs if not isinstance(size, int) and symbolic.name_of(size)}
 
 
 def check_sizes(value: Value, shape: tuple[int, ...], known: Mapping[str, int]) -> None:
     sizes = value.dims
     for size, number in zip(sizes, shape, strict=True):
-        if {str(dims.name_of(symbol)) for symbol in dims.symbols(size)} <= set(known) and dims.evaluate(size, known) != number:
+        if {str(symbolic.name_of(symbol)) for symbol in symbolic.symbols(size)} <= set(known) and symbolic.evaluate(
+            size, known
+        ) != number:
             raise Unfilled(f"{value.name} is inferred as {value.type}, and is {list(shape)}")
 
 

@@ -14,11 +14,12 @@ import onnx
 import pytest
 
 from backend_data import Sample, assert_similar, samples
-from dovetail import backend, slots
+from dovetail import backend
 from dovetail.errors import UnsupportedError
+from dovetail.formats import op_mapping
 from dovetail.formats.onnx.compose import ONNX
-from dovetail.graph import Graph
-from dovetail.op import REGISTRY, bodies
+from dovetail.ir.graph import Graph
+from dovetail.ir.op import REGISTRY, bodies
 from tally import NOT_BUILT
 
 BUILT = frozenset(
@@ -41,7 +42,7 @@ BUILT = frozenset(
 
 def known() -> frozenset[str]:
     """All operators of ONNX that are built, by their spellings and by what composes them."""
-    spelled = (slots.parse(op, line) for op in REGISTRY.values() for line in op.onnx)
+    spelled = (op_mapping.parse(op, line) for op in REGISTRY.values() for line in op.onnx)
     return frozenset({spelling.kind for spelling in spelled} | {kind for _, kind, _ in ONNX.lifts})
 
 

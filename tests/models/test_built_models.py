@@ -11,9 +11,9 @@ import pytest
 import vision_models
 
 import dovetail
+from dovetail.compare.runtimes import is_installed, runner
 from dovetail.formats import lifted
 from dovetail.formats.onnx import codec
-from dovetail.peers import is_installed, runner
 
 SMALL: dict[str, Callable[[], Any]] = {
     "bert": lambda: language_models.bert(2, 32, 4, 64, 50, 9),

@@ -11,10 +11,10 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.summary import summarize
-from dovetail.types import Tensor
+from dovetail.compare.verify import compare
+from dovetail.ir.types import Tensor
+from dovetail.report.model_summary import summarize
 from dovetail.validate import validate
-from dovetail.verify import compare
 from models.light_table import MISSED, source_of, ways
 
 MODELS = [name for name in light_models.names() if name not in ("vgg19", "zfnet512", "bvlc_alexnet")]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.compare.verify import compare, runner_for
 from dovetail.validate import validate
-from dovetail.verify import compare, runner_for
 
 WEIGHTS = ("w1", "b1", "w2", "w3", "w4")
 

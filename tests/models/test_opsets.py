@@ -21,8 +21,8 @@ from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats import lifted
 from dovetail.formats.onnx import codec, write
 from dovetail.formats.onnx.dialect import since_version
-from dovetail.graph import Model
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.graph import Model
 from models.test_backend_nodes import kinds, refuse_foreign
 from tally import NOT_BUILT, TRIP
 

@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.edit import copy_model
-from dovetail.evaluate import placed
-from dovetail.graph import Graph, Model
-from dovetail.op import bodies
+from dovetail.interpreter.evaluate import placed
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Graph, Model
+from dovetail.ir.op import bodies
 
 NARROW = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 

@@ -13,8 +13,8 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.engine.engine import Engine
 from dovetail.errors import DovetailError
-from dovetail.graph import Model
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.graph import Model
 from networks.coverage import Coverage
 from networks.network import Network, Shot
 from networks.reference import Answer, answers

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.graph import Graph
-from dovetail.op import REGISTRY
+from dovetail.ir.graph import Graph
+from dovetail.ir.op import REGISTRY
 from networks.elementwise import activation, broadcast
 from networks.maker import Maker
 from networks.network import Input

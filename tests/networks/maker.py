@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import DovetailError
-from dovetail.op import REGISTRY, Op, infer_types, output_count
-from dovetail.types import Tensor, View
+from dovetail.ir.op import REGISTRY, Op, infer_types, output_count
+from dovetail.ir.types import Tensor, View
 from networks.network import Input, Network, Size, Step
 from networks.reference import Answer, Unstable, evaluate, exact
 
@@ -176,7 +176,16 @@ class Maker:
             for answers in self.answers:
                 infer_types(op, tuple(_view(answers, x, x in self.network.constants) for x in reads))
             made = [evaluate(op, [None if x is None else answers[x] for x in reads], self.arrays) for answers in self.answers]
-        except (DovetailError, Unstable, ValueError, IndexError, TypeError, ArithmeticError, NotImplementedError, dims.Inexact):
+        except (
+            DovetailError,
+            Unstable,
+            ValueError,
+            IndexError,
+            TypeError,
+            ArithmeticError,
+            NotImplementedError,
+            symbolic.Inexact,
+        ):
             self.refused += 1
             return None
         if any(answer.actual.size > 4 * self.largest for row in made for answer in row):

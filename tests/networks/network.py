@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dovetail import dtypes
-from dovetail.build import Builder
-from dovetail.graph import Model
-from dovetail.op import Op, bodies
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model
+from dovetail.ir.op import Op, bodies
 
 Size = int | str
 Shot = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 from dovetail import dtypes
 from dovetail.errors import DovetailError
 from dovetail.formats.onnx import write as onnx_write
-from dovetail.graph import Model
+from dovetail.ir.graph import Model
 from networks.comparing import Difference, disagreement
 from networks.network import Network
 from networks.reference import Answer, answers

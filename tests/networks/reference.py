@@ -27,9 +27,9 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import DovetailError
-from dovetail.evaluate import apply
-from dovetail.graph import Graph
-from dovetail.op import Op, has, host_inputs
+from dovetail.interpreter.evaluate import apply
+from dovetail.ir.graph import Graph
+from dovetail.ir.op import Op, has, host_inputs
 from networks.network import Network, Shot
 
 WIDENED = ("f32", "f16", "bf16")

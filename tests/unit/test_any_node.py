@@ -11,7 +11,8 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
+from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
 from dovetail.formats import lifted
 from dovetail.formats.dialect import Dialect
@@ -20,12 +21,11 @@ from dovetail.formats.onnx.compose import ONNX
 from dovetail.formats.onnx.write import save as save_onnx
 from dovetail.formats.openvino.compose import OPENVINO
 from dovetail.formats.openvino.write import to_foreign as to_ir
-from dovetail.sampling import random_inputs
-from dovetail.types import Tensor
+from dovetail.ir.types import Tensor
 
 COUNT = 2000
 ELEMENTS = "f32 f32 f32 f32 i64 i64 i32 f16 bf16 boolean u8 string f64 i4 f8e4m3".split()
-SIZES: list[Any] = [0, 1, 2, 3, 4, 6, dims.symbol("n"), dims.symbol("m")]
+SIZES: list[Any] = [0, 1, 2, 3, 4, 6, symbolic.symbol("n"), symbolic.symbol("m")]
 NAN, INFINITY = float("nan"), float("inf")
 ONNX_VALUES: list[Any] = [
     0, 1, 2, 3, -1, 2**62, -(2**63), 0.5, -1.0, NAN, INFINITY, "", "NOTSET", "SAME_UPPER", "VALID", "nearest", "linear", "add",

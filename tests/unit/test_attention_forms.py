@@ -14,8 +14,8 @@ from cases import Case
 from cases.attention import _NONE, flat, heads, past, seen
 from dovetail import backend
 from dovetail.errors import DovetailError
-from dovetail.graph import Model
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.graph import Model
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from rig import feeds, model_of
 from sameness import assert_close

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native
+from dovetail import native_core
 from dovetail.engine import plan_verifier
 from dovetail.engine.engine import Engine
 from dovetail.engine.run.subgraphs import Body
 from dovetail.errors import EngineError
-from dovetail.graph import Graph
+from dovetail.ir.graph import Graph
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.tensor.gather import Gather
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no native core")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 WEIGHTS = np.random.default_rng(3).standard_normal((8, 8)).astype(np.float32)
 
 

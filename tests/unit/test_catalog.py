@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import shown
-from dovetail import catalog, native, slots
+from dovetail import catalog, native_core
 from dovetail.cli import main
-from dovetail.op import REGISTRY
+from dovetail.formats import op_mapping
+from dovetail.ir.op import REGISTRY
 
 
 @pytest.mark.parametrize("name", sorted(catalog.shown()))
@@ -18,7 +19,7 @@ def test_nothing_is_claimed_that_no_case_shows(name: str) -> None:
     claimed, found = catalog.shown()[name], shown.facts(name)
     assert set(claimed.get("types", "").split()) <= set(found["types"].split())
     assert claimed.get("gradient", "") in ("", found["gradient"])
-    if native.is_compiled:
+    if native_core.is_compiled:
         assert set(claimed.get("native", "").split()) <= set(found["native"].split())
 
 
@@ -30,7 +31,7 @@ def test_all_that_is_spoken_of_is_there() -> None:
 @pytest.mark.parametrize("format", catalog.FORMATS)
 def test_a_version_is_read_by_a_line_or_by_a_function(format: str) -> None:
     dialect = catalog.dialect(format)
-    lines = [slots.parse(op, line) for op in REGISTRY.values() for line in dialect.lines(op)]
+    lines = [op_mapping.parse(op, line) for op in REGISTRY.values() for line in dialect.lines(op)]
     read = {(each.domain, each.kind, version) for each in lines if not each.is_written_only for version in each.versions}
     read |= set(dialect.lifts)
     rows = {(f"{domain}:{kind}" if domain else kind, version) for domain, kind, version in read}

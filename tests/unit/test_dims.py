@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from dovetail import dims
-from dovetail.dims import Dim, Inexact, symbol, xp
+from dovetail import symbolic
 from dovetail.errors import FormatError
+from dovetail.symbolic import Dim, Inexact, symbol, xp
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")
 P = symbol("p", 1)  # at least 1
@@ -32,8 +32,8 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "//": operator.floordiv,
     "%": operator.mod,
-    "min": dims.minimum,
-    "max": dims.maximum,
+    "min": symbolic.minimum,
+    "max": symbolic.maximum,
 }
 
 # An expression is an int, a name, or (operation, left, right); it is built as a Dim and, independently, computed.
@@ -109,8 +109,8 @@ def test_an_expression_has_the_values_of_its_tree(tree: Tree, points: list[dict[
             expected = computed(tree, values)
         except ZeroDivisionError:
             continue
-        assert dims.evaluate(size, values) == expected
-        low, high = dims.bounds(size)
+        assert symbolic.evaluate(size, values) == expected
+        low, high = symbolic.bounds(size)
         assert (low is None or low <= expected) and (high is None or expected <= high)
 
 
@@ -134,10 +134,10 @@ NESTED: list[Callable[[Any, Any, Any, Any], Any]] = [
 @pytest.mark.parametrize("expression", NESTED)
 def test_nested_divisions_hold_on_a_grid(expression: Callable[[Any, Any, Any, Any], Any]) -> None:
     size = expression(N, P, Q, R)
-    low, high = dims.bounds(size)
+    low, high = symbolic.bounds(size)
     for n, p, q, r in itertools.product(range(9), range(1, 5), range(-7, 10), range(-4, 0)):
         expected = expression(n, p, q, r)
-        assert dims.evaluate(size, {"n": n, "p": p, "q": q, "r": r}) == expected
+        assert symbolic.evaluate(size, {"n": n, "p": p, "q": q, "r": r}) == expected
         assert (low is None or low <= expected) and (high is None or expected <= high)
 
 
@@ -152,20 +152,20 @@ def test_nested_divisions_hold_on_a_grid(expression: Callable[[Any, Any, Any, An
         (Q % (N + 9), (0, None)),
         (P * symbol("s", 1) - P, (0, None)),
         (N - 2 * (N // 2), (0, 1)),
-        (dims.minimum(N, 4) + dims.maximum(Q, 3), (3, 13)),
-        (N - dims.minimum(N, 4), (0, None)),
+        (symbolic.minimum(N, 4) + symbolic.maximum(Q, 3), (3, 13)),
+        (N - symbolic.minimum(N, 4), (0, None)),
         (5, (5, 5)),
     ],
 )
 def test_bounds_are_as_close_as_these(size: int | Dim, expected: tuple[int | None, int | None]) -> None:
-    assert dims.bounds(size) == expected
+    assert symbolic.bounds(size) == expected
 
 
 @settings(max_examples=800)
 @given(trees(), trees(), st.lists(assignments(), min_size=1, max_size=6))
 def test_answers_hold_at_every_point(left: Tree, right: Tree, points: list[dict[str, int]]) -> None:
     a, b = built(left), built(right)
-    equal, less, less_equal = dims.equal(a, b), dims.less(a, b), dims.less_equal(a, b)
+    equal, less, less_equal = symbolic.equal(a, b), symbolic.less(a, b), symbolic.less_equal(a, b)
     for values in points:
         try:
             x, y = computed(left, values), computed(right, values)
@@ -181,7 +181,7 @@ def test_answers_hold_at_every_point(left: Tree, right: Tree, points: list[dict[
 def test_structural_equality_means_equal_values(left: Tree, right: Tree, points: list[dict[str, int]]) -> None:
     a, b = built(left), built(right)
     if a == b:
-        assert hash(a) == hash(b) and str(a) == str(b) and dims.equal(a, b) is True
+        assert hash(a) == hash(b) and str(a) == str(b) and symbolic.equal(a, b) is True
         for values in points:
             assert computed_or_skip(left, values) == computed_or_skip(right, values)
 
@@ -190,10 +190,10 @@ def test_structural_equality_means_equal_values(left: Tree, right: Tree, points:
 @given(trees(), trees("nmp", 5), assignments())
 def test_substitution_is_evaluation_in_steps(tree: Tree, inner: Tree, values: dict[str, int]) -> None:
     # The bounds of x are all integers, so that anything may stand for it.
-    replaced = dims.substitute(built(tree), {"x": built(inner)})
+    replaced = symbolic.substitute(built(tree), {"x": built(inner)})
     value = computed_or_skip(inner, values)
     expected = computed_or_skip(tree, {**values, "x": value})
-    assert dims.evaluate(replaced, values) == expected
+    assert symbolic.evaluate(replaced, values) == expected
 
 
 @given(trees(), trees(), trees())
@@ -221,14 +221,14 @@ def test_a_product_divides_by_its_factors(left: Tree, right: Tree) -> None:
         whole = a * b
     except Inexact:
         assume(False)
-    assert dims.exact_quotient(whole, b) == a
+    assert symbolic.exact_quotient(whole, b) == a
 
 
 @settings(max_examples=300)
 @given(trees("nmp", 6), trees("nmp", 6))
 def test_an_exact_quotient_times_the_divisor_is_the_dividend(left: Tree, right: Tree) -> None:
     a, b = built(left), built(right)
-    quotient = dims.exact_quotient(a, b)
+    quotient = symbolic.exact_quotient(a, b)
     if quotient is not None:
         assert quotient * b == a
 
@@ -250,13 +250,13 @@ def test_an_exact_quotient_times_the_divisor_is_the_dividend(left: Tree, right: 
     ],
 )
 def test_exact_quotients(a: int | Dim, b: int | Dim, expected: int | Dim | None) -> None:
-    assert dims.exact_quotient(a, b) == expected
+    assert symbolic.exact_quotient(a, b) == expected
 
 
 @given(st.integers(-50, 50), st.integers(-9, 9).filter(bool))
 def test_ceil_divide_rounds_up(number: int, divisor: int) -> None:
-    assert dims.ceil_divide(number, divisor) == -(-number // divisor)
-    assert dims.evaluate(dims.ceil_divide(X, divisor), {"x": number}) == -(-number // divisor)
+    assert symbolic.ceil_divide(number, divisor) == -(-number // divisor)
+    assert symbolic.evaluate(symbolic.ceil_divide(X, divisor), {"x": number}) == -(-number // divisor)
 
 
 # Normal form and text
@@ -266,8 +266,8 @@ FORMS: list[tuple[int | Dim, str]] = [
     (1 + 2 * N, "2*n + 1"),
     (N // 2 + 3, "n//2 + 3"),
     ((N + 1) // 2, "(n + 1)//2"),
-    (dims.ceil_divide(N, 2), "(n + 1)//2"),
-    (dims.ceil_divide(N, 4) * 4, "4*((n + 3)//4)"),
+    (symbolic.ceil_divide(N, 2), "(n + 1)//2"),
+    (symbolic.ceil_divide(N, 4) * 4, "4*((n + 3)//4)"),
     (M * N, "m*n"),
     (N + M, "m + n"),
     (M - N, "m - n"),
@@ -280,9 +280,9 @@ FORMS: list[tuple[int | Dim, str]] = [
     (M * (N // 2), "m*(n//2)"),
     ((N // 2) ** 2, "(n//2)**2"),
     ((N - 1) ** 2, "n**2 - 2*n + 1"),
-    (dims.minimum(4, N), "min(n, 4)"),
-    (dims.maximum(N, M, 5), "max(m, n, 5)"),
-    (dims.minimum(N, dims.minimum(M, 3), 2), "min(m, n, 2)"),
+    (symbolic.minimum(4, N), "min(n, 4)"),
+    (symbolic.maximum(N, M, 5), "max(m, n, 5)"),
+    (symbolic.minimum(N, symbolic.minimum(M, 3), 2), "min(m, n, 2)"),
     (4 * N // 2, "2*n"),
     ((4 * N + 3) // 4, "n"),
     ((6 * N + 3) // 4, "(3*n + 1)//2"),
@@ -309,9 +309,9 @@ FORMS: list[tuple[int | Dim, str]] = [
     (N - N, "0"),
     (abs(N), "n"),
     (abs(R), "-r"),
-    (dims.maximum(N, 0), "n"),
-    (dims.minimum(N, N + 1), "n"),
-    (dims.minimum(N, N // 2), "n//2"),
+    (symbolic.maximum(N, 0), "n"),
+    (symbolic.minimum(N, N + 1), "n"),
+    (symbolic.minimum(N, N // 2), "n//2"),
     (N**0, "1"),
     (N.__rfloordiv__(7), "7//n"),
     (7 % N, "7%n"),
@@ -334,39 +334,39 @@ def test_an_expression_prints_as_people_write_it(size: int | Dim, text: str) -> 
 
 @pytest.mark.parametrize("text", [text for _, text in FORMS])
 def test_printed_forms_are_read_back(text: str) -> None:
-    assert str(dims.parse(text)).count('"') == text.count('"')
-    again = dims.parse(text)
-    assert dims.parse(str(again)) == again
+    assert str(symbolic.parse(text)).count('"') == text.count('"')
+    again = symbolic.parse(text)
+    assert symbolic.parse(str(again)) == again
 
 
 @settings(max_examples=300)
 @given(trees("nmk"))
 def test_parse_reads_what_str_wrote(tree: Tree) -> None:
     size = built(tree)
-    assert dims.parse(str(size)) == size
+    assert symbolic.parse(str(size)) == size
 
 
 @settings(max_examples=300)
 @given(trees())
 def test_parse_reads_symbols_that_have_bounds(tree: Tree) -> None:
     size = built(tree)
-    assert dims.parse(str(size), SYMBOLS.__getitem__) == size
+    assert symbolic.parse(str(size), SYMBOLS.__getitem__) == size
 
 
 @given(st.text(max_size=12))
 def test_any_name_is_read_back(name: str) -> None:
-    assert dims.name_of(dims.parse(str(symbol(name)))) == name
+    assert symbolic.name_of(symbolic.parse(str(symbol(name)))) == name
 
 
 @settings(max_examples=300)
 @given(st.one_of(st.text(max_size=30), st.text(alphabet='nm12()+-*/%,min"\\ ', max_size=40)))
 def test_any_text_is_an_expression_or_a_format_error(text: str) -> None:
     try:
-        size = dims.parse(text)
+        size = symbolic.parse(text)
     except FormatError as error:
         assert error.code == "dims.text"
     else:
-        assert dims.parse(str(size)) == size
+        assert symbolic.parse(str(size)) == size
 
 
 HOSTILE = {
@@ -399,12 +399,12 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_is_refused(text: str) -> None:
     with pytest.raises(FormatError, match=r"dims\.text"):
-        dims.parse(text)
+        symbolic.parse(text)
 
 
 def test_printing_does_not_depend_on_the_hash_seed() -> None:
     program = (
-        "from dovetail.dims import *; n, m, k = map(symbol, 'nmk');"
+        "from dovetail.symbolic import *; n, m, k = map(symbol, 'nmk');"
         "print((n + m//2 + k*n + 3)**2, minimum(n*m, k + 1, 3*m), symbols(k//n + m))"
     )
     printed = {
@@ -452,12 +452,12 @@ def test_a_dim_travels(tree: Tree) -> None:
         (N % 8, 8, False),
         (symbol("c", 5, 5), 5, True),
         (symbol("n"), symbol("n", 1), None),
-        (dims.minimum(N, 4), 5, False),
+        (symbolic.minimum(N, 4), 5, False),
     ],
 )
 def test_equal(a: int | Dim, b: int | Dim, expected: bool | None) -> None:
-    assert dims.equal(a, b) is expected
-    assert dims.equal(b, a) is expected
+    assert symbolic.equal(a, b) is expected
+    assert symbolic.equal(b, a) is expected
 
 
 @pytest.mark.parametrize(
@@ -470,20 +470,20 @@ def test_equal(a: int | Dim, b: int | Dim, expected: bool | None) -> None:
         (0, N, None),
         (0, P, True),
         (2 * (N // 2), N + 1, True),
-        (N, 4 * dims.ceil_divide(N, 4) + 1, True),
-        (dims.minimum(N, 4), N + 1, True),
-        (dims.maximum(N, M) + 1, M, False),
+        (N, 4 * symbolic.ceil_divide(N, 4) + 1, True),
+        (symbolic.minimum(N, 4), N + 1, True),
+        (symbolic.maximum(N, M) + 1, M, False),
         (N % 3, 3, True),
         (P - 1, P * P, True),
         (P * symbol("s", 1), P, False),
-        (dims.minimum(N, M), dims.maximum(N, M) + 1, True),
+        (symbolic.minimum(N, M), symbolic.maximum(N, M) + 1, True),
     ],
 )
 def test_less(a: int | Dim, b: int | Dim, expected: bool | None) -> None:
-    assert dims.less(a, b) is expected
+    assert symbolic.less(a, b) is expected
     if expected is not None:
         assert (a < b) is expected
-        assert dims.less_equal(b, a) is (not expected)
+        assert symbolic.less_equal(b, a) is (not expected)
 
 
 def test_what_bounds_do_not_decide_is_not_guessed() -> None:
@@ -505,26 +505,31 @@ def test_division_by_zero_has_no_value() -> None:
         with pytest.raises(Inexact):
             operation(N, 0)
         with pytest.raises(ZeroDivisionError):
-            dims.evaluate(operation(N, M), {"n": 3, "m": 0})
-    assert dims.product([0, N // M]) == 0
+            symbolic.evaluate(operation(N, M), {"n": 3, "m": 0})
+    assert symbolic.product([0, N // M]) == 0
 
 
 def test_numpy_integers_are_integers() -> None:
     for made in (N + np.int64(2), np.int64(2) + N, N * np.int32(1) + 2):
         assert made == N + 2
-    assert type(dims.minimum(*[np.int64(3).item(), 4])) is int
+    assert type(symbolic.minimum(*[np.int64(3).item(), 4])) is int
     assert (N * np.array([1, 2])).tolist() == [N, 2 * N]
 
 
 def test_symbols_are_found_in_the_order_of_printing() -> None:
     size = K // N + M * (X % 3) + 1
-    assert [str(each) for each in dims.symbols(size)] == ["m", "x", "k", "n"]
-    assert dims.symbols(3) == () and dims.name_of(N) == "n" and dims.name_of(N + 1) is None and dims.name_of(3) is None
+    assert [str(each) for each in symbolic.symbols(size)] == ["m", "x", "k", "n"]
+    assert (
+        symbolic.symbols(3) == ()
+        and symbolic.name_of(N) == "n"
+        and symbolic.name_of(N + 1) is None
+        and symbolic.name_of(3) is None
+    )
     assert symbol("n") == N and symbol("n", 1) != N
     with pytest.raises(ValueError, match="between"):
         symbol("n", 3, 2)
     with pytest.raises(Inexact, match="m, n"):
-        dims.evaluate(N + M, {})
+        symbolic.evaluate(N + M, {})
 
 
 def test_expressions_stay_small_or_are_refused() -> None:
@@ -533,7 +538,7 @@ def test_expressions_stay_small_or_are_refused() -> None:
         lambda size: size * (size // 3 + M),
         lambda size: (size // M) % N,
         lambda size: size * 2**40,
-        lambda size: dims.minimum(size * M, size // 5 + N),
+        lambda size: symbolic.minimum(size * M, size // 5 + N),
     ]
     for grow in growths:
         size: Any = N + 1
@@ -557,7 +562,7 @@ ELEMENTWISE = {
 
 
 def at(array: Any, values: dict[str, int]) -> Any:
-    found = np.array([dims.evaluate(each, values) for each in np.asarray(array).reshape(-1).tolist()], dtype=np.int64)
+    found = np.array([symbolic.evaluate(each, values) for each in np.asarray(array).reshape(-1).tolist()], dtype=np.int64)
     return found.reshape(np.shape(array))
 
 
@@ -571,7 +576,7 @@ def test_elementwise_functions_follow_numpy(name: str, other: Any) -> None:
     x, y = xp.asarray(TABLE), xp.asarray(other)
     ours = getattr(xp, name)(x, y)
     theirs = getattr(np, name)(at(x, VALUES), at(y, VALUES))
-    assert isinstance(ours, dims.Values)
+    assert isinstance(ours, symbolic.Values)
     np.testing.assert_array_equal(at(ours, VALUES), theirs)
     # The operators of an array, and numpy's own functions on it, are the same.
     np.testing.assert_array_equal(at(getattr(np, name)(x, y), VALUES), theirs)
@@ -626,7 +631,7 @@ MOVES: list[tuple[str, Callable[[Any, Any], Any], Callable[[Any], Any]]] = [
 def test_moves_follow_numpy(ours: Callable[[Any, Any], Any], theirs: Callable[[Any], Any]) -> None:
     x = xp.asarray(TABLE)
     made = ours(xp, x)
-    assert isinstance(made, dims.Values)
+    assert isinstance(made, symbolic.Values)
     np.testing.assert_array_equal(at(made, VALUES), theirs(at(x, VALUES)))
 
 
@@ -723,9 +728,9 @@ def test_concrete_values_are_python_integers() -> None:
 
 
 def test_fits_tells_what_surely_lies_outside() -> None:
-    assert dims.fits(xp.asarray([1, 255]), 0, 255) is True
-    assert dims.fits(xp.asarray([256]), 0, 255) is False
-    assert dims.fits(xp.asarray([N]), 0, 255) is None
-    assert dims.fits(xp.asarray([Q]), -128, 127) is True
-    assert dims.fits(xp.asarray([R, 3]), 0, 255) is False
-    assert dims.fits(xp.asarray([]), 0, 255) is True
+    assert symbolic.fits(xp.asarray([1, 255]), 0, 255) is True
+    assert symbolic.fits(xp.asarray([256]), 0, 255) is False
+    assert symbolic.fits(xp.asarray([N]), 0, 255) is None
+    assert symbolic.fits(xp.asarray([Q]), -128, 127) is True
+    assert symbolic.fits(xp.asarray([R, 3]), 0, 255) is False
+    assert symbolic.fits(xp.asarray([]), 0, 255) is True

@@ -11,14 +11,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.autodiff import adjoints
-from dovetail.build import Builder
 from dovetail.errors import DovetailError, EngineError, FormatError, UnsupportedError
-from dovetail.evaluate import run
 from dovetail.formats import lifted, load
 from dovetail.formats.onnx import codec
-from dovetail.graph import Model
+from dovetail.interpreter.evaluate import run
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model
 from dovetail.ops.elementwise.broadcast import unbroadcast
 from dovetail.ops.elementwise.unary import ErfInv
 
@@ -206,15 +206,15 @@ def test_shapes_that_should_be_equal_are_held_at_run_time() -> None:
 def test_arithmetic_on_sizes_is_followed() -> None:
     b = Builder()
     x = b.input("x", "f32", ("n", "m"))
-    n, m = dims.symbol("n"), dims.symbol("m")
+    n, m = symbolic.symbol("n"), symbolic.symbol("m")
     shape = b.Shape(x, dtype=dtypes.i64)
     for made, meant in (
         (b.Add(shape, 1), [n + 1, m + 1]),
         (b.Divide(b.Multiply(shape, 6), 2), [3 * n, 3 * m]),
         (b.Divide(b.Add(shape, 1), 2), [(n + 1) // 2, (m + 1) // 2]),
         (b.Mod(shape, 4), [n % 4, m % 4]),
-        (b.Maximum(shape, 3), [dims.maximum(n, 3), dims.maximum(m, 3)]),
-        (b.Negative(b.Minimum(shape, 3)), [-dims.minimum(n, 3), -dims.minimum(m, 3)]),
+        (b.Maximum(shape, 3), [symbolic.maximum(n, 3), symbolic.maximum(m, 3)]),
+        (b.Negative(b.Minimum(shape, 3)), [-symbolic.minimum(n, 3), -symbolic.minimum(m, 3)]),
         (b.Where(b.GreaterEqual(shape, 0), shape, -1), [n, m]),
         (b.ReduceProd(shape), [n * m]),
         (b.ReduceSum(shape, [0], keep_dims=False), n + m),

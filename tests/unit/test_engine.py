@@ -15,12 +15,12 @@ import pytest
 import transformers
 
 import dovetail
-from dovetail import native
-from dovetail.build import Builder
+from dovetail import native_core
 from dovetail.engine import engine as engine_run
 from dovetail.engine.engine import Engine
 from dovetail.errors import EngineError
-from dovetail.graph import Model
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model
 
 RNG = np.random.default_rng(5)
 
@@ -55,7 +55,7 @@ def assert_agrees(found: dict[str, Any], want: dict[str, Any]) -> None:
 
 
 def test_it_is_the_default() -> None:
-    assert dovetail.compile(small_net()).engine == ("native" if native.is_compiled else "interpreter")
+    assert dovetail.compile(small_net()).engine == ("native" if native_core.is_compiled else "interpreter")
 
 
 @pytest.mark.parametrize("elide", ["auto", "all", "none"])
@@ -307,7 +307,7 @@ def test_a_length_that_grows_leaves_nothing_to_the_collector_of_cycles() -> None
     gc.disable()
     try:
         steps(40)
-        assert gc.collect() < 40 or not native.is_compiled
+        assert gc.collect() < 40 or not native_core.is_compiled
     finally:
         gc.enable()
 
@@ -326,7 +326,7 @@ def test_a_decoder_may_grow_its_cache_without_planning_again(monkeypatch: pytest
         for name, array in want.items():
             np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-4, err_msg=f"{name} after {step} steps")
         feed |= {name.removesuffix("_next"): array for name, array in found.items() if name != "y"}
-    if native.is_compiled:
+    if native_core.is_compiled:
         assert len(made) < 5
 
 
@@ -362,7 +362,7 @@ def test_factors_and_summands_of_channels_go_into_weights(group: int) -> None:
     found = dovetail.compile(b.model)(x)
     for name, want in dovetail.compile(b.model, "interpreter")(x).items():
         np.testing.assert_allclose(found[name], want, rtol=1e-4, atol=1e-4)
-    if native.is_compiled:
+    if native_core.is_compiled:
         assert [step.kernel for step in Engine(b.model).plan()[0].steps if step.kernel != "copy"] == ["conv", "conv"]
 
 
@@ -386,7 +386,7 @@ def test_a_model_made_ready_holds_its_weights_once() -> None:
     assert most < weights / 4
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="there is no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="there is no native core")
 def test_plans_of_one_model_work_in_the_same_memory() -> None:
     engine = Engine(small_net(), threads=1)
     bounds = [engine.bind({"x": images(n)})[0] for n in (80, 3, 5)]
@@ -439,7 +439,7 @@ def test_a_copy_is_kept_where_reading_through_strides_is_slower() -> None:
         assert elide != "auto" or "us to copy against" in reasons[0]
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 def test_nothing_is_copied_where_branches_are_joined_and_read() -> None:
     with Builder() as b:
         x = b.input("x", "f32", (1, 3, 16, 16))

@@ -16,14 +16,14 @@ import pytest
 
 import dovetail
 from dovetail import Builder
-from dovetail.dims import algebra
 from dovetail.formats import collector_paused
+from dovetail.symbolic import algebra
 from interruptions import KINDS, forked, version, version_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
 
-def net() -> dovetail.graph.Model:
+def net() -> dovetail.ir.graph.Model:
     with Builder() as b:
         x = b.input("x", "f32", ("n", 64))
         y = x

@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dovetail import native
-from dovetail.build import Builder
+from dovetail import native_core
 from dovetail.engine.engine import Engine
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.builder import Builder
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 CHANCE = np.random.default_rng(8)
 KINDS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 Write = Callable[[Builder, Any, Any], Any]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Builder, native
+from dovetail import Builder, native_core
 from dovetail.engine.engine import Engine
 
 RNG = np.random.default_rng(7)
@@ -43,7 +43,7 @@ def test_a_network_is_computed_by_kernels(kind: Any) -> None:
     assert found.dtype == want.dtype == kind
     digits = float(ml_dtypes.finfo(kind).eps)
     np.testing.assert_allclose(found.astype(np.float32), want.astype(np.float32), rtol=16 * digits, atol=4 * digits)
-    if native.is_compiled:
+    if native_core.is_compiled:
         bound, _ = Engine(model).bind({"x": x})
         assert not bound.python_steps
 
@@ -65,7 +65,7 @@ def test_every_value_between_operators_is_rounded(kind: Any) -> None:
     assert np.isinf(found["beyond"][0].astype(np.float32)) and found["lost"][0] == 0
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 def test_what_rounds_the_same_goes_into_the_convolution() -> None:
     with Builder() as b:
         x = b.input("x", "f16", (1, 8, 6, 6))

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.build import Builder
 from dovetail.engine import planner as planning
 from dovetail.errors import EngineError
-from dovetail.graph import Model
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model
 
 RNG = np.random.default_rng(3)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 
 TESTS = Path(__file__).resolve().parents[1]
 KERNELS = (
@@ -31,16 +31,16 @@ SAMPLES = {"base": "1/4", "avx2": "3/4"}
 FILES = [LAW, *(f"unit/test_kernels_{name}.py" for name in KERNELS)]
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("isa", ["base", "avx2"])
 @pytest.mark.parametrize("file", FILES)
 def test_the_kernels_of_an_instruction_set(file: str, isa: str) -> None:
-    if native.core().isa() == isa:
+    if native_core.core().isa() == isa:
         pytest.skip("these are the kernels in use, and their tests run with them")
     run_with(file, isa, *(["--sample", SAMPLES[isa]] if file == LAW else []))
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 def test_bytes_without_a_unit_of_their_own() -> None:
     run_with("unit/test_kernels_quantized.py", "avx512")
 

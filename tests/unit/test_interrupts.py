@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 
 pytestmark = [
-    pytest.mark.skipif(not native.is_compiled, reason="no native core"),
+    pytest.mark.skipif(not native_core.is_compiled, reason="no native core"),
     pytest.mark.skipif(sys.platform == "win32", reason="signals of another kind"),
 ]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from cases import Case, all_cases
-from dovetail import arrays, dtypes, native
+from dovetail import arrays, dtypes, native_core
 from dovetail.engine.select.elementwise_codegen import RULES, Input, Unsaid, compiled, opcodes
-from dovetail.op import Op
+from dovetail.ir.op import Op
 from dovetail.ops.elementwise.activation import Gelu, LeakyRelu, Relu, Swish
 from dovetail.ops.elementwise.binary import Add, Divide, Maximum, Minimum, Mod, Multiply, Subtract
 from dovetail.ops.elementwise.cast import Cast
@@ -20,7 +20,7 @@ from dovetail.ops.elementwise.logical import Greater, Where
 from dovetail.ops.elementwise.unary import Abs, Exp, Negative, Sqrt, Tanh
 from kernels import LAYOUTS, random, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 EXACT = set(
     "Add Subtract Multiply Divide Mod SquaredDifference Maximum Minimum Sum Mean Abs Negative Sign Ceil "
@@ -60,7 +60,7 @@ def is_said(case: Case) -> bool:
     return True
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if native.is_compiled and is_said(case)], ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if native_core.is_compiled and is_said(case)], ids=str)
 def test_every_case_of_the_operators_is_the_same(case: Case) -> None:
     expected = np.asarray(case.op.evaluate(np, *case.inputs))
     y = np.zeros_like(expected)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 from kernels import LAYOUTS, check, random, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")
 
 
 def convolved(x: Any, w: Any, strides: Any, dilations: Any, begin: Any, end: Any, groups: int) -> Any:

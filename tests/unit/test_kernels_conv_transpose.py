@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native
-from dovetail.build import Builder
+from dovetail import native_core
+from dovetail.ir.builder import Builder
 from kernels import LAYOUTS, check, random, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")
 
 # images, channels, outputs, groups, sizes, kernel, strides, dilations, pads before, output sizes
 CASES = [

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
 from kernels import LAYOUTS, random, run, spread
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 GATHERED: dict[str, tuple[Gather, tuple[int, ...], tuple[int, ...]]] = {
     "one axis": (Gather(1), (3, 50, 7, 2), (9,)),

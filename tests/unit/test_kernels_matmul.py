@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native
+from dovetail import native_core
 from kernels import check, random, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")
 
 SIZES = [
     (1, 1, 1),

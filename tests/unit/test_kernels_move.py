@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 from kernels import run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")
 Array = np.ndarray[Any, Any]
 WIDTHS = (1, 2, 3, 4, 8, 12, 16)
-PAST_THE_CACHE = (native.core().past_cache_from() if native.is_compiled else 0) * 9 // 8
+PAST_THE_CACHE = (native_core.core().past_cache_from() if native_core.is_compiled else 0) * 9 // 8
 
 
 def pattern(shape: Sequence[int], width: int, seed: int = 0) -> Array:
@@ -96,7 +96,7 @@ def test_every_instruction_set_moves_the_same(isa: str) -> None:
     here = os.path.dirname(__file__)
     code = "import test_kernels_move as it; it.check_copies(150, 3); it.check_joins(100, 4); it.check_large()"
     code += "; it.check_parts(16, 4, 4); it.check_parts(3, 2, 32); it.check_parts(16, 4, 1000); it.check_turns(40, 6)"
-    path = os.pathsep.join([os.path.dirname(os.path.dirname(native.__file__)), *sys.path])
+    path = os.pathsep.join([os.path.dirname(os.path.dirname(native_core.__file__)), *sys.path])
     subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "DOVETAIL_ISA": isa, "PYTHONPATH": path}, cwd=here, check=True
     )

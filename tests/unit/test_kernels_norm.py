@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.ops.nn.lrn import LRN
 from dovetail.ops.nn.normalization import LayerNormalization, RMSNormalization
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
 from kernels import LAYOUTS, random, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 SHAPES = [(2, 5, 3, 4), (1, 12, 31, 33), (2, 100, 1, 7), (3, 21, 40, 1), (0, 3, 4, 5)]
 SOFTMAXES: dict[str, Any] = {"softmax": Softmax, "log_softmax": LogSoftmax}

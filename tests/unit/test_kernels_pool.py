@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.engine.select.kernels import sliding
 from dovetail.ops.nn.pool import AveragePool, MaxPool
 from kernels import LAYOUTS, random, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 WINDOWS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "one axis": ((2, 3, 17), {"kernel": (3,), "strides": (2,)}),

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import dtypes, native
-from dovetail.build import Builder
+from dovetail import dtypes, native_core
 from dovetail.engine.engine import Engine
 from dovetail.engine.rewrite.qdq_fusion import _QuantizedConv
 from dovetail.engine.select.kernels import sliding
+from dovetail.ir.builder import Builder
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.nn.pool import MaxPool
 from kernels import channels_last, random, run, sliced_channels_last, wide_channels_last
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 LAYOUTS = {function.__name__: function for function in (channels_last, sliced_channels_last, wide_channels_last)}
 CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native
-from dovetail.build import Builder
+from dovetail import native_core
 from dovetail.engine.engine import Engine
+from dovetail.ir.builder import Builder
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, STATE_AXES, X_AXES
 from kernels import check, random
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 LAYERS: dict[str, Any] = {
     "lstm": LSTM(),

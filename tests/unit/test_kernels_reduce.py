@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.ops.reduction import reduce as operators
 from kernels import LAYOUTS, random, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 OPERATORS: dict[str, Any] = {
     "sum": operators.ReduceSum,

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.ops.nn.resize import Resize
 from kernels import LAYOUTS, random, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 RESIZED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "doubled": ((1, 16, 5, 7), (10, 14), {"mode": "nearest", "coordinates": "asymmetric", "nearest": "floor"}),

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.ops.reduction.cumulative import CumSum
 from kernels import LAYOUTS, random, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 SHAPES = ((2, 3, 5, 7), (1, 40, 3, 900), (3, 1, 1, 2), (0, 4, 5, 5))
 

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native
-from dovetail.build import Builder
+from dovetail import native_core
 from dovetail.engine.engine import Engine
 from dovetail.engine.rewrite.nms import _Kept
 from dovetail.errors import RuleError
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.builder import Builder
 from kernels import LAYOUTS, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 SHAPES = ((2, 3, 40), (1, 1, 900), (0, 2, 5), (2, 0, 5), (2, 3, 0))
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.dtypes import dtype
 from dovetail.ops.tensor.topk import SORTS, TopK
 from kernels import LAYOUTS, random, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 SHAPES = ((2, 3, 5, 7), (1, 2, 3, 700), (3, 900, 2, 1), (0, 4, 5, 5))
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from cases.forests import HOLES, MODES, ROWS, forest, weights
-from dovetail import native
-from dovetail.evaluate import apply
+from dovetail import native_core
+from dovetail.interpreter.evaluate import apply
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleRegressor
 from kernels import LAYOUTS, run
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 AGGREGATES = ("sum", "average", "min", "max")
 

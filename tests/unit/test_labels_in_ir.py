@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.compare.verify import runner_for
 from dovetail.ops.ml.label_encoder import LabelEncoder
-from dovetail.verify import runner_for
 
 
 @pytest.mark.parametrize("shape", [(5, 1), (3, 2), (7,)])

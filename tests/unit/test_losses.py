@@ -9,8 +9,8 @@ import pytest
 
 from cases.linear import floats
 from dovetail.autodiff import adjoints
-from dovetail.build import Builder
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.builder import Builder
 from dovetail.ops.training.losses import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss
 from sameness import assert_close
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail
-from dovetail.types import Map, Sequence, Tensor
+from dovetail.ir.types import Map, Sequence, Tensor
 
 DOMAIN = "ai.onnx.ml"
 X = np.float32([[0.25, 0.5, 0.125], [1, 0, -1]])

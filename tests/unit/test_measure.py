@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Builder, EngineError, cli, measure, peers
-from dovetail.peers import Names, Runner
+from dovetail import Builder, EngineError, cli
+from dovetail.compare import benchmark, runtimes
+from dovetail.compare.runtimes import Names, Runner
 
-INSTALLED = [name for name in measure.PEERS if peers.is_installed(name)]
-needs_peers = pytest.mark.skipif(len(INSTALLED) < len(measure.PEERS), reason="onnxruntime and openvino are not both installed")
+INSTALLED = [name for name in benchmark.PEERS if runtimes.is_installed(name)]
+needs_peers = pytest.mark.skipif(len(INSTALLED) < len(benchmark.PEERS), reason="onnxruntime and openvino are not both installed")
 
 
 @pytest.fixture
@@ -49,11 +50,11 @@ def spoilt(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Runner], Runner]) -
     """Let the peers be ours, spoilt."""
 
     def runner(engine: str, path: str, threads: int, names: Names) -> Runner:
-        made = peers.runner("dovetail", path, threads, names)
+        made = runtimes.runner("dovetail", path, threads, names)
         return made if engine == "dovetail" else spoil(replace(made, name=f"{engine} 0.0"))
 
-    monkeypatch.setattr(measure, "runner", runner)
-    monkeypatch.setattr(measure, "is_installed", lambda name: True)
+    monkeypatch.setattr(benchmark, "runner", runner)
+    monkeypatch.setattr(benchmark, "is_installed", lambda name: True)
 
 
 @needs_peers
@@ -64,7 +65,7 @@ def test_all_engines_run_and_agree_in_either_format(file: str, model: str, said:
     ours, *others = found["engines"]
     assert code == 0 and found["agrees"] is True and found["shapes"] == {"x": [5, 4], "z": [5, 2]}
     assert ours["engine"] == "dovetail" and ours["ratio"] is None
-    assert [item["engine"] for item in others] == list(measure.PEERS)
+    assert [item["engine"] for item in others] == list(benchmark.PEERS)
     for item in found["engines"]:
         assert item["seconds"] > 0 and item["peak_bytes"] > 1e7 and item["compile_seconds"] > 0
     assert all(item["agrees"] and item["ratio"] == pytest.approx(ours["seconds"] / item["seconds"]) for item in others)
@@ -100,34 +101,34 @@ def test_an_engine_that_refuses_is_listed_with_its_reason(model: str, said: Any,
 
 @pytest.mark.parametrize("name", ["nonsense", "onnxruntime"])
 def test_an_engine_that_is_not_there_is_an_error(name: str, model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "is_installed", lambda name: False)
+    monkeypatch.setattr(benchmark, "is_installed", lambda name: False)
     code, _, err = said(model, "--against", name)
     assert code == 4 and "[runtime.missing]" in err and name in err
 
 
 def test_without_peers_only_dovetail_is_measured(model: str, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "is_installed", lambda name: False)
+    monkeypatch.setattr(benchmark, "is_installed", lambda name: False)
     code, out, _ = said(model, "--json", "--no-memory")
     assert code == 0 and [item["engine"] for item in json.loads(out)["engines"]] == ["dovetail"]
 
 
 def test_runs_are_taken_in_turns_and_only_the_last_of_a_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "AWAKE", 0)
+    monkeypatch.setattr(benchmark, "AWAKE", 0)
     calls: list[str] = []
-    found = measure.interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
+    found = benchmark.interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
     assert "".join(calls) == "ab" + "aabb" * 3 and set(found) == {"a", "b"} and min(found.values()) >= 0
 
 
 def test_a_process_that_holds_a_peer_holds_nothing_of_ours() -> None:
     named = "[name for name in sys.modules if name.split('.')[0] == 'dovetail']"
-    code = f"import runpy, sys; runpy.run_path({peers.__file__!r}); print({named})"
+    code = f"import runpy, sys; runpy.run_path({runtimes.__file__!r}); print({named})"
     found = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
 
 def test_a_process_that_fails_says_why() -> None:
     with pytest.raises(EngineError, match=r"nowhere\.onnx") as caught:
-        peers.cost("dovetail", "nowhere.onnx", 1, Names([], []), {})
+        runtimes.cost("dovetail", "nowhere.onnx", 1, Names([], []), {})
     assert caught.value.code == "runtime.run"
 
 
@@ -136,5 +137,5 @@ def test_memory_is_measured_for_types_that_only_ml_dtypes_has(tmp_path: Path) ->
         b.output("y", b.Concat(b.input("x", "bf16", (2, 2)), b.input("z", "bf16", (2, 2)), axis=0))
     dovetail.save(b.model, tmp_path / "m.onnx")
     inputs = {name: np.zeros((2, 2), dovetail.dtypes.dtype("bf16").numpy) for name in ("x", "z")}
-    found = peers.cost("dovetail", str(tmp_path / "m.onnx"), 1, Names(["x", "z"], ["y"]), inputs)
+    found = runtimes.cost("dovetail", str(tmp_path / "m.onnx"), 1, Names(["x", "z"], ["y"]), inputs)
     assert found.peak_bytes > 1e7

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from dovetail import native
-from dovetail.build import Builder
+from dovetail import native_core
 from dovetail.engine.engine import Engine
 from dovetail.engine.plan import COPY
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.builder import Builder
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="the core is not compiled")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 CHANCE = np.random.default_rng(6)
 IMAGE = "channels-last for a kernel"
 RESULT = "a result has memory of its own"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import EngineError, RuleError, movement, native
+from dovetail import EngineError, RuleError, array_ops, native_core
 
 TYPES = [
     "?",
@@ -39,11 +39,11 @@ TYPES = [
 def it(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The module with its core, and as it is where none was built."""
     if request.param == "compiled":
-        if not native.is_compiled:
+        if not native_core.is_compiled:
             pytest.skip("no compiled core")
-        yield movement
+        yield array_ops
         return
-    spec = importlib.util.spec_from_file_location("movement_without_core", Path(movement.__file__))
+    spec = importlib.util.spec_from_file_location("movement_without_core", Path(array_ops.__file__))
     assert spec is not None and spec.loader is not None
     monkeypatch.setitem(sys.modules, "dovetail._native", None)
     module = importlib.util.module_from_spec(spec)

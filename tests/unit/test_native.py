@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.errors import EngineError
 
-COPIES = {"numpy": native._copy_numpy} | ({"compiled": native._copy_compiled} if native.is_compiled else {})
+COPIES = {"numpy": native_core._copy_numpy} | ({"compiled": native_core._copy_compiled} if native_core.is_compiled else {})
 # dst elements, src elements, sizes, dst offset, dst strides, src offset, src strides, itemsize
 Window = tuple[int, int, tuple[int, ...], int, tuple[int, ...], int, tuple[int, ...], int]
 
 
 @pytest.fixture(params=COPIES)
 def copy_window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    monkeypatch.setattr(native, "is_compiled", request.param == "compiled")
-    return native.copy_window
+    monkeypatch.setattr(native_core, "is_compiled", request.param == "compiled")
+    return native_core.copy_window
 
 
 def by_hand(
@@ -84,8 +84,8 @@ def test_a_window_moves_exactly_the_elements_it_names(copy: Callable[..., None],
     src = bits.integers(0, 256, src_elements * itemsize, np.uint8)
     expected = by_hand(dst.tobytes(), src.tobytes(), *numbers)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "is_compiled", copy is not native._copy_numpy)
-        native.copy_window(dst, src, *numbers)
+        patch.setattr(native_core, "is_compiled", copy is not native_core._copy_numpy)
+        native_core.copy_window(dst, src, *numbers)
     assert dst.tobytes() == expected
 
 
@@ -97,8 +97,8 @@ def test_the_source_is_read_before_shared_memory_is_written(copy: Callable[..., 
     arena = np.random.default_rng(1).integers(0, 256, max(dst_elements, src_elements) * itemsize, np.uint8)
     expected = by_hand(arena.tobytes(), arena.tobytes(), *numbers)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "is_compiled", copy is not native._copy_numpy)
-        native.copy_window(arena, arena, *numbers)
+        patch.setattr(native_core, "is_compiled", copy is not native_core._copy_numpy)
+        native_core.copy_window(arena, arena, *numbers)
     assert arena.tobytes() == expected
 
 
@@ -165,7 +165,7 @@ def test_a_window_outside_its_buffer_is_refused_and_writes_nothing(copy_window: 
     assert not dst.any()
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")
 @pytest.mark.parametrize("window", OUTSIDE)
 def test_the_core_checks_bounds_by_itself(window: Any) -> None:
     from dovetail import _native
@@ -176,7 +176,7 @@ def test_the_core_checks_bounds_by_itself(window: Any) -> None:
     assert not dst.any()
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no compiled core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")
 @pytest.mark.parametrize(
     "window",
     [
@@ -234,4 +234,4 @@ def test_a_buffer_that_cannot_be_written_as_bytes_is_refused(copy_window: Callab
 
 
 def test_the_build_says_what_it_is() -> None:
-    assert native.build().startswith("native core (" if native.is_compiled else "pure Python")
+    assert native_core.build().startswith("native core (" if native_core.is_compiled else "pure Python")

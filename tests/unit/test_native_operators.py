@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cases import Case
-from dovetail import native
+from dovetail import native_core
 from dovetail.engine.engine import Engine
 from rig import CASES, feeds, model_of
 
@@ -31,7 +31,7 @@ NATIVE = """
 OF_F32 = dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "FakeQuantize"), "its grid lies by the roundings of its own type")
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("kind", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("name", NATIVE)
 def test_it_runs_natively(name: str, kind: Any) -> None:

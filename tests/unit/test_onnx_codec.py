@@ -23,12 +23,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from onnx import AttributeProto, GraphProto, ModelProto, SparseTensorProto, TensorProto, TypeProto, checker, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor
 from dovetail.formats.onnx import codec
 from dovetail.formats.onnx.tensors import TensorReader, byte_size
-from dovetail.types import Optional, Sequence, Tensor
+from dovetail.ir.types import Optional, Sequence, Tensor
 
 FLOAT = TensorProto.FLOAT
 LIGHT = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
@@ -204,12 +204,12 @@ def test_what_was_read_is_what_was_said() -> None:
     assert graph.metadata["overridable"] == ["w2"]
     shape = graph.inputs[0].type.shape
     assert shape is not None
-    assert [item if isinstance(item, int) else dims.name_of(item) for item in shape] == ["n", "?x.1", 3, "seq+1"]
+    assert [item if isinstance(item, int) else symbolic.name_of(item) for item in shape] == ["n", "?x.1", 3, "seq+1"]
     assert graph.outputs[0].type == Optional(Tensor(dtypes.f32, None))
     attributes = node.attributes
     assert (attributes["a_float"], attributes["b_int"], attributes["c_string"]) == (0.5, -3, "ünï")
     assert (attributes["g_ints"], attributes["l_empty"]) == ([2**63 - 1, -(2**63)], [])
-    assert attributes["k_type"] == Sequence(Tensor(dtypes.f32, (dims.symbol("n"), 2)))
+    assert attributes["k_type"] == Sequence(Tensor(dtypes.f32, (symbolic.symbol("n"), 2)))
     np.testing.assert_array_equal(attributes["m_sparse"].data, [[0, 1.5, 0], [0, 2.5, 0]])
     assert attributes["e_graph"].nodes[0].inputs == ["x"]
     assert attributes["e_graph"].nodes[0].version == 14
@@ -225,10 +225,10 @@ def test_versions_are_those_in_force_at_the_imported_opset(opset: int, kind: str
 
 
 def test_sizes_of_files_and_expressions_are_written_as_text() -> None:
-    n = dims.symbol("n")
+    n = symbolic.symbol("n")
     model = codec.read(model_of(relu()))
     model.graph.inputs[0].type = Tensor(
-        dtypes.f32, (2 * n + 1, dims.symbol("?x.1"), dims.symbol("?x.1") + 1, 4, dims.symbol("a b"))
+        dtypes.f32, (2 * n + 1, symbolic.symbol("?x.1"), symbolic.symbol("?x.1") + 1, 4, symbolic.symbol("a b"))
     )
     back = onnx.load_model_from_string(codec.write(model) or b"").graph.input[0].type.tensor_type.shape.dim
     assert [(dim.WhichOneof("value"), dim.dim_param, dim.dim_value) for dim in back] == [
@@ -250,7 +250,7 @@ def test_unnamed_sizes_of_different_values_stay_different() -> None:
     first, second = model.graph.inputs[1].type.shape
     found = [first, second, model.graph.outputs[0].type.shape[0]]
     found += [model.graph.nodes[0].attributes[name].outputs[0].type.shape[0] for name in ("then_branch", "else_branch")]
-    assert len({dims.name_of(item) for item in found}) == 5
+    assert len({symbolic.name_of(item) for item in found}) == 5
 
 
 def test_old_attributes_without_a_type_are_known_by_their_field() -> None:
@@ -900,7 +900,7 @@ def test_symbols_of_a_function_are_new_at_each_call() -> None:
         )
     )
     shapes = [item.type.shape for item in model.graph.values.values()]
-    assert len({dims.name_of(size) for shape in shapes for size in shape or ()} | {"n"}) == 5
+    assert len({symbolic.name_of(size) for shape in shapes for size in shape or ()} | {"n"}) == 5
 
 
 def test_names_given_inside_a_function_do_not_meet_names_outside() -> None:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.dtypes import BY_OPENVINO, dtype
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
 from dovetail.formats import pairs
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import codec, packing, rt_info
 from dovetail.formats.openvino.versions import VERSIONS, resolve, spelled
-from dovetail.types import Tensor
+from dovetail.ir.types import Tensor
 
 openvino = pytest.importorskip("openvino")
 from openvino import opset15 as ops  # noqa: E402
@@ -163,7 +163,7 @@ def test_a_parameters_shape_has_the_bounds_that_openvino_reads(tmp_path: Path, t
     model = codec.read(path)
     declared = model.graph.inputs[0].type
     assert isinstance(declared, Tensor)
-    found = None if declared.shape is None else [dims.bounds(size) for size in declared.shape]
+    found = None if declared.shape is None else [symbolic.bounds(size) for size in declared.shape]
     assert found == bounds
     shapes = [openvino.Core().read_model(each).inputs[0].partial_shape for each in (path, written(model, tmp_path))]
     assert shapes[0] == shapes[1]
@@ -497,7 +497,7 @@ def _model(**changes: Any) -> ForeignModel:
     data = np.arange(6, dtype=np.float32).reshape(2, 3)
     graph = ForeignGraph(
         name="made",
-        inputs=[ForeignValue("x", Tensor(kind, (dims.symbol("n", 1, 8), 3)), ("x",))],
+        inputs=[ForeignValue("x", Tensor(kind, (symbolic.symbol("n", 1, 8), 3)), ("x",))],
         outputs=[ForeignValue("y", Tensor(kind, (2, 3)), ("y",))],
         nodes=[
             ForeignNode("Add", 1, ["x", "w"], ["s"], {"auto_broadcast": "numpy"}, name="add"),

@@ -15,7 +15,7 @@ import oracles
 from cases.linear import floats
 from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
 from sameness import assert_close
 
 Build = Callable[..., Any]

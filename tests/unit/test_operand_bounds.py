@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native
+from dovetail import native_core
 from dovetail.engine.run.step_encoding import extent
 from kernels import row
 
 TESTS = Path(__file__).resolve().parents[1]
-needs_core = pytest.mark.skipif(not native.is_compiled, reason="no native core")
+needs_core = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 
 
 @pytest.mark.parametrize("shapes", [((4000, 4), (2, 5)), ((1000, 4, 4), (2, 4, 5)), ((3, 4), ())], ids=str)
@@ -32,7 +32,7 @@ def test_cast_like_reads_the_type_of_its_second_input_alone(shapes: Any, engine:
 
 
 def program(reaches: list[tuple[int, int]], arena: int = 0) -> Any:
-    core = native.core()
+    core = native_core.core()
     return core.Program(core.Pool(1), core.Store(), arena, reaches)
 
 

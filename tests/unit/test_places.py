@@ -13,8 +13,8 @@ from dovetail.dtypes import f32
 from dovetail.engine.memory.affine_layout import Layout
 from dovetail.engine.memory.aliasing import Places, remaining, settle
 from dovetail.engine.memory.tensor import MOVE, Tile, Work
-from dovetail.op import Window, Windows
-from dovetail.types import Tensor
+from dovetail.ir.op import Window, Windows
+from dovetail.ir.types import Tensor
 
 
 def tile(name: str, *shape: int) -> Tile:

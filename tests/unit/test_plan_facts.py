@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Builder, native
+from dovetail import Builder, native_core
 from dovetail.dtypes import dtype
 from dovetail.engine.engine import Engine
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, EngineError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Unknown
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
-from dovetail.types import Unknown
 
 RNG = np.random.default_rng(17)
 Build = Callable[..., Any]
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no native core")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 
 
 @pytest.fixture(autouse=True)

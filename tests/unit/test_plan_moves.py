@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import Builder, native
+from dovetail import Builder, native_core
 from dovetail.engine.engine import Engine
 
 RNG = np.random.default_rng(11)
 
-pytestmark = pytest.mark.skipif(not native.is_compiled, reason="no native core")
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 import dovetail
-from dovetail import Builder, cli, native
+from dovetail import Builder, cli, native_core
 from dovetail.engine.plan_report import PlanReport, report
 
 NAMES = ("left", "right", "joined")
@@ -119,7 +119,7 @@ def test_steps_in_the_interpreter_have_a_reason() -> None:
 
 
 def test_without_a_core_every_step_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "core", lambda: None)
+    monkeypatch.setattr(native_core, "core", lambda: None)
     found = facts(joining(), rounds=1)
     assert len(found.interpreted) == len(found.steps)
     assert all(step.seconds is not None for step in found.steps)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import native
-from dovetail.build import Builder
+from dovetail import native_core
 from dovetail.engine.engine import Engine
-from dovetail.graph import Model, Value
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model, Value
 
 CHANCE = np.random.default_rng(0)
 
@@ -86,7 +86,7 @@ CODES = np.arange(1024 * 1040).reshape(1024, 1040) % 127
 """More than a constant may grow to where a file is written."""
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("product", [_f16, _bf16, _columns_of_i8, _blocks_of_u4, _packed])
 def test_large_weights_in_fewer_bits_are_unpacked_once(product: Callable[[Builder, Value], Value]) -> None:
     """Not in every run: the native engine packs them like any other weights."""

@@ -14,7 +14,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx.compose import ONNX
 from dovetail.formats.openvino.compose import OPENVINO
 from dovetail.formats.readback import contradicts
-from dovetail.types import Sequence, Tensor
+from dovetail.ir.types import Sequence, Tensor
 
 FORMATS = {"m.onnx": (ONNX, 13), "m.xml": (OPENVINO, 1)}
 
@@ -55,7 +55,7 @@ def test_a_rewriting_that_changes_a_type_is_not_written(name: str, tmp_path: Pat
 
 
 def test_types_contradict_where_they_are_known_to_differ() -> None:
-    n, other, unknown = (dovetail.dims.symbol(name) for name in ("n", "m", "?y.0"))
+    n, other, unknown = (dovetail.symbolic.symbol(name) for name in ("n", "m", "?y.0"))
     f32, i64 = dovetail.dtypes.f32, dovetail.dtypes.i64
 
     def sizes(*shape: Any) -> Tensor:

@@ -13,13 +13,13 @@ from onnx import helper
 from openvino import opset5
 
 from cases.linear import floats
-from dovetail.build import Builder
 from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
 from dovetail.formats import lifted
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
-from dovetail.graph import Model
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.program import run

@@ -10,10 +10,10 @@ import pytest
 
 import dovetail
 import oracles
+from dovetail.compare.verify import runner_for
+from dovetail.ir.types import Tensor
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
-from dovetail.types import Tensor
-from dovetail.verify import runner_for
 
 HIDDEN, INPUT = 4, 5
 LAYERS = (

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.engine.engine import Engine
 from dovetail.errors import RuleError
-from dovetail.graph import Value
+from dovetail.ir.graph import Value
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 from dovetail.ops.tensor.concat_split import Split
-from dovetail.summary import summarize
+from dovetail.report.model_summary import summarize
 
 
 def split(shape: tuple[Any, ...] | None, lengths: list[int] | None = None, count: int = 2, axis: Any = None) -> list[Value]:
@@ -25,7 +25,7 @@ def split(shape: tuple[Any, ...] | None, lengths: list[int] | None = None, count
 
 
 def bounds(value: Value) -> list[tuple[int | None, int | None]]:
-    return [dims.bounds(size) for size in value.dims]
+    return [symbolic.bounds(size) for size in value.dims]
 
 
 def test_a_size_that_every_axis_leaves_alone_is_known() -> None:
@@ -51,7 +51,7 @@ def test_an_axis_along_which_the_lengths_do_not_add_up_is_none() -> None:
 def test_an_axis_within_bounds_is_one_of_those() -> None:
     def last_two(b: dovetail.Builder) -> Value:
         value = b.input("axis", "i64", ())
-        value.value = np.array(dims.symbol("axis", 1, 2), dtype=object)
+        value.value = np.array(symbolic.symbol("axis", 1, 2), dtype=object)
         return value
 
     first = split((3, 4, 5), [1, -1], axis=last_two)[0]

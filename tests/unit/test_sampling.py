@@ -10,9 +10,9 @@ import pytest
 
 import dovetail
 from dovetail import dtypes
+from dovetail.compare.random_inputs import random_inputs
+from dovetail.compare.verify import drawn_outputs
 from dovetail.errors import DovetailError
-from dovetail.sampling import random_inputs
-from dovetail.verify import drawn_outputs
 
 
 def shapes(model: dovetail.Model, **options: Any) -> dict[str, tuple[int, ...]]:

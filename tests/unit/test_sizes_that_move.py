@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import dims
-from dovetail.build import Builder
+from dovetail import symbolic
 from dovetail.engine import affine_sizes
 from dovetail.errors import RuleError
+from dovetail.ir.builder import Builder
 from sameness import is_vague
 
 MOST, LEAST = 2**63 - 1, -(2**63)
@@ -98,7 +98,7 @@ def test_the_rank_and_what_cannot_change_are_known_without_elements(write: Write
 
 def test_a_size_that_is_at_least_1_needs_no_clamping() -> None:
     b = Builder()
-    x = b.input("x", "f32", (dims.symbol("p", 1),))
+    x = b.input("x", "f32", (symbolic.symbol("p", 1),))
     assert str(b.Slice(x, [1], [MOST], [0]).type) == "f32[p - 1]"
     assert str(b.Slice(x, [-1], [MOST], [0]).type) == "f32[1]"
 

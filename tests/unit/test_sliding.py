@@ -10,12 +10,12 @@ import onnx
 import pytest
 
 from dovetail.autodiff import grad
-from dovetail.build import Builder
 from dovetail.errors import DovetailError, RuleError, UnsupportedError
 from dovetail.formats import lifted, save
 from dovetail.formats.onnx import codec as onnx_codec
 from dovetail.formats.openvino import codec as openvino_codec
-from dovetail.interpret import interpret
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.builder import Builder
 from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.nn.pool import AveragePool, MaxPool
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import dtypes, slots
+from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.op import REQUIRED, Op
-from dovetail.slots import Slot
+from dovetail.formats import op_mapping
+from dovetail.formats.op_mapping import Slot
+from dovetail.ir.op import REQUIRED, Op
 
 
 class _Thing(Op, sig="x: T, more?!: I, *xs: T -> y: T"):
@@ -32,7 +33,7 @@ ANNOTATIONS = {field.name: field.annotation for field in _Thing.fields}
 
 def test_a_line_says_domain_kind_versions_inputs_attributes_and_what_is_fixed() -> None:
     line = "ai.odd:Kind-1,12(x, theirs:more?, *xs; n:count=4, a+b:sizes?, old:_, m~{A:plain,B C:other}:mode=A | flag=false/true)"
-    found = slots.parse(_Thing, line)
+    found = op_mapping.parse(_Thing, line)
     assert (found.op, found.domain, found.kind, found.versions) == (_Thing, "ai.odd", "Kind", (1, 12))
     assert found.inputs == (Slot(("x",), "x"), Slot(("theirs",), "more", optional=True), Slot(("xs",), "xs", repeated=True))
     assert found.attributes == (
@@ -49,23 +50,27 @@ def test_a_line_says_domain_kind_versions_inputs_attributes_and_what_is_fixed() 
 
 
 def test_parts_of_a_line_may_be_left_out() -> None:
-    bare = slots.parse(_Thing, "Kind-7(x)")
+    bare = op_mapping.parse(_Thing, "Kind-7(x)")
     assert (bare.domain, bare.inputs, bare.attributes, bare.fixed, bare.implied) == ("", (Slot(("x",), "x"),), (), (), ())
     assert bare.known == frozenset()
-    assert slots.parse(_Thing, "Kind-7(x)").inputs == slots.parse(_Thing, "Kind-7(x; count)").inputs == (Slot(("x",), "x"),)
+    assert (
+        op_mapping.parse(_Thing, "Kind-7(x)").inputs
+        == op_mapping.parse(_Thing, "Kind-7(x; count)").inputs
+        == (Slot(("x",), "x"),)
+    )
     for line in ("Kind-7(; count~natural)", "Kind-7(;count~natural)"):
-        only = slots.parse(_Thing, line)
+        only = op_mapping.parse(_Thing, line)
         assert (only.inputs, only.attributes) == ((), (Slot(("count",), "count", how="natural"),))
-    assert slots.parse(_Thing, "Kind-7(x | more=none)").fixed == (("more", ("none",)),)
+    assert op_mapping.parse(_Thing, "Kind-7(x | more=none)").fixed == (("more", ("none",)),)
     # What is fixed of an input is no attribute.
-    assert slots.parse(_Thing, "Kind-7(x | more=none, sizes=none)").implied == (("sizes", None),)
+    assert op_mapping.parse(_Thing, "Kind-7(x | more=none, sizes=none)").implied == (("sizes", None),)
 
 
 def test_a_line_may_stand_between_blanks_and_be_for_writing_only() -> None:
     for line in ("> Kind-1(x)", ">Kind-1(x)", "  > Kind-1(x) "):
-        found = slots.parse(_Thing, line)
+        found = op_mapping.parse(_Thing, line)
         assert found.is_written_only and (found.kind, found.inputs) == ("Kind", (Slot(("x",), "x"),))
-    spaced = slots.parse(_Thing, " Kind-1( x ,more? ;count=4, flag | mode = other , ratio=1/2 ) ")
+    spaced = op_mapping.parse(_Thing, " Kind-1( x ,more? ;count=4, flag | mode = other , ratio=1/2 ) ")
     assert [slot.ours for slot in spaced.inputs] == ["x", "more"] and spaced.fixed == (
         ("mode", ("other",)),
         ("ratio", ("1", "2")),
@@ -73,9 +78,9 @@ def test_a_line_may_stand_between_blanks_and_be_for_writing_only() -> None:
 
 
 def test_commas_inside_of_brackets_separate_nothing() -> None:
-    assert slots.split_top("a=[1,2], b~{x:y,z:w}=x,, c ") == ["a=[1,2]", "b~{x:y,z:w}=x", "c"]
-    assert slots.split_top("a;b;{;}", ";") == ["a", "b", "{;}"]
-    found = slots.parse(_Thing, "Kind-1(x; sizes=[1,2], weights=[0.5,-1])")
+    assert op_mapping.split_top("a=[1,2], b~{x:y,z:w}=x,, c ") == ["a=[1,2]", "b~{x:y,z:w}=x", "c"]
+    assert op_mapping.split_top("a;b;{;}", ";") == ["a", "b", "{;}"]
+    found = op_mapping.parse(_Thing, "Kind-1(x; sizes=[1,2], weights=[0.5,-1])")
     assert [slot.default for slot in found.attributes] == ["[1,2]", "[0.5,-1]"]
 
 
@@ -89,7 +94,7 @@ def test_commas_inside_of_brackets_separate_nothing() -> None:
 )  # fmt: skip
 def test_a_line_that_speaks_of_what_the_operator_lacks_is_a_mistake(line: str) -> None:
     with pytest.raises(AssertionError, match="Kind"):
-        slots.parse(_Thing, line)
+        op_mapping.parse(_Thing, line)
 
 
 F32 = dtypes.f32
@@ -128,7 +133,7 @@ BAD = [
 
 @pytest.mark.parametrize(("annotation", "raw", "value"), GOOD)
 def test_a_foreign_value_becomes_one_of_the_attributes_type(annotation: str, raw: Any, value: Any) -> None:
-    found = slots.coerce(annotation, raw)
+    found = op_mapping.coerce(annotation, raw)
     assert found == value and type(found) is type(value)
     if isinstance(value, tuple):
         assert list(map(type, found)) == list(map(type, value))
@@ -137,11 +142,11 @@ def test_a_foreign_value_becomes_one_of_the_attributes_type(annotation: str, raw
 @pytest.mark.parametrize(("annotation", "raw"), BAD)
 def test_what_is_no_value_of_that_type_is_refused(annotation: str, raw: Any) -> None:
     with pytest.raises(ValueError):
-        slots.coerce(annotation, raw)
+        op_mapping.coerce(annotation, raw)
 
 
 def slot(text: str) -> Slot:
-    return slots.parse(_Thing, f"Kind-1(; {text})").attributes[0]
+    return op_mapping.parse(_Thing, f"Kind-1(; {text})").attributes[0]
 
 
 @pytest.mark.parametrize(
@@ -161,17 +166,17 @@ def slot(text: str) -> Slot:
     ],
 )
 def test_what_goes_out_is_what_came_in(text: str, theirs: Any, ours: Any) -> None:
-    found = slots.coerce(ANNOTATIONS[slot(text).ours], slots.convert_in(slot(text), theirs))
+    found = op_mapping.coerce(ANNOTATIONS[slot(text).ours], op_mapping.convert_in(slot(text), theirs))
     assert found == ours
-    out = slots.convert_out(slot(text), found)
+    out = op_mapping.convert_out(slot(text), found)
     assert out == theirs and type(out) is type(theirs)
 
 
 def test_a_table_speaks_of_flags_too() -> None:
     inverted = slot("mode~{yes:true,no:false}:flag")
-    assert [slots.coerce("bool", slots.convert_in(inverted, word)) for word in ("yes", "no")] == [True, False]
-    assert [slots.convert_out(inverted, value) for value in (True, False)] == ["yes", "no"]
-    assert slots.convert_in(inverted, " yes ") == "true"
+    assert [op_mapping.coerce("bool", op_mapping.convert_in(inverted, word)) for word in ("yes", "no")] == [True, False]
+    assert [op_mapping.convert_out(inverted, value) for value in (True, False)] == ["yes", "no"]
+    assert op_mapping.convert_in(inverted, " yes ") == "true"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +193,7 @@ def test_a_table_speaks_of_flags_too() -> None:
 )
 def test_what_no_conversion_takes_is_refused(text: str, raw: Any) -> None:
     with pytest.raises(ValueError):
-        slots.convert_in(slot(text), raw)
+        op_mapping.convert_in(slot(text), raw)
 
 
 @pytest.mark.parametrize(
@@ -196,13 +201,13 @@ def test_what_no_conversion_takes_is_refused(text: str, raw: Any) -> None:
 )
 def test_what_the_spelling_has_no_word_for_does_not_go_out(text: str, value: Any) -> None:
     with pytest.raises(KeyError):
-        slots.convert_out(slot(text), value)
-    assert slots.convert_out(slot("sizes~natural?"), None) is None
+        op_mapping.convert_out(slot(text), value)
+    assert op_mapping.convert_out(slot("sizes~natural?"), None) is None
 
 
 def read(text: str, attributes: dict[str, Any], is_text: bool = False) -> Any:
-    spelling = slots.parse(_Thing, f"Kind-1(; {text})")
-    return slots.read_attribute(spelling, spelling.attributes[0], attributes, is_text=is_text)
+    spelling = op_mapping.parse(_Thing, f"Kind-1(; {text})")
+    return op_mapping.read_attribute(spelling, spelling.attributes[0], attributes, is_text=is_text)
 
 
 def test_an_attribute_left_out_is_its_default_or_left_to_ours_or_missing() -> None:
@@ -269,8 +274,8 @@ def test_a_format_with_typed_attributes_takes_no_text_for_a_number() -> None:
 
 
 def constant(text: str, data: Any) -> Any:
-    found = slots.parse(_Thing, f"Kind-1({text})").inputs[0]
-    return slots.read_constant(found, _Thing.fields_by_name[found.ours], np.asarray(data))
+    found = op_mapping.parse(_Thing, f"Kind-1({text})").inputs[0]
+    return op_mapping.read_constant(found, _Thing.fields_by_name[found.ours], np.asarray(data))
 
 
 def test_a_constant_input_becomes_the_attribute_that_it_fills() -> None:
@@ -313,16 +318,16 @@ def test_a_constant_of_another_type_or_rank_is_refused(text: str, data: Any, wor
 
 
 def test_attributes_that_no_slot_speaks_of_are_refused_by_name() -> None:
-    spelling = slots.parse(_Thing, "Kind-1(x; n:count=1, a+b:sizes?, old:_ | flag=true)")
-    slots.refuse_unknown(spelling, {})
-    slots.refuse_unknown(spelling, {"n": 1, "a": 2, "b": 3, "old": 4})
+    spelling = op_mapping.parse(_Thing, "Kind-1(x; n:count=1, a+b:sizes?, old:_ | flag=true)")
+    op_mapping.refuse_unknown(spelling, {})
+    op_mapping.refuse_unknown(spelling, {"n": 1, "a": 2, "b": 3, "old": 4})
     with pytest.raises(UnsupportedError) as caught:
-        slots.refuse_unknown(spelling, {"n": 1, "count": 2, "flag": 3})
+        op_mapping.refuse_unknown(spelling, {"n": 1, "count": 2, "flag": 3})
     assert caught.value.code == "attribute.unknown"
     assert caught.value.message == "Kind has no attribute 'count', 'flag' that dovetail knows"
 
 
 def test_what_a_fixed_part_calls_none_is_none() -> None:
     fields = _Thing.fields_by_name
-    assert slots.fixed_value(fields["sizes"], "none") is None and slots.fixed_value(fields["count"], "4") == 4
-    assert slots.field_of(_Thing, "count") is fields["count"] and slots.field_of(_Thing, "x") is None
+    assert op_mapping.fixed_value(fields["sizes"], "none") is None and op_mapping.fixed_value(fields["count"], "4") == 4
+    assert op_mapping.field_of(_Thing, "count") is fields["count"] and op_mapping.field_of(_Thing, "x") is None

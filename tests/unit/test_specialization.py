@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail import dtypes, native
-from dovetail.build import Builder
+from dovetail import dtypes, native_core
 from dovetail.engine import engine as engine_run, shape_specialization
 from dovetail.engine.engine import Engine, python_steps
 from dovetail.errors import DovetailError, EngineError
 from dovetail.formats.onnx import write
-from dovetail.graph import Model
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Model
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
 from oracles import run_onnxruntime
@@ -197,7 +197,7 @@ def test_a_graph_of_sizes_is_what_onnxruntime_says(name: str) -> None:
         assert_close(program(x)["y"], run_onnxruntime(data, {"x": x})[0], 1e-5, f"{name} at {sizes}")
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("name", [name for name in GRAPHS if name not in WITH_BODIES])
 def test_a_call_runs_no_step_in_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     early, late = [], []
@@ -214,7 +214,7 @@ def test_a_call_runs_no_step_in_python(name: str, monkeypatch: pytest.MonkeyPatc
     assert not late
 
 
-@pytest.mark.skipif(not native.is_compiled, reason="no native core")
+@pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("name", WITH_BODIES)
 def test_what_a_body_makes_of_sizes_is_computed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
@@ -283,7 +283,7 @@ def test_random_numbers_are_drawn_in_each_call(monkeypatch: pytest.MonkeyPatch) 
         seen.clear()
         engine({"x": image(1, 4, 4)})
     # The programs of branches run steps of their own.
-    kinds = {"RandomUniform": 3, "_If": 2} if native.is_compiled else {"RandomUniform": 1, "If": 2}
+    kinds = {"RandomUniform": 3, "_If": 2} if native_core.is_compiled else {"RandomUniform": 1, "If": 2}
     assert {kind: seen.count(kind) for kind in kinds} == kinds
 
 
@@ -359,4 +359,4 @@ def test_a_length_that_grows_gives_the_bits_of_a_plan_of_its_own(monkeypatch: py
             assert_close(found[name], array, 1e-5, f"{name} at {length}")
             assert_same_bits(found[name], alone[name], f"{name} at {length}")
         cache = found["next"]
-    assert len(planned) < 5 or not native.is_compiled
+    assert len(planned) < 5 or not native_core.is_compiled

@@ -11,7 +11,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import DovetailError
-from dovetail.states import State, own_inputs, own_outputs
+from dovetail.ir.state import State, own_inputs, own_outputs
 
 openvino = pytest.importorskip("openvino")
 onnxruntime = pytest.importorskip("onnxruntime")

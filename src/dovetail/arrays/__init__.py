@@ -24,10 +24,7 @@ from dovetail.arrays.arithmetic import (
     trunc_divide,
     trunc_mod,
 )
-from dovetail.arrays.casts import cast
-from dovetail.arrays.convolution import convolve, convolve_transposed
-from dovetail.arrays.indexing import gather_nd, scatter_along, scatter_nd, take, take_along, wrapped
-from dovetail.arrays.libraries import (
+from dovetail.arrays.backends import (
     Array,
     Namespace,
     dtype_in,
@@ -39,9 +36,12 @@ from dovetail.arrays.libraries import (
     to_numpy,
     widened,
 )
+from dovetail.arrays.casts import cast
+from dovetail.arrays.convolution import convolve, convolve_transposed
+from dovetail.arrays.erfinv import QUANTILES, erfinv
+from dovetail.arrays.indexing import gather_nd, scatter_along, scatter_nd, take, take_along, wrapped
 from dovetail.arrays.movement import one_hot, pad, repeat, strided, tile, triangle
 from dovetail.arrays.pooling import WindowAxis, pool_max, pool_max_indices, pool_sum
-from dovetail.arrays.quantiles import QUANTILES, erfinv
 from dovetail.arrays.windows import sliding_windows, window_counts
 
 __all__ = [

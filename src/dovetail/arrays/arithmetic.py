@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dovetail.arrays.backends import Array, Namespace, element, is_narrow, is_numpy, retyped, widened
 from dovetail.arrays.casts import cast
-from dovetail.arrays.libraries import Array, Namespace, element, is_narrow, is_numpy, retyped, widened
 from dovetail.errors import EngineError
 
 # W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969): numerators and denominators,

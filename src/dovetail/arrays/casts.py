@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.arrays.libraries import Array, Namespace, dtype_in, element, is_narrow, is_numpy, retyped, widened
+from dovetail.arrays.backends import Array, Namespace, dtype_in, element, is_narrow, is_numpy, retyped, widened
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
 

@@ -8,8 +8,8 @@ import sys
 
 import numpy as np
 
+from dovetail.arrays.backends import Array, Ints, Namespace, element, filled, is_numpy, library_name, widened
 from dovetail.arrays.casts import cast
-from dovetail.arrays.libraries import Array, Ints, Namespace, element, filled, is_numpy, library_name, widened
 from dovetail.arrays.movement import between, pad, slice_axis
 from dovetail.arrays.windows import at_offset, offsets, window_counts, window_view
 

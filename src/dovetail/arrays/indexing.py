@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays.libraries import Array, Ints, Namespace, index_type, is_numpy, placed, retyped
+from dovetail.arrays.backends import Array, Ints, Namespace, index_type, is_numpy, placed, retyped
 from dovetail.errors import EngineError
 
 

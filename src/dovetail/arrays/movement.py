@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.arrays.libraries import Array, Ints, Namespace, element, filled, index_type, is_numpy, placed, retyped
+from dovetail.arrays.backends import Array, Ints, Namespace, element, filled, index_type, is_numpy, placed, retyped
 from dovetail.errors import EngineError
 from dovetail.limits import refuse_array
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dovetail.arrays.backends import Array, Ints, Namespace, element, filled, index_type, is_numpy, placed, retyped
 from dovetail.arrays.indexing import row_steps
-from dovetail.arrays.libraries import Array, Ints, Namespace, element, filled, index_type, is_numpy, placed, retyped
 from dovetail.arrays.movement import pad, slice_axis
 from dovetail.arrays.windows import at_offset, window_counts
 from dovetail.dtypes import DType

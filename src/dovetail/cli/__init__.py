@@ -41,9 +41,9 @@ class Commands(click.Group):
 
 
 def version_text() -> str:
-    from dovetail import __version__, native
+    from dovetail import __version__, native_core
 
-    return f"dovetail {__version__}, {native.build()}"
+    return f"dovetail {__version__}, {native_core.build()}"
 
 
 def _print_version(context: click.Context, option: click.Parameter, wanted: bool) -> None:

@@ -11,13 +11,13 @@ from typing import Any, BinaryIO, TypeVar
 import click
 import numpy as np
 
-from dovetail.dims import name_of
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError
-from dovetail.graph import Model
-from dovetail.session import Beginning
-from dovetail.states import own_inputs
-from dovetail.types import Optional, Sequence, Tensor, Type, dtype_in
+from dovetail.interpreter.session import Beginning
+from dovetail.ir.graph import Model
+from dovetail.ir.state import own_inputs
+from dovetail.ir.types import Optional, Sequence, Tensor, Type, dtype_in
+from dovetail.symbolic import name_of
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
@@ -61,7 +61,7 @@ def read_inputs(
 
     With ``run`` the random ones have sizes at which the model has been run.
     """
-    from dovetail.sampling import choose_sizes, random_inputs
+    from dovetail.compare.random_inputs import choose_sizes, random_inputs
 
     aliases = {alias: value.name for value in model.inputs for alias in value.names if alias}
     found: dict[str, Any] = {}
@@ -242,8 +242,8 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
 
     Raises EngineError [array.file] where a .npy file would not hold one array.
     """
+    from dovetail.compare.random_inputs import apart
     from dovetail.formats.drafts import replacing
-    from dovetail.sampling import apart
 
     plain: dict[str, Array] = {}
     for name, item in arrays.items():

@@ -39,9 +39,9 @@ def bench(
     Memory and the time to load and compile are those of a process that holds one engine alone. Exit code 1 where results differ.
     """
     from dovetail.cli.arrays import read_inputs, shapes_of
+    from dovetail.compare.benchmark import machine, measure, peers_for
+    from dovetail.compare.random_inputs import apart
     from dovetail.engine.engine import thread_count
-    from dovetail.measure import machine, measure, peers_for
-    from dovetail.sampling import apart
 
     peers = peers_for(against.split(",") if against is not None else None)
     count = thread_count(threads)

@@ -61,7 +61,7 @@ def convert(
             say_json("convert", source=source, target=target)
         return 0
     from dovetail.cli.arrays import attempted
-    from dovetail.verify import TOLERANCE, drawn_outputs, verify_conversion
+    from dovetail.compare.verify import TOLERANCE, drawn_outputs, verify_conversion
 
     drawn = drawn_outputs(model)
     # What OpenVINO makes of an index outside is zero, and ONNX forbids it: sizes that suit ONNX suit both.

@@ -14,7 +14,7 @@ from dovetail.errors import printable
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def info(model: str, as_json: bool) -> int:
     """Inputs, outputs, operators by count, parameters and bytes of MODEL."""
-    from dovetail.summary import summarize
+    from dovetail.report.model_summary import summarize
 
     found = summarize(load(model))
     if as_json:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from dovetail.errors import Diagnostic, DovetailError, printable
-from dovetail.graph import Model
+from dovetail.ir.graph import Model
 from dovetail.limits import DEFAULT, Limits
 
 JSON_VERSION = 1
@@ -187,7 +187,7 @@ def fault(item: Diagnostic) -> dict[str, Any]:
 
 def differences(rows: Sequence[Any]) -> list[list[str]]:
     """Rows of a comparison as a table has them."""
-    from dovetail.verify import NOT_COMPARED
+    from dovetail.compare.verify import NOT_COMPARED
 
     return [
         [

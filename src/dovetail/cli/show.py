@@ -13,8 +13,8 @@ from dovetail.cli.output import load, loading, say_json
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(model: str, as_json: bool) -> int:
     """Print the graph of MODEL as text, with inferred types and shapes."""
-    from dovetail.show import show as show_model
-    from dovetail.summary import describe
+    from dovetail.ir.printer import show as show_model
+    from dovetail.report.model_summary import describe
 
     loaded = load(model)
     if as_json:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
-from dovetail.graph import Graph, Value
-from dovetail.types import Tensor
+from dovetail import symbolic
+from dovetail.ir.graph import Graph, Value
+from dovetail.ir.types import Tensor
 
 
 def expressions(graph: Graph) -> Iterable[Any]:
@@ -37,39 +37,39 @@ def is_linear(size: Any, symbol: str, others: Mapping[str, int]) -> bool:
     if isinstance(size, int | np.integer | np.bool_):
         return True
     try:
-        rest = dims.substitute(size, others)
+        rest = symbolic.substitute(size, others)
         if isinstance(rest, int):
             return True
-        at_zero, at_one = (dims.substitute(rest, {symbol: number}) for number in (0, 1))
+        at_zero, at_one = (symbolic.substitute(rest, {symbol: number}) for number in (0, 1))
         if not isinstance(at_zero, int) or not isinstance(at_one, int):
             return False
-        (found,) = dims.symbols(rest)
+        (found,) = symbolic.symbols(rest)
         return bool(rest == at_zero + (at_one - at_zero) * found)
-    except (dims.Inexact, ArithmeticError, ValueError):
+    except (symbolic.Inexact, ArithmeticError, ValueError):
         return False
 
 
 def input_symbols(graph: Graph) -> frozenset[str]:
     """The names of the symbols among the sizes of a graph's inputs."""
     sizes = [size for value in graph.inputs if isinstance(value.type, Tensor) for size in value.type.shape or ()]
-    return frozenset(str(symbol) for size in sizes if size is not None for symbol in dims.symbols(size))
+    return frozenset(str(symbol) for size in sizes if size is not None for symbol in symbolic.symbols(size))
 
 
 def linear_symbols(graph: Graph) -> frozenset[str]:
     """The symbols of the inputs in which every expression of a graph is linear, with expressions of the others for a and b."""
     known = input_symbols(graph)
     sizes = {size for size in expressions(graph) if not isinstance(size, int | np.integer | np.bool_)}
-    if any(size is None or any(str(symbol) not in known for symbol in dims.symbols(size)) for size in sizes):
+    if any(size is None or any(str(symbol) not in known for symbol in symbolic.symbols(size)) for size in sizes):
         return frozenset()
     return frozenset(name for name in known if all(_is_linear_in(size, name) for size in sizes))
 
 
 def _is_linear_in(size: Any, name: str) -> bool:
-    found = [symbol for symbol in dims.symbols(size) if str(symbol) == name]
+    found = [symbol for symbol in symbolic.symbols(size) if str(symbol) == name]
     try:
-        at_zero, at_one = (dims.substitute(size, {name: number}) for number in (0, 1))
+        at_zero, at_one = (symbolic.substitute(size, {name: number}) for number in (0, 1))
         return not found or bool(size == at_zero + (at_one - at_zero) * found[0])
-    except (dims.Inexact, ArithmeticError, ValueError):
+    except (symbolic.Inexact, ArithmeticError, ValueError):
         return False
 
 

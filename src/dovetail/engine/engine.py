@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import native
+from dovetail import native_core
 from dovetail.engine.memory.tensor import Scene, dense
 from dovetail.engine.parametric_plan import Template, make_template
 from dovetail.engine.plan import Plan
@@ -23,10 +23,10 @@ from dovetail.engine.shape_specialization import EarlyNodes, specialize, weights
 from dovetail.errors import EngineError, RuleError
 from dovetail.forks import ForkLock
 from dovetail.formats import collector_paused
-from dovetail.graph import Graph, Model
-from dovetail.interpret import check_inputs, named_inputs, owned, to_array
+from dovetail.interpreter.interpret import check_inputs, named_inputs, owned, to_array
+from dovetail.ir.graph import Graph, Model
+from dovetail.ir.types import Tensor
 from dovetail.limits import Limits, refuse_memory, within_memory
-from dovetail.types import Tensor
 
 PLANS = 16
 """How many bound plans a program keeps."""
@@ -55,7 +55,7 @@ class Engine:
         self._templates: OrderedDict[Any, Template | None] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._lock = ForkLock()
-        self._core = native.core()
+        self._core = native_core.core()
         # A body's program has the threads and the memory of the one around it.
         self._pool: Any = within._pool if within else self._core.Pool(self.threads) if self._core else None
         self._store: Any = within._store if within else self._core.Store() if self._core else None

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.engine.affine_sizes import expressions, is_linear
 from dovetail.engine.memory.tensor import INTERPRET, Scene, Tile
 from dovetail.engine.plan import Plan, Step
@@ -21,7 +21,7 @@ from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import make_plan
 from dovetail.engine.run.step_encoding import Row, Spec, spec
 from dovetail.engine.shape_specialization import EarlyNodes
-from dovetail.graph import Graph
+from dovetail.ir.graph import Graph
 
 Line = Sequence[tuple[int, int]]
 
@@ -72,7 +72,7 @@ def make_template(
 
     def planned(size: int, places: Sequence[int] | None) -> tuple[Plan, list[Spec] | None]:
         numbers = {**others, symbol: size}
-        shapes = [tuple(int(dims.substitute(each, numbers)) for each in value.dims) for value in graph.inputs]
+        shapes = [tuple(int(symbolic.substitute(each, numbers)) for each in value.dims) for value in graph.inputs]
         scene = Scene(graph, numbers, shapes, early.shared)
         early.evaluate(scene)
         plan = make_plan(graph, scene, (), elide, places)

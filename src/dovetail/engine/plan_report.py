@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
+from dovetail.compare.random_inputs import apart, random_inputs
 from dovetail.engine.engine import Engine
 from dovetail.engine.memory.tensor import INTERPRET
 from dovetail.engine.plan import COPY, Buffer, Operand, Step
 from dovetail.engine.profile import median_times
 from dovetail.engine.run.executable import Bound
 from dovetail.errors import printable
-from dovetail.graph import Model
-from dovetail.sampling import apart, random_inputs
+from dovetail.ir.graph import Model
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from dovetail.engine.memory.in_place import overwritable_reads
 from dovetail.engine.memory.tensor import Scene, Tile
 from dovetail.engine.plan import COPY, FILL, Operand, Plan, Step
 from dovetail.errors import EngineError
-from dovetail.graph import Graph, Value
+from dovetail.ir.graph import Graph, Value
 
 CONSTANT = 1
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.build import written
-from dovetail.edit import copy_op
 from dovetail.engine.memory.affine_layout import Layout, Mode, compose, dense, row_major, strides_of
 from dovetail.engine.memory.aliasing import Places, is_covered, remaining, settle
 from dovetail.engine.memory.arena import Span, aligned, arranged, lower_bound
@@ -20,10 +18,12 @@ from dovetail.engine.plan import COPY, FILL, NOWHERE, Buffer, Operand, Plan, Ste
 from dovetail.engine.select.fusion import fuse
 from dovetail.engine.select.kernels import work_for
 from dovetail.errors import DovetailError, EngineError
-from dovetail.graph import Graph, Node
-from dovetail.op import Window, infer_types
+from dovetail.ir.builder import written
+from dovetail.ir.edit import copy_op
+from dovetail.ir.graph import Graph, Node
+from dovetail.ir.op import Window, infer_types
+from dovetail.ir.types import is_static, shape_of
 from dovetail.ops.constant import whole
-from dovetail.types import is_static, shape_of
 
 ELIDE = ("auto", "all", "none")
 

@@ -15,20 +15,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dims
-from dovetail.build import Builder, written
-from dovetail.edit import copy_graph, remove_dead, rewrite
+from dovetail import symbolic
 from dovetail.engine.affine_sizes import input_symbols, linear_symbols
 from dovetail.engine.memory.tensor import INTERPRET, Scene, Tile, fitting_elements
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, raise_all
-from dovetail.evaluate import evaluates_early, placed
-from dovetail.graph import Graph, Node, Value
-from dovetail.op import infer_types, infer_values
+from dovetail.interpreter.evaluate import evaluates_early, placed
+from dovetail.ir.builder import Builder, written
+from dovetail.ir.edit import copy_graph, remove_dead, rewrite
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import infer_types, infer_values
+from dovetail.ir.types import UNKNOWN, Tensor, Type, is_static, static
 from dovetail.ops.constant import Constant, Foreign
 from dovetail.ops.runtime_attributes import as_attributes
 from dovetail.passes.infer import keep_names
-from dovetail.types import UNKNOWN, Tensor, Type, is_static, static
 
 LIMIT = 1 << 24
 """The most bytes of results that are computed for one plan, intermediate ones included. What would pass it is computed in each
@@ -149,7 +149,7 @@ def _symbols_in(value: Value, names: Symbols) -> Symbols | None:
     if value._value is None or not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_integer:
         return None
     items = np.asarray(value._value, dtype=object).reshape(-1).tolist()
-    found = frozenset(str(symbol) for item in items for symbol in dims.symbols(item))
+    found = frozenset(str(symbol) for item in items for symbol in symbolic.symbols(item))
     return found if found <= names else None
 
 

@@ -15,9 +15,9 @@ from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.files import mapping
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.watched import check_unchanged
-from dovetail.graph import Model
+from dovetail.ir.graph import Model
+from dovetail.ir.state import PROPERTY, from_text
 from dovetail.limits import DEFAULT, Limits, counting, within_memory
-from dovetail.states import PROPERTY, from_text
 
 SUFFIXES = {".onnx": "onnx", ".xml": "openvino"}
 

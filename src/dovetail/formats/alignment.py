@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.graph import Value
-from dovetail.types import broadcast
+from dovetail.ir.graph import Value
+from dovetail.ir.types import broadcast
 
 
 def aligned(b: Any, x: Value, y: Value, axis: int | None) -> Value:
@@ -20,10 +20,10 @@ def aligned(b: Any, x: Value, y: Value, axis: int | None) -> Value:
     if x.shape is None or y.shape is None:
         raise UnsupportedError("broadcast.unknown", f"broadcasting {y.type} along axis {axis} of {x.type} needs both ranks")
     rank, own = len(x.shape), len(y.shape)
-    is_one = all(dims.equal(size, 1) is True for size in y.shape)
+    is_one = all(symbolic.equal(size, 1) is True for size in y.shape)
     if axis is not None and not is_one:
         behind = rank - axis - own
-        if axis < 0 or (behind < 0 and not all(dims.equal(size, 1) is True for size in y.shape[behind:])):
+        if axis < 0 or (behind < 0 and not all(symbolic.equal(size, 1) is True for size in y.shape[behind:])):
             raise RuleError("shape.broadcast", f"shape {list(y.shape)} does not go with axis {axis} of {list(x.shape)}")
         if behind < 0:
             y = b.Squeeze(y, list(range(own + behind, own)))
@@ -36,7 +36,7 @@ def aligned(b: Any, x: Value, y: Value, axis: int | None) -> Value:
 def _check(x: Value, y: Value) -> None:
     result = broadcast(x.shape, y.shape) or ()
     shape = x.shape or ()
-    fits = [size is not None and dims.equal(size, own) for size, own in zip(result, shape, strict=False)]
+    fits = [size is not None and symbolic.equal(size, own) for size, own in zip(result, shape, strict=False)]
     if len(result) != len(shape) or any(fit is False and size is not None for fit, size in zip(fits, result, strict=False)):
         raise RuleError("shape.broadcast", f"shape {list(y.shape or ())} does not broadcast to {list(shape)}")
     if not all(fits):

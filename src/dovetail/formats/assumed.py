@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.lifting import Lifting
-from dovetail.op import Op
+from dovetail.ir.op import Op
 
 if TYPE_CHECKING:
     from dovetail.formats.lift import Lifter, Reading
-    from dovetail.graph import Value
+    from dovetail.ir.graph import Value
 
 
 def refuse_ambiguous(lifter: Lifter, node: ForeignNode, xs: list[Value | None]) -> None:

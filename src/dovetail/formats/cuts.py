@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail import dtypes
-from dovetail.build import Builder
-from dovetail.edit import copy_graph, replace_uses
-from dovetail.graph import Node, Value
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_graph, replace_uses
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.types import Tensor, Type
 from dovetail.ops.control_flow.loop import Loop
-from dovetail.types import Tensor, Type
 
 
 def cut_inside(b: Builder, node: Node) -> list[Value]:

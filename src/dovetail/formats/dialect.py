@@ -6,17 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dovetail import op as operators, slots
 from dovetail.errors import DovetailError
+from dovetail.formats import op_mapping
 from dovetail.formats.foreign import ForeignNode
-from dovetail.op import Op
-from dovetail.slots import Spelling
+from dovetail.formats.op_mapping import Spelling
+from dovetail.ir import op as operators
+from dovetail.ir.op import Op
 
 if TYPE_CHECKING:
-    from dovetail.build import Builder
     from dovetail.formats.lifting import Lifting
     from dovetail.formats.lower import Lowering
-    from dovetail.graph import Node, Value
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Node, Value
 
 Lift = Callable[["Lifting"], "Value | list[Value] | Op | tuple[Op, list[Value | None]] | None"]
 """What a foreign node is: values written through the builder, an operator of ours on the node's own inputs or on others, or
@@ -105,7 +106,7 @@ class Dialect:
             found: dict[tuple[str, str, int], tuple[Spelling, ...]] = {}
             for cls in operators.REGISTRY.values():
                 for line in self.lines(cls):
-                    spelling = slots.parse(cls, line)
+                    spelling = op_mapping.parse(cls, line)
                     if spelling.is_written_only:
                         continue
                     for version in spelling.versions:
@@ -119,7 +120,7 @@ class Dialect:
         name = type(op).__name__
         found = self._writers.get(name)
         if found is None:
-            found = tuple(slots.parse(type(op), line) for line in reversed(self.lines(type(op))))
+            found = tuple(op_mapping.parse(type(op), line) for line in reversed(self.lines(type(op))))
             self._writers[name] = found
         return found
 

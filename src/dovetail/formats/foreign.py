@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.dtypes import DType
-from dovetail.types import Type
+from dovetail.ir.types import Type
 
 
 @dataclass(slots=True)

@@ -9,23 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
-from dovetail.build import Builder, written
+from dovetail import symbolic
 from dovetail.dtypes import DType
-from dovetail.edit import connect, disconnect, rename
 from dovetail.errors import Diagnostic, DovetailError, FormatError, RuleError, UnsupportedError, raise_all
 from dovetail.formats.assumed import refuse_ambiguous
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
 from dovetail.formats.lifting import Lifting
+from dovetail.formats.op_mapping import Spelling
 from dovetail.formats.spelled import spelled
-from dovetail.graph import Graph, Model, Node, Value
+from dovetail.ir.builder import Builder, written
+from dovetail.ir.edit import connect, disconnect, rename
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import REGISTRY, Op, bodies, faults, infer_types, infer_values, output_count
+from dovetail.ir.state import State
+from dovetail.ir.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed, opened, sizes_in
 from dovetail.limits import counting
-from dovetail.op import REGISTRY, Op, bodies, faults, infer_types, infer_values, output_count
-from dovetail.slots import Spelling
-from dovetail.states import State
-from dovetail.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed, opened, sizes_in
 
 
 @dataclass(slots=True)
@@ -281,7 +281,7 @@ class Lifter:
                     raise
                 self._refused(node, xs, error, mark)
                 return
-            except (Unknown, dims.Inexact):
+            except (Unknown, symbolic.Inexact):
                 raise UnsupportedError("type.unknown", f"how {_kind(node)} is read depends on types that are not known") from None
             if made is not None:
                 lifting.finish()
@@ -513,6 +513,6 @@ def merge_declared(known: Tensor, declared: Tensor, chosen: Set[Size] = frozense
         elif is_unnamed(ours) and not is_unnamed(theirs) and not (theirs.__class__ is int and ours in chosen):
             sizes.append(theirs)
         else:
-            wrong = wrong or dims.equal(ours, theirs) is False
+            wrong = wrong or symbolic.equal(ours, theirs) is False
             sizes.append(ours)
     return Tensor(dtype, tuple(sizes)), wrong

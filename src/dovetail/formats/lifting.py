@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dovetail import slots
-from dovetail.build import Builder
 from dovetail.dtypes import DType
-from dovetail.edit import inline
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
+from dovetail.formats import op_mapping
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.spelled import constant_of
-from dovetail.graph import Graph, Value
-from dovetail.op import REQUIRED, Field, Op
-from dovetail.types import UNKNOWN
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import inline
+from dovetail.ir.graph import Graph, Value
+from dovetail.ir.op import REQUIRED, Field, Op
+from dovetail.ir.types import UNKNOWN
 
 if TYPE_CHECKING:
     from dovetail.formats.lift import Lifter
@@ -55,15 +55,15 @@ class Lifting:
                 raise FormatError("attribute.missing", f"{self.node.kind} needs the attribute {name!r}")
             return default
         raw = self.node.attributes[name]
-        if not self.lifter.dialect.is_text and (number := slots.as_floats(annotation, raw)) is not None:
+        if not self.lifter.dialect.is_text and (number := op_mapping.as_floats(annotation, raw)) is not None:
             self.deviate(FormatError("attribute.value", f"{self.node.kind}: {name} = {raw!r} is not of the type float"))
             raw = number
         if (annotation == "Graph") != isinstance(raw, ForeignGraph):
             raise FormatError("attribute.value", f"{self.node.kind}: {name} is {'no' if annotation == 'Graph' else 'a'} graph")
         try:
             if not self.lifter.dialect.is_text:
-                slots.refuse_texts(annotation, [raw])
-            return slots.coerce(annotation, raw)
+                op_mapping.refuse_texts(annotation, [raw])
+            return op_mapping.coerce(annotation, raw)
         except ValueError:
             raise FormatError("attribute.value", f"{self.node.kind}: {name} = {raw!r} is no {annotation}") from None
 
@@ -89,8 +89,8 @@ class Lifting:
                 raise FormatError("node.inputs", f"{self.node.kind} needs input {index}")
             return default
         self.lifter.spend(x)
-        return slots.read_constant(
-            slots.Slot((f"input {index}",), f"input {index}", how=how),
+        return op_mapping.read_constant(
+            op_mapping.Slot((f"input {index}",), f"input {index}", how=how),
             Field(f"input {index}", annotation, REQUIRED),
             constant_of(x, f"{self.node.kind}: input {index}"),
         )

@@ -12,19 +12,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dims, dtypes, slots
-from dovetail.build import Builder, written
-from dovetail.edit import copy_graph, inherit, remove_dead, rewrite
+from dovetail import dtypes, symbolic
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError, raise_all
+from dovetail.formats import op_mapping
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.formats.op_mapping import Slot, Spelling
 from dovetail.formats.readback import check_rewritten
 from dovetail.formats.spelled import constant_of
-from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REQUIRED, Op, bodies, has
+from dovetail.ir.builder import Builder, written
+from dovetail.ir.edit import copy_graph, inherit, remove_dead, rewrite
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import REQUIRED, Op, bodies, has
+from dovetail.ir.types import INT64_MAX, Tensor, Type, Unknown, opened
 from dovetail.ops.runtime_attributes import RuntimeAttributes, as_attributes
-from dovetail.slots import Slot, Spelling
-from dovetail.types import INT64_MAX, Tensor, Type, Unknown, opened
 
 VersionOf = Callable[[str, str], int | None]
 """The version of an operator (domain, kind) that the target has; None where it has no such operator."""
@@ -130,7 +131,7 @@ class Lowering:
         try:
             made = self._rewritten(b, node)
             check_rewritten(node, made)
-        except (Unknown, dims.Inexact):
+        except (Unknown, symbolic.Inexact):
             # A rule that needs types which are not known leaves the node as it is.
             return None
         except DovetailError as error:
@@ -201,7 +202,7 @@ class Lowering:
             try:
                 if origin.key not in self.refused:
                     self._node(node, outputs)
-            except (DovetailError, Unknown, dims.Inexact) as error:
+            except (DovetailError, Unknown, symbolic.Inexact) as error:
                 # The graph is sound: where a rule is broken, it is the target that lacks the type.
                 self._refuse(origin, error if isinstance(error, UnsupportedError) else _refusal(node, error))
             if origin.key in self.refused:
@@ -400,8 +401,8 @@ class Lowering:
 
     def _check_fit(self, node: Node, op: Op, spelling: Spelling) -> None:
         for name, texts in spelling.fixed:
-            field = slots.field_of(spelling.op, name)
-            if field is not None and op.__dict__[name] not in [slots.fixed_value(field, text) for text in texts]:
+            field = op_mapping.field_of(spelling.op, name)
+            if field is not None and op.__dict__[name] not in [op_mapping.fixed_value(field, text) for text in texts]:
                 raise _NoFit(f"{spelling.kind} means {name}={texts[0]}")
         for field in op.fields:
             if field.name != "outputs" and not spelling.covers(field.name) and op.__dict__[field.name] != field.default:
@@ -413,9 +414,9 @@ class Lowering:
         if isinstance(node.op, RuntimeAttributes):
             self._check_inputs_for_attributes(node.op.names, given, spelling)
         for slot in spelling.inputs:
-            if slots.field_of(op.__class__, slot.ours) is not None and given.get(slot.ours) is not None:
+            if op_mapping.field_of(op.__class__, slot.ours) is not None and given.get(slot.ours) is not None:
                 continue
-            if slots.field_of(op.__class__, slot.ours) is None and not slot.repeated:
+            if op_mapping.field_of(op.__class__, slot.ours) is None and not slot.repeated:
                 if given.get(slot.ours) is None and not slot.optional and slot.default is None:
                     raise _NoFit(f"{spelling.kind} needs the input {slot.ours!r}")
             elif slot.how:
@@ -423,7 +424,7 @@ class Lowering:
         for slot in spelling.attributes:
             if slot.is_ignored:
                 continue
-            if slots.field_of(op.__class__, slot.ours) is not None:
+            if op_mapping.field_of(op.__class__, slot.ours) is not None:
                 self._out(slot, op.__dict__[slot.ours], spelling)
             elif given.get(slot.ours) is None:
                 if not slot.optional:
@@ -441,7 +442,7 @@ class Lowering:
             if name not in places:
                 raise _NoFit(f"{spelling.kind} needs {name!r} to be constant")
             try:
-                slots.check_rank(places[name], given[name].shape)
+                op_mapping.check_rank(places[name], given[name].shape)
             except FormatError as error:
                 raise _NoFit(error.message) from None
 
@@ -451,7 +452,7 @@ class Lowering:
                 raise _NoFit(f"{spelling.kind} needs {slot.ours!r}")
             return None
         try:
-            return slots.convert_out(slot, value)
+            return op_mapping.convert_out(slot, value)
         except KeyError:
             raise _NoFit(f"{spelling.kind} has no {slot.ours}={value!r}") from None
 
@@ -459,7 +460,7 @@ class Lowering:
         given = arguments(node.op, node.inputs)
         inputs: list[str | None] = []
         for slot in spelling.inputs:
-            if slots.field_of(spelling.op, slot.ours) is not None and given.get(slot.ours) is None:
+            if op_mapping.field_of(spelling.op, slot.ours) is not None and given.get(slot.ours) is None:
                 inputs.append(self.constant_key(node, slot.ours, op.__dict__[slot.ours], slot))
             elif slot.repeated:
                 inputs.extend(self.key(x) for x in given[slot.ours])
@@ -469,7 +470,7 @@ class Lowering:
         for slot in spelling.attributes:
             if slot.is_ignored:
                 continue
-            field = slots.field_of(spelling.op, slot.ours)
+            field = op_mapping.field_of(spelling.op, slot.ours)
             if field is not None:
                 value = self._out(slot, op.__dict__[slot.ours], spelling)
                 if value == () and slot.optional and field.default == ():
@@ -523,9 +524,9 @@ def shortened(plain: Op, spelling: Spelling, node: Node) -> Op:
         if field.name != "outputs" and field.default is not REQUIRED and not spelling.covers(field.name)
     }
     for name, texts in spelling.fixed:
-        field = slots.field_of(spelling.op, name)
+        field = op_mapping.field_of(spelling.op, name)
         if field is not None and name != "outputs":
-            changes[name] = slots.fixed_value(field, texts[0])
+            changes[name] = op_mapping.fixed_value(field, texts[0])
     short = plain.with_(**changes)
     return short if short != plain and short.canonical(*node.inputs) == plain else plain
 
@@ -574,7 +575,7 @@ def _plain(data: Any, op: Op, name: str) -> Any:
     return data.reshape(()).item() if data.ndim == 0 or (data.size == 1 and not is_list) else tuple(data.tolist())
 
 
-def _refusal(node: Node, error: DovetailError | Unknown | dims.Inexact) -> DovetailError:
+def _refusal(node: Node, error: DovetailError | Unknown | symbolic.Inexact) -> DovetailError:
     if isinstance(error, RuleError):
         return UnsupportedError(error.code, error.message)
     if isinstance(error, DovetailError):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence as Several
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.lift import Lifter
-from dovetail.graph import Graph, Model, Node, Value
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.state import own_outputs
+from dovetail.ir.types import Sequence, Size, Tensor, Type, is_unnamed
 from dovetail.limits import counting
-from dovetail.states import own_outputs
-from dovetail.types import Sequence, Size, Tensor, Type, is_unnamed
 
 
 def check_written(model: Model, foreign: ForeignModel, dialect: Dialect) -> None:
@@ -89,8 +89,8 @@ def _differ(a: Size | None, b: Size | None) -> bool:
     if isinstance(a, int) and isinstance(b, int):
         return a != b
     # Symbols for what nothing is known of are made up anew, and may bear the same name.
-    is_named = not any(is_unnamed(symbol) for size in (a, b) for symbol in dims.symbols(size))
-    return is_named and dims.equal(a, b) is False
+    is_named = not any(is_unnamed(symbol) for size in (a, b) for symbol in symbolic.symbols(size))
+    return is_named and symbolic.equal(a, b) is False
 
 
 __all__ = ["check_rewritten", "check_written", "contradicts"]

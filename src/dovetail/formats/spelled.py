@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, slots
+from dovetail import dtypes
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
-from dovetail.evaluate import constant_value
+from dovetail.formats import op_mapping
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
-from dovetail.graph import Value
-from dovetail.op import REQUIRED, Op
+from dovetail.formats.op_mapping import Spelling
+from dovetail.interpreter.evaluate import constant_value
+from dovetail.ir.graph import Value
+from dovetail.ir.op import REQUIRED, Op
+from dovetail.ir.types import Tensor
 from dovetail.ops.runtime_attributes import RuntimeAttributes, can_be_input
-from dovetail.slots import Spelling
-from dovetail.types import Tensor
 
 if TYPE_CHECKING:
     from dovetail.formats.lift import Lifter
@@ -38,16 +39,16 @@ def spelled(
         if slot.is_ignored:
             continue
         given = (_words if lifter.dialect.is_text else _numbers)(spelling, slot, node.attributes, deviate)
-        value = slots.read_attribute(spelling, slot, given, is_text=lifter.dialect.is_text)
-        if slot.how == "front" and slots.is_negative(value):
-            deviate(slots.value_fault(spelling, slot, node.attributes))
+        value = op_mapping.read_attribute(spelling, slot, given, is_text=lifter.dialect.is_text)
+        if slot.how == "front" and op_mapping.is_negative(value):
+            deviate(op_mapping.value_fault(spelling, slot, node.attributes))
         if value is REQUIRED:
             continue
-        if slots.field_of(spelling.op, slot.ours) is not None:
+        if op_mapping.field_of(spelling.op, slot.ours) is not None:
             attributes[slot.ours] = value
         else:
             inputs[slot.ours] = _constant_input(lifter, spelling, slot.ours, value, xs)
-    slots.refuse_unknown(spelling, node.attributes)
+    op_mapping.refuse_unknown(spelling, node.attributes)
     attributes.update(spelling.implied)
     if "outputs" in spelling.op.fields_by_name and "outputs" not in attributes:
         attributes["outputs"] = len(node.outputs)
@@ -63,11 +64,11 @@ def spelled(
 
 
 def _words(
-    spelling: Spelling, slot: slots.Slot, attributes: dict[str, Any], deviate: Callable[[DovetailError], None]
+    spelling: Spelling, slot: op_mapping.Slot, attributes: dict[str, Any], deviate: Callable[[DovetailError], None]
 ) -> dict[str, Any]:
     """The attributes, which are texts, with the word of a slot in the case of the specification: OpenVINO reads either."""
     raw = attributes.get(slot.theirs[0])
-    word = slots.other_case(slot, raw) if slot.how == "table" and isinstance(raw, str) else None
+    word = op_mapping.other_case(slot, raw) if slot.how == "table" and isinstance(raw, str) else None
     if word is None:
         return attributes
     deviate(FormatError("attribute.value", f"{spelling.kind}: {slot.theirs[0]} = {raw!r} is not {word!r}"))
@@ -75,12 +76,12 @@ def _words(
 
 
 def _numbers(
-    spelling: Spelling, slot: slots.Slot, attributes: dict[str, Any], deviate: Callable[[DovetailError], None]
+    spelling: Spelling, slot: op_mapping.Slot, attributes: dict[str, Any], deviate: Callable[[DovetailError], None]
 ) -> dict[str, Any]:
     """The attributes with integers as floats, where a slot is for floats."""
-    field = slots.field_of(spelling.op, slot.ours)
+    field = op_mapping.field_of(spelling.op, slot.ours)
     raw = attributes.get(slot.theirs[0])
-    number = None if field is None or slot.how == "table" else slots.as_floats(field.annotation, raw)
+    number = None if field is None or slot.how == "table" else op_mapping.as_floats(field.annotation, raw)
     if number is None:
         return attributes
     deviate(FormatError("attribute.value", f"{spelling.kind}: {slot.theirs[0]} = {raw!r} is not of the type float"))
@@ -101,7 +102,7 @@ def _from_inputs(
             inputs[slot.ours] = xs[index:]
             break
         x = xs[index] if index < len(xs) else None
-        field = slots.field_of(spelling.op, slot.ours)
+        field = op_mapping.field_of(spelling.op, slot.ours)
         if field is None:
             if x is None and not slot.optional and slot.default is None:
                 raise FormatError("node.inputs", f"{spelling.kind} needs the input {slot.ours!r}")
@@ -114,13 +115,13 @@ def _from_inputs(
             except UnsupportedError:
                 if not can_be_input(field):
                     raise
-                slots.check_rank(slot, x.shape)
+                op_mapping.check_rank(slot, x.shape)
                 late[slot.ours] = x
                 continue
             lifter.spend(x)
-            attributes[slot.ours] = slots.read_constant(slot, field, data)
+            attributes[slot.ours] = op_mapping.read_constant(slot, field, data)
         elif slot.default is not None:
-            attributes[slot.ours] = slots.fixed_value(field, slot.default)
+            attributes[slot.ours] = op_mapping.fixed_value(field, slot.default)
         elif not slot.optional:
             raise FormatError("node.inputs", f"{spelling.kind} needs the input {slot.ours!r}")
     return attributes, inputs, late

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.errors import DovetailError
 from dovetail.formats.foreign import ForeignModel, ForeignValue
 from dovetail.formats.openvino import rt_info
-from dovetail.graph import Model, Value
-from dovetail.states import PROPERTY as STATES
-from dovetail.types import Tensor, is_unnamed
+from dovetail.ir.graph import Model, Value
+from dovetail.ir.state import PROPERTY as STATES
+from dovetail.ir.types import Tensor, is_unnamed
 
 PATH = ("dovetail", "onnx")
 PROPERTY = "dovetail.openvino"
@@ -101,13 +101,13 @@ def _restore(item: dict[str, Any], value: ForeignValue) -> None:
     sizes = list(type.shape)
     for axis, text in symbols.items():
         if isinstance(text, str) and axis.isdigit() and int(axis) < len(sizes) and is_unnamed(sizes[int(axis)]):
-            low, high = dims.bounds(sizes[int(axis)])
+            low, high = symbolic.bounds(sizes[int(axis)])
             try:
-                found = dims.parse(text)
+                found = symbolic.parse(text)
             except DovetailError:
                 continue
-            name_ = dims.name_of(found)
-            sizes[int(axis)] = found if name_ is None else dims.symbol(name_, low, high)
+            name_ = symbolic.name_of(found)
+            sizes[int(axis)] = found if name_ is None else symbolic.symbol(name_, low, high)
     value.type = Tensor(type.dtype, tuple(sizes))
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.errors import FormatError
-from dovetail.graph import Graph
-from dovetail.op import bodies
+from dovetail.ir.graph import Graph
+from dovetail.ir.op import bodies
 from dovetail.ops.constant import Constant
 
 

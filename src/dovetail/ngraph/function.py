@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.autodiff import adjoints as pull_back
-from dovetail.build import Builder
 from dovetail.errors import RuleError
-from dovetail.graph import Graph, Model, Value
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.types import agree_shapes
 from dovetail.ngraph.nodes import Constant, Node, Output, Parameter, in_order, listed, output_of
 from dovetail.ngraph.operators import Core
 from dovetail.ops.constant import Identity
-from dovetail.types import agree_shapes
 
 
 class Writer:

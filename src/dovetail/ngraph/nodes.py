@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder, dimension
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, printable
-from dovetail.graph import VALUE_LIMIT, Value
-from dovetail.types import Shape, Tensor, Type
+from dovetail.ir.builder import Builder, dimension
+from dovetail.ir.graph import VALUE_LIMIT, Value
+from dovetail.ir.types import Shape, Tensor, Type
 
 if TYPE_CHECKING:
     from dovetail.ngraph.operators import Add, Multiply, Subtract

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
-from dovetail.build import Builder
+from dovetail import symbolic
 from dovetail.errors import RuleError
-from dovetail.graph import Value
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree_shapes, axis_in
 from dovetail.ngraph.nodes import Constant, Node, Output, Sizes, constant_of, output_of, whole
-from dovetail.op import Op
-from dovetail.types import agree_shapes, axis_in
 
 
 class Concat(Node):
@@ -85,7 +85,7 @@ class Slice(Node):
             raise RuleError("slice.rank", f"{sorted(counts)} bounds and strides for {x.type}")
         for axis, (low, high, stride) in enumerate(zip(self.lower_bounds, self.upper_bounds, self.strides, strict=True)):
             size = None if x.shape is None else x.shape[axis]
-            if not 0 <= low <= high or (size is not None and dims.less_equal(high, size) is False):
+            if not 0 <= low <= high or (size is not None and symbolic.less_equal(high, size) is False):
                 raise RuleError("slice.bounds", f"bounds [{low}, {high}) along axis {axis} do not lie in [0, {size}]")
             if stride < 1:
                 raise RuleError("slice.stride", f"stride {stride} along axis {axis} is below 1")
@@ -96,7 +96,7 @@ class Slice(Node):
             x = b.Transpose(x, tuple(axes))
         lows, highs = list(self.lower_bounds), list(self.upper_bounds)
         for axis in axes:
-            if dims.less_equal(highs[axis], x.dims[axis]) is not True:
+            if symbolic.less_equal(highs[axis], x.dims[axis]) is not True:
                 # A cut refuses at run time what a slice would clamp.
                 x = b.Split(x, [lows[axis], highs[axis] - lows[axis], -1], axis=axis, outputs=3, wildcard=True)[1]
                 lows[axis], highs[axis] = 0, highs[axis] - lows[axis]

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
-from dovetail.op import Op
-from dovetail.types import broadcast
+from dovetail.ir.op import Op
+from dovetail.ir.types import broadcast
 
 
 class _Normalizing(Op):
@@ -34,7 +34,7 @@ def check_parameter(shape: Any, parameter: Any) -> None:
     own = tuple(parameter.shape)
     wide = broadcast(tuple(shape), own) if len(own) <= len(shape) else None
     pairs = zip(wide or (), shape, strict=False)
-    stretches = any(size is not None and ours is not None and dims.equal(size, ours) is False for size, ours in pairs)
+    stretches = any(size is not None and ours is not None and symbolic.equal(size, ours) is False for size, ours in pairs)
     if wide is None or stretches:
         raise RuleError("norm.parameters", f"a scale or bias of shape {list(own)} does not broadcast to {list(shape)}")
 
@@ -45,7 +45,7 @@ def fits(shape: Any, parameter: Any) -> bool:
         return False
     wide = broadcast(tuple(shape), tuple(parameter.shape))
     return wide is not None and all(
-        size is not None and dims.equal(size, ours) is True for size, ours in zip(wide, shape, strict=True)
+        size is not None and symbolic.equal(size, ours) is True for size, ours in zip(wide, shape, strict=True)
     )
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, UnsupportedError, printable
-from dovetail.op import Op, Window, Windows
-from dovetail.types import UNKNOWN, Tensor, Type, static
+from dovetail.ir.op import Op, Window, Windows
+from dovetail.ir.types import UNKNOWN, Tensor, Type, static
 
 
 def whole(x: Any, y_shape: tuple[int, ...] | None = None) -> Windows:
@@ -100,7 +100,7 @@ class Foreign(Op, sig="*xs: any -> *ys: any"):
 
 def zeros_like(b: Any, x: Any) -> Any:
     """A tensor of zeros of the type of ``x``."""
-    from dovetail.build import shape_value
+    from dovetail.ir.builder import shape_value
 
     zero = b.constant(np.zeros((), dtype=x.dtype.numpy), x.dtype)
     if x.shape is not None and all(isinstance(size, int) for size in x.shape):

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
-from dovetail.build import shape_value
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type
 from dovetail.ops.casts import as_type
 from dovetail.ops.tensor.reshape import is_size, items, vector_length
-from dovetail.types import Tensor, Type
 
 
 class _Random(Op):
@@ -27,7 +27,7 @@ class _Random(Op):
         return True
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("what is drawn")
+        raise symbolic.Inexact("what is drawn")
 
     def seeds(self) -> dict[str, Any]:
         return {"seed": self.seed, "second": self.second}
@@ -51,7 +51,7 @@ def _sizes(shape: Any) -> Any:
 
 def _check_bounds(*bounds: Any) -> None:
     for x in bounds:
-        if x.shape is not None and any(dims.equal(size, 1) is False for size in x.shape):
+        if x.shape is not None and any(symbolic.equal(size, 1) is False for size in x.shape):
             raise RuleError("random.bound", f"a bound is one number, not of shape {list(x.shape)}")
 
 

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dims
-from dovetail.build import Builder
+from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.graph import Graph, Node, Value
-from dovetail.op import REQUIRED, Field, Op, check_inputs, draws, host_inputs, output_count
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import REQUIRED, Field, Op, check_inputs, draws, host_inputs, output_count
+from dovetail.ir.signature import Signature, parse_signature
+from dovetail.ir.types import Bounded, Tensor, Type, Unknown, View
 from dovetail.ops.tensor.reshape import as_i64, held, items
-from dovetail.signature import Signature, parse_signature
-from dovetail.types import Bounded, Tensor, Type, Unknown, View
 
 MOST_CHOICES = 512
 """The most raw values of an attribute that are tried to learn what may come of it."""
@@ -135,7 +135,7 @@ class RuntimeAttributes(Op):
             return
         if len(shape) > 1:
             raise RuleError("input.rank", f"{name} should be of rank 0 or 1, not {len(shape)}")
-        if not self._is_list(name) and shape and dims.equal(shape[0], 1) is False:
+        if not self._is_list(name) and shape and symbolic.equal(shape[0], 1) is False:
             raise RuleError("attribute.count", f"{name} should be one number, got {shape[0]}")
 
     # The rules
@@ -231,7 +231,7 @@ class RuntimeAttributes(Op):
         return op.value(*self.own_inputs(xs))
 
     def evaluate(self, xp: Any, *xs: Any) -> Any:
-        from dovetail.evaluate import apply, type_of
+        from dovetail.interpreter.evaluate import apply, type_of
 
         found = {
             name: self._attribute(name, [int(item) for item in np.asarray(x).reshape(-1).tolist()], np.shape(x))
@@ -293,7 +293,7 @@ _NO_FORM = 2**31 - 1
 
 def _may_be(element: Any, axis: int, rank: int) -> bool:
     """Whether an element of a shape value may mean this axis, counted from either end."""
-    return element is None or any(dims.equal(element, number) is not False for number in (axis, axis - rank))
+    return element is None or any(symbolic.equal(element, number) is not False for number in (axis, axis - rank))
 
 
 def _chosen(b: Builder, place: Any, forms: list[Op], own: list[Any], first: int, stop: int) -> list[Value]:
@@ -345,7 +345,9 @@ def _any_of(sizes: tuple[Any, ...]) -> Any:
         return None
     if all(size == sizes[0] for size in sizes):
         return sizes[0]
-    lows, highs = zip(*((size.low, size.high) if isinstance(size, Bounded) else dims.bounds(size) for size in sizes), strict=True)
+    lows, highs = zip(
+        *((size.low, size.high) if isinstance(size, Bounded) else symbolic.bounds(size) for size in sizes), strict=True
+    )
     return Bounded(min(low or 0 for low in lows), None if None in highs else max(highs))
 
 

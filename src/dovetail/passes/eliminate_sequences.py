@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dovetail.build import Builder
-from dovetail.edit import copy_graph, disconnect, remove_dead, replace_uses, rewrite
-from dovetail.graph import Graph, Node, Value
-from dovetail.op import bodies
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_graph, disconnect, remove_dead, replace_uses, rewrite
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import bodies
+from dovetail.ir.types import Sequence, Tensor, axis_in, dtype_in
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.sequence.optional import Optional
@@ -26,7 +27,6 @@ from dovetail.ops.sequence.sequence import (
     parts_of,
     unlisted,
 )
-from dovetail.types import Sequence, Tensor, axis_in, dtype_in
 
 MAKERS = (Optional, SequenceConstruct, SequenceEmpty, SequenceErase, SequenceInsert, SplitToSequence)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dovetail.build import Builder
-from dovetail.edit import remove_dead, rewrite
-from dovetail.evaluate import folded
-from dovetail.graph import Graph, Node, Value
+from dovetail.interpreter.evaluate import folded
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import remove_dead, rewrite
+from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ops.runtime_attributes import as_attributes
 
 
@@ -13,7 +13,7 @@ def fold(graph: Graph) -> int:
     """Replace every node whose inputs are constants by its outputs' values, and every attribute that is an input of known value
     by an attribute. Returns how many nodes changed.
 
-    Random operators, operators without a rule, and whatever would grow a constant (see :data:`dovetail.evaluate.FOLD_LIMIT`)
+    Random operators, operators without a rule, and whatever would grow a constant (see ``evaluate.FOLD_LIMIT``)
     stay.
     """
     changed = rewrite(graph, _fold_node)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dovetail.build import written
-from dovetail.edit import copy_model
 from dovetail.errors import DovetailError, raise_all
-from dovetail.graph import Graph, Model
+from dovetail.ir.builder import written
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Graph, Model
+from dovetail.ir.op import infer_types, infer_values
+from dovetail.ir.types import UNKNOWN, Tensor, Type, is_unnamed
 from dovetail.limits import counting
-from dovetail.op import infer_types, infer_values
-from dovetail.types import UNKNOWN, Tensor, Type, is_unnamed
 
 
 def infer_graph(graph: Graph, *, file: str | None = None) -> int:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from dovetail.errors import printable
-from dovetail.report.arena import LEFT, RIGHT, WIDTH, hue, picture
+from dovetail.report.arena_chart import LEFT, RIGHT, WIDTH, hue, picture
 from dovetail.report.tables import tables
 from dovetail.report.words import count, duration, percent, share_of_interpreter, size, summary
 

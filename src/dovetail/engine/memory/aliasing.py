@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dovetail.engine.memory.affine_layout import Layout, Mode, compose, dense, inverse
 from dovetail.engine.memory.tensor import MOVE, Tile, Work
-from dovetail.op import Window
+from dovetail.ir.op import Window
 
 
 class Place(NamedTuple):

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import printable
-from dovetail.graph import Graph, Node, Value
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import Windows
+from dovetail.ir.types import Tensor, Type, View
 from dovetail.limits import MOST_AXES, refuse_array
-from dovetail.op import Windows
-from dovetail.types import Tensor, Type, View
 
 MOVE, INTERPRET = "move", "interpret"
 
@@ -167,8 +167,8 @@ class Scene:
 
     def _size(self, size: Any) -> int | None:
         try:
-            found = dims.substitute(size, self._sizes)
-        except (dims.Inexact, ArithmeticError):
+            found = symbolic.substitute(size, self._sizes)
+        except (symbolic.Inexact, ArithmeticError):
             return None
         return found if isinstance(found, int) else None
 

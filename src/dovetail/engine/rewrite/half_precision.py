@@ -12,18 +12,18 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder
-from dovetail.edit import remove_dead, rewrite
 from dovetail.engine.select.elementwise_codegen import HALVES, RULES
 from dovetail.engine.select.kernels import CHOICES
-from dovetail.graph import Graph, Node, Value
-from dovetail.op import host_inputs
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import remove_dead, rewrite
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import host_inputs
+from dovetail.ir.types import Tensor
 from dovetail.ops.elementwise.activation import Relu
 from dovetail.ops.elementwise.cast import Cast
 from dovetail.ops.elementwise.clip import Clip, finite_range
 from dovetail.ops.elementwise.unary import Abs, Negative
 from dovetail.passes.fold import fold
-from dovetail.types import Tensor
 
 TAKEN_APART = (
     "Attention BatchNormalization Einsum GRU GRUCell GroupConv GroupNormalization InstanceNormalization LSTM LSTMCell "

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder
 from dovetail.engine.rewrite.qdq_fusion import _QuantizedConv, fits
 from dovetail.errors import EngineError, UnsupportedError
-from dovetail.graph import Value
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Value
 from dovetail.ops.casts import as_type
 from dovetail.ops.quantization.integer_matmul_conv import (
     ConvInteger,

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import Builder
-from dovetail.evaluate import constant_value
-from dovetail.graph import Value
-from dovetail.op import Op
+from dovetail import dtypes, symbolic
+from dovetail.interpreter.evaluate import constant_value
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Tensor, Type
 from dovetail.ops.detection.nms import NonMaxSuppression, _corners, _of_class
-from dovetail.types import Tensor, Type
 
 
 class _Kept(Op, sig="boxes: f32, scores: f32, overlap: f32, least: f32 -> table: i32, counts: i32"):
@@ -28,7 +28,7 @@ class _Kept(Op, sig="boxes: f32, scores: f32, overlap: f32, least: f32 -> table:
     def types(self, boxes: Any, scores: Any, overlap: Any, least: Any) -> list[Type]:
         NonMaxSuppression().types(boxes, scores, None, overlap, least)
         batches, classes, count = scores.dims
-        table = (batches, classes, dims.minimum(self.most, count))
+        table = (batches, classes, symbolic.minimum(self.most, count))
         return [Tensor(dtypes.i32, table), Tensor(dtypes.i32, (batches, classes))]
 
     def evaluate(self, xp: Any, boxes: Any, scores: Any, overlap: Any, least: Any) -> Any:
@@ -55,7 +55,7 @@ class _Rows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, values:
         return found[: self.outputs]
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("which boxes are kept")
+        raise symbolic.Inexact("which boxes are kept")
 
     def evaluate(self, xp: Any, scores: Any, table: Any, counts: Any) -> Any:
         batch, label, place = np.nonzero(np.arange(table.shape[2]) < counts[..., None])

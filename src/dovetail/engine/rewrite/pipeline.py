@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.build import Builder
-from dovetail.edit import copy_graph, remove_dead, rewrite
 from dovetail.engine.rewrite.half_precision import computed_in_f32
 from dovetail.engine.rewrite.integer_ops import on_grids
 from dovetail.engine.rewrite.nms import suppressed
@@ -16,8 +14,11 @@ from dovetail.engine.rewrite.qdq_fusion import quantized
 from dovetail.engine.rewrite.recurrent import LAYERS, by_moments, with_checked_lengths
 from dovetail.engine.select.tree_ensemble import with_tables
 from dovetail.errors import UnsupportedError
-from dovetail.evaluate import folded
-from dovetail.graph import Graph, Node, Value
+from dovetail.interpreter.evaluate import folded
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_graph, remove_dead, rewrite
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.types import Tensor, Unknown
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
 from dovetail.ops.casts import fits
@@ -51,7 +52,6 @@ from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.sequence.sequence import UNLISTED, ConcatFromSequence, unlisted
 from dovetail.passes.fold import fold
 from dovetail.passes.infer import infer_graph
-from dovetail.types import Tensor, Unknown
 
 ROUNDS = 4
 """What an operator is taken apart into may be taken apart in its turn."""

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder
 from dovetail.dtypes import DType
-from dovetail.graph import Node, Value
-from dovetail.op import Op
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Tensor, Type
 from dovetail.ops.elementwise.activation import Relu
 from dovetail.ops.elementwise.binary import Add
 from dovetail.ops.linalg.matmul import Gemm
@@ -23,7 +24,6 @@ from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, QuantizeLinear
 from dovetail.ops.tensor.reshape import Flatten, Reshape
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
-from dovetail.types import Tensor, Type
 
 BYTES = ("u8", "i8")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.build import Builder
-from dovetail.graph import Value
-from dovetail.op import Op
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Unknown
 from dovetail.ops.recurrent.cell_math import Arrays, Values, through_time
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, X_AXES, _linear_unit, _Recurrent
 from dovetail.ops.recurrent.layouts import padded, recast
-from dovetail.types import Unknown
 
 LAYERS = (RNN, GRU, LSTM)
 

@@ -14,7 +14,7 @@ from dovetail.engine.run.output_pool import Shelf
 from dovetail.engine.run.python_steps import Find, finder, python_step
 from dovetail.engine.run.step_encoding import extent, spec
 from dovetail.errors import EngineError
-from dovetail.interpret import put_into
+from dovetail.interpreter.interpret import put_into
 from dovetail.limits import Usage, active
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.engine.memory.tensor import Scene, Tile
 from dovetail.engine.plan import COPY, FILL, Operand, Step
 from dovetail.errors import EngineError
-from dovetail.evaluate import placed
+from dovetail.interpreter.evaluate import placed
 from dovetail.limits import active, bytes_of
 
 Find = Callable[[Operand], Any]

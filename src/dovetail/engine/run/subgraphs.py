@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dovetail.build import Builder
-from dovetail.edit import copy_graph, replace_uses
 from dovetail.engine.run.executable import Bound, is_array
-from dovetail.graph import Graph, Model, Node, Value
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_graph, replace_uses
+from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop, forget
 

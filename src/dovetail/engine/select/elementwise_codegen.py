@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dtypes, native
+from dovetail import dtypes, native_core
 from dovetail.dtypes import DType
 from dovetail.ops.elementwise.activation import SIXTH
 from dovetail.ops.elementwise.clip import finite_range
@@ -98,7 +98,7 @@ class Writer:
 @cache
 def opcodes() -> dict[str, tuple[int, list[str], str]]:
     """The core's instructions by name: number, operand types, result type. None where there is no core."""
-    core = native.core()
+    core = native_core.core()
     return core.chain_opcodes() if core else {}
 
 

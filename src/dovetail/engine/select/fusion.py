@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.engine.memory.tensor import Scene, Tile, Work
-from dovetail.graph import Graph
+from dovetail.ir.graph import Graph
 from dovetail.ops.elementwise.activation import Elu, Gelu, HardSwish, LeakyRelu, Relu, Sigmoid, Swish
 from dovetail.ops.elementwise.binary import Add, Divide, Multiply
 from dovetail.ops.elementwise.clip import Clip

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.engine.memory.tensor import Tile, Work
-from dovetail.graph import Node
+from dovetail.ir.graph import Node
+from dovetail.ir.types import axis_in
 from dovetail.ops.reduction.argminmax import ArgMax
-from dovetail.types import axis_in
 
 ORDERED = ("f32", "f64", "i32", "i64")
 """Element types whose lines are ordered and summed up."""

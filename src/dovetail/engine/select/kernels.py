@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.engine.memory.tensor import INTERPRET, MOVE, Scene, Tile, Work
 from dovetail.engine.rewrite.recurrent import cell_of
 from dovetail.engine.select import indexing
 from dovetail.engine.select.elementwise_codegen import refusal
 from dovetail.engine.select.tree_ensemble import forest_work
 from dovetail.errors import DovetailError
-from dovetail.graph import Node
-from dovetail.op import has, host_inputs
+from dovetail.ir.graph import Node
+from dovetail.ir.op import has, host_inputs
+from dovetail.ir.types import Unknown, axis_in
 from dovetail.ops.elementwise.clip import finite_range
 from dovetail.ops.nn.sliding_window import Geometry
-from dovetail.types import Unknown, axis_in
 
 Choice = Callable[[Node, list[Tile | None], list[Tile]], Work | str]
 """The work for a node, or the reason why there is no kernel for it."""
@@ -53,7 +53,7 @@ def _chosen(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | 
 def _movement(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
     try:
         windows = node.op.windows(*(None if tile is None else tile.view() for tile in reads))
-    except (Unknown, dims.Inexact, DovetailError, NotImplementedError) as error:
+    except (Unknown, symbolic.Inexact, DovetailError, NotImplementedError) as error:
         return f"where its data goes is known only at run time ({error})" if str(error) else "where its data goes is not known"
     return Work(MOVE, (node,), reads, writes, windows=windows)
 

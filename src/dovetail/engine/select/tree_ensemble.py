@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder
 from dovetail.engine.memory.tensor import Tile, Work
-from dovetail.evaluate import apply
-from dovetail.graph import Node, Value
-from dovetail.op import Op
+from dovetail.interpreter.evaluate import apply
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
 from dovetail.ops.ml.tree_ensemble import AGGREGATES, MEMBER, TreeEnsemble
 
 _KERNEL_ORDER = ("sum", "average", "min", "max")

@@ -12,8 +12,8 @@ from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedEr
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.onnx.schemas import schema
-from dovetail.graph import Value
-from dovetail.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type
+from dovetail.ir.graph import Value
+from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type
 
 _ELEMENTS = {
     "float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "boolean", "string": "string",

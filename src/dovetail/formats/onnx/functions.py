@@ -25,8 +25,8 @@ from dovetail.formats.onnx.reader import (
 )
 from dovetail.formats.onnx.values import renamed_symbols
 from dovetail.formats.onnx.writer import kind_of
+from dovetail.ir.types import sizes_in
 from dovetail.limits import Limits, current
-from dovetail.types import sizes_in
 
 if TYPE_CHECKING:
     from onnx import FunctionProto

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse, refuse_rest
 from dovetail.formats.onnx.tensors import element_type
-from dovetail.types import Map, Optional, Sequence, Shape, Size, Tensor, Type, impossible
+from dovetail.ir.types import Map, Optional, Sequence, Shape, Size, Tensor, Type, impossible
 
 if TYPE_CHECKING:
     from onnx import TensorShapeProto, TypeProto, ValueInfoProto
@@ -95,7 +95,7 @@ class _Fresh:
 
     def symbol(self, path: str, axis: int) -> Size:
         self.count += 1
-        return dims.symbol(f"{UNNAMED}{self._key}.{path}{axis}")
+        return symbolic.symbol(f"{UNNAMED}{self._key}.{path}{axis}")
 
 
 def _shape(proto: TensorShapeProto, fresh: _Fresh, path: str, notes: Denotations) -> Shape:
@@ -112,7 +112,7 @@ def _shape(proto: TensorShapeProto, fresh: _Fresh, path: str, notes: Denotations
         if value >= 0:
             sizes.append(value)
         elif name and not name.startswith(UNNAMED):
-            sizes.append(dims.symbol(name))
+            sizes.append(symbolic.symbol(name))
         else:
             sizes.append(fresh.symbol(path, axis))
     if fault := impossible(sizes):
@@ -185,8 +185,10 @@ def _write_tensor(proto: Any, type: Tensor, notes: Denotations, path: str) -> No
         dim = proto.shape.dim.add()
         if isinstance(size, int):
             dim.dim_value = size
-        elif size is not None and not any((dims.name_of(symbol) or "").startswith(UNNAMED) for symbol in dims.symbols(size)):
-            dim.dim_param = dims.name_of(size) or str(size)
+        elif size is not None and not any(
+            (symbolic.name_of(symbol) or "").startswith(UNNAMED) for symbol in symbolic.symbols(size)
+        ):
+            dim.dim_param = symbolic.name_of(size) or str(size)
         if f"{path}{axis}" in notes:
             dim.denotation = notes[f"{path}{axis}"]
 
@@ -205,7 +207,7 @@ def renamed_symbols(type: Type | None, prefix: str) -> Type | None:
 
 
 def _prefixed(size: Size, prefix: str) -> Size:
-    name = dims.name_of(size)
+    name = symbolic.name_of(size)
     assert name is not None, "a file's sizes are numbers and symbols"
     unnamed = UNNAMED if name.startswith(UNNAMED) else ""
-    return dims.symbol(f"{unnamed}{prefix}{name.removeprefix(UNNAMED)}")
+    return symbolic.symbol(f"{unnamed}{prefix}{name.removeprefix(UNNAMED)}")

@@ -16,9 +16,9 @@ from dovetail.formats.onnx.compose import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.onnx.schemas import newest_opset
 from dovetail.formats.readback import check_written
-from dovetail.graph import Model
+from dovetail.ir.graph import Model
+from dovetail.ir.state import PROPERTY, as_text
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
-from dovetail.states import PROPERTY, as_text
 
 CONTRIB = "com.microsoft"
 """The domain of the operators that onnxruntime adds, all of version 1."""

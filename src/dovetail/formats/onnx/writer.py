@@ -16,7 +16,7 @@ from dovetail.formats.onnx.reader import FIELDS, since_version
 from dovetail.formats.onnx.schemas import schema
 from dovetail.formats.onnx.tensors import ExternalData, ExternalReferences, write_sparse, write_tensor
 from dovetail.formats.onnx.values import write_type, write_value
-from dovetail.types import Map, Optional, Sequence, Tensor
+from dovetail.ir.types import Map, Optional, Sequence, Tensor
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto

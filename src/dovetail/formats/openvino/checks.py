@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.openvino import fields, rt_info
-from dovetail.types import INT64_MAX
+from dovetail.ir.types import INT64_MAX
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

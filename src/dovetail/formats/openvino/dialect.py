@@ -9,8 +9,8 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignNode
-from dovetail.graph import Value
-from dovetail.types import Tensor
+from dovetail.ir.graph import Value
+from dovetail.ir.types import Tensor
 
 
 def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Value]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.dtypes import BY_OPENVINO, DType
 from dovetail.errors import DovetailError, FormatError
 from dovetail.formats.openvino import packing
-from dovetail.types import INT64_MAX, Size, impossible
+from dovetail.ir.types import INT64_MAX, Size, impossible
 
 # IR's names for port precisions, where they are not the element type's name in capitals.
 PRECISIONS = {"boolean": "BOOL", "u1": "BIN", "f16": "FP16", "f32": "FP32", "f64": "FP64"}
@@ -34,13 +34,13 @@ def names(text: str) -> tuple[str, ...]:
 def size_of(match: re.Match[str], name: str) -> Size | None:
     unknown, exact, low, high = match.groups()
     if unknown:
-        return dims.symbol(name)
+        return symbolic.symbol(name)
     if exact:
         return int(exact) if int(exact) <= INT64_MAX else None
     least, most = int(low or 0), None if high is None else int(high)
     if least > INT64_MAX or (most is not None and not least <= most <= INT64_MAX):
         return None
-    return dims.symbol(name, least, most)
+    return symbolic.symbol(name, least, most)
 
 
 def port_sizes(texts: tuple[str | None, ...]) -> tuple[Size | None, ...] | str:
@@ -96,7 +96,7 @@ def _size_text(size: Size) -> str:
     """A size as a Parameter's ``shape`` says it: a number, "?", "2..", "..8", "1..8"."""
     if isinstance(size, int):
         return str(size)
-    low, high = dims.bounds(size)
+    low, high = symbolic.bounds(size)
     least = max(low or 0, 0)
     if not least and high is None:
         return "?"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.errors import FormatError
 from dovetail.formats.foreign import ForeignValue
 from dovetail.formats.openvino import fields
 from dovetail.formats.openvino.checks import Checks, Layer
-from dovetail.types import Shape, Size, Tensor
+from dovetail.ir.types import Shape, Size, Tensor
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -101,7 +101,7 @@ class LayerReader:
         shape: Shape | None = None
         # A port without dims is a scalar or of unknown rank: OpenVINO writes both so.
         if sizes:
-            shape = tuple(dims.symbol(f"?{path}{key}.{axis}") if size is None else size for axis, size in enumerate(sizes))
+            shape = tuple(symbolic.symbol(f"?{path}{key}.{axis}") if size is None else size for axis, size in enumerate(sizes))
         value = ForeignValue(key, Tensor(self.checks.dtype(port.get("precision", "UNSPECIFIED"), layer), shape))
         value.names = fields.names(port.get("names", ""))
         info = self.checks.info(port.find("rt_info"), layer)

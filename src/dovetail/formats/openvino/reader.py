@@ -17,8 +17,8 @@ from dovetail.formats.openvino import bodies, edges, fields, packing
 from dovetail.formats.openvino.checks import Checks, Layer
 from dovetail.formats.openvino.layers import BODIES, LayerReader
 from dovetail.formats.openvino.versions import resolve
+from dovetail.ir.types import Shape, Size, Tensor, impossible
 from dovetail.limits import current, weight_of_node
-from dovetail.types import Shape, Size, Tensor, impossible
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

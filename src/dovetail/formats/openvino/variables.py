@@ -5,9 +5,9 @@ from __future__ import annotations
 from dovetail.errors import UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
 from dovetail.formats.openvino.fields import partial_text
-from dovetail.graph import Model
-from dovetail.states import State
-from dovetail.types import Tensor
+from dovetail.ir.graph import Model
+from dovetail.ir.state import State
+from dovetail.ir.types import Tensor
 
 VERSION = 6
 

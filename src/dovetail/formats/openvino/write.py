@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from os import PathLike
 
-from dovetail.edit import copy_model
 from dovetail.formats import lifted, travel
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.fixpoint import Snapshot, fixpoint
@@ -14,8 +13,9 @@ from dovetail.formats.openvino import codec, rt_info, versions
 from dovetail.formats.openvino.compose import OPENVINO
 from dovetail.formats.openvino.variables import put_variables
 from dovetail.formats.readback import check_written
-from dovetail.graph import Model
-from dovetail.passes.ranks import has_open_rank, specialize_ranks
+from dovetail.ir.edit import copy_model
+from dovetail.ir.graph import Model
+from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
 
 NEWEST = 17
 """The newest opset whose operators we write: what it brought has no equal before, and nothing else asks for it."""

@@ -27,8 +27,8 @@ from dovetail.formats.openvino.layers import BODIES
 from dovetail.formats.openvino.reader import LEGACY
 from dovetail.formats.openvino.rt_info import DEPTH, Item
 from dovetail.formats.openvino.versions import spelled
+from dovetail.ir.types import Tensor, Type
 from dovetail.limits import current
-from dovetail.types import Tensor, Type
 
 # Constants start at multiples of this, so that every element type can be read where it lies.
 ALIGNMENT = 8

@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree, broadcast
 from dovetail.ops.attention.heads import bias_of, count_of, default_scale, grouped, heads_first, is_past, places, share, with_sink
 from dovetail.ops.casts import as_type, wide_type
-from dovetail.types import agree, broadcast
 
 _HEADS = "q_num_heads:q_heads?, kv_num_heads:kv_heads?"
 _SCORES = (
@@ -40,7 +40,7 @@ class ScaledDotProductAttention(
         for x, name in ((q, "query"), (k, "key"), (v, "value")):
             if x.shape is not None and len(x.shape) < 3:
                 raise RuleError("attention.rank", f"a {name} of rank at least 3 is needed, not {x.type}")
-        if scale is not None and scale.shape and (len(scale.shape) > 1 or dims.equal(scale.shape[0], 1) is False):
+        if scale is not None and scale.shape and (len(scale.shape) > 1 or symbolic.equal(scale.shape[0], 1) is False):
             raise RuleError("attention.scale", f"a scale of one number is needed, not {scale.type}")
         if mask is not None:
             check_mask(mask, q)
@@ -77,10 +77,10 @@ def _check_sink(sink: Any, q: Any) -> None:
     """Raise RuleError [attention.sink] for a sink that is not one number a row, a matrix of rows, or more of them."""
     if sink is None or sink.shape is None or q.shape is None:
         return
-    if len(sink.shape) != len(q.shape) or dims.equal(sink.shape[-1], 1) is False:
+    if len(sink.shape) != len(q.shape) or symbolic.equal(sink.shape[-1], 1) is False:
         raise RuleError("attention.sink", f"a sink of rank {len(q.shape)} with one column is needed, not {sink.type}")
     for size, other in zip(sink.shape[:-1], q.shape[:-1], strict=True):
-        if dims.equal(size, 1) is not True and dims.equal(other, 1) is not True:
+        if symbolic.equal(size, 1) is not True and symbolic.equal(other, 1) is not True:
             agree(size, other)
 
 
@@ -219,9 +219,9 @@ class Attention(
         for place, (size, total) in enumerate(pairs):
             if total is None or (isinstance(size, int) and size == 1) or not isinstance(size, int):
                 continue
-            fits = dims.equal(size, total)
+            fits = symbolic.equal(size, total)
             if place == 0 and self.short_mask and fits is False:
-                fits = None if dims.less(size, total) is not False else False
+                fits = None if symbolic.less(size, total) is not False else False
             if fits is False:
                 raise RuleError(
                     "attention.mask", f"a mask of shape [{', '.join(map(str, shape))}] for scores {list(map(str, whole))}"
@@ -249,7 +249,7 @@ class Attention(
             if past_key.shape is None:
                 return False
             keys = keys + past_key.shape[2]
-        return dims.equal(size, keys) is True
+        return symbolic.equal(size, keys) is True
 
     def decompose(
         self, b: Any, q: Any, k: Any, v: Any, mask: Any = None, past_key: Any = None, past_value: Any = None, lengths: Any = None
@@ -309,7 +309,7 @@ class Attention(
 
     def _whole_mask(self, b: Any, mask: Any, k: Any) -> Any:
         """The mask with what it lacks at the end."""
-        if not self.short_mask or dims.equal(mask.dims[-1], k.dims[2]) is True:
+        if not self.short_mask or symbolic.equal(mask.dims[-1], k.dims[2]) is True:
             return mask
         missing = b.Subtract(b.Unsqueeze(count_of(b, k, 2), [0]), b.Unsqueeze(count_of(b, mask, -1), [0]))
         fill = b.constant(False if mask.dtype.kind == "bool" else -inf, mask.dtype)

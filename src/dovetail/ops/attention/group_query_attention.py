@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Type, agree
 from dovetail.ops.attention.heads import count_of, default_scale, grouped, heads_first, length_of, places, share, with_sink
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.tensor.slice import joined
-from dovetail.types import Type, agree
 
 _FAR = 2**40
 """No place in any tensor: reading there is an error."""
@@ -113,7 +113,7 @@ class GroupQueryAttention(
                 cached = None
         self._check_rest(q.shape, lengths, cos, positions, bias, sink)
         count = None if total.value is None else total.value.reshape(-1).tolist()[0]
-        length = None if count is None or cached is None else dims.maximum(count, cached)
+        length = None if count is None or cached is None else symbolic.maximum(count, cached)
         present = (batch, self.kv_heads, length, size)
         return [(batch, rows, self.heads * size), present, present, (batch, self.heads, rows, count)][: self.outputs]
 

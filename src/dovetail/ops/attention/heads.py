@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import inf, sqrt
 from typing import Any
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir.builder import shape_value
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.tensor.slice import joined
 
@@ -59,7 +59,7 @@ def is_past(b: Any, q: Any, k: Any, offset: Any, left: int, right: int) -> Any:
 def share(size: Any, heads: Any) -> Any:
     if isinstance(size, int) and size % heads:
         raise RuleError("attention.heads", f"{size} columns are no multiple of {heads} heads")
-    found = dims.exact_quotient(size, heads)
+    found = symbolic.exact_quotient(size, heads)
     return size // heads if found is None else found
 
 
@@ -74,9 +74,9 @@ def grouped(b: Any, x: Any, y: Any, scale: Any = None) -> Any:
     The rows of all heads of ``x`` that share one of ``y`` are one matrix.
     """
     heads, kv_heads, rows = x.dims[1], y.dims[1], x.dims[2]
-    one_each = dims.equal(heads, kv_heads) is True
+    one_each = symbolic.equal(heads, kv_heads) is True
     if not one_each:
-        group = dims.exact_quotient(heads, kv_heads)
+        group = symbolic.exact_quotient(heads, kv_heads)
         many = group * rows if isinstance(group, int) and isinstance(rows, int) else -1
         parts = [length_of(b, x, 1), length_of(b, x, 2)]
         x = b.Reshape(x, joined(b, [0, length_of(b, y, 1), many, 0]))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import dims, dtypes
-from dovetail.build import Builder, shape_value
-from dovetail.edit import inline
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.builder import Builder, shape_value
+from dovetail.ir.edit import inline
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type, agree
 from dovetail.ops.attention.heads import default_scale, length_of, share
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.tensor.slice import joined
-from dovetail.types import Tensor, Type, agree
 
 
 def _hold_rank(x: Any, rank: int, what: str) -> None:
@@ -137,7 +137,7 @@ class LinearAttention(
         if k.shape is not None:
             agree(k.shape[2], self.kv_heads * size)
         for x, allowed in ((decay, (self.kv_heads, self.kv_heads * size)), (beta, (self.kv_heads, 1))):
-            if x is not None and x.shape is not None and all(dims.equal(x.shape[2], each) is False for each in allowed):
+            if x is not None and x.shape is not None and all(symbolic.equal(x.shape[2], each) is False for each in allowed):
                 raise RuleError("attention.heads", f"{x.type} has neither {allowed[0]} nor {allowed[1]} columns")
         whole = (batch, self.kv_heads, size, wide)
         if state is not None and state.shape is not None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree
 from dovetail.ops.casts import as_type, wide_type
-from dovetail.types import agree
 
 
 class RotaryEmbedding(
@@ -78,7 +78,7 @@ class RotaryEmbedding(
         """A number of heads means nothing where an axis says it."""
         if x.shape is None or len(x.shape) != 4:
             return self
-        turned = 0 if dims.equal(x.shape[-1], self.turned) is True else self.turned
+        turned = 0 if symbolic.equal(x.shape[-1], self.turned) is True else self.turned
         return self.with_(heads=None, turned=turned)
 
     def decompose(self, b: Any, x: Any, cos: Any, sin: Any, positions: Any = None) -> Any:
@@ -88,7 +88,7 @@ class RotaryEmbedding(
         head_axis = 2 if flat else 1
         cos, sin = (b.Unsqueeze(self._rows(b, as_type(b, table, wide), positions), [head_axis]) for table in (cos, sin))
         turned, rest = y, None
-        if self.turned and dims.equal(y.dims[-1], self.turned) is not True:
+        if self.turned and symbolic.equal(y.dims[-1], self.turned) is not True:
             turned, rest = b.index(y, (..., slice(self.turned))), b.index(y, (..., slice(self.turned, None)))
         if self.interleaved:
             pairs = b.Reshape(turned, [0, 0, 0, -1, 2])

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder
-from dovetail.edit import copy_graph, grow, inline, remove_dead
 from dovetail.errors import UnsupportedError
-from dovetail.graph import Graph, Node, Value
-from dovetail.op import draws
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_graph, grow, inline, remove_dead
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import draws
+from dovetail.ir.types import Tensor, Type
 from dovetail.ops.constant import zeros_like
-from dovetail.types import Tensor, Type
 
 Walk = Callable[[Builder, Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
 """``walk(b, outputs, deltas, sources)``: the gradients of outputs with incoming gradients with regard to sources."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.errors import DovetailError, EngineError, RuleError
-from dovetail.graph import Graph, Value
+from dovetail.ir.graph import Graph, Value
+from dovetail.ir.op import Op, bodies
+from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, Unknown, common_type, sizes_in
 from dovetail.limits import current
-from dovetail.op import Op, bodies
 from dovetail.passes.infer import infer_graph
-from dovetail.types import Map, Optional, Sequence, Size, Tensor, Type, Unknown, common_type, sizes_in
 
 
 def infer_branch(body: Graph, xs: tuple[Any, ...]) -> list[Type] | None:
@@ -86,7 +86,7 @@ def known_boolean(value: Any) -> bool | None:
     known = getattr(value, "constant", None)
     known = value.value if known is None else known
     if known is None and isinstance(value, Value):
-        from dovetail.evaluate import constant_value
+        from dovetail.interpreter.evaluate import constant_value
 
         known = constant_value(value)
     item = np.reshape(known, ()).item() if known is not None and np.size(known) == 1 else None
@@ -96,7 +96,7 @@ def known_boolean(value: Any) -> bool | None:
 def symbols_of(xs: Iterable[Any]) -> set[str]:
     """The names of the symbols in the types and values of what a body reads from outside."""
     sizes = (size for x in xs if x is not None for size in (*sizes_in(x.type), *_elements(x.value)))
-    return {str(symbol) for size in sizes for symbol in dims.symbols(size)}
+    return {str(symbol) for size in sizes for symbol in symbolic.symbols(size)}
 
 
 def _elements(value: Any) -> Iterable[Any]:
@@ -107,7 +107,7 @@ def outside(type: Type, known: set[str]) -> Type:
     """The type as it is seen outside of the body, whose own symbols mean nothing there."""
 
     def seen(size: Size | None) -> Any:
-        return size if size is not None and all(str(symbol) in known for symbol in dims.symbols(size)) else None
+        return size if size is not None and all(str(symbol) in known for symbol in symbolic.symbols(size)) else None
 
     if isinstance(type, Sequence):
         return Sequence(outside(type.element, known), seen(type.length))
@@ -172,7 +172,7 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
         return [reduce(common_type, types) for types in zip(first, *rest, strict=True)]
 
     def evaluate(self, xp: Any, condition: Any, *captures: Any) -> Any:
-        from dovetail.evaluate import run
+        from dovetail.interpreter.evaluate import run
 
         return self.through(lambda body, inputs: run(body, inputs, xp), xp, condition, *captures)
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
-from dovetail.graph import Graph
+from dovetail.ir.graph import Graph
+from dovetail.ir.op import check_inputs
+from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, common_type
 from dovetail.limits import Usage, bytes_of, counting
-from dovetail.op import check_inputs
 from dovetail.ops.control_flow.if_op import (
     _HoldsGraphs,
     faults_in,
@@ -22,7 +23,6 @@ from dovetail.ops.control_flow.if_op import (
     symbols_of,
     types_in,
 )
-from dovetail.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, common_type
 
 COUNTED_TRIPS = 1 << 10
 """How many trips are counted before the first where a loop surely makes them all."""
@@ -164,7 +164,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             if known is None:
                 return None
             count: Size = np.reshape(known, ()).item()
-            low, _ = dims.bounds(count)
+            low, _ = symbolic.bounds(count)
             if low is None or low < 0:
                 return 0 if isinstance(count, int) else None
             return count
@@ -177,7 +177,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         return None
 
     def evaluate(self, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
-        from dovetail.evaluate import run
+        from dovetail.interpreter.evaluate import run
 
         return self.through(lambda body, inputs: run(body, inputs, xp), xp, trips, condition, *xs)
 
@@ -241,9 +241,9 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
     def _no_parts(self, xp: Any, xs: Several[Any]) -> Iterator[Any]:
         """What is laid end to end where no trip is made: sizes that nothing tells are 0."""
         from dovetail.arrays import from_numpy
-        from dovetail.edit import copy_graph
-        from dovetail.evaluate import type_of
-        from dovetail.types import View
+        from dovetail.interpreter.evaluate import type_of
+        from dovetail.ir.edit import copy_graph
+        from dovetail.ir.types import View
 
         seen = [View(type_of(x), None) for x in xs]
         body = copy_graph(self.body)
@@ -312,7 +312,7 @@ def _named(type: Type, name: str) -> Type:
 
 
 def _open(name: str, axis: int) -> Size:
-    return dims.symbol(f"?{name}@loop.{axis}")
+    return symbolic.symbol(f"?{name}@loop.{axis}")
 
 
 def _wider(before: Type, after: Type, name: str) -> Type:
@@ -340,7 +340,7 @@ def _without_rank(type: Type) -> Type:
 
 
 def _is_positive(size: Size) -> bool:
-    low, _ = dims.bounds(size)
+    low, _ = symbolic.bounds(size)
     return low is not None and low > 0
 
 

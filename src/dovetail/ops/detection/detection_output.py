@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import is_static
 from dovetail.ops.casts import as_type
-from dovetail.types import is_static
 
 _SHARED = (
     "background_label_id:background=0, top_k=-1, variance_encoded_in_target:encoded=false, keep_top_k, "
@@ -88,7 +88,7 @@ class DetectionOutput(
             classes = numbers // count
         if isinstance(count, int) and classes is not None and boxes.shape is not None:
             wanted = count * 4 * (1 if self.share_location else classes)
-            if dims.equal(boxes.shape[1], wanted) is False:
+            if symbolic.equal(boxes.shape[1], wanted) is False:
                 raise RuleError("detection.boxes", f"{boxes.shape[1]} numbers of boxes, not {wanted}")
         return pictures, count, classes
 

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type, agree, is_static
 from dovetail.ops.casts import as_type
-from dovetail.types import Tensor, Type, agree, is_static
 
 _LEAST = float(np.finfo(np.float32).min)
 """Less than any score that is looked at, and more than what stands for none."""
@@ -52,12 +52,12 @@ class _Suppressing(Op):
         if boxes.shape is not None and scores.shape is not None and not rest:
             pictures = agree(boxes.shape[0], scores.shape[0])
             agree(boxes.shape[1], scores.shape[2])
-            if dims.equal(boxes.shape[2], 4) is False:
+            if symbolic.equal(boxes.shape[2], 4) is False:
                 raise RuleError("detection.boxes", f"boxes of {boxes.shape[2]} numbers, not 4")
         return [Tensor(kind, (None, 6)), Tensor(self.dtype, (None, 1)), Tensor(self.dtype, (pictures,))]  # type: ignore[arg-type]
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("boxes")
+        raise symbolic.Inexact("boxes")
 
     def looked_at(self, b: Any, boxes: Any, scores: Any, is_enough: bool) -> tuple[Any, Any, Any]:
         """The scores that are looked at, falling, -inf for none; which boxes they are of; and these: [pictures, classes, k]."""

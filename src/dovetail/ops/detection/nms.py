@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type, agree
 from dovetail.ops.casts import as_type
 from dovetail.ops.detection.nms_decomposition import greedily, shares, told
-from dovetail.types import Tensor, Type, agree
 
 _ENCODING = "box_encoding~{corner:false,center:true}:center=corner"
 
@@ -29,13 +29,13 @@ def kept_types(op: Op, numbers: int, dtype: DType, boxes: Any, scores: Any, *lim
         if x.shape is not None and len(x.shape) != 3:
             raise RuleError("detection.rank", f"{name} should be of rank 3, not {len(x.shape)}")
     if boxes.shape is not None:
-        if dims.equal(boxes.shape[2], numbers) is False:
+        if symbolic.equal(boxes.shape[2], numbers) is False:
             raise RuleError("detection.boxes", f"a box is {numbers} numbers, not {boxes.shape[2]}")
         if scores.shape is not None:
             agree(boxes.shape[0], scores.shape[0])
             agree(boxes.shape[1], scores.shape[2])
     for x in limits:
-        if x is not None and x.shape is not None and any(dims.equal(size, 1) is False for size in x.shape):
+        if x is not None and x.shape is not None and any(symbolic.equal(size, 1) is False for size in x.shape):
             raise RuleError("detection.limit", f"a limit is one number, not of shape {list(x.shape)}")
     rows: Any = (None, 3)
     return [Tensor(dtype, rows), Tensor(dtypes.f32, rows), Tensor(dtype, (1,))]
@@ -83,7 +83,7 @@ class NonMaxSuppression(
         return kept_types(self, 4, self.dtype, boxes, scores, *limits)[: self.outputs]
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("which boxes are kept")
+        raise symbolic.Inexact("which boxes are kept")
 
     def evaluate(self, xp: Any, boxes: Any, scores: Any, *limits: Any) -> Any:
         defaults = (0, 0, -np.inf, 0)
@@ -151,7 +151,7 @@ class NonMaxSuppression(
 
 def known_limit(overlap: Any) -> Any:
     """The elements of a limit where they follow from constants; None where only run time knows."""
-    from dovetail.evaluate import constant_value
+    from dovetail.interpreter.evaluate import constant_value
 
     return np.zeros((), np.float32) if overlap is None else constant_value(overlap)
 

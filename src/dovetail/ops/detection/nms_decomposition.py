@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder
 from dovetail.dtypes import DType
-from dovetail.graph import Graph
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Graph
+from dovetail.ir.types import Tensor
 from dovetail.ops.casts import as_type
 from dovetail.ops.control_flow.loop import Loop
-from dovetail.types import Tensor
 
 
 def shares(b: Any, boxes: Any, is_center: bool) -> Any:

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Type
 from dovetail.ops.casts import as_type
 from dovetail.ops.detection.nms import check_index_type, kept_types
 from dovetail.ops.detection.nms_decomposition import greedily, share, told
-from dovetail.types import Type
 
 
 class NMSRotated(
@@ -44,7 +44,7 @@ class NMSRotated(
         return kept_types(self, 5, self.dtype, boxes, scores, *limits)
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("which boxes are kept")
+        raise symbolic.Inexact("which boxes are kept")
 
     def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
         if g[1] is None:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
 from dovetail.ops.casts import as_type
 from dovetail.ops.tensor.reshape import items, vector_length
 
@@ -51,13 +51,13 @@ class _Priors(Op):
     def shape(self, size: Any, picture: Any) -> Any:
         for x, what in ((size, "size"), (picture, "picture")):
             length = vector_length(x, what)
-            if length is not None and dims.equal(length, 2) is False:
+            if length is not None and symbolic.equal(length, 2) is False:
                 raise RuleError("prior.grid", f"{what} should be two numbers, not {length}")
         found = items(size)
         return (2, None if found is None else found[0] * found[1] * (4 * len(self.cells())))
 
     def value(self, size: Any, picture: Any) -> Any:
-        raise dims.Inexact("boxes")
+        raise symbolic.Inexact("boxes")
 
     def decompose(self, b: Any, size: Any, picture: Any) -> Any:
         cells = self.cells()

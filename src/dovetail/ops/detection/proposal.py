@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims
+from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
 
 _NEEDED = "base_size, pre_nms_topn:looked_at, post_nms_topn:kept, nms_thresh:overlap, feat_stride:stride, min_size, ratio, scale"
 _MORE = (
@@ -70,13 +70,13 @@ class Proposal(
             if x.shape is not None:
                 if len(x.shape) != 4:
                     raise RuleError("detection.rank", f"{name} should have rank 4, not {len(x.shape)}")
-                if dims.equal(x.shape[1], each * count) is False:
+                if symbolic.equal(x.shape[1], each * count) is False:
                     raise RuleError("detection.boxes", f"{x.shape[1]} {name} of {count} boxes")
         rows = None if scores.shape is None else scores.shape[0] * self.kept
         return [(rows, 5), (rows,)][: self.outputs]
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("boxes")
+        raise symbolic.Inexact("boxes")
 
     def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
         raise UnsupportedError("grad.op", "the regions that Proposal keeps have no gradient rule")

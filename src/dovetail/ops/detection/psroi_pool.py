@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.detection.roi_pool import of_regions, rounded, spread, whole, zero
 from dovetail.ops.nn.grid_sample import size_of
@@ -29,7 +29,7 @@ class _Bins(Op):
 
     def bins(self, x: Any, rois: Any, each: int) -> Any:
         """The shape of the result, where ``x`` has ``each`` channels for one of the result."""
-        if x.shape is not None and len(x.shape) == 4 and dims.equal(x.shape[1], self.channels * each) is False:
+        if x.shape is not None and len(x.shape) == 4 and symbolic.equal(x.shape[1], self.channels * each) is False:
             raise RuleError("regions.channels", f"{x.shape[1]} channels, not {self.channels} times {each}")
         return of_regions(x, rois, self.channels, self.group, self.group)
 
@@ -193,7 +193,7 @@ class DeformablePSROIPooling(
             both = offset.shape[1]
             if isinstance(both, int) and (both < 2 or both % 2 or self.channels % (both // 2)):
                 raise RuleError("regions.channels", f"{both} offsets for {self.channels} channels")
-            if any(dims.equal(size, self.parts) is False for size in offset.shape[2:]):
+            if any(symbolic.equal(size, self.parts) is False for size in offset.shape[2:]):
                 raise RuleError("regions.size", f"offsets of {offset.shape[2]} by {offset.shape[3]} parts, not {self.parts}")
         return self.bins(x, rois, self.group**2)
 

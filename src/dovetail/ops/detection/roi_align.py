@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.tensor.slice import joined
-from dovetail.types import agree
 
 POOLINGS = ("average", "greatest", "parts")
 _OFFSETS = {"asymmetric": (0.0, 0.0), "half_pixel_for_nn": (0.0, -0.5), "half_pixel": (0.5, -0.5)}
@@ -46,7 +46,7 @@ class _Regions(Op):
         for item, rank, name in ((x, 4, "x"), (rois, 2, "rois"), (batch, 1, "batch")):
             if item.shape is not None and len(item.shape) != rank:
                 raise RuleError("regions.rank", f"{name} should have rank {rank}, not {len(item.shape)}")
-        if rois.shape is not None and dims.equal(rois.shape[1], columns) is False:
+        if rois.shape is not None and symbolic.equal(rois.shape[1], columns) is False:
             raise RuleError("regions.columns", f"{rois.shape[1]} numbers for a region, not {columns}")
         counts = [item.shape[0] for item in (rois, batch) if item.shape is not None]
         count = agree(*counts) if len(counts) == 2 else counts[0] if counts else None

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.tensor.slice import joined
@@ -20,7 +20,7 @@ def of_regions(x: Any, rois: Any, channels: Any, height: int, width: int) -> Any
     for item, rank, name in ((x, 4, "x"), (rois, 2, "rois")):
         if item.shape is not None and len(item.shape) != rank:
             raise RuleError("regions.rank", f"{name} should have rank {rank}, not {len(item.shape)}")
-    if rois.shape is not None and dims.equal(rois.shape[1], 5) is False:
+    if rois.shape is not None and symbolic.equal(rois.shape[1], 5) is False:
         raise RuleError("regions.columns", f"{rois.shape[1]} numbers for a region, not 5")
     return (None if rois.shape is None else rois.shape[0], channels, height, width)
 

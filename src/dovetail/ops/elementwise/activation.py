@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import pi, sqrt
 from typing import Any
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree_shapes, broadcast
 from dovetail.ops.elementwise.broadcast import _Elementwise, computed, number, unbroadcast
 from dovetail.ops.elementwise.unary import _Unary
-from dovetail.types import agree_shapes, broadcast
 
 SIXTH = 0.16666666666666666
 
@@ -72,13 +72,13 @@ class PRelu(
         """Whether the slope stands for axis 1 in a way that broadcasting would not; None where only run time can tell."""
         if not self.channels:
             return False
-        if slope is not None and (len(slope) != 1 or dims.equal(slope[0], 1) is True):
+        if slope is not None and (len(slope) != 1 or symbolic.equal(slope[0], 1) is True):
             return False
         if shape is None or slope is None:
             return None
         if len(shape) <= 2:
             return False
-        return dims.equal(slope[0], shape[1])
+        return symbolic.equal(slope[0], shape[1])
 
     def canonical(self, x: Any, slope: Any) -> Op:
         return self.with_(channels=False) if self.channels and self.is_by_channel(x.shape, slope.shape) is False else self
@@ -101,7 +101,7 @@ class PRelu(
         return None if slope is None or not self.channels else b.PRelu(x, slope)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, slope: Any) -> Any:
-        from dovetail.build import shape_value
+        from dovetail.ir.builder import shape_value
 
         wide = self.aligned(b, x, slope)
         if wide is None:
@@ -117,7 +117,9 @@ def _check_one_way(wide: Any, narrow: Any) -> None:
     """Hold that ``narrow`` broadcasts to ``wide`` without changing it."""
     result = broadcast(wide, narrow)
     grown = result is None or len(result) != len(wide)
-    if grown or any(size is not None and dims.equal(size, own) is False for size, own in zip(result or (), wide, strict=False)):
+    if grown or any(
+        size is not None and symbolic.equal(size, own) is False for size, own in zip(result or (), wide, strict=False)
+    ):
         raise RuleError("shape.broadcast", f"shape {list(narrow)} does not broadcast to {list(wide)}")
 
 
@@ -356,8 +358,8 @@ class Shrink(_Unary, sig="x: R -> y: R", onnx="Shrink-9(x; bias=0.0, lambd=0.5)"
     lambd: float = 0.5
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        if xp is dims.xp:
-            raise dims.Inexact("real numbers")
+        if xp is symbolic.xp:
+            raise symbolic.Inexact("real numbers")
         kind = arrays.element(x)
         if not kind.is_integer:
             return super().evaluate(xp, x)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-from dovetail import arrays, dims
+from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Type
 from dovetail.ops.elementwise.broadcast import AUTO, _Broadcasting, computed, is_float, number, unbroadcast
-from dovetail.types import Type
 
 
 class _Binary(_Broadcasting, sig="x: R, y: R -> z: R"):
@@ -94,7 +94,7 @@ class Divide(
     floor: bool = False
 
     def function(self, xp: Any, x: Any, y: Any) -> Any:
-        if xp is dims.xp:
+        if xp is symbolic.xp:
             return xp.floor_divide(x, y) if self.floor else _exact_truncated(xp, x, y)
         if arrays.element(x).is_integer:
             return arrays.floor_divide(xp, x, y) if self.floor else arrays.trunc_divide(xp, x, y)
@@ -137,7 +137,7 @@ class Mod(
     truncate: bool = False
 
     def function(self, xp: Any, x: Any, y: Any) -> Any:
-        if xp is dims.xp:
+        if xp is symbolic.xp:
             return _exact_truncated_rest(xp, x, y) if self.truncate else xp.remainder(x, y)
         if not arrays.element(x).is_integer:
             return _float_rest(xp, x, y, self.truncate)

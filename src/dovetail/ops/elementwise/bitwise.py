@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Type
 from dovetail.ops.elementwise.broadcast import AUTO, _Broadcasting, _Elementwise, computed, number
-from dovetail.types import Type
 
 
 class _Bitwise(_Broadcasting, sig="x: T, y: T -> z: T"):
@@ -91,8 +91,8 @@ class BitShift(
             raise RuleError("shift.direction", f"direction {self.direction!r} should be left or right")
 
     def evaluate(self, xp: Any, x: Any, amount: Any) -> Any:
-        if xp is dims.xp:
-            raise dims.Inexact("bits of dimensions")
+        if xp is symbolic.xp:
+            raise symbolic.Inexact("bits of dimensions")
         self.hold(x, amount)
         bits = arrays.element(x).bits
         return arrays.bit_shift(xp, x, xp.where(amount < 0, xp.full_like(amount, bits), amount), self.direction)
@@ -100,7 +100,7 @@ class BitShift(
     def canonical(self, x: Any, amount: Any) -> Op:
         plain: Any = super().canonical(x, amount)
         dtype = x.type.dtype
-        known = dtype is not None and amount.value is not None and dims.fits(amount.value, 0, dtype.bits - 1) is True
+        known = dtype is not None and amount.value is not None and symbolic.fits(amount.value, 0, dtype.bits - 1) is True
         return plain.with_(beyond="open") if known else plain  # type: ignore[no-any-return]
 
     def decompose(self, b: Any, x: Any, amount: Any) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError, UnsupportedError
-from dovetail.op import Op, default_types, infer_types
-from dovetail.types import Shape, Type, agree_shapes, broadcast
+from dovetail.ir.op import Op, default_types, infer_types
+from dovetail.ir.types import Shape, Type, agree_shapes, broadcast
 
 # How OpenVINO spells the attribute ``broadcast``; ``pdpd`` is a matter of its compose module.
 AUTO = "auto_broadcast~{numpy:true,explicit:false,none:false}:broadcast=numpy"
@@ -81,14 +81,14 @@ def _are_equal(shapes: list[Shape | None]) -> bool:
     return first is not None and all(
         shape is not None
         and len(shape) == len(first)
-        and all(dims.equal(*pair) is True for pair in zip(shape, first, strict=True))
+        and all(symbolic.equal(*pair) is True for pair in zip(shape, first, strict=True))
         for shape in shapes
     )
 
 
 def computed(xp: Any, function: Callable[..., Any], *xs: Any) -> Any:
     """``function`` of ``xs``: narrow elements are widened for it (f32, or 8 bits), and the result rounded once."""
-    if xp is dims.xp:
+    if xp is symbolic.xp:
         return function(*xs)
     kind = arrays.element(xs[0])
     with np.errstate(all="ignore"):
@@ -129,11 +129,11 @@ def unbroadcast(b: Any, g: Any, x: Any) -> Any:
 
 def _is_stretched(wide: Any, narrow: Any) -> bool | None:
     """Whether an axis was stretched; None where only run time can tell."""
-    if dims.equal(wide, narrow) is True:
+    if symbolic.equal(wide, narrow) is True:
         return False
     if isinstance(narrow, int) and narrow == 1:
         return True
-    return False if dims.equal(narrow, 1) is False else None
+    return False if symbolic.equal(narrow, 1) is False else None
 
 
 def _sum_where_stretched(b: Any, g: Any, x: Any) -> Any:

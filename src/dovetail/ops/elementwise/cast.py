@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims
+from dovetail import arrays, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, check_inputs
-from dovetail.types import Tensor, Type
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type
 
 FNUZ = ("f8e4m3fnuz", "f8e5m2fnuz")
 SATURATING = ("f8e4m3", "f8e5m2", *FNUZ)
@@ -79,7 +79,7 @@ class Cast(
         return self.with_(**changes) if changes else self
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        if xp is dims.xp:
+        if xp is symbolic.xp:
             return _exact(x, self.to)
         y = arrays.cast(xp, x, self.to, self.source, self.saturate, self.rounding)
         if self.saturate and not self.saturate_infinity and self.to in FNUZ:
@@ -93,8 +93,8 @@ class Cast(
 
 def _exact(x: Any, to: DType) -> Any:
     if not to.standard or to.kind not in ("int", "uint", "bool"):
-        raise dims.Inexact(f"dimensions as {to}")
-    return dims.xp.astype(x, to.numpy)
+        raise symbolic.Inexact(f"dimensions as {to}")
+    return symbolic.xp.astype(x, to.numpy)
 
 
 class CastLike(
@@ -125,8 +125,8 @@ class CastLike(
         return [Tensor(like.type.dtype, x.shape)]
 
     def evaluate(self, xp: Any, x: Any, like: Any) -> Any:
-        if xp is dims.xp:
-            raise dims.Inexact("a cast to a type that the values do not tell")
+        if xp is symbolic.xp:
+            raise symbolic.Inexact("a cast to a type that the values do not tell")
         return self.cast(arrays.element(like)).evaluate(xp, x)
 
     def value(self, x: Any, like: Any) -> Any:
@@ -152,8 +152,8 @@ class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
         return [Tensor(self.to, x.shape)]
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        if xp is dims.xp:
-            raise dims.Inexact("bits of dimensions")
+        if xp is symbolic.xp:
+            raise symbolic.Inexact("bits of dimensions")
         if not arrays.is_numpy(xp):
             raise UnsupportedError("array.library", "bits are read as another type in numpy only")
         x = np.asarray(x)

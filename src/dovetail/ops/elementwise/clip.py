@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims
+from dovetail import arrays, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ops.elementwise.broadcast import _Elementwise, computed, number, unbroadcast
@@ -33,7 +33,7 @@ class Clip(
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, low: Any = None, high: Any = None) -> Any:
-        if xp is not dims.xp:
+        if xp is not symbolic.xp:
             least, greatest = finite_range(arrays.element(x))
             low = xp.asarray(np.asarray(least), dtype=x.dtype) if low is None else low
             high = xp.asarray(np.asarray(greatest), dtype=x.dtype) if high is None else high

@@ -187,7 +187,7 @@ class Where(
 
     def types(self, condition: Any, x: Any, y: Any) -> Any:
         # Choosing is no arithmetic: any type may be chosen from.
-        from dovetail.op import default_types
+        from dovetail.ir.op import default_types
 
         return default_types(self, (condition, x, y))
 

@@ -7,7 +7,7 @@ from functools import reduce
 from math import inf, nan, pi, sqrt
 from typing import Any
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ops.elementwise.broadcast import _Elementwise, computed, number
 
@@ -29,7 +29,7 @@ class Abs(_Unary, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs-
     """The magnitude; the least integer of its type stays what it is. Sources: ONNX Abs 1 to 13, OpenVINO Abs-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
-        return x if xp is not dims.xp and arrays.element(x).kind == "uint" else xp.abs(x)
+        return x if xp is not symbolic.xp and arrays.element(x).kind == "uint" else xp.abs(x)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         return [b.Multiply(g, b.Sign(x))]
@@ -42,7 +42,7 @@ class Negative(_Unary, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_)", 
         return b.Subtract(0, x) if x.dtype.kind == "uint" else None
 
     def function(self, xp: Any, x: Any) -> Any:
-        unsigned = xp is not dims.xp and arrays.element(x).kind == "uint"
+        unsigned = xp is not symbolic.xp and arrays.element(x).kind == "uint"
         return xp.subtract(xp.zeros_like(x), x) if unsigned else xp.negative(x)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
@@ -70,7 +70,7 @@ class _Whole(_Stepped):
         return b.Identity(x) if x.dtype.is_integer else super().decompose(b, x)
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        return x if xp is dims.xp or arrays.element(x).is_integer else super().evaluate(xp, x)
+        return x if xp is symbolic.xp or arrays.element(x).is_integer else super().evaluate(xp, x)
 
 
 class Ceil(_Whole, onnx=("Ceil-1(x; consumed_inputs:_)", "Ceil-6,13(x)"), openvino="Ceiling-1(x)"):

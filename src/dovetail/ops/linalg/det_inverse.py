@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims
+from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree
 from dovetail.ops.casts import as_type, rounded, wide_type
 from dovetail.ops.tensor.reshape import reshaped
-from dovetail.types import agree
 
 
 class _Square(Op):
     """Of the matrices in the last two axes."""
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("a determinant")
+        raise symbolic.Inexact("a determinant")
 
     def check(self, x: Any) -> Any:
         """The shape of ``x``, whose last two sizes are equal."""

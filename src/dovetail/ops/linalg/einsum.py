@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from dovetail import dims
-from dovetail.build import shape_value
+from dovetail import symbolic
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Unknown, agree, broadcast_size
 from dovetail.ops.tensor.slice import joined
-from dovetail.types import Unknown, agree, broadcast_size
 
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
@@ -125,7 +125,7 @@ class Einsum(
         seen: dict[str, Any] = {}
         for labels, x in zip(equation.terms, xs, strict=True):
             for label, size in zip(labels, x.shape, strict=True):
-                if not label.isdigit() and dims.equal(seen.setdefault(label, size), size) is not True:
+                if not label.isdigit() and symbolic.equal(seen.setdefault(label, size), size) is not True:
                     return self
         hidden = {sum(label.isdigit() for label in each) for each in equation.terms if any(map(str.isdigit, each))}
         spans = {sum(map(str.isdigit, each)) for each, term in self._dotted(equation)}
@@ -217,7 +217,7 @@ def _product(b: Any, left: _Factor, right: _Factor, later: set[str], stretches: 
 def _axes_of(label: str, factor: _Factor, other: _Factor) -> tuple[int, int] | None:
     """Where both have an axis, if only run time tells whether it is as long in both."""
     axis, place = factor.labels.index(label), other.labels.index(label)
-    return None if dims.equal(factor.value.dims[axis], other.value.dims[place]) is True else (axis, place)
+    return None if symbolic.equal(factor.value.dims[axis], other.value.dims[place]) is True else (axis, place)
 
 
 def _stretched(b: Any, factor: _Factor, other: _Factor, label: str) -> _Factor:
@@ -266,8 +266,8 @@ def _without_ones(b: Any, factor: _Factor, other: _Factor, later: set[str]) -> _
         for axis, label in enumerate(factor.labels)
         if label in other.labels
         and label not in later
-        and dims.equal(factor.value.dims[axis], 1) is True
-        and dims.equal(other.value.dims[other.labels.index(label)], 1) is not True
+        and symbolic.equal(factor.value.dims[axis], 1) is True
+        and symbolic.equal(other.value.dims[other.labels.index(label)], 1) is not True
     ]
     if not axes:
         return factor

@@ -9,10 +9,10 @@ import numpy as np
 
 from dovetail import arrays, dtypes
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Unknown, agree
 from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import MatMul
-from dovetail.types import Unknown, agree
 
 
 class GroupedMatMul(Op, sig="x: N, y: N, ends?: I -> z: N", openvino="GroupedMatMul-17(x, y, ends?)"):

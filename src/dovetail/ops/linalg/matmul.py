@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail import arrays, dims
+from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Size, Unknown, agree, broadcast
 from dovetail.ops.elementwise.broadcast import unbroadcast
-from dovetail.types import Size, Unknown, agree, broadcast
 
 
 class MatMul(
@@ -104,7 +104,7 @@ def transposed(b: Any, x: Any) -> Any:
 
 def _like(b: Any, g: Any, x: Any, matrix: Any) -> Any:
     """The gradient of an operand from that of its broadcast form as a matrix."""
-    from dovetail.build import shape_value
+    from dovetail.ir.builder import shape_value
 
     g = unbroadcast(b, g, matrix)
     return g if matrix is x or g is None else b.Reshape(g, shape_value(b, x), copy_zeros=False)
@@ -166,7 +166,7 @@ class Gemm(
         for size, whole in zip(bias[::-1], product[::-1], strict=False):
             # A symbol may turn out to be 1, which broadcasts to anything.
             may_stretch = self.broadcast and (not isinstance(size, int) or size == 1)
-            if not may_stretch and dims.equal(size, whole) is False:
+            if not may_stretch and symbolic.equal(size, whole) is False:
                 raise RuleError("gemm.bias", f"a bias of size {size} does not broadcast to {whole}")
 
     def value(self, *xs: Any) -> Any:

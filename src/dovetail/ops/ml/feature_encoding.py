@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
 from dovetail.ops.ml.linear_models import row_count, rows_of
 
 
@@ -181,7 +181,7 @@ class FeatureVectorizer(Op, sig="*xs: any -> y: f32", onnx="ai.onnx.ml:FeatureVe
                 if not x.shape:
                     raise RuleError("input.rank", "FeatureVectorizer takes no scalars")
                 counts.append(1 if len(x.shape) == 1 else x.shape[0])
-        if any(dims.equal(count, counts[0]) is False for count in counts):
+        if any(symbolic.equal(count, counts[0]) is False for count in counts):
             raise RuleError("shape.disagree", f"FeatureVectorizer: rows {', '.join(map(str, counts))} should be equal")
         return (counts[0] if counts else None, sum(self.inputdimensions))
 
@@ -204,7 +204,7 @@ def _check_values(name: str, values: tuple[Any, ...], x: Any) -> None:
     """Raise RuleError [feature.values] where there are neither none, nor one, nor one for each feature."""
     if len(values) < 2 or x.shape is None:
         return
-    if not x.shape or dims.equal(x.shape[-1], len(values)) is False:
+    if not x.shape or symbolic.equal(x.shape[-1], len(values)) is False:
         raise RuleError("feature.values", f"{name} has {len(values)} values for the shape [{', '.join(map(str, x.shape))}]")
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from dovetail import arrays, dtypes
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree
 from dovetail.ops.tensor.reshape import seen
 from dovetail.ops.text.strings import texts
-from dovetail.types import agree
 
 
 class LabelEncoder(Op, sig="x: T, keys: T, values: T1, other: T1 -> y: T1"):

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Tensor, Type
 from dovetail.ops.ml.class_labels import Labels, check_labels
 from dovetail.ops.ml.post_transform import check_transform, transform, transform_lone
-from dovetail.types import Tensor, Type
 
 
 class LinearRegressor(
@@ -115,7 +115,7 @@ def row_count(x: Any, features: int | None) -> Any:
         return None
     if len(x.shape) not in (1, 2):
         raise RuleError("input.rank", f"a vector or a matrix is needed, not rank {len(x.shape)}")
-    if features is not None and dims.equal(x.shape[-1], features) is False:
+    if features is not None and symbolic.equal(x.shape[-1], features) is False:
         raise RuleError("feature.count", f"the model has {features} features, and is given {x.shape[-1]}")
     return 1 if len(x.shape) == 1 else x.shape[0]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown
 from dovetail.ops.text.strings import tensor_of
-from dovetail.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown
 
 _KINDS = {"to_float": dtypes.f32, "to_int64": dtypes.i64, "to_string": dtypes.string}
 _ABSENT = {"to_float": 0.0, "to_int64": 0, "to_string": "0.f"}
@@ -38,7 +38,7 @@ class ZipMap(Op, sig="x: f32 -> z: any", onnx="ai.onnx.ml:ZipMap-1(x; classlabel
         if x.shape is not None:
             if len(x.shape) not in (1, 2):
                 raise RuleError("input.rank", f"a vector or a matrix is needed, not rank {len(x.shape)}")
-            if dims.equal(x.shape[-1], len(self.labels())) is False:
+            if symbolic.equal(x.shape[-1], len(self.labels())) is False:
                 raise RuleError("map.keys", f"{len(self.labels())} labels for {x.shape[-1]} columns")
         length = None if x.shape is None else 1 if len(x.shape) == 1 else x.shape[0]
         key = dtypes.string if self.classlabels_strings else dtypes.i64

@@ -9,11 +9,11 @@ import numpy as np
 
 from dovetail import arrays, dtypes
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Tensor, Type
 from dovetail.ops.ml.class_labels import Labels, check_labels
 from dovetail.ops.ml.linear_models import affine, row_count, rows_of
 from dovetail.ops.ml.post_transform import check_transform, transform
-from dovetail.types import Tensor, Type
 
 KERNELS = ("linear", "poly", "rbf", "sigmoid")
 _ROUNDS = 100

@@ -8,8 +8,8 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import RuleError
-from dovetail.op import Op
-from dovetail.types import axis_in
+from dovetail.ir.op import Op
+from dovetail.ir.types import axis_in
 
 LESS_EQUAL, LESS, GREATER_EQUAL, GREATER, EQUAL, NOT_EQUAL, MEMBER = range(7)
 _COMPARED = ("LessEqual", "Less", "GreaterEqual", "Greater", "Equal", "NotEqual")

@@ -8,12 +8,12 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Tensor, Type
 from dovetail.ops.ml.class_labels import Labels, check_labels
 from dovetail.ops.ml.linear_models import row_count, rows_of
 from dovetail.ops.ml.post_transform import check_transform, transform, transform_lone
 from dovetail.ops.ml.tree_ensemble import AGGREGATES, TreeEnsemble
-from dovetail.types import Tensor, Type
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 """The tests of a node, in the order of the modes of TreeEnsemble; the other word for a node is LEAF."""

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, default_types
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op, default_types
+from dovetail.ir.types import Tensor, Type
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.tensor.reshape import items, numbers, vector_length
-from dovetail.types import Tensor, Type
 
 
 class _Adaptive(Op):
@@ -26,7 +26,7 @@ class _Adaptive(Op):
             return None
         if len(x.shape) < 3:
             raise RuleError("window.rank", f"a batch, channels and at least one spatial axis are needed, not {len(x.shape)}")
-        if count is not None and dims.equal(count, len(x.shape) - 2) is False:
+        if count is not None and symbolic.equal(count, len(x.shape) - 2) is False:
             raise RuleError("window.rank", f"{count} sizes for {len(x.shape) - 2} spatial axes")
         sizes = items(size)
         if sizes is None:
@@ -36,7 +36,7 @@ class _Adaptive(Op):
         return (*x.shape[:2], *sizes)
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("a pool")
+        raise symbolic.Inexact("a pool")
 
     def targets(self, x: Any, size: Any) -> list[int]:
         found = numbers(size)

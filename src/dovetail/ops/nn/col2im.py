@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree, agree_shapes
 from dovetail.ops.nn.sliding_window import _Sliding, span
 from dovetail.ops.tensor.reshape import items, numbers, vector_length
 from dovetail.ops.tensor.slice import joined
-from dovetail.types import agree, agree_shapes
 
 
 class Col2Im(
@@ -42,11 +42,11 @@ class Col2Im(
         if shape is None or not known:
             return None
         places = None if sizes is None or kernel is None else self.geometry(sizes, kernel).outs
-        if places is not None and dims.equal(shape[-1], dims.product(places)) is False:
-            raise RuleError("blocks.count", f"{shape[-1]} blocks, and places for {dims.product(places)}")
+        if places is not None and symbolic.equal(shape[-1], symbolic.product(places)) is False:
+            raise RuleError("blocks.count", f"{shape[-1]} blocks, and places for {symbolic.product(places)}")
         channels = None
         if kernel is not None:
-            elements = dims.product(kernel)
+            elements = symbolic.product(kernel)
             if isinstance(shape[-2], int) and isinstance(elements, int) and (not elements or shape[-2] % elements):
                 raise RuleError("blocks.divide", f"{shape[-2]} channels of blocks of {elements} elements")
             channels = shape[-2] // elements if isinstance(elements, int) else None
@@ -119,7 +119,7 @@ class MaxUnpool(
             if len(inner) != len(found):
                 raise RuleError("shape.rank", f"{len(found)} sizes for {len(inner)} axes")
             for size, whole in zip(inner, found, strict=True):
-                if dims.less(whole, size) is True:
+                if symbolic.less(whole, size) is True:
                     raise RuleError("pool.target", f"{size} elements do not lie in {whole}")
         return tuple(found)
 

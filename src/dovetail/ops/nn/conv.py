@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dovetail import arrays, dims
-from dovetail.build import shape_value
+from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Unknown, agree, static
 from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, _Sliding, halves, span, spatial
-from dovetail.types import Unknown, agree, static
 
 _ONNX = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape:kernel?"
 
@@ -83,7 +83,7 @@ class Conv(
         if x.shape is None:
             return (None, outputs, *(None,) * len(kernel))
         sizes = spatial(x.shape)
-        if dims.equal(x.shape[1], w.dims[1] * self.group) is False:
+        if symbolic.equal(x.shape[1], w.dims[1] * self.group) is False:
             raise RuleError("conv.channels", f"{x.shape[1]} channels, and weights for {w.dims[1] * self.group}")
         return (x.shape[0], outputs, *self.geometry(sizes, kernel).outs)
 
@@ -154,7 +154,7 @@ class ConvTranspose(
             return (None, outputs, *(target or (None,) * len(kernel)))
         sizes = spatial(x.shape)
         channels = w.dims[0]
-        if dims.equal(agree(x.shape[1], channels) % self.group, 0) is False:
+        if symbolic.equal(agree(x.shape[1], channels) % self.group, 0) is False:
             raise RuleError("conv.group", f"{channels} input channels do not divide into {self.group} groups")
         if output_shape is not None and target is None:
             return (x.shape[0], outputs, *(None,) * len(kernel))
@@ -176,7 +176,7 @@ class ConvTranspose(
                 out = size * stride if target is None else target[axis]
                 surplus = full + extra[axis] - out
                 self._check_surplus(surplus, 1 if target is None else stride)
-                begins[axis] = halves(dims.maximum(surplus, 0), self.auto_pad == "same_upper")[0]
+                begins[axis] = halves(symbolic.maximum(surplus, 0), self.auto_pad == "same_upper")[0]
             else:
                 out = full + extra[axis] - begins[axis] - ends[axis] if target is None else target[axis]
             if isinstance(out, int) and out < 0:
@@ -205,7 +205,7 @@ class ConvTranspose(
         op, padded = self._padded(b, g, x, w, output_shape)
         dx = b.add(op, padded, w)[0]
         sizes = x.dims[2:]
-        if any(dims.equal(ours, theirs) is not True for ours, theirs in zip(dx.dims[2:], sizes, strict=True)):
+        if any(symbolic.equal(ours, theirs) is not True for ours, theirs in zip(dx.dims[2:], sizes, strict=True)):
             dx = cropped(b, dx, [0] * len(sizes), sizes_of(b, x))
         dw = weights_gradient(b, padded, x, w, op)
         return [dx, dw, *_bias_gradient(b, g, bias), *([None] if output_shape is not None else [])]
@@ -220,7 +220,7 @@ class ConvTranspose(
             found = self.placement(sizes, kernel, target)
             ends = [max(end, 0) for end in found.ends]
             return Conv(strides, (*found.begins, *ends), dilations, group=self.group), g
-        except (Unknown, dims.Inexact):
+        except (Unknown, symbolic.Inexact):
             begins, ends = self._pads_at_run_time(b, g, x, w)
         zeros = [0, 0]
         padded = b.Pad(g, joined(b, zeros, begins, zeros, ends))
@@ -246,7 +246,7 @@ class ConvTranspose(
         try:
             target = None if output_shape is None else [int(size) for size in output_shape.exact]
             found = self.placement(static(x.dims[2:]), static(w.dims[2:]), target)
-        except (Unknown, dims.Inexact):
+        except (Unknown, symbolic.Inexact):
             return None
         ends = tuple(max(end, 0) for end in found.ends)
         extra = tuple(max(-end, 0) for end in found.ends)
@@ -379,7 +379,7 @@ def weights_gradient(b: Any, x: Any, g: Any, w: Any, op: Conv) -> Any:
         images = b.Reshape(parts, joined(b, channels, [-1], sizes), copy_zeros=False)
     deltas = b.Transpose(g, [1, 0, *rest])
     found = b.add(Conv(dilations, op.pads, strides, group=op.group), images, deltas)[0]
-    if any(dims.equal(ours, theirs) is not True for ours, theirs in zip(found.dims[2:], w.dims[2:], strict=True)):
+    if any(symbolic.equal(ours, theirs) is not True for ours, theirs in zip(found.dims[2:], w.dims[2:], strict=True)):
         found = cropped(b, found, [0] * count, sizes_of(b, w))
     return b.Transpose(found, [1, 0, *rest])
 
@@ -389,4 +389,4 @@ def _bias_gradient(b: Any, g: Any, bias: Any) -> list[Any]:
 
 
 def _plain(item: Any) -> Any:
-    return item if isinstance(item, dims.Dim) else int(item)
+    return item if isinstance(item, symbolic.Dim) else int(item)

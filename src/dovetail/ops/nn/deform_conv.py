@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree, static
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.conv import Convolution
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.nn.sliding_window import PADS, STALE, spatial
 from dovetail.ops.tensor.slice import count_up, joined
-from dovetail.types import agree, static
 
 _IN_IR = "strides, dilations, group=1, deformable_group:parts=1"
 _PADDED = "bilinear_interpolation_pad:padded=false"
@@ -62,7 +62,7 @@ class DeformConv(
         outs: tuple[Any, ...] = (None,) * len(kernel)
         batch = None
         if x.shape is not None:
-            if dims.equal(x.shape[1], w.dims[1] * self.group) is False:
+            if symbolic.equal(x.shape[1], w.dims[1] * self.group) is False:
                 raise RuleError("conv.channels", f"{x.shape[1]} channels, and weights for {w.dims[1] * self.group}")
             for count, what in ((self.group, "groups"), (self.parts, "parts")):
                 if isinstance(x.shape[1], int) and x.shape[1] % count:
@@ -79,7 +79,7 @@ class DeformConv(
         """Hold offsets, or a mask, against what it should be for."""
         if len(item.shape) != len(kernel) + 2:
             raise RuleError("conv.rank", f"offsets and masks should have rank {len(kernel) + 2}, not {len(item.shape)}")
-        agree(item.shape[1], dims.product(kernel) * each * self.parts)
+        agree(item.shape[1], symbolic.product(kernel) * each * self.parts)
         for ours, theirs in zip((batch, *outs), (item.shape[0], *item.shape[2:]), strict=True):
             if ours is not None:
                 agree(ours, theirs)

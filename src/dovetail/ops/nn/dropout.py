@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type
 from dovetail.ops.casts import as_type, rounded
-from dovetail.types import Tensor, Type
 
 
 class Dropout(
@@ -48,7 +48,7 @@ class Dropout(
     def types(self, x: Any, ratio: Any = None, training: Any = None) -> list[Type]:
         bound = check_inputs(self, (x, ratio, training))
         for scalar, what in ((ratio, "ratio"), (training, "flag for training")):
-            if scalar is not None and scalar.shape is not None and any(dims.equal(size, 1) is False for size in scalar.shape):
+            if scalar is not None and scalar.shape is not None and any(symbolic.equal(size, 1) is False for size in scalar.shape):
                 raise RuleError("dropout.scalar", f"the {what} should be a scalar, not {scalar.type}")
         kind = bound.get("F")
         types: list[Type] = [Tensor(kind, x.shape), Tensor(kind if self.mask_like else dtypes.boolean, x.shape)]
@@ -86,4 +86,4 @@ def is_inference(training: Any) -> bool:
     if training is None:
         return True
     known = training.value if training.constant is None else training.constant
-    return known is not None and all(dims.equal(item, 0) for item in np.ravel(known).tolist())
+    return known is not None and all(symbolic.equal(item, 0) for item in np.ravel(known).tolist())

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.tensor.reshape import items, vector_length
 from dovetail.ops.tensor.slice import joined
-from dovetail.types import agree
 
 MODES = ("nearest", "linear", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
@@ -65,7 +65,7 @@ class GridSample(
             return None if shape is None else (None,) * len(shape)
         if len(x.shape) != len(grid.shape):
             raise RuleError("sampling.rank", f"ranks {len(x.shape)}, {len(grid.shape)} should be equal")
-        if dims.equal(grid.shape[-1], len(x.shape) - 2) is False:
+        if symbolic.equal(grid.shape[-1], len(x.shape) - 2) is False:
             raise RuleError("sampling.rank", f"{grid.shape[-1]} numbers for {len(x.shape) - 2} axes")
         return (agree(x.shape[0], grid.shape[0]), x.shape[1], *grid.shape[1:-1])
 
@@ -184,7 +184,7 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
         sizes = items(size) or [None] * count
         if theta.shape is not None:
             for given, wanted in ((theta.shape[1], axes), (theta.shape[2], axes + 1)):
-                if dims.equal(given, wanted) is False:
+                if symbolic.equal(given, wanted) is False:
                     raise RuleError("sampling.rank", f"matrices of {theta.shape[1]} by {theta.shape[2]} for {axes} axes")
         batch = None if theta.shape is None else theta.shape[0] if sizes[0] is None else agree(theta.shape[0], sizes[0])
         return (batch, *sizes[2:], axes)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import Unknown, static
 from dovetail.ops.nn.conv import AUTO, EXPLICIT, TURNED, Conv, Convolution, ConvTranspose
 from dovetail.ops.nn.sliding_window import PADS, STALE
-from dovetail.types import Unknown, static
 
 
 class GroupConv(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail import arrays
-from dovetail.build import shape_value
 from dovetail.errors import RuleError
+from dovetail.ir.builder import shape_value
+from dovetail.ir.types import axes_in, axis_in
 from dovetail.ops.casts import _Normalizing, as_type, listed, rounded, wide_type
 from dovetail.ops.nn.conv import joined
 from dovetail.ops.nn.pool import AveragePool
 from dovetail.ops.nn.sliding_window import halves
-from dovetail.types import axes_in, axis_in
 
 
 class LRN(

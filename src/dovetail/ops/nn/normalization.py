@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dovetail import arrays, dims, dtypes
-from dovetail.build import shape_value
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type, agree, axes_in, axis_in
 from dovetail.ops.casts import _Normalizing, as_type, check_parameter, listed, rounded, wide_type
 from dovetail.ops.nn.conv import joined
 from dovetail.ops.nn.sliding_window import spatial
-from dovetail.types import Tensor, Type, agree, axes_in, axis_in
 
 _EPSILON = "epsilon=9.999999747378752e-06"
 _BATCH = f"x, scale, bias, mean, variance; {_EPSILON}, momentum=0.8999999761581421"
@@ -358,7 +358,7 @@ class GroupNormalization(
         if len(x.shape) < 2:
             raise RuleError("norm.rank", f"a batch and channels are needed, not the rank {len(x.shape)}")
         channels = x.shape[1]
-        if dims.equal(channels % self.groups, 0) is False:
+        if symbolic.equal(channels % self.groups, 0) is False:
             raise RuleError("norm.groups", f"{channels} channels do not divide into {self.groups} groups")
         for values, what in ((scale, "scale"), (bias, "bias")):
             check_vector(values, self.groups if self.per_group else channels, what)

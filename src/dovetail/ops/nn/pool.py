@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
-from dovetail.build import shape_value
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type, Unknown, static
 from dovetail.ops.constant import zeros_like
 from dovetail.ops.nn.conv import Conv, input_gradient, joined, sizes_of
 from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, _refuse_small, _Sliding, spatial
 from dovetail.ops.reduction.reduce import ReduceMax
-from dovetail.types import Tensor, Type, Unknown, static
 
 # By the text VALID counts whole windows, in onnxruntime it rounds up as well: with ceil_mode it is left out.
 _AUTO_CEIL = "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, ceil_mode~{1:ceil_torch}:rounding"
@@ -47,11 +47,11 @@ class _Pool(_Sliding):
         _refuse_small(rest)
         if self.rounding == "floor":
             return rest // stride + 1
-        count = dims.ceil_divide(rest, stride) + 1
+        count = symbolic.ceil_divide(rest, stride) + 1
         if self.rounding == "ceil":
             return count
         # The windows that start at -begin, -begin + stride ... below the input's end.
-        return dims.minimum(count, dims.ceil_divide(size + begin, stride))
+        return symbolic.minimum(count, symbolic.ceil_divide(size + begin, stride))
 
     def _sizes(self, x: Any) -> tuple[Any, ...]:
         sizes = spatial(x.dims)

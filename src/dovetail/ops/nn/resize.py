@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
-from dovetail.build import shape_value
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError, UnsupportedError
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Unknown, axes_in
 from dovetail.limits import current, refuse_array, refuse_memory
-from dovetail.op import Op
 from dovetail.ops.tensor.reshape import items
-from dovetail.types import Unknown, axes_in
 
 MODES = ("nearest", "linear", "cubic")
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
@@ -164,7 +164,7 @@ class Resize(
         if len(item.shape) != 1:
             raise RuleError("resize.target", f"sizes, scales and regions are vectors, not {item.type}")
         axes = len(self.axes) if self.axes is not None else None if x.shape is None else len(x.shape)
-        if axes is not None and dims.equal(item.shape[0], axes * count) is False:
+        if axes is not None and symbolic.equal(item.shape[0], axes * count) is False:
             raise RuleError("resize.target", f"{item.shape[0]} elements for {axes} axes")
 
     def places(self, rank: int) -> tuple[int, ...]:
@@ -238,7 +238,7 @@ class Resize(
         return wide if arrays.element(wide) is kind else arrays.cast(xp, wide, kind, saturate=False)
 
     def _rows(self, x: Any, sizes: Any, scales: Any, roi: Any) -> list[Axis]:
-        from dovetail.types import Tensor, View
+        from dovetail.ir.types import Tensor, View
 
         seen = View(Tensor(arrays.element(x), tuple(x.shape)))
         views = [
@@ -255,7 +255,7 @@ class Resize(
         """Whether an axis stays as it is."""
         if row.roi != (0.0, 1.0) or self.coordinates == "tf_half_pixel_for_nn":
             return False
-        if row.out is None or dims.equal(row.size, row.out) is not True:
+        if row.out is None or symbolic.equal(row.size, row.out) is not True:
             return False
         return row.scale is not None and bool(row.scale == 1)
 
@@ -448,7 +448,7 @@ def _check_source(row: Axis) -> None:
 
 def _present(item: Any) -> Any:
     """An input, None where it is left out or empty."""
-    if item is None or (item.shape is not None and len(item.shape) == 1 and dims.equal(item.shape[0], 0) is True):
+    if item is None or (item.shape is not None and len(item.shape) == 1 and symbolic.equal(item.shape[0], 0) is True):
         return None
     return item
 
@@ -469,7 +469,7 @@ def known_scales(item: Any) -> list[Any] | None:
 
 
 def _ratio(out: Any, size: Any) -> Any:
-    if dims.equal(out, size) is True:
+    if symbolic.equal(out, size) is True:
         return np.float32(1)
     if isinstance(out, int) and isinstance(size, int) and size:
         return np.float32(out) / np.float32(size)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from dovetail import dtypes
-from dovetail.types import Tensor
+from dovetail.ir.types import Tensor
 
 ONE, HALF = 1.0, 0.5
 

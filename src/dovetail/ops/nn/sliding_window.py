@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.errors import RuleError
-from dovetail.op import Op
-from dovetail.types import Size, Unknown
+from dovetail.ir.op import Op
+from dovetail.ir.types import Size, Unknown
 
 AUTO_PADS = ("explicit", "same_upper", "same_lower", "valid")
 
@@ -95,9 +95,9 @@ class _Sliding(Op):
         strides, dilations = self.steps(count)
         spans = [span(size, dilation) for size, dilation in zip(kernel, dilations, strict=True)]
         if self.auto_pad.startswith("same"):
-            outs = [dims.ceil_divide(n, stride) for n, stride in zip(sizes, strides, strict=True)]
+            outs = [symbolic.ceil_divide(n, stride) for n, stride in zip(sizes, strides, strict=True)]
             totals = [
-                dims.maximum((out - 1) * stride + reach - n, 0)
+                symbolic.maximum((out - 1) * stride + reach - n, 0)
                 for n, out, stride, reach in zip(sizes, outs, strides, spans, strict=True)
             ]
             pairs = [halves(total, self.auto_pad == "same_upper") for total in totals]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from dovetail import arrays, dims
-from dovetail.build import shape_value
+from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.types import agree, agree_shapes, axis_in
+from dovetail.ir.builder import shape_value
+from dovetail.ir.types import agree, agree_shapes, axis_in
 
 
 def is_single(shape: Any) -> bool | None:
@@ -17,7 +17,7 @@ def is_single(shape: Any) -> bool | None:
         return None
     if len(shape) == 0:
         return True
-    known = [dims.equal(size, 1) for size in shape]
+    known = [symbolic.equal(size, 1) for size in shape]
     return False if False in known or len(shape) > 1 else known[0]
 
 
@@ -53,7 +53,7 @@ def _check_blocks(x: Any, shape: Any, axis: int | None, block: int) -> None:
         raise RuleError("quantize.block", f"a scale of rank {len(shape)} for blocks of a tensor of rank {len(x.shape)}")
     place = axis_in(axis, len(x.shape))
     for index, (theirs, ours) in enumerate(zip(shape, x.shape, strict=True)):
-        agree(theirs, dims.ceil_divide(ours, block) if index == place else ours)
+        agree(theirs, symbolic.ceil_divide(ours, block) if index == place else ours)
 
 
 def spread(xp: Any, values: Any, shape: Any, axis: int | None, block: int) -> Any:

@@ -9,7 +9,8 @@ import numpy as np
 from dovetail import arrays, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type, Unknown, agree
 from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.ops.nn.conv import Conv, Convolution
@@ -33,7 +34,6 @@ from dovetail.ops.quantization.scales import (
     rows_value,
     sum_type,
 )
-from dovetail.types import Tensor, Type, Unknown, agree
 
 BYTES = ("i8", "u8")
 _WINDOWS = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape:kernel?"

@@ -9,9 +9,9 @@ import numpy as np
 from dovetail import arrays, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type, Unknown, agree, total
 from dovetail.ops.casts import as_type, rounded
-from dovetail.types import Tensor, Type, Unknown, agree, total
 
 _LINE = "K:inner, N:columns, bits=4, block_size, accuracy_level=0, weight_prepacked~{0:false}:prepacked=0"
 

@@ -9,7 +9,8 @@ import numpy as np
 from dovetail import arrays, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import broadcast
 from dovetail.ops.casts import as_type
 from dovetail.ops.elementwise.activation import LeakyRelu, Sigmoid
 from dovetail.ops.nn.pool import AveragePool
@@ -19,7 +20,6 @@ from dovetail.ops.quantization.quantize_linear import grid_value, onto_grid
 from dovetail.ops.quantization.scales import centred, centred_value, check_single, one, one_value
 from dovetail.ops.reduction.softmax import Softmax
 from dovetail.ops.tensor.concat_split import Concat
-from dovetail.types import broadcast
 
 _TWO = "x: I, x_scale: f32, x_zero_point?: I, y: I, y_scale: f32, y_zero_point?: I, z_scale: f32, z_zero_point?: I -> z: I"
 _TWO_LINE = "(x, x_scale, x_zero_point?, y, y_scale, y_zero_point?, z_scale, z_zero_point?)"
@@ -222,7 +222,7 @@ class QLinearGlobalAveragePool(
             return onto_grid(xp, arrays.cast(xp, total, dtypes.f32) * factor, point(xp, zy), kind)
 
     def decompose(self, b: Any, x: Any, sx: Any, zx: Any, sy: Any, zy: Any) -> Any:
-        from dovetail.build import shape_value
+        from dovetail.ir.builder import shape_value
 
         axes = self._axes(len(x.dims))
         steps = centred_value(b, x, one_value(b, zx))

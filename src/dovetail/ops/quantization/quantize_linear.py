@@ -9,11 +9,11 @@ import numpy as np
 from dovetail import arrays, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, RuleError, UnsupportedError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type, Unknown, agree_shapes, axis_in, broadcast
 from dovetail.ops.casts import as_type, rounded
 from dovetail.ops.elementwise.broadcast import AUTO
 from dovetail.ops.quantization.granularity import by_blocks, check_parameters, is_single, spread, spread_value
-from dovetail.types import Tensor, Type, Unknown, agree_shapes, axis_in, broadcast
 
 _GRIDS = frozenset("i8 u8 i16 u16 i4 u4 i2 u2 f8e4m3 f8e4m3fnuz f8e5m2 f8e5m2fnuz f6e2m3 f6e3m2 f4e2m1".split())
 """The types that numbers are quantised to."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir.types import agree
 from dovetail.ops.casts import as_type
 from dovetail.ops.quantization.granularity import is_single
-from dovetail.types import agree
 
 
 def check_single(values: Any, what: str) -> None:
@@ -36,9 +36,9 @@ def _check_sides(values: Any, x: Any, what: str, summed: int) -> None:
     if rank > 1 and len(shape) == 1 and (rank == 2 or summed == -2):
         agree(shape[0], x.shape[-3 - summed])
         return
-    if rank > 1 and len(shape) == rank and dims.equal(shape[summed], 1) is not False:
+    if rank > 1 and len(shape) == rank and symbolic.equal(shape[summed], 1) is not False:
         for axis, (ours, theirs) in enumerate(zip(shape, x.shape, strict=True)):
-            if axis != rank + summed and dims.equal(ours, 1) is not True:
+            if axis != rank + summed and symbolic.equal(ours, 1) is not True:
                 agree(ours, theirs)
         return
     raise RuleError("quantize.scale", f"a {what} of shape {list(shape)} lies along neither side of {x.type}")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dovetail import arrays
-from dovetail.arrays.libraries import filled
-from dovetail.build import shape_value
+from dovetail.arrays.backends import filled
 from dovetail.dtypes import DType
+from dovetail.ir.builder import shape_value
 from dovetail.ops.casts import as_type, rounded, wide_type
 from dovetail.ops.elementwise.activation import Elu, HardSigmoid, LeakyRelu, Relu, Sigmoid, Softplus, Softsign, ThresholdedRelu
 from dovetail.ops.elementwise.unary import Tanh

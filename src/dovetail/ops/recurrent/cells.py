@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from dovetail.op import Op
+from dovetail.ir.op import Op
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, _Recurrent
 
 _INNER = "activations_alpha:alphas=[], activations_beta:betas=[], clip=0"

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from dovetail import arrays
 from dovetail.errors import EngineError, RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree
 from dovetail.ops.recurrent.cell_math import (
     DEFAULTS,
     PARAMETERS,
@@ -21,7 +22,6 @@ from dovetail.ops.recurrent.cell_math import (
     through_time,
 )
 from dovetail.ops.recurrent.loop_form import through_loop
-from dovetail.types import agree
 
 X_AXES = {"sequence_first": "sbi", "batch_first": "bsi", "direction_second": "bsi"}
 Y_AXES = {"sequence_first": "sdbh", "batch_first": "bsdh", "direction_second": "bdsh"}

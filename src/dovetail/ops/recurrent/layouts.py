@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
+from dovetail.ir.builder import shape_value
 from dovetail.ops.constant import zeros_like
 from dovetail.ops.nn.conv import joined
 from dovetail.ops.recurrent.cell_math import Values
@@ -96,7 +96,7 @@ def is_full(op: Any, x: Any, lengths: Any) -> bool:
     if lengths is None or lengths.value is None or x.shape is None:
         return False
     size = x.shape[X_AXES[op.layout].index("s")]
-    return all(dims.equal(item, size) is True for item in np.asarray(lengths.value, dtype=object).reshape(-1).tolist())
+    return all(symbolic.equal(item, size) is True for item in np.asarray(lengths.value, dtype=object).reshape(-1).tolist())
 
 
 def one_by_one(b: Any, op: Any, xs: Any) -> list[Any]:

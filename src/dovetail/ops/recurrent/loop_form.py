@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from dovetail import dtypes
-from dovetail.build import Builder, shape_value
-from dovetail.evaluate import constant_value
-from dovetail.graph import Value
+from dovetail.interpreter.evaluate import constant_value
+from dovetail.ir.builder import Builder, shape_value
+from dovetail.ir.graph import Value
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.recurrent.cell_math import Step, through_time
 

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
-from dovetail.evaluate import FOLD_LIMIT
-from dovetail.op import Op
+from dovetail.interpreter.evaluate import FOLD_LIMIT
+from dovetail.ir.op import Op
+from dovetail.ir.types import axis_in
 from dovetail.ops.elementwise.broadcast import _Elementwise
-from dovetail.types import axis_in
 
 
 class _Place(_Elementwise, sig="x: R -> y: i64"):
@@ -41,8 +41,8 @@ class _Place(_Elementwise, sig="x: R -> y: i64"):
         raise NotImplementedError
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        if xp is dims.xp:
-            raise dims.Inexact("the place of an extreme")
+        if xp is symbolic.xp:
+            raise symbolic.Inexact("the place of an extreme")
         axis = axis_in(self.axis, x.ndim)
         kind = arrays.element(x)
         wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widened(xp, x)
@@ -69,7 +69,7 @@ class _Place(_Elementwise, sig="x: R -> y: i64"):
 
 def _size(b: Any, x: Any, axis: int) -> Any:
     """The size of an axis, which is beyond every place on it, as a vector of one element."""
-    from dovetail.build import shape_value
+    from dovetail.ir.builder import shape_value
 
     return shape_value(b, x, [axis])
 

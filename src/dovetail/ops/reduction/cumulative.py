@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims
+from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
+from dovetail.ir.types import axis_in
 from dovetail.ops.elementwise.broadcast import _Elementwise, is_float
-from dovetail.types import axis_in
 
 
 class _Running(_Elementwise, sig="x: R, axis!: I -> y: R"):
@@ -38,7 +38,7 @@ class _Running(_Elementwise, sig="x: R, axis!: I -> y: R"):
 
     def evaluate(self, xp: Any, x: Any, axis: Any) -> Any:
         place = axis_in(int(np.asarray(axis).reshape(-1).tolist()[0]), x.ndim)
-        wide = x if xp is dims.xp else arrays.widened(xp, x)
+        wide = x if xp is symbolic.xp else arrays.widened(xp, x)
         wide = xp.flip(wide, axis=place) if self.reverse else wide
         if self.exclusive and x.shape[place]:
             front = (slice(None),) * place
@@ -46,7 +46,7 @@ class _Running(_Elementwise, sig="x: R, axis!: I -> y: R"):
         with np.errstate(all="ignore"):
             y = self.running(xp, wide, place)
         y = xp.flip(y, axis=place) if self.reverse else y
-        return y if xp is dims.xp else arrays.cast(xp, y, arrays.element(x), saturate=False)
+        return y if xp is symbolic.xp else arrays.cast(xp, y, arrays.element(x), saturate=False)
 
 
 class CumSum(
@@ -57,7 +57,7 @@ class CumSum(
     """The running sum. Sources: ONNX CumSum 11 and 14, OpenVINO CumSum-3."""
 
     def running(self, xp: Any, x: Any, axis: int) -> Any:
-        return xp.cumulative_sum(x, axis=axis) if xp is dims.xp else xp.cumulative_sum(x, axis=axis, dtype=x.dtype)
+        return xp.cumulative_sum(x, axis=axis) if xp is symbolic.xp else xp.cumulative_sum(x, axis=axis, dtype=x.dtype)
 
     def first(self, xp: Any, x: Any) -> Any:
         return xp.zeros_like(x)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
+from dovetail.ir.types import axes_in, total
 from dovetail.ops.elementwise.broadcast import _Elementwise, is_float, number
 from dovetail.ops.elementwise.clip import finite_range
-from dovetail.types import axes_in, total
 
 
 def _versions(kind: str, old: tuple[int, ...], by_input: str) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
             return self._shape_of_unknown(x.shape, axes)
         values = None if axes is None else axes.value
         listed = None if values is None else [_number(axis) for axis in np.atleast_1d(np.asarray(values)).tolist()]
-        if listed is not None and any(isinstance(axis, dims.Dim) for axis in listed):
+        if listed is not None and any(isinstance(axis, symbolic.Dim) for axis in listed):
             return self._shape_of_unknown(x.shape, axes)
         reduced = self.axes_of(rank, listed)
         sizes = enumerate(x.shape)
@@ -85,7 +85,7 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
         if not reduced:
             # Some libraries take no axes for all: each element is put on an axis of its own.
             return self.with_(keep_dims=False).evaluate(xp, xp.expand_dims(x, axis=-1), [-1])
-        if xp is dims.xp:
+        if xp is symbolic.xp:
             y = self.function(xp, x, reduced)
         elif not prod(x.shape[axis] for axis in reduced):
             shape = tuple(1 if axis in reduced else size for axis, size in enumerate(x.shape))
@@ -118,7 +118,7 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
 
     def whole(self, b: Any, g: Any, x: Any, axes: Any) -> Any:
         """The incoming gradient at every element of ``x``."""
-        from dovetail.build import shape_value
+        from dovetail.ir.builder import shape_value
 
         return b.Expand(self.kept(b, g, x, axes), shape_value(b, x))
 
@@ -137,19 +137,19 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
 
 
 def _number(axis: Any) -> Any:
-    return axis if isinstance(axis, dims.Dim) else int(axis)
+    return axis if isinstance(axis, symbolic.Dim) else int(axis)
 
 
 def _is_symbol(axis: Any) -> bool:
-    return isinstance(axis, dims.Dim)
+    return isinstance(axis, symbolic.Dim)
 
 
 class _Whole(_Reduction):
     """A reduction whose result for integers is cut off toward zero."""
 
     def wide(self, xp: Any, x: Any) -> Any:
-        if xp is dims.xp:
-            raise dims.Inexact("real numbers")
+        if xp is symbolic.xp:
+            raise symbolic.Inexact("real numbers")
         return arrays.cast(xp, x, dtypes.f64) if arrays.element(x).is_integer else x
 
 
@@ -157,7 +157,7 @@ class ReduceSum(_Reduction, onnx=_versions("ReduceSum", (1, 11), "13"), openvino
     """The sum; 0 of nothing. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
 
     def function(self, xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
-        return xp.sum(x, axis=axes, keepdims=True) if xp is dims.xp else xp.sum(x, axis=axes, keepdims=True, dtype=x.dtype)
+        return xp.sum(x, axis=axes, keepdims=True) if xp is symbolic.xp else xp.sum(x, axis=axes, keepdims=True, dtype=x.dtype)
 
     def nothing(self, dtype: Any) -> Any:
         return 0
@@ -173,8 +173,8 @@ class ReduceMean(_Reduction, onnx=_versions("ReduceMean", (1, 11, 13), "18"), op
     """
 
     def function(self, xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
-        if xp is dims.xp:
-            raise dims.Inexact("a mean")
+        if xp is symbolic.xp:
+            raise symbolic.Inexact("a mean")
         count = prod(x.shape[axis] for axis in axes)
         sum = xp.sum(x, axis=axes, keepdims=True, dtype=x.dtype)
         if not arrays.element(x).is_integer:
@@ -206,7 +206,7 @@ class ReduceMean(_Reduction, onnx=_versions("ReduceMean", (1, 11, 13), "18"), op
 
 
 def _sizes(b: Any, x: Any) -> Any:
-    from dovetail.build import shape_value
+    from dovetail.ir.builder import shape_value
 
     return shape_value(b, x)
 
@@ -244,7 +244,7 @@ class ReduceMax(
     """
 
     def function(self, xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
-        if xp is not dims.xp and arrays.element(x).kind == "bool":
+        if xp is not symbolic.xp and arrays.element(x).kind == "bool":
             return xp.any(x, axis=axes, keepdims=True)
         return xp.max(x, axis=axes, keepdims=True)
 
@@ -263,7 +263,7 @@ class ReduceMin(
     """
 
     def function(self, xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
-        if xp is not dims.xp and arrays.element(x).kind == "bool":
+        if xp is not symbolic.xp and arrays.element(x).kind == "bool":
             return xp.all(x, axis=axes, keepdims=True)
         return xp.min(x, axis=axes, keepdims=True)
 
@@ -286,7 +286,7 @@ class ReduceProd(_Reduction, onnx=_versions("ReduceProd", (1, 11, 13), "18"), op
     """The product; 1 of nothing. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
 
     def function(self, xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
-        return xp.prod(x, axis=axes, keepdims=True) if xp is dims.xp else xp.prod(x, axis=axes, keepdims=True, dtype=x.dtype)
+        return xp.prod(x, axis=axes, keepdims=True) if xp is symbolic.xp else xp.prod(x, axis=axes, keepdims=True, dtype=x.dtype)
 
     def nothing(self, dtype: Any) -> Any:
         return 1
@@ -306,7 +306,7 @@ class ReduceL1(_Reduction, onnx=_versions("ReduceL1", (1, 11, 13), "18"), openvi
     """The sum of magnitudes; 0 of nothing. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
 
     def function(self, xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
-        sizes = x if xp is not dims.xp and arrays.element(x).kind == "uint" else xp.abs(x)
+        sizes = x if xp is not symbolic.xp and arrays.element(x).kind == "uint" else xp.abs(x)
         return ReduceSum().function(xp, sizes, axes)
 
     def nothing(self, dtype: Any) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail import arrays
-from dovetail.build import shape_value
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
+from dovetail.ir.types import axis_in, total
 from dovetail.ops.casts import _Normalizing
-from dovetail.types import axis_in, total
 
 
 class _Exponential(_Normalizing, sig="x: F -> y: F"):

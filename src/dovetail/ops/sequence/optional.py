@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes, types
+from dovetail import dtypes
 from dovetail.errors import EngineError, RuleError
-from dovetail.op import Op
-from dovetail.types import Type, Unknown
+from dovetail.ir import types
+from dovetail.ir.op import Op
+from dovetail.ir.types import Type, Unknown
 
 
 class Optional(Op, sig="x?: any -> y: any"):

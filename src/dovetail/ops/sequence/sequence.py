@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.arrays import element
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Sequence, Tensor, Type, Unknown, View, axis_in, common_type, sequence_of
 from dovetail.ops.sequence.optional import OptionalGetElement, OptionalHasElement
 from dovetail.ops.tensor.concat_split import Concat, Split
 from dovetail.ops.tensor.reshape import as_i64, held, is_size, items, numbers, seen
-from dovetail.types import Sequence, Tensor, Type, Unknown, View, axis_in, common_type, sequence_of
 
 MOST_LINKS = 256
 """How far back the elements of a list are looked for."""
@@ -236,7 +236,7 @@ class SequenceLength(Op, sig="x: any -> y: i64", onnx="SequenceLength-11(x)"):
         length = sequence_of(x.type).length
         if length is None:
             raise Unknown
-        return dims.xp.asarray(length)
+        return symbolic.xp.asarray(length)
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         return xp.asarray(len(x), dtype=xp.int64)
@@ -289,7 +289,7 @@ class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequenc
             assert lengths is not None
             if any(isinstance(length, int) and length < 0 for length in lengths):
                 raise RuleError("split.sizes", f"lengths {lengths} should not be negative")
-            if all(map(is_size, lengths)) and dims.equal(sum(lengths), size) is False:
+            if all(map(is_size, lengths)) and symbolic.equal(sum(lengths), size) is False:
                 raise RuleError("split.sizes", f"lengths {lengths} should add up to {size}")
             return lengths
         piece = 1 if lengths is None else lengths[0]
@@ -304,7 +304,7 @@ class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequenc
         piece = 1 if sizes is None else (items(sizes) or [None])[0] if sizes.shape is not None else None
         if not isinstance(piece, int):
             return None, None
-        return -(-size // piece), piece if dims.equal(size % piece, 0) is True else None
+        return -(-size // piece), piece if symbolic.equal(size % piece, 0) is True else None
 
     def is_by_one(self, x: Any, sizes: Any = None) -> bool:
         """Whether every piece is known to be of one."""
@@ -441,7 +441,7 @@ def unlisted(b: Any, node: Any) -> Any:
         return None
     try:
         return node.op.decompose(b, *node.inputs)
-    except (Unknown, dims.Inexact):
+    except (Unknown, symbolic.Inexact):
         return None
 
 

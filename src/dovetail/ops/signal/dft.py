@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import axes_in, is_static
 from dovetail.ops.tensor.reshape import numbers, vector_length
-from dovetail.types import axes_in, is_static
 
 _MATRIX_LIMIT = 1 << 20
 """The most elements of a transform written as a matrix."""
@@ -22,14 +22,14 @@ class _Transform(Op):
     -1, as left out, is as many as there are (for a real result of ``IRDFT``: 2 * (n - 1))."""
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("a transform")
+        raise symbolic.Inexact("a transform")
 
     def plan(self, shape: Any, axes: Any, lengths: Any, is_half_given: bool) -> list[tuple[int, Any]] | None:
         """For each axis its place and the length of the transform; None where axes are not known."""
         count = vector_length(axes, "axes")
         if lengths is not None:
             given = vector_length(lengths, "lengths", scalar=True)
-            if count is not None and given is not None and dims.equal(count, given) is False:
+            if count is not None and given is not None and symbolic.equal(count, given) is False:
                 raise RuleError("fourier.length", f"{given} lengths for {count} axes")
         found = numbers(axes)
         if found is None:
@@ -119,7 +119,9 @@ class DFT(
         if len(x.shape) < 2:
             raise RuleError("fourier.rank", f"an axis of the signal and one of the parts are needed, not rank {len(x.shape)}")
         parts = x.shape[-1]
-        if all(dims.equal(parts, count) is False for count in ((1, 2) if not self.onesided else (2,) if self.inverse else (1,))):
+        if all(
+            symbolic.equal(parts, count) is False for count in ((1, 2) if not self.onesided else (2,) if self.inverse else (1,))
+        ):
             raise RuleError("fourier.parts", f"{parts} parts of each number")
         shape: list[Any] = list(x.shape[:-1])
         plan = self.plan(shape, axes, lengths, self.onesided and self.inverse)
@@ -155,7 +157,7 @@ class DFT(
         for index in order if not self.inverse else reversed(order):
             is_half = self.onesided and index == order[-1]
             wide = self._step_back(b, wide, x, plan[index], _length_at(b, lengths, index), is_half)
-        if dims.equal(x.dims[-1], 1) is True and not (self.onesided and not self.inverse):
+        if symbolic.equal(x.dims[-1], 1) is True and not (self.onesided and not self.inverse):
             wide = b.Slice(wide, [0], [1], [-1])
         gradient = b.Cast(wide, to=x.dtype) if x.dtype.bits < 32 else wide
         return [gradient, *(None for item in (axes, lengths) if item is not None)]
@@ -201,7 +203,7 @@ def _two_sided(b: Any, count: Any, like: Any, place: int) -> Any:
 def _fitted(b: Any, g: Any, place: int, have: tuple[Any, Any], want: tuple[Any, Any]) -> Any:
     """``g`` with as many elements along an axis as ``want``; both are what is known before the run, and the value in it."""
     (known, count), (wanted, size) = have, want
-    if known is not None and dims.equal(known, wanted) is True:
+    if known is not None and symbolic.equal(known, wanted) is True:
         return g
     more = b.Reshape(b.Maximum(b.Subtract(size, count), 0), [1])
     filled = b.Pad(g, b.Concat([0], more, axis=0), None, [place])

@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
-from dovetail.build import shape_value
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, default_types
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op, default_types
+from dovetail.ir.types import Tensor, Type, agree
 from dovetail.ops.signal.dft import DFT, IRDFT
 from dovetail.ops.tensor.reshape import items
 from dovetail.ops.tensor.slice import joined
-from dovetail.types import Tensor, Type, agree
 
 
 def one(x: Any, what: str) -> Any:
     """The number in a scalar, or a vector of one; None where it is not known. Raises RuleError [input.rank]."""
-    if x.shape is not None and (len(x.shape) > 1 or (x.shape and dims.equal(x.shape[0], 1) is False)):
+    if x.shape is not None and (len(x.shape) > 1 or (x.shape and symbolic.equal(x.shape[0], 1) is False)):
         raise RuleError("input.rank", f"{what} should be one number, not of shape {list(x.shape)}")
     found = items(x)
     return None if found is None else found[0]
@@ -61,7 +61,7 @@ class STFT(
         if x.shape is not None:
             if len(x.shape) != 3:
                 raise RuleError("fourier.rank", f"a batch, a signal and its parts are needed, not the rank {len(x.shape)}")
-            if all(dims.equal(x.shape[2], count) is False for count in ((1,) if self.onesided else (1, 2))):
+            if all(symbolic.equal(x.shape[2], count) is False for count in ((1,) if self.onesided else (1, 2))):
                 raise RuleError("fourier.parts", f"{x.shape[2]} parts of each number")
         size = self.length_of(x, window, length)
         if isinstance(size, int) and size < 1:
@@ -70,14 +70,14 @@ class STFT(
         batch, frames = None, None
         if x.shape is not None:
             batch = x.shape[0]
-            if size is not None and every is not None and dims.less(x.shape[1], size) is True:
+            if size is not None and every is not None and symbolic.less(x.shape[1], size) is True:
                 raise RuleError("fourier.length", f"a frame of {size} elements of a signal of {x.shape[1]}")
             if size is not None and isinstance(every, int):
                 frames = (x.shape[1] - size) // every + 1
         return (batch, frames, bins, 2)
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("a transform")
+        raise symbolic.Inexact("a transform")
 
     def decompose(self, b: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
         """The frames gathered, then transformed."""
@@ -132,11 +132,11 @@ class ISTFT(
             raise RuleError("fourier.rank", f"frequencies, frames and parts are needed, not the rank {len(x.shape)}")
         frame, _, whole = self.sizes(x, length, step)
         if x.shape is not None:
-            if dims.equal(x.shape[-1], 2) is False:
+            if symbolic.equal(x.shape[-1], 2) is False:
                 raise RuleError("fourier.parts", f"{x.shape[-1]} parts of each number")
             if frame is not None:
                 agree(x.shape[-3], frame // 2 + 1)
-        if frame is not None and window.shape is not None and dims.less(frame, window.shape[0]) is True:
+        if frame is not None and window.shape is not None and symbolic.less(frame, window.shape[0]) is True:
             raise RuleError("fourier.window", f"a window of {window.shape[0]} elements for frames of {frame}")
         if size is not None:
             given = one(size, "size")
@@ -146,7 +146,7 @@ class ISTFT(
         return None if x.shape is None else (*x.shape[:-3], whole)
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("a transform")
+        raise symbolic.Inexact("a transform")
 
     def decompose(self, b: Any, x: Any, window: Any, length: Any, step: Any, size: Any = None) -> Any:
         frame, every, whole = self.sizes(x, length, step)
@@ -212,7 +212,7 @@ class MelWeightMatrix(
         return (None if size is None else size // 2 + 1, count)
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("weights")
+        raise symbolic.Inexact("weights")
 
     def evaluate(self, xp: Any, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
         count, size, every = (int(np.asarray(x).reshape(-1)[0]) for x in (bins, length, rate))

@@ -6,13 +6,13 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.arrays import element
 from dovetail.errors import RuleError
-from dovetail.op import Op, Window, Windows
+from dovetail.ir.op import Op, Window, Windows
+from dovetail.ir.types import INT64_MAX, agree, axis_in, static
 from dovetail.ops.constant import zeros_like
 from dovetail.ops.tensor.reshape import as_i64, held, is_size, items, seen
-from dovetail.types import INT64_MAX, agree, axis_in, static
 
 
 def _positive_rank(rank: int) -> int:
@@ -133,7 +133,7 @@ class Split(
         if len(shape) != 1:
             raise RuleError("split.sizes", f"the lengths should be a vector, not of rank {len(shape)}")
         (count,) = shape
-        if dims.equal(count, self.outputs) is False:
+        if symbolic.equal(count, self.outputs) is False:
             raise RuleError("split.outputs", f"{count} lengths for {self.outputs} outputs")
 
     def _equal(self, size: Any) -> list[Any]:
@@ -171,9 +171,9 @@ class Split(
         rest = sum(length for length in lengths if length != -1)
         remainder = size - rest if -1 in lengths else None
         if remainder is None:
-            if all(map(is_size, lengths)) and dims.equal(rest, size) is False:
+            if all(map(is_size, lengths)) and symbolic.equal(rest, size) is False:
                 raise RuleError("split.sizes", f"lengths {_listed(lengths)} should add up to {size}")
-        elif dims.less(remainder, 0):
+        elif symbolic.less(remainder, 0):
             raise RuleError("split.sizes", f"lengths {_listed(lengths)} leave less than nothing of {size}")
         # A length that may be negative may turn out to be the remainder.
         return [remainder if length == -1 else length if is_size(length) else None for length in lengths]
@@ -182,7 +182,7 @@ class Split(
         axis, ragged, wildcard = self.axis, self.ragged, self.wildcard
         if x.shape is not None:
             axis = axis_in(axis, len(x.shape))
-            ragged = ragged and dims.exact_quotient(x.shape[axis], self.outputs) is None
+            ragged = ragged and symbolic.exact_quotient(x.shape[axis], self.outputs) is None
         lengths = items(sizes)
         if lengths is not None:
             wildcard = wildcard and not all(map(is_size, lengths))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, Window, Windows
+from dovetail.ir.op import Op, Window, Windows
+from dovetail.ir.types import Size, axis_in, static
 from dovetail.ops.tensor.reshape import seen
 from dovetail.ops.tensor.slice import joined
 from dovetail.ops.tensor.transpose_expand_tile import dense, inverse
-from dovetail.types import Size, axis_in, static
 
 _ONNX_MODES = "mode~{DCR:blocks_first,CRD:depth_first}"
 _OPENVINO_MODES = "mode~{blocks_first:blocks_first,depth_first:depth_first}"
@@ -57,15 +57,15 @@ def _reshaped(b: Any, value: Any, sizes: Sequence[Size], x: Any, factors: Sequen
 
 def _at_run_time(b: Any, size: Size, x: Any, factors: Sequence[int]) -> Any:
     """A size that is one of ``x``, or one of them times or by a factor, as a vector of one element."""
-    from dovetail.build import shape_value
+    from dovetail.ir.builder import shape_value
 
     for axis, known in enumerate(x.dims):
-        if dims.equal(known, size) is True:
+        if symbolic.equal(known, size) is True:
             return shape_value(b, x, [axis])
         for factor in factors:
-            if dims.equal(known * factor, size) is True:
+            if symbolic.equal(known * factor, size) is True:
                 return b.Multiply(shape_value(b, x, [axis]), factor)
-            if dims.equal(known // factor, size) is True or dims.exact_quotient(known, factor) == size:
+            if symbolic.equal(known // factor, size) is True or symbolic.exact_quotient(known, factor) == size:
                 return b.Divide(shape_value(b, x, [axis]), factor)
     raise UnsupportedError(
         "blocks.size", f"the size {size} is not known to be one of {list(map(str, x.dims))} or a multiple of one"
@@ -81,7 +81,7 @@ def _check_rank(shape: Sequence[Any]) -> int:
 def _quotient(size: Any, divisor: int, what: str) -> Any:
     if isinstance(size, int) and size % divisor:
         raise RuleError("blocks.divide", f"{what} {size} does not divide by {divisor}")
-    found = dims.exact_quotient(size, divisor)
+    found = symbolic.exact_quotient(size, divisor)
     return size // divisor if found is None else found
 
 

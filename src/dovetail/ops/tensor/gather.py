@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims
+from dovetail import arrays, symbolic
 from dovetail.errors import EngineError, RuleError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree, axis_in
 from dovetail.ops.constant import zeros_like
 from dovetail.ops.tensor.reshape import items
 from dovetail.ops.tensor.transpose_expand_tile import inverse
-from dovetail.types import agree, axis_in
 
 
 def check_indices(indices: Any, size: Any, natural: bool = False) -> None:
@@ -31,7 +31,7 @@ def check_smaller(shape: Any, indices: Any, axis: int) -> None:
     if len(shape) != len(indices):
         raise RuleError("shape.rank", f"ranks {len(shape)}, {len(indices)} should be equal")
     for place, (size, count) in enumerate(zip(shape, indices, strict=True)):
-        if place != axis and dims.less(size, count) is True:
+        if place != axis and symbolic.less(size, count) is True:
             raise RuleError("scatter.shape", f"{count} indices along axis {place}, which has the size {size}")
 
 
@@ -93,9 +93,9 @@ class Gather(
             if indices.shape is not None:
                 changes["batch_dims"] = self._batch(len(x.shape), len(indices.shape))
         found = items(indices)
-        if found is not None and all(dims.less_equal(0, index) is True for index in found):
+        if found is not None and all(symbolic.less_equal(0, index) is True for index in found):
             size = x.shape[axis_in(self.axis, len(x.shape))] if x.shape is not None else None
-            inside = size is not None and all(dims.less(index, size) is True for index in found)
+            inside = size is not None and all(symbolic.less(index, size) is True for index in found)
             if inside or self.bounds == "error":
                 changes["bounds"] = "natural"
         return self.with_(**changes) if changes else self
@@ -118,7 +118,7 @@ class Gather(
         return xp.where(xp.reshape(inside, shape), found, xp.zeros_like(found))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any) -> Any:
-        from dovetail.build import shape_value
+        from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import added_back
 
         axis = axis_in(self.axis, len(x.dims))
@@ -171,7 +171,7 @@ def _inside(b: Any, g: Any, x: Any, indices: Any, axis: int, batch: int) -> tupl
 
 def _with_batch(b: Any, indices: Any, x: Any, batch: int) -> Any:
     """Tuples of coordinates behind the first ``batch`` axes, with the coordinates of these axes before them."""
-    from dovetail.build import shape_value
+    from dovetail.ir.builder import shape_value
     from dovetail.ops.tensor.slice import count_up, joined
 
     rank = len(indices.dims)
@@ -233,7 +233,7 @@ def check_tuples(shape: Any, indices: Any, batch: int) -> int | None:
         columns = np.asarray(indices.value)
         for place in range(depth):
             size = shape[batch + place]
-            known = [int(index) for index in columns[..., place].reshape(-1).tolist() if not isinstance(index, dims.Dim)]
+            known = [int(index) for index in columns[..., place].reshape(-1).tolist() if not isinstance(index, symbolic.Dim)]
             if isinstance(size, int) and any(not -size <= index < size for index in known):
                 wrong = next(index for index in known if not -size <= index < size)
                 raise RuleError("index.range", f"the index {wrong} is not in [{-size}, {size - 1}]")

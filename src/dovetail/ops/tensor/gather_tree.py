@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree_shapes
 from dovetail.ops.casts import as_type
 from dovetail.ops.tensor.slice import count_up
-from dovetail.types import agree_shapes
 
 
 class GatherTree(
@@ -39,7 +39,7 @@ class GatherTree(
         return found
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("beams")
+        raise symbolic.Inexact("beams")
 
     def decompose(self, b: Any, steps: Any, parents: Any, lengths: Any, end: Any) -> Any:
         """One time after the other, the last first."""

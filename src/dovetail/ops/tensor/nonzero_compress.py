@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
-from dovetail.op import Op, check_inputs
+from dovetail.ir.op import Op, check_inputs
+from dovetail.ir.types import Tensor, Type, agree, axis_in, total
 from dovetail.ops.tensor.reshape import held, is_size, items, numbers
-from dovetail.types import Tensor, Type, agree, axis_in, total
 
 
 def _elements(x: Any) -> Any:
@@ -20,7 +20,7 @@ def _elements(x: Any) -> Any:
     if data is not None:
         return data
     value = None if x.value is None else np.asarray(x.value)
-    return None if value is None or any(isinstance(item, dims.Dim) for item in value.reshape(-1).tolist()) else value
+    return None if value is None or any(isinstance(item, symbolic.Dim) for item in value.reshape(-1).tolist()) else value
 
 
 class NonZero(
@@ -43,7 +43,7 @@ class NonZero(
         return [Tensor(self.dtype, (None if x.shape is None else len(x.shape), count))]  # type: ignore[arg-type]
 
     def value(self, x: Any) -> Any:
-        raise dims.Inexact
+        raise symbolic.Inexact
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         kind = arrays.dtype_in(xp, self.dtype)
@@ -82,7 +82,7 @@ class Compress(
         if x.shape is None:
             return None
         axis = axis_in(self.axis, len(x.shape))
-        if condition.shape is not None and dims.less(x.shape[axis], condition.shape[0]) is True:
+        if condition.shape is not None and symbolic.less(x.shape[axis], condition.shape[0]) is True:
             raise RuleError("compress.condition", f"a condition of {condition.shape[0]} for {x.shape[axis]} slices")
         return (*x.shape[:axis], count, *x.shape[axis + 1 :])
 
@@ -169,14 +169,14 @@ class Trilu(Op, sig="x: T, k?!: I -> y: T", onnx="Trilu-14(x, k?; upper=1)"):
     def shape(self, x: Any, k: Any = None) -> Any:
         if x.shape is not None and len(x.shape) < 2:
             raise RuleError("shape.rank", f"matrices are needed, not rank {len(x.shape)}")
-        if k is not None and k.shape is not None and dims.equal(total(k.shape), 1) is False:
+        if k is not None and k.shape is not None and symbolic.equal(total(k.shape), 1) is False:
             raise RuleError("trilu.diagonal", f"k should be one number, not of shape {list(map(str, k.shape))}")
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, k: Any = None) -> Any:
         found = [0] if k is None else numbers(held(k))
         if not found:
-            raise dims.Inexact("the diagonal is not known")
+            raise symbolic.Inexact("the diagonal is not known")
         return arrays.triangle(xp, x, found[0], self.upper)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, k: Any = None) -> Any:
@@ -210,7 +210,7 @@ class EyeLike(Op, sig="x: T -> y: T1", onnx="EyeLike-9,22(x; dtype?, k=0)"):
         return [Tensor(self.dtype or x.type.dtype, x.shape or (None, None))]  # type: ignore[arg-type]
 
     def value(self, x: Any) -> Any:
-        raise dims.Inexact
+        raise symbolic.Inexact
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         kind = self.dtype or arrays.element(x)

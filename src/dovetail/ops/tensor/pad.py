@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, Windows
+from dovetail.ir.op import Op, Windows
+from dovetail.ir.types import INT64_MAX, axes_in, static
 from dovetail.ops.constant import zeros_like
 from dovetail.ops.tensor.reshape import held, items, numbers, open_shape, seen, vector_length
 from dovetail.ops.tensor.slice import MOST_WINDOWS, Piece, count_up, joined, windows_of
-from dovetail.types import INT64_MAX, axes_in, static
 
 MODES = ("constant", "reflect", "edge", "wrap", "symmetric")
 _BEFORE_19 = "{constant:constant,reflect:reflect,edge:edge}"
@@ -57,7 +57,7 @@ class Pad(
         sizes: list[Any] = list(x.shape)
         for axis, (before, after) in rows.items():
             known = before is not None and after is not None
-            sizes[axis] = dims.maximum(sizes[axis] + before + after, 0) if known else None
+            sizes[axis] = symbolic.maximum(sizes[axis] + before + after, 0) if known else None
             self._check_border(axis, x.shape[axis], before, after)
         return tuple(sizes)
 
@@ -85,7 +85,7 @@ class Pad(
         rows = self._rows(seen(x), held(pads), held(axes)) or {}
         pairs = [rows.get(axis, (0, 0)) for axis in range(x.ndim)]
         if not all(isinstance(pad, int) for pair in pairs for pad in pair):
-            raise dims.Inexact
+            raise symbolic.Inexact
         if self.mode == "wrap":
             x = arrays.pad(xp, x, [min(before, 0) for before, _ in pairs], [min(after, 0) for _, after in pairs])
             pairs = [(max(before, 0), max(after, 0)) for before, after in pairs]
@@ -102,7 +102,7 @@ class Pad(
             new = b.Pad(zeros_like(b, x), pads, one, axes)
             slope = b.ReduceSum(b.Multiply(g, new), keep_dims=False)
             return [*back, b.Reshape(slope, list(static(value.shape))), *rest]
-        from dovetail.build import shape_value
+        from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import added_back
 
         rows = None if x.shape is None else self._rows(x, pads, axes)
@@ -185,7 +185,7 @@ class Pad(
 
 
 def _zero(x: Any) -> Any:
-    return "" if getattr(x.dtype, "kind", "") == "O" and not isinstance(x, dims.Values) else 0
+    return "" if getattr(x.dtype, "kind", "") == "O" and not isinstance(x, symbolic.Values) else 0
 
 
 def _pieces(mode: str, size: int, before: int, after: int, target: int) -> Iterator[Piece]:

@@ -6,31 +6,31 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
-from dovetail.op import Op, Windows
+from dovetail.ir.op import Op, Windows
+from dovetail.ir.types import Tensor, View, axes_in, total
 from dovetail.ops.constant import whole
-from dovetail.types import Tensor, View, axes_in, total
 
 
 def items(x: Any) -> list[Any] | None:
     """The elements of an integer input as Python integers and dims, in row-major order; None where they are not known."""
     if x is None or x.value is None:
         return None
-    return [item if isinstance(item, dims.Dim) else int(item) for item in np.ravel(x.value).tolist()]
+    return [item if isinstance(item, symbolic.Dim) else int(item) for item in np.ravel(x.value).tolist()]
 
 
 def numbers(x: Any) -> list[int] | None:
     """The elements of an integer input where all of them are numbers."""
     found = items(x)
-    if found is None or dims.Dim in map(type, found):
+    if found is None or symbolic.Dim in map(type, found):
         return None
     return found
 
 
 def is_size(item: Any) -> bool:
     """Whether an element cannot be negative."""
-    low = dims.bounds(item)[0]
+    low = symbolic.bounds(item)[0]
     return low is not None and low >= 0
 
 
@@ -61,7 +61,7 @@ def held(x: Any) -> View | None:
 
 def reshaped(b: Any, x: Any, like: Any) -> Any:
     """``x`` under the shape that ``like`` has."""
-    from dovetail.build import shape_value
+    from dovetail.ir.builder import shape_value
 
     return b.Reshape(x, shape_value(b, like), copy_zeros=False)
 
@@ -167,13 +167,13 @@ class Reshape(
         found = None
         if len(vague) == 1 and not free:
             rest = total(size for place, size in enumerate(sizes) if place not in vague)
-            if dims.equal(rest, 0) is False:
-                found = dims.exact_quotient(total(shape), rest)
+            if symbolic.equal(rest, 0) is False:
+                found = symbolic.exact_quotient(total(shape), rest)
         return tuple(found if place in vague else None if place in free else size for place, size in enumerate(sizes))
 
     def _check_volume(self, shape: Any, sizes: list[Any]) -> None:
         ours, theirs = total(shape), total(sizes)
-        if dims.equal(ours, theirs) is False:
+        if symbolic.equal(ours, theirs) is False:
             raise RuleError("reshape.volume", f"{ours} elements do not make a shape of {theirs}")
 
     def _computed(self, shape: Any, sizes: list[Any], free: int, copied: list[int]) -> Any:
@@ -182,7 +182,7 @@ class Reshape(
         volume, known = total(shape), total(rest)
         if known == 0 and self.empty == "refuse":
             raise RuleError("reshape.target", f"-1 beside sizes that multiply to 0, from {list(shape)}")
-        if self.empty == "zero" and dims.equal(known, 0) is not False:
+        if self.empty == "zero" and symbolic.equal(known, 0) is not False:
             return 0 if isinstance(known, int) else None
         # The dimensions that were copied stand on both sides and cancel, also when they are 0.
         left = total(size for place, size in enumerate(shape) if place not in copied)
@@ -190,10 +190,10 @@ class Reshape(
             if left % literal:
                 raise RuleError("reshape.volume", f"{volume} elements do not divide by {known}")
             return left // literal
-        quotient = dims.exact_quotient(left, literal)
+        quotient = symbolic.exact_quotient(left, literal)
         if quotient is not None:
             return quotient
-        return left // literal if dims.equal(literal, 0) is False else None
+        return left // literal if symbolic.equal(literal, 0) is False else None
 
     def canonical(self, x: Any, target: Any) -> Op:
         """Without a 0 that copies, and without one beside -1, all choices say the same."""
@@ -201,13 +201,13 @@ class Reshape(
         empty = "refuse" if self.empty == "cancel" and not self.copy_zeros else self.empty
         if wanted is None:
             return self.with_(empty=empty)
-        zeros = [place for place, size in enumerate(wanted) if dims.equal(size, 0) is not False]
+        zeros = [place for place, size in enumerate(wanted) if symbolic.equal(size, 0) is not False]
         if not zeros:
             return Reshape()
         beside = [x.shape[place] if x.shape is not None and place < len(x.shape) else None for place in zeros]
         if not any(self._is_vague(size) or size == -1 for size in wanted):
             empty = "refuse"
-        if all(size is not None and dims.equal(size, 0) is False for size in beside):
+        if all(size is not None and symbolic.equal(size, 0) is False for size in beside):
             empty = "refuse"
         return Reshape(self.copy_zeros or all(size == 0 for size in beside), empty)
 
@@ -347,7 +347,7 @@ class Squeeze(
         places = None if axes is None else numbers(axes)
         if not self.skip or (axes is not None and (places is None or x.shape is None)):
             return self
-        ones = places is None or all(dims.equal(x.shape[place], 1) is True for place in axes_in(places, len(x.shape)))
+        ones = places is None or all(symbolic.equal(x.shape[place], 1) is True for place in axes_in(places, len(x.shape)))
         return Squeeze() if ones else self
 
     def evaluate(self, xp: Any, x: Any, axes: Any = None) -> Any:
@@ -377,7 +377,7 @@ def _without(shape: Any, places: Any, skip: bool) -> Any:
     """``shape`` without ``places``; unknown (None) where only run time tells whether one of them stays."""
     gone = []
     for place in places:
-        is_one = dims.equal(shape[place], 1)
+        is_one = symbolic.equal(shape[place], 1)
         if is_one is False and not skip:
             raise RuleError("squeeze.size", f"axis {place} has the size {shape[place]}, not 1")
         if is_one is None and skip:
@@ -391,7 +391,7 @@ def _now(x: Any) -> list[int]:
     """Elements that have to be numbers, here and now."""
     found = numbers(x)
     if found is None:
-        raise dims.Inexact("axes are not known")
+        raise symbolic.Inexact("axes are not known")
     return found
 
 

@@ -9,16 +9,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
-from dovetail.build import shape_value
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Unknown, agree, agree_shapes, axis_in
 from dovetail.ops.constant import zeros_like
 from dovetail.ops.elementwise.broadcast import number
 from dovetail.ops.tensor.gather import check_indices, check_smaller, check_tuples
 from dovetail.ops.tensor.slice import joined
 from dovetail.ops.tensor.transpose_expand_tile import inverse
-from dovetail.types import Unknown, agree, agree_shapes, axis_in
 
 _TO_16 = "reduction~{none:replace,add:add,mul:mul}=none"
 _TO_18 = "reduction~{none:replace,add:add,mul:mul,max:max,min:min}=none"
@@ -41,11 +41,11 @@ class _Scatter(Op):
     def on_sizes(self, x: Any, rows: Iterable[tuple[Any, ...]], updates: Any) -> Any:
         """Shape values, with those of ``updates`` put in one after the other."""
         if self.reduction != "replace":
-            raise dims.Inexact(f"the reduction {self.reduction} of dimensions")
+            raise symbolic.Inexact(f"the reduction {self.reduction} of dimensions")
         found = np.array(x, dtype=object)
         for row, update in zip(rows, updates, strict=True):
             found[tuple(map(operator.index, row))] = update
-        return dims.xp.asarray(found)
+        return symbolic.xp.asarray(found)
 
     def slopes(self, b: Any, g: Any, y: Any, x: Any, updates: Any, put: Put, read: Read, initial: bool = True) -> tuple[Any, Any]:
         """The gradients of ``x`` and ``updates``; ``put`` scatters updates, ``read`` gathers from where they went."""
@@ -129,7 +129,7 @@ class ScatterElements(
         return self.with_(**changes)
 
     def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
-        if xp is dims.xp:
+        if xp is symbolic.xp:
             axis = axis_in(self.axis, x.ndim)
             rows = ((*place[:axis], index, *place[axis + 1 :]) for place, index in np.ndenumerate(np.asarray(indices)))
             return self.on_sizes(x, rows, np.asarray(updates).reshape(-1))
@@ -225,7 +225,7 @@ class ScatterND(
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
-        if xp is dims.xp:
+        if xp is symbolic.xp:
             table = np.asarray(indices)
             rows = (tuple(table[place].tolist()) for place in np.ndindex(table.shape[:-1]))
             return self.on_sizes(x, rows, np.asarray(updates).reshape((prod(table.shape[:-1]), *x.shape[table.shape[-1] :])))
@@ -297,7 +297,7 @@ def added_back(b: Any, g: Any, indices: Any, axis: int, size: Any) -> Any:
 
     ``size``: that of ``x`` along ``axis``, as a list of one number or a vector of one element.
     """
-    from dovetail.build import shape_value
+    from dovetail.ir.builder import shape_value
 
     count, rank = len(indices.dims), len(g.dims) - len(indices.dims) + 1
     others = [*range(axis), *range(axis + count, rank - 1 + count)]
@@ -340,7 +340,7 @@ class TensorScatter(
             agree(starts.shape[0], x.shape[0])
         if updates.shape is not None:
             agree_shapes((*x.shape[:axis], *x.shape[axis + 1 :]), (*updates.shape[:axis], *updates.shape[axis + 1 :]))
-            if dims.less(x.shape[axis], updates.shape[axis]) is True:
+            if symbolic.less(x.shape[axis], updates.shape[axis]) is True:
                 raise RuleError("scatter.shape", f"{updates.shape[axis]} places in {x.shape[axis]}")
         return x.shape
 
@@ -364,7 +364,7 @@ class TensorScatter(
         return arrays.scatter_along(xp, x, arrays.from_numpy(xp, wide, x), updates, axis)
 
     def decompose(self, b: Any, x: Any, updates: Any, starts: Any = None) -> Any:
-        from dovetail.build import shape_value
+        from dovetail.ir.builder import shape_value
 
         rank = len(x.dims)
         axis = axis_in(self.axis, rank)

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir.op import Op, Window, Windows, check_inputs
+from dovetail.ir.types import Tensor, Type, static, total
 from dovetail.limits import refuse_array
-from dovetail.op import Op, Window, Windows, check_inputs
 from dovetail.ops.tensor.reshape import held, items, open_shape, seen, vector_length
 from dovetail.ops.tensor.transpose_expand_tile import dense
-from dovetail.types import Tensor, Type, static, total
 
 
 class Shape(
@@ -97,19 +97,19 @@ class ConstantOfShape(Op, sig="shape!: I, value: T -> y: T"):
 
     def shape(self, shape: Any, value: Any) -> Any:
         length = vector_length(shape, "shape")
-        if value.shape is not None and dims.equal(total(value.shape), 1) is False:
+        if value.shape is not None and symbolic.equal(total(value.shape), 1) is False:
             raise RuleError("constant.value", f"the value should be one element, not the shape {list(map(str, value.shape))}")
         sizes = items(shape)
         if sizes is None:
             return open_shape(length)
         if any(isinstance(size, int) and size < 0 for size in sizes):
             raise RuleError("shape.range", f"sizes {sizes} should not be negative")
-        return tuple(size if isinstance(size, int) or dims.less_equal(0, size) else None for size in sizes)
+        return tuple(size if isinstance(size, int) or symbolic.less_equal(0, size) else None for size in sizes)
 
     def evaluate(self, xp: Any, shape: Any, value: Any) -> Any:
         sizes = self.shape(held(shape), seen(value))
         if sizes is None or not all(isinstance(size, int) for size in sizes):
-            raise dims.Inexact
+            raise symbolic.Inexact
         return xp.broadcast_to(xp.reshape(value, ()), sizes)
 
     def vjp(self, b: Any, g: Any, y: Any, shape: Any, value: Any) -> Any:
@@ -148,7 +148,7 @@ class Range(
         if dtype is not None and dtype.is_integer and any(kind is not None and kind.is_float for kind in kinds):
             raise UnsupportedError("range.type", f"a range of {dtype} between floats")
         for name, x in (("start", start), ("stop", stop), ("step", step)):
-            if x.shape is not None and (len(x.shape) > 1 or dims.equal(total(x.shape), 1) is False):
+            if x.shape is not None and (len(x.shape) > 1 or symbolic.equal(total(x.shape), 1) is False):
                 raise RuleError("range.scalar", f"{name} should be a scalar, not of shape {list(map(str, x.shape))}")
         return [Tensor(dtype, (_count(*(_scalar(x) for x in (start, stop, step))),))]
 
@@ -156,7 +156,7 @@ class Range(
         first, last, each = (_scalar(x) for x in (start, stop, step))
         count = _count(first, last, each)
         if not isinstance(count, int) or isinstance(first, float) or count > 1024:
-            raise dims.Inexact
+            raise symbolic.Inexact
         found = np.empty(count, dtype=object)
         found[:] = [first + index * each for index in range(count)]
         return found
@@ -224,6 +224,6 @@ def _count(start: Any, stop: Any, step: Any) -> Any:
     if start is None or stop is None or not isinstance(step, int | float):
         return None
     if any(isinstance(each, float) for each in (start, stop, step)):
-        return None if any(isinstance(each, dims.Dim) for each in (start, stop)) else _float_count(start, stop, step)
+        return None if any(isinstance(each, symbolic.Dim) for each in (start, stop)) else _float_count(start, stop, step)
     distance = stop - start if step > 0 else start - stop
-    return dims.maximum(dims.ceil_divide(distance, abs(int(step))), 0)
+    return symbolic.maximum(symbolic.ceil_divide(distance, abs(int(step))), 0)

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.evaluate import FOLD_LIMIT
-from dovetail.op import Op, Window, Windows
+from dovetail.interpreter.evaluate import FOLD_LIMIT
+from dovetail.ir.op import Op, Window, Windows
+from dovetail.ir.types import INT64_MAX, axes_in, axis_in, static
 from dovetail.ops.tensor.reshape import held, items, numbers, open_shape, seen, vector_length
 from dovetail.ops.tensor.transpose_expand_tile import dense
-from dovetail.types import INT64_MAX, axes_in, axis_in, static
 
 MOST_WINDOWS = 1 << 12
 """The most pieces in which data moves that a plan looks at one by one."""
@@ -30,7 +30,7 @@ class Bounds(NamedTuple):
 
 
 def _is_natural(item: Any) -> bool | None:
-    return None if item is None else dims.less_equal(0, item)
+    return None if item is None else symbolic.less_equal(0, item)
 
 
 def first_index(size: Any, bounds: Bounds) -> Any:
@@ -41,12 +41,12 @@ def first_index(size: Any, bounds: Bounds) -> Any:
         return None
     if step > 0:
         # A start beyond the end leaves nothing, as the clamped one does.
-        return start if natural else dims.maximum(start + size, 0)
+        return start if natural else symbolic.maximum(start + size, 0)
     if natural:
-        return dims.minimum(start, size - 1)
+        return symbolic.minimum(start, size - 1)
     if start == -1:
         return size - 1
-    return dims.maximum(start + size, dims.minimum(0, size - 1))
+    return symbolic.maximum(start + size, symbolic.minimum(0, size - 1))
 
 
 def end_index(size: Any, bounds: Bounds) -> Any:
@@ -58,10 +58,10 @@ def end_index(size: Any, bounds: Bounds) -> Any:
     if step > 0:
         if isinstance(stop, int) and stop >= INT64_MAX:
             return size
-        return dims.minimum(stop, size) if natural else stop + size
+        return symbolic.minimum(stop, size) if natural else stop + size
     if isinstance(stop, int) and stop <= -INT64_MAX:
         return -1
-    return stop if natural else dims.maximum(stop + size, -1)
+    return stop if natural else symbolic.maximum(stop + size, -1)
 
 
 def slice_length(size: Any, bounds: Bounds) -> Any:
@@ -71,9 +71,9 @@ def slice_length(size: Any, bounds: Bounds) -> Any:
         return None
     if step > 0 and end is size and isinstance(bounds.start, int) and bounds.start < 0:
         # The last elements: simpler said than size - max(size + start, 0).
-        return dims.ceil_divide(dims.minimum(-bounds.start, size), step)
+        return symbolic.ceil_divide(symbolic.minimum(-bounds.start, size), step)
     distance = end - first if step > 0 else first - end
-    return dims.maximum(dims.ceil_divide(distance, abs(step)), 0)
+    return symbolic.maximum(symbolic.ceil_divide(distance, abs(step)), 0)
 
 
 class Slice(
@@ -124,14 +124,14 @@ class Slice(
     def evaluate(self, xp: Any, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Any:
         rows = self._bounds(seen(x), held(starts), held(stops), held(axes), held(steps))
         if rows is None:
-            raise dims.Inexact
+            raise symbolic.Inexact
         cuts = [slice(None)] * x.ndim
         for axis, bounds in rows:
             cuts[axis] = _as_python(int(x.shape[axis]), bounds)
         return arrays.strided(xp, x, *zip(*((cut.start, cut.stop, cut.step or 1) for cut in cuts), strict=True)) if cuts else x
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Any:
-        from dovetail.build import shape_value
+        from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import added_back
 
         rows = self._bounds(x, starts, stops, axes, steps)
@@ -201,7 +201,7 @@ def _as_python(size: int, bounds: Bounds) -> slice:
     """The same elements as a Python slice, whose clamping differs for negative steps."""
     length = slice_length(size, bounds)
     if length is None:
-        raise dims.Inexact
+        raise symbolic.Inexact
     if not length:
         return slice(0, 0, 1)
     first = first_index(size, bounds)
@@ -216,7 +216,7 @@ def _known_begin(size: Any, bounds: Bounds) -> int | None:
     first = first_index(size, bounds)
     if not isinstance(first, int):
         return None
-    return first if dims.less_equal(first, size) is True else size if isinstance(size, int) else None
+    return first if symbolic.less_equal(first, size) is True else size if isinstance(size, int) else None
 
 
 def _at(b: Any, vector: Any, place: int) -> Any:
@@ -261,7 +261,7 @@ class Roll(Op, sig="x: T, shift!: I, axes!: I1 -> y: T", openvino="Roll-7(x, shi
 
     def shape(self, x: Any, shift: Any, axes: Any) -> Any:
         counts = [vector_length(each, name, scalar=True) for name, each in (("shift", shift), ("axes", axes))]
-        if shift.shape and None not in counts and dims.equal(*counts) is False:
+        if shift.shape and None not in counts and symbolic.equal(*counts) is False:
             raise RuleError("roll.shift", f"{counts[0]} shifts for {counts[1]} axes")
         if x.shape is not None:
             self._shifts(x, shift, axes)
@@ -281,8 +281,8 @@ class Roll(Op, sig="x: T, shift!: I, axes!: I1 -> y: T", openvino="Roll-7(x, shi
     def evaluate(self, xp: Any, x: Any, shift: Any, axes: Any) -> Any:
         self.shape(seen(x), held(shift), held(axes))
         found = self._shifts(seen(x), held(shift), held(axes))
-        if found is None or any(isinstance(step, dims.Dim) for step in found.values()):
-            raise dims.Inexact
+        if found is None or any(isinstance(step, symbolic.Dim) for step in found.values()):
+            raise symbolic.Inexact
         # A shift by many times the size is one by the rest, and small.
         steps = {axis: step % x.shape[axis] for axis, step in found.items() if x.shape[axis]}
         return xp.roll(x, tuple(steps.values()), axis=tuple(steps)) if steps else x
@@ -318,7 +318,7 @@ def _rolled_axis(b: Any, x: Any, axis: int, step: Any, shift: Any, places: Seque
         step = step % size if size else 0
     if isinstance(step, int) and not step:
         return x
-    if isinstance(step, int) and dims.less_equal(abs(step), size) is True:
+    if isinstance(step, int) and symbolic.less_equal(abs(step), size) is True:
         return _swapped(b, x, axis, [-step])
     back = b.constant([-step]) if isinstance(step, int) else b.Negative(_sum_at(b, shift, places))
     # An axis without elements has none to take a rest by.

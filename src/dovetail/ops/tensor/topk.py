@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
-from dovetail.build import shape_value
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
-from dovetail.op import Op, default_types
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op, default_types
+from dovetail.ir.types import Tensor, Type, axis_in
 from dovetail.ops.elementwise.broadcast import is_float
 from dovetail.ops.tensor.reshape import numbers
-from dovetail.types import Tensor, Type, axis_in
 
 SORTS = ("value", "index", "none")
 
@@ -63,7 +63,7 @@ class TopK(
         if x.shape is None:
             return [None, None]
         axis = axis_in(self.axis, len(x.shape))
-        if count is not None and dims.less(x.shape[axis], count) is True:
+        if count is not None and symbolic.less(x.shape[axis], count) is True:
             raise RuleError("topk.k", f"{count} of {x.shape[axis]} elements")
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return [shape, shape]
@@ -72,14 +72,14 @@ class TopK(
         """How many there will be; None where it is not known."""
         if k.shape is not None and len(k.shape) > 1:
             raise RuleError("topk.k", f"k should be one number, not of shape {list(k.shape)}")
-        if k.shape is not None and k.shape and dims.equal(k.shape[0], 1) is False:
+        if k.shape is not None and k.shape and symbolic.equal(k.shape[0], 1) is False:
             raise RuleError("topk.k", f"k should be one number, not {k.shape[0]}")
         if k.value is None:
             return None
         found = np.asarray(k.value).reshape(-1).tolist()[0]
         if isinstance(found, int) and found < 0:
             raise RuleError("topk.k", f"a k of {found}")
-        low = dims.bounds(found)[0] if isinstance(found, dims.Dim) else found
+        low = symbolic.bounds(found)[0] if isinstance(found, symbolic.Dim) else found
         return found if low is not None and low >= 0 else None
 
     def canonical(self, x: Any, k: Any) -> Op:
@@ -88,7 +88,7 @@ class TopK(
     def value(self, x: Any, k: Any) -> Any:
         found = numbers(x)
         if found is None or k.value is None:
-            raise dims.Inexact("the order of elements")
+            raise symbolic.Inexact("the order of elements")
         return self.evaluate(np, np.asarray(x.exact).astype(np.int64), np.asarray(k.exact).astype(np.int64))
 
     def evaluate(self, xp: Any, x: Any, k: Any) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims
+from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op, Window, Windows
+from dovetail.ir.op import Op, Window, Windows
+from dovetail.ir.types import broadcast_size, static
 from dovetail.ops.tensor.reshape import held, is_size, items, numbers, open_shape, seen, vector_length
-from dovetail.types import broadcast_size, static
 
 
 def aligned(sizes: Sequence[Any], rank: int) -> list[Any]:
@@ -46,7 +46,7 @@ class Transpose(
     def evaluate(self, xp: Any, x: Any, order: Any = None) -> Any:
         places = _order(x.ndim, held(order))
         if places is None:
-            raise dims.Inexact
+            raise symbolic.Inexact
         return xp.permute_dims(x, tuple(places))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, order: Any = None) -> Any:
@@ -127,7 +127,7 @@ class Expand(
         if self.both or sizes is None or x.shape is None or len(sizes) < len(x.shape):
             return self
         found = Expand().shape(x, shape)
-        same = all(size is not None and dims.equal(size, wanted) is True for size, wanted in zip(found, sizes, strict=True))
+        same = all(size is not None and symbolic.equal(size, wanted) is True for size, wanted in zip(found, sizes, strict=True))
         return Expand() if same else self
 
     def _open(self, shape: Any, length: Any) -> Any:
@@ -144,21 +144,21 @@ class Expand(
 
     def _meet(self, ours: Any, theirs: Any) -> Any:
         if theirs is None:
-            return ours if dims.equal(ours, 1) is False else None
+            return ours if symbolic.equal(ours, 1) is False else None
         try:
             found = broadcast_size(ours, theirs)
         except RuleError:
             raise RuleError("shape.broadcast", f"a size of {ours} does not broadcast to {theirs}") from None
         if self.both:
             return found
-        if theirs == 1 and dims.equal(ours, 1) is False:
+        if theirs == 1 and symbolic.equal(ours, 1) is False:
             raise RuleError("shape.broadcast", f"a size of {ours} does not broadcast to 1")
         return theirs
 
     def evaluate(self, xp: Any, x: Any, shape: Any) -> Any:
         found = self.shape(seen(x), held(shape))
         if found is None or None in found:
-            raise dims.Inexact
+            raise symbolic.Inexact
         return xp.broadcast_to(x, tuple(found))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, shape: Any) -> Any:
@@ -216,14 +216,14 @@ class Tile(
         self.shape(seen(x), view)
         counts = numbers(view)
         if counts is None:
-            raise dims.Inexact
+            raise symbolic.Inexact
         rank = max(x.ndim, len(counts))
         if rank > x.ndim:
             x = xp.reshape(x, tuple(aligned(x.shape, rank)))
         return arrays.tile(xp, x, aligned(counts, rank))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, repeats: Any) -> Any:
-        from dovetail.build import shape_value
+        from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.reshape import as_i64, reshaped
 
         sizes, counts = shape_value(b, x), numbers(repeats)

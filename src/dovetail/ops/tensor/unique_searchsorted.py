@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import arrays, dims, dtypes
+from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
-from dovetail.op import Op, default_types
+from dovetail.ir.op import Op, default_types
+from dovetail.ir.types import Tensor, Type, agree, axis_in, total
 from dovetail.ops.casts import as_type
 from dovetail.ops.elementwise.broadcast import is_float
-from dovetail.types import Tensor, Type, agree, axis_in, total
 
 
 class Unique(
@@ -65,7 +65,7 @@ class Unique(
         return self if x.shape is None or self.axis is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("which elements are the same")
+        raise symbolic.Inexact("which elements are the same")
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         data = arrays.to_numpy(x)
@@ -91,7 +91,7 @@ class Unique(
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         """Each goes back to where it first occurs."""
-        from dovetail.build import shape_value
+        from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import added_back
 
         first = g[0]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir.op import Op
+from dovetail.ir.types import broadcast
 from dovetail.limits import refuse_text
-from dovetail.op import Op
 from dovetail.ops.text.re2 import check_pattern, full_matcher
-from dovetail.types import broadcast
 
 _CASES = ("keep", "lower", "upper")
 _OWN_LETTERS = ("tr", "az", "lt")
@@ -99,9 +99,9 @@ class StringNormalizer(
     def shape(self, x: Any) -> Any:
         if x.shape is None:
             return None
-        if len(x.shape) not in (1, 2) or (len(x.shape) == 2 and dims.equal(x.shape[0], 1) is False):
+        if len(x.shape) not in (1, 2) or (len(x.shape) == 2 and symbolic.equal(x.shape[0], 1) is False):
             raise RuleError("input.rank", f"texts should be a vector or one row, not of shape [{', '.join(map(str, x.shape))}]")
-        count = x.shape[-1] if not self.stopwords and dims.less(0, x.shape[-1]) is True else None
+        count = x.shape[-1] if not self.stopwords and symbolic.less(0, x.shape[-1]) is True else None
         return (*(1 for _ in x.shape[1:]), count)
 
     def evaluate(self, xp: Any, x: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.op import Op
 from dovetail.ops.text.strings import texts
 
 MODES = ("tf", "idf", "tfidf")

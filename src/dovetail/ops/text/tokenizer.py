@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dovetail.errors import RuleError
+from dovetail.ir.op import Op
 from dovetail.limits import current, refuse_text
-from dovetail.op import Op
 from dovetail.ops.text.re2 import check_pattern, compiled
 from dovetail.ops.text.strings import tensor_of, texts
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.op import Op
+from dovetail.ir.builder import shape_value
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.tensor.slice import joined
-from dovetail.types import agree
 
 _NEVER = -1e30
 """The logarithm of what stands for no chance at all, so that sums over it stay numbers."""
@@ -46,7 +46,7 @@ class CTCLoss(
                 if len(x.shape) != rank:
                     raise RuleError("ctc.rank", f"{name} should have rank {rank}, not {len(x.shape)}")
                 found.append(x.shape[0])
-        if blank is not None and blank.shape is not None and dims.equal(dims.product(blank.shape), 1) is False:
+        if blank is not None and blank.shape is not None and symbolic.equal(symbolic.product(blank.shape), 1) is False:
             raise RuleError("ctc.rank", f"the blank should be one class, not of shape {list(blank.shape)}")
         if logits.shape is not None and labels.shape is not None:
             agree(logits.shape[1], labels.shape[1])
@@ -58,7 +58,7 @@ class CTCLoss(
         return (batch,)
 
     def value(self, *xs: Any) -> Any:
-        raise dims.Inexact("a loss")
+        raise symbolic.Inexact("a loss")
 
     def decompose(self, b: Any, logits: Any, lengths: Any, labels: Any, counts: Any, blank: Any = None) -> Any:
         """The chances of all beginnings, time after time, of the labels with blanks between them."""

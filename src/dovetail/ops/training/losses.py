@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.errors import RuleError
-from dovetail.op import Op
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree
 from dovetail.ops.casts import as_type, wide_type
-from dovetail.types import agree
 
 
 class _Loss(Op):

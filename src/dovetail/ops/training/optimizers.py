@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from dovetail.errors import RuleError
-from dovetail.op import Op
-from dovetail.types import agree_shapes
+from dovetail.ir.op import Op
+from dovetail.ir.types import agree_shapes
 
 _DOMAIN = "ai.onnx.preview.training"
 _RATE = "rate, count, *xs"

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node, Value
+from dovetail.ir.graph import Node, Value
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 
 
@@ -36,7 +36,7 @@ def _are_heads(*xs: Value) -> bool:
     if any(x.shape is None or len(x.shape) != 4 for x in xs):
         return False
     first = xs[0].dims
-    return all(dims.equal(x.dims[axis], first[axis]) is True for x in xs[1:] for axis in (0, 1))
+    return all(symbolic.equal(x.dims[axis], first[axis]) is True for x in xs[1:] for axis in (0, 1))
 
 
 def _sees_keys(mask: Value | None) -> bool:

@@ -10,7 +10,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Graph, Node, Value
+from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ops.control_flow.if_op import taken_branch
 
 IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node
+from dovetail.ir.graph import Node
 
 
 @ONNX.lower("NonMaxSuppression")

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.alignment import aligned
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node, Value
-from dovetail.op import Op
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
 from dovetail.ops.elementwise.broadcast import number
 from dovetail.ops.elementwise.cast import FNUZ
 

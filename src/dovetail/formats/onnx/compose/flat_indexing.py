@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node, Value
+from dovetail.ir.graph import Node, Value
 from dovetail.ops.elementwise.broadcast import number
 
 

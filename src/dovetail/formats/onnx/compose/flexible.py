@@ -6,7 +6,7 @@ from dovetail import dtypes
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Value
+from dovetail.ir.graph import Value
 from dovetail.ops.attention.attention import Attention
 from dovetail.ops.attention.heads import default_scale, grouped
 from dovetail.ops.casts import as_type, wide_type

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node, Value
-from dovetail.op import Op
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import axis_in
 from dovetail.ops.signal.dft import DFT
 from dovetail.ops.tensor.reshape import items, numbers
-from dovetail.types import axis_in
 
 
 @ONNX.lift("DFT", 17, 20)
@@ -110,7 +110,7 @@ def _halved(b: Any, op: Any, x: Any, place: int, lengths: Any) -> Any:
     length = next(iter(numbers(lengths) or ()), None)
     axis = axis_in(place, len(x.dims) - 1)
     size = x.dims[axis]
-    if length is None or dims.less_equal(size, length // 2 + 1) is True:
+    if length is None or symbolic.less_equal(size, length // 2 + 1) is True:
         return None
     return b.add(op, b.Slice(x, [0], [length // 2 + 1], [axis]), b.constant([place]), lengths)[0]
 

@@ -7,8 +7,8 @@ import numpy as np
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Value
-from dovetail.types import Tensor
+from dovetail.ir.graph import Value
+from dovetail.ir.types import Tensor
 
 
 @ONNX.lift("Gradient", 1, domain="ai.onnx.preview.training")

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
-from dovetail.build import Builder
+from dovetail import symbolic
 from dovetail.errors import FormatError, RuleError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.formats.spelled import constant_of
-from dovetail.graph import Node, Value
-from dovetail.op import Op
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
 from dovetail.ops.tensor.concat_split import Split
 from dovetail.ops.tensor.reshape import as_i64, items
 
@@ -81,7 +81,7 @@ def written_sizes(x: Value, target: Value | None, y: Value) -> list[int] | None:
     for axis, (size, made) in enumerate(zip(wanted, y.shape, strict=True)):
         if isinstance(size, int):
             found.append(made if size == -1 and isinstance(made, int) and made else size)
-        elif axis < len(x.shape) and dims.equal(x.shape[axis], size) is True:
+        elif axis < len(x.shape) and symbolic.equal(x.shape[axis], size) is True:
             found.append(0)
         else:
             return None

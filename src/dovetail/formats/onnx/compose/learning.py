@@ -15,11 +15,11 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.formats.spelled import constant_of
-from dovetail.graph import Node, Value
-from dovetail.op import Op
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import dtype_in
 from dovetail.ops.ml.maps import DictVectorizer, map_of
 from dovetail.ops.ml.tree_ensemble import MEMBER, TreeEnsemble
-from dovetail.types import dtype_in
 
 DOMAIN = "ai.onnx.ml"
 _LISTS = {"strings": dtypes.string, "int64s": dtypes.i64, "floats": dtypes.f32}

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder
-from dovetail.edit import remove_dead, replace_uses
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.cuts import cut_inside, parts_are_one
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
@@ -18,9 +16,11 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.compose.control import _version
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Graph, Node, Value
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import remove_dead, replace_uses
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type, Unknown
 from dovetail.ops.control_flow.loop import Loop, is_endless
-from dovetail.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type, Unknown
 
 LOOP_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 SCAN_VERSIONS = (9, 11, 16, 19, 21, 23, 24, 25)
@@ -158,10 +158,10 @@ def _open(type: Type, item: ForeignValue) -> Type:
         return type
     if type.shape is None:
         return item.type or type
-    from dovetail import dims
+    from dovetail import symbolic
 
     name = item.names[0] if item.names else item.key
-    return Tensor(type.dtype, tuple(dims.symbol(f"?{name}@loop.{axis}") for axis in range(len(type.shape))))
+    return Tensor(type.dtype, tuple(symbolic.symbol(f"?{name}@loop.{axis}") for axis in range(len(type.shape))))
 
 
 def _without(type: Type, axis: int) -> Type:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Value
+from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Value
 from dovetail.ops.attention.attention import Attention
 from dovetail.ops.attention.heads import count_of, heads_first
 from dovetail.ops.nn.normalization import LayerNormalization, RMSNormalization
@@ -220,7 +220,7 @@ def _beyond_lengths(node: Lifting, mask: Value, keys: list[tuple[Value, int]]) -
     has_starts = node.node.kind == "Attention"
     known = x.dims[0], mask.dims[0]
     forms = [known[0], known[0] * 3 + 2, *([known[0] * 2] if has_starts else [])]
-    answers = [dims.equal(known[1], form) for form in forms]
+    answers = [symbolic.equal(known[1], form) for form in forms]
     if not any(answer is not False for answer in answers):
         raise _refuse(node, "a mask", f"{mask.type} for a batch of {known[0]}")
     wide = b.Cast(mask, to=dtypes.i64)
@@ -269,7 +269,7 @@ def multi_head_attention(node: Lifting) -> list[Value]:
     counts = {} if in_heads else {"q_heads": heads, "kv_heads": heads}
     count = max(len(node.node.outputs), 1)
     causal = node.attribute("unidirectional", "bool", False)
-    if causal and dims.equal(q.dims[-2], k.dims[-2]) is False:
+    if causal and symbolic.equal(q.dims[-2], k.dims[-2]) is False:
         raise _refuse(
             node, "unidirectional", f"{q.dims[-2]} rows and {k.dims[-2]} keys, of which onnxruntime shows the last row all"
         )

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
@@ -15,15 +14,16 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering, constant_or_none
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.formats.spelled import constant_of
-from dovetail.graph import Node, Value
-from dovetail.op import Op
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import axes_in
 from dovetail.ops.tensor.depth_to_space import _Blocks
 from dovetail.ops.tensor.gather import Gather
 from dovetail.ops.tensor.nonzero_compress import OneHot
 from dovetail.ops.tensor.reshape import numbers
 from dovetail.ops.tensor.shape import ConstantOfShape
 from dovetail.ops.tensor.transpose_expand_tile import inverse
-from dovetail.types import axes_in
 
 _I64 = ("i64",)
 _BOTH = ("i32", "i64")

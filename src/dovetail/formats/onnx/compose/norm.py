@@ -8,10 +8,10 @@ import numpy as np
 
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node, Value
-from dovetail.op import Op
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import axis_in
 from dovetail.ops.nn.dropout import Dropout, is_inference
-from dovetail.types import axis_in
 
 
 @ONNX.lift("Softmax", 1)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node, Value
+from dovetail.ir.graph import Node, Value
 from dovetail.ops.elementwise.broadcast import number
 from dovetail.ops.elementwise.cast import FNUZ
 from dovetail.ops.elementwise.clip import finite_range
@@ -200,7 +200,7 @@ def copying_zeros(b: Any, node: Node) -> Any:
     if op.copy_zeros or wanted is None or x.shape is None:
         return None
     open_axes = [axis for axis, size in enumerate(wanted) if _may_be_zero(size)]
-    others = [axis for axis in open_axes if dims.equal(wanted[axis], _at(x.shape, axis)) is not True]
+    others = [axis for axis in open_axes if symbolic.equal(wanted[axis], _at(x.shape, axis)) is not True]
     if len(others) > 1 or any(isinstance(wanted[axis], int) for axis in others):
         return None
     if others and len(open_axes) > 1:
@@ -211,7 +211,7 @@ def copying_zeros(b: Any, node: Node) -> Any:
 
 
 def _may_be_zero(size: Any) -> bool:
-    least = size if isinstance(size, int) else dims.bounds(size)[0]
+    least = size if isinstance(size, int) else symbolic.bounds(size)[0]
     return least is None or (size == 0 if isinstance(size, int) else least <= 0)
 
 

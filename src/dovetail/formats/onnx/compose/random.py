@@ -12,7 +12,7 @@ from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering, constant_or_none
 from dovetail.formats.onnx.dialect import ONNX, spell
-from dovetail.graph import Node, Value
+from dovetail.ir.graph import Node, Value
 from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
 
 _WORDS = {"RandomUniform": (("low", 0.0), ("high", 1.0)), "RandomNormal": (("mean", 0.0), ("scale", 1.0))}

@@ -8,7 +8,7 @@ from dovetail import dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node
+from dovetail.ir.graph import Node
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from dovetail.ops.recurrent.layouts import is_full, padded, recast
 

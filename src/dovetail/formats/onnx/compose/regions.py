@@ -6,7 +6,7 @@ from typing import Any
 
 from dovetail import dtypes
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node
+from dovetail.ir.graph import Node
 
 
 @ONNX.lower("RoiAlign")

@@ -10,7 +10,7 @@ from dovetail import dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node, Value
+from dovetail.ir.graph import Node, Value
 from dovetail.ops.nn.resize import Resize
 
 _ALIGN = {"align_corners": "align_corners_scaled"}

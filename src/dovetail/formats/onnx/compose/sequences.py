@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder
-from dovetail.edit import rename, replace_uses
 from dovetail.errors import FormatError, RuleError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.compose.control import _version
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node, Value
-from dovetail.op import Op
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import rename, replace_uses
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import Sequence, Tensor, Type, Unknown, common_type, sequence_of
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.sequence.optional import Optional
-from dovetail.types import Sequence, Tensor, Type, Unknown, common_type, sequence_of
 
 ONNX.reasons.update(
     dict.fromkeys(("StringTensorPack", "StringTensorUnpack"), "ONNX has no operator that takes texts for their bytes")
@@ -94,9 +94,9 @@ def lift_sequence_map(node: Lifting) -> list[Value]:
 
 def _open(type: Type, name: str) -> Type:
     """The type of one element, with a symbol of its own for each size that differs from one to another."""
-    from dovetail import dims
+    from dovetail import symbolic
 
     if not isinstance(type, Tensor) or type.shape is None:
         return type
-    sizes = (dims.symbol(f"?{name}.{axis}") if size is None else size for axis, size in enumerate(type.shape))
+    sizes = (symbolic.symbol(f"?{name}.{axis}") if size is None else size for axis, size in enumerate(type.shape))
     return Tensor(type.dtype, tuple(sizes))

@@ -9,7 +9,7 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node, Value
+from dovetail.ir.graph import Node, Value
 from dovetail.ops.tensor.topk import TopK
 
 

@@ -13,10 +13,10 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.onnx.compose.learning import DOMAIN
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node
-from dovetail.op import Op
+from dovetail.formats.op_mapping import coerce
+from dovetail.ir.graph import Node
+from dovetail.ir.op import Op
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleClassifier, TreeEnsembleRegressor
-from dovetail.slots import coerce
 
 _INTEGERS = ("nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids")
 _MISSING = "nodes_missing_value_tracks_true"

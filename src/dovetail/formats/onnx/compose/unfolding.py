@@ -6,10 +6,10 @@ from typing import Any
 
 from dovetail import dtypes
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Node
+from dovetail.ir.graph import Node
+from dovetail.ir.types import static
 from dovetail.ops.casts import as_type
 from dovetail.ops.nn.deform_conv import explicit
-from dovetail.types import static
 
 
 @ONNX.lower("Col2Im")

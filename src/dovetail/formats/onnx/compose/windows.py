@@ -10,7 +10,7 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.onnx.dialect import ONNX
-from dovetail.graph import Value
+from dovetail.ir.graph import Value
 
 _TERMS = {"HannWindow": (0.5, 0.5, 0.0), "HammingWindow": (25 / 46, 21 / 46, 0.0), "BlackmanWindow": (0.42, 0.5, 0.08)}
 

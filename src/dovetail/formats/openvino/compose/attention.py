@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node, Value
+from dovetail.ir.graph import Node, Value
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.heads import count_of, default_scale, heads_first, is_past
 
@@ -28,7 +28,7 @@ def attention(b: Any, node: Node) -> Any:
     if mask is not None and _lacks_keys(mask, k, past_key):
         return None
     flat = len(q.dims) == 3
-    if (flat and op.q_heads != op.kv_heads) or (not flat and dims.equal(q.dims[1], k.dims[1]) is not True):
+    if (flat and op.q_heads != op.kv_heads) or (not flat and symbolic.equal(q.dims[1], k.dims[1]) is not True):
         return None
     if flat:
         q, k, v = (heads_first(b, x, op.q_heads) for x in (q, k, v))
@@ -57,7 +57,7 @@ def _sees_keys(mask: Value | None, causal: bool) -> bool:
 
 def _lacks_keys(mask: Value, k: Value, past_key: Value | None) -> bool:
     keys = k.dims[-2] if past_key is None else k.dims[-2] + past_key.dims[2]
-    return dims.equal(mask.dims[-1], keys) is not True
+    return symbolic.equal(mask.dims[-1], keys) is not True
 
 
 @OPENVINO.lower("ScaledDotProductAttention")

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.build import shape_value
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Value
+from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Value
+from dovetail.ir.types import INT64_MAX
 from dovetail.ops.nn.sliding_window import halves
 from dovetail.ops.tensor.reshape import as_i64
 from dovetail.ops.tensor.slice import joined
-from dovetail.types import INT64_MAX
 
 _INTS = "tuple[int, ...]"
 

@@ -11,7 +11,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Value
+from dovetail.ir.graph import Value
 
 # What floats of one size and different parts become, besides the greater of two.
 _SIZES = {"f8e4m3": (4, 3), "f8e5m2": (5, 2), "f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.build import Builder
 from dovetail.errors import FormatError
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Graph, Node, Value
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Graph, Node, Value
 from dovetail.passes.eliminate_sequences import unlisted_body
 
 

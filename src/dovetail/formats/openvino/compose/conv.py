@@ -7,11 +7,11 @@ from typing import Any
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node, Value
-from dovetail.op import Op
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import is_static
 from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.nn.group_conv import GroupConv, GroupConvTranspose, grouped_weights, merged_weights
-from dovetail.types import is_static
 
 # How the odd element of automatic padding is placed by the transposed convolution: the other way round than by Conv.
 _TURNED = {"same_upper": "same_lower", "same_lower": "same_upper"}

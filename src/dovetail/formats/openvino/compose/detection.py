@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node, Value
+from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.types import axis_in
 from dovetail.ops.detection.nms import NonMaxSuppression, inclusive, is_soft, known_limit
 from dovetail.ops.tensor.slice import joined
-from dovetail.types import axis_in
 
 _ENCODINGS = {"corner": False, "center": True}
 
@@ -99,7 +99,7 @@ def yolo(node: Lifting) -> Value:
     node.ignore("anchors")
     count = number if softmax else len(mask)
     entries = coords + classes + 1
-    if len(x.dims) != 4 or coords < 2 or dims.equal(x.dims[1], count * entries) is False:
+    if len(x.dims) != 4 or coords < 2 or symbolic.equal(x.dims[1], count * entries) is False:
         raise UnsupportedError("detection.boxes", f"RegionYolo of {count} boxes of {entries} numbers in {x.type}")
     outer = shape_value(b, x, [0]), shape_value(b, x, [2, 3])
     cells = b.Reshape(x, joined(b, [outer[0], [count, entries], outer[1]]), copy_zeros=False)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import shape_value
+from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Value
+from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Value
 from dovetail.ops.casts import as_type
 from dovetail.ops.detection.nms_decomposition import greedily
 from dovetail.ops.detection.roi_align import RoiAlign
@@ -31,7 +31,7 @@ def prior_grid(node: Lifting) -> Value:
     places = []
     for axis, count, stride in ((2, "h", "stride_y"), (3, "w", "stride_x")):
         given, step = node.attribute(count, "int", 0), node.attribute(stride, "float", 0.0)
-        if given and dims.equal(cells.dims[axis], given) is not True:
+        if given and symbolic.equal(cells.dims[axis], given) is not True:
             raise UnsupportedError(
                 "prior.grid", f"a grid of {given} of the {cells.dims[axis]} cells along an axis leaves the rest open"
             )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.alignment import aligned
@@ -16,8 +15,9 @@ from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering, constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node, Value
-from dovetail.op import REGISTRY, Op
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import REGISTRY, Op
 from dovetail.ops.elementwise.broadcast import number
 from dovetail.ops.elementwise.clip import finite_range
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import shape_value
 from dovetail.errors import FormatError, RuleError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Value
+from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Value
 from dovetail.ops.casts import as_type
 from dovetail.ops.tensor.slice import count_up, joined
 

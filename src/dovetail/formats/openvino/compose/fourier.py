@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
-from dovetail.build import shape_value
+from dovetail import symbolic
 from dovetail.errors import UnsupportedError
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node
+from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Node
 from dovetail.ops.signal.dft import IRDFT, RDFT, padded_lengths
 
 
@@ -27,9 +27,9 @@ def transform(b: Any, node: Node) -> Any:
             return b.Unsqueeze(b.add(IRDFT(), x, *rest)[0], [-1])
         return b.add(RDFT(), b.Squeeze(x, [-1]), *rest)[0]
     parts = x.dims[-1]
-    if dims.equal(parts, 2) is True:
+    if symbolic.equal(parts, 2) is True:
         return None
-    if dims.equal(parts, 1) is not True:
+    if symbolic.equal(parts, 1) is not True:
         raise UnsupportedError("fourier.parts", f"{parts} parts of each number")
     zero = b.constant(np.zeros((), x.dtype.numpy), x.dtype)
     return b.add(op, b.Concat(x, b.Expand(zero, shape_value(b, x)), axis=-1), *rest)[0]

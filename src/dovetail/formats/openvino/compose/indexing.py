@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import Builder
+from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node, Value
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.types import axis_in
 from dovetail.ops.tensor.slice import count_up
-from dovetail.types import axis_in
 
 
 @OPENVINO.lift("GatherND", 5)
@@ -26,7 +26,7 @@ def gather_nd(node: Lifting) -> Any:
     if rows.shape is None:
         raise UnsupportedError("gather.rank", "GatherND-5 with several batch axes between unknown ranks")
     if all(isinstance(size, int) for size in rows.shape[:batch]):
-        return node.b.Reshape(rows, [int(dims.product(rows.shape[:batch])), *_rest(rows, batch)], copy_zeros=False)
+        return node.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], copy_zeros=False)
     raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes of sizes that only run time knows")
 
 
@@ -49,7 +49,7 @@ def gather_elements(b: Builder, node: Node) -> Any:
     larger = [
         place
         for place, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True))
-        if place != axis and dims.equal(size, count) is not True
+        if place != axis and symbolic.equal(size, count) is not True
     ]
     if not larger:
         return None

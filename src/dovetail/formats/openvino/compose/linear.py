@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.build import Builder
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node, Value
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
 from dovetail.ops.linalg.einsum import Einsum
 from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.tensor.transpose_expand_tile import Transpose

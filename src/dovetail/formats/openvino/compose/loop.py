@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import Builder
-from dovetail.edit import remove_dead
+from dovetail import dtypes, symbolic
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.cuts import cut_inside, parts_are_one
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Graph, Node, Value
-from dovetail.op import bodies
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import remove_dead
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import bodies
+from dovetail.ir.types import Tensor, is_static, static
 from dovetail.ops.control_flow.loop import Loop, is_endless, is_true
 from dovetail.passes.eliminate_sequences import unlisted_body
-from dovetail.types import Tensor, is_static, static
 
 Row = dict[str, str]
 NUMBER = Tensor(dtypes.i64, ())
@@ -44,7 +44,7 @@ def lift_loop(node: Lifting) -> list[Value]:
 def _limit(b: Builder, trips: Value) -> Value | None:
     known = trips.value
     if known is not None and np.size(known) == 1:
-        low, high = dims.bounds(np.reshape(known, ()).item())
+        low, high = symbolic.bounds(np.reshape(known, ()).item())
         if high is not None and high < 0:
             return None
         if low is not None and low >= 0:
@@ -152,7 +152,7 @@ class _Reading:
         return number
 
     def _replace(self, old: Value, new: Value) -> None:
-        from dovetail.edit import replace_uses
+        from dovetail.ir.edit import replace_uses
 
         replace_uses(self.body, old, new)
         self.results = {layer: new if value is old else value for layer, value in self.results.items()}
@@ -234,7 +234,7 @@ def lower_loop(b: Builder, node: Node) -> Any:
     if trips is None or _is_at_least_zero(trips):
         return None
     if trips.value is not None and np.size(trips.value) == 1:
-        low, _ = dims.bounds(np.reshape(trips.value, ()).item())
+        low, _ = symbolic.bounds(np.reshape(trips.value, ()).item())
         if low is not None and low >= 0:
             return None
     return b.add(node.op, b.apply("Maximum", trips, 0), *node.inputs[1:])

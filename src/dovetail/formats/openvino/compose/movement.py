@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
-from dovetail.build import Builder
+from dovetail import dtypes, symbolic
 from dovetail.errors import FormatError, RuleError, UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node, Value
-from dovetail.op import REQUIRED, Op
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import REQUIRED, Op
+from dovetail.ir.types import INT64_MAX
 from dovetail.ops.tensor.concat_split import Split
 from dovetail.ops.tensor.reshape import items, numbers, vector_length
 from dovetail.ops.tensor.transpose_expand_tile import Tile
-from dovetail.types import INT64_MAX
 
 # Pad
 
@@ -100,7 +100,7 @@ def pad_in_two(b: Builder, node: Node) -> Any:
 
 def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
     """A value that is computed, put where the padding is: OpenVINO's CPU plugin takes 0 for it."""
-    from dovetail.build import shape_value
+    from dovetail.ir.builder import shape_value
 
     ones = b.Expand(b.constant(np.array(1, np.int32)), shape_value(b, x))
     inside = b.Equal(b.Pad(ones, pads), b.constant(np.array(1, np.int32)))
@@ -435,13 +435,13 @@ def expand(b: Builder, node: Node) -> Any:
     if shape.shape == (0,):
         return b.Identity(x)
     sizes = items(shape)
-    if not op.both or sizes is None or x.shape is None or all(dims.equal(size, 0) is False for size in sizes):
+    if not op.both or sizes is None or x.shape is None or all(symbolic.equal(size, 0) is False for size in sizes):
         return None
     found = node.outputs[0].shape
     same = (
         found is not None
         and len(found) == len(sizes)
-        and all(dims.equal(*pair) is True for pair in zip(found, sizes, strict=True))
+        and all(symbolic.equal(*pair) is True for pair in zip(found, sizes, strict=True))
     )
     return b.apply("Expand", x, shape, both=False) if same else None
 

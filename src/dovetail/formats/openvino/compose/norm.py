@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import shape_value
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node, Value
+from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.types import axis_in
 from dovetail.ops.nn.dropout import is_inference
 from dovetail.ops.nn.normalization import MeanVarianceNormalization
-from dovetail.types import axis_in
 
 
 @OPENVINO.lift("MVN", 2)

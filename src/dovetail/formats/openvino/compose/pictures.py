@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.build import Builder, shape_value
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Value
+from dovetail.ir.builder import Builder, shape_value
+from dovetail.ir.graph import Value
 from dovetail.ops.tensor.slice import joined
 
 # What the differences of colour add to the brightness.

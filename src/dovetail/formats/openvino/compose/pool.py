@@ -7,7 +7,7 @@ from typing import Any
 from dovetail import dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node
+from dovetail.ir.graph import Node
 from dovetail.ops.nn.pool import AveragePool
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.build import shape_value
 from dovetail.errors import UnsupportedError
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO, spell
-from dovetail.graph import Node, Value
+from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Node, Value
 from dovetail.ops.random import RandomUniform
 from dovetail.ops.tensor.reshape import as_i64
 

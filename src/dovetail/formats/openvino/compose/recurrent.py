@@ -9,7 +9,7 @@ import numpy as np
 from dovetail.errors import UnsupportedError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node
+from dovetail.ir.graph import Node
 from dovetail.ops.recurrent.layouts import completed, one_by_one, padded, recast
 
 FUNCTIONS = ("relu", "sigmoid", "tanh")

@@ -7,7 +7,7 @@ from typing import Any
 from dovetail.errors import FormatError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node, Value
+from dovetail.ir.graph import Node, Value
 from dovetail.ops.detection.roi_pool import RoiPool
 
 _METHODS = {"max": "max", "bilinear": "linear"}

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.lower import Lowering
 from dovetail.formats.openvino.dialect import OPENVINO, spell
-from dovetail.graph import Node, Value
+from dovetail.ir.graph import Node, Value
 from dovetail.ops.nn.resize import Axis, Resize
 
 _INTS = "tuple[int, ...]"
@@ -183,7 +183,7 @@ def _resize(
 
 def _check_row(op: Resize, row: Axis, by_scales: bool) -> None:
     """Raise UnsupportedError [resize.dynamic] where the two formats may mean different things by one axis."""
-    equal = None if row.size is None or row.out is None else dims.equal(row.size, row.out)
+    equal = None if row.size is None or row.out is None else symbolic.equal(row.size, row.out)
     if row.scale is not None and row.scale == 1 and op.coordinates != "tf_half_pixel_for_nn":
         return
     if equal is not False and (by_scales or op.coordinates == "tf_half_pixel_for_nn") and not _surely_changes(row):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node
+from dovetail.ir.graph import Node
 
 
 @OPENVINO.lower("TopK")

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.evaluate import apply, constant_value
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Node, Value
+from dovetail.interpreter.evaluate import apply, constant_value
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import is_static, static
 from dovetail.limits import current
-from dovetail.op import Op
 from dovetail.ops.casts import as_type
 from dovetail.ops.signal.stft import STFT
 from dovetail.ops.tensor.reshape import Unsqueeze
-from dovetail.types import is_static, static
 
 
 class _Stft(
@@ -71,7 +71,7 @@ def lower_stft(b: Any, node: Node) -> Any:
     op: Any = node.op
     x, step, window, length = (*node.inputs, None, None)[:4]
     assert x is not None and step is not None
-    if not op.onesided or dims.equal(x.dims[2], 1) is not True:
+    if not op.onesided or symbolic.equal(x.dims[2], 1) is not True:
         return op.decompose(b, *node.inputs)
     size = op.length_of(x, window, length)
     if not isinstance(size, int):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dovetail import dims
+from dovetail import symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError
 from dovetail.formats.lifting import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.graph import Value
-from dovetail.types import Shape, Tensor
+from dovetail.ir.graph import Value
+from dovetail.ir.types import Shape, Tensor
 
 _SIZE = re.compile(r"\s*(?:(?P<exact>\d+)|\?|-1|(?P<low>\d*)\.\.(?P<high>\d*))\s*")
 
@@ -50,7 +50,7 @@ def _shape(text: str, variable: str) -> Shape | None:
             sizes.append(int(match["exact"]))
             continue
         low, high = (int(match[side]) if match[side] else None for side in ("low", "high"))
-        sizes.append(dims.symbol(f"?{variable}.{axis}", 0 if low is None else low, high))
+        sizes.append(symbolic.symbol(f"?{variable}.{axis}", 0 if low is None else low, high))
     return tuple(sizes)
 
 

@@ -1,0 +1,1 @@
+"""Comparison of engines: random inputs, benchmarks, verification."""

@@ -1,0 +1,166 @@
+"""Seeded random inputs that a model accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail import symbolic
+from dovetail.compare.find_shapes import fitting_sizes
+from dovetail.dtypes import DType
+from dovetail.errors import EngineError, RuleError
+from dovetail.interpreter.session import Beginning
+from dovetail.ir.graph import Model, Value
+from dovetail.ir.types import Map, Optional, Sequence as List, Size, Tensor, Type, sizes_in as sizes_of
+from dovetail.limits import refuse_array
+
+DEFAULT_LENGTH = 2
+"""How many elements a list has where nothing is said."""
+DEFAULT_SIZE = 3
+"""What an open dimension is taken to be where its bounds allow it and nothing is said."""
+
+
+def random_inputs(
+    model: Model,
+    *,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    only: Collection[str] | None = None,
+    beside: Mapping[str, Any] | None = None,
+) -> dict[str, np.ndarray[Any, Any]]:
+    """An array for each input (of those named in ``only``): floats from a normal distribution, integers 0 or 1 (which index
+    any table), booleans either.
+
+    ``sizes`` gives open dimensions by name, ``shapes`` whole shapes by input; the others become DEFAULT_SIZE, or where that
+    breaks a rule of the model a size that does not. With ``beside``, the arrays of the other inputs, the sizes are moreover such
+    that the model has run on the result. Raises
+    EngineError [input.rank] where an input's rank is not known, [input.size] for one that is out of all bounds, [input.shape]
+    for a shape that the model does not take, [input.unknown] for a shape of no input; RuleError [dims.unknown] for a name in
+    ``sizes`` that no input has.
+    """
+    shapes = shapes or {}
+    given = {**sizes_in(model, shapes), **(sizes or {})}
+
+    def arrays(chosen: Mapping[str, int]) -> dict[str, np.ndarray[Any, Any]]:
+        generator = np.random.default_rng(seed)
+        return {
+            value.name: _sample(value, value.type, chosen, generator, shapes.get(value.name))
+            for value in model.inputs
+            if only is None or value.name in only
+        }
+
+    def in_order(chosen: Mapping[str, int]) -> list[Any]:
+        every = {**(beside or {}), **arrays(chosen)}
+        if model.states:
+            every = {**Beginning(model)(every), **every}
+        return [every[value.name] for value in model.inputs]
+
+    chosen = choose_sizes(model, given)
+    free = {name: symbol for name, symbol in _symbols(model).items() if name not in given}
+    if free:
+        chosen = fitting_sizes(model, chosen, free, None if beside is None else in_order)
+    return arrays(chosen)
+
+
+def apart(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays by name, those in lists by the list's name and their place, the values of maps by the map's name and their key."""
+    found: dict[str, Any] = {}
+    for name, item in arrays.items():
+        if isinstance(item, list):
+            found.update(apart({f"{name}/{place}": each for place, each in enumerate(item)}))
+        elif isinstance(item, dict):
+            found.update(apart({f"{name}/{key}": np.asarray(each) for key, each in item.items()}))
+        elif item is not None:
+            found[name] = item
+    return found
+
+
+def sizes_in(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """What shapes of inputs say of the open dimensions."""
+    unknown = [name for name in shapes if name not in {value.name for value in model.inputs}]
+    if unknown:
+        known = ", ".join(repr(value.name) for value in model.inputs)
+        raise EngineError("input.unknown", f"the model has no input {', '.join(map(repr, unknown))}; it has {known}")
+    found: dict[str, int] = {}
+    for value in model.inputs:
+        if value.name in shapes and isinstance(value.type, Tensor) and value.type.shape is not None:
+            found.update(_matched(value.name, value.type.shape, shapes[value.name]))
+    return found
+
+
+def _matched(name: str, wanted: Sequence[Size], given: Sequence[int]) -> dict[str, int]:
+    fits = len(wanted) == len(given) and all(
+        not isinstance(size, int) or size == each for size, each in zip(wanted, given, strict=True)
+    )
+    if not fits:
+        raise EngineError("input.shape", f"input {name!r} has the shape [{', '.join(map(str, wanted))}], not {list(given)}")
+    symbols = ((symbolic.name_of(size), each) for size, each in zip(wanted, given, strict=True) if not isinstance(size, int))
+    return {symbol: each for symbol, each in symbols if symbol is not None}
+
+
+def choose_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
+    """A size for each symbol of the model's inputs."""
+    symbols = _symbols(model)
+    unknown = [name for name in sizes if name not in symbols]
+    if unknown:
+        known = ", ".join(symbols) or "none"
+        raise RuleError("dims.unknown", f"no input has a dimension {', '.join(map(repr, unknown))}; open ones: {known}")
+    return {name: sizes.get(name, _default(symbol)) for name, symbol in symbols.items()}
+
+
+def _symbols(model: Model) -> dict[str, Size]:
+    """The symbols of the model's inputs by name."""
+    symbols: dict[str, Size] = {}
+    for value in model.inputs:
+        for size in sizes_of(value.type):
+            symbols.update({str(symbolic.name_of(symbol)): symbol for symbol in symbolic.symbols(size)})
+    return symbols
+
+
+def _default(symbol: Size) -> int:
+    low, high = symbolic.bounds(symbol)
+    size = DEFAULT_SIZE if low is None else max(DEFAULT_SIZE, low)
+    return size if high is None else min(size, high)
+
+
+def _sample(value: Value, type: Type, chosen: Mapping[str, int], generator: np.random.Generator, given: Any) -> Any:
+    """What an input of this type may be: of lists DEFAULT_LENGTH elements where nothing says how many, of optional values one."""
+    if isinstance(type, Optional):
+        return _sample(value, type.element, chosen, generator, given)
+    if isinstance(type, List):
+        length = DEFAULT_LENGTH if type.length is None else symbolic.evaluate(type.length, chosen)
+        return [_sample(value, type.element, chosen, generator, given) for _ in range(length)]
+    if isinstance(type, Map):
+        raise EngineError("input.rank", f"input {value.name!r} is {type}; give it a value")
+    if type.dtype is None or (type.shape is None and given is None):
+        raise EngineError("input.rank", f"input {value.name!r} is {value.type}; give it a value")
+    return _array(value, type.dtype, (type.shape if given is None else given) or (), chosen, generator)
+
+
+def _array(
+    value: Value, dtype: DType, sizes: Sequence[Size | None], chosen: Mapping[str, int], generator: np.random.Generator
+) -> np.ndarray[Any, Any]:
+    shape = [DEFAULT_SIZE if size is None else symbolic.evaluate(size, chosen) for size in sizes]
+    if int(np.prod(np.array(shape, dtype=object), initial=1)) > 1 << 33:
+        sizes_text = shape if len(shape) <= 16 else f"{len(shape)} axes of {shape[:8]} ..."
+        raise EngineError("input.size", f"input {value.name!r} would have {sizes_text} elements")
+    what = f"input {value.name!r}"
+    # Numbers are drawn in eight bytes, and converted.
+    refuse_array(shape, max(8, dtype.numpy.itemsize), what)
+    try:
+        return _drawn(shape, dtype, generator)
+    except MemoryError as error:
+        raise EngineError("run.memory", f"{what} does not fit into memory: {error}") from None
+
+
+def _drawn(shape: Sequence[int], dtype: DType, generator: np.random.Generator) -> np.ndarray[Any, Any]:
+    if dtype.is_float:
+        return np.asarray(generator.standard_normal(shape).astype(np.float32)).astype(dtype.numpy)
+    if dtype.kind == "complex":
+        return np.asarray(generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(dtype.numpy)
+    if dtype.kind == "string":
+        return generator.choice(np.array(["a", "b", "dovetail"], dtype=object), size=shape)
+    return generator.integers(0, 2, size=shape).astype(dtype.numpy)

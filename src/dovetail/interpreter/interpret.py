@@ -1,0 +1,295 @@
+"""The reference: one node at a time, in any array library."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Several
+from typing import Any
+
+import numpy as np
+
+from dovetail import arrays, dtypes, symbolic
+from dovetail.dtypes import DType
+from dovetail.errors import EngineError, UnsupportedError
+from dovetail.interpreter.evaluate import run
+from dovetail.ir.graph import Graph, Model, Value
+from dovetail.ir.op import bodies
+from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in
+from dovetail.limits import active, counting
+
+
+def interpret(model: Model, inputs: Mapping[str, Any] | Several[Any], xp: Any = None) -> dict[str, Any]:
+    """The outputs of ``model`` by name, computed by ``xp``: numpy when left out, or any namespace of the array API standard.
+
+    ``inputs``: arrays by name, or in order. With another library than numpy the arrays are that library's own (numpy arrays are
+    converted) and so are the results. Raises EngineError where inputs do not fit the model, UnsupportedError [array.dtype] where
+    the model uses an element type that the library does not have.
+    """
+    space = np if xp is None else arrays.standard(xp)
+    given = named_inputs(model, inputs)
+    if arrays.is_numpy(space):
+        bound = [to_array(given[value.name], value) for value in model.inputs]
+    else:
+        refuse_unusual(model.graph, space)
+        bound = [to_library(given[value.name], value, space) for value in model.inputs]
+    check_inputs(model, bound)
+    with counting(model.limits if active() is None else None):
+        results = run(model.graph, bound, space)
+    return {value.name: result for value, result in zip(model.outputs, results, strict=True)}
+
+
+def named_inputs(model: Model, inputs: Mapping[str, Any] | Several[Any]) -> dict[str, Any]:
+    """Inputs by name. Raises EngineError [input.missing], [input.unknown], [input.count]."""
+    names = [value.name for value in model.inputs]
+    if isinstance(inputs, Mapping):
+        aliases = {alias: value.name for value in model.inputs for alias in value.names}
+        given = {aliases.get(name, name): array for name, array in inputs.items()}
+        known = set(names)
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise EngineError(
+                "input.unknown", f"the model has no input {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names))}"
+            )
+    else:
+        if len(inputs) != len(names):
+            raise EngineError(
+                "input.count", f"{len(inputs)} inputs for a model that takes {len(names)}: {', '.join(map(repr, names))}"
+            )
+        given = dict(zip(names, inputs, strict=True))
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise EngineError("input.missing", f"no value for the input {', '.join(map(repr, missing))}")
+    return given
+
+
+def to_array(given: Any, value: Value) -> Any:
+    """What a user passes in, as numpy, in the type of the input. Nothing is narrowed: Python numbers become the input's type
+    where they fit it exactly, arrays must have it. Raises EngineError [input.dtype], [input.array]."""
+    return fitted(given, value.type, value.name, _to_array)
+
+
+def fitted(given: Any, type: Type, name: str, fit: Callable[[Any, Tensor, str], Any]) -> Any:
+    """What a user passes in for an input of any type: a list for a sequence, a dict for a map, None for what may be nothing,
+    arrays by ``fit``.
+
+    Raises EngineError [input.sequence], [input.map].
+    """
+    if isinstance(type, Tensor):
+        return fit(given, type, name)
+    if isinstance(type, Optional):
+        return None if given is None else fitted(given, type.element, name, fit)
+    if isinstance(type, Map):
+        return _to_map(given, type, name)
+    if not isinstance(given, list | tuple):
+        raise EngineError("input.sequence", f"input {name!r} is a {type}, and was given no list but {_kind(given)}")
+    return [fitted(item, type.element, name, fit) for item in given]
+
+
+def _to_map(given: Any, type: Map, name: str) -> dict[Any, Any]:
+    if not isinstance(given, Mapping):
+        raise EngineError("input.map", f"input {name!r} is a {type}, and was given no dict but {_kind(given)}")
+    wanted = str if type.key == "string" else int | np.integer
+    wrong = [key for key in given if not isinstance(key, wanted) or isinstance(key, bool)]
+    if wrong:
+        raise EngineError("input.map", f"input {name!r} is a {type}, and was given the key {wrong[0]!r}")
+    if not isinstance(type.element, Tensor):
+        return {key: fitted(item, type.element, name, _to_array) for key, item in given.items()}
+    return {key: _to_number(item, type, name) for key, item in given.items()}
+
+
+def _to_number(given: Any, type: Map, name: str) -> Any:
+    array = fitted(given, type.element, name, _to_array)
+    if array.size != 1:
+        raise EngineError(
+            "input.map", f"input {name!r} is a {type}, and was given an array of shape {list(array.shape)} as a value"
+        )
+    return array.reshape(()).item()
+
+
+def _kind(given: Any) -> str:
+    return "nothing" if given is None else builtins.type(given).__name__
+
+
+def _to_array(given: Any, type: Tensor, name: str) -> Any:
+    array = _as_numpy(given, name)
+    if type.dtype is None or array.dtype == type.dtype.numpy:
+        return array
+    if array.dtype == type.dtype.numpy.newbyteorder("S"):
+        return array.astype(type.dtype.numpy)
+    if type.dtype == "string" and array.dtype.kind in "USOT":
+        return array.astype(object)
+    if isinstance(given, int | float | bool | list | tuple) and (exact := _exact(array, type.dtype)) is not None:
+        return exact
+    found = "string" if array.dtype.kind in "OUST" else _type_name(array)
+    raise EngineError("input.dtype", f"input {name!r} is {type.dtype}, and was given {found}")
+
+
+def _as_numpy(given: Any, name: str) -> np.ndarray[Any, Any]:
+    try:
+        array = arrays.to_numpy(given)
+    except UnsupportedError as error:
+        raise EngineError("input.array", f"input {name!r}: {error.message}") from None
+    except Exception as error:
+        # Whatever the foreign object's own conversion raises, the fault is that of this input.
+        raise EngineError("input.array", f"input {name!r}: {_kind(given)} does not become an array: {error}") from error
+    if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
+        raise EngineError("input.array", f"input {name!r}: {_kind(given)} holds neither numbers nor strings")
+    return array  # type: ignore[no-any-return]
+
+
+def _exact(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any] | None:
+    """Python numbers in an element type: whole numbers must come back as they were; a float is rounded to a float type."""
+    if array.dtype.kind not in "biuf" or (array.dtype.kind == "b") != (dtype.kind == "bool"):
+        return None
+    if array.dtype.kind == "f" and (dtype.is_float or dtype.kind == "complex"):
+        return array.astype(dtype.numpy)
+    if array.size and dtype.is_integer:
+        low, high = dtype.range()
+        if not low <= array.min().item() <= array.max().item() <= high:
+            return None
+    with np.errstate(all="ignore"):
+        found = array.astype(dtype.numpy)
+    return found if np.array_equal(found.astype(array.dtype), array) else None
+
+
+def _type_name(array: np.ndarray[Any, Any]) -> str:
+    try:
+        return str(dtypes.dtype(array.dtype))
+    except UnsupportedError:
+        return str(array.dtype)
+
+
+def to_library(given: Any, value: Value, xp: Any) -> Any:
+    """What a user passes in, as an array of ``xp``: its own as they are, everything else by way of numpy.
+
+    Raises as :func:`to_array`, and UnsupportedError [array.dtype], [array.narrowed].
+    """
+
+    def fit(item: Any, type: Tensor, name: str) -> Any:
+        if not _belongs(item, xp):
+            return arrays.from_numpy(xp, _to_array(item, type, name))
+        found = arrays.element(item)
+        if type.dtype is not None and found is not type.dtype:
+            raise EngineError("input.dtype", f"input {name!r} is {type.dtype}, and was given {found}")
+        return item
+
+    return fitted(given, value.type, value.name, fit)
+
+
+def _belongs(given: Any, xp: Any) -> bool:
+    if isinstance(given, np.ndarray) or not hasattr(given, "dtype"):
+        return False
+    try:
+        return arrays.namespace(given) is xp
+    except UnsupportedError:
+        return False
+
+
+def check_inputs(model: Model, bound: Several[Any]) -> dict[str, int]:
+    """Hold the arrays' shapes against the model's input types. Returns what each symbol turned out to be.
+
+    Raises EngineError [input.shape] with the input's name.
+    """
+    sizes: dict[str, int] = {}
+    for value, item in zip(model.inputs, bound, strict=True):
+        for type, array in _with_types(value.type, item):
+            _check_shape(value.name, type, tuple(array.shape), sizes)
+        if isinstance(value.type, Sequence) and value.type.length is not None and not _binds(value.type.length, len(item), sizes):
+            raise EngineError("input.sequence", f"input {value.name!r} is {value.type}, and was given {len(item)} elements")
+    return sizes
+
+
+def _with_types(type: Type, item: Any) -> Iterator[tuple[Tensor, Any]]:
+    """The arrays themselves, those in lists included, each with its type."""
+    if isinstance(type, Sequence):
+        for each in item:
+            yield from _with_types(type.element, each)
+    elif isinstance(type, Optional):
+        if item is not None:
+            yield from _with_types(type.element, item)
+    elif isinstance(type, Map):
+        # Its values are numbers and strings.
+        return
+    else:
+        yield type, item
+
+
+def _check_shape(name: str, type: Tensor, shape: tuple[Any, ...], sizes: dict[str, int]) -> None:
+    if type.shape is None:
+        return
+    if len(shape) != len(type.shape):
+        raise EngineError("input.shape", f"input {name!r} is {type}, and was given the shape {list(shape)}")
+    for want, size in zip(type.shape, shape, strict=True):
+        if want is not None and isinstance(size, int) and not _binds(want, size, sizes):
+            where = "" if isinstance(want, int) or str(want) not in sizes else f" where {want} is {sizes[str(want)]}"
+            raise EngineError("input.shape", f"input {name!r} is {type}{where}, and was given the shape {list(shape)}")
+
+
+def _binds(want: Size, size: int, sizes: dict[str, int]) -> bool:
+    if isinstance(want, int):
+        return want == size
+    name = symbolic.name_of(want)
+    if name is not None and sizes.get(name) == size:
+        return True
+    low, high = symbolic.bounds(want)
+    if (low is not None and size < low) or (high is not None and size > high):
+        return False
+    if name is None:
+        known = {str(symbol): sizes[str(symbol)] for symbol in symbolic.symbols(want) if str(symbol) in sizes}
+        found = symbolic.substitute(want, known)
+        return not isinstance(found, int) or found == size
+    return sizes.setdefault(name, size) == size
+
+
+def _arrays(inputs: Iterable[Any]) -> Iterator[Any]:
+    """The arrays themselves, those in lists included."""
+    for item in inputs:
+        yield from _arrays(item) if isinstance(item, list) else (item,)
+
+
+def owned(outputs: Mapping[str, Any], inputs: Iterable[Any]) -> dict[str, Any]:
+    """The outputs, copied where they lie in an input, in a constant, or in another output."""
+    taken = {id(array) for array in _arrays(inputs)}
+    return {name: _own(array, taken) for name, array in outputs.items()}
+
+
+def _own(item: Any, taken: set[int]) -> Any:
+    if isinstance(item, list):
+        return [_own(each, taken) for each in item]
+    if isinstance(item, dict):
+        return dict(item)
+    if not isinstance(item, np.ndarray):
+        return item
+    # What owns its memory and can be written is no view and no constant, and so fresh from an operator.
+    if not item.flags.owndata or not item.flags.writeable or id(item) in taken:
+        item = np.array(item, order="C")
+    taken.add(id(item))
+    return item
+
+
+def put_into(array: Any, result: Any, name: str) -> Any:
+    """``array``, which the result ``name`` is written into. Raises EngineError [output.array] where it does not suit."""
+    if not isinstance(result, np.ndarray):
+        what = "nothing" if result is None else "a map" if isinstance(result, dict) else "a list"
+        raise EngineError("output.array", f"out[{name!r}]: the output is {what}, which no array holds")
+    suits = isinstance(array, np.ndarray) and array.dtype == result.dtype and array.shape == result.shape
+    if not suits or not array.flags.writeable:
+        raise EngineError(
+            "output.array", f"out[{name!r}] should be a writable {result.dtype} array of shape {list(result.shape)}"
+        )
+    array[...] = result
+    return array
+
+
+def refuse_unusual(graph: Graph, xp: Any) -> None:
+    """Raise UnsupportedError [array.dtype] where the graph uses an element type that only numpy (with ml_dtypes) carries here."""
+    dtypes_used = (dtype_in(value.type) for value in graph.values())
+    found = sorted({str(dtype) for dtype in dtypes_used if dtype is not None and not dtype.standard})
+    if found:
+        raise UnsupportedError("array.dtype", f"{', '.join(found)} can be interpreted in numpy only")
+    for node in graph.nodes:
+        for _, body in bodies(node.op):
+            refuse_unusual(body, xp)
+
+
+__all__ = ["check_inputs", "interpret", "named_inputs", "owned", "put_into", "to_array", "to_library"]

@@ -1,0 +1,94 @@
+"""A model with state, as one user calls it: what it keeps is kept between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import EngineError
+from dovetail.interpreter.interpret import interpret
+from dovetail.ir.edit import copy_model, remove_dead
+from dovetail.ir.graph import Model, Value
+from dovetail.ir.state import own_inputs, own_outputs
+from dovetail.ir.types import Tensor
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+class Beginning:
+    """What the states of a model are before the first call, computed from its other inputs where the model says so."""
+
+    def __init__(self, model: Model) -> None:
+        self.states = model.states
+        self.values = {value.name: value for value in model.inputs}
+        names = {state.initial for state in model.states if state.initial is not None}
+        self._part: Model | None = None
+        if names:
+            part = copy_model(model)
+            part.states = []
+            graph = part.graph
+            graph.outputs = [value for value in graph.outputs if value.name in names]
+            remove_dead(graph)
+            read = {id(value) for value in graph.outputs}
+            graph.inputs = [value for value in graph.inputs if value.uses or id(value) in read]
+            self._part = part
+
+    def __call__(self, given: Mapping[str, Any]) -> Arrays:
+        """The first states for these inputs. Raises EngineError [state.first] where they depend on a state or are not known."""
+        found: Arrays = {}
+        if self._part is not None:
+            needed = [value.name for value in self._part.inputs]
+            kept = [name for name in needed if any(name == state.input for state in self.states)]
+            if kept:
+                raise EngineError("state.first", f"what a state begins with is computed from the state {kept[0]!r}")
+            found = interpret(self._part, {name: given[name] for name in needed if name in given})
+        return {
+            state.input: _zeros(self.values[state.input]) if state.initial is None else found[state.initial]
+            for state in self.states
+        }
+
+
+def _zeros(value: Value) -> Any:
+    type = value.type
+    if not isinstance(type, Tensor) or type.shape is None or type.dtype is None:
+        raise EngineError("state.first", f"the state {value.name!r} of type {type} begins with nothing that is known")
+    return np.zeros([size if isinstance(size, int) else 0 for size in type.shape], type.dtype.numpy)
+
+
+class Session:
+    """``session(inputs)`` runs a program once, with what its states have become, and gives the outputs that are no states.
+
+    ``states`` holds them by the names of their inputs; ``reset`` lets the next call begin anew. One session is not for several
+    threads at once.
+    """
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self.states: Arrays = {}
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.states = {}
+
+    def __call__(self, *inputs: Any) -> Arrays:
+        """The outputs by name, for inputs by name or in order, without the states."""
+        model = self.program.model
+        found = self.program({**named(model, inputs), **self.states})
+        self.states = {state.input: found[state.output] for state in model.states}
+        return {value.name: found[value.name] for value in own_outputs(model)}
+
+
+def named(model: Model, inputs: tuple[Any, ...]) -> dict[str, Any]:
+    """Inputs by name: given so, or in the order of those that are no states. Raises EngineError [input.count]."""
+    if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+        given: Mapping[str, Any] = inputs[0]
+        aliases = {alias: value.name for value in model.inputs for alias in value.names}
+        return {aliases.get(name, name): array for name, array in given.items()}
+    names = [value.name for value in (own_inputs(model) if len(inputs) != len(model.inputs) else model.inputs)]
+    if len(names) != len(inputs):
+        raise EngineError(
+            "input.count", f"{len(inputs)} inputs for a model that takes {len(names)}: {', '.join(map(repr, names))}"
+        )
+    return dict(zip(names, inputs, strict=True))

@@ -1,0 +1,247 @@
+"""The only verbs that change a graph. Each keeps uses, names and order true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import Op, bodies
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+
+
+def connect(node: Node) -> Node:
+    """Enter a new node into the uses of its inputs."""
+    for index, x in enumerate(node.inputs):
+        if x is not None:
+            x.uses[node, index] = None
+    for index, y in enumerate(node.outputs):
+        y.node = node
+        y.index = index
+    return node
+
+
+def grow(graph: Graph, node: Node, op: Op, names: Iterable[str]) -> list[Value]:
+    """Let ``op``, which has more outputs, take the place of a node's operator. Returns the new ones, called like ``names``."""
+    from dovetail.ir.op import infer_types
+
+    first = len(node.outputs)
+    types = infer_types(op, tuple(node.inputs), node.label)
+    added = [Value(graph.claim(name), type, node) for name, type in zip(names, types[first:], strict=True)]
+    node.op = op
+    node.outputs += added
+    for index, y in enumerate(node.outputs):
+        y.index = index
+    return added
+
+
+def set_input(node: Node, index: int, value: Value | None) -> None:
+    """Let input ``index`` of ``node`` read ``value``."""
+    old = node.inputs[index]
+    if old is value:
+        return
+    if old is not None:
+        del old.uses[node, index]
+    node.inputs[index] = value
+    if value is not None:
+        value.uses[node, index] = None
+
+
+def disconnect(node: Node) -> None:
+    """Take a node that leaves its graph out of the uses of its inputs."""
+    for index, x in enumerate(node.inputs):
+        if x is not None:
+            del x.uses[node, index]
+    node.inputs = [None] * len(node.inputs)
+
+
+def replace_uses(graph: Graph, old: Value, new: Value) -> None:
+    """Let everything that reads ``old``, the graph's outputs included, read ``new``."""
+    _let_nodes_read(old, new)
+    graph.outputs = [new if value is old else value for value in graph.outputs]
+
+
+def _let_nodes_read(old: Value, new: Value) -> None:
+    for node, index in old.uses:
+        node.inputs[index] = new
+    new.uses.update(old.uses)
+    old.uses = {}
+
+
+def rename(graph: Graph, value: Value, name: str) -> None:
+    """Give ``value`` the name ``name``, or the next free one like it."""
+    if value.name != name:
+        graph.release(value.name)
+        value.name = graph.claim(name)
+
+
+def take_name(graph: Graph, old: Value, new: Value) -> None:
+    """Let ``new``, which stands in for ``old``, have its names."""
+    name = old.name
+    rename(graph, old, f"{name}_old")
+    graph.release(new.name)
+    new.name = graph.claim(name)
+    new.names, new.doc, new.metadata = old.names or new.names, old.doc or new.doc, {**new.metadata, **old.metadata}
+
+
+def remove_dead(graph: Graph) -> int:
+    """Remove every node none of whose outputs is read. Returns how many."""
+    kept = {id(value) for value in graph.outputs}
+    nodes: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(y.uses or id(y) in kept for y in node.outputs):
+            nodes.append(node)
+            continue
+        disconnect(node)
+        for y in node.outputs:
+            graph.release(y.name)
+    removed = len(graph.nodes) - len(nodes)
+    graph.nodes = nodes[::-1]
+    return removed
+
+
+Rule = Callable[["Builder", Node], "Value | Sequence[Value | None] | None"]
+
+
+def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
+    """Offer each node, in order, to ``rule(b, node)``. Where it returns values, these (one per output, written through ``b``
+    just before the node) take the place of the node's outputs, with their names. Returns how many nodes were replaced.
+    """
+    from dovetail.ir.builder import Builder
+
+    old_nodes, graph.nodes = graph.nodes, []
+    b = Builder(graph=graph, fold=fold)
+    outputs = {id(value) for value in graph.outputs}
+    inputs = {id(value) for value in graph.inputs}
+    changed = 0
+    for place, node in enumerate(old_nodes):
+        mark = len(graph.nodes)
+        try:
+            made = rule(b, node)
+        except BaseException:
+            graph.nodes.extend(old_nodes[place:])
+            raise
+        if made is None:
+            for extra in reversed(graph.nodes[mark:]):
+                disconnect(extra)
+            del graph.nodes[mark:]
+            graph.nodes.append(node)
+            continue
+        changed += 1
+        news = [made] if isinstance(made, Value) else list(made)
+        disconnect(node)
+        for old, new in zip(node.outputs, news, strict=True):
+            if new is None or new is old:
+                continue
+            was_output = id(old) in outputs
+            if was_output and (id(new) in inputs or id(new) in outputs):
+                new = b.apply("Identity", new)
+            _let_nodes_read(old, new)
+            if was_output:
+                outputs.add(id(new))
+                # At once: a rule may ask what the results are.
+                graph.outputs = [new if value is old else value for value in graph.outputs]
+            if was_output or (new.node is not None and new.node in graph.nodes[mark:]):
+                take_name(graph, old, new)
+        for y in node.outputs:
+            graph.release(y.name)
+    return changed
+
+
+def inherit(graph: Graph, mark: int, node: Node) -> None:
+    """Let the nodes written since ``mark`` say where they come from: the place and name of ``node``."""
+    for made in graph.nodes[mark:]:
+        made.place = made.place or node.place
+
+
+def copy_graph(graph: Graph, mapping: dict[int, Value] | None = None) -> Graph:
+    """A graph of its own: new nodes and values, the same operators, types and (uncopied) constant data. Bodies are copied too."""
+    new = Graph(graph.name)
+    new.doc, new.metadata, new._names = graph.doc, dict(graph.metadata), dict(graph._names)
+    new._released, new.fault = dict(graph._released), graph.fault
+    found: dict[int, Value] = {} if mapping is None else mapping
+    new.inputs = [_copy_value(value, found) for value in graph.inputs]
+    for node in graph.nodes:
+        made = Node(copy_op(node.op), [None if x is None else found[id(x)] for x in node.inputs], [], node.name, node.place)
+        made.outputs = [_copy_value(value, found) for value in node.outputs]
+        made.doc, made.metadata = node.doc, dict(node.metadata)
+        new.nodes.append(connect(made))
+    new.outputs = [found[id(value)] for value in graph.outputs]
+    return new
+
+
+def copy_op(op: Op) -> Op:
+    """``op`` with copies of the graphs that it holds."""
+    changes = {name: copy_graph(body) for name, body in bodies(op)}
+    return op.with_(**changes) if changes else op
+
+
+def _copy_value(value: Value, found: dict[int, Value]) -> Value:
+    new = Value(value.name, value.type)
+    new.names, new._value, new.doc, new.metadata = value.names, value._value, value.doc, dict(value.metadata)
+    found[id(value)] = new
+    return new
+
+
+Flat = tuple[dict[str, Any], list[tuple[Any, ...]], list[tuple[Any, ...]], list[int], list[int]]
+
+
+def flat(graph: Graph) -> Flat:
+    """A graph as lists of plain rows that refer to each other by number."""
+    values = list(graph.values())
+    number = {id(value): index for index, value in enumerate(values)}
+    rows = [(x.name, x.type, x.names, x._value, x.doc, x.metadata) for x in values]
+    nodes = [
+        (
+            node.op,
+            [None if x is None else number[id(x)] for x in node.inputs],
+            [number[id(y)] for y in node.outputs],
+            (node.name, node.place, node.doc, node.metadata),
+        )
+        for node in graph.nodes
+    ]
+    facts = {name: getattr(graph, name) for name in ("name", "doc", "metadata", "fault", "_names", "_released")}
+    return facts, rows, nodes, [number[id(x)] for x in graph.inputs], [number[id(y)] for y in graph.outputs]
+
+
+def unflat(rows: Flat) -> Graph:
+    """The graph that ``flat`` made rows of."""
+    facts, value_rows, node_rows, inputs, outputs = rows
+    graph = Graph()
+    for name, fact in facts.items():
+        setattr(graph, name, fact)
+    values = []
+    for name, type, names, value, doc, metadata in value_rows:
+        made = Value(name, type)
+        made.names, made._value, made.doc, made.metadata = names, value, doc, metadata
+        values.append(made)
+    for op, xs, ys, (name, place, doc, metadata) in node_rows:
+        node = Node(op, [None if x is None else values[x] for x in xs], [values[y] for y in ys], name, place)
+        node.doc, node.metadata = doc, metadata
+        graph.nodes.append(connect(node))
+    graph.inputs, graph.outputs = [values[x] for x in inputs], [values[y] for y in outputs]
+    return graph
+
+
+def copy_model(model: Model, graph: Graph | None = None) -> Model:
+    """A model of its own, around ``graph`` or a copy of its graph."""
+    new = Model(
+        copy_graph(model.graph) if graph is None else graph, format=model.format, versions=model.versions, file=model.file
+    )
+    new.metadata, new.producer, new.doc = dict(model.metadata), model.producer, model.doc
+    new.warnings = list(model.warnings)
+    new.states = list(model.states)
+    new.limits = model.limits
+    return new
+
+
+def inline(b: Builder, body: Graph, inputs: Iterable[Value | None]) -> list[Value]:
+    """Write a body's nodes through ``b`` with ``inputs`` in the place of its own. Returns its outputs."""
+    found: dict[int, Value | None] = {id(old): new for old, new in zip(body.inputs, inputs, strict=True)}
+    for node in body.nodes:
+        outputs = b.add(copy_op(node.op), *(None if x is None else found[id(x)] for x in node.inputs))
+        found.update({id(old): new for old, new in zip(node.outputs, outputs, strict=True)})
+    results: list[Any] = [found[id(value)] for value in body.outputs]
+    return results

@@ -1,0 +1,440 @@
+"""What an operator is: an immutable value whose methods are its rules.
+
+A subclass declares its attributes as annotations and its signature and spellings in the class header::
+
+    class Concat(Op, sig="*xs: T -> y: T", onnx=("Concat-1(*xs; axis=1)", "Concat-4(*xs; axis)"), openvino="Concat-1(*xs; axis)"):
+        axis: int
+
+``sig`` says what goes in and what comes out: see :mod:`dovetail.ir.signature`. An operator whose number of outputs varies has an
+attribute ``outputs: int``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence as Several
+from typing import Any, ClassVar, NamedTuple, dataclass_transform
+
+import numpy as np
+
+from dovetail import dtypes, symbolic
+from dovetail.dtypes import DType
+from dovetail.errors import DovetailError, RuleError
+from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature
+from dovetail.ir.types import UNKNOWN, Bounded, Optional, Tensor, Type, Unknown, is_static
+
+REGISTRY: dict[str, type[Op]] = {}
+
+
+class Window(NamedTuple):
+    """Where elements of one input lie inside one output: an affine map over a box of ``sizes``.
+
+    Element ``i`` (an index into the box) is read at ``source_offset + sum(i * source_strides)`` of the input and written at
+    ``target_offset + sum(i * target_strides)`` of the output, both counted in elements of dense row-major arrays.
+    """
+
+    input: int
+    output: int
+    sizes: tuple[int, ...]
+    source_offset: int
+    source_strides: tuple[int, ...]
+    target_offset: int
+    target_strides: tuple[int, ...]
+
+
+class Windows(NamedTuple):
+    """All windows of a node, later ones over earlier ones; ``fill`` is the scalar of what no window covers (None: all is
+    covered)."""
+
+    windows: tuple[Window, ...]
+    fill: Any = None
+
+
+class Field(NamedTuple):
+    """One attribute: its name, its annotation as written, its default (``REQUIRED`` where there is none)."""
+
+    name: str
+    annotation: str
+    default: Any
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+
+
+@dataclass_transform(frozen_default=True)
+class Op:
+    """The base of every operator. Immutable, hashable, comparable; prints as it is written; works in ``match``."""
+
+    sig: ClassVar[str] = ""
+    onnx: ClassVar[tuple[str, ...]] = ()
+    openvino: ClassVar[tuple[str, ...]] = ()
+    fields: ClassVar[tuple[Field, ...]] = ()
+    fields_by_name: ClassVar[dict[str, Field]] = {}
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    signature: ClassVar[Signature] = Signature((), ())
+    holds_graphs: ClassVar[bool] = False
+    _defaults: ClassVar[dict[str, Any]] = {}
+    _needed: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(
+        cls, *, sig: str | None = None, onnx: str | tuple[str, ...] = (), openvino: str | tuple[str, ...] = (), **rest: Any
+    ) -> None:
+        super().__init_subclass__(**rest)
+        if sig is not None:
+            cls.sig = sig
+            cls.signature = parse_signature(sig)
+        cls.onnx = (onnx,) if isinstance(onnx, str) else onnx
+        cls.openvino = (openvino,) if isinstance(openvino, str) else openvino
+        own = {
+            name: Field(name, str(annotation), cls.__dict__.get(name, REQUIRED))
+            for name, annotation in inspect.get_annotations(cls).items()
+            if not str(annotation).startswith("ClassVar")
+        }
+        inherited = tuple(
+            Field(field.name, field.annotation, cls.__dict__[field.name]) if field.name in cls.__dict__ else field
+            for field in cls.fields
+            if field.name not in own
+        )
+        cls.fields = inherited + tuple(own.values())
+        cls.fields_by_name = {field.name: field for field in cls.fields}
+        cls.__match_args__ = tuple(cls.fields_by_name)  # type: ignore[misc]
+        cls._defaults = {field.name: field.default for field in cls.fields}
+        cls._needed = tuple(field.name for field in cls.fields if field.default is REQUIRED)
+        if not cls.__name__.startswith("_") and cls.sig:
+            REGISTRY[cls.__name__] = cls
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        cls = type(self)
+        if args:
+            attributes = cls._named(args, attributes)
+        put = self.__dict__
+        put.update(cls._defaults)
+        put.update(attributes)
+        if len(put) != len(cls._defaults):
+            extra = [name for name in attributes if name not in cls._defaults]
+            raise TypeError(f"{cls.__name__} has no attribute {', '.join(map(repr, extra))}")
+        for name in cls._needed:
+            if put[name] is REQUIRED:
+                raise TypeError(f"{cls.__name__} needs the attribute {name!r}")
+        self.validate()
+
+    @classmethod
+    def _named(cls, args: tuple[Any, ...], attributes: dict[str, Any]) -> dict[str, Any]:
+        """All attributes by name, of which the first are given by their places."""
+        if len(args) > len(cls.fields):
+            raise TypeError(f"{cls.__name__} takes {len(cls.fields)} attributes, not {len(args)}")
+        placed = dict(zip(cls._defaults, args, strict=False))
+        if not attributes:
+            return placed
+        if not placed.keys().isdisjoint(attributes):
+            raise TypeError(f"{cls.__name__} is given {', '.join(name for name in placed if name in attributes)} twice")
+        return placed | attributes
+
+    @property
+    def title(self) -> str:
+        """The operator's name in messages."""
+        return type(self).__name__
+
+    def validate(self) -> None:
+        """Raise RuleError where the attributes alone are already wrong."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; use .with_({name}=...)")
+
+    def with_(self, **changes: Any) -> Op:
+        """A copy with some attributes changed."""
+        return type(self)(**{**self.__dict__, **changes})
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(self.__dict__.values())
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._key()))
+
+    def __repr__(self) -> str:
+        parts = [f"{field.name}={_text(self.__dict__[field.name])}" for field in self.fields if not _is_default(self, field)]
+        return f"{type(self).__name__}({', '.join(parts)})" if parts else type(self).__name__
+
+    # The rules. A subclass gives those that it has; `has` tells which.
+
+    def shape(self, *xs: Any) -> Any:
+        """The output's shape, or a list of shapes, one per output. None: rank unknown; a None or a Bounded inside: that size
+        unknown."""
+        raise Unknown
+
+    def types(self, *xs: Any) -> list[Type]:
+        """The outputs' types. The default takes element types from ``sig`` and shapes from ``shape``."""
+        return default_types(self, xs)
+
+    def value(self, *xs: Any) -> Any:
+        """The outputs' values as exact arrays of dims, or raise Unknown. The default runs ``evaluate`` on the inputs' values."""
+        return self.evaluate(symbolic.xp, *(None if x is None else symbolic.xp.asarray(x.exact) for x in xs))
+
+    def evaluate(self, xp: Any, *xs: Any) -> Any:
+        """Arrays in, an array (or a tuple of them) out, in the namespace ``xp``. Inputs marked ``!`` are numpy arrays."""
+        raise NotImplementedError
+
+    def vjp(self, b: Any, g: Any, y: Any, /, *xs: Any) -> Any:
+        """The gradient for each input (None: it has none), written through ``b``. ``g`` and ``y``: the incoming gradient and the
+        output, tuples when there are several; a ``g`` in a tuple is None where that output is unused."""
+        raise NotImplementedError
+
+    def pull_back(self, b: Any, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
+        """What ``vjp`` says, for an operator that holds graphs: ``walk(b, outputs, deltas, sources)`` differentiates inside of
+        them, ``wanted`` says for each input whether its gradient is asked for, and ``node`` may be given more outputs."""
+        raise NotImplementedError
+
+    def is_random(self, *xs: Any) -> bool:
+        """Whether the outputs may depend on random numbers, for these inputs. Such a node is not folded."""
+        return False
+
+    def canonical(self, *xs: Any) -> Op:
+        """The same operator for these inputs with its attributes in the plainest form (axes counted from the front)."""
+        return self
+
+    def windows(self, *xs: Any) -> Windows:
+        """Where the inputs' elements lie inside the outputs; static shapes only."""
+        raise NotImplementedError
+
+    def decompose(self, b: Any, /, *xs: Any) -> Any:
+        """The same outputs from other operators, written through ``b``."""
+        raise NotImplementedError
+
+
+def has(op: Op | type[Op], rule: str) -> bool:
+    """Whether the operator has a rule of its own."""
+    cls = op if isinstance(op, type) else type(op)
+    return getattr(cls, rule) is not getattr(Op, rule)
+
+
+def bodies(op: Op) -> Iterator[tuple[str, Any]]:
+    """The sub-graphs among the attributes, by name."""
+    for field in op.fields:
+        if field.annotation == "Graph":
+            yield field.name, op.__dict__[field.name]
+
+
+def draws(op: Op, xs: Several[Any]) -> bool:
+    """Whether the operator may draw random numbers for these inputs, or a node of a graph that it holds for its own."""
+    return op.is_random(*xs) or any(draws(node.op, node.inputs) for _, body in bodies(op) for node in body.nodes)
+
+
+def faults(op: Op) -> Iterator[DovetailError]:
+    """What rules refused in the sub-graphs when the operator's types were last inferred."""
+    for _, body in bodies(op):
+        if body.fault is not None:
+            yield body.fault
+        for node in body.nodes:
+            yield from faults(node.op)
+
+
+def raise_fault(op: Op) -> None:
+    """Raise the first of :func:`faults`: a new operator has to be one all of whose sub-graphs can run."""
+    for fault in faults(op):
+        raise fault.with_traceback(None)
+
+
+def output_count(op: Op) -> int:
+    count = op.__dict__.get("outputs")
+    return len(op.signature.outputs) if count is None else int(count)
+
+
+def host_inputs(op: Op, count: int) -> tuple[bool, ...]:
+    """For each of ``count`` inputs, whether it is read by shape rules and stays a numpy array on the host."""
+    found = op.signature
+    if not found.has_hosts:
+        return (False,) * count
+    return tuple(found.port(index, count).host for index in range(count))
+
+
+def check_count(op: Op, xs: tuple[Any, ...]) -> None:
+    """Hold the number of the inputs, and which are left out, against the signature. Raises RuleError [node.inputs]."""
+    found = op.signature
+    ports, count = found.inputs, len(xs)
+    is_plain = found.repeated is None
+    if count < found.least or (is_plain and count > len(ports)):
+        most = str(len(ports)) if is_plain else "more"
+        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
+    if None in xs:
+        for index, x in enumerate(xs):
+            if x is None and not (port := found.port(index, count)).optional:
+                raise RuleError("node.inputs", f"input {port.name!r} is missing")
+
+
+def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:
+    """Hold the inputs against the signature: how many, which are left out, element types. Returns the type variables' binding.
+
+    Raises RuleError [node.inputs], [type.disagree], [type.class].
+    """
+    check_count(op, xs)
+    found = op.signature
+    ports = found.inputs
+    count = len(xs)
+    plain = found.repeated is None
+    bound: dict[str, DType] = {}
+    for index, x in enumerate(xs):
+        port = ports[index] if plain else found.port(index, count)
+        if x is None or port.allowed is None:
+            continue
+        type = x.type
+        if not isinstance(type, Tensor):
+            raise RuleError("type.tensor", f"input {port.name!r} should be a tensor, not {type}")
+        dtype = type.dtype
+        if dtype is None:
+            continue
+        known = bound.setdefault(port.type, dtype)
+        if known is not dtype:
+            raise RuleError("type.disagree", f"element types {known}, {dtype} should be equal")
+        if dtype.name not in port.allowed:
+            wanted = port.type if port.type in dtypes._BY_NAME else CLASS_NAMES[port.type[0]]
+            raise RuleError("type.class", f"input {port.name!r} should be {wanted}, not {dtype}")
+    return bound
+
+
+def default_types(op: Op, xs: tuple[Any, ...]) -> list[Type]:
+    bound = check_inputs(op, xs)
+    ports = op.signature.outputs
+    count = output_count(op)
+    try:
+        shapes = op.shape(*xs)
+    except (Unknown, symbolic.Inexact):
+        shapes = [None] * count
+    if not isinstance(shapes, list):
+        shapes = [shapes]
+    if len(shapes) != count:
+        raise RuleError("node.outputs", f"{len(shapes)} outputs, but the node has {count}")
+    if count == 1:
+        return [Tensor(_output_dtype(ports[0].type, bound), shapes[0])]
+    last = len(ports) - 1
+    return [Tensor(_output_dtype(ports[min(index, last)].type, bound), shape) for index, shape in enumerate(shapes)]
+
+
+def _output_dtype(variable: str, bound: dict[str, DType]) -> DType | None:
+    return bound.get(variable) or dtypes._BY_NAME.get(variable)
+
+
+UNFORESEEN = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, AssertionError)
+"""What an operator's rule raises for inputs that it should have refused by name."""
+
+
+def _failed(error: Exception) -> RuleError:
+    return RuleError("op.failed", f"the operator's own rule fails: {type(error).__name__}: {error}")
+
+
+def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
+    """The outputs' types, with a fresh symbol ``?name.axis`` for each size that the rules leave unknown.
+
+    Raises RuleError without a place; the walk that calls it adds one.
+    """
+    if has(op, "types"):
+        # The operator's own rule takes its inputs one by one.
+        check_count(op, xs)
+    try:
+        types = op.types(*xs)
+    except (Unknown, symbolic.Inexact):
+        return [UNKNOWN] * output_count(op)
+    except DovetailError:
+        raise
+    except UNFORESEEN as error:
+        raise _failed(error) from error
+    for index, type in enumerate(types):
+        if isinstance(type, Tensor) and type.shape is not None:
+            shape = type.shape
+            for size in shape:
+                if size is None or isinstance(size, Bounded) or (size.__class__ is int and not 0 <= size < 2**63):
+                    types[index] = Tensor(type.dtype, _named(shape, f"{name}:{index}" if index else name))
+                    break
+        elif isinstance(type, Optional) and isinstance(type.element, Tensor) and type.element.shape is not None:
+            element = type.element
+            types[index] = Optional(Tensor(element.dtype, _named(element.shape or (), f"{name}:{index}" if index else name)))
+    return types
+
+
+def _named(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    for size in shape:
+        if isinstance(size, int) and not 0 <= size < 2**63:
+            raise RuleError("shape.range", f"dimension {size} is not in [0, 2**63 - 1]")
+    return tuple(_symbol(f"?{name}.{axis}", size) for axis, size in enumerate(shape))
+
+
+def _symbol(name: str, size: Any) -> Any:
+    """A size that a rule leaves open, as a symbol; any other as it is."""
+    if size is None:
+        return symbolic.symbol(name)
+    return symbolic.symbol(name, size.low, size.high) if isinstance(size, Bounded) else size
+
+
+def infer_values(op: Op, xs: tuple[Any, ...], types: list[Type]) -> list[Any]:
+    """The outputs' values where they are small integer tensors whose elements follow exactly from what is known; else None."""
+    none: list[Any] = [None] * len(types)
+    for type in types:
+        if not isinstance(type, Tensor) or type.dtype is None or not (type.dtype.is_integer or type.dtype.kind == "bool"):
+            return none
+        if not is_static(type) or len(type.shape or ()) > 8:
+            return none
+        if symbolic.product(type.shape or ()) > 1024:
+            return none
+    try:
+        found = op.value(*xs)
+    except (Unknown, symbolic.Inexact, NotImplementedError):
+        return none
+    except DovetailError:
+        raise
+    except UNFORESEEN as error:
+        raise _failed(error) from error
+    values = list(found) if isinstance(found, tuple | list) else [found]
+    return [_fitting(value, type) for value, type in zip(values, types, strict=True)]
+
+
+def _fitting(value: Any, type: Type) -> Any:
+    assert isinstance(type, Tensor) and type.dtype is not None
+    if value is None or type.dtype.kind == "bool":
+        return value
+    array = np.asarray(value)
+    return array if _holds(array, type.dtype) else None
+
+
+def _holds(array: Any, dtype: DType) -> bool:
+    """Whether a type holds all elements. Sizes are taken to fit 32 and 64 bits, unsigned if they are not negative.
+
+    An element of a u64 tensor is no size: it may be beyond every signed type.
+    """
+    low, high = dtype.range()
+    answer = symbolic.fits(array, low, high)
+    if answer is not None or dtype.bits < 32:
+        return bool(answer)
+    if low < 0:
+        return not any(map(_is_wide_element, array.reshape(-1).tolist()))
+    lows = [symbolic.bounds(item)[0] for item in array.reshape(-1).tolist()]
+    return all(least is not None and least >= 0 for least in lows)
+
+
+def _is_wide_element(item: Any) -> bool:
+    """Whether a size is a symbol for an element of a u64 tensor."""
+    if isinstance(item, int):
+        return False
+    most = symbolic.bounds(item)[1]
+    return most is not None and most >= 2**63 and any(item == symbol for symbol in symbolic.symbols(item))
+
+
+def _is_default(op: Op, field: Field) -> bool:
+    value = op.__dict__[field.name]
+    return field.default is not REQUIRED and type(value) is type(field.default) and bool(value == field.default)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{dtypes.dtype(value.dtype)}{list(value.shape)}" if value.size > 8 else str(value.tolist())
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    if isinstance(value, DType):
+        return value.name
+    return repr(value)

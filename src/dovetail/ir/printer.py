@@ -1,0 +1,107 @@
+"""A graph as text: one line a node, types and shapes beside the names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dovetail.errors import printable
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import Op, bodies
+from dovetail.ops.runtime_attributes import RuntimeAttributes
+
+
+def show(model: Model) -> str:
+    """The whole model, with inferred types. Weights are shown by type and shape only."""
+    return "\n".join(_model_lines(model)) + "\n"
+
+
+def _model_lines(model: Model) -> Iterator[str]:
+    said = [f"{domain or 'opset'} {version}" for domain, version in model.versions.items()]
+    yield printable(f"# {model.format or 'built here'}{' · ' if said else ''}{', '.join(said)}")
+    yield from show_graph(model.graph, model.graph.name or "model")
+
+
+def show_graph(graph: Graph, name: str, indent: str = "") -> Iterator[str]:
+    """The lines of one graph."""
+    inputs = ", ".join(_typed(value) for value in graph.inputs)
+    outputs = ", ".join(_typed(value) for value in graph.outputs)
+    yield f"{indent}graph {printable(name)}({inputs}) -> ({outputs}):"
+    # A small constant is shown where it is read; listing it as well would only take a line.
+    for node in graph.nodes:
+        if is_inlined(node):
+            continue
+        yield f"{indent}  {_node_text(node)}"
+        for body_name, body in bodies(node.op):
+            yield from show_graph(body, body_name, indent + "    ")
+
+
+def is_inlined(node: Node) -> bool:
+    """Whether a constant is small enough to be written where it is read."""
+    data = node.outputs[0].constant if len(node.outputs) == 1 else None
+    return data is not None and data.size <= 8 and bool(node.outputs[0].uses)
+
+
+def _typed(value: Value) -> str:
+    return f"{printable(value.name)}: {printable(str(value.type))}"
+
+
+def _node_text(node: Node) -> str:
+    outputs = ", ".join(_typed(value) for value in node.outputs)
+    if node.op.__class__.__name__ == "Constant":
+        return f"{outputs} = {printable(str(node.op))}"
+    if isinstance(node.op, RuntimeAttributes):
+        return _runtime_text(node, node.op, outputs)
+    attributes = _attributes(node.op)
+    inputs = ", ".join(_argument(x) for x in node.inputs)
+    between = "; " if attributes and inputs else ""
+    return _commented(node, f"{outputs} = {printable(_kind(node.op))}({inputs}{between}{', '.join(attributes)})")
+
+
+def _runtime_text(node: Node, op: RuntimeAttributes, outputs: str) -> str:
+    """As the operator itself, with values for attributes."""
+    inputs = ", ".join(map(_argument, op.own_inputs(node.inputs)))
+    values = map(_argument, op.attribute_inputs(node.inputs))
+    attributes = [*(f"{name}={value}" for name, value in zip(op.names, values, strict=True)), *_attributes(op.op)]
+    return _commented(node, f"{outputs} = {op.title}({inputs}; {', '.join(attributes)})")
+
+
+def _commented(node: Node, text: str) -> str:
+    return text if not node.name else f"{text}  # {printable(node.name)}"
+
+
+def _attributes(op: Op) -> list[str]:
+    return [
+        f"{field.name}={_attribute(op.__dict__[field.name])}"
+        for field in op.fields
+        if not (op.__dict__[field.name] is field.default or _same(op.__dict__[field.name], field.default))
+        and field.annotation != "Graph"
+    ]
+
+
+def _same(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)
+
+
+def _kind(op: Any) -> str:
+    if type(op).__name__ == "Foreign":
+        return f"{op.format}:{op.domain + '.' if op.domain else ''}{op.kind}-{op.version}"
+    return type(op).__name__
+
+
+def _attribute(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_attribute(item) for item in value) + "]"
+    return printable(str(value))
+
+
+def _argument(x: Value | None) -> str:
+    if x is None:
+        return "-"
+    data = x.constant
+    if data is not None and x.node is not None and is_inlined(x.node):
+        return printable(str(data.tolist()))
+    return printable(x.name)
+
+
+__all__ = ["printable", "show", "show_graph"]

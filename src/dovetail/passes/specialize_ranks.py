@@ -1,0 +1,279 @@
+"""Give every If results of one rank: what follows an If whose branches differ in rank goes into both branches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import copy_op, remove_dead, rename
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.op import bodies
+from dovetail.ir.types import Tensor, Type
+from dovetail.ops.control_flow.if_op import If, taken_branch
+from dovetail.ops.tensor.reshape import Reshape
+
+GROWTH = 32
+"""The most nodes that are written for each node of a graph: n such choices in a row have 2**n combinations of ranks."""
+
+Step = Node | list[tuple[Value, Value]]
+"""A node to write, or pairs of values whose second one is the first."""
+
+
+def has_open_rank(graph: Graph) -> bool:
+    """Whether some If in ``graph``, bodies included, has branches that differ in rank, a result of unknown rank, or a branch that
+    cannot run."""
+    return graph.fault is not None or any(
+        _is_open(node) or any(has_open_rank(body) for _, body in bodies(node.op)) for node in graph.nodes
+    )
+
+
+def specialize_ranks(graph: Graph) -> Graph:
+    """A graph that computes the same, in which no If has branches that differ in rank, nor one with a known condition.
+
+    Let ``y`` be the result of an If whose branches make different ranks. The nodes that depend on ``y`` move into both branches,
+    where its rank is known; then a condition on that rank is constant, and the branch that it takes stands for its If.
+    A branch that its rules refuse at all sizes becomes one that raises when it runs.
+    Raises UnsupportedError [if.rank] where an output of the graph itself has two ranks, or beyond GROWTH.
+    """
+    return _Specializer(graph).graph()
+
+
+class _TwoRanks(UnsupportedError):
+    """A result of a graph has two ranks; whoever holds the graph may move what follows into it."""
+
+
+class _Specializer:
+    def __init__(self, graph: Graph) -> None:
+        self.whole = graph
+        self.left = GROWTH * _count(graph)
+
+    def graph(self) -> Graph:
+        try:
+            return self.body(self.whole, [(value.type, value.value) for value in self.whole.inputs])
+        except RuleError as error:
+            raise UnsupportedError(error.code, error.message, node=error.node, op=error.op) from None
+
+    def body(self, graph: Graph, inputs: Sequence[tuple[Type, Any]]) -> Graph:
+        """``graph`` specialized for inputs of these types and shape values."""
+        b = Builder(graph.name, strict=False)
+        new = b.graph
+        new.doc, new.metadata = graph.doc, dict(graph.metadata)
+        env: dict[int, Value] = {}
+        for old, (type_, known) in zip(graph.inputs, inputs, strict=True):
+            made = b.input_of(old.name, type_)
+            made.names, made.doc, made.metadata, made.value = old.names, old.doc, dict(old.metadata), known
+            env[id(old)] = made
+        self.write(b, graph.nodes, env, graph.outputs)
+        seen = {id(value) for value in new.inputs}
+        for old in graph.outputs:
+            made = env[id(old)]
+            if id(made) in seen:
+                made = b.apply("Identity", made)
+            seen.add(id(made))
+            rename(new, made, old.name)
+            made.names, made.doc, made.metadata = old.names or made.names, old.doc or made.doc, {**made.metadata, **old.metadata}
+            new.outputs.append(made)
+        remove_dead(new)
+        return new
+
+    def write(self, b: Builder, steps: Iterable[Step], env: dict[int, Value], outputs: Sequence[Value]) -> None:
+        """Write ``steps``, whose values ``env`` maps to those of ``b``, as far as ``outputs`` depend on them."""
+        todo = deque(steps)
+        while todo:
+            step = todo.popleft()
+            if isinstance(step, list):
+                env.update((id(new), env[id(old)]) for old, new in step)
+                continue
+            if type(step.op) is not If:
+                self._copy(b, step, env)
+                continue
+            condition, *captures = (env[id(x)] for x in step.inputs if x is not None)
+            taken = taken_branch(condition)
+            if taken is not None:
+                todo.extendleft(reversed(_unfolded(step, taken)))
+                continue
+            inputs = [(x.type, x.value) for x in captures]
+            choices = [partial(self.body, branch, inputs) for branch in (step.op.then_branch, step.op.else_branch)]
+            branches = self._agreeing(choices, condition)
+            if branches is not None:
+                op = step.op.with_(then_branch=branches[0], else_branch=branches[1])
+                self._add(b, step, op, [condition, *captures, condition], env)
+                continue
+            if not todo:
+                raise _TwoRanks("if.rank", "the branches differ in rank, and their results leave the graph", node=step.label)
+            after = self._write_independent(b, step, todo, env)
+            self._sink(b, step, after, env, outputs)
+            return
+
+    def _agreeing(self, choices: Sequence[Callable[[], Graph]], condition: Value) -> list[Graph] | None:
+        """The branches by themselves; None where their results have more than one rank."""
+        try:
+            branches = _branches(choices, condition)
+        except _TwoRanks:
+            return None
+        return None if _differ(branches) else branches
+
+    def _copy(self, b: Builder, node: Node, env: dict[int, Value]) -> None:
+        xs = [None if x is None else env[id(x)] for x in node.inputs]
+        op = copy_op(node.op)
+        for fault in (body.fault for _, body in bodies(op) if body.fault is not None):
+            # A body that cannot run is that of a loop without trips, which is no error.
+            raise UnsupportedError(fault.code, fault.message, node=fault.node, op=fault.op)
+        open_bodies = [(name, body) for name, body in bodies(op) if has_open_rank(body)]
+        changes = {name: self.body(body, [(x.type, x.value) for x in body.inputs]) for name, body in open_bodies}
+        self._add(b, node, op.with_(**changes) if changes else op, xs, env)
+
+    def _add(self, b: Builder, node: Node, op: Any, xs: Sequence[Value | None], env: dict[int, Value]) -> None:
+        if (fault := getattr(op, "fault", None)) is not None:
+            raise fault
+        self.left -= 1
+        if self.left < 0:
+            raise UnsupportedError("if.rank", "the branches that differ in rank have too many combinations", node=node.label)
+        if not node.inputs and (data := node.outputs[0].constant) is not None:
+            made = [b.constant(data, node.outputs[0].dtype, node.outputs[0].name)]
+        else:
+            b.place = node.place
+            made = b.add(op, *xs, names=[y.name for y in node.outputs], name=node.name)
+        if made and made[0].node is not None:
+            made[0].node.doc, made[0].node.metadata = node.doc, dict(node.metadata)
+        for old, new in zip(node.outputs, made, strict=True):
+            new.names, new.doc, new.metadata = old.names, old.doc, dict(old.metadata)
+            env[id(old)] = new
+
+    def _write_independent(self, b: Builder, node: Node, todo: Iterable[Step], env: dict[int, Value]) -> list[Step]:
+        """Write the steps that do not depend on ``node``. Returns the others."""
+        reached = {id(y) for y in node.outputs}
+        after: list[Step] = []
+        before: list[Step] = []
+        for step in todo:
+            xs, ys = _ends(step)
+            if any(id(x) in reached for x in xs):
+                reached.update(map(id, ys))
+                after.append(step)
+            else:
+                before.append(step)
+        self.write(b, before, env, [x for step in after for x in _ends(step)[0]])
+        return after
+
+    def _sink(self, b: Builder, node: Node, after: list[Step], env: dict[int, Value], outputs: Sequence[Value]) -> None:
+        """Write an If whose branches go on with ``after``, as far as ``outputs`` depend on it."""
+        made = {id(y) for step in [node, *after] for y in _ends(step)[1]}
+        wanted = list({id(value): value for value in outputs if id(value) in made}.values())
+        read = {id(x): x for step in [node, *after] for x in _ends(step)[0] if id(x) in env and id(x) not in made}
+        condition = node.inputs[0]
+        assert condition is not None
+        captures = [x for x in read.values() if env[id(x)].constant is None]
+        outside = [(x, env[id(x)]) for x in read.values()]
+        choices = [partial(self._tail, [*_unfolded(node, index), *after], outside, wanted) for index in (0, 1)]
+        branches = _branches(choices, env[id(condition)])
+        if _differ(branches):
+            ranks = [[_rank(y) for y in branch.outputs] for branch in branches]
+            raise _TwoRanks("if.rank", f"results of ranks {ranks[0]} and {ranks[1]} leave the graph", node=node.label)
+        op = If(then_branch=branches[0], else_branch=branches[1], outputs=len(wanted))
+        results = b.add(op, env[id(condition)], *(env[id(x)] for x in captures), env[id(condition)], name=node.name)
+        for old, new in zip(wanted, results, strict=True):
+            env[id(old)] = new
+
+    def _tail(self, steps: Iterable[Step], outside: Iterable[tuple[Value, Value]], wanted: Sequence[Value]) -> Graph:
+        """A branch that makes ``wanted`` by ``steps``, which read values from ``outside``; constants are copied into it."""
+        b = Builder(strict=False)
+        env: dict[int, Value] = {}
+        for old, outer in outside:
+            if outer.constant is None:
+                env[id(old)] = b.input_of(outer.name, outer.type)
+                env[id(old)].value = outer.value
+            else:
+                env[id(old)] = b.constant(outer.constant, outer.dtype, outer.name)
+        self.write(b, steps, env, wanted)
+        _set_outputs(b, [env[id(value)] for value in wanted])
+        return b.graph
+
+
+def _branches(choices: Sequence[Callable[[], Graph]], condition: Value) -> list[Graph]:
+    """The graphs that ``choices`` make, each with one more input, for ``condition``.
+
+    A branch that can run with no size of its inputs raises an error when it runs. Raises RuleError where that is true of both.
+    """
+    made: list[Graph | None] = []
+    faults: list[RuleError] = []
+    for choice in choices:
+        try:
+            branch = choice()
+            branch.inputs.append(Value(branch.claim(condition.name), condition.type))
+            made.append(branch)
+        except RuleError as error:
+            made.append(None)
+            faults.append(error)
+    if len(faults) == 2:
+        raise faults[0]
+    return [_raising(next(filter(None, made)), faults[0]) if branch is None else branch for branch in made]
+
+
+def _raising(other: Graph, fault: RuleError) -> Graph:
+    """A branch with inputs and outputs like ``other`` that always raises: it reshapes two elements to one.
+
+    The number two is computed from the condition, so that no reader of the file finds the error before the branch runs. Each
+    Reshape is named after the node and the code of ``fault``.
+    """
+    b = Builder("raises")
+    *_, condition = [b.input_of(x.name, x.type) for x in other.inputs]
+    condition = b.apply("Reshape", condition, [1])
+    numbers = [b.apply("Cast", x, to=dtypes.i64) for x in (condition, b.apply("Not", condition))]
+    two = b.apply("Add", b.apply("Add", *numbers), 1)
+    for index, y in enumerate(other.outputs):
+        zeros = b.apply("Expand", b.constant(np.zeros((), y.dtype.numpy), y.dtype), two)
+        b.graph.outputs += b.add(Reshape(), zeros, np.ones(len(y.dims), np.int64), name=f"{fault.node}/{fault.code}/{index}")
+    return b.graph
+
+
+def _unfolded(node: Node, index: int) -> list[Step]:
+    """The steps of one branch in the place of its If."""
+    op: Any = node.op
+    branch: Graph = op.else_branch if index else op.then_branch
+    into = [(x, inner) for x, inner in zip(node.inputs[1:], branch.inputs, strict=True) if x is not None]
+    return [into, *branch.nodes, list(zip(branch.outputs, node.outputs, strict=True))]
+
+
+def _ends(step: Step) -> tuple[list[Value], list[Value]]:
+    """What a step reads and what it makes."""
+    if isinstance(step, list):
+        return [old for old, _ in step], [new for _, new in step]
+    return [x for x in step.inputs if x is not None], list(step.outputs)
+
+
+def _set_outputs(b: Builder, values: Sequence[Value]) -> None:
+    seen = {id(value) for value in b.graph.inputs}
+    for value in values:
+        if id(value) in seen:
+            value = b.apply("Identity", value)
+        seen.add(id(value))
+        b.graph.outputs.append(value)
+    remove_dead(b.graph)
+
+
+def _differ(branches: Sequence[Graph]) -> bool:
+    ranks = [[_rank(y) for y in branch.outputs] for branch in branches]
+    return ranks[0] != ranks[1] or None in ranks[0]
+
+
+def _rank(value: Value) -> int | None:
+    shape = value.type.shape if isinstance(value.type, Tensor) else ()
+    return None if shape is None else len(shape)
+
+
+def _is_open(node: Node) -> bool:
+    return isinstance(node.op, If) and _differ((node.op.then_branch, node.op.else_branch))
+
+
+def _count(graph: Graph) -> int:
+    return sum(1 + sum(_count(body) for _, body in bodies(node.op)) for node in graph.nodes)
+
+
+__all__ = ["has_open_rank", "specialize_ranks"]

@@ -1,0 +1,80 @@
+"""A model in numbers: inputs, outputs, operators by count, parameters, bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.op import bodies
+from dovetail.ir.types import Tensor
+
+
+def summarize(model: Model) -> dict[str, Any]:
+    """``format``, ``versions``, ``producer``, ``inputs``, ``outputs`` (name and type), ``operators`` by count (bodies included,
+    constants not), ``nodes``, ``parameters`` (elements of constants), ``bytes`` (as stored: sub-byte types packed), ``constants``
+    by element type."""
+    operators: Counter[str] = Counter()
+    elements: Counter[str] = Counter()
+    size = 0
+    for node in all_nodes(model.graph):
+        op: Any = node.op
+        if type(op).__name__ != "Constant":
+            operators[f"{op.domain + '.' if op.domain else ''}{op.kind}" if type(op).__name__ == "Foreign" else op.title] += 1
+            continue
+        elements[op.dtype.name] += op.data.size
+        size += (op.data.size * op.dtype.bits + 7) // 8
+    return {
+        "format": model.format,
+        "versions": model.versions,
+        "producer": " ".join(part for part in model.producer if part),
+        "inputs": [_value(value) for value in model.inputs],
+        "outputs": [_value(value) for value in model.outputs],
+        "nodes": operators.total(),
+        "operators": dict(operators.most_common()),
+        "parameters": elements.total(),
+        "constants": dict(elements.most_common()),
+        "bytes": size,
+    }
+
+
+def describe(graph: Graph) -> dict[str, Any]:
+    """A graph as plain data: ``inputs`` and ``outputs`` (name and type), ``nodes`` (name, operator, attributes as text, names of
+    inputs, outputs, bodies by name). Constants' elements are not in it."""
+    return {
+        "name": graph.name,
+        "inputs": [_value(value) for value in graph.inputs],
+        "outputs": [_value(value) for value in graph.outputs],
+        "nodes": [_node(node) for node in graph.nodes],
+    }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    op: Any = node.op
+    fields = [field.name for field in op.fields if field.annotation != "Graph" and field.name != "data"]
+    return {
+        "name": node.name,
+        "op": op.title,
+        "attributes": {name: str(op.__dict__[name]) for name in fields if op.__dict__[name] is not None},
+        "inputs": [None if x is None else x.name for x in node.inputs],
+        "outputs": [_value(y) for y in node.outputs],
+        "bodies": {name: describe(body) for name, body in bodies(op)},
+    }
+
+
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """Every node, those of bodies included."""
+    for node in graph.nodes:
+        yield node
+        for _, body in bodies(node.op):
+            yield from all_nodes(body)
+
+
+def _value(value: Value) -> dict[str, Any]:
+    shape = value.type.shape if isinstance(value.type, Tensor) else None
+    return {
+        "name": value.name,
+        "type": str(value.type),
+        "shape": None if shape is None else [size if isinstance(size, int) else str(size) for size in shape],
+    }

@@ -1,0 +1,43 @@
+"""Integers with unknowns, and the array namespace in which shape values are computed with them.
+
+A :class:`Dim` is a polynomial with integer coefficients over atoms. An atom is a symbol (a name and what bounds it) or an
+application of floor division, modulo, minimum or maximum that does not simplify. A result without unknowns is an ``int``.
+Division and modulo round as Python's do, towards minus infinity. Every question has three answers: yes, no, and "cannot
+tell" (None, or :class:`Inexact` where a truth value was demanded); no answer is ever guessed.
+
+An expression that grows past the limits in ``algebra`` raises :class:`Inexact` too, so that time and memory stay bounded.
+"""
+
+from dovetail.symbolic.algebra import Dim, Inexact, Size, name_of, product, symbol
+from dovetail.symbolic.array_namespace import xp
+from dovetail.symbolic.arrays import Array, Values, fits
+from dovetail.symbolic.compare import bounds, equal, less, less_equal
+from dovetail.symbolic.division import ceil_divide, exact_quotient
+from dovetail.symbolic.min_max import maximum, minimum
+from dovetail.symbolic.parse_print import parse
+from dovetail.symbolic.substitute import evaluate, substitute, symbols
+
+__all__ = [
+    "Array",
+    "Dim",
+    "Inexact",
+    "Size",
+    "Values",
+    "bounds",
+    "ceil_divide",
+    "equal",
+    "evaluate",
+    "exact_quotient",
+    "fits",
+    "less",
+    "less_equal",
+    "maximum",
+    "minimum",
+    "name_of",
+    "parse",
+    "product",
+    "substitute",
+    "symbol",
+    "symbols",
+    "xp",
+]

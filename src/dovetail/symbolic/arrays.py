@@ -1,0 +1,155 @@
+"""Arrays whose elements are integers with unknowns."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dovetail.symbolic.algebra import Dim, Inexact, Size, operand
+from dovetail.symbolic.compare import bounds
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+MOST_ELEMENTS = 2**16  # of an array of shape values
+
+functions: dict[str, Callable[..., Array]] = {}
+"""What stands in for numpy's functions, by the name of the ufunc; the module of elementwise functions enters them."""
+
+
+class Values(np.ndarray[Any, np.dtype[np.object_]]):
+    """An array whose elements are ``int | Dim``. What numpy would compute inexactly or by ``==`` on it raises Inexact."""
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        function = functions.get(ufunc.__name__)
+        out = options.pop("out", None)
+        if function is None or method != "__call__" or options:
+            raise Inexact(f"{ufunc.__name__} of dimensions")
+        result = function(*inputs)
+        if out is None:
+            return result
+        out[0][...] = result
+        return out[0]
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func.__name__ not in _movements:
+            raise Inexact(f"{func.__name__} of dimensions")
+        return super().__array_function__(func, types, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"Values({self.tolist()})"
+
+    __str__ = __repr__
+
+
+_movements = frozenset(
+    "append array_split atleast_1d broadcast_arrays broadcast_to concatenate copy copyto delete empty_like expand_dims flip "
+    "full_like hstack insert moveaxis ndim ones_like permute_dims put_along_axis ravel repeat reshape roll shape size split "
+    "squeeze stack swapaxes take take_along_axis tile transpose vstack zeros_like".split()
+)
+
+
+def small(shape: Iterable[int]) -> tuple[int, ...]:
+    """A shape of numbers with few elements: shape values are short, and a declared length is not to be trusted."""
+    sizes = tuple(operator.index(size) for size in ((shape,) if isinstance(shape, (int, Dim, np.integer)) else shape))
+    count = 1
+    for size in sizes:
+        count *= size
+    if count > MOST_ELEMENTS:
+        raise Inexact(f"{count} elements are too many for shape values")
+    return sizes
+
+
+def as_values(x: Any) -> Array:
+    """``x`` as an array of integers with unknowns; an array of truth values stays one."""
+    if isinstance(x, Values):
+        return x
+    array: Array = x if isinstance(x, np.ndarray) else np.array(x, dtype=object if _is_empty(x) else None)
+    small(array.shape)
+    if array.dtype == np.bool_:
+        return array
+    if array.dtype.kind in "iu":
+        return array.astype(object).view(Values)
+    if array.dtype != object:
+        raise Inexact(f"{array.dtype} is no type of dimensions")
+    return _checked_elements(array)
+
+
+def _is_empty(x: Any) -> bool:
+    return isinstance(x, (list, tuple)) and not len(x)
+
+
+def _checked_elements(array: Array) -> Array:
+    elements = array.reshape(-1).tolist()
+    if elements and all(isinstance(element, (bool, np.bool_)) for element in elements):
+        return array.astype(bool)
+    result = np.empty(len(elements), dtype=object)
+    for index, element in enumerate(elements):
+        result[index] = as_size(element)
+    return result.reshape(array.shape).view(Values)
+
+
+def as_size(value: Any) -> Size:
+    size = operand(value)
+    if size is None:
+        raise Inexact(f"{value!r} is no dimension")
+    return size
+
+
+def exact(value: Any) -> Size:
+    """What no integer type holds would wrap around in a run."""
+    if isinstance(value, Dim):
+        return value
+    if not -(2**63) <= value < 2**64:
+        raise Inexact(f"{value} wraps around")
+    return int(value)
+
+
+def elementwise(function: Callable[..., Any], count: int) -> Callable[..., Array]:
+    """A function of sizes as one of arrays, with broadcasting, giving sizes."""
+    ufunc = np.frompyfunc(lambda *xs: exact(function(*xs)), count, 1)
+
+    def apply(*xs: Any) -> Array:
+        return wrapped(ufunc(*broadcast(*xs)))
+
+    return apply
+
+
+def broadcast(*xs: Any) -> list[Array]:
+    arrays = [as_values(x).view(np.ndarray) for x in xs]
+    check_broadcast(arrays)
+    return arrays
+
+
+def check_broadcast(arrays: Sequence[Array]) -> None:
+    count = 1
+    for array in arrays:
+        count *= array.size
+    shapes = {array.shape for array in arrays if array.shape}
+    if len(shapes) > 1 or count > MOST_ELEMENTS:
+        try:
+            small(np.broadcast_shapes(*shapes))
+        except ValueError as error:
+            raise Inexact(str(error)) from None
+
+
+def wrapped(result: Any) -> Array:
+    if isinstance(result, np.ndarray):
+        return result.view(Values)
+    scalar = np.empty((), dtype=object)
+    scalar[()] = result
+    return scalar.view(Values)
+
+
+def fits(array: Any, low: int, high: int) -> bool | None:
+    """Whether every element lies in ``low .. high``: surely (True), surely not all (False), or as far as is known (None)."""
+    answer: bool | None = True
+    for element in np.asarray(array).reshape(-1).tolist():
+        least, most = bounds(element)
+        if (least is not None and least > high) or (most is not None and most < low):
+            return False
+        if least is None or most is None or least < low or most > high:
+            answer = None
+    return answer

@@ -1,0 +1,212 @@
+"""Bounds and comparisons: each answer is yes, no, or not known; none is guessed."""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from math import gcd, inf
+
+from dovetail.symbolic import substitute
+from dovetail.symbolic.algebra import (
+    Atom,
+    Dim,
+    Inexact,
+    Monomial,
+    Size,
+    from_terms,
+    interned,
+    is_positive_number,
+    of_atom,
+    polynomial,
+)
+from dovetail.symbolic.intervals import interval
+
+
+def bounds(size: Size) -> tuple[int | None, int | None]:
+    """A low and a high bound that hold whatever the unknowns are; None where none is known."""
+    low, high = interval(size)
+    if isinstance(size, Dim) and _may_tighten(size):
+        low, high = _lowest(size), -_lowest(-size)
+    return None if low == -inf else int(low), None if high == inf else int(high)
+
+
+def _may_tighten(dim: Dim) -> bool:
+    """Whether more can be known than interval arithmetic sees: of atoms that depend on one another, and of products."""
+    if len(dim._terms) == 1:
+        ((monomial, _),) = dim._terms.items()
+        return len(monomial) > 1 and dim._constant != 0
+    return any(len(monomial) > 1 or monomial[0].kind != "symbol" for monomial in dim._terms)
+
+
+class _Closeness(threading.local):
+    """Whether a question is being looked at closely; those that this leads to are then answered by intervals alone."""
+
+    active = False
+
+
+closeness = _Closeness()
+
+
+def _lowest(dim: Dim) -> int | float:
+    """A low bound from what atoms have to do with one another."""
+    if closeness.active:
+        return interval(dim)[0]
+    return _lowest_closely(dim)
+
+
+@lru_cache(4096)
+def _lowest_closely(dim: Dim) -> int | float:
+    found = [interval(dim)[0]]
+    closeness.active = True
+    try:
+        found.append(_low(dim, [12]))
+        strong = substitute.strong(dim)
+        if strong != dim:
+            found.append(_low(strong, [12]))
+    except Inexact:
+        pass  # an intermediate expression grew too large
+    finally:
+        closeness.active = False
+    return max(found)
+
+
+def _low(size: Size, budget: list[int]) -> int | float:
+    low = interval(size)[0]
+    if isinstance(size, int) or not _may_tighten(size) or budget[0] <= 0:
+        return low
+    budget[0] -= 1
+    if any(len(monomial) > 1 for monomial in size._terms):
+        low = max(low, interval(_shifted(size))[0])
+    for monomial, coefficient in size._terms.items():
+        atom = monomial[-1]
+        if atom.kind == "//" and is_positive_number(atom.args[1]) and monomial.count(atom) == 1:
+            return max(low, _low_without_division(size, atom, budget))
+        if atom.kind in ("min", "max") and len(monomial) == 1 and _stands_alone(size, atom):
+            rest = size - coefficient * of_atom(atom)
+            lows = [_low(rest + coefficient * arg, budget) for arg in atom.args]
+            # The atom is one of its arguments, and on one side of all of them.
+            return max(low, max(lows) if (atom.kind == "max") == (coefficient > 0) else min(lows))
+    return low
+
+
+def _low_without_division(dim: Dim, atom: Atom, budget: list[int]) -> int | float:
+    scaled = _without_division(dim, atom)
+    low = -inf if scaled is None else _low(scaled, budget)
+    return low if low == -inf else -(-low // atom.args[1])
+
+
+def _stands_alone(dim: Dim, atom: Atom) -> bool:
+    return sum(atom in monomial for monomial in dim._terms) == 1
+
+
+def _without_division(dim: Dim, atom: Atom) -> Size | None:
+    """``b * dim`` with ``b * (a // b)`` as ``a - a % b``; None where the division stands in a power."""
+    a, b = atom.args
+    inside, outside = dict[Monomial, int](), dict[Monomial, int]()
+    for monomial, coefficient in dim._terms.items():
+        count = monomial.count(atom)
+        if count > 1:
+            return None
+        if count:
+            inside[tuple(each for each in monomial if each is not atom)] = coefficient
+        else:
+            outside[monomial] = coefficient
+    found: Size = from_terms(inside) * (a - of_atom(interned("%", (a, b)))) + b * polynomial(outside, dim._constant)
+    return found
+
+
+def _shifted(dim: Dim) -> Size:
+    """The polynomial in atoms measured from a bound that they have, so that terms of one sign are bounded by it."""
+
+    def shift(atom: Atom) -> Size:
+        if atom.low == 0 or (atom.low == -inf and atom.high == inf):
+            return of_atom(atom)
+        over = of_atom(interned("shift", (of_atom(atom),)))
+        shifted: Size = over + int(atom.low) if atom.low != -inf else int(atom.high) - over
+        return shifted
+
+    return substitute.replaced(dim, shift)
+
+
+def _difference(a: Size, b: Size) -> Size | None:
+    """``a - b``; None where that grows too large to be held."""
+    try:
+        return a - b
+    except Inexact:
+        return None
+
+
+def equal(a: Size, b: Size) -> bool | None:
+    """Whether ``a == b`` whatever the unknowns are (True), for none of their values (False), or not known (None)."""
+    if a is b:
+        return True
+    difference = _difference(a, b)
+    if difference is None or isinstance(difference, int):
+        return difference if difference is None else difference == 0
+    if _has_odd_constant(difference):
+        return False
+    low, high = interval(difference)
+    if low > 0 or high < 0:
+        return False
+    if low == high == 0:
+        return True
+    if not _may_tighten(difference):
+        return None
+    return _equal_closely(difference)
+
+
+def _equal_closely(difference: Dim) -> bool | None:
+    low, high = _lowest(difference), -_lowest(-difference)
+    if low > 0 or high < 0:
+        return False
+    if low == high == 0:
+        return True
+    return None if closeness.active else _equal_strongly(difference)
+
+
+@lru_cache(4096)
+def _equal_strongly(difference: Dim) -> bool | None:
+    closeness.active = True
+    try:
+        strong = substitute.strong(difference)
+    except Inexact:
+        return None
+    finally:
+        closeness.active = False
+    if isinstance(strong, int):
+        return strong == 0
+    return False if _has_odd_constant(strong) else None
+
+
+def is_nonzero(size: Size) -> bool:
+    return equal(size, 0) is False
+
+
+def _has_odd_constant(difference: Dim) -> bool:
+    """Whether the terms share a factor that the constant lacks, so that they never cancel."""
+    return difference._constant != 0 and difference._constant % gcd(*difference._terms.values()) != 0
+
+
+def is_at_least(size: Size, least: int) -> bool | None:
+    low, high = interval(size)
+    if low >= least:
+        return True
+    if high < least:
+        return False
+    if isinstance(size, int) or not _may_tighten(size):
+        return None
+    if _lowest(size) >= least:
+        return True
+    return False if -_lowest(-size) < least else None
+
+
+def less(a: Size, b: Size) -> bool | None:
+    """Whether ``a < b``: always (True), never (False), or not known (None)."""
+    difference = _difference(b, a)
+    return None if difference is None else is_at_least(difference, 1)
+
+
+def less_equal(a: Size, b: Size) -> bool | None:
+    """Whether ``a <= b``: always (True), never (False), or not known (None)."""
+    difference = _difference(b, a)
+    return None if difference is None else is_at_least(difference, 0)

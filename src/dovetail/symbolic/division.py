@@ -1,0 +1,216 @@
+"""Division of polynomials: exact, rounded down, and what is left over."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd, inf
+from typing import Any
+
+from dovetail.symbolic.algebra import (
+    MOST_TERMS,
+    Atom,
+    Dim,
+    Inexact,
+    Monomial,
+    Size,
+    bare_atom,
+    from_terms,
+    interned,
+    is_positive_number,
+    join,
+    of_atom,
+    order,
+    polynomial,
+    terms_of,
+    within,
+)
+from dovetail.symbolic.compare import is_nonzero, less, less_equal
+from dovetail.symbolic.intervals import interval
+
+
+def _divide_polynomials(first: Size, second: Dim) -> tuple[Size, Size]:
+    """``quotient`` and ``rest`` with ``first == quotient * second + rest``, as much in the quotient as divides exactly."""
+    rest, kept, quotient = terms_of(first), dict[Monomial, int](), dict[Monomial, int]()
+    divisor = terms_of(second)
+    lead = min(divisor, key=order)
+    for _ in range(MOST_TERMS):
+        if not rest:
+            return from_terms(quotient), from_terms(kept)
+        monomial = min(rest, key=order)
+        factor = _monomial_quotient(monomial, lead)
+        if factor is None or rest[monomial] % divisor[lead]:
+            kept[monomial] = rest.pop(monomial)
+            continue
+        count = quotient[factor] = rest[monomial] // divisor[lead]
+        for each, coefficient in divisor.items():
+            target = join(factor, each)
+            total = within(rest.get(target, 0) - count * coefficient)
+            if total:
+                rest[target] = total
+            else:
+                del rest[target]
+    return 0, first
+
+
+def _monomial_quotient(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+    left = list(monomial)
+    for atom in divisor:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def exact_quotient(a: Size, b: Size) -> Size | None:
+    """The polynomial ``q`` with ``q * b == a`` whatever the unknowns are; None where there is none (or ``b`` is 0)."""
+    if isinstance(b, int):
+        return _exact_quotient_by(a, b) if b else None
+    quotient, rest = _divide_polynomials(a, b)
+    return quotient if rest == 0 else None
+
+
+def _exact_quotient_by(a: Size, b: int) -> Size | None:
+    terms = terms_of(a)
+    if any(coefficient % b for coefficient in terms.values()):
+        return None
+    found: Size = from_terms({monomial: coefficient // b for monomial, coefficient in terms.items()})
+    return found
+
+
+def floor_divide(a: Size, b: Size) -> Any:
+    if isinstance(b, int):
+        if isinstance(a, int):
+            return a // b
+        if b == 0:
+            raise Inexact(f"{a} divided by zero")
+        return _divide_by(a, b) if b > 0 else _divide_by(-a, -b)
+    # While the divisor may be 0 there may be no value, so nothing is simplified away.
+    if not is_nonzero(b):
+        return of_atom(interned("//", (a, b)))
+    whole, rest = _divide_polynomials(a, b)
+    if rest == 0 or _lies_below(rest, b):
+        return whole
+    rest, b = _without_content(rest, b)
+    inner = bare_atom(rest)
+    if inner is not None and inner.kind == "//" and is_nonzero(inner.args[1]) and less(0, b):
+        return whole + floor_divide(inner.args[0], inner.args[1] * b)
+    return whole + of_atom(interned("//", (rest, b)))
+
+
+def _lies_below(rest: Size, b: Size) -> bool:
+    return less_equal(0, rest) is True and less(rest, b) is True
+
+
+def _without_content(a: Size, b: Dim) -> tuple[Size, Dim]:
+    """Both without the integer factor that they share."""
+    xs, ys = terms_of(a), terms_of(b)
+    common = gcd(*xs.values(), *ys.values())
+    if common == 1:
+        return a, b
+    divided: list[Any] = [from_terms({monomial: each // common for monomial, each in terms.items()}) for terms in (xs, ys)]
+    return divided[0], divided[1]
+
+
+@lru_cache(4096)
+def _divide_by(a: Dim, b: int) -> Any:
+    """``a // b`` for a positive number: what divides comes out, the rest is reduced to one form."""
+    whole, rest, common = dict[Monomial, int](), dict[Monomial, int](), b
+    for monomial, coefficient in a._terms.items():
+        if coefficient % b:
+            rest[monomial] = coefficient
+            common = gcd(common, coefficient)
+        else:
+            whole[monomial] = coefficient // b
+    count, constant = divmod(a._constant, b)
+    outside = polynomial(whole, count)
+    if not rest:
+        return outside
+    if common > 1:
+        # floor((g*t + c) / (g*b)) == floor((t + floor(c/g)) / b), because t is an integer.
+        b //= common
+        constant //= common
+        rest = {monomial: coefficient // common for monomial, coefficient in rest.items()}
+    numerator: Dim = polynomial(rest, constant)
+    return outside + _divide_reduced(numerator, b)
+
+
+def _divide_reduced(numerator: Dim, b: int) -> Any:
+    lead = min(numerator._terms, key=order) if len(numerator._terms) > 1 else next(iter(numerator._terms))
+    if numerator._terms[lead] < 0:
+        # floor(-x / b) == -floor((x + b - 1) / b), so that rounding up and rounding down meet in one form.
+        return -_divide_by(b - 1 - numerator, b)
+    nested = _nested_divisions(numerator)
+    if len(nested) == 1:
+        # floor((floor(x/c) + r) / b) == floor((x + c*r) / (c*b)), because r is an integer and b and c are positive.
+        (atom,) = nested
+        inside, divisor = atom.args
+        return floor_divide(inside + divisor * (numerator - of_atom(atom)), divisor * b)
+    low, high = interval(numerator)
+    if low != -inf and high != inf and low // b == high // b:
+        return int(low // b)
+    return of_atom(interned("//", (numerator, b)))
+
+
+def _nested_divisions(dim: Dim) -> list[Atom]:
+    """The divisions by a number that are terms of their own."""
+    return [
+        monomial[0]
+        for monomial, coefficient in dim._terms.items()
+        if coefficient == 1 and len(monomial) == 1 and monomial[0].kind == "//" and is_positive_number(monomial[0].args[1])
+    ]
+
+
+def modulo(a: Size, b: Size) -> Any:
+    if isinstance(b, int):
+        if isinstance(a, int):
+            return a % b
+        if b == 0:
+            raise Inexact(f"{a} modulo zero")
+        return _modulo_by(a, b) if b > 0 else -_modulo_by(-a, -b)
+    if not is_nonzero(b):
+        return of_atom(interned("%", (a, b)))
+    _, rest = _divide_polynomials(a, b)
+    if rest == 0 or _lies_below(rest, b):
+        return rest
+    return of_atom(interned("%", (rest, b)))
+
+
+@lru_cache(4096)
+def _modulo_by(a: Dim, b: int) -> Any:
+    unfolded: Size = _unfold_modulo(a, b)
+    if isinstance(unfolded, int):
+        return unfolded % b
+    a = unfolded
+    low, high = interval(a)
+    if low != -inf and high != inf and low // b == high // b:
+        return a - int(low // b) * b
+    rest = {monomial: coefficient % b for monomial, coefficient in a._terms.items() if coefficient % b}
+    constant = a._constant % b
+    if not rest:
+        return constant
+    # (g*t + g*c + e) mod (g*b) == g * ((t + c) mod b) + e for 0 <= e < g.
+    common = gcd(b, *rest.values())
+    count, extra = divmod(constant, common)
+    numerator: Dim = polynomial({monomial: coefficient // common for monomial, coefficient in rest.items()}, count)
+    b //= common
+    low, high = interval(numerator)
+    if low != -inf and high != inf and low // b == high // b:
+        return (numerator - int(low // b) * b) * common + extra
+    return of_atom(interned("%", (numerator, b))) * common + extra
+
+
+def _unfold_modulo(a: Size, b: int) -> Any:
+    """``a`` with every term ``x % c``, where ``b`` divides ``c``, as ``x``: the same modulo ``b``."""
+    if isinstance(a, int):
+        return a
+    for monomial, coefficient in a._terms.items():
+        atom = monomial[0]
+        if len(monomial) == 1 and atom.kind == "%" and isinstance(atom.args[1], int) and atom.args[1] % b == 0:
+            return _unfold_modulo(a + coefficient * (atom.args[0] - of_atom(atom)), b)
+    return a
+
+
+def ceil_divide(a: Size, b: Size) -> Size:
+    """``a / b`` rounded up."""
+    quotient: Size = -((-a) // b)
+    return quotient

@@ -1,0 +1,207 @@
+"""Functions of sizes as functions of arrays, with broadcasting: arithmetic, comparisons, reductions, movement."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.symbolic import compare, min_max
+from dovetail.symbolic.algebra import HIGHEST_DEGREE, Dim, Inexact, Size, decided
+from dovetail.symbolic.arrays import (
+    Array,
+    Values,
+    as_size,
+    as_values,
+    broadcast,
+    check_broadcast,
+    elementwise,
+    exact,
+    fits,
+    functions,
+)
+from dovetail.symbolic.compare import is_at_least, is_nonzero
+from dovetail.symbolic.division import exact_quotient
+
+
+def _comparison(function: Callable[..., bool | None], name: str) -> Callable[[Any, Any], Array]:
+    """A question about two sizes as one about arrays; undecided raises Inexact."""
+    ufunc = np.frompyfunc(lambda x, y: decided(function(as_size(x), as_size(y)), x, name, y), 2, 1)
+
+    def apply(x: Any, y: Any) -> Array:
+        return np.asarray(ufunc(*broadcast(x, y)), dtype=bool)
+
+    return apply
+
+
+def truth(x: Any) -> Array:
+    array = as_values(x)
+    if array.dtype == np.bool_:
+        return array
+    return not_equal(array, 0)
+
+
+def _not(answer: bool | None) -> bool | None:
+    return None if answer is None else not answer
+
+
+def _by_nonzero(function: Callable[[Size, Size], Size]) -> Callable[[Size, Size], Size]:
+    def apply(x: Size, y: Size) -> Size:
+        if not is_nonzero(y):
+            raise Inexact(f"{y} may be zero")
+        return function(x, y)
+
+    return apply
+
+
+def _power(x: Size, y: Size) -> Size:
+    if isinstance(y, Dim) or not 0 <= y <= HIGHEST_DEGREE:
+        raise Inexact(f"the power {y} of a dimension")
+    result: Size = x**y
+    return result
+
+
+def _exact_quotient(x: Size, y: Size) -> Size:
+    quotient = exact_quotient(x, y) if is_nonzero(y) else None
+    if quotient is None:
+        raise Inexact(f"{x} / {y} is no whole number")
+    return quotient
+
+
+add = elementwise(operator.add, 2)
+subtract = elementwise(operator.sub, 2)
+multiply = elementwise(operator.mul, 2)
+floor_divide = elementwise(_by_nonzero(operator.floordiv), 2)
+remainder = elementwise(_by_nonzero(operator.mod), 2)
+divide = elementwise(_exact_quotient, 2)
+power = elementwise(_power, 2)
+negative = elementwise(operator.neg, 1)
+positive = elementwise(operator.pos, 1)
+absolute = elementwise(operator.abs, 1)
+square = elementwise(lambda x: x * x, 1)
+# Cut off at -1 and 1, an integer is its sign.
+sign = elementwise(lambda x: min_max.maximum(min_max.minimum(x, 1), -1), 1)
+minimum = elementwise(min_max.minimum, 2)
+maximum = elementwise(min_max.maximum, 2)
+equal = _comparison(compare.equal, "==")
+not_equal = _comparison(lambda x, y: _not(compare.equal(x, y)), "!=")
+less = _comparison(compare.less, "<")
+less_equal = _comparison(compare.less_equal, "<=")
+greater = _comparison(lambda x, y: compare.less(y, x), ">")
+greater_equal = _comparison(lambda x, y: compare.less_equal(y, x), ">=")
+
+
+def logical_and(x: Any, y: Any, /) -> Array:
+    return np.logical_and(truth(x), truth(y))
+
+
+def logical_or(x: Any, y: Any, /) -> Array:
+    return np.logical_or(truth(x), truth(y))
+
+
+def logical_xor(x: Any, y: Any, /) -> Array:
+    return np.logical_xor(truth(x), truth(y))
+
+
+def logical_not(x: Any, /) -> Array:
+    return np.logical_not(truth(x))
+
+
+def _reduction(function: Callable[[Size, Size], Size], first: Size | None) -> Callable[..., Array]:
+    """A reduction over ``axis`` (None: all); without a ``first`` value there must be an element."""
+
+    def combine(row: Sequence[Any]) -> Size:
+        if not row and first is None:
+            raise Inexact("nothing to reduce")
+        result: Size = as_size(row[0]) if first is None else first
+        for element in row[1:] if first is None else row:
+            result = exact(function(result, element))
+        return result
+
+    def apply(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+        result = _reduced(as_values(x).view(np.ndarray), axis, combine, keepdims)
+        return result if dtype is None else converted(result, dtype)
+
+    return apply
+
+
+sum_of = _reduction(operator.add, 0)
+product_of = _reduction(operator.mul, 1)
+least_of = _reduction(min_max.minimum, None)
+greatest_of = _reduction(min_max.maximum, None)
+
+
+def _axes(axis: Any, rank: int) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(rank))
+    axes = [operator.index(each) for each in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+    if not all(-rank <= each < rank for each in axes):
+        raise Inexact(f"axes {axes} of an array of rank {rank}")
+    return tuple(each % rank for each in axes)
+
+
+def _reduced(x: Array, axis: Any, combine: Callable[[Sequence[Any]], Any], keepdims: bool) -> Array:
+    axes = _axes(axis, x.ndim)
+    kept = [each for each in range(x.ndim) if each not in axes]
+    count = int(np.prod([x.shape[each] for each in axes], dtype=object)) if axes else 1
+    rows = x.transpose([*kept, *axes]).reshape(int(np.prod([x.shape[each] for each in kept], dtype=object)) if kept else 1, count)
+    result = np.empty(rows.shape[0], dtype=object)
+    for index, row in enumerate(rows.tolist()):
+        result[index] = combine(row)
+    shape = [1 if each in axes else x.shape[each] for each in range(x.ndim) if keepdims or each not in axes]
+    return result.reshape(shape).view(Values)
+
+
+def select(condition: Any, x: Any, y: Any) -> Array:
+    chosen = truth(condition)
+    first, second = broadcast(x, y)
+    check_broadcast([chosen, first, second])
+    result = np.where(chosen.view(np.ndarray), first, second)
+    return result.view(Values) if result.dtype == object else result
+
+
+def moved(function: Callable[..., Any]) -> Callable[..., Array]:
+    """A numpy function that moves elements, on one array of sizes or a sequence of them."""
+
+    def apply(x: Any, /, *args: Any, **options: Any) -> Array:
+        given = (
+            [as_values(each).view(np.ndarray) for each in x] if isinstance(x, (list, tuple)) else as_values(x).view(np.ndarray)
+        )
+        try:
+            result = function(given, *args, **options)
+        except (ValueError, IndexError, TypeError) as error:
+            raise Inexact(str(error)) from None
+        return result.view(Values) if result.dtype == object else np.asarray(result)
+
+    return apply
+
+
+def converted(x: Any, dtype: Any) -> Array:
+    """Integers that stay what they are. A dimension is taken to fit the 32- and 64-bit types, not the shorter ones."""
+    target, array = np.dtype(dtype), as_values(x)
+    if target.kind == "b":
+        return truth(array)
+    if target.kind == "O":
+        return array
+    if target.kind not in "iu":
+        raise Inexact(f"dimensions as {target}")
+    if array.dtype == np.bool_:
+        return array.astype(np.int64).astype(object).view(Values)
+    least, most = int(np.iinfo(target).min), int(np.iinfo(target).max)
+    held = fits(array, least, most)
+    if held is None and target.itemsize >= 4:
+        held = least < 0 or all(is_at_least(element, 0) for element in array.reshape(-1).tolist())
+    if not held:
+        raise Inexact(f"dimensions as {target} may wrap around")
+    return array
+
+
+functions.update(
+    (name, globals()[name])
+    for name in (
+        "absolute add subtract multiply floor_divide remainder divide power negative positive square sign minimum maximum equal "
+        "not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not"
+    ).split()
+)

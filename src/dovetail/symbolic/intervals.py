@@ -1,0 +1,115 @@
+"""Arithmetic on intervals of integers whose ends may be infinite, and the interval in which an expression surely lies.
+
+Ints stay ints, so that nothing rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from dovetail.symbolic.algebra import Monomial, Size
+
+Interval: TypeAlias = tuple[int | float, int | float]
+_WIDEST = 2**512
+
+
+def widen(low: int | float, high: int | float) -> Interval:
+    """Ends of bounded length."""
+    if low < -_WIDEST:
+        low = -inf
+    elif low > _WIDEST:
+        low = _WIDEST
+    if high > _WIDEST:
+        high = inf
+    elif high < -_WIDEST:
+        high = -_WIDEST
+    return low, high
+
+
+def _times(x: int | float, y: int | float) -> int | float:
+    return x * y if x and y else 0
+
+
+def product_of(x: Interval, y: Interval) -> Interval:
+    """Where products lie."""
+    corners = [_times(a, b) for a in x for b in y]
+    return widen(min(corners), max(corners))
+
+
+def power_of(x: Interval, count: int) -> Interval:
+    """Where powers lie."""
+    result = x
+    for _ in range(count - 1):
+        result = product_of(result, x)
+    if count % 2 == 0 and result[0] < 0:
+        return 0, result[1]
+    return result
+
+
+def of_application(kind: str, xs: Sequence[Interval]) -> Interval:
+    """Where an application lies whose arguments lie in ``xs``."""
+    if kind == "min":
+        return min(low for low, _ in xs), min(high for _, high in xs)
+    if kind == "max":
+        return max(low for low, _ in xs), max(high for _, high in xs)
+    if kind == "shift":
+        ((low, high),) = xs
+        return 0, high - low if low != -inf else inf
+    parts = list(_nonzero_parts(xs[1]))
+    if not parts:
+        return -inf, inf
+    if kind == "//":
+        corners = [_divide_ends(x, y) for x in xs[0] for part in parts for y in part]
+        return widen(min(corners), max(corners))
+    ranges = [_modulo_interval(xs[0], part) for part in parts]
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _nonzero_parts(x: Interval) -> Iterator[Interval]:
+    """Where a divisor lies: an application has a value only where its divisor is not 0."""
+    if x[1] >= 1:
+        yield max(x[0], 1), x[1]
+    if x[0] <= -1:
+        yield x[0], min(x[1], -1)
+
+
+def _divide_ends(x: int | float, y: int | float) -> int | float:
+    if abs(y) == inf:
+        return 0 if x == 0 or (x < 0) == (y < 0) else -1
+    if abs(x) == inf:
+        return x if y > 0 else -x
+    return x // y
+
+
+def _modulo_interval(a: Interval, b: Interval) -> Interval:
+    if b[0] > 0:
+        return 0, min(b[1] - 1, a[1]) if a[0] >= 0 else b[1] - 1
+    return max(b[0] + 1, a[0]) if a[1] <= 0 else b[0] + 1, 0
+
+
+def _monomial_interval(monomial: Monomial) -> Interval:
+    result: Interval = (1, 1)
+    for atom, group in groupby(monomial):
+        result = product_of(result, power_of((atom.low, atom.high), len(list(group))))
+    return result
+
+
+def interval(size: Size) -> Interval:
+    """Interval arithmetic over the terms."""
+    if isinstance(size, int):
+        return size, size
+    if size._range is None:
+        low: int | float = size._constant
+        high: int | float = size._constant
+        for monomial, coefficient in size._terms.items():
+            least, most = (monomial[0].low, monomial[0].high) if len(monomial) == 1 else _monomial_interval(monomial)
+            if coefficient < 0:
+                least, most = most, least
+            low += coefficient * least
+            high += coefficient * most
+        size._range = widen(low, high)
+    return size._range

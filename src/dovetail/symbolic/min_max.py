@@ -1,0 +1,69 @@
+"""Minimum and maximum: what surely comes first drops the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from dovetail.symbolic.algebra import Inexact, Size, bare_atom, interned, of_atom, order, sorted_terms
+from dovetail.symbolic.compare import closeness, less_equal
+
+
+def minimum(*sizes: Size) -> Size:
+    """The least of one or more."""
+    return extreme("min", sizes)
+
+
+def maximum(*sizes: Size) -> Size:
+    """The greatest of one or more."""
+    return extreme("max", sizes)
+
+
+_CHOICES: dict[str, Callable[..., int]] = {"min": min, "max": max}
+
+
+def extreme(kind: str, sizes: Sequence[Size]) -> Size:
+    """The least or greatest, as ``kind`` says."""
+    if all(isinstance(size, int) for size in sizes):
+        return _CHOICES[kind](sizes)
+    return _simplified_extreme(kind, sizes) if closeness.active else _known_extreme(kind, tuple(sizes))
+
+
+def _simplified_extreme(kind: str, sizes: Sequence[Size]) -> Size:
+    items: dict[Size, None] = {}
+    for size in sizes:
+        atom = bare_atom(size)
+        items.update(dict.fromkeys(atom.args if atom is not None and atom.kind == kind else (size,)))
+    numbers = [item for item in items if isinstance(item, int)]
+    left: list[Size] = [item for item in items if not isinstance(item, int)]
+    left += [_CHOICES[kind](numbers)] if numbers else []
+    if len(left) > 16:
+        raise Inexact(f"the {kind} of more than 16 dimensions")
+    left = _undominated(kind, left)
+    if len(left) == 1:
+        return left[0]
+    return of_atom(interned(kind, tuple(sorted(left, key=_size_order))))
+
+
+_known_extreme = lru_cache(4096)(_simplified_extreme)
+
+
+def _undominated(kind: str, sizes: list[Size]) -> list[Size]:
+    kept: list[Size] = []
+    for size in sizes:
+        if any(_comes_first(kind, other, size) for other in kept):
+            continue
+        kept = [other for other in kept if not _comes_first(kind, size, other)]
+        kept.append(size)
+    return kept
+
+
+def _comes_first(kind: str, first: Size, second: Size) -> bool:
+    return (less_equal(first, second) if kind == "min" else less_equal(second, first)) is True
+
+
+def _size_order(size: Size) -> tuple[Any, ...]:
+    if isinstance(size, int):
+        return 1, [], size
+    return 0, [(order(monomial), coefficient) for monomial, coefficient in sorted_terms(size)], size._constant
