@@ -11,7 +11,8 @@ import pytest
 import dovetail
 from dovetail import dtypes, native_core
 from dovetail.engine import engine as engine_run, shape_specialization
-from dovetail.engine.engine import Engine, python_steps
+from dovetail.engine.engine import Engine
+from dovetail.engine.run import python_steps
 from dovetail.errors import DovetailError, EngineError
 from dovetail.formats.onnx import write
 from dovetail.ir.builder import Builder
