@@ -68,7 +68,7 @@ def make_corpus() -> Corpus:
 
 def _without_trailer(path: Path) -> bytes:
     """Return a side file without its digests, which no mutated model file would match."""
-    from dovetail.formats.pairs import MAGIC, TRAILER
+    from dovetail.formats.file_pair import MAGIC, TRAILER
 
     data = path.read_bytes() if path.exists() else b""
     return data[:-TRAILER] if data[-TRAILER:].startswith(MAGIC) else data

@@ -23,7 +23,7 @@ import dovetail
 from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError
-from dovetail.formats.openvino import packing
+from dovetail.formats.openvino import constants as packing
 from dovetail.ir.graph import Model
 from dovetail.ir.types import Tensor
 from sameness import assert_claim_holds

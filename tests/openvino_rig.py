@@ -15,7 +15,7 @@ from dovetail import dtypes
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError
 from dovetail.formats import op_mapping
-from dovetail.formats.openvino.compose import OPENVINO
+from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.interpreter.session import Beginning
 from dovetail.ir.op import REGISTRY
 from dovetail.ir.state import own_outputs

@@ -47,10 +47,10 @@ class Foreign(NamedTuple):
 
 def dialect(format: str) -> Dialect:
     if format == "onnx":
-        from dovetail.formats.onnx.compose import ONNX
+        from dovetail.formats.onnx.converters import ONNX
 
         return ONNX
-    from dovetail.formats.openvino.compose import OPENVINO
+    from dovetail.formats.openvino.converters import OPENVINO
 
     return OPENVINO
 
@@ -125,7 +125,7 @@ def _onnx_versions() -> dict[str, tuple[int, ...]]:
 
 
 def _openvino_versions() -> dict[str, tuple[int, ...]]:
-    from dovetail.formats.openvino.versions import VERSIONS
+    from dovetail.formats.openvino.opsets import VERSIONS
 
     return {kind: versions for kind, versions in VERSIONS.items() if kind not in ("Parameter", "Result", "Constant", "Const")}
 

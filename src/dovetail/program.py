@@ -13,7 +13,7 @@ import numpy as np
 from dovetail import native_core
 from dovetail.errors import EngineError
 from dovetail.formats import load
-from dovetail.formats.watched import check_unchanged
+from dovetail.formats.mapped_files import check_unchanged
 from dovetail.interpreter.interpret import interpret, owned, put_into
 from dovetail.interpreter.session import Beginning, Session, named
 from dovetail.ir.edit import copy_model

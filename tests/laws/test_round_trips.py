@@ -14,12 +14,12 @@ from cases import Case
 from dovetail.errors import UnsupportedError
 from dovetail.formats import lifted, op_mapping
 from dovetail.formats.dialect import Dialect
-from dovetail.formats.lower import Lowering
+from dovetail.formats.exporter import Lowering
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
-from dovetail.formats.onnx.compose import ONNX
+from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.openvino import codec as openvino_codec, write as openvino_write
-from dovetail.formats.openvino.compose import OPENVINO
+from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Model

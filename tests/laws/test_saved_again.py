@@ -13,7 +13,7 @@ import backend_data
 import dovetail
 from cases import Case
 from dovetail import Builder, DovetailError
-from dovetail.formats import drafts
+from dovetail.formats import atomic_write
 from dovetail.ir.graph import Model
 from interruptions import KINDS, Kind
 from rig import CASES, model_of, over
@@ -26,7 +26,7 @@ SMALL = 200_000
 @pytest.fixture(autouse=True)
 def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """The files are read back by this process."""
-    monkeypatch.setattr(drafts.os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(atomic_write.os, "fsync", lambda descriptor: None)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ import pytest
 import oracles
 from dovetail.errors import UnsupportedError
 from dovetail.formats import op_mapping
-from dovetail.formats.onnx.compose import ONNX
+from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.op_mapping import Slot, Spelling
 from dovetail.formats.openvino import write as openvino_write
 from dovetail.ir.op import REGISTRY, Op

@@ -17,7 +17,7 @@ from backend_data import Sample, assert_similar, samples
 from dovetail import backend
 from dovetail.errors import UnsupportedError
 from dovetail.formats import op_mapping
-from dovetail.formats.onnx.compose import ONNX
+from dovetail.formats.onnx.converters import ONNX
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import REGISTRY, bodies
 from tally import NOT_BUILT

@@ -20,7 +20,7 @@ import dovetail  # noqa: E402
 import oracles  # noqa: E402
 from dovetail.compare.verify import compare  # noqa: E402
 from dovetail.errors import UnsupportedError  # noqa: E402
-from dovetail.formats.openvino.versions import VERSIONS  # noqa: E402
+from dovetail.formats.openvino.opsets import VERSIONS  # noqa: E402
 from openvino_nodes import Row, all_rows  # noqa: E402
 from openvino_rig import STEPS, WITHOUT_ROWS, built, feeds, known, outcome, work  # noqa: E402
 from tally import NOT_BUILT  # noqa: E402

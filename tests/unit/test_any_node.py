@@ -17,9 +17,9 @@ from dovetail.errors import DovetailError
 from dovetail.formats import lifted
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
-from dovetail.formats.onnx.compose import ONNX
+from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.write import save as save_onnx
-from dovetail.formats.openvino.compose import OPENVINO
+from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.formats.openvino.write import to_foreign as to_ir
 from dovetail.ir.types import Tensor
 

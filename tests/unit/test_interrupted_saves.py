@@ -22,7 +22,7 @@ import pytest
 import dovetail
 import interruptions
 from dovetail import DovetailError, FormatError
-from dovetail.formats import drafts, pairs
+from dovetail.formats import atomic_write, file_pair
 from interruptions import KINDS, Kind, check_whole, forked, left_behind, version, version_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -206,7 +206,7 @@ def test_a_side_file_of_ours_beside_a_foreign_model_file_is_refused(kind: Kind, 
 def test_a_side_file_without_a_trailer_loads_as_it_is(kind: Kind, tmp_path: Path) -> None:
     kind.save(version(1), tmp_path)
     side = side_file(kind, tmp_path)
-    side.write_bytes(side.read_bytes()[: -pairs.TRAILER])
+    side.write_bytes(side.read_bytes()[: -file_pair.TRAILER])
     assert version_of(tmp_path / kind.file) == 1
 
 
@@ -217,11 +217,11 @@ def test_equal_models_give_equal_pairs_and_the_digest_does_not_travel(kind: Kind
     kind.save(version(1), tmp_path)
     assert listing(tmp_path) == before
     model = dovetail.load(tmp_path / kind.file)
-    assert pairs.PROPERTY not in str(model.metadata.get("metadata_props"))
+    assert file_pair.PROPERTY not in str(model.metadata.get("metadata_props"))
     dovetail.save(model, tmp_path / kind.file, **kind.options)
     assert listing(tmp_path) == before
     dovetail.save(model, tmp_path / "single.onnx")
-    assert pairs.PROPERTY not in {entry.key for entry in onnx.load(tmp_path / "single.onnx").metadata_props}
+    assert file_pair.PROPERTY not in {entry.key for entry in onnx.load(tmp_path / "single.onnx").metadata_props}
 
 
 def test_onnxruntime_and_onnx_read_the_pairs_that_we_write(tmp_path: Path) -> None:
@@ -242,12 +242,12 @@ def test_openvino_reads_the_pairs_that_we_write_and_we_read_what_it_makes_of_the
     np.testing.assert_array_equal(found, dovetail.run(tmp_path / "m.xml", {"x": x})["y"])
     # It carries rt_info along, our digest too, and writes a .bin of its own.
     openvino.save_model(model, tmp_path / "again.xml", compress_to_fp16=False)
-    assert pairs.RT_INFO[1] in (tmp_path / "again.xml").read_text()
+    assert file_pair.RT_INFO[1] in (tmp_path / "again.xml").read_text()
     np.testing.assert_array_equal(dovetail.run(tmp_path / "again.xml", {"x": x})["y"], found)
 
 
 def test_a_draft_of_a_living_writer_is_left_alone(kind: Kind, tmp_path: Path) -> None:
-    with drafts.replacing(tmp_path / kind.file) as stream:
+    with atomic_write.replacing(tmp_path / kind.file) as stream:
         stream.write(b"not yet")
         (live,) = left_behind(tmp_path)
         dead = [f".{name}.dovetail.{'0' * 16}.tmp" for name in (kind.file, "another.onnx")]

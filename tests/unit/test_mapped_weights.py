@@ -15,7 +15,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import dovetail
-from dovetail.formats import files, watched
+from dovetail.formats import files, mapped_files
 
 POLICIES = ("never", "auto", "always")
 SIZE = 256
@@ -96,7 +96,7 @@ def test_files_from_the_least_size_on_are_mapped(pair: tuple[Path, Path], monkey
     def is_mapped() -> bool:
         model = dovetail.load(pair[0])
         (weights,) = (value.constant for value in model.graph.values() if value.constant is not None and value.constant.size > 99)
-        return watched.map_of(weights) is not None
+        return mapped_files.map_of(weights) is not None
 
     assert not is_mapped()
     monkeypatch.setattr(files, "LEAST_MAPPED", 4)

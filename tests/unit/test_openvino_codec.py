@@ -14,10 +14,10 @@ from hypothesis import given, settings, strategies as st
 from dovetail import symbolic
 from dovetail.dtypes import BY_OPENVINO, dtype
 from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedError
-from dovetail.formats import pairs
+from dovetail.formats import file_pair
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
-from dovetail.formats.openvino import codec, packing, rt_info
-from dovetail.formats.openvino.versions import VERSIONS, resolve, spelled
+from dovetail.formats.openvino import codec, constants, rt_info
+from dovetail.formats.openvino.opsets import VERSIONS, resolve, spelled
 from dovetail.ir.types import Tensor
 
 openvino = pytest.importorskip("openvino")
@@ -288,9 +288,9 @@ def test_constants_of_every_type_are_packed_as_openvino_packs_them(tmp_path: Pat
     rng = np.random.default_rng(count)
     bits = min(kind.bits, 8)
     raw = rng.integers(0, 2 if name == "boolean" else 2**bits, count * max(1, kind.bits // 8), dtype=np.uint8)
-    packed = packing.pack(_elements(raw, kind), kind)
-    back = packing.unpack(np.frombuffer(packed, np.uint8), kind, (count,))
-    assert bytes(packing.pack(back, kind)) == bytes(packed) and len(packed) == packing.size_of(kind, count)
+    packed = constants.pack(_elements(raw, kind), kind)
+    back = constants.unpack(np.frombuffer(packed, np.uint8), kind, (count,))
+    assert bytes(constants.pack(back, kind)) == bytes(packed) and len(packed) == constants.size_of(kind, count)
     if name in ("nf4", "boolean") or kind.is_float or not count:
         return
     values = (
@@ -309,7 +309,7 @@ def _elements(raw: np.ndarray[Any, Any], kind: Any) -> np.ndarray[Any, Any]:
     if kind.bits >= 8:
         found: np.ndarray[Any, Any] = raw.view(kind.numpy)
         return found
-    return packing._elements(raw, kind)
+    return constants._elements(raw, kind)
 
 
 @pytest.mark.parametrize(("name", "values", "packed"), [("nf4", [-1.0, 0.0, 1.0], "700f"), ("f4e2m1", [1.0, 0.0, 6.0], "0207")])
@@ -317,10 +317,10 @@ def test_four_bit_floats_lie_in_the_low_nibble_first(tmp_path: Path, name: str, 
     constant = openvino.op.Constant(getattr(openvino.Type, name), openvino.Shape([3]), values)
     openvino.save_model(openvino.Model([ops.result(constant)], [], "m"), tmp_path / "model.xml", compress_to_fp16=False)
     (tensor,) = codec.read(tmp_path / "model.xml").graph.constants.values()
-    assert bytes(packing.pack(tensor.data, tensor.dtype)).hex() == (tmp_path / "model.bin").read_bytes().hex()
+    assert bytes(constants.pack(tensor.data, tensor.dtype)).hex() == (tmp_path / "model.bin").read_bytes().hex()
     if name == "f4e2m1":
         assert tensor.data.astype(np.float32).tolist() == values
-        assert bytes(packing.pack(tensor.data, tensor.dtype)).hex() == packed
+        assert bytes(constants.pack(tensor.data, tensor.dtype)).hex() == packed
 
 
 def test_string_constants_are_read_and_written_as_openvino_does(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_string_constants_are_read_and_written_as_openvino_does(tmp_path: Path) 
     (tensor,) = model.graph.constants.values()
     assert tensor.dtype == "string" and tensor.data.tolist() == texts
     path = written(model, tmp_path)
-    assert path.with_suffix(".bin").read_bytes()[: -pairs.TRAILER] == (tmp_path / "model.bin").read_bytes()
+    assert path.with_suffix(".bin").read_bytes()[: -file_pair.TRAILER] == (tmp_path / "model.bin").read_bytes()
     openvino.save_model(openvino.Core().read_model(path), tmp_path / "theirs.xml")
     assert (tmp_path / "theirs.bin").read_bytes() == (tmp_path / "model.bin").read_bytes()
 
@@ -520,7 +520,7 @@ def test_a_model_made_by_hand_loads_in_openvino_and_computes(tmp_path: Path) -> 
 
 
 def test_equal_constants_are_stored_once(tmp_path: Path) -> None:
-    assert written(_model(), tmp_path).with_suffix(".bin").stat().st_size == 24 + pairs.TRAILER
+    assert written(_model(), tmp_path).with_suffix(".bin").stat().st_size == 24 + file_pair.TRAILER
 
 
 def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 import dovetail
 from dovetail.errors import UnsupportedError
-from dovetail.formats.onnx.compose import ONNX
-from dovetail.formats.openvino.compose import OPENVINO
+from dovetail.formats.onnx.converters import ONNX
+from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.formats.readback import contradicts
 from dovetail.ir.types import Sequence, Tensor
 

@@ -13,7 +13,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from dovetail.errors import DovetailError
 from dovetail.formats.onnx import codec
-from dovetail.formats.onnx.wire import LARGE, TICKET_BYTES, parted
+from dovetail.formats.onnx.protobuf_scan import LARGE, TICKET_BYTES, parted
 
 RANDOM = np.random.default_rng(0)
 

@@ -243,7 +243,7 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
     Raises EngineError [array.file] where a .npy file would not hold one array.
     """
     from dovetail.compare.random_inputs import apart
-    from dovetail.formats.drafts import replacing
+    from dovetail.formats.atomic_write import replacing
 
     plain: dict[str, Array] = {}
     for name, item in arrays.items():

@@ -60,7 +60,7 @@ def plan(
 
 
 def _write(path: str, text: str) -> None:
-    from dovetail.formats.drafts import replacing
+    from dovetail.formats.atomic_write import replacing
 
     with replacing(path) as stream:
         stream.write(text.encode("utf-8"))

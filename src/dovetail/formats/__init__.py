@@ -14,7 +14,7 @@ from dovetail.errors import Diagnostic, DovetailError, FormatError, UnsupportedE
 from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.files import mapping
 from dovetail.formats.foreign import ForeignModel
-from dovetail.formats.watched import check_unchanged
+from dovetail.formats.mapped_files import check_unchanged
 from dovetail.ir.graph import Model
 from dovetail.ir.state import PROPERTY, from_text
 from dovetail.limits import DEFAULT, Limits, counting, within_memory
@@ -43,25 +43,25 @@ def read(
         if weights is not None:
             raise FormatError("weights.format", "an ONNX model says itself where its weights are", file=str(path))
         return codec.read(path, deviations=deviations)
-    from dovetail.formats import travel
+    from dovetail.formats import roundtrip_metadata
     from dovetail.formats.openvino import codec as ir
 
     foreign = ir.read(path, weights=weights, deviations=deviations)
-    travel.into_ir(foreign)
+    roundtrip_metadata.into_ir(foreign)
     return foreign
 
 
 def lifted(foreign: ForeignModel, deviations: Deviations | None = None) -> Model:
     """A foreign model as a graph. Without ``deviations`` to collect them in, every deviation is a fault."""
-    from dovetail.formats.lift import lift
+    from dovetail.formats.importer import lift
 
     if foreign.format == "onnx":
-        from dovetail.formats.onnx.compose import ONNX
+        from dovetail.formats.onnx.converters import ONNX
 
         model = lift(foreign, ONNX, deviations)
         model.states = from_text(foreign.metadata.get("metadata_props", {}).get(PROPERTY), model.graph)
         return model
-    from dovetail.formats.openvino.compose import OPENVINO
+    from dovetail.formats.openvino.converters import OPENVINO
 
     return lift(foreign, OPENVINO, deviations)
 

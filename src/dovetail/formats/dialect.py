@@ -14,8 +14,8 @@ from dovetail.ir import op as operators
 from dovetail.ir.op import Op
 
 if TYPE_CHECKING:
-    from dovetail.formats.lifting import Lifting
-    from dovetail.formats.lower import Lowering
+    from dovetail.formats.exporter import Lowering
+    from dovetail.formats.import_context import Lifting
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Node, Value
 

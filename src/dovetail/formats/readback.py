@@ -8,7 +8,7 @@ from dovetail import symbolic
 from dovetail.errors import DovetailError, UnsupportedError, raise_all
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignModel
-from dovetail.formats.lift import Lifter
+from dovetail.formats.importer import Lifter
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.state import own_outputs
 from dovetail.ir.types import Sequence, Size, Tensor, Type, is_unnamed

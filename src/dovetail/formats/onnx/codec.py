@@ -20,18 +20,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dovetail.errors import DovetailError, FormatError, UnsupportedError, raise_all
-from dovetail.formats import drafts, files, pairs
+from dovetail.formats import atomic_write, file_pair, files
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.fixpoint import Snapshot
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignTensor
 from dovetail.formats.onnx.functions import Function, inline, key_of, read_function, walk
-from dovetail.formats.onnx.mending import mend, put_back
 from dovetail.formats.onnx.messages import message_classes, present, properties, put_properties, refuse_rest
 from dovetail.formats.onnx.names import check_names, rename_repeated, subgraphs
+from dovetail.formats.onnx.protobuf_scan import Elements, parted
 from dovetail.formats.onnx.reader import Call, Faults, GraphReader, is_typed, plain_domain
 from dovetail.formats.onnx.schemas import ir_version_of, newest_opset
 from dovetail.formats.onnx.tensors import ExternalData, ExternalReferences, ReferenceReader, TensorReader, byte_size
-from dovetail.formats.onnx.wire import Elements, parted
+from dovetail.formats.onnx.unknown_fields import mend, put_back
 from dovetail.formats.onnx.writer import GraphWriter
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def read(
     """
     path = _path_of(source, file)
 
-    def read_once(source: Any, pair: pairs.Pair, deviations: Deviations | None) -> ForeignModel:
+    def read_once(source: Any, pair: file_pair.Pair, deviations: Deviations | None) -> ForeignModel:
         proto, elements = _parsed(source)
-        pair.record = next((entry.value for entry in proto.metadata_props if entry.key == pairs.PROPERTY), None)
+        pair.record = next((entry.value for entry in proto.metadata_props if entry.key == file_pair.PROPERTY), None)
 
         def attempt(proto: ModelProto, found: Deviations | None) -> ForeignModel:
             return _read_model(proto, TensorReader(path, allow_symlinks_within, elements, pair), Faults(path, found))
@@ -72,8 +72,8 @@ def read(
 
     try:
         if isinstance(source, (str, os.PathLike)):
-            return pairs.read(source, PROTO_LIMIT, read_once, deviations)
-        return read_once(source, pairs.Pair(path), deviations)
+            return file_pair.read(source, PROTO_LIMIT, read_once, deviations)
+        return read_once(source, file_pair.Pair(path), deviations)
     except DovetailError as error:
         raise error.at(file=path) from None
 
@@ -130,10 +130,10 @@ def write(
         _stream(target).write(data)
         return None
     if side is None or not side.size:
-        with drafts.replacing(path) as stream:
+        with atomic_write.replacing(path) as stream:
             stream.write(data)
         return None
-    pairs.write(path, data, os.path.join(os.path.dirname(path), side.location), side.chunks(), side.digest)
+    file_pair.write(path, data, os.path.join(os.path.dirname(path), side.location), side.chunks(), side.digest)
     return None
 
 
@@ -240,7 +240,7 @@ def _read_metadata(model: ForeignModel, fields: dict[str, Any], faults: Faults) 
     if entries := fields.pop("metadata_props", None):
         found = properties(entries, "metadata.repeated", faults.deviate)
         # Of the file, not of the model: each save writes its own.
-        found.pop(pairs.PROPERTY, None)
+        found.pop(file_pair.PROPERTY, None)
         if found:
             model.metadata["metadata_props"] = found
     if configurations := fields.pop("configuration", None):
@@ -331,8 +331,8 @@ def _model_proto(model: ForeignModel, side: ExternalData | ExternalReferences | 
             setattr(proto, field, value)
     put_properties(proto.metadata_props, model.metadata.get("metadata_props", {}))
     if isinstance(side, ExternalData) and side.size:
-        side.digest = pairs.weights_digest(side.chunks())
-        put_properties(proto.metadata_props, {pairs.PROPERTY: side.digest})
+        side.digest = file_pair.weights_digest(side.chunks())
+        put_properties(proto.metadata_props, {file_pair.PROPERTY: side.digest})
     for stored in model.metadata.get("configuration", ()):
         proto.configuration.add().ParseFromString(stored)
     for stored in model.metadata.get("training_info", ()):

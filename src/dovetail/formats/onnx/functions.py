@@ -23,7 +23,7 @@ from dovetail.formats.onnx.reader import (
     plain_domain,
     since_version,
 )
-from dovetail.formats.onnx.values import renamed_symbols
+from dovetail.formats.onnx.value_info import renamed_symbols
 from dovetail.formats.onnx.writer import kind_of
 from dovetail.ir.types import sizes_in
 from dovetail.limits import Limits, current

@@ -18,7 +18,7 @@ from dovetail.formats.onnx.messages import present, properties, refuse_rest, tex
 from dovetail.formats.onnx.names import label
 from dovetail.formats.onnx.schemas import newest_opset, schema
 from dovetail.formats.onnx.tensors import TensorReader
-from dovetail.formats.onnx.values import TypeReader, read_value
+from dovetail.formats.onnx.value_info import TypeReader, read_value
 from dovetail.limits import current, weight_of_node
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats import files
+from dovetail.formats.file_pair import Pair
 from dovetail.formats.fixpoint import Weights
 from dovetail.formats.foreign import ForeignTensor
 from dovetail.formats.onnx.messages import present, properties, put_properties, refuse
-from dovetail.formats.onnx.wire import TICKET_BYTES, Elements
-from dovetail.formats.pairs import Pair
+from dovetail.formats.onnx.protobuf_scan import TICKET_BYTES, Elements
 from dovetail.limits import current
 
 if TYPE_CHECKING:

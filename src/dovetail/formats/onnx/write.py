@@ -6,13 +6,13 @@ from os import PathLike
 from typing import Any, BinaryIO
 
 from dovetail.errors import UnsupportedError
-from dovetail.formats import lifted, travel
+from dovetail.formats import lifted, roundtrip_metadata
 from dovetail.formats.deviations import Deviations
+from dovetail.formats.exporter import lower
 from dovetail.formats.fixpoint import Snapshot, fixpoint
 from dovetail.formats.foreign import ForeignModel
-from dovetail.formats.lower import lower
-from dovetail.formats.onnx import codec, thresholds
-from dovetail.formats.onnx.compose import ONNX
+from dovetail.formats.onnx import codec, min_opset
+from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
 from dovetail.formats.onnx.schemas import newest_opset
 from dovetail.formats.readback import check_written
@@ -48,7 +48,7 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     except UnsupportedError as error:
         if opset is None and model.format != "onnx" and target < OPSET:
             return to_foreign(model, OPSET)
-        raise thresholds.told(error, target, newest, lambda other: _at(model, other)) from None
+        raise min_opset.told(error, target, newest, lambda other: _at(model, other)) from None
     _describe(model, foreign)
     return foreign
 
@@ -99,9 +99,9 @@ def _describe(model: Model, foreign: ForeignModel) -> None:
     foreign.graph.name = kept.get("graph", foreign.graph.name) or "graph"
     foreign.graph.doc = kept.get("graph_doc", foreign.graph.doc)
     properties = dict(kept.get("metadata_props", {}))
-    travelled = travel.from_openvino(model)
+    travelled = roundtrip_metadata.from_openvino(model)
     if travelled is not None:
-        properties[travel.PROPERTY] = travelled
+        properties[roundtrip_metadata.PROPERTY] = travelled
     if model.states:
         properties[PROPERTY] = as_text(model)
     if properties:

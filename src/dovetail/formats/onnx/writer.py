@@ -15,7 +15,7 @@ from dovetail.formats.onnx.names import label
 from dovetail.formats.onnx.reader import FIELDS, since_version
 from dovetail.formats.onnx.schemas import schema
 from dovetail.formats.onnx.tensors import ExternalData, ExternalReferences, write_sparse, write_tensor
-from dovetail.formats.onnx.values import write_type, write_value
+from dovetail.formats.onnx.value_info import write_type, write_value
 from dovetail.ir.types import Map, Optional, Sequence, Tensor
 
 if TYPE_CHECKING:

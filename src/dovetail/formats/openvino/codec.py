@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import FormatError, UnsupportedError, raise_all
-from dovetail.formats import files, pairs
+from dovetail.formats import file_pair, files
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.fixpoint import Snapshot, Weights
 from dovetail.formats.foreign import ForeignGraph, ForeignModel
-from dovetail.formats.openvino import document, packing, rt_info
-from dovetail.formats.openvino.checks import TooMany
+from dovetail.formats.openvino import constants, rt_info, xml_parser
+from dovetail.formats.openvino.diagnostics import TooMany
 from dovetail.formats.openvino.reader import LEGACY, Reader
 from dovetail.formats.openvino.writer import Writer
 
@@ -47,23 +47,23 @@ def read(
     FormatError or UnsupportedError, and what files.open_beside raises for the .bin.
     """
 
-    def read_once(data: bytes, pair: pairs.Pair, deviations: Deviations | None) -> ForeignModel:
+    def read_once(data: bytes, pair: file_pair.Pair, deviations: Deviations | None) -> ForeignModel:
         return _read(data, os.fspath(path), lambda: _weights(path, weights, allow_symlinks_within, pair), pair, deviations)
 
-    return pairs.read(path, document.LIMIT, read_once, deviations)
+    return file_pair.read(path, xml_parser.LIMIT, read_once, deviations)
 
 
 def _read(
-    data: bytes, file: str, weights: Callable[[], packing.Bytes], pair: pairs.Pair, deviations: Deviations | None
+    data: bytes, file: str, weights: Callable[[], constants.Bytes], pair: file_pair.Pair, deviations: Deviations | None
 ) -> ForeignModel:
-    root = document.parse(data, file)
+    root = xml_parser.parse(data, file)
     version = _version(root, file)
-    record = root.find("/".join(("rt_info", *pairs.RT_INFO)))
+    record = root.find("/".join(("rt_info", *file_pair.RT_INFO)))
     pair.record = None if record is None else record.get("value")
     reader = Reader(file, weights, deviations)
     graph = ForeignGraph()
     try:
-        for stray in document.stray_texts(root):
+        for stray in xml_parser.stray_texts(root):
             reader.checks.deviate(stray)
         graph = reader.graph(root)
     except TooMany:
@@ -91,7 +91,7 @@ def write(model: ForeignModel, xml_path: files.StrPath, *, weights_path: files.S
         raise FormatError("path.same", "the model and its constants have one path", file=file)
     writer = Writer(file)
     text = writer.document(model)
-    pairs.write(file, text, target, writer.chunks, writer.digest)
+    file_pair.write(file, text, target, writer.chunks, writer.digest)
 
 
 def snapshot_of(model: ForeignModel) -> Snapshot:
@@ -103,7 +103,7 @@ def snapshot_of(model: ForeignModel) -> Snapshot:
 def read_snapshot(snapshot: Snapshot) -> ForeignModel:
     """The model of a snapshot, as read would read what write writes. Raises as read does."""
     weights: Any = snapshot.weights
-    return _read(snapshot.data, "", lambda: weights, pairs.Pair(None), Deviations())
+    return _read(snapshot.data, "", lambda: weights, file_pair.Pair(None), Deviations())
 
 
 def _version(root: Any, file: str) -> int:
@@ -119,8 +119,8 @@ def _version(root: Any, file: str) -> int:
 
 
 def _weights(
-    path: files.StrPath, weights: files.StrPath | bytes | None, links: files.StrPath | None, pair: pairs.Pair
-) -> packing.Bytes:
+    path: files.StrPath, weights: files.StrPath | bytes | None, links: files.StrPath | None, pair: file_pair.Pair
+) -> constants.Bytes:
     name = os.path.splitext(os.path.basename(os.fspath(path)))[0] + ".bin"
     if isinstance(weights, bytes | bytearray | memoryview):
         name, data = "weights", np.frombuffer(weights, np.uint8)

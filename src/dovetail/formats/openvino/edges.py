@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from dovetail.formats.openvino import fields
-from dovetail.formats.openvino.checks import Checks, Layer
+from dovetail.formats.openvino import xml_attributes
+from dovetail.formats.openvino.diagnostics import Checks, Layer
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -23,7 +23,7 @@ def read_edges(checks: Checks, section: Element | None, layers: dict[str, Layer]
         checks.ignore_attributes(edge, wanted)
         ends = [edge.get(name, "") for name in wanted]
         text = f"the edge {ends[0]}:{ends[1]} -> {ends[2]}:{ends[3]}"
-        if not all(fields.NUMBER.fullmatch(end) for end in ends):
+        if not all(xml_attributes.NUMBER.fullmatch(end) for end in ends):
             checks.fault("ir.edge", f"{text} needs four whole numbers ({', '.join(wanted)})")
             continue
         _edge(checks, [int(end) for end in ends], text, layers, sources)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dovetail import symbolic
 from dovetail.errors import FormatError
 from dovetail.formats.foreign import ForeignValue
-from dovetail.formats.openvino import fields
-from dovetail.formats.openvino.checks import Checks, Layer
+from dovetail.formats.openvino import xml_attributes
+from dovetail.formats.openvino.diagnostics import Checks, Layer
 from dovetail.ir.types import Shape, Size, Tensor
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class LayerReader:
         if sizes:
             shape = tuple(symbolic.symbol(f"?{path}{key}.{axis}") if size is None else size for axis, size in enumerate(sizes))
         value = ForeignValue(key, Tensor(self.checks.dtype(port.get("precision", "UNSPECIFIED"), layer), shape))
-        value.names = fields.names(port.get("names", ""))
+        value.names = xml_attributes.names(port.get("names", ""))
         info = self.checks.info(port.find("rt_info"), layer)
         if info:
             value.metadata["rt_info"] = info
@@ -134,8 +134,8 @@ class LayerReader:
         known = tuple(texts)
         found = self._sizes.get(known)
         if found is None:
-            found = self._sizes[known] = fields.port_sizes(known)
-        if isinstance(found, str) and any(text is None or fields.LEADING_NUMBER.match(text) is None for text in known):
+            found = self._sizes[known] = xml_attributes.port_sizes(known)
+        if isinstance(found, str) and any(text is None or xml_attributes.LEADING_NUMBER.match(text) is None for text in known):
             self.checks.fault("ir.dims", found, layer)
             return ()
         if isinstance(found, str):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError, FormatError, UnsupportedError
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
-from dovetail.formats.openvino import bodies, edges, fields, packing
-from dovetail.formats.openvino.checks import Checks, Layer
+from dovetail.formats.openvino import constants, edges, port_maps, xml_attributes
+from dovetail.formats.openvino.diagnostics import Checks, Layer
 from dovetail.formats.openvino.layers import BODIES, LayerReader
-from dovetail.formats.openvino.versions import resolve
+from dovetail.formats.openvino.opsets import resolve
 from dovetail.ir.types import Shape, Size, Tensor, impossible
 from dovetail.limits import current, weight_of_node
 
@@ -32,11 +32,11 @@ PREPROCESSING = ("pre-process", "preprocess")
 class Reader:
     """Reads one file. ``weights`` gives the bytes of the .bin when the first constant asks for them."""
 
-    def __init__(self, file: str, weights: Callable[[], packing.Bytes], deviations: Deviations | None = None) -> None:
+    def __init__(self, file: str, weights: Callable[[], constants.Bytes], deviations: Deviations | None = None) -> None:
         self.checks = Checks(file, deviations)
         self._layers = LayerReader(self.checks)
         self._weights = weights
-        self._bytes: packing.Bytes | None = None
+        self._bytes: constants.Bytes | None = None
         self._bytes_failed = False
         self._symbols: set[str] = set()
         self._read = 0
@@ -142,7 +142,7 @@ class Reader:
         if source is not None:
             value.type = source.type
             # Without names of its own a Result has those of the tensor that it reads (OpenVINO's reader).
-            value.names = fields.names(layer.output_names or "") or source.names
+            value.names = xml_attributes.names(layer.output_names or "") or source.names
         if layer.rt_info:
             value.metadata["result_rt_info"] = layer.rt_info
         (info,) = layer.inputs.values()
@@ -172,8 +172,8 @@ class Reader:
             return None
         shape: list[Size] = []
         for axis, piece in enumerate(inner.split(",") if inner else ()):
-            match = fields.SIZES.fullmatch(piece)
-            size = None if match is None else fields.size_of(match, f"?{name}.{axis}")
+            match = xml_attributes.SIZES.fullmatch(piece)
+            size = None if match is None else xml_attributes.size_of(match, f"?{name}.{axis}")
             if size is None:
                 self.checks.fault("ir.shape", f"{piece.strip()!r} in the shape {text!r} is no size", layer)
                 return None
@@ -191,7 +191,7 @@ class Reader:
         shape = self._partial(data["shape"], "", layer)
         numbers = [self.checks.is_number(data[name], name, layer) for name in ("offset", "size")]
         if dtype is None or shape is None or not all(numbers):
-            if data["element_type"].upper() in fields.TYPES and dtype is None:
+            if data["element_type"].upper() in xml_attributes.TYPES and dtype is None:
                 self.checks.fault("ir.dtype", f"a constant of type {data['element_type']!r}", layer)
             return
         sizes = tuple(size for size in shape if isinstance(size, int))
@@ -204,13 +204,13 @@ class Reader:
             return
         accept = partial(self.checks.deviate, layer=layer)
         try:
-            array = fields.constant(weights, dtype, sizes, int(data["offset"]), int(data["size"]), accept)
+            array = xml_attributes.constant(weights, dtype, sizes, int(data["offset"]), int(data["size"]), accept)
         except DovetailError as error:
             self.checks.add(error, layer)
             return
         graph.constants[value.key] = ForeignTensor(dtype, array)
 
-    def _weight_bytes(self, layer: Layer) -> packing.Bytes | None:
+    def _weight_bytes(self, layer: Layer) -> constants.Bytes | None:
         if self._bytes is None and not self._bytes_failed:
             try:
                 self._bytes = self._weights()
@@ -235,10 +235,10 @@ class Reader:
             body = self.graph(layer.children[tag], f"{path}{layer.id}.{tag}/", depth + 1)
             attributes[tag] = body
             if BODIES[tag] in layer.children:
-                attributes[BODIES[tag]] = bodies.port_map(self.checks, layer.children[BODIES[tag]], layer, body)
+                attributes[BODIES[tag]] = port_maps.port_map(self.checks, layer.children[BODIES[tag]], layer, body)
         for tag in maps:
             if tag != "back_edges" and next(name for name, other in BODIES.items() if other == tag) not in found:
                 self.checks.fault("ir.port-map", f"<{tag}> without its body", layer)
         if "back_edges" in maps:
             whole = attributes.get("body") or ForeignGraph()
-            attributes["back_edges"] = bodies.back_edges(self.checks, layer.children["back_edges"], layer, whole)
+            attributes["back_edges"] = port_maps.back_edges(self.checks, layer.children["back_edges"], layer, whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dovetail.errors import UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
-from dovetail.formats.openvino.fields import partial_text
+from dovetail.formats.openvino.xml_attributes import partial_text
 from dovetail.ir.graph import Model
 from dovetail.ir.state import State
 from dovetail.ir.types import Tensor

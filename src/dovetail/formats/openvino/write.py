@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from os import PathLike
 
-from dovetail.formats import lifted, travel
+from dovetail.formats import lifted, roundtrip_metadata
 from dovetail.formats.deviations import Deviations
+from dovetail.formats.exporter import lower
 from dovetail.formats.fixpoint import Snapshot, fixpoint
 from dovetail.formats.foreign import ForeignModel
-from dovetail.formats.lower import lower
-from dovetail.formats.openvino import codec, rt_info, versions
-from dovetail.formats.openvino.compose import OPENVINO
+from dovetail.formats.openvino import codec, opsets, rt_info
+from dovetail.formats.openvino.converters import OPENVINO
 from dovetail.formats.openvino.variables import put_variables
 from dovetail.formats.readback import check_written
 from dovetail.ir.edit import copy_model
@@ -25,7 +25,7 @@ def version_of(domain: str, kind: str) -> int | None:
     """The version of an operator that we write: the newest one."""
     if domain:
         return 1
-    found = [version for version in versions.VERSIONS.get(kind, ()) if version <= NEWEST]
+    found = [version for version in opsets.VERSIONS.get(kind, ()) if version <= NEWEST]
     return max(found, default=None)
 
 
@@ -39,23 +39,23 @@ def to_foreign(model: Model) -> ForeignModel:
     if model.format == "openvino":
         foreign.metadata = {name: item for name, item in model.metadata.items() if name != "onnx"}
     else:
-        found = travel.into_onnx(model)
+        found = roundtrip_metadata.into_onnx(model)
         names = found.pop("names", {})
         foreign.metadata = found
         for value in (*foreign.graph.inputs, *foreign.graph.outputs, *foreign.graph.values.values()):
             extra = names.get(value.names[0]) if value.names else None
             if extra:
                 value.names = (*value.names, *(name for name in extra if name not in value.names))
-    info = travel.without_travel(list(foreign.metadata.get("rt_info", [])))
+    info = roundtrip_metadata.without_travel(list(foreign.metadata.get("rt_info", [])))
     if model.format != "openvino" or "onnx" in model.metadata:
-        rt_info.put(info, travel.from_onnx(model), *travel.PATH)
+        rt_info.put(info, roundtrip_metadata.from_onnx(model), *roundtrip_metadata.PATH)
     foreign.metadata["rt_info"] = info
     return foreign
 
 
 def _lower_again(snapshot: Snapshot) -> ForeignModel:
     foreign = codec.read_snapshot(snapshot)
-    travel.into_ir(foreign)
+    roundtrip_metadata.into_ir(foreign)
     return to_foreign(lifted(foreign, Deviations()))
 
 

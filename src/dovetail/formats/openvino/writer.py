@@ -17,16 +17,16 @@ import numpy as np
 
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError, UnsupportedError, raise_all
-from dovetail.formats import pairs
+from dovetail.formats import file_pair
 from dovetail.formats.fixpoint import Weights
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
-from dovetail.formats.openvino import packing, rt_info
-from dovetail.formats.openvino.bodies import MAP_NUMBERS
-from dovetail.formats.openvino.fields import PRECISIONS, partial_text
+from dovetail.formats.openvino import constants, rt_info
 from dovetail.formats.openvino.layers import BODIES
+from dovetail.formats.openvino.opsets import spelled
+from dovetail.formats.openvino.port_maps import MAP_NUMBERS
 from dovetail.formats.openvino.reader import LEGACY
 from dovetail.formats.openvino.rt_info import DEPTH, Item
-from dovetail.formats.openvino.versions import spelled
+from dovetail.formats.openvino.xml_attributes import PRECISIONS, partial_text
 from dovetail.ir.types import Tensor, Type
 from dovetail.limits import current
 
@@ -61,8 +61,8 @@ class Writer:
         self._graph(model.graph, 1, 0)
         info = copy.deepcopy([*model.metadata.get("rt_info", ()), *model.graph.metadata.get("rt_info", ())])
         if self._references is None:
-            self.digest = pairs.weights_digest(self.chunks)
-            rt_info.put(info, self.digest, *pairs.RT_INFO)
+            self.digest = file_pair.weights_digest(self.chunks)
+            rt_info.put(info, self.digest, *file_pair.RT_INFO)
         self._section("rt_info", info, 1)
         for tag in LEGACY:
             self._section(tag, model.metadata.get(tag, []), 1)
@@ -166,7 +166,7 @@ class Writer:
 
     def store(self, tensor: ForeignTensor) -> tuple[int, int]:
         """Where the tensor's bytes lie in the .bin, and how many they are; equal bytes lie there once."""
-        data = packing.pack(tensor.data, tensor.dtype)
+        data = constants.pack(tensor.data, tensor.dtype)
         if not len(data):
             # The trailer keeps the .bin from being empty: OpenVINO would take it for none, and no constant for initialised.
             return 0, 0

@@ -1,0 +1,328 @@
+"""Loop and Scan. The core cuts and lays end to end along an axis that stays; ONNX takes it out and puts it in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Several
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.errors import FormatError, UnsupportedError
+from dovetail.formats.exporter import Lowering
+from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
+from dovetail.formats.import_context import Lifting
+from dovetail.formats.loop_slices import cut_inside, parts_are_one
+from dovetail.formats.onnx.converters.if_op import _version
+from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir.builder import Builder
+from dovetail.ir.edit import remove_dead, replace_uses
+from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Tensor, Type, Unknown
+from dovetail.ops.control_flow.loop import Loop, is_endless
+
+LOOP_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
+SCAN_VERSIONS = (9, 11, 16, 19, 21, 23, 24, 25)
+NUMBER, BOOLEAN = Tensor(dtypes.i64, ()), Tensor(dtypes.boolean, ())
+
+
+# Reading
+
+
+@ONNX.lift("Loop", *LOOP_VERSIONS)
+def lift_loop(node: Lifting) -> list[Value]:
+    """Inside, the condition is true: where it is not, the body does not run."""
+    foreign: ForeignGraph = node.attribute("body", "Graph")
+    trips, condition = node.optional(0), node.optional(1)
+    states = [node.input(index) for index in range(2, len(node.inputs))]
+    carried = len(states)
+    _hold(foreign, 2 + carried, 1 + carried)
+    number, going, *inner = foreign.inputs
+    true = {going.key: ForeignTensor(dtypes.boolean, np.array(True), going.key)}
+    types = [NUMBER, *(_open(x.type, item) for x, item in zip(states, inner, strict=True))]
+    inputs = [replace(item, type=type) for item, type in zip((number, *inner), types, strict=True)]
+    captures: list[Value] = []
+    body = node.body(replace(foreign, inputs=inputs, constants={**foreign.constants, **true}), captures)
+    if condition is None and not is_endless(body):
+        raise UnsupportedError(
+            "loop.condition", "without a condition the specification goes on whatever the body says, and runtimes do not"
+        )
+    stacked = len(body.outputs) - 1 - carried
+    for place in range(1 + carried, len(body.outputs)):
+        body.outputs[place] = Builder(graph=body).apply("Unsqueeze", body.outputs[place], [0])
+    loop = Loop(body=body, carried=carried, stacked=((0, False),) * stacked, outputs=carried + stacked)
+    return node.b.add(loop, trips, condition, *states, *captures)
+
+
+@ONNX.lift("Scan", *SCAN_VERSIONS)
+def lift_scan(node: Lifting) -> list[Value]:
+    count: int = node.attribute("num_scan_inputs", "int")
+    xs = [node.input(index) for index in range(len(node.inputs))]
+    carried = _states(len(xs), count)
+    cut = _entries(node, "input", count, [_rank(x) for x in xs[carried:]])
+    captures: list[Value] = []
+    body = _scan_body(node, [x.type for x in xs], cut, captures)
+    stacked = _entries(node, "output", len(body.outputs) - carried, [_rank(value, 1) for value in body.outputs[carried:]])
+    loop = _scan(body, carried, cut, stacked)
+    return node.b.add(loop, None, None, *xs, *captures)
+
+
+@ONNX.lift("Scan", 8)
+def lift_scan_of_batch(node: Lifting) -> list[Value]:
+    """Each item of the batch is scanned alone; up to its length, where lengths are given, and zeros are put out after that."""
+    lengths = node.optional(0)
+    count: int = node.attribute("num_scan_inputs", "int")
+    turned: Several[int] = node.attribute("directions", "tuple[int, ...]", (0,) * count)
+    xs = [node.input(index) for index in range(1, len(node.inputs))]
+    carried = _states(len(xs), count)
+    if len(turned) != count or any(each not in (0, 1) for each in turned):
+        raise FormatError("attribute.value", f"Scan: {count} directions, not {list(turned)}")
+    if lengths is not None and any(turned):
+        raise UnsupportedError("loop.lengths", "Scan-8 with sequence_lens that scans backwards")
+    cut = [(0, bool(each)) for each in turned]
+    captures: list[Value] = []
+    body = _scan_body(node, [_without(x.type, 0) for x in xs], cut, captures)
+    loop = _scan(body, carried, cut, [(0, False)] * (len(body.outputs) - carried))
+    batch = Graph("batch")
+    b = Builder(graph=batch)
+    items = [b.input_of(f"{x.name}_item", _with_one(x.type, 0)) for x in xs]
+    rest = [b.input_of(x.name, x.type) for x in captures]
+    for inner, x in zip(rest, captures, strict=True):
+        inner.value = x.value
+    alone = [b.apply("Squeeze", item, [0]) for item in items]
+    if lengths is None:
+        made = b.add(loop, None, None, *alone, *rest)
+    else:
+        xs, items = [*xs, lengths], [*items, Value(batch.claim("length"), Tensor(lengths.dtype, (1,)))]
+        batch.inputs[len(items) - 1 : len(items) - 1] = items[-1:]
+        made = b.add(loop, b.apply("Squeeze", items[-1], [0]), None, *alone, *rest)
+        made = [*made[:carried], *(_filled(b, y, alone[carried]) for y in made[carried:])]
+    batch.outputs = [b.apply("Unsqueeze", y, [0]) for y in made]
+    batch.outputs.insert(0, b.constant(np.array(True), dtypes.boolean, "goes_on"))
+    batch.inputs.insert(0, Value(batch.claim("item"), NUMBER))
+    whole = Loop(body=batch, scanned=((0, 1, False),) * len(xs), stacked=((0, False),) * len(made), outputs=len(made))
+    return node.b.add(whole, None, None, *xs, *captures)
+
+
+def _filled(b: Builder, y: Value, cut: Value) -> Value:
+    """``y`` with zeros behind it, as long as what was cut."""
+    end, size = (b.apply("Gather", b.apply("Shape", x, dtype=dtypes.i64), [0], axis=0) for x in (cut, y))
+    pads = b.apply("Concat", [0], b.apply("Subtract", end, size), axis=0)
+    return b.apply("Pad", y, pads, None, [0], mode="constant")  # type: ignore[no-any-return]
+
+
+def _states(inputs: int, cut: int) -> int:
+    if not 0 < cut <= inputs:
+        raise FormatError("loop.body", f"{cut} inputs to cut of {inputs}")
+    return inputs - cut
+
+
+def _scan_body(node: Lifting, types: Several[Type], cut: Several[tuple[int, bool]], captures: list[Value]) -> Graph:
+    """The body of a Scan over inputs of these types; the last of them are cut."""
+    foreign: ForeignGraph = node.attribute("body", "Graph")
+    carried = len(types) - len(cut)
+    _hold(foreign, len(types), carried)
+    inside = [_open(type, item) for type, item in zip(types[:carried], foreign.inputs, strict=False)]
+    inside += [_without(type, axis) for type, (axis, _) in zip(types[carried:], cut, strict=True)]
+    inputs = [replace(item, type=type) for item, type in zip(foreign.inputs, inside, strict=True)]
+    body = node.body(replace(foreign, inputs=inputs), captures)
+    for place, (axis, _) in enumerate(cut, carried):
+        _take_whole(body, place, axis, types[place])
+    return body
+
+
+def _scan(body: Graph, carried: int, cut: Several[tuple[int, bool]], stacked: Several[tuple[int, bool]]) -> Loop:
+    b = Builder(graph=body)
+    for place, (axis, _) in enumerate(stacked, carried):
+        body.outputs[place] = b.apply("Unsqueeze", body.outputs[place], [axis])
+    body.inputs.insert(0, Value(body.claim("trip"), NUMBER))
+    body.outputs.insert(0, b.constant(np.array(True), dtypes.boolean, "goes_on"))
+    scanned = tuple((axis, 1, is_reversed) for axis, is_reversed in cut)
+    return Loop(body=body, carried=carried, scanned=scanned, stacked=tuple(stacked), outputs=carried + len(stacked))
+
+
+def _hold(foreign: ForeignGraph, inputs: int, outputs: int) -> None:
+    if len(foreign.inputs) != inputs or len(foreign.outputs) < outputs:
+        has = f"the body takes {len(foreign.inputs)} and makes {len(foreign.outputs)}"
+        raise FormatError("loop.body", f"{has}, where {inputs} and at least {outputs} are needed")
+
+
+def _open(type: Type, item: ForeignValue) -> Type:
+    """What is known of a state inside: element type and rank of the first one; a size may differ from trip to trip."""
+    if isinstance(type, Sequence):
+        return Sequence(Tensor(getattr(type.element, "dtype", None), None))
+    if isinstance(type, Optional):
+        return Optional(_open(type.element, item))
+    if isinstance(type, Map):
+        return type
+    if type.shape is None:
+        return item.type or type
+    from dovetail import symbolic
+
+    name = item.names[0] if item.names else item.key
+    return Tensor(type.dtype, tuple(symbolic.symbol(f"?{name}@loop.{axis}") for axis in range(len(type.shape))))
+
+
+def _without(type: Type, axis: int) -> Type:
+    if not isinstance(type, Tensor):
+        return UNKNOWN
+    if type.shape is None:
+        return type
+    return Tensor(type.dtype, (*type.shape[:axis], *type.shape[axis + 1 :]))
+
+
+def _with_one(type: Type, axis: int) -> Type:
+    if not isinstance(type, Tensor) or type.shape is None:
+        return type
+    return Tensor(type.dtype, (*type.shape[:axis], 1, *type.shape[axis + 1 :]))
+
+
+def _rank(x: Value, more: int = 0) -> int | None:
+    shape = x.shape
+    return None if shape is None else len(shape) + more
+
+
+def _entries(node: Lifting, what: str, count: int, ranks: Several[int | None]) -> list[tuple[int, bool]]:
+    axes: Several[int] = node.attribute(f"scan_{what}_axes", "tuple[int, ...]", (0,) * count)
+    turned: Several[int] = node.attribute(f"scan_{what}_directions", "tuple[int, ...]", (0,) * count)
+    if len(axes) != count or len(turned) != count or any(each not in (0, 1) for each in turned):
+        raise FormatError(
+            "attribute.value", f"Scan: {count} axes and directions for its {what}s, not {list(axes)}, {list(turned)}"
+        )
+    for axis, rank in zip(axes, ranks, strict=True):
+        if rank is None and axis < 0:
+            raise Unknown(f"axis {axis} of an {what} of unknown rank")
+        if rank is not None and not -rank <= axis < rank:
+            raise FormatError("loop.axis", f"Scan: axis {axis} of an {what} of rank {rank}")
+    return [(axis % rank if rank else axis, bool(way)) for axis, rank, way in zip(axes, ranks, turned, strict=True)]
+
+
+def _take_whole(body: Graph, place: int, axis: int, type: Type) -> None:
+    """Let the body take a part with its axis, and take the axis out itself."""
+    old = body.inputs[place]
+    part = Value(body.claim(f"{old.name}_part"), _with_one(type, axis))
+    nodes, body.nodes = body.nodes, []
+    new = Builder(graph=body).apply("Squeeze", part, [axis])
+    body.nodes += nodes
+    replace_uses(body, old, new)
+    body.inputs[place] = part
+    # For the part without its axis, when it is written.
+    body.release(old.name)
+
+
+# Writing
+
+
+@ONNX.lower("Loop")
+def lower_loop(b: Builder, node: Node) -> Any:
+    """What neither of ONNX's loops can say: a cut is made in the body, parts are laid along a new first axis and moved after."""
+    op: Any = node.op
+    if _is_scan(node) or _is_loop(node):
+        return None
+    if not op.scanned and all(entry == (0, False) for entry in op.stacked) and parts_are_one(op):
+        return _with_scalars(b, node)
+    return cut_inside(b, node)
+
+
+def _is_scan(node: Node) -> bool:
+    op: Any = node.op
+    return (
+        bool(op.scanned)
+        and all(size == 1 for _, size, _ in op.scanned)
+        and all(x is None for x in node.inputs[:2])
+        and not op.body.inputs[0].uses
+        and all(value is not op.body.inputs[0] for value in op.body.outputs)
+        and is_endless(op.body)
+        and parts_are_one(op)
+    )
+
+
+def _is_loop(node: Node) -> bool:
+    op: Any = node.op
+    if op.scanned or any(entry != (0, False) for entry in op.stacked) or not parts_are_one(op):
+        return False
+    trips, condition = node.inputs[:2] if len(node.inputs) > 1 else (*node.inputs, None, None)[:2]
+    return (trips is None or trips.dtype == "i64") and (condition is not None or (trips is not None and is_endless(op.body)))
+
+
+def _with_scalars(b: Builder, node: Node) -> Any:
+    trips, condition, *xs = (*node.inputs, None, None)[: max(2, len(node.inputs))]
+    if trips is not None and trips.dtype != "i64":
+        trips = b.apply("Cast", trips, to=dtypes.i64)
+    if condition is None:
+        condition = b.constant(np.array(True), dtypes.boolean)
+    return b.add(node.op, trips, condition, *xs)
+
+
+@ONNX.emit("Loop")
+def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
+    op: Any = node.op
+    body: Graph = op.body
+    b = Builder(graph=body)
+    for place, (axis, _) in enumerate(op.stacked, 1 + op.carried):
+        body.outputs[place] = _taken_out(b, body.outputs[place], axis)
+    keys = [lowering.key(x) for x in node.inputs]
+    own = op.carried + len(op.scanned)
+    outer = node.inputs[2 + own :]
+    if _is_scan(node) or op.scanned:
+        version = _version(lowering, "Scan")
+        if version < SCAN_VERSIONS[0]:
+            raise UnsupportedError("op.unsayable", f"Scan-{version} runs over a batch")
+        for place, (axis, _, _) in enumerate(op.scanned, 1 + op.carried):
+            _take_part(body, place, axis)
+        del body.inputs[0], body.outputs[0]
+        attributes = {
+            "num_scan_inputs": len(op.scanned),
+            "scan_input_axes": [axis for axis, _, _ in op.scanned],
+            "scan_input_directions": [int(is_reversed) for _, _, is_reversed in op.scanned],
+            "scan_output_axes": [axis for axis, _ in op.stacked],
+            "scan_output_directions": [int(is_reversed) for _, is_reversed in op.stacked],
+        }
+        said = {name: value for name, value in attributes.items() if name == "num_scan_inputs" or any(value)}  # type: ignore[arg-type]
+        attributes = {"body": _body(lowering, body, outer, own), **said}
+        return [lowering.finish(node, "", "Scan", version, keys[2 : 2 + own], attributes)]
+    for y, made in zip(node.outputs, body.outputs[1:], strict=True):
+        # ONNX goes by what a trip makes, also where there may be none.
+        if isinstance(y.type, Optional) and not isinstance(made.type, Optional):
+            y.type = y.type.element
+    body.inputs.insert(1, Value(body.claim("goes_on"), BOOLEAN))
+    attributes = {"body": _body(lowering, body, outer, 2 + own)}
+    return [lowering.finish(node, "", "Loop", _version(lowering, "Loop"), keys[: 2 + own], attributes)]
+
+
+def _body(lowering: Lowering, body: Graph, outer: Several[Value | None], own: int) -> ForeignGraph:
+    remove_dead(body)
+    lowering.own_outputs(body)
+    keys = {id(inner): lowering.keys[id(x)] for inner, x in zip(body.inputs[own:], outer, strict=True) if x is not None}
+    return lowering.graph(body, keys, own)
+
+
+def _taken_out(b: Builder, value: Value, axis: int) -> Value:
+    """A part without the axis along which it is laid."""
+    node = value.node
+    if node is not None and type(node.op).__name__ == "Unsqueeze" and node.inputs[0] is not None:
+        known = node.inputs[1].constant if len(node.inputs) > 1 and node.inputs[1] is not None else None
+        if known is not None and np.ravel(known).tolist() == [axis]:
+            return node.inputs[0]
+    return b.apply("Squeeze", value, [axis])  # type: ignore[no-any-return]
+
+
+def _take_part(body: Graph, place: int, axis: int) -> None:
+    """Let the body take a part without the axis along which it was cut."""
+    old = body.inputs[place]
+    type = _without(old.type, axis)
+    new = Value(body.claim(old.name.removesuffix("_part")), type)
+    nodes, body.nodes = body.nodes, []
+    if all(_squeezes(user, index, axis) for user, index in old.uses) and old not in body.outputs:
+        for user, _ in list(old.uses):
+            replace_uses(body, user.outputs[0], new)
+    else:
+        replace_uses(body, old, Builder(graph=body).apply("Unsqueeze", new, [axis]))
+    body.nodes += nodes
+    body.inputs[place] = new
+
+
+def _squeezes(node: Node, index: int, axis: int) -> bool:
+    known = node.inputs[1].constant if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    return type(node.op).__name__ == "Squeeze" and index == 0 and known is not None and np.ravel(known).tolist() == [axis]

@@ -1,0 +1,30 @@
+"""Sorting in ONNX's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.formats.import_context import Lifting
+from dovetail.formats.onnx.dialect import ONNX
+from dovetail.ir.graph import Node, Value
+from dovetail.ops.tensor.topk import TopK
+
+
+@ONNX.lift("TopK", 1)
+def top_k_by_attribute(node: Lifting) -> list[Value]:
+    k = node.b.constant(np.array([node.attribute("k", "int")], np.int64))
+    return node.b.add(TopK(node.attribute("axis", "int", -1)), node.input(0), k)
+
+
+@ONNX.lower("TopK")
+def top_k(b: Any, node: Node) -> Any:
+    """k is a vector of one i64 there."""
+    x, k = node.inputs
+    assert x is not None and k is not None
+    if k.dtype is dtypes.i64 and k.shape is not None and len(k.shape) == 1:
+        return None
+    wide = k if k.dtype is dtypes.i64 else b.Cast(k, to=dtypes.i64)
+    return b.add(node.op, x, wide if wide.shape is not None and len(wide.shape) == 1 else b.Reshape(wide, [1]))

@@ -1,0 +1,66 @@
+"""What is read from a sequence of class scores with blanks between, in OpenVINO's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.formats.import_context import Lifting
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Value
+from dovetail.ops.casts import as_type
+from dovetail.ops.tensor.slice import count_up, joined
+
+
+def _decoded(b: Any, best: Value, counts: Any, blank: Any, merge: bool) -> tuple[Any, Any]:
+    """The classes that are kept, [batch, times] with -1 after them, and how many these are. ``counts`` says which times are
+    looked at, ``best`` which class is the greatest at each."""
+    keep = b.And(b.Not(b.Equal(best, blank)), counts)
+    if merge:
+        pads = b.constant([0, 1, 0, 0])
+        before = b.Slice(b.Pad(best, pads, b.constant(-1)), [0], [-1], [1])
+        keep = b.And(keep, b.Not(b.Equal(best, before)))
+    number = b.Cast(keep, to=dtypes.i64)
+    batch, times = shape_value(b, best, [0]), shape_value(b, best, [1])
+    # What is dropped goes behind the end.
+    places = b.Where(keep, b.Subtract(b.CumSum(number, b.constant(1)), b.constant(1)), times)
+    more = [times[0] + 1] if isinstance(times, list) else b.Add(times, [1])
+    empty = b.Expand(b.constant(-1), joined(b, [batch, more]))
+    found = b.Slice(b.ScatterElements(empty, places, best, axis=1), [0], [-1], [1])
+    return found, b.ReduceSum(number, [1], keep_dims=False)
+
+
+@OPENVINO.lift("CTCGreedyDecoder", 1)
+def greedy(node: Lifting) -> Value:
+    """The last class is the blank; a mask says which times are looked at. [batch, times, 1, 1], in the type of the scores."""
+    b, scores, mask = node.b, node.input(0), node.input(1)
+    merge = node.attribute("ctc_merge_repeated", "bool", True)
+    best = b.Transpose(b.ArgMax(scores, axis=2, keep_dims=False), [1, 0])
+    size = scores.dims[2]
+    blank = b.constant(size - 1) if isinstance(size, int) else b.Subtract(shape_value(b, scores, [2]), [1])
+    zero = b.constant(np.zeros((), mask.dtype.numpy), mask.dtype)
+    # Nothing is looked at after the first 0 of the mask.
+    stopped = b.CumSum(b.Cast(b.Equal(b.Transpose(mask, [1, 0]), zero), to=dtypes.i64), b.constant(1))
+    found, _ = _decoded(b, best, b.Equal(stopped, b.constant(0)), blank, merge)
+    result: Value = b.Unsqueeze(b.Cast(found, to=scores.dtype), [2, 3])
+    return result
+
+
+@OPENVINO.lift("CTCGreedyDecoderSeqLen", 6)
+def greedy_of_lengths(node: Lifting) -> list[Value]:
+    """The blank is the last class, or given; so many times are looked at as the lengths say."""
+    b, scores, lengths, blank = node.b, node.input(0), node.input(1), node.optional(2)
+    merge = node.attribute("merge_repeated", "bool", True)
+    kinds = [node.attribute(name, "DType", dtypes.i32) for name in ("classes_index_type", "sequence_length_type")]
+    best = b.ArgMax(scores, axis=2, keep_dims=False)
+    if blank is not None:
+        of_blank: Any = b.Reshape(as_type(b, blank, dtypes.i64), [1])
+    else:
+        size = scores.dims[2]
+        of_blank = b.constant(size - 1) if isinstance(size, int) else b.Subtract(shape_value(b, scores, [2]), [1])
+    counts = b.Less(count_up(b, scores, 1), b.Unsqueeze(as_type(b, lengths, dtypes.i64), [1]))
+    found, number = _decoded(b, best, counts, of_blank, merge)
+    return [as_type(b, item, kind) for item, kind in zip((found, number), kinds, strict=True)]

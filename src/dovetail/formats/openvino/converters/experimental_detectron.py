@@ -1,0 +1,207 @@
+"""What the detectors of one library are made of, in operators that others have too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes, symbolic
+from dovetail.errors import UnsupportedError
+from dovetail.formats.import_context import Lifting
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir.builder import shape_value
+from dovetail.ir.graph import Value
+from dovetail.ops.casts import as_type
+from dovetail.ops.detection.nms_decomposition import greedily
+from dovetail.ops.detection.roi_align import RoiAlign
+from dovetail.ops.tensor.slice import joined
+
+_END = 2**31
+# The most that the logarithm of a size grows by, in f32.
+_MOST_GROWTH = float(np.float32(np.log(1000 / 16)))
+# A region of this size belongs to the level of this number.
+_CANONICAL_SIZE, _CANONICAL_LEVEL = 224.0, 2
+
+
+@OPENVINO.lift("ExperimentalDetectronPriorGridGenerator", 6)
+def prior_grid(node: Lifting) -> Value:
+    """The prior boxes around the middle of every cell of a map."""
+    b, priors, cells, picture = node.b, node.ranked(0, 2), node.ranked(1, 4), node.ranked(2, 4)
+    places = []
+    for axis, count, stride in ((2, "h", "stride_y"), (3, "w", "stride_x")):
+        given, step = node.attribute(count, "int", 0), node.attribute(stride, "float", 0.0)
+        if given and symbolic.equal(cells.dims[axis], given) is not True:
+            raise UnsupportedError(
+                "prior.grid", f"a grid of {given} of the {cells.dims[axis]} cells along an axis leaves the rest open"
+            )
+        size = _number(b, cells, axis)
+        apart = (
+            b.constant(np.float32(step))
+            if step
+            else b.Divide(*(b.Cast(x, to=dtypes.f32) for x in (_number(b, picture, axis), size)))
+        )
+        numbers = b.Cast(b.Range(b.constant(0), size, b.constant(1)), to=dtypes.f32)
+        places.append(b.Multiply(b.Add(numbers, 0.5), apart))
+    shape = joined(b, [shape_value(b, cells, [2]), shape_value(b, cells, [3]), [1, 1]])
+    y, x = (b.Expand(b.Unsqueeze(place, axes), shape) for place, axes in zip(places, ([1, 2, 3], [0, 2, 3]), strict=True))
+    moved = b.Add(as_type(b, b.Unsqueeze(priors, [0, 1]), dtypes.f32), b.Concat(x, y, x, y, axis=3))
+    grid = as_type(b, moved, priors.dtype)
+    flat: Value = b.Reshape(grid, [-1, 4]) if node.attribute("flatten", "bool", True) else grid
+    return flat
+
+
+def _number(b: Any, x: Value, axis: int) -> Any:
+    return b.Reshape(b.Slice(b.Shape(x), [axis], [axis + 1], [0]), [])
+
+
+@OPENVINO.lift("ExperimentalDetectronTopKROIs", 6)
+def best_regions(node: Lifting) -> Value:
+    """The regions of the greatest chances; where there are fewer, rows of 0 fill up what the specification leaves open."""
+    b, regions, chances = node.b, node.ranked(0, 2), node.ranked(1, 1)
+    wanted = node.attribute("max_rois", "int", 0)
+    size = shape_value(b, chances, [0])
+    count = [min(wanted, *size)] if isinstance(size, list) else b.Minimum(size, b.constant([wanted]))
+    rows = b.Gather(regions, b.TopK(chances, count, axis=0)[1], axis=0)
+    if count == [wanted]:
+        return rows  # type: ignore[no-any-return]
+    missing = [wanted - count[0]] if isinstance(count, list) else b.Subtract(b.constant([wanted]), count)
+    filled: Value = b.Pad(rows, joined(b, [[0, 0], missing, [0]]))
+    return filled
+
+
+@OPENVINO.lift("ExperimentalDetectronROIFeatureExtractor", 6)
+def features(node: Lifting) -> list[Value]:
+    """Each region as RoiAlign reads it of the level of the pyramid that suits its size; without an area it is 0."""
+    b, regions = node.b, node.ranked(0, 2)
+    levels = [node.ranked(index, 4) for index in range(1, len(node.inputs))]
+    size, samples = node.attribute("output_size", "int"), node.attribute("sampling_ratio", "int")
+    scales, is_aligned = node.attribute("pyramid_scales", "tuple[int, ...]"), node.attribute("aligned", "bool", False)
+    corners = as_type(b, regions, dtypes.f32)
+    low, high = b.Slice(corners, [0], [2], [1]), b.Slice(corners, [2], [4], [1])
+    area = b.ReduceProd(b.Subtract(high, low), [1])
+    level = _level(b, area, len(levels))
+    batch = b.Expand(b.constant(0), joined(b, [shape_value(b, regions, [0])]))
+    found = b.constant(0, levels[0].dtype)
+    for number, (x, scale) in enumerate(zip(levels, scales, strict=True)):
+        is_here = b.Equal(level, b.constant(number))
+        seen = b.Multiply(corners, b.constant(np.float32(1) / np.float32(scale)))
+        seen = b.Where(is_here, b.Subtract(seen, 0.5) if is_aligned else seen, 0.0)
+        op = RoiAlign(height=size, width=size, samples=samples, scale=1.0, coordinates="asymmetric")
+        found = b.Where(b.Unsqueeze(is_here, [2, 3]), b.add(op, x, as_type(b, seen, x.dtype), batch)[0], found)
+    return [found, b.Identity(regions)]
+
+
+def _level(b: Any, area: Any, count: int) -> Any:
+    """Which of ``count`` levels suits a region: floor(2 + log2(size / 224)) kept among them; none, ``count``, without an area."""
+    size = b.Add(b.Multiply(b.Sqrt(b.Maximum(area, 0.0)), 1 / _CANONICAL_SIZE), 1e-6)
+    level = b.constant(0)
+    for number in range(1, count):
+        level = b.Add(level, b.Cast(b.GreaterEqual(size, 2.0 ** (number - _CANONICAL_LEVEL)), to=dtypes.i64))
+    return b.Where(b.Greater(area, 0.0), level, b.constant(count))
+
+
+@OPENVINO.lift("GenerateProposals", 9)
+def proposals(node: Lifting) -> list[Value]:
+    """Anchors that are moved and kept within each picture, the best of them without those that overlap a better one."""
+    b, picture, anchors = node.b, node.ranked(0, 2), node.ranked(1, 4)
+    if node.attribute("nms_eta", "float", 1.0) != 1:
+        raise UnsupportedError("detection.soft", "GenerateProposals with nms_eta below 1, which OpenVINO does not take")
+    last = 0.0 if node.attribute("normalized", "bool", True) else 1.0
+    deltas, scores = node.ranked(2, 4), node.ranked(3, 4)
+    sizes = as_type(b, picture, dtypes.f32)
+    low, high, chances = _refined(b, b.Slice(sizes, [0], [2], [1]), anchors, deltas, scores, last)
+    low, high, chances = _best(b, low, high, chances, node.attribute("pre_nms_count", "int"))
+    # The scale of both lengths, or one for each; heights come first in what is said of a picture, and widths in a box.
+    scales = b.Concat(b.Slice(sizes, [-1], [_END], [1]), b.Slice(sizes, [2], [3], [1]), axis=1)
+    is_alive = _are_large(b, low, high, b.Multiply(scales, node.attribute("min_size", "float")), last)
+    dropped = _overlapping(b, low, high, node.attribute("nms_threshold", "float"), last)
+    alive = b.Unsqueeze(b.Where(is_alive, chances, b.constant(-np.inf, dtypes.f32)), [1])
+    rows, values = greedily(b, alive, None, dropped, b.constant(node.attribute("post_nms_count", "int")), None)
+    boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
+    pictures = b.Range(b.constant(0), _number(b, scores, 0), b.constant(1))
+    is_of = b.Equal(b.Slice(rows, [0], [1], [1]), b.Unsqueeze(pictures, [0]))
+    counts = b.ReduceSum(b.Cast(is_of, to=dtypes.i64), [0], keep_dims=False)
+    number = node.attribute("roi_num_type", "DType", dtypes.i64)
+    return [as_type(b, boxes, scores.dtype), as_type(b, values, scores.dtype), as_type(b, counts, number)]
+
+
+@OPENVINO.lift("ExperimentalDetectronGenerateProposalsSingleImage", 6)
+def proposals_of_one(node: Lifting) -> list[Value]:
+    """The same of one picture, whose boxes end with their last element until they are compared; too small ones get the score 0,
+    and rows of 0 fill up.
+    """
+    b, picture, anchors = node.b, node.ranked(0, 1), node.ranked(1, 2)
+    deltas, scores = (b.Unsqueeze(node.ranked(index, 3), [0]) for index in (2, 3))
+    cells = joined(b, [shape_value(b, scores, [2, 3]), shape_value(b, scores, [1]), 4])
+    grid = b.Reshape(anchors, cells, copy_zeros=False)
+    size = b.Unsqueeze(b.Slice(as_type(b, picture, dtypes.f32), [0], [2], [0]), [0])
+    low, high, chances = _refined(b, size, grid, deltas, scores, 1.0)
+    least = b.constant(np.full((1, 2), node.attribute("min_size", "float"), np.float32))
+    chances = b.Where(_are_large(b, low, high, least, 1.0), chances, 0.0)
+    low, high, chances = _best(b, low, high, chances, node.attribute("pre_nms_count", "int"))
+    dropped = _overlapping(b, low, high, node.attribute("nms_threshold", "float"), 0.0)
+    wanted = node.attribute("post_nms_count", "int")
+    rows, values = greedily(b, b.Unsqueeze(chances, [1]), None, dropped, b.constant(wanted), None)
+    boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
+    missing = b.Subtract(b.constant([wanted]), b.Gather(b.Shape(values), [0], axis=0))
+    filled = b.Pad(boxes, joined(b, [[0, 0], missing, [0]])), b.Pad(values, joined(b, [[0], missing]))
+    shaped = b.Reshape(filled[0], [wanted, 4], copy_zeros=False), b.Reshape(filled[1], [wanted], copy_zeros=False)
+    return [as_type(b, x, scores.dtype) for x in shaped]
+
+
+def _refined(b: Any, size: Any, anchors: Any, deltas: Any, scores: Value, last: float) -> tuple[Any, Any, Any]:
+    """Both corners of the boxes of each picture, whose ``size`` [pictures, height and width] they are kept in, and how good they
+    are: [pictures, boxes, 2] and [pictures, boxes].
+    """
+    cells = joined(b, [shape_value(b, scores, [0]), shape_value(b, scores, [1]), 4, shape_value(b, scores, [2, 3])])
+    moves = b.Transpose(b.Reshape(as_type(b, deltas, dtypes.f32), cells, copy_zeros=False), [0, 3, 4, 1, 2])
+    limit = b.Unsqueeze(b.Gather(b.Subtract(size, last), [1, 0], axis=1), [1])
+    low, high = _moved(b, as_type(b, anchors, dtypes.f32), moves, limit, last)
+    return low, high, b.Reshape(b.Transpose(as_type(b, scores, dtypes.f32), [0, 2, 3, 1]), [0, -1])
+
+
+def _best(b: Any, low: Any, high: Any, chances: Any, count: int) -> tuple[Any, Any, Any]:
+    """The best ``count`` boxes of each picture, by falling chances."""
+    chances, order = b.TopK(chances, _at_most(b, chances, count), axis=1)
+    low, high = (b.GatherND(x, b.Unsqueeze(order, [2]), batch_dims=1) for x in (low, high))
+    return low, high, chances
+
+
+def _are_large(b: Any, low: Any, high: Any, least: Any, last: float) -> Any:
+    """Which boxes are as wide and high as ``least`` [pictures, width and height] says."""
+    is_large = b.GreaterEqual(b.Add(b.Subtract(high, low), last), b.Unsqueeze(least, [1]))
+    return b.And(*(b.Squeeze(b.Slice(is_large, [axis], [axis + 1], [2]), [2]) for axis in (0, 1)))
+
+
+def _at_most(b: Any, x: Value, count: int) -> Any:
+    """``count``, or as many as there are along the second axis."""
+    size = shape_value(b, x, [1])
+    return [min(count, *size)] if isinstance(size, list) else b.Minimum(size, b.constant([count]))
+
+
+def _moved(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> tuple[Any, Any]:
+    """Both corners [pictures, boxes, 2] of boxes whose middles move by parts of their sizes, which grow by powers of e, kept
+    within 0 and ``limit`` [pictures, 1, width and height]. A box ends ``last`` before its end.
+    """
+    first, end = b.Slice(anchors, [0], [2], [-1]), b.Slice(anchors, [2], [4], [-1])
+    size = b.Add(b.Subtract(end, first), last)
+    middle = b.Add(b.Multiply(b.Slice(moves, [0], [2], [-1]), size), b.Add(first, b.Multiply(size, 0.5)))
+    half = b.Multiply(b.Multiply(b.Exp(b.Minimum(b.Slice(moves, [2], [4], [-1]), _MOST_GROWTH)), size), 0.5)
+    corners = []
+    for corner in (b.Subtract(middle, half), b.Subtract(b.Add(middle, half), last)):
+        flat = b.Reshape(corner, joined(b, [shape_value(b, moves, [0]), -1, 2]), copy_zeros=False)
+        corners.append(b.Maximum(b.Minimum(flat, limit), 0.0))
+    return corners[0], corners[1]
+
+
+def _overlapping(b: Any, low: Any, high: Any, most: float, last: float) -> Any:
+    """Which two boxes touch and share more than ``most`` of the area that both cover: [pictures, boxes, boxes]."""
+    areas = b.ReduceProd(b.Add(b.Subtract(high, low), last), [2], keep_dims=False)
+    ours, theirs = ([b.Unsqueeze(x, [place]) for x in (low, high, areas)] for place in (2, 1))
+    sides = b.Subtract(b.Minimum(ours[1], theirs[1]), b.Maximum(ours[0], theirs[0]))
+    common = b.ReduceProd(b.Maximum(b.Add(sides, last), 0.0), [3], keep_dims=False)
+    touch = b.GreaterEqual(b.ReduceMin(sides, [3], keep_dims=False), 0.0)
+    both = b.Subtract(b.Add(ours[2], theirs[2]), common)
+    is_sound = b.And(touch, b.Greater(both, 0.0))
+    return b.And(is_sound, b.Greater(b.Divide(common, b.Where(is_sound, both, 1.0)), most))

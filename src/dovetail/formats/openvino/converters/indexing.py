@@ -1,0 +1,122 @@
+"""Operators that read and write by index, where OpenVINO and the core differ by more than a slot line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes, symbolic
+from dovetail.errors import UnsupportedError
+from dovetail.formats.import_context import Lifting
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir.builder import Builder
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.types import axis_in
+from dovetail.ops.tensor.slice import count_up
+
+
+@OPENVINO.lift("GatherND", 5)
+def gather_nd(node: Lifting) -> Any:
+    """Several batch axes come out as one."""
+    batch = node.attribute("batch_dims", "int", 0)
+    if batch < 2:
+        return None
+    rows = node.b.apply("GatherND", node.input(0), node.input(1), batch_dims=batch)
+    if rows.shape is None:
+        raise UnsupportedError("gather.rank", "GatherND-5 with several batch axes between unknown ranks")
+    if all(isinstance(size, int) for size in rows.shape[:batch]):
+        return node.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], copy_zeros=False)
+    raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes of sizes that only run time knows")
+
+
+def _rest(rows: Value, batch: int) -> list[int]:
+    assert rows.shape is not None
+    if not all(isinstance(size, int) for size in rows.shape[batch:]):
+        raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes, and sizes that only run time knows")
+    return [int(size) for size in rows.shape[batch:]]
+
+
+@OPENVINO.lower("GatherElements")
+def gather_elements(b: Builder, node: Node) -> Any:
+    """OpenVINO wants the other axes of both alike: the tensor is cut to them, by Gather, as it optimises Slice away."""
+    op: Any = node.op
+    x, indices = node.inputs
+    assert x is not None and indices is not None
+    if x.shape is None or indices.shape is None:
+        return None
+    axis = axis_in(op.axis, len(x.shape))
+    larger = [
+        place
+        for place, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True))
+        if place != axis and symbolic.equal(size, count) is not True
+    ]
+    if not larger:
+        return None
+    for place in larger:
+        x = b.Gather(x, count_up(b, indices, place), axis=place)
+    return b.GatherElements(x, indices, axis=axis)
+
+
+@OPENVINO.lower("ScatterUpdate")
+def scatter_update(b: Builder, node: Node) -> Any:
+    """OpenVINO's CPU plugin takes no scalar index: a vector of one, and one more axis for the update."""
+    op: Any = node.op
+    x, indices, updates = node.inputs
+    assert x is not None and indices is not None
+    if indices.shape != () or x.shape is None:
+        return None
+    axis = axis_in(op.axis, len(x.shape))
+    return b.ScatterUpdate(x, b.Unsqueeze(indices, [0]), b.Unsqueeze(updates, [axis]), axis=axis)
+
+
+@OPENVINO.lift("ScatterNDUpdate", 15)
+def scatter_nd(node: Lifting) -> Any:
+    """Subtracting is adding the negative."""
+    if node.node.attributes.get("reduction") != "sub":
+        return None
+    node.attribute("reduction", "str")
+    x, indices, updates = (node.input(index) for index in range(3))
+    if not updates.dtype.is_number:
+        raise UnsupportedError("scatter.reduction", f"ScatterNDUpdate that subtracts {updates.dtype}")
+    zero = node.b.constant(np.zeros((), dtype=updates.dtype.numpy), updates.dtype)
+    return node.b.apply("ScatterND", x, indices, node.b.Subtract(zero, updates), reduction="add")
+
+
+@OPENVINO.lower("OneHot")
+def one_hot(b: Builder, node: Node) -> Any:
+    """Integers for indices, scalars for the rest."""
+    indices, depth, on, off = node.inputs
+    assert indices is not None and depth is not None and on is not None and off is not None
+    whole = indices if indices.dtype.is_integer else b.Cast(indices, to=dtypes.i64)
+    count = depth if depth.dtype.is_integer else b.Cast(depth, to=dtypes.i64)
+    scalars = [x if x.shape == () else b.Reshape(x, []) for x in (count, on, off)]
+    made = (whole, *scalars)
+    if all(new is old for new, old in zip(made, node.inputs, strict=True)):
+        return None
+    return b.add(node.op, *made)[0]
+
+
+@OPENVINO.lift("SparseFillEmptyRows", 16)
+def fill_empty_rows(node: Lifting) -> list[Value]:
+    """One element more for each row that has none, in its first column; then all in the order of rows and columns."""
+    b = node.b
+    values, shape, places, default = (node.ranked(index, rank) for index, rank in enumerate((1, 1, 2, 0)))
+    kind = places.dtype
+    wide = [x if x.dtype is dtypes.i64 else b.Cast(x, to=dtypes.i64) for x in (shape, places)]
+    zero, one = b.constant(np.array(0)), b.constant(np.array(1))
+    counts, columns = (b.Gather(wide[0], [place], axis=0) for place in (0, 1))
+    rows, across = (b.Gather(wide[1], b.constant(np.array(place)), axis=1) for place in (0, 1))
+    marks = b.Expand(one, b.Shape(rows))
+    filled = b.ScatterElements(b.Expand(zero, counts), rows, marks, axis=0)
+    is_empty = b.Equal(filled, zero)
+    missing = b.Squeeze(b.NonZero(is_empty), [0])
+    every_row = b.Concat(rows, missing, axis=0)
+    every_column = b.Concat(across, b.Expand(zero, b.Shape(missing)), axis=0)
+    key = b.Add(b.Multiply(every_row, columns), every_column)
+    order = b.TopK(key, b.Shape(key), axis=0, largest=False)[1]
+    found = b.Concat(b.Unsqueeze(every_row, [1]), b.Unsqueeze(every_column, [1]), axis=1)
+    sorted_places = b.Gather(found, order, axis=0)
+    every_value = b.Concat(values, b.Expand(default, b.Shape(missing)), axis=0)
+    indices = sorted_places if kind is dtypes.i64 else b.Cast(sorted_places, to=kind)
+    return [indices, b.Gather(every_value, order, axis=0), is_empty]

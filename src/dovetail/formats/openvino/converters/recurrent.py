@@ -1,0 +1,90 @@
+"""Sequences of recurrent cells: OpenVINO's own form on the way out, the plainest attributes on the way in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import UnsupportedError
+from dovetail.formats.import_context import Lifting
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir.graph import Node
+from dovetail.ops.recurrent.layouts import completed, one_by_one, padded, recast
+
+FUNCTIONS = ("relu", "sigmoid", "tanh")
+"""The activation functions that OpenVINO's specification lists."""
+
+
+@OPENVINO.lift("LSTMSequence", 1, 5)
+@OPENVINO.lift("GRUSequence", 5)
+@OPENVINO.lift("RNNSequence", 5)
+@OPENVINO.lift("LSTMCell", 1, 4)
+@OPENVINO.lift("GRUCell", 3)
+@OPENVINO.lift("RNNCell", 1)
+def recurrent(node: Lifting) -> Any:
+    attributes = dict(node.node.attributes)
+    words = [word.lower() for word in node.attribute("activations", "tuple[str, ...]", ())]
+    unknown = [word for word in words if word not in FUNCTIONS]
+    if unknown:
+        raise UnsupportedError("recurrent.activations", f"{node.node.kind} with the activation function {unknown[0]!r}")
+    if words:
+        attributes["activations"] = words
+    # Functions without parameters leave them unread.
+    attributes["activations_alpha"] = attributes["activations_beta"] = ""
+    if "direction" in attributes:
+        attributes["direction"] = node.attribute("direction", "str").lower()
+    limit = node.attribute("clip", "float", 0.0)
+    if limit == float("inf"):
+        attributes["clip"] = 0.0
+    op, xs = node.reading(*node.inputs, **attributes)
+    return op.canonical(*xs), xs
+
+
+@OPENVINO.lower("RNNCell", "GRUCell", "LSTMCell")
+def lower_cell(b: Any, node: Node) -> Any:
+    """Every input and attribute said; what has no word there as a layer of one moment."""
+    op: Any = node.op
+    layer = op.sequence()
+    names = {name for name, _, _ in layer.functions(0)}
+    if not names <= set(FUNCTIONS) or getattr(op, "input_forget", False) or getattr(op, "gates", "fico") != "fico":
+        return op.decompose(b, *node.inputs)
+    size = op.shape(*node.inputs)[0][1]
+    if not isinstance(size, int):
+        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs the hidden size, which is not known")
+    xs = padded(op, node.inputs)
+    x = xs[0]
+    assert x is not None
+    if xs[-1] is None:
+        xs[-1] = b.constant(np.zeros(layer.bias_count * size, x.dtype.numpy), x.dtype)
+    new = op.canonical().with_(hidden_size=size, clip=op.clip or 0.0)
+    new = new if new.activations else new.with_(activations=layer.usual)
+    return None if new == op and xs == node.inputs else b.add(new, *xs)
+
+
+@OPENVINO.lower("RNN", "GRU", "LSTM")
+def lower_recurrent(b: Any, node: Node) -> Any:
+    """Every input and attribute said, biases summed; what has no word there step by step."""
+    op: Any = node.op
+    xs = padded(op, node.inputs)
+    names = {name for place in range(op.directions) for name, _, _ in op.functions(place)}
+    is_sayable = (
+        names <= set(FUNCTIONS) and not getattr(op, "input_forget", False) and all(x is None for x in xs[5 + op.states :])
+    )
+    if not is_sayable:
+        return op.decompose(b, *node.inputs)
+    plain = op.canonical(*node.inputs)
+    if len(plain.activations) > len(op.usual):
+        return one_by_one(b, plain, xs)
+    size = op.sizes(*xs)["h"]
+    if not isinstance(size, int):
+        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs the hidden size, which is not known")
+    wanted: dict[str, Any] = {
+        "layout": "direction_second", "summed": True, "hidden_size": size, "outputs": len(op.signature.outputs),
+        "activations": plain.activations or op.usual, "clip": op.clip or 0.0,
+    }  # fmt: skip
+    if "gates" in op.fields_by_name:
+        wanted["gates"] = "fico"
+    if all(op.__dict__[name] == value for name, value in wanted.items()) and None not in xs[: 5 + op.states]:
+        return None
+    return recast(b, plain, completed(b, plain, xs), **wanted)

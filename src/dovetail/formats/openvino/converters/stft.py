@@ -1,0 +1,98 @@
+"""Spectra of pieces of a signal in OpenVINO's words."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes, symbolic
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.formats.import_context import Lifting
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.interpreter.evaluate import apply, constant_value
+from dovetail.ir.graph import Node, Value
+from dovetail.ir.op import Op
+from dovetail.ir.types import is_static, static
+from dovetail.limits import current
+from dovetail.ops.casts import as_type
+from dovetail.ops.signal.stft import STFT
+from dovetail.ops.tensor.reshape import Unsqueeze
+
+
+class _Stft(
+    Op,
+    sig="x: F, window: F, length!: I, step!: I1 -> y: F",
+    openvino="STFT-15(x, window, length, step; transpose_frames:transposed)",
+):
+    """STFT as OpenVINO spells it: of real numbers without an axis of parts, of one side, frames last if ``transposed``."""
+
+    transposed: bool
+
+    def shape(self, *xs: Any) -> Any:
+        return (None, None, None, 2)
+
+
+@OPENVINO.lift("STFT", 15)
+def lift_stft(node: Lifting) -> Value:
+    """A window that is shorter than a frame stands in its middle."""
+    b, x, window = node.b, node.input(0), node.input(1)
+    length, step = (_scalar(b, node.input(place)) for place in (2, 3))
+    if len(window.dims) != 1:
+        raise RuleError("fourier.window", f"the window of STFT should be a vector, and has rank {len(window.dims)}")
+    rank, count = len(x.dims), window.dims[0]
+    if rank not in (1, 2):
+        raise UnsupportedError("fourier.rank", f"STFT of a signal of rank {rank}")
+    found = length.constant
+    if not isinstance(count, int) or found is None:
+        raise UnsupportedError("fourier.size", "STFT with a window or frames of a size that only run time knows")
+    less = int(found) - count
+    if less < 0:
+        raise UnsupportedError("fourier.window", f"STFT with a window of {count} elements for frames of {int(found)}")
+    window = b.Pad(window, [less // 2, less - less // 2]) if less else window
+    y = b.add(STFT(), b.Unsqueeze(x, [-1] if rank == 2 else [0, 2]), step, window, length)[0]
+    y = b.Transpose(y, [0, 2, 1, 3]) if node.attribute("transpose_frames", "bool") else y
+    result: Value = y if rank == 2 else b.Squeeze(y, [0])
+    return result
+
+
+def _scalar(b: Any, x: Value) -> Value:
+    data = x.constant
+    if data is not None and data.size == 1 and data.ndim:
+        result: Value = b.constant(data.reshape(()), x.dtype)
+        return result
+    return x
+
+
+@OPENVINO.lower("STFT")
+def lower_stft(b: Any, node: Node) -> Any:
+    """Complex numbers and both sides are gathered and transformed; windows are always given."""
+    op: Any = node.op
+    x, step, window, length = (*node.inputs, None, None)[:4]
+    assert x is not None and step is not None
+    if not op.onesided or symbolic.equal(x.dims[2], 1) is not True:
+        return op.decompose(b, *node.inputs)
+    size = op.length_of(x, window, length)
+    if not isinstance(size, int):
+        return op.decompose(b, *node.inputs)
+    if window is None:
+        window = b.constant(np.ones(size, x.dtype.numpy), x.dtype)
+    every = step if step.shape == () else b.Reshape(step, [])
+    made = x.node
+    signal = b.Squeeze(x, [2]) if made is None or not isinstance(made.op, Unsqueeze) else made.inputs[0]
+    return b.add(_Stft(False), signal, window, b.constant(size, dtypes.i64), as_type(b, every, dtypes.i64))[0]
+
+
+@OPENVINO.lower("MelWeightMatrix")
+def mel_weights(b: Any, node: Node) -> Any:
+    """OpenVINO has no such operator: weights that follow from constants become one."""
+    op: Any = node.op
+    given = [None if x is None else constant_value(x) for x in node.inputs]
+    if any(item is None for item in given):
+        raise UnsupportedError("mel.constant", "MelWeightMatrix of numbers that only run time knows, which OpenVINO cannot say")
+    type = node.outputs[0].type
+    nbytes = node.outputs[0].dtype.numpy.itemsize * prod(static(node.outputs[0].shape)) if is_static(type) else 0
+    if nbytes > (limits := current().limits).folded_bytes:
+        raise UnsupportedError("mel.constant", f"MelWeightMatrix as a constant of {nbytes} bytes; {limits.bound('folded_bytes')}")
+    return b.constant(apply(op, np, given)[0], op.dtype)

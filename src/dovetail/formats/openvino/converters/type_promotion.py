@@ -1,0 +1,104 @@
+"""Types that two tensors have in common, and values rounded to a smaller type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.dtypes import DType
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.formats.import_context import Lifting
+from dovetail.formats.openvino.dialect import OPENVINO
+from dovetail.ir.graph import Value
+
+# What floats of one size and different parts become, besides the greater of two.
+_SIZES = {"f8e4m3": (4, 3), "f8e5m2": (5, 2), "f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
+_PRIORITY = ("boolean", "integer", "float")
+
+
+@OPENVINO.lift("ConvertPromoteTypes", 14)
+def promoted(node: Lifting) -> list[Value]:
+    """Both inputs in the type that holds what either holds, as far as there is one (OpenVINO's specification)."""
+    xs = [node.input(0), node.input(1)]
+    is_unsafe = node.attribute("promote_unsafe", "bool", False)
+    by_rank = node.attribute("pytorch_scalar_promotion", "bool", False)
+    beyond = node.attribute("u64_integer_promotion_target", "DType", dtypes.f32)
+    kinds = [x.dtype for x in xs]
+    found = _common(xs, by_rank, beyond)
+    if not is_unsafe:
+        _check_safe(kinds, found)
+    return [node.b.Cast(x, to=found) for x in xs]
+
+
+def _priority(kind: DType) -> int:
+    word = "float" if kind.is_float else "integer" if kind.is_integer else kind.name
+    if word not in _PRIORITY:
+        raise UnsupportedError("promote.type", f"what {kind} and another type have in common")
+    return _PRIORITY.index(word)
+
+
+def _common(xs: list[Value], by_rank: bool, beyond: DType) -> DType:
+    first, second = (x.dtype for x in xs)
+    if first is second:
+        return first
+    ranks = [_priority(first), _priority(second)]
+    if ranks[0] != ranks[1]:
+        return first if ranks[0] > ranks[1] else second
+    if by_rank:
+        are_scalar = [len(x.dims) == 0 for x in xs]
+        if are_scalar[0] != are_scalar[1]:
+            return second if are_scalar[0] else first
+    return _widest_float(first, second) if first.is_float else _widest_integer(first, second, beyond)
+
+
+def _widest_float(first: DType, second: DType) -> DType:
+    if {first.name, second.name} == {"f8e4m3", "f8e5m2"}:
+        return dtypes.dtype("f16")
+    if not {first.name, second.name} <= set(_SIZES):
+        raise UnsupportedError("promote.type", f"what {first} and {second} have in common")
+    least = [max(pair) for pair in zip(_SIZES[first.name], _SIZES[second.name], strict=True)]
+    fitting = [name for name, parts in _SIZES.items() if parts[0] >= least[0] and parts[1] >= least[1]]
+    return dtypes.dtype(fitting[0])
+
+
+def _widest_integer(first: DType, second: DType, beyond: DType) -> DType:
+    if first.kind == second.kind:
+        return first if first.bits >= second.bits else second
+    signed, unsigned = (first, second) if first.kind == "int" else (second, first)
+    if unsigned.bits == 64:
+        return beyond
+    return dtypes.dtype(f"i{max(signed.bits, 2 * unsigned.bits)}")
+
+
+def _check_safe(kinds: list[DType], found: DType) -> None:
+    """Without ``promote_unsafe`` nothing grows beyond both, and nothing may be lost."""
+    is_lossy = found.is_float and any(kind.is_integer and found.bits < 2 * kind.bits for kind in kinds)
+    is_grown = found not in kinds
+    is_cut = found.is_integer and any(kind.is_integer and kind.bits > found.bits for kind in kinds)
+    if is_lossy or is_grown or is_cut:
+        raise RuleError("promote.unsafe", f"{kinds[0]} and {kinds[1]} become {found}, which promote_unsafe alone allows")
+
+
+@OPENVINO.lift("FakeConvert", 13)
+def fake_convert(node: Lifting) -> Value:
+    """Scaled and shifted, rounded to a float of 8 bits by way of f16, and back.
+
+    What is too large for f8e4m3 becomes its greatest number; for f8e5m2 what f16 holds does, and infinity stays.
+    """
+    b, x, scale, shift = node.b, node.input(0), node.input(1), node.optional(2)
+    name = node.attribute("destination_type", "str", "f8e4m3")
+    if name not in ("f8e4m3", "f8e5m2"):
+        raise UnsupportedError("convert.type", f"FakeConvert to {name!r}")
+    y = b.Multiply(x, scale)
+    y = y if shift is None else b.Subtract(y, shift)
+    y = y if x.dtype == "f16" else b.Cast(y, to=dtypes.dtype("f16"))
+    kind = dtypes.dtype(name)
+    if name == "f8e5m2":
+        most: Any = np.array(57344, np.float16)
+        y = b.Where(b.IsInf(y), y, b.Clip(y, b.constant(-most), b.constant(most)))
+    rounded = b.Cast(b.Cast(y, to=kind, saturate=name == "f8e4m3"), to=x.dtype)
+    rounded = rounded if shift is None else b.Add(rounded, shift)
+    result: Value = b.Divide(rounded, scale)
+    return result

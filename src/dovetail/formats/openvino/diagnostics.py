@@ -1,0 +1,130 @@
+"""Faults of an IR file, collected, and the checks that every element goes through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dovetail.dtypes import DType
+from dovetail.errors import DovetailError, FormatError, UnsupportedError
+from dovetail.formats.deviations import Deviations
+from dovetail.formats.foreign import ForeignValue
+from dovetail.formats.openvino import rt_info, xml_attributes
+from dovetail.ir.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+MOST_FAULTS = 1000
+
+
+@dataclass(slots=True)
+class Layer:
+    """One layer as the file has it: its ports by number, its child elements by tag."""
+
+    id: str
+    name: str
+    kind: str
+    version: str
+    element: Element
+    output_names: str | None = None
+    inputs: dict[int, list[rt_info.Item]] = field(default_factory=dict)
+    outputs: dict[int, ForeignValue] = field(default_factory=dict)
+    children: dict[str, Element] = field(default_factory=dict)
+    rt_info: list[rt_info.Item] = field(default_factory=list)
+
+    @property
+    def place(self) -> str:
+        return f"layer {self.id}"
+
+
+def _placed(error: DovetailError, layer: Layer | None) -> DovetailError:
+    if layer is None:
+        return error
+    return type(error)(error.code, f"layer {layer.id}: {error.message}", node=layer.name or layer.place)
+
+
+class TooMany(Exception):
+    """More faults than anybody reads: the rest of the file is not looked at."""
+
+
+class Checks:
+    """The faults found so far in one file, and its deviations; without ``deviations`` each of these is a fault."""
+
+    def __init__(self, file: str, deviations: Deviations | None = None) -> None:
+        self.file = file
+        self.deviations = deviations
+        self.errors: list[DovetailError] = []
+
+    def fault(self, code: str, message: str, layer: Layer | None = None) -> None:
+        self.add(FormatError(code, message), layer)
+
+    def unsupported(self, code: str, message: str, layer: Layer | None = None) -> None:
+        self.add(UnsupportedError(code, message), layer)
+
+    def deviate(self, error: DovetailError, layer: Layer | None = None) -> None:
+        """Note a deviation."""
+        if self.deviations is None:
+            self.add(error, layer)
+        else:
+            self.deviations.add(_placed(error, layer).at(file=self.file))
+
+    def add(self, error: DovetailError, layer: Layer | None = None) -> None:
+        self.errors.append(_placed(error, layer).at(file=self.file))
+        if len(self.errors) >= MOST_FAULTS:
+            raise TooMany
+
+    def refuse_attributes(self, element: Element, known: tuple[str, ...], layer: Layer | None = None) -> None:
+        for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
+            if name not in known:
+                self.unsupported("ir.attribute-unknown", f"<{element.tag}> has the unknown attribute {name!r}", layer)
+
+    def ignore_attributes(self, element: Element, known: tuple[str, ...], layer: Layer | None = None) -> None:
+        """Note attributes of the file's structure that OpenVINO passes over."""
+        for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
+            if name not in known:
+                self._pass_over_attribute(f"<{element.tag}>", name, layer)
+
+    def ignore_element(self, parent: str, child: Element, layer: Layer | None = None) -> None:
+        """Note an element of the file's structure that OpenVINO passes over."""
+        message = f"<{parent}> holds <{child.tag}>, which dovetail does not know"
+        self.deviate(UnsupportedError("ir.element-unknown", message), layer)
+
+    def _pass_over_attribute(self, what: str, name: str, layer: Layer | None) -> None:
+        error = UnsupportedError("ir.attribute-unknown", f"{what} has the unknown attribute {name!r}")
+        if name.startswith("{"):
+            # An attribute in a namespace is somebody's extension.
+            self.add(error, layer)
+        else:
+            self.deviate(error, layer)
+
+    def has_data(self, data: dict[str, str], known: tuple[str, ...], layer: Layer) -> bool:
+        missing = [name for name in known if name not in data]
+        unknown = [name for name in data if name not in known]
+        if missing:
+            self.fault("ir.attribute-missing", f"{layer.kind} has no {', '.join(missing)}", layer)
+        for name in unknown:
+            self._pass_over_attribute(layer.kind, name, layer)
+        return not missing
+
+    def is_number(self, text: str, what: str, layer: Layer, least: int = 0) -> bool:
+        if xml_attributes.NUMBER.fullmatch(text) is None or not least <= int(text) <= INT64_MAX:
+            self.fault("ir.number", f"{what} is {text[:40]!r}, no whole number from {least} to 2**63 - 1", layer)
+            return False
+        return True
+
+    def info(self, element: Element | None, layer: Layer | None = None) -> list[rt_info.Item]:
+        if element is None or not len(element):
+            return []
+        try:
+            return rt_info.items_of(element)
+        except DovetailError as error:
+            self.add(error, layer)
+            return []
+
+    def dtype(self, text: str, layer: Layer) -> DType | None:
+        try:
+            return xml_attributes.TYPES[text.upper()]
+        except KeyError:
+            self.unsupported("ir.dtype", f"{text!r} is no element type that dovetail knows", layer)
+            return None
