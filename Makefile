@@ -3,6 +3,7 @@ PYTHON ?= python3
 EXTRAS ?= test
 CORPUS ?= ../shared/corpus
 SECONDS ?= 60
+WORKERS ?= $(shell nproc 2>/dev/null || echo 1)
 comma := ,
 venv := .venv/bin/python
 lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
@@ -28,7 +29,7 @@ help:
 	@echo "make bench-elementwise  chains, pooling, reductions and normalisation beside torch, onnxruntime and OpenVINO"
 	@echo "make bench-indexed     operators that choose, order and count elements, beside onnxruntime"
 	@echo "make fuzz          mutated files brought to every entry point for SECONDS=60, from a new seed each time"
-	@echo "make sanitize      the driver of the native core under ThreadSanitizer and AddressSanitizer"
+	@echo "make sanitize      the native core under ThreadSanitizer, AddressSanitizer and UBSan: its driver, then the Python module"
 	@echo "make install       only the environment; EXTRAS=test+oracles+dev chooses what is in it, PYTHON= with which Python"
 	@echo "make clean         remove the environment and all that was built"
 
@@ -77,7 +78,7 @@ bench-indexed: .venv/.installed-$(EXTRAS)
 	$(venv) bench/indexed.py
 
 fuzz: .venv/.installed-$(EXTRAS)
-	$(venv) fuzz/run.py --seconds $(SECONDS) --minimize
+	$(venv) fuzz/run.py --seconds $(SECONDS) --workers $(WORKERS) --minimize
 
 sanitize:
 	native/tests/sanitize.sh

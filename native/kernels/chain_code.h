@@ -22,7 +22,7 @@ struct Register {
     double constant = 0;
     bool row_repeats = false;  // one row in its slot stands for all
     bool is_one = false;       // one element stands for a row: it needs no slot
-    std::byte item[8] = {};    // a constant's element
+    alignas(8) std::byte item[8] = {};  // a constant's element
 };
 
 struct Instruction {

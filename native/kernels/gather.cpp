@@ -112,7 +112,9 @@ struct Reader {
         Index index;
         std::memcpy(&index, at, sizeof(Index));
         const std::int64_t place = index + (wraps && index < 0 ? axis.size : 0);
-        source += place * axis.stride;
+        // Unsigned, since an index outside may lead anywhere; it is not followed then.
+        const auto distance = static_cast<std::uint64_t>(place) * static_cast<std::uint64_t>(axis.stride);
+        source = static_cast<std::int64_t>(static_cast<std::uint64_t>(source) + distance);
         return static_cast<std::uint64_t>(place) < static_cast<std::uint64_t>(axis.size);
     }
 };

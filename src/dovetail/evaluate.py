@@ -13,7 +13,7 @@ from dovetail import arrays, dims, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
 from dovetail.graph import Graph, Node, Value
-from dovetail.limits import active, bytes_of, current
+from dovetail.limits import active, bytes_of, current, refuse_memory
 from dovetail.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
 from dovetail.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
 
@@ -28,7 +28,8 @@ FOLD_TEXTS = 1 << 10
 CHAIN_LIMIT = 1 << 27
 """The most bytes that are computed to learn one constant; a node counts as NODE_COST of them."""
 NODE_COST = 1 << 17
-
+_LARGE = 1 << 26
+"""Bytes from which a result is held against the memory of a run."""
 
 FAILURES = (ValueError, IndexError, KeyError, TypeError, ArithmeticError, RuntimeError, dims.Inexact)
 """What an operator's rule may raise, beside errors of ours, where it is given what it cannot compute with."""
@@ -130,7 +131,12 @@ def placed(node: Node, xp: Any, xs: Several[Any], on_host: bool = False) -> tupl
 
     try:
         with np.errstate(all="ignore"):
-            return _on_host(node, xs) if on_host else apply(node.op, xp, xs)
+            ys = _on_host(node, xs) if on_host else apply(node.op, xp, xs)
+        for y in ys:
+            # Views that repeat elements cost nothing themselves, and whoever reads them everything.
+            if isinstance(y, np.ndarray) and y.nbytes >= _LARGE:
+                refuse_memory(current().limits, y.nbytes, "a result")
+        return ys
     except DovetailError as error:
         raise error.at(node=node.label, op=written(node.op, node.inputs)) from None
     except MemoryError as error:

@@ -176,6 +176,16 @@ def test_outputs_count_as_memory(tmp_path: Path) -> None:
     assert caught.value.code == "run.memory" and "the limit memory is 3999" in caught.value.message
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_view_that_repeats_an_element_counts_as_memory(engine: str) -> None:
+    """It takes none itself; what reads it would take days."""
+    with dovetail.Builder("m") as b:
+        b.output("y", b.ReduceSum(b.Expand(b.input("x", "f32", (1,)), b.input("s", "i64", (1,)))))
+    with pytest.raises(dovetail.EngineError) as caught:
+        dovetail.run(b.model, {"x": np.ones(1, np.float32), "s": np.array([1 << 40])}, engine)
+    assert caught.value.code == "run.memory"
+
+
 def test_folding_counts_bytes(tmp_path: Path) -> None:
     with dovetail.Builder() as b:
         b.output("y", b.Add(b.Expand(b.constant(np.ones(1, np.float64)), b.constant(np.array([1 << 19]))), 1.0))

@@ -79,7 +79,8 @@ DOVETAIL_INLINE Floats expm1(Floats x) {
 // log(x * 2^-more) for normal positive x.
 DOVETAIL_INLINE Floats log_of_normal(Floats x, Floats more) {
     // x = 2^e * m with m in [sqrt(1/2), sqrt(2)).
-    const Ints shifted = (Ints)x - 0x3f3504f3;
+    // Unsigned: zeros, infinities and NaN come here too, and what becomes of them is not used.
+    const Ints shifted = (Ints)((Words)x - 0x3f3504f3u);
     const Floats e = __builtin_convertvector(shifted >> 23, Floats) - more;
     const Floats f = (Floats)((shifted & 0x7fffff) + 0x3f3504f3) - 1.0f;
     const Floats s = f * f;

@@ -31,7 +31,10 @@ DOVETAIL_INLINE Ints add_products(Ints sums, std::uint32_t x, Ints w) {
 }
 #else
 DOVETAIL_INLINE Ints add_products(Ints sums, std::uint32_t x, Ints w) {
-    for (int i = 0; i < 4; ++i) sums += (Ints)((std::int32_t)(x >> 8 * i & 0xff) - Ints{}) * (w << (24 - 8 * i) >> 24);
+    for (int i = 0; i < 4; ++i) {
+        const Ints weights = (Ints)((Words)w << (24 - 8 * i)) >> 24;
+        sums += (Ints)((std::int32_t)(x >> 8 * i & 0xff) - Ints{}) * weights;
+    }
     return sums;
 }
 #endif

@@ -5,8 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.arrays import is_numpy
 from dovetail.errors import UnsupportedError
+from dovetail.ops.factors import columns
 from dovetail.ops.integer_products import DynamicQuantizeMatMul
+from dovetail.ops.quantize import dynamic_range, onto_grid
 from dovetail.ops.recurrence import Arrays, Values
 from dovetail.ops.recurrent import LSTM
 
@@ -35,9 +41,31 @@ class _ByCodes:
         return weights
 
 
+class _Exact(NamedTuple):
+    """Codes less their zero point in f64, which holds every partial sum, for BLAS; and their scale."""
+
+    matrix: Any
+    scale: Any
+
+
 class _QuantizedArrays(_ByCodes, Arrays):
+    def factor(self, weights: Any) -> Any:
+        """Once for all time steps: BLAS has no integers."""
+        if not is_numpy(self.xp):
+            return weights
+        matrix = weights.codes.astype(np.float64)
+        if weights.point is not None:
+            matrix -= columns(self.xp, weights.point)
+        return _Exact(matrix, weights.scale)
+
     def product(self, x: Any, factor: Any) -> Any:
-        return DynamicQuantizeMatMul().evaluate(self.xp, x, *factor)
+        if not isinstance(factor, _Exact):
+            return DynamicQuantizeMatMul().evaluate(self.xp, x, *factor)
+        scale, point = dynamic_range(self.xp, x)
+        codes = onto_grid(self.xp, x / scale, point, dtypes.u8).astype(np.float64) - point
+        # The sums are those of i32, which wraps.
+        sums = np.matmul(codes, factor.matrix).astype(np.int64).astype(np.int32)
+        return sums.astype(np.float32) * (scale * columns(self.xp, factor.scale))
 
 
 class _QuantizedValues(_ByCodes, Values):
