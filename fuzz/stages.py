@@ -66,6 +66,7 @@ def run_file(file: File, folder: Path, random: Random, note: Callable[[int, bool
             except DovetailError as error:
                 # What an error says is shown to users too.
                 str(error)
+                _refuse_unforeseen(stage, error)
             except BaseException as error:
                 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
                 raise Finding(stage, _key(error), "".join(traceback.format_exception(error, limit=-12))) from None
@@ -73,6 +74,13 @@ def run_file(file: File, folder: Path, random: Random, note: Callable[[int, bool
                 note(place, True)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def _refuse_unforeseen(stage: str, error: DovetailError) -> None:
+    """Raises Finding where an operator's rule raised what no rule should."""
+    if any(item.code == "op.failed" for item in error.diagnostics):
+        detail = "".join(traceback.format_exception(error, limit=-12))
+        raise Finding(stage, _key(error.__cause__ or error), detail) from None
 
 
 class _Actions:

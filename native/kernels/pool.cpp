@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "kernels/geometry.h"
 #include "kernels/kernels.h"
 #include "kernels/movement.h"
 #include "kernels/movers.h"
@@ -14,6 +15,8 @@ namespace {
 // A window's elements pass at some 25 to the nanosecond: this takes longer than to call a thread. Every thread gets as much, as in the
 // step before, so that it finds what it reads in its own cache: one thread alone would fetch the others' from theirs.
 constexpr std::int64_t kElementsPerTask = 1 << 17, kTasksPerThread = 4;
+// Elements that a row of windows may reach over, padding included: a worker has two lines of them.
+constexpr std::int64_t kMostSpan = 1 << 26;
 
 std::vector<std::int64_t> per_axis(const Spec& spec, const char* name, std::size_t count, std::int64_t otherwise) {
     auto values = spec.integers(name);
@@ -31,8 +34,12 @@ public:
         const std::string mode = spec.text("mode");
         if (mode != "max" && mode != "average") throw std::invalid_argument("pool: there is no mode " + mode);
         read_axes(spec);
-        if (mode == "average") count(spec);
         is_empty_ = y_.count() == 0;
+        if (!is_empty_) {
+            if (mode == "average") count(spec);
+            for (PoolAxis& axis : plan_.axes) axis.trim();
+            if (plan_.axes[2].span() > kMostSpan) throw std::invalid_argument("pool: windows far apart");
+        }
         is_dense_ = (plan_.x_channel == 4 && plan_.y_channel == 4) || (plan_.channels == 1 && plan_.axes[2].x_stride != 4);
         if (moving::fetches_within_pages() && x_.count() * 4 > kSecondCache) plan_.ahead = kPage;
         const PoolFunctions found = DOVETAIL_CHOSEN(pool_functions)();
@@ -43,7 +50,7 @@ public:
 
     std::string name() const override { return name_; }
     std::size_t scratch_bytes() const override {
-        return is_dense_ ? 0 : static_cast<std::size_t>(pool_row_floats(plan_)) * sizeof(float);
+        return is_empty_ || is_dense_ ? 0 : static_cast<std::size_t>(pool_row_floats(plan_)) * sizeof(float);
     }
 
     void run(const Run& run) const override {
@@ -72,9 +79,8 @@ private:
         const auto strides = per_axis(spec, "strides", spatial, 1);
         const auto dilations = per_axis(spec, "dilations", spatial, 1);
         const auto begins = per_axis(spec, "pads_begin", spatial, 0);
+        check_windows("pool", kernel, strides, dilations, begins);
         for (std::size_t i = 0; i < spatial; ++i) {
-            if (kernel[i] < 1 || strides[i] < 1 || dilations[i] < 1)
-                throw std::invalid_argument("pool: sizes and steps are positive");
             plan_.axes[3 - spatial + i] = {x_.sizes[i + 2], y_.sizes[i + 2], kernel[i],         strides[i],
                                            dilations[i],    begins[i],       x_.strides[i + 2], y_.strides[i + 2]};
         }
@@ -101,12 +107,7 @@ private:
             const PoolAxis& axis = plan_.axes[i];
             const std::int64_t end = i + spatial < 3 ? 0 : ends[i + spatial - 3];
             for (std::int64_t o = 0; o < axis.out; ++o) {
-                std::int64_t found = 0;
-                for (std::int64_t k = 0; k < axis.kernel; ++k) {
-                    const std::int64_t place = axis.start(o) + k * axis.dilation;
-                    found +=
-                        divisor == "padded" ? place >= -axis.begin && place < axis.size + end : place >= 0 && place < axis.size;
-                }
+                std::int64_t found = divisor == "padded" ? axis.padded(o, end) : axis.last(o) - axis.first(o);
                 if (divisor == "window" && is_padded) found = axis.kernel;
                 counts_[i].push_back(static_cast<float>(std::max<std::int64_t>(found, 1)));
             }

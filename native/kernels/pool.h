@@ -34,6 +34,22 @@ struct PoolAxis {
         const std::int64_t fitting = room <= 0 ? 0 : (room + dilation - 1) / dilation;
         return fitting < kernel ? fitting : kernel;
     }
+    // How many places of window `o` are inside of the padded input, with `end` elements of padding behind it.
+    DOVETAIL_ALWAYS_INLINE std::int64_t padded(std::int64_t o, std::int64_t end) const {
+        const std::int64_t room = size + end - start(o);
+        const std::int64_t fitting = room <= 0 ? 0 : (room + dilation - 1) / dilation;
+        return fitting < kernel ? fitting : kernel;
+    }
+    // Drops the places that are outside of the input in every window; one stays where all are.
+    DOVETAIL_ALWAYS_INLINE void trim() {
+        const std::int64_t from = first(out - 1), to = last(0);
+        if (from < to) {
+            begin -= from * dilation;
+            kernel = to - from;
+        } else {
+            kernel = 1;
+        }
+    }
     // How far the windows together reach.
     DOVETAIL_ALWAYS_INLINE std::int64_t span() const { return (out - 1) * stride + (kernel - 1) * dilation + 1; }
 };

@@ -7,6 +7,7 @@
 
 #include "kernels/geometry.h"
 #include "kernels/kernels.h"
+#include "kernels/pool.h"
 
 namespace dovetail {
 namespace {
@@ -334,20 +335,25 @@ public:
         if (x_.sizes[0] != y_.sizes[0] || x_.sizes[1] != y_.sizes[1])
             throw std::invalid_argument("byte_pool: the operands disagree");
         check_windows("byte_pool", kernel_, strides_, dilations_, begins_);
+        if (y_.count() == 0) return;
+        for (std::size_t i = 0; i < 2; ++i) {
+            axes_[i] = {x_.sizes[i + 2], y_.sizes[i + 2], kernel_[i], strides_[i], dilations_[i], begins_[i]};
+            axes_[i].trim();
+        }
     }
 
     std::string name() const override { return std::string("byte_pool ") + name_of(isa()); }
 
     std::size_t scratch_bytes() const override {
         const std::int64_t line = whole(x_.sizes[3] * x_.sizes[1], 64) * 64;
-        return static_cast<std::size_t>(line + std::max(kernel_[0], kernel_[1]) * 8);
+        return static_cast<std::size_t>(line + std::max(axes_[0].kernel, axes_[1].kernel) * 8);
     }
 
     void run(const Run& run) const override {
         if (y_.count() == 0) return;
         const std::int64_t rows = y_.sizes[0] * y_.sizes[2];
         const auto row = [&](std::int64_t index, int worker) { line(run, index / y_.sizes[2], index % y_.sizes[2], worker); };
-        if (y_.count() * kernel_[0] * kernel_[1] > (1 << 18)) return run.pool->each(rows, row);
+        if (y_.count() * axes_[0].kernel * axes_[1].kernel > (1 << 18)) return run.pool->each(rows, row);
         for (std::int64_t i = 0; i < rows; ++i) row(i, 0);
     }
 
@@ -359,10 +365,8 @@ private:
         std::byte* greatest = run.scratch_of(worker);
         auto** places = reinterpret_cast<const std::byte**>(greatest + whole(pixels * channels, 64) * 64);
         std::int64_t number = 0;
-        for (std::int64_t h = 0; h < kernel_[0]; ++h) {
-            const std::int64_t r = o * strides_[0] - begins_[0] + h * dilations_[0];
-            if (r >= 0 && r < x_.sizes[2]) places[number++] = run.at(x_) + image * x_.strides[0] + r * x_.strides[2];
-        }
+        for (std::int64_t h = axes_[0].first(o); h < axes_[0].last(o); ++h)
+            places[number++] = run.at(x_) + image * x_.strides[0] + (axes_[0].start(o) + h * axes_[0].dilation) * x_.strides[2];
         if (number != 0 && is_whole) functions_.greatest(greatest, places, number, pixels * channels, is_signed);
         for (std::int64_t p = 0; number != 0 && !is_whole && p < pixels; ++p) {
             functions_.greatest(greatest + p * channels, places, number, channels, is_signed);
@@ -372,10 +376,8 @@ private:
         std::byte* to = run.at(y_) + image * y_.strides[0] + o * y_.strides[2];
         for (std::int64_t p = 0; p < y_.sizes[3]; ++p, to += y_.strides[3]) {
             number = 0;
-            for (std::int64_t w = 0; w < kernel_[1]; ++w) {
-                const std::int64_t c = p * strides_[1] - begins_[1] + w * dilations_[1];
-                if (c >= 0 && c < pixels) places[number++] = greatest + c * channels;
-            }
+            for (std::int64_t w = axes_[1].first(p); w < axes_[1].last(p); ++w)
+                places[number++] = greatest + (axes_[1].start(p) + w * axes_[1].dilation) * channels;
             // A window of padding alone has the least that there is.
             if (number == 0 || is_nothing)
                 std::memset(to, is_signed ? 0x80 : 0, static_cast<std::size_t>(channels));
@@ -387,6 +389,7 @@ private:
     Operand x_, y_;
     ByteFunctions functions_;
     std::vector<std::int64_t> kernel_, strides_, dilations_, begins_;
+    PoolAxis axes_[2];
 };
 
 }  // namespace

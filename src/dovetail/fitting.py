@@ -26,12 +26,14 @@ PLAIN = (2, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 1
 LARGEST = 1 << 15
 SHIFTED = 128
 """The largest size that is tried before smaller ones because it would make two numbers equal."""
-NODES = 300_000
-"""How many nodes may be inferred before the search is given up."""
+BUDGET = 600_000
+"""What a search may cost before it is given up: 1 for a constant that is passed over."""
+INFER = 10
+"""What inferring a node costs."""
 DEPTH = 3
 """How many sizes are changed one after the other for one node."""
-RUN = 10
-"""As how many of them a node counts that is run."""
+RUN = 100
+"""What running a node costs."""
 
 
 class Reached(NamedTuple):
@@ -161,7 +163,7 @@ class _Trial:
         self.graph = copy_graph(model.graph)
         self.arrays = arrays
         self.length = len(self.graph.nodes)
-        self.budget = NODES
+        self.budget = BUDGET
         self.known: dict[tuple[int, ...], Reached] = {}
 
     def reach(self, sizes: Sizes) -> Reached:
@@ -182,6 +184,7 @@ class _Trial:
             self.budget -= 1
             if type(node.op).__name__ in ("Constant", "Foreign"):
                 continue
+            self.budget -= INFER
             try:
                 types = infer_types(node.op, tuple(node.inputs), node.outputs[0].name if node.outputs else "")
                 values = infer_values(node.op, tuple(node.inputs), types)

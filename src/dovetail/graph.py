@@ -58,13 +58,19 @@ class Value:
 
     @property
     def value(self) -> Any:
-        if self._value is None:
-            self._value = _first_value(self)
-        return self._value
+        value = self._value
+        if value is None or (self.node is None and not self._fits(value)):
+            self._value = value = _first_value(self)
+        return value
 
     @value.setter
     def value(self, value: Any) -> None:
         self._value = value
+
+    def _fits(self, value: Any) -> bool:
+        """Whether elements that were known before are those of a tensor of the type that this value has now."""
+        shape = self.shape
+        return shape is not None and np.shape(value) == shape
 
     @property
     def exact(self) -> Any:

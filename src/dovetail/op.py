@@ -321,6 +321,14 @@ def _output_dtype(variable: str, bound: dict[str, DType]) -> DType | None:
     return bound.get(variable) or dtypes._BY_NAME.get(variable)
 
 
+UNFORESEEN = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, AssertionError)
+"""What an operator's rule raises for inputs that it should have refused by name."""
+
+
+def _failed(error: Exception) -> RuleError:
+    return RuleError("op.failed", f"the operator's own rule fails: {type(error).__name__}: {error}")
+
+
 def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
     """The outputs' types, with a fresh symbol ``?name.axis`` for each size that the rules leave unknown.
 
@@ -333,6 +341,10 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
         types = op.types(*xs)
     except (Unknown, dims.Inexact):
         return [UNKNOWN] * output_count(op)
+    except DovetailError:
+        raise
+    except UNFORESEEN as error:
+        raise _failed(error) from error
     for index, type in enumerate(types):
         if isinstance(type, Tensor) and type.shape is not None:
             shape = type.shape
@@ -374,6 +386,10 @@ def infer_values(op: Op, xs: tuple[Any, ...], types: list[Type]) -> list[Any]:
         found = op.value(*xs)
     except (Unknown, dims.Inexact, NotImplementedError):
         return none
+    except DovetailError:
+        raise
+    except UNFORESEEN as error:
+        raise _failed(error) from error
     values = list(found) if isinstance(found, tuple | list) else [found]
     return [_fitting(value, type) for value, type in zip(values, types, strict=True)]
 

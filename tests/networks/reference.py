@@ -259,6 +259,9 @@ def _cancellation(op: Op, xs: Sequence[Answer | None], kind: str) -> Any:
         axes = tuple(np.asarray(xs[1].actual).reshape(-1).tolist()) if len(xs) > 1 and xs[1] is not None else None
         spread = np.asarray(first.truth, np.float64).std(axis=axes, keepdims=True)
         return NOISE[kind] / 16 * x.max() / np.maximum(spread, 1e-9)
+    if type(op).__name__ == "GRU":
+        # 1 - z, where the update gate z rounds to 1.
+        return NOISE[kind] / 8
     return 0.0
 
 

@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import ml_dtypes
@@ -507,11 +508,14 @@ def test_greatest_elements_and_their_places_are_torchs(xp: Any, torch: Any, case
 @by_library([name for name in POOLS if name != "dilated"])
 def test_sums_over_counts_are_torchs_averages(xp: Any, torch: Any, case: str) -> None:
     shape, *window = POOLS[case]
-    sizes, strides, begins, _, _ = window
+    sizes, strides, begins, _, dilations = window
     x = random(*shape)
     function = getattr(torch.nn.functional, f"avg_pool{len(sizes)}d")
     want = function(torch.tensor(x), sizes, strides, begins, count_include_pad=False).numpy()
-    same(through(xp, arrays.pool_sum, x, *window) / through(xp, arrays.pool_count, x, *window), want, 1e-5)
+    dims, outs = shape[-len(sizes) :], want.shape[-len(sizes) :]
+    axes = zip(dims, sizes, strides, dilations, begins, outs, strict=True)
+    counts = reduce(np.multiply.outer, [arrays.WindowAxis(*axis).counts(0, axis[0]) for axis in axes])
+    same(through(xp, arrays.pool_sum, x, *window) / counts.astype(np.float32), want, 1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])

@@ -158,6 +158,34 @@ def test_a_seed_that_ir_has_no_number_for_is_written(seed: float, tmp_path: Path
 
 
 @pytest.mark.parametrize("engine", ["native", "interpreter"])
+@pytest.mark.parametrize("kernel", [(1 << 29,), (3, 1 << 29), (1 << 29, 3), (1 << 29, 1 << 29)], ids=str)
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool", "LpPool"])
+def test_a_window_costs_what_its_input_does(kind: str, kernel: tuple[int, ...], engine: str) -> None:
+    """Places of a window that are padding in every window are neither allocated nor visited."""
+    x = np.arange(1, 3 * 5 ** len(kernel) + 1, dtype=np.float32).reshape(1, 3, *(5,) * len(kernel))
+
+    def pooled(kernel: tuple[int, ...], engine: str) -> Any:
+        with dovetail.Builder("m") as b:
+            pool = getattr(b, kind)
+            b.output("y", pool(b.input("x", "f32", x.shape), kernel=kernel, strides=(2,) * len(kernel), auto_pad="same_upper"))
+        return dovetail.compile(b.model, engine, limits=dovetail.Limits(memory=1 << 26))({"x": x})["y"]
+
+    small = tuple(min(size, 31) for size in kernel)
+    np.testing.assert_allclose(pooled(kernel, engine), pooled(small, "interpreter"), rtol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+def test_windows_far_apart_are_refused_or_cheap(kind: str, engine: str) -> None:
+    with dovetail.Builder("m") as b:
+        x = b.input("x", "f32", (1, 1, 5))
+        b.output("y", getattr(b, kind)(x, kernel=(1 << 28,), strides=(1 << 28,), pads=((1 << 28) - 1, 1 << 28)))
+    with pytest.raises(dovetail.EngineError) as caught:
+        dovetail.compile(b.model, engine, limits=dovetail.Limits(memory=1 << 26))(np.ones((1, 1, 5), np.float32))
+    assert caught.value.code == "run.memory"
+
+
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_the_tables_of_a_resize_count_as_memory(mode: str, engine: str, tmp_path: Path) -> None:
     made = node("Resize", ["x", "", "", "s"], ["y"], mode=mode)
@@ -242,3 +270,29 @@ def test_a_number_of_trips_without_elements_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.xml").write_text(text.replace(old, 'element_type="i64" shape="0" offset="0" size="0"'), encoding="utf-8")
     with pytest.raises(dovetail.DovetailError):
         dovetail.load(tmp_path / "model.xml")
+
+
+def test_what_was_known_of_an_input_of_another_shape_is_forgotten(tmp_path: Path) -> None:
+    made = node("CenterCropPad", ["x", "shape"], ["y"])
+    inputs = [declared("x", [3], onnx.TensorProto.INT64), declared("shape", [None], onnx.TensorProto.INT64)]
+    model = model_of([made], inputs, [declared("y", None, onnx.TensorProto.INT64)])
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    report = dovetail.plan(tmp_path / "model.onnx", rounds=0)
+    assert report.steps
+
+
+def test_a_rule_that_fails_is_our_error_and_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = File(".onnx", relus(2).SerializeToString())
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    relu = type(next(iter(dovetail.load(file.write(tmp_path)).graph.nodes)).op)
+
+    def shape(self: Any, x: Any) -> Any:
+        raise IndexError("planted")
+
+    monkeypatch.setattr(relu, "shape", shape)
+    with pytest.raises(dovetail.RuleError) as caught:
+        dovetail.load(tmp_path / "model.onnx")
+    assert {each.code for each in caught.value.diagnostics} == {"op.failed"}
+    with pytest.raises(stages.Finding, match="load"):
+        stages.run_file(file, folder, Random(0), ignored)

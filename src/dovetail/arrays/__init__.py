@@ -40,7 +40,7 @@ from dovetail.arrays.libraries import (
     widened,
 )
 from dovetail.arrays.movement import one_hot, pad, repeat, strided, tile, triangle
-from dovetail.arrays.pooling import pool_count, pool_max, pool_max_indices, pool_sum
+from dovetail.arrays.pooling import WindowAxis, pool_max, pool_max_indices, pool_sum
 from dovetail.arrays.quantiles import QUANTILES, erfinv
 from dovetail.arrays.windows import sliding_windows, window_counts
 
@@ -48,6 +48,7 @@ __all__ = [
     "QUANTILES",
     "Array",
     "Namespace",
+    "WindowAxis",
     "bit_shift",
     "cast",
     "convolve",
@@ -67,7 +68,6 @@ __all__ = [
     "namespace",
     "one_hot",
     "pad",
-    "pool_count",
     "pool_max",
     "pool_max_indices",
     "pool_sum",

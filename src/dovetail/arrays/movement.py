@@ -75,6 +75,8 @@ def _pad_constant(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, val
         if begin <= 0 and end <= 0:
             x = slice_axis(xp, x, axis, start, max(start, stop))
             continue
+        if is_numpy(xp):
+            refuse_array((*x.shape[:axis], size + begin + end, *x.shape[axis + 1 :]), x.itemsize, "a padded tensor")
         parts = (before, slice_axis(xp, x, axis, start, max(start, stop)), after)
         x = between(xp, parts, axis, value)
     return x

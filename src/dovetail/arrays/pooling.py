@@ -3,34 +3,79 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dovetail.arrays.indexing import row_steps
 from dovetail.arrays.libraries import Array, Ints, Namespace, element, filled, index_type, is_numpy, placed, retyped
 from dovetail.arrays.movement import pad, slice_axis
-from dovetail.arrays.windows import at_offset, offsets, window_counts
+from dovetail.arrays.windows import at_offset, window_counts
 from dovetail.dtypes import DType
 
 
 def pool_max(xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> Array:
     """The greatest element of every window [..., *outs]; padding is never chosen (a window of padding alone is the lowest)."""
-    padded = _pad_trailing(xp, x, pads_begin, pads_end, _lowest(element(x)))
-    return _reduce_windows(xp, padded, sizes, strides, dilations, xp.maximum)
+    axes = _axes(x, sizes, strides, pads_begin, pads_end, dilations)
+    return _reduce_windows(xp, _pad_trailing(xp, x, axes, _lowest(element(x))), axes, xp.maximum)
 
 
 def pool_sum(xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> Array:
     """The sum of every window [..., *outs], padding counting as 0, in ``x``'s own type (see :func:`widened`)."""
-    return _reduce_windows(xp, _pad_trailing(xp, x, pads_begin, pads_end, 0), sizes, strides, dilations, xp.add)
+    axes = _axes(x, sizes, strides, pads_begin, pads_end, dilations)
+    return _reduce_windows(xp, _pad_trailing(xp, x, axes, 0), axes, xp.add)
 
 
-def pool_count(xp: Namespace, x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> Array:
-    """How many elements of every window are not padding: [*outs], of ``x``'s type."""
-    valid = _valid(x.shape[x.ndim - len(sizes) :], sizes, strides, pads_begin, pads_end, dilations)
-    counts = functools.reduce(np.multiply.outer, [item.sum(axis=1) for item in valid])
-    return placed(xp, counts.astype(element(x).numpy), x)
+class WindowAxis(NamedTuple):
+    """Windows along one axis of ``length`` elements: their places, strides, padding before, and how many there are."""
+
+    length: int
+    size: int
+    stride: int
+    dilation: int
+    begin: int
+    out: int
+
+    def counts(self, low: int, high: int) -> Any:
+        """How many places of each window stand in [low, high): [out]."""
+        starts = np.arange(self.out) * self.stride - self.begin
+        first, last = (np.clip(-((starts - bound) // self.dilation), 0, self.size) for bound in (low, high))
+        return np.maximum(last - first, 0)
+
+    def trimmed(self) -> WindowAxis:
+        """Without the places that are padding in every window; one stays where all are."""
+        if not self.out:
+            return self
+        first = max(-(-(self.begin - (self.out - 1) * self.stride) // self.dilation), 0)
+        last = min(-(-(self.begin + self.length) // self.dilation), self.size)
+        if last <= first:
+            return self._replace(size=1)
+        return self._replace(size=last - first, begin=self.begin - first * self.dilation)
+
+    @property
+    def end(self) -> int:
+        """The padding behind that the last window reaches."""
+        if not self.out:
+            return 0
+        return max((self.out - 1) * self.stride, 0) + (self.size - 1) * self.dilation + 1 - self.length - self.begin
+
+    def places(self) -> Iterable[int]:
+        """The places of a window, in order, without most of those that are padding in every one."""
+        if self.size <= self.out * self.length:
+            return range(self.size)
+        starts = np.arange(self.out) * self.stride - self.begin
+        inside = -(-(np.arange(self.length)[:, None] - starts) // self.dilation)
+        return [int(place) for place in np.unique(inside) if 0 <= place < self.size] or (0,)
+
+
+def _axes(x: Array, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> list[WindowAxis]:
+    dims = x.shape[x.ndim - len(sizes) :]
+    padded = [begin + n + end for n, begin, end in zip(dims, pads_begin, pads_end, strict=True)]
+    outs = window_counts(padded, sizes, strides, dilations)
+    return [WindowAxis(*each).trimmed() for each in zip(dims, sizes, strides, dilations, pads_begin, outs, strict=True)]
 
 
 def pool_max_indices(
@@ -40,19 +85,20 @@ def pool_max_indices(
 
     NaN counts as greatest. A window of padding alone has index 0. Indices are int64 (int32 in JAX without x64).
     """
-    dims = x.shape[x.ndim - len(sizes) :]
-    valid = _valid(dims, sizes, strides, pads_begin, pads_end, dilations)
-    padded = _pad_trailing(xp, x, pads_begin, pads_end, _lowest(element(x)))
-    outs = [len(item) for item in valid]
+    axes = _axes(x, sizes, strides, pads_begin, pads_end, dilations)
+    dims, outs = [axis.length for axis in axes], [axis.out for axis in axes]
+    strides, dilations = [axis.stride for axis in axes], [axis.dilation for axis in axes]
+    begins = [axis.begin for axis in axes]
+    padded = _pad_trailing(xp, x, axes, _lowest(element(x)))
     best = filled(xp, (*x.shape[: x.ndim - len(sizes)], *outs), _lowest(element(x)), x)
     where = xp.zeros_like(best, dtype=index_type(xp))
     seen = np.zeros(outs, bool)
-    for offset in offsets(sizes):
-        real = functools.reduce(np.logical_and.outer, [item[:, i] for item, i in zip(valid, offset, strict=True)])
+    for offset in itertools.product(*(axis.places() for axis in axes)):
+        real = functools.reduce(np.logical_and.outer, [_is_inside(axis, i) for axis, i in zip(axes, offset, strict=True)])
         value = at_offset(padded, offset, outs, strides, dilations)
         better = (value > best) | ((value != value) & (best == best)) | placed(xp, ~seen, x)
         better = better & placed(xp, real, x)
-        place = _window_places(dims, offset, outs, strides, pads_begin, dilations)
+        place = _window_places(dims, offset, outs, strides, begins, dilations)
         best = xp.where(better, value, best)
         where = xp.where(better, retyped(xp, placed(xp, place, x), where.dtype), where)
         seen |= real
@@ -65,18 +111,17 @@ def _lowest(kind: DType) -> Any:
     return -math.inf if kind.is_float else kind.range()[0]
 
 
-def _pad_trailing(xp: Namespace, x: Array, pads_begin: Ints, pads_end: Ints, value: Any) -> Array:
-    others = (0,) * (x.ndim - len(pads_begin))
-    return pad(xp, x, (*others, *pads_begin), (*others, *pads_end), "constant", value)
+def _pad_trailing(xp: Namespace, x: Array, axes: list[WindowAxis], value: Any) -> Array:
+    others = (0,) * (x.ndim - len(axes))
+    return pad(xp, x, (*others, *(axis.begin for axis in axes)), (*others, *(axis.end for axis in axes)), "constant", value)
 
 
-def _reduce_windows(xp: Namespace, x: Array, sizes: Ints, strides: Ints, dilations: Ints, combine: Any) -> Array:
-    """Axis after axis, so that a window of k by k costs 2k steps."""
-    for axis, (size, stride, dilation) in enumerate(zip(sizes, strides, dilations, strict=True), x.ndim - len(sizes)):
-        (out,) = window_counts((x.shape[axis],), (size,), (stride,), (dilation,))
-        extent = max((out - 1) * stride + 1, 0)
-        parts = [slice_axis(xp, x, axis, i * dilation, i * dilation + extent, stride) for i in range(size)]
-        x = _combine(xp, parts, combine)
+def _reduce_windows(xp: Namespace, x: Array, axes: list[WindowAxis], combine: Any) -> Array:
+    """WindowAxis after axis, so that a window of k by k costs 2k steps."""
+    for number, axis in enumerate(axes, x.ndim - len(axes)):
+        extent = max((axis.out - 1) * axis.stride + 1, 0)
+        starts = [place * axis.dilation for place in axis.places()]
+        x = _combine(xp, [slice_axis(xp, x, number, start, start + extent, axis.stride) for start in starts], combine)
     return x
 
 
@@ -89,15 +134,10 @@ def _combine(xp: Namespace, parts: list[Array], combine: Any) -> Array:
     return result
 
 
-def _valid(dims: Ints, sizes: Ints, strides: Ints, pads_begin: Ints, pads_end: Ints, dilations: Ints) -> list[Array]:
-    """Per axis [out, size]: whether that place of that window is inside and not padding."""
-    padded = [begin + n + end for n, begin, end in zip(dims, pads_begin, pads_end, strict=True)]
-    outs = window_counts(padded, sizes, strides, dilations)
-    result = []
-    for n, out, size, stride, begin, dilation in zip(dims, outs, sizes, strides, pads_begin, dilations, strict=True):
-        places = np.arange(out)[:, None] * stride + np.arange(size) * dilation - begin
-        result.append((places >= 0) & (places < n))
-    return result
+def _is_inside(axis: WindowAxis, place: int) -> Array:
+    """Whether a place of each window is no padding: [out]."""
+    places = np.arange(axis.out) * axis.stride + place * axis.dilation - axis.begin
+    return (places >= 0) & (places < axis.length)
 
 
 def _window_places(dims: Ints, offset: Ints, outs: Ints, strides: Ints, pads_begin: Ints, dilations: Ints) -> Array:

@@ -257,9 +257,8 @@ class AveragePool(
             return np.full(found.outs, prod(self.kernel))
         per_axis = []
         for n, size, stride, dilation, begin, end, out in zip(sizes, *found, strict=True):
-            places = np.arange(out)[:, None] * stride - begin + np.arange(size) * dilation
             low, high = (0, n) if divisor == "inside" else (-begin, n + end)
-            per_axis.append(((places >= low) & (places < high)).sum(axis=1))
+            per_axis.append(arrays.WindowAxis(n, size, stride, dilation, begin, out).counts(low, high))
         return reduce(np.multiply.outer, per_axis)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
