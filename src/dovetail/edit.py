@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dovetail.dims import Inexact
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.op import Op, bodies
+from dovetail.types import Unknown
 
 if TYPE_CHECKING:
     from dovetail.build import Builder
@@ -120,6 +122,9 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
         mark = len(graph.nodes)
         try:
             made = rule(b, node)
+        except (Unknown, Inexact):
+            # A rule that asks what is not known leaves the node as it is.
+            made = None
         except BaseException:
             graph.nodes.extend(old_nodes[place:])
             raise

@@ -281,6 +281,36 @@ def test_what_was_known_of_an_input_of_another_shape_is_forgotten(tmp_path: Path
     assert report.steps
 
 
+def test_an_input_without_an_element_type_is_planned_for(tmp_path: Path) -> None:
+    with dovetail.Builder("m") as b:
+        x = b.input("x", "f32", (2, 5))
+        b.output("y", b.Multiply(x, b.Sigmoid(x)))
+    path = rewritten(b.model, tmp_path / "model.xml", 'element_type="f32"', 'element_type="undefined"')
+    x = np.linspace(-3, 3, 10, dtype=np.float32).reshape(2, 5)
+    for engine in ("native", "interpreter"):
+        np.testing.assert_allclose(dovetail.run(path, {"x": x}, engine)["y"], x / (1 + np.exp(-x)), rtol=1e-5)
+
+
+def test_an_inverse_transform_of_one_frequency_is_refused(tmp_path: Path) -> None:
+    made = node("DFT", ["x"], ["y"], axis=1, inverse=1, onesided=1)
+    model = model_of([made], [declared("x", [6, 1, 10, 2])], [declared("y")])
+    model.opset_import[0].version = 19
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(dovetail.DovetailError) as caught:
+        dovetail.load(tmp_path / "model.onnx")
+    assert {each.code for each in caught.value.diagnostics} == {"fourier.length"}
+
+
+def test_a_binarizer_of_texts_is_refused(tmp_path: Path) -> None:
+    made = node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml")
+    model = model_of([made], [declared("x", [5], onnx.TensorProto.STRING)], [declared("y")])
+    model.opset_import.append(onnx.helper.make_opsetid("ai.onnx.ml", 4))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(dovetail.DovetailError) as caught:
+        dovetail.load(tmp_path / "model.onnx")
+    assert {each.code for each in caught.value.diagnostics} == {"type.class"}
+
+
 def test_a_rule_that_fails_is_our_error_and_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = File(".onnx", relus(2).SerializeToString())
     folder = tmp_path / "inside"

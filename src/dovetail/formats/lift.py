@@ -22,7 +22,7 @@ from dovetail.formats.lifting import Lifting
 from dovetail.formats.spelled import spelled
 from dovetail.graph import Graph, Model, Node, Value
 from dovetail.limits import counting
-from dovetail.op import REGISTRY, Op, bodies, faults, infer_types, infer_values, output_count
+from dovetail.op import REGISTRY, UNFORESEEN, Op, bodies, failure, faults, infer_types, infer_values, output_count
 from dovetail.slots import Spelling
 from dovetail.states import State
 from dovetail.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed, opened, sizes_in
@@ -103,11 +103,16 @@ class Lifter:
             except RecursionError:
                 raise
             except DovetailError as error:
-                self.errors.append(error.at(node=node.name or node.place or node.kind, file=self.file))
-                self._give_up(node)
+                self._refuse(node, error)
+            except UNFORESEEN as error:
+                self._refuse(node, failure(error))
         self._leave()
         self._drop_spent()
         return self.graph
+
+    def _refuse(self, node: ForeignNode, error: DovetailError) -> None:
+        self.errors.append(error.at(node=node.name or node.place or node.kind, file=self.file))
+        self._give_up(node)
 
     def deviate(self, error: DovetailError, node: ForeignNode) -> None:
         """Note a deviation, which is a fault where none are collected."""

@@ -21,7 +21,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, Fo
 from dovetail.formats.readback import check_rewritten
 from dovetail.formats.spelled import constant_of
 from dovetail.graph import Graph, Model, Node, Value
-from dovetail.op import REQUIRED, Op, bodies, has
+from dovetail.op import REQUIRED, UNFORESEEN, Op, bodies, failure, has
 from dovetail.ops.runtime_attributes import RuntimeAttributes, as_attributes
 from dovetail.slots import Slot, Spelling
 from dovetail.types import INT64_MAX, Tensor, Type, Unknown, opened
@@ -135,6 +135,9 @@ class Lowering:
             return None
         except DovetailError as error:
             self._refuse(origin, error)
+            return None
+        except UNFORESEEN as error:
+            self._refuse(origin, failure(error))
             return None
         if made is not None:
             inherit(b.graph, mark, node)
