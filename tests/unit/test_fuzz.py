@@ -301,6 +301,19 @@ def test_an_inverse_transform_of_one_frequency_is_refused(tmp_path: Path) -> Non
     assert {each.code for each in caught.value.diagnostics} == {"fourier.length"}
 
 
+def test_weights_of_no_axes_are_refused_by_name(tmp_path: Path) -> None:
+    kinds = {"x": onnx.TensorProto.UINT8, "zx": onnx.TensorProto.UINT8, "w": onnx.TensorProto.INT8, "zw": onnx.TensorProto.INT8}
+    kinds |= {"zy": onnx.TensorProto.UINT8, "bias": onnx.TensorProto.INT32}
+    shapes: dict[str, Any] = {"x": [2, 4, 7, 6], "bias": [6]}
+    names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", "bias"]
+    inputs = [declared(name, shapes.get(name, []), kinds.get(name, onnx.TensorProto.FLOAT)) for name in names]
+    model = model_of([node("QLinearConv", names, ["y"])], inputs, [declared("y", None, onnx.TensorProto.UINT8)])
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(dovetail.DovetailError) as caught:
+        dovetail.load(tmp_path / "model.onnx")
+    assert {each.code for each in caught.value.diagnostics} == {"conv.rank"}
+
+
 def test_a_binarizer_of_texts_is_refused(tmp_path: Path) -> None:
     made = node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml")
     model = model_of([made], [declared("x", [5], onnx.TensorProto.STRING)], [declared("y")])

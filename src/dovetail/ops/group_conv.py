@@ -73,7 +73,7 @@ class GroupConvTranspose(
 
 def _groups(w: Any) -> int:
     """The number of groups. Raises Unknown."""
-    if w.shape is None or not isinstance(w.shape[0], int):
+    if not w.shape or not isinstance(w.shape[0], int):
         raise Unknown
     return int(w.shape[0])
 
