@@ -314,6 +314,21 @@ def test_weights_of_no_axes_are_refused_by_name(tmp_path: Path) -> None:
     assert {each.code for each in caught.value.diagnostics} == {"conv.rank"}
 
 
+def test_a_loop_that_nothing_ends_is_not_written_to_ir(tmp_path: Path) -> None:
+    """The reader of IR refuses it."""
+    model = loop(2, True)
+    (made,) = [each for each in model.graph.node if each.op_type == "Loop"]
+    made.input[0], made.input[1] = "", "always"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), "always"))
+    body = made.attribute[0].g
+    body.node[0].CopyFrom(node("Identity", [body.input[1].name], [body.output[0].name]))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    loaded = dovetail.load(tmp_path / "model.onnx")
+    with pytest.raises(dovetail.UnsupportedError) as caught:
+        dovetail.save(loaded, tmp_path / "model.xml")
+    assert {each.code for each in caught.value.diagnostics} == {"loop.endless"}
+
+
 def test_a_binarizer_of_texts_is_refused(tmp_path: Path) -> None:
     made = node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml")
     model = model_of([made], [declared("x", [5], onnx.TensorProto.STRING)], [declared("y")])
