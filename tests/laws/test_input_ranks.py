@@ -14,7 +14,7 @@ from dovetail.op import infer_types, infer_values
 from dovetail.types import Tensor, View
 from rig import CASES
 
-MOST = 4
+MOST = 2
 """The most cases of an operator: they differ in attributes, on which few questions about ranks depend."""
 
 

@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +24,13 @@ import xml_mutator
 from hostile_models import declared, integers, loop, model_of, node, relus
 from minimize import minimized
 from seeds import Corpus, File
+
+
+@pytest.fixture(autouse=True)
+def _unbounded() -> Iterator[None]:
+    """The process goes on to other tests: take back the bound on its processor time that a file got."""
+    yield
+    resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +85,6 @@ def test_mutated_files_end_in_results_or_errors_of_ours(corpus: Corpus, tmp_path
         folder = tmp_path / str(index)
         folder.mkdir()
         stages.run_file(file, folder, Random(index), note)
-    resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert all(results), dict(zip(stages.STAGES, results, strict=True))
 
 
