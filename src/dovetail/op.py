@@ -326,7 +326,7 @@ UNFORESEEN = (ValueError, LookupError, TypeError, ArithmeticError, AttributeErro
 
 
 def failure(error: Exception) -> RuleError:
-    """What users are told of one of UNFORESEEN."""
+    """Return the error that users get for one of UNFORESEEN."""
     found = RuleError("op.failed", f"the operator's own rule fails: {type(error).__name__}: {error}")
     found.__cause__ = error
     return found
