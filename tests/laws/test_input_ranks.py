@@ -12,17 +12,10 @@ from dovetail import dims, dtypes
 from dovetail.errors import DovetailError
 from dovetail.op import infer_types, infer_values
 from dovetail.types import Tensor, View
-from rig import CASES
+from rig import spread_cases
 
 MOST = 2
 """The most cases of an operator: they differ in attributes, on which few questions about ranks depend."""
-
-
-def chosen() -> list[tuple[str, Case]]:
-    by_kind: dict[type, list[tuple[str, Case]]] = {}
-    for family, case in CASES:
-        by_kind.setdefault(type(case.op), []).append((family, case))
-    return [rows[place] for rows in by_kind.values() for place in range(0, len(rows), -(-len(rows) // MOST))]
 
 
 def views(case: Case) -> list[View | None]:
@@ -52,8 +45,8 @@ def changed(inputs: list[View | None]) -> Iterator[list[View | None]]:
                     yield [*inputs[:place], x, *inputs[place + 1 :]]
 
 
-@pytest.mark.parametrize(("family", "case"), [pytest.param(*each, id=f"{each[0]}: {each[1].name}") for each in chosen()])
-def test_inputs_of_any_rank_are_an_answer_or_a_rule_error(family: str, case: Case) -> None:
+@pytest.mark.parametrize("case", [pytest.param(case, id=f"{family}: {case.name}") for family, case in spread_cases(MOST)])
+def test_inputs_of_any_rank_are_an_answer_or_a_rule_error(case: Case) -> None:
     for inputs in changed(views(case)):
         try:
             infer_values(case.op, tuple(inputs), infer_types(case.op, tuple(inputs)))
