@@ -89,7 +89,9 @@ native: .venv/.made
 	cmake -S . -B build/native -G Ninja -DPython_EXECUTABLE=$(abspath $(venv)) -DCMAKE_BUILD_TYPE=Release \
 		-Dnanobind_DIR=$$($(venv) -m nanobind --cmake_dir) -DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$(abspath build/native)
 	cmake --build build/native --target _native
-	cp build/native/_native*.so $$($(venv) -c 'import dovetail._native as core; print(core.__file__)')
+	@# Renamed into place: a process that runs the old core keeps it.
+	core=$$($(venv) -c 'import dovetail._native as core; print(core.__file__)') && \
+		cp build/native/_native*.so "$$core.new" && mv "$$core.new" "$$core"
 	@touch .venv/.installed-*
 
 models: .venv/.installed-$(EXTRAS)

@@ -20,7 +20,7 @@ from dovetail.formats.openvino import write as openvino_write
 from dovetail.ir.graph import Model
 
 RUNTIME_OPSET = 26
-"""The newest opset that onnxruntime reads."""
+"""The newest opset that onnxruntime is asked for: versions before 1.32 read no newer one."""
 
 
 class Silent(Exception):

@@ -42,6 +42,14 @@ LAWS = {
 """What ``Case.skip`` may name."""
 
 
+def spread_cases(most: int) -> list[tuple[str, Case]]:
+    """At most ``most`` cases of each operator, from all over its list, so that every family of attributes comes in."""
+    by_kind: dict[type, list[tuple[str, Case]]] = {}
+    for family, case in CASES:
+        by_kind.setdefault(type(case.op), []).append((family, case))
+    return [rows[place] for rows in by_kind.values() for place in range(0, len(rows), -(-len(rows) // most))]
+
+
 def over(chosen: Sequence[tuple[str, Case]]) -> Any:
     """A law over these cases: parametrises ``case``, with readable ids."""
     return pytest.mark.parametrize("case", [pytest.param(case, id=f"{family}: {case}") for family, case in chosen])

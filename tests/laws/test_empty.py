@@ -16,18 +16,10 @@ from cases import Case
 from dovetail import native_core
 from dovetail.errors import DovetailError
 from dovetail.ir.op import host_inputs
-from rig import CASES, feeds, model_of, over
+from rig import feeds, model_of, over, spread_cases
 
 MOST = 6
 """The most cases of an operator; they differ in attributes and types rather than in what an empty axis does."""
-
-
-def chosen() -> list[tuple[str, Case]]:
-    """Of each operator cases from all over its list, so that every family of attributes comes in."""
-    by_kind: dict[type, list[tuple[str, Case]]] = {}
-    for family, case in CASES:
-        by_kind.setdefault(type(case.op), []).append((family, case))
-    return [rows[place] for rows in by_kind.values() for place in range(0, len(rows), -(-len(rows) // MOST))]
 
 
 def emptied(case: Case) -> Iterator[tuple[Any, ...]]:
@@ -80,7 +72,7 @@ def assert_alike(first: Any, second: Any) -> None:
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
-@over(chosen())
+@over(spread_cases(MOST))
 def test_engines_agree_on_empty_tensors(case: Case) -> None:
     for inputs in emptied(case):
         empty = replace(case, inputs=inputs)

@@ -32,7 +32,7 @@ def test_any_number_of_inputs_is_an_answer_or_a_rule_error(op: Any) -> None:
             try:
                 types = infer_types(op, (x,) * count)
             except DovetailError as error:
-                assert error.code
+                assert error.code != "op.failed", error
             else:
                 assert all(type is not None for type in types)
 

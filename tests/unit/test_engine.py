@@ -341,6 +341,25 @@ def test_sizes_that_are_no_straight_line_are_planned_each() -> None:
         assert_agrees(program(x), reference(x))
 
 
+def test_a_size_at_which_other_buffers_live_is_planned_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrapped border of one row is one copy more where the tensor has two rows: offsets of other sizes do not hold."""
+    monkeypatch.setenv("DOVETAIL_VERIFY", "1")
+    draw = np.random.default_rng(0)
+    with Builder("m") as b:
+        x = b.Conv(b.input("x", "f32", ("n", 20, 17)), draw.standard_normal((20, 20, 1)).astype(np.float32))
+        y = b.Mish(x)
+        wrapped = b.Pad(y, [1, 0, 0, 0, 0, 0], mode="wrap")
+        lrn = b.LRN(x, size=5, alpha=0.5)
+        b.output("wrapped", b.Conv(b.Swish(wrapped), draw.standard_normal((20, 20, 3)).astype(np.float32), pads=(1, 1)))
+        b.output("lrn", lrn)
+        b.output("y", y)
+    program = dovetail.compile(b.model)
+    for n in (3, 2, 3, 5, 4, 1, 7):
+        given = {"x": draw.standard_normal((n, 20, 17)).astype(np.float32)}
+        for name, want in dovetail.interpret(b.model, given).items():
+            np.testing.assert_allclose(program(given)[name], want, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("group", [1, 2, 4])
 def test_factors_and_summands_of_channels_go_into_weights(group: int) -> None:
     weights = RNG.standard_normal((8, 4 // group, 3, 3)).astype(np.float32)

@@ -117,7 +117,7 @@ def _pad_trailing(xp: Namespace, x: Array, axes: list[WindowAxis], value: Any) -
 
 
 def _reduce_windows(xp: Namespace, x: Array, axes: list[WindowAxis], combine: Any) -> Array:
-    """WindowAxis after axis, so that a window of k by k costs 2k steps."""
+    """Axis after axis, so that a window of k by k costs 2k steps."""
     for number, axis in enumerate(axes, x.ndim - len(axes)):
         extent = max((axis.out - 1) * axis.stride + 1, 0)
         starts = [place * axis.dilation for place in axis.places()]

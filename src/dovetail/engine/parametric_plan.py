@@ -70,23 +70,33 @@ def make_template(
     if not all(is_linear(size, symbol, others) for size in expressions(graph)):
         return None
 
-    def planned(size: int, places: Sequence[int] | None) -> tuple[Plan, list[Spec] | None]:
+    def planned(size: int, like: Plan | None = None) -> tuple[Plan, list[Spec]] | None:
         numbers = {**others, symbol: size}
         shapes = [tuple(int(symbolic.substitute(each, numbers)) for each in value.dims) for value in graph.inputs]
         scene = Scene(graph, numbers, shapes, early.shared)
         early.evaluate(scene)
-        plan = make_plan(graph, scene, (), elide, places)
+        plan = make_plan(graph, scene, (), elide, [buffer.offset for buffer in like.buffers] if like else None)
+        if like is not None and _lifetimes(plan) != _lifetimes(like):
+            # The offsets are those of other buffers.
+            return None
         verify_plan(plan, graph, scene)
-        return plan, _specs(plan, scene)
+        specs = _specs(plan, scene)
+        return None if specs is None else (plan, specs)
 
     first = sizes[symbol]
     last = first + max(first, LEAST_ROOM)
-    largest = planned(last, None)
-    places = [buffer.offset for buffer in largest[0].buffers]
-    found = [largest, planned(first, places), planned(first + 1, places)]
-    if any(specs is None for _, specs in found):
+    largest = planned(last)
+    if largest is None:
         return None
-    return _fitted(first, last, [(plan, specs) for plan, specs in found if specs is not None], core)
+    found = [planned(size, largest[0]) for size in (first, first + 1)]
+    if found[0] is None or found[1] is None:
+        return None
+    return _fitted(first, last, (largest, found[0], found[1]), core)
+
+
+def _lifetimes(plan: Plan) -> list[tuple[str, int, int]]:
+    """What lies in the buffers of a plan, from which step to which."""
+    return [(buffer.root.name, buffer.first, buffer.last) for buffer in plan.buffers]
 
 
 def _fitted(first: int, last: int, found: Sequence[tuple[Plan, list[Spec]]], core: Any) -> Template | None:

@@ -23,7 +23,7 @@ from dovetail.formats.readback import check_rewritten
 from dovetail.ir.builder import Builder, written
 from dovetail.ir.edit import copy_graph, inherit, remove_dead, rewrite
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.ir.op import REQUIRED, Op, bodies, has
+from dovetail.ir.op import REQUIRED, UNFORESEEN, Op, bodies, failure, has
 from dovetail.ir.types import INT64_MAX, Tensor, Type, Unknown, opened
 from dovetail.ops.runtime_attributes import RuntimeAttributes, as_attributes
 
@@ -136,6 +136,9 @@ class Lowering:
             return None
         except DovetailError as error:
             self._refuse(origin, error)
+            return None
+        except UNFORESEEN as error:
+            self._refuse(origin, failure(error))
             return None
         if made is not None:
             inherit(b.graph, mark, node)

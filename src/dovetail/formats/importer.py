@@ -22,7 +22,7 @@ from dovetail.formats.undeclared_domains import refuse_ambiguous
 from dovetail.ir.builder import Builder, written
 from dovetail.ir.edit import connect, disconnect, rename
 from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.ir.op import REGISTRY, Op, bodies, faults, infer_types, infer_values, output_count
+from dovetail.ir.op import REGISTRY, UNFORESEEN, Op, bodies, failure, faults, infer_types, infer_values, output_count
 from dovetail.ir.state import State
 from dovetail.ir.types import UNKNOWN, Size, Tensor, Type, Unknown, is_unnamed, opened, sizes_in
 from dovetail.limits import counting
@@ -103,11 +103,16 @@ class Lifter:
             except RecursionError:
                 raise
             except DovetailError as error:
-                self.errors.append(error.at(node=node.name or node.place or node.kind, file=self.file))
-                self._give_up(node)
+                self._refuse(node, error)
+            except UNFORESEEN as error:
+                self._refuse(node, failure(error))
         self._leave()
         self._drop_spent()
         return self.graph
+
+    def _refuse(self, node: ForeignNode, error: DovetailError) -> None:
+        self.errors.append(error.at(node=node.name or node.place or node.kind, file=self.file))
+        self._give_up(node)
 
     def deviate(self, error: DovetailError, node: ForeignNode) -> None:
         """Note a deviation, which is a fault where none are collected."""

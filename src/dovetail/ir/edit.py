@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import Op, bodies
+from dovetail.ir.types import Unknown
+from dovetail.symbolic import Inexact
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -120,6 +122,9 @@ def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
         mark = len(graph.nodes)
         try:
             made = rule(b, node)
+        except (Unknown, Inexact):
+            # A rule that asks what is not known leaves the node as it is.
+            made = None
         except BaseException:
             graph.nodes.extend(old_nodes[place:])
             raise

@@ -325,8 +325,11 @@ UNFORESEEN = (ValueError, LookupError, TypeError, ArithmeticError, AttributeErro
 """What an operator's rule raises for inputs that it should have refused by name."""
 
 
-def _failed(error: Exception) -> RuleError:
-    return RuleError("op.failed", f"the operator's own rule fails: {type(error).__name__}: {error}")
+def failure(error: Exception) -> RuleError:
+    """Return the error that users get for one of UNFORESEEN."""
+    found = RuleError("op.failed", f"the operator's own rule fails: {type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found
 
 
 def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
@@ -344,7 +347,7 @@ def infer_types(op: Op, xs: tuple[Any, ...], name: str = "") -> list[Type]:
     except DovetailError:
         raise
     except UNFORESEEN as error:
-        raise _failed(error) from error
+        raise failure(error) from error
     for index, type in enumerate(types):
         if isinstance(type, Tensor) and type.shape is not None:
             shape = type.shape
@@ -389,7 +392,7 @@ def infer_values(op: Op, xs: tuple[Any, ...], types: list[Type]) -> list[Any]:
     except DovetailError:
         raise
     except UNFORESEEN as error:
-        raise _failed(error) from error
+        raise failure(error) from error
     values = list(found) if isinstance(found, tuple | list) else [found]
     return [_fitting(value, type) for value, type in zip(values, types, strict=True)]
 

@@ -62,7 +62,7 @@ class RoiPool(
             raise RuleError("regions.mode", f"{self.method!r} is none of max, linear")
 
     def shape(self, x: Any, rois: Any) -> Any:
-        return of_regions(x, rois, None if x.shape is None else x.shape[1], *self.size)
+        return of_regions(x, rois, x.shape[1] if x.shape is not None and len(x.shape) == 4 else None, *self.size)
 
     def decompose(self, b: Any, x: Any, rois: Any) -> Any:
         boxes = as_type(b, rois, wide_type(x.dtype))

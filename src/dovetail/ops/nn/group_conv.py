@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, static
 from dovetail.ops.nn.conv import AUTO, EXPLICIT, TURNED, Conv, Convolution, ConvTranspose
@@ -21,6 +22,7 @@ class GroupConv(
     """Conv with weights [G, O / G, C / G, *kernel], which say how many groups there are. Source: OpenVINO GroupConvolution-1."""
 
     def shape(self, x: Any, w: Any) -> Any:
+        _check_rank(w)
         if not isinstance(w.dims[0], int):
             return _open(x, w)
         return self._conv(w).shape(x, _Merged(w))
@@ -53,6 +55,7 @@ class GroupConvTranspose(
     output_padding: tuple[int, ...] | None = None
 
     def shape(self, x: Any, w: Any, output_shape: Any = None) -> Any:
+        _check_rank(w)
         if not isinstance(w.dims[0], int):
             return _open(x, w)
         return self._conv(w).shape(x, _Merged(w), None, output_shape)
@@ -71,8 +74,14 @@ class GroupConvTranspose(
         return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
 
 
+def _check_rank(w: Any) -> None:
+    if w.shape is not None and len(w.shape) < 4:
+        raise RuleError("conv.rank", f"weights in groups have at least 4 axes, not {len(w.shape)}")
+
+
 def _groups(w: Any) -> int:
-    """The number of groups. Raises Unknown."""
+    """The number of groups. Raises Unknown, RuleError [conv.rank]."""
+    _check_rank(w)
     if w.shape is None or not isinstance(w.shape[0], int):
         raise Unknown
     return int(w.shape[0])

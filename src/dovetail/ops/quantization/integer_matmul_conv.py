@@ -106,9 +106,11 @@ class ConvInteger(
         return Conv(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel)
 
     def shape(self, x: Any, w: Any, x_zero_point: Any = None, w_zero_point: Any = None) -> Any:
+        # First, since it refuses weights of another rank.
+        shape = self.conv().shape(x, w)
         check_single(x_zero_point, "zero point")
         check_channels(w_zero_point, w, "zero point")
-        return self.conv().shape(x, w)
+        return shape
 
     def evaluate(self, xp: Any, x: Any, w: Any, x_zero_point: Any = None, w_zero_point: Any = None) -> Any:
         left = centred(xp, x, None if x_zero_point is None else one(xp, x_zero_point))
@@ -146,13 +148,15 @@ class QLinearConv(
         return bound.get("I3")
 
     def shape(self, x: Any, x_scale: Any, zx: Any, w: Any, w_scale: Any, zw: Any, y_scale: Any, zy: Any, bias: Any = None) -> Any:
+        # First, since it refuses weights of another rank.
+        shape = self.integers().shape(x, w, zx, zw)
         for values in (x_scale, y_scale):
             check_single(values, "scale")
         check_single(zy, "zero point")
         check_channels(w_scale, w, "scale")
         if bias is not None and w.shape is not None:
             self._check_bias(bias, w.shape[0])
-        return self.integers().shape(x, w, zx, zw)
+        return shape
 
     def evaluate(
         self, xp: Any, x: Any, x_scale: Any, zx: Any, w: Any, w_scale: Any, zw: Any, y_scale: Any, zy: Any, bias: Any = None

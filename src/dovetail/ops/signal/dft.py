@@ -43,6 +43,8 @@ class _Transform(Op):
             if length < -1 or length == 0:
                 raise RuleError("fourier.length", f"a length of {length}")
             size = 2 * (shape[place] - 1) if is_half_given and index == len(places) - 1 else shape[place]
+            if length == -1 and is_half_given and index == len(places) - 1 and isinstance(size, int) and size < 1:
+                raise RuleError("fourier.length", f"a transform to {size} elements")
             plan.append((place, size if length == -1 else length))
         return plan
 

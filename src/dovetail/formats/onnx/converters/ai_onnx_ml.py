@@ -40,6 +40,8 @@ def lift_binarizer(node: Lifting) -> Value:
     if x.dtype.is_float:
         # In f32, as the attribute is.
         return b.Cast(b.Greater(x, b.constant(np.array(threshold, x.dtype.numpy), x.dtype)), to=x.dtype)  # type: ignore[no-any-return]
+    if not x.dtype.is_integer:
+        raise RuleError("type.class", f"input 'x' should be numbers, not {x.dtype}")
     low, high = x.dtype.range()
     if math.isnan(threshold) or threshold >= high:
         return b.Multiply(x, 0)  # type: ignore[no-any-return]

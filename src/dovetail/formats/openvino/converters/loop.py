@@ -226,7 +226,10 @@ def lower_loop(b: Builder, node: Node) -> Any:
         return made
     if _is_iterator(node) and _holds_iterator(op.body):
         return b.add(op, _parts(b, op, node.inputs[2 + op.carried]), None, *node.inputs[2:])
-    trips = node.inputs[0] if node.inputs else None
+    trips, condition = (*node.inputs, None, None)[:2]
+    if trips is None and not op.scanned and (condition is None or is_true(condition)) and is_endless(op.body):
+        # What reads IR refuses it.
+        raise UnsupportedError("loop.endless", "nothing says how often the body runs")
     is_plain = all(size == 1 and not is_reversed for _, size, is_reversed in op.scanned)
     is_plain = is_plain and parts_are_one(op) and not any(is_reversed for _, is_reversed in op.stacked)
     if not is_plain and not _is_iterator(node):
