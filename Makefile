@@ -106,7 +106,7 @@ install: .venv/.installed-$(EXTRAS)
 # Extras are joined with + in a file's name, with a comma in pip's.
 .venv/.installed-%: .venv/.made $(built_from)
 	$(venv) -m pip install --quiet --editable '.[$(subst +,$(comma),$*)]'
-	@$(venv) -c 'from dovetail import native; print("dovetail:", native.build())'
+	@$(venv) -c 'from dovetail import native_core; print("dovetail:", native_core.build())'
 	@touch $@
 
 # Some distributions split ensurepip off; there the system's own pip, where it exists, puts one in.

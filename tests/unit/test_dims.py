@@ -190,9 +190,9 @@ def test_structural_equality_means_equal_values(left: Tree, right: Tree, points:
 @given(trees(), trees("nmp", 5), assignments())
 def test_substitution_is_evaluation_in_steps(tree: Tree, inner: Tree, values: dict[str, int]) -> None:
     # The bounds of x are all integers, so that anything may stand for it.
-    replaced = symbolic.substitute(built(tree), {"x": built(inner)})
     value = computed_or_skip(inner, values)
     expected = computed_or_skip(tree, {**values, "x": value})
+    replaced = symbolic.substitute(built(tree), {"x": built(inner)})
     assert symbolic.evaluate(replaced, values) == expected
 
 
