@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail import symbolic
-from dovetail.dtypes import DType
 from dovetail.errors import printable
-from dovetail.ir.types import UNKNOWN, Shape, Tensor, Type, Unknown, dims_of, dtype_of, is_static, shape_of, static
+from dovetail.ir.types import UNKNOWN, Shape, Tensor, Type, View, is_static, shape_of, static
 from dovetail.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ VALUE_LIMIT = 1024
 """The most elements of an integer tensor whose value is followed as a shape value."""
 
 
-class Value:
+class Value(View):
     """One tensor (or sequence, or optional) that flows through a graph: ``name``, ``type``, who makes and who reads it.
 
     ``uses`` are the inputs that read it, as (node, place), in the order in which they came; a dict, so that one leaves as
@@ -30,7 +29,7 @@ class Value:
     known of its elements before anything runs: an exact array of integers and dims, or None.
     """
 
-    __slots__ = ("_value", "doc", "index", "metadata", "name", "names", "node", "type", "uses")
+    __slots__ = ("_value", "doc", "index", "metadata", "name", "names", "node", "uses")
 
     def __init__(self, name: str, type: Type = UNKNOWN, node: Node | None = None, index: int = 0) -> None:
         self.name = name
@@ -44,17 +43,9 @@ class Value:
         self.metadata: dict[str, Any] = {}
 
     @property
-    def dtype(self) -> DType:
-        return dtype_of(self.type)
-
-    @property
     def shape(self) -> Shape | None:
         type = self.type
         return type.shape if type.__class__ is Tensor else shape_of(type)
-
-    @property
-    def dims(self) -> Shape:
-        return dims_of(self.type)
 
     @property
     def value(self) -> Any:
@@ -71,13 +62,6 @@ class Value:
         """Whether elements that were known before are those of a tensor of the type that this value has now."""
         shape = self.shape
         return shape is not None and np.shape(value) == shape
-
-    @property
-    def exact(self) -> Any:
-        value = self.value
-        if value is None:
-            raise Unknown
-        return value
 
     @property
     def constant(self) -> np.ndarray[Any, Any] | None:

@@ -78,7 +78,7 @@ class View:
     """What a rule sees of an input: its type and, where known, its value as an exact array of dims.
 
     ``dtype``, ``shape`` (None: rank unknown) and ``value`` (None: unknown) are plain facts; ``dims`` and ``exact`` are the
-    same facts demanded, and raise Unknown where they are missing. ``graph.Value`` offers the same five names.
+    same facts demanded, and raise Unknown where they are missing. A ``graph.Value`` is a View of itself.
     """
 
     __slots__ = ("type", "value")
@@ -101,9 +101,10 @@ class View:
 
     @property
     def exact(self) -> Any:
-        if self.value is None:
+        value = self.value
+        if value is None:
             raise Unknown
-        return self.value
+        return value
 
     def __repr__(self) -> str:
         return printable(str(self.type))
