@@ -139,7 +139,7 @@ def main() -> None:
         calls = {
             "native": lambda engine=engine, case=case: list(engine(case.inputs).values()),
             "onnxruntime": onnxruntime_call(model, case, options.threads),
-            "own rule": lambda model=model, case=case: list(dovetail.interpreter.interpret(model, case.inputs).values()),
+            "own rule": lambda model=model, case=case: list(dovetail.interpret(model, case.inputs).values()),
         }
         first, *others = [call() for call in calls.values()]
         for other in others:

@@ -203,14 +203,14 @@ def slopes(model: dovetail.Model, given: dict[str, Any], of: str, wrt: list[str]
     gradient = dovetail.grad(model, of=of, wrt=wrt)
     assert validate(gradient.graph) == []
     chance = np.random.default_rng(3)
-    value = np.asarray(dovetail.interpreter.interpret(model, given)[of])
+    value = np.asarray(dovetail.interpret(model, given)[of])
     weights = chance.standard_normal(value.shape).astype(np.float32)
     seeds = {x.name: weights for x in gradient.inputs if x.name not in given}
     found = [dovetail.compile(gradient, engine)({**given, **seeds}) for engine in ("interpreter", "native")]
     for name in wrt:
         step = chance.standard_normal(given[name].shape)
         moved = [(given[name] + distance * step).astype(np.float32) for distance in (1e-2, -1e-2)]
-        ahead, behind = (dovetail.interpreter.interpret(model, {**given, name: x})[of] for x in moved)
+        ahead, behind = (dovetail.interpret(model, {**given, name: x})[of] for x in moved)
         slope = float(np.sum((ahead - behind) / 2e-2 * (weights if seeds else 1.0)))
         for outputs in found:
             assert outputs[f"grad:{name}"].shape == given[name].shape

@@ -25,8 +25,8 @@ def _namespace(library: str) -> Any:
 def test_squeezenet_is_the_same_in_every_library(library: str, tmp_path: Path) -> None:
     source, image = source_of("squeezenet", "random", tmp_path)
     model = dovetail.load(source)
-    expected = dovetail.interpreter.interpret(model, image)
-    found = dovetail.interpreter.interpret(model, image, xp=_namespace(library))
+    expected = dovetail.interpret(model, image)
+    found = dovetail.interpret(model, image, xp=_namespace(library))
     assert all(not isinstance(array, np.ndarray) for array in found.values())
     for row in compare(expected, {name: np.asarray(array) for name, array in found.items()}):
         assert row.agrees, row
@@ -48,9 +48,9 @@ def test_dask_arrays_are_joined_cut_and_reshaped_without_being_computed() -> Non
 
     # meta is given, so that Dask need not call the function to learn the type
     lazy = dask_array.from_array(data, chunks=(2, 6, 10)).map_blocks(read, meta=np.empty((0, 0, 0), np.float32))
-    found = dovetail.interpreter.interpret(b.model, {"x": lazy}, xp=dask_array)
+    found = dovetail.interpret(b.model, {"x": lazy}, xp=dask_array)
     assert not calls
-    for name, array in dovetail.interpreter.interpret(b.model, {"x": data}).items():
+    for name, array in dovetail.interpret(b.model, {"x": data}).items():
         assert isinstance(found[name], dask_array.Array)
         np.testing.assert_array_equal(found[name].compute(), array)
     assert calls

@@ -264,7 +264,7 @@ def becomes_ir(record: Record) -> bool | str | None:
             return _judged(record, "openvino", path)
         except Unfilled as reason:
             for size in filter(record.has, SIZES):
-                read_back = flat(dovetail.interpreter.interpret(load(path), record.inputs(size)))
+                read_back = flat(dovetail.interpret(load(path), record.inputs(size)))
                 record.judge(read_back, "onnxruntime", size, of="our interpreter, of the IR,")
             raise PeersFault(f"{reason}; our interpreter, of the IR, agrees with onnxruntime") from None
 
@@ -354,7 +354,7 @@ def has_slopes(record: Record) -> bool | str | None:
     slopes = list(run_wide(made, given).values())[1:]
     for source, slope, found in zip(names, slopes, list(dovetail.run(made, given).values())[1:], strict=True):
         if _apart(slope, found) > SLOPE * 10:
-            rounded = _apart(slope, dovetail.interpreter.interpret(made, given)[f"grad:{source}"])
+            rounded = _apart(slope, dovetail.interpret(made, given)[f"grad:{source}"])
             if not _apart(slope, found) <= 3 * rounded:
                 away = f"{_apart(slope, found):.2g} from that of an f64 run, the interpreter's {rounded:.2g}"
                 raise Unfilled(f"the native gradient of {name} by {source} is {away}")

@@ -102,7 +102,7 @@ def test_every_line_of_the_manual_works(path: Path, tmp_path: Path) -> None:
     assert_right(dovetail.run(path, X))
     assert dovetail.check(path) == [] and dovetail.check(model) == []
     assert str(dovetail.infer(model).values["c"].type) == "f32[n, 8]"
-    assert_right(dovetail.interpreter.interpret(model, {"x": X}, xp=np))
+    assert_right(dovetail.interpret(model, {"x": X}, xp=np))
 
 
 def type_name(what: Any) -> str:
@@ -429,7 +429,7 @@ def test_a_program_keeps_the_model_it_was_made_of(model: dovetail.Model) -> None
 @pytest.mark.parametrize("library", ["numpy", "torch", "jax", "jax.numpy", "dask.array"])
 def test_interpret_computes_in_the_library_it_is_given(library: str, model: dovetail.Model) -> None:
     xp = pytest.importorskip(library)
-    found = dovetail.interpreter.interpret(model, {"x": X}, xp=xp)
+    found = dovetail.interpret(model, {"x": X}, xp=xp)
     kinds = {"numpy": "ndarray", "torch": "Tensor", "jax": "ArrayImpl", "jax.numpy": "ArrayImpl", "dask.array": "Array"}
     for name, wanted in expected().items():
         assert type_name(found[name]) == kinds[library]
@@ -439,7 +439,7 @@ def test_interpret_computes_in_the_library_it_is_given(library: str, model: dove
 def test_torch_tensors_stay_torch_tensors(model: dovetail.Model) -> None:
     torch = pytest.importorskip("torch")
     x = torch.from_numpy(X.copy()).requires_grad_()
-    found = dovetail.interpreter.interpret(model, {"x": x}, xp=torch)
+    found = dovetail.interpret(model, {"x": x}, xp=torch)
     found["y"].sum().backward()
     assert x.grad.tolist() == [[1, 1, 0, 0]] * 3
 
@@ -460,7 +460,7 @@ def test_dask_stays_lazy(shapes: Any) -> None:
 
     data = np.arange(np.prod(first), dtype=np.float32).reshape(first)
     with dask.config.set(scheduler=forbidden):
-        found = dovetail.interpreter.interpret(
+        found = dovetail.interpret(
             b.model, [array.from_array(data, chunks=tuple(max(1, size // 2) for size in first))], xp=array
         )
     assert all(isinstance(each, array.Array) for each in found.values())
@@ -476,29 +476,29 @@ def test_a_computed_target_is_found_without_computing_the_data() -> None:
         target = b.Concat(b.Gather(b.Shape(x), [0], axis=0), [-1], axis=0)
         b.output("y", b.Reshape(x, target))
     with dask.config.set(scheduler=lambda *_, **__: 1 / 0):
-        found = dovetail.interpreter.interpret(b.model, [array.zeros((4, 3, 2), chunks=(2, 3, 2), dtype="f4")], xp=array)
+        found = dovetail.interpret(b.model, [array.zeros((4, 3, 2), chunks=(2, 3, 2), dtype="f4")], xp=array)
     assert isinstance(found["y"], array.Array) and found["y"].shape == (4, 6)
     jax = pytest.importorskip("jax.numpy")
-    assert dovetail.interpreter.interpret(b.model, [jax.zeros((4, 3, 2), dtype="f4")], xp=jax)["y"].shape == (4, 6)
+    assert dovetail.interpret(b.model, [jax.zeros((4, 3, 2), dtype="f4")], xp=jax)["y"].shape == (4, 6)
 
 
 def test_what_is_no_array_library_is_refused_by_name(model: dovetail.Model) -> None:
     with pytest.raises(dovetail.UnsupportedError, match="math"):
         import math
 
-        dovetail.interpreter.interpret(model, [X], xp=math)
+        dovetail.interpret(model, [X], xp=math)
 
 
 def test_element_types_that_a_library_lacks_are_refused_by_name() -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(dovetail.UnsupportedError, match="bf16"):
-        dovetail.interpreter.interpret(identity("bf16"), [np.zeros(2, ml_dtypes.bfloat16)], xp=torch)
+        dovetail.interpret(identity("bf16"), [np.zeros(2, ml_dtypes.bfloat16)], xp=torch)
 
 
 def test_an_array_of_the_wrong_type_is_refused_in_any_library(model: dovetail.Model) -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(EngineError, match="'x' is f32, and was given f64"):
-        dovetail.interpreter.interpret(model, [torch.zeros((3, 4), dtype=torch.float64)], xp=torch)
+        dovetail.interpret(model, [torch.zeros((3, 4), dtype=torch.float64)], xp=torch)
 
 
 # Manners
