@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, UnsupportedError, printable
 from dovetail.ir.op import Op, Windows
-from dovetail.ir.types import UNKNOWN, Tensor, Type
+from dovetail.ir.types import UNKNOWN, Tensor, Type, View
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class Constant(Op, sig="-> y: any"):
@@ -24,7 +29,7 @@ class Constant(Op, sig="-> y: any"):
     def value(self) -> Any:
         return None
 
-    def evaluate(self, xp: Any) -> Any:
+    def evaluate(self, xp: Namespace) -> Any:
         from dovetail import arrays
 
         return arrays.from_numpy(xp, self.data)
@@ -45,16 +50,16 @@ class Constant(Op, sig="-> y: any"):
 class Identity(Op, sig="x: any -> y: any", onnx="Identity-1,13,14,16,19,21,23,24,25(x)"):
     """The same value under another name."""
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         return [x.type]
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return x
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [g]
 
-    def windows(self, x: Any) -> Windows:
+    def windows(self, x: View) -> Windows:
         return Windows.whole(x.shape)
 
 
@@ -73,10 +78,10 @@ class Foreign(Op, sig="*xs: any -> *ys: any"):
     outputs: int
     fault: DovetailError | None = None
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View) -> list[Type]:
         return [UNKNOWN] * self.outputs
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         if self.fault is not None:
             raise self.fault.with_traceback(None)
         raise UnsupportedError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence as Several
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from dovetail import dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import check_inputs
-from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, common_type
+from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, View, common_type
 from dovetail.limits import Usage, bytes_of, counting
 from dovetail.ops.control_flow.if_op import (
     _HoldsGraphs,
@@ -23,6 +23,10 @@ from dovetail.ops.control_flow.if_op import (
     symbols_of,
     types_in,
 )
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
 
 COUNTED_TRIPS = 1 << 10
 """How many trips are counted before the first where a loop surely makes them all."""
@@ -57,7 +61,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
 
     runs_long = True
 
-    def types(self, trips: Any = None, condition: Any = None, *xs: Any) -> list[Type]:
+    def types(self, trips: View | None = None, condition: View | None = None, *xs: View) -> list[Type]:
         check_inputs(self, (trips, condition, *xs))
         for name, x in (("trips", trips), ("condition", condition)):
             if x is not None and x.shape is not None and any(isinstance(size, int) and size != 1 for size in x.shape):
@@ -81,7 +85,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         stacked = [_laid(part, axis, count) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
         return [outside(type, known) for type in (*states, *stacked)]
 
-    def _types_without_trips(self, trips: Any, condition: Any, xs: Several[Any], known: set[str]) -> list[Type]:
+    def _types_without_trips(self, trips: View | None, condition: View | None, xs: Several[Any], known: set[str]) -> list[Type]:
         """The outputs' types where the body cannot run with these inputs. Raises the body's error where it surely runs."""
         fault = self.body.fault
         if fault is not None and self._is_entered(trips, condition, xs):
@@ -94,7 +98,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         stacked = [_laid(outside(part, set()), axis, 0) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
         return [outside(type, known) for type in (*(x.type for x in xs[: self.carried]), *stacked)]
 
-    def _is_entered(self, trips: Any, condition: Any, xs: Several[Any]) -> bool:
+    def _is_entered(self, trips: View | None, condition: View | None, xs: Several[Any]) -> bool:
         """Whether the body surely runs once."""
         if condition is not None and not is_true(condition):
             return False
@@ -155,7 +159,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             states = wide if round < ROUNDS - 1 else [_without_rank(type) for type in wide]
         raise RuleError("loop.types", "the types of what the loop carries differ from trip to trip")
 
-    def _count(self, trips: Any, condition: Any, xs: Several[Any]) -> Size | None:
+    def _count(self, trips: View | None, condition: View | None, xs: Several[Any]) -> Size | None:
         """How many trips there are, where that is known."""
         if not is_endless(self.body) or (condition is not None and not is_true(condition)):
             return None
@@ -176,12 +180,12 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
                 return length // size  # type: ignore[no-any-return]
         return None
 
-    def evaluate(self, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, trips: Array | None = None, condition: Array | None = None, *xs: Array) -> Any:
         from dovetail.interpreter.evaluate import run
 
         return self.through(lambda body, inputs: run(body, inputs, xp), xp, trips, condition, *xs)
 
-    def through(self, call: Any, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
+    def through(self, call: Any, xp: Namespace, trips: Array | None = None, condition: Array | None = None, *xs: Array) -> Any:
         """What ``evaluate`` says, where ``call(body, inputs)`` runs a trip."""
         with counting() as usage:
             held = usage.memory
@@ -190,7 +194,9 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             finally:
                 usage.memory = held
 
-    def _run_trips(self, usage: Usage, call: Any, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
+    def _run_trips(
+        self, usage: Usage, call: Any, xp: Namespace, trips: Array | None = None, condition: Array | None = None, *xs: Array
+    ) -> Any:
         states, first = list(xs[: self.carried]), self.carried + len(self.scanned)
         cut, rest = xs[self.carried : first], xs[first:]
         made: list[list[Any]] = [[] for _ in self.stacked]
@@ -223,7 +229,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         ]
         return (*states, *laid)
 
-    def _run_count(self, trips: Any, cut: Several[Any]) -> int | None:
+    def _run_count(self, trips: Array | None, cut: Several[Array]) -> int | None:
         lengths = []
         for x, (axis, size, _) in zip(cut, self.scanned, strict=True):
             if x.shape[axis] % size:
@@ -238,12 +244,11 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             raise EngineError("loop.parts", f"{count} trips, and what is cut has {', '.join(map(str, lengths))} parts")
         return count
 
-    def _no_parts(self, xp: Any, xs: Several[Any]) -> Iterator[Any]:
+    def _no_parts(self, xp: Namespace, xs: Several[Any]) -> Iterator[Any]:
         """What is laid end to end where no trip is made: sizes that nothing tells are 0."""
         from dovetail.arrays import from_numpy
         from dovetail.interpreter.evaluate import type_of
         from dovetail.ir.edit import copy_graph
-        from dovetail.ir.types import View
 
         seen = [View(type_of(x), None) for x in xs]
         body = copy_graph(self.body)
@@ -259,7 +264,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             sizes[axis] = 0
             yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *[x for x in xs if hasattr(x, "shape")][:1])
 
-    def pull_back(self, b: Any, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
+    def pull_back(self, b: Builder, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
         from dovetail.ops.control_flow.gradients import through_loop
 
         return through_loop(self, b, walk, node, g, wanted)
@@ -268,7 +273,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
         return f"Loop(body={len(self.body)} nodes, carried={self.carried}, scanned={self.scanned}, stacked={self.stacked})"
 
 
-def is_true(value: Any) -> bool:
+def is_true(value: View) -> bool:
     """Whether a boolean is known to be true."""
     return known_boolean(value) is True
 
@@ -344,7 +349,7 @@ def _is_positive(size: Size) -> bool:
     return low is not None and low > 0
 
 
-def _cut(x: Any, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
+def _cut(x: Array, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
     start = x.shape[axis] - (trip + 1) * size if is_reversed else trip * size
     return x[(*[slice(None)] * axis, slice(start, start + size))]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,8 +10,13 @@ from dovetail import arrays, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, Unknown, agree, total
+from dovetail.ir.types import Tensor, Type, Unknown, View, agree, total
 from dovetail.ops.casts import as_type, round_to
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 _LINE = "K:inner, N:columns, bits=4, block_size, accuracy_level=0, weight_prepacked~{0:false}:prepacked=0"
 
@@ -51,7 +56,13 @@ class MatMulNBits(
         return -(-self.inner // self.block_size)
 
     def types(
-        self, x: Any, weights: Any, scales: Any, zero_points: Any = None, group_index: Any = None, bias: Any = None
+        self,
+        x: View,
+        weights: View,
+        scales: View,
+        zero_points: View | None = None,
+        group_index: View | None = None,
+        bias: View | None = None,
     ) -> list[Type]:
         bound = check_inputs(self, (x, weights, scales, zero_points, group_index, bias))
         if group_index is not None:
@@ -71,7 +82,7 @@ class MatMulNBits(
         agree(x.shape[-1], self.inner)
         return [Tensor(bound.get("F"), (*x.shape[:-1], self.columns))]
 
-    def _hold(self, x: Any, shape: tuple[int, ...]) -> None:
+    def _hold(self, x: View | None, shape: tuple[int, ...]) -> None:
         """Hold a shape against what it should be, or that in one axis."""
         if x is None or x.shape is None:
             return
@@ -82,12 +93,19 @@ class MatMulNBits(
         else:
             tuple(map(agree, x.shape, shape))
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         """Shape values do not come out of products."""
         raise Unknown
 
     def evaluate(
-        self, xp: Any, x: Any, weights: Any, scales: Any, zero_points: Any = None, group_index: Any = None, bias: Any = None
+        self,
+        xp: Namespace,
+        x: Array,
+        weights: Array,
+        scales: Array,
+        zero_points: Array | None = None,
+        group_index: Array | None = None,
+        bias: Array | None = None,
     ) -> Any:
         kind = arrays.element(x)
         wide = dtypes.f64 if kind == "f64" else dtypes.f32
@@ -99,7 +117,7 @@ class MatMulNBits(
         y = xp.matmul(arrays.cast(xp, x, wide), xp.matrix_transpose(w))
         return round_to(xp, y if bias is None else y + arrays.cast(xp, bias, wide), kind)
 
-    def _codes(self, xp: Any, packed: Any) -> Any:
+    def _codes(self, xp: Namespace, packed: Array) -> Any:
         """The codes of bytes, in one axis: the first in the lowest bits."""
         mask = xp.asarray(2**self.bits - 1, dtype=packed.dtype)
         parts = [
@@ -108,7 +126,7 @@ class MatMulNBits(
         ]
         return xp.reshape(xp.stack(parts, axis=-1), (-1,))
 
-    def _points(self, xp: Any, zero_points: Any, kind: DType) -> Any:
+    def _points(self, xp: Namespace, zero_points: Array, kind: DType) -> Any:
         if zero_points is None:
             return xp.asarray(2.0 ** (self.bits - 1), dtype=arrays.dtype_in(xp, kind))
         if arrays.element(zero_points) == "u8":
@@ -118,7 +136,14 @@ class MatMulNBits(
         return arrays.cast(xp, xp.reshape(wide, (self.columns, self.blocks, 1)), kind)
 
     def decompose(
-        self, b: Any, x: Any, weights: Any, scales: Any, zero_points: Any = None, group_index: Any = None, bias: Any = None
+        self,
+        b: Builder,
+        x: Value,
+        weights: Value,
+        scales: Value,
+        zero_points: Value | None = None,
+        group_index: Value | None = None,
+        bias: Value | None = None,
     ) -> Any:
         """The codes stay codes, of as many bits."""
         wide = dtypes.f64 if x.dtype == "f64" else dtypes.f32
@@ -131,7 +156,7 @@ class MatMulNBits(
         y = b.MatMul(as_type(b, x, wide), w, transpose_b=True)
         return as_type(b, y if bias is None else b.Add(y, as_type(b, bias, wide)), x.dtype)
 
-    def _codes_value(self, b: Any, packed: Any, shape: tuple[int, ...]) -> Any:
+    def _codes_value(self, b: Builder, packed: Value, shape: tuple[int, ...]) -> Any:
         if packed.constant is not None:
             kind = dtypes.dtype(f"u{self.bits}")
             return b.constant(self._codes(np, packed.constant).reshape(shape).astype(kind.numpy), kind)
@@ -141,7 +166,7 @@ class MatMulNBits(
         ]
         return b.Reshape(b.Concat(*parts, axis=-1), list(shape), copy_zeros=False)
 
-    def _points_value(self, b: Any, zero_points: Any, wide: Any) -> Any:
+    def _points_value(self, b: Builder, zero_points: Value | None, wide: Any) -> Any:
         if zero_points is None:
             return b.constant(2.0 ** (self.bits - 1), wide)
         if zero_points.dtype == "u8":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -10,10 +11,15 @@ from dovetail import arrays, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, Unknown, agree_shapes, axis_in, broadcast
+from dovetail.ir.types import Tensor, Type, Unknown, View, agree_shapes, axis_in, broadcast
 from dovetail.ops.casts import as_type, round_to
 from dovetail.ops.elementwise.broadcast import AUTO
 from dovetail.ops.quantization.granularity import by_blocks, check_parameters, is_single, spread, spread_value
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 _GRIDS = frozenset("i8 u8 i16 u16 i4 u4 i2 u2 f8e4m3 f8e4m3fnuz f8e5m2 f8e5m2fnuz f6e2m3 f6e3m2 f4e2m1".split())
 """The types that numbers are quantised to."""
@@ -30,17 +36,17 @@ class _Granular(Op):
         if self.block_size < 0:
             raise RuleError("quantize.block", f"blocks of {self.block_size}")
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         """Shape values are not on a grid."""
         raise Unknown
 
-    def plain_axis(self, x: Any, scale: Any) -> int | None:
+    def plain_axis(self, x: View, scale: View) -> int | None:
         """The axis counted from the front, None where there is one scale for all."""
         if self.axis is None or (not self.block_size and is_single(scale.shape)):
             return None
         return self.axis if x.shape is None else axis_in(self.axis, len(x.shape))
 
-    def applied(self, b: Any, x: Any, scale: Any, zero_point: Any, compute: Any) -> Any:
+    def applied(self, b: Builder, x: Value, scale: Value, zero_point: Value | None, compute: Any) -> Any:
         """``compute(x, scale, zero_point)`` with the last two so that they broadcast."""
         if self.block_size:
             assert self.axis is not None
@@ -75,14 +81,14 @@ class QuantizeLinear(
     saturate: bool = True
     precision: DType | None = None
 
-    def types(self, x: Any, scale: Any, zero_point: Any = None) -> list[Type]:
+    def types(self, x: View, scale: View, zero_point: View | None = None) -> list[Type]:
         bound = check_inputs(self, (x, scale, zero_point))
         if bound.get("R2") is not None and not bound["R2"].is_float:
             raise UnsupportedError("quantize.scale", f"how a quotient by a scale of {bound['R2']} is rounded is not specified")
         check_parameters(x, scale, zero_point, self.axis, self.block_size)
         return [Tensor(self.target(bound.get("R3") if zero_point is not None else None, zero_point), x.shape)]
 
-    def target(self, kind: DType | None, zero_point: Any) -> DType | None:
+    def target(self, kind: DType | None, zero_point: View | None) -> DType | None:
         if zero_point is not None and kind is None:
             return self.dtype
         if kind is not None and self.dtype is not None and kind is not self.dtype:
@@ -92,7 +98,7 @@ class QuantizeLinear(
             raise RuleError("quantize.type", f"numbers are not quantised to {found}")
         return found
 
-    def canonical(self, x: Any, scale: Any, zero_point: Any = None) -> Op:
+    def canonical(self, x: View, scale: View, zero_point: View | None = None) -> Op:
         """Without what makes no difference: the axis of one scale, the zero point's type, a precision that is reached."""
         kind = self.dtype if zero_point is None else zero_point.dtype
         wide = _quotient_type(x.dtype, scale.dtype)
@@ -103,7 +109,7 @@ class QuantizeLinear(
             precision=None if self.precision is wide else self.precision,
         )
 
-    def evaluate(self, xp: Any, x: Any, scale: Any, zero_point: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, scale: Array, zero_point: Array | None = None) -> Any:
         kind = self.target(None if zero_point is None else arrays.element(zero_point), zero_point)
         assert kind is not None
         wide = _quotient_type(arrays.element(x), arrays.element(scale))
@@ -117,13 +123,13 @@ class QuantizeLinear(
                 quotient = arrays.cast(xp, arrays.cast(xp, quotient, self.precision), wide)
             return onto_grid(xp, quotient, offset, kind, self.saturate)
 
-    def decompose(self, b: Any, x: Any, scale: Any, zero_point: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, scale: Value, zero_point: Value | None = None) -> Any:
         kind = self.target(None if zero_point is None else zero_point.dtype, zero_point)
         if kind is None:
             raise Unknown
         wide = _quotient_type(x.dtype, scale.dtype)
 
-        def compute(values: Any, factor: Any, offset: Any) -> Any:
+        def compute(values: Value, factor: Value, offset: Value | None) -> Any:
             quotient = b.Divide(values, factor)
             if self.precision is not None and self.precision.bits < wide.bits:
                 quotient = as_type(b, as_type(b, quotient, self.precision), wide)
@@ -131,7 +137,7 @@ class QuantizeLinear(
 
         return self.applied(b, as_type(b, x, wide), as_type(b, scale, wide), _without_zeros(zero_point), compute)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, scale: Any, zero_point: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, scale: Value, zero_point: Value | None = None) -> Any:
         raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
 
 
@@ -139,14 +145,14 @@ def _quotient_type(*kinds: DType) -> DType:
     return dtypes.f64 if any(kind == "f64" for kind in kinds) else dtypes.f32
 
 
-def _without_zeros(zero_point: Any) -> Any:
+def _without_zeros(zero_point: Value | None) -> Value | None:
     """None in the place of a constant that holds zeros alone."""
     if zero_point is None or zero_point.constant is None or zero_point.constant.astype(np.float64).any():
         return zero_point
     return None
 
 
-def onto_grid(xp: Any, quotient: Any, offset: Any, kind: DType, saturate: bool = True) -> Any:
+def onto_grid(xp: Namespace, quotient: Array, offset: Array, kind: DType, saturate: bool = True) -> Any:
     """A quotient rounded, moved by the zero point, and held within the range of ``kind``."""
     if kind.is_float:
         return arrays.cast(xp, quotient + offset, kind, None, saturate)
@@ -154,7 +160,9 @@ def onto_grid(xp: Any, quotient: Any, offset: Any, kind: DType, saturate: bool =
     return arrays.cast(xp, xp.clip(xp.round(quotient) + offset, low, high), kind)
 
 
-def grid_value(b: Any, quotient: Any, offset: Any, kind: DType, saturate: bool = True, together: bool = False) -> Any:
+def grid_value(
+    b: Builder, quotient: Value, offset: Value | None, kind: DType, saturate: bool = True, together: bool = False
+) -> Any:
     """The same through a Builder; ``offset`` None is zero. With ``together`` the sum is rounded, not the quotient alone."""
     shift = None if offset is None else as_type(b, offset, quotient.dtype)
     if kind.is_float:
@@ -194,7 +202,7 @@ class DequantizeLinear(
         if self.dtype is not None and not self.dtype.is_float:
             raise RuleError("quantize.type", f"numbers are not dequantised to {self.dtype}")
 
-    def types(self, x: Any, scale: Any, zero_point: Any = None) -> list[Type]:
+    def types(self, x: View, scale: View, zero_point: View | None = None) -> list[Type]:
         bound = check_inputs(self, (x, scale, zero_point))
         kind = bound.get("R")
         if kind is not None and kind.name not in _GRIDS and kind != "i32":
@@ -202,10 +210,10 @@ class DequantizeLinear(
         check_parameters(x, scale, zero_point, self.axis, self.block_size)
         return [Tensor(self.dtype or bound.get("F"), x.shape)]
 
-    def canonical(self, x: Any, scale: Any, zero_point: Any = None) -> Op:
+    def canonical(self, x: View, scale: View, zero_point: View | None = None) -> Op:
         return self.with_(axis=self.plain_axis(x, scale), dtype=None if self.dtype is scale.dtype else self.dtype)
 
-    def evaluate(self, xp: Any, x: Any, scale: Any, zero_point: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, scale: Array, zero_point: Array | None = None) -> Any:
         kind, result = arrays.element(x), self.dtype or arrays.element(scale)
         wide = _quotient_type(arrays.element(scale), result)
         values = arrays.cast(xp, x, _difference_type(kind, wide))
@@ -215,13 +223,13 @@ class DequantizeLinear(
         factor = spread(xp, arrays.cast(xp, scale, wide), x.shape, self.axis, self.block_size)
         return round_to(xp, arrays.cast(xp, values, wide) * factor, result)
 
-    def decompose(self, b: Any, x: Any, scale: Any, zero_point: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, scale: Value, zero_point: Value | None = None) -> Any:
         result = self.dtype or scale.dtype
         wide = _quotient_type(scale.dtype, result)
         exact = _difference_type(x.dtype, wide)
         offset = _without_zeros(zero_point)
 
-        def compute(values: Any, factor: Any, shift: Any) -> Any:
+        def compute(values: Value, factor: Value, shift: Value | None) -> Any:
             # f32 holds integers of up to 16 bits and their differences; OpenVINO knows packed weights by this form.
             kind = wide if x.dtype.bits <= 16 or shift is None else exact
             difference = as_type(b, values, kind)
@@ -246,15 +254,15 @@ class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, scale: f32, zero_point: u8
 
     quantizes: ClassVar[bool] = True
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         return [x.shape, (), ()]
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         scale, zero_point = dynamic_range(xp, x)
         y = onto_grid(xp, x / scale, zero_point, dtypes.u8)
         return y, scale, arrays.cast(xp, zero_point, dtypes.u8)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         zero = b.constant(np.float32(0))
         every = list(range(len(x.dims)))
         least = b.Minimum(b.ReduceMin(x, every, keep_dims=False), zero)
@@ -264,11 +272,11 @@ class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, scale: f32, zero_point: u8
         zero_point = b.Cast(b.Round(near), to=dtypes.u8)
         return [b.QuantizeLinear(x, scale, zero_point), scale, zero_point]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value) -> Any:
         raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
 
 
-def dynamic_range(xp: Any, x: Any) -> tuple[Any, Any]:
+def dynamic_range(xp: Namespace, x: Array) -> tuple[Any, Any]:
     """The scale and the zero point, both in f32, with which ``x`` fits u8."""
     if 0 in x.shape:
         raise EngineError("quantize.empty", "a tensor without elements has no range")
@@ -300,7 +308,7 @@ class FakeQuantize(
         if self.levels < 2:
             raise RuleError("quantize.levels", f"{self.levels} levels, of at least 2")
 
-    def shape(self, x: Any, *limits: Any) -> Any:
+    def shape(self, x: View, *limits: View) -> Any:
         if not self.broadcast:
             shape = x.shape
             for limit in limits:
@@ -315,7 +323,7 @@ class FakeQuantize(
                     raise RuleError("quantize.limits", f"limits of size {size} do not broadcast to {ours}")
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any, *limits: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, *limits: Array) -> Any:
         wide = arrays.widened(xp, x)
         low, high, least, most = (arrays.widened(xp, limit) for limit in limits)
         steps = self.levels - 1
@@ -325,7 +333,7 @@ class FakeQuantize(
             y = xp.where(wide <= xp.minimum(low, high), least, y)
         return round_to(xp, y, arrays.element(x))
 
-    def decompose(self, b: Any, x: Any, *limits: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, *limits: Value) -> Any:
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
         wide, low, high, least, most = (as_type(b, each, kind) for each in (x, *limits))
         steps = b.constant(self.levels - 1, kind)
@@ -336,5 +344,5 @@ class FakeQuantize(
         y = b.Where(b.LessEqual(wide, b.Minimum(low, high)), least, y)
         return as_type(b, y, x.dtype)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, *limits: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, *limits: Value) -> Any:
         raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")

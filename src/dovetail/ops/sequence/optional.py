@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +10,12 @@ from dovetail import dtypes
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir import types
 from dovetail.ir.op import Op
-from dovetail.ir.types import Type, Unknown
+from dovetail.ir.types import Type, Unknown, View
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class Optional(Op, sig="x?: any -> y: any"):
@@ -21,17 +26,17 @@ class Optional(Op, sig="x?: any -> y: any"):
 
     element: Type | None = None
 
-    def types(self, x: Any = None) -> list[Type]:
+    def types(self, x: View | None = None) -> list[Type]:
         if x is not None:
             return [types.Optional(x.type)]
         if self.element is None:
             raise RuleError("optional.type", "nothing says of what type the value is that is not there")
         return [types.Optional(types.opened(self.element))]
 
-    def value(self, x: Any = None) -> Any:
+    def value(self, x: View | None = None) -> Any:
         raise Unknown
 
-    def evaluate(self, xp: Any, x: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array | None = None) -> Any:
         return x
 
 
@@ -41,44 +46,44 @@ class OptionalHasElement(Op, sig="x?: any -> y: boolean", onnx=("OptionalHasElem
     Source: ONNX OptionalHasElement 15, 18, 28.
     """
 
-    def shape(self, x: Any = None) -> Any:
+    def shape(self, x: View | None = None) -> Any:
         return ()
 
-    def value(self, x: Any = None) -> Any:
+    def value(self, x: View | None = None) -> Any:
         return np.array(_is_there(x))
 
-    def evaluate(self, xp: Any, x: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array | None = None) -> Any:
         return xp.asarray(x is not None)
 
-    def decompose(self, b: Any, x: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value | None = None) -> Any:
         return b.constant(np.array(_is_there(x)), dtypes.boolean)
 
 
 class OptionalGetElement(Op, sig="x: any -> y: any", onnx="OptionalGetElement-15,18,28(x)"):
     """What ``x`` is, which must not be nothing. Source: ONNX OptionalGetElement 15, 18, 28."""
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         return [x.type.element if isinstance(x.type, types.Optional) else x.type]
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: View) -> Any:
         found = _inside(x)
         if found is None:
             raise Unknown
         return found.exact
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         if x is None:
             raise EngineError("optional.nothing", "the value is nothing")
         return x
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         found = _inside(x)
         if found is None:
             raise Unknown
         return found
 
 
-def _is_there(x: Any) -> bool:
+def _is_there(x: View | None) -> bool:
     """Whether a value is something. Raises Unknown where only a run can tell."""
     if x is None:
         return False
@@ -92,7 +97,7 @@ def _is_there(x: Any) -> bool:
     return bool(node.inputs)
 
 
-def _inside(x: Any) -> Any:
+def _inside(x: View) -> Any:
     """The value inside an optional one, where it is known."""
     if not isinstance(x.type, types.Optional):
         return None if x.type == types.UNKNOWN else x

@@ -7,7 +7,7 @@ tensors alone, and the list is gone.
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,11 @@ from dovetail.ops.sequence.optional import OptionalGetElement, OptionalHasElemen
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, integers_of, is_size, view_of
 from dovetail.ops.tensor.concat_split import Concat, Split
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 MOST_LINKS = 256
 """How far back the elements of a list are looked for."""
 
@@ -33,7 +38,7 @@ class _Change(NamedTuple):
     is_at_end: bool
 
 
-def parts_of(x: Any) -> list[Any] | None:
+def parts_of(x: View | None) -> list[Any] | None:
     """The elements of a sequence as values of its graph, where these are known; else None."""
     changes: list[_Change] = []
     for _ in range(MOST_LINKS):
@@ -82,7 +87,7 @@ def place_in(place: int, count: int, back: int | None = None) -> int:
     return place + back if place < 0 else place
 
 
-def known_place(position: Any) -> int | None:
+def known_place(position: View | None) -> int | None:
     """A position, where it is known. Raises RuleError [sequence.position] where it is more than one number."""
     if position is None:
         return None
@@ -92,7 +97,7 @@ def known_place(position: Any) -> int | None:
     return found[0] if found else None
 
 
-def _place(position: Any) -> int:
+def _place(position: Array) -> int:
     """A position in a run."""
     if np.size(position) != 1:
         raise RuleError("sequence.position", f"a position should be one number, not of shape {list(np.shape(position))}")
@@ -107,20 +112,20 @@ class SequenceEmpty(Op, sig="-> y: any", onnx="SequenceEmpty-11(; dtype?)"):
     def types(self) -> list[Type]:
         return [Sequence(Tensor(self.dtype, None), 0)]
 
-    def evaluate(self, xp: Any) -> Any:
+    def evaluate(self, xp: Namespace) -> Any:
         return []
 
 
 class SequenceConstruct(Op, sig="*xs: T -> y: any", onnx="SequenceConstruct-11(*xs)"):
     """The list of ``xs``, one at least, all of one element type. Source: ONNX SequenceConstruct 11."""
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View) -> list[Type]:
         if not xs:
             raise RuleError("node.inputs", "at least one input is needed")
         check_inputs(self, xs)
         return [Sequence(reduce(common_type, (x.type for x in xs)), len(xs))]
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         return list(xs)
 
 
@@ -130,7 +135,7 @@ class SequenceInsert(Op, sig="x: any, part: T, position?!: I -> y: any", onnx="S
     Source: ONNX SequenceInsert 11.
     """
 
-    def types(self, x: Any, part: Any, position: Any = None) -> list[Type]:
+    def types(self, x: View, part: View, position: View | None = None) -> list[Type]:
         check_inputs(self, (x, part, position))
         place, before = known_place(position), sequence_of(x.type)
         if place is not None and isinstance(before.length, int):
@@ -139,7 +144,7 @@ class SequenceInsert(Op, sig="x: any, part: T, position?!: I -> y: any", onnx="S
         assert isinstance(after, Sequence)
         return [Sequence(after.element, None if before.length is None else before.length + 1)]
 
-    def evaluate(self, xp: Any, x: Any, part: Any, position: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, part: Array, position: Array | None = None) -> Any:
         count = len(x)
         place = count if position is None else place_in(_place(position), count + 1, count)
         return [*x[:place], part, *x[place:]]
@@ -151,14 +156,14 @@ class SequenceErase(Op, sig="x: any, position?!: I -> y: any", onnx="SequenceEra
     Source: ONNX SequenceErase 11.
     """
 
-    def types(self, x: Any, position: Any = None) -> list[Type]:
+    def types(self, x: View, position: View | None = None) -> list[Type]:
         check_inputs(self, (x, position))
         place, before = known_place(position), sequence_of(x.type)
         if isinstance(before.length, int):
             place_in(-1 if place is None else place, before.length)
         return [Sequence(before.element, None if before.length is None else before.length - 1)]
 
-    def evaluate(self, xp: Any, x: Any, position: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, position: Array | None = None) -> Any:
         place = place_in(-1 if position is None else _place(position), len(x))
         return [*x[:place], *x[place + 1 :]]
 
@@ -166,7 +171,7 @@ class SequenceErase(Op, sig="x: any, position?!: I -> y: any", onnx="SequenceEra
 class SequenceAt(Op, sig="x: any, position!: I -> y: any", onnx="SequenceAt-11(x, position)"):
     """The element of ``x`` at ``position``, from -n to n - 1. Source: ONNX SequenceAt 11."""
 
-    def types(self, x: Any, position: Any) -> list[Type]:
+    def types(self, x: View, position: View) -> list[Type]:
         check_inputs(self, (x, position))
         place, known = known_place(position), sequence_of(x.type)
         if place is not None and isinstance(known.length, int):
@@ -174,21 +179,21 @@ class SequenceAt(Op, sig="x: any, position!: I -> y: any", onnx="SequenceAt-11(x
         part = self._part(x, position)
         return [known.element if part is None else part.type]
 
-    def value(self, x: Any, position: Any) -> Any:
+    def value(self, x: View, position: View) -> Any:
         part = self._part(x, position)
         if part is None:
             raise Unknown
         return part.exact
 
-    def _part(self, x: Any, position: Any) -> Any:
+    def _part(self, x: View, position: View) -> Any:
         place = known_place(position)
         parts = None if place is None else parts_of(x)
         return None if parts is None or place is None else parts[place_in(place, len(parts))]
 
-    def evaluate(self, xp: Any, x: Any, position: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, position: Array) -> Any:
         return x[place_in(_place(position), len(x))]
 
-    def decompose(self, b: Any, x: Any, position: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, position: Value) -> Any:
         """The element itself; where only the run says which one, the slice of the tensor that was cut into pieces of one."""
         part = self._part(x, position)
         if part is not None:
@@ -197,10 +202,11 @@ class SequenceAt(Op, sig="x: any, position!: I -> y: any", onnx="SequenceAt-11(x
         return b.Gather(whole, b.Reshape(as_i64(b, position), [1] if keeps else []), axis=axis)
 
 
-def _cut_by_one(x: Any) -> tuple[Any, int, bool] | None:
+def _cut_by_one(x: Value) -> tuple[Any, int, bool] | None:
     """The tensor of which all elements of a list are the pieces of one, in order: along which axis, and whether they keep it."""
-    if x.node is not None and isinstance(x.node.op, SplitToSequence) and x.node.op.is_by_one(*x.node.inputs):
-        whole, *sizes = x.node.inputs
+    inputs: list[Any] = [] if x.node is None else x.node.inputs
+    if x.node is not None and isinstance(x.node.op, SplitToSequence) and x.node.op.is_by_one(*inputs):
+        whole, *sizes = inputs
         return whole, axis_in(x.node.op.axis, len(whole.dims)), x.node.op.keepdims or bool(sizes)
     parts = parts_of(x)
     if not parts:
@@ -217,7 +223,7 @@ def _cut_by_one(x: Any) -> tuple[Any, int, bool] | None:
     return split.inputs[0], axis, not squeezed[0]
 
 
-def _stacked(b: Any, x: Any) -> tuple[Any, int, bool]:
+def _stacked(b: Builder, x: Value) -> tuple[Any, int, bool]:
     """Elements of one shape along a new first axis. Raises Unknown."""
     parts = parts_of(x)
     if not parts or any(part.dims != parts[0].dims for part in parts):
@@ -228,27 +234,27 @@ def _stacked(b: Any, x: Any) -> tuple[Any, int, bool]:
 class SequenceLength(Op, sig="x: any -> y: i64", onnx="SequenceLength-11(x)"):
     """How many elements ``x`` has, a scalar. Source: ONNX SequenceLength 11."""
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         sequence_of(x.type)
         return ()
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: View) -> Any:
         length = sequence_of(x.type).length
         if length is None:
             raise Unknown
         return symbolic.xp.asarray(length)
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return xp.asarray(len(x), dtype=xp.int64)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         length = sequence_of(x.type).length
         if isinstance(length, int):
             return b.constant(np.array(length), dtypes.i64)
-        cut = None if x.node is None else x.node.op
-        if not isinstance(cut, SplitToSequence):
+        if x.node is None or not isinstance(x.node.op, SplitToSequence):
             raise Unknown
-        return cut.count(b, *x.node.inputs)
+        inputs: list[Any] = x.node.inputs
+        return x.node.op.count(b, *inputs)
 
 
 class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequence-11,24(x, sizes?; axis=0, keepdims=1)"):
@@ -261,26 +267,30 @@ class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequenc
     axis: int = 0
     keepdims: bool = True
 
-    def types(self, x: Any, sizes: Any = None) -> list[Type]:
+    def types(self, x: View, sizes: View | None = None) -> list[Type]:
         check_inputs(self, (x, sizes))
-        is_vector = sizes is not None and sizes.shape is not None and len(sizes.shape) == 1
-        if sizes is not None and sizes.shape is not None and len(sizes.shape) > 1:
-            raise RuleError("split.sizes", f"the lengths should be a vector or one number, not of rank {len(sizes.shape)}")
+        count: Any = None
+        lengths = None if sizes is None else sizes.shape
+        is_vector = lengths is not None and len(lengths) == 1
+        if lengths is not None and len(lengths) > 1:
+            raise RuleError("split.sizes", f"the lengths must be a vector or a scalar, got rank {len(lengths)}")
+        if lengths is not None and is_vector:
+            count = lengths[0]
         if x.shape is None:
-            return [Sequence(Tensor(x.dtype, None), sizes.shape[0] if is_vector else None)]
+            return [Sequence(Tensor(x.dtype, None), count)]
         if not x.shape:
             raise RuleError("shape.scalar", "a scalar has no axis to cut along")
         axis = axis_in(self.axis, len(x.shape))
         pieces = self._pieces(x.shape[axis], sizes)
         if pieces is None:
-            count, piece = (sizes.shape[0], None) if is_vector else self._even(x.shape[axis], sizes)
+            count, piece = (count, None) if is_vector else self._even(x.shape[axis], sizes)
         else:
             alike = bool(pieces) and is_size(pieces[0]) and all(each == pieces[0] for each in pieces)
             count, piece = len(pieces), pieces[0] if alike else None
         middle = () if sizes is None and not self.keepdims else (piece,)
         return [Sequence(Tensor(x.dtype, (*x.shape[:axis], *middle, *x.shape[axis + 1 :])), count)]
 
-    def _pieces(self, size: Any, sizes: Any) -> list[Any] | None:
+    def _pieces(self, size: Any, sizes: View | None) -> list[Any] | None:
         """How long the pieces are, where their number is known."""
         lengths = None if sizes is None else elements_of(sizes)
         if sizes is not None and (lengths is None or sizes.shape is None):
@@ -299,18 +309,18 @@ class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequenc
             return None
         return [piece] * (size // piece) + ([size % piece] if size % piece else [])
 
-    def _even(self, size: Any, sizes: Any) -> tuple[Any, Any]:
+    def _even(self, size: Any, sizes: View | None) -> tuple[Any, Any]:
         """How many pieces of one length there are, and how long they are."""
         piece = 1 if sizes is None else (elements_of(sizes) or [None])[0] if sizes.shape is not None else None
         if not isinstance(piece, int):
             return None, None
         return -(-size // piece), piece if symbolic.equal(size % piece, 0) is True else None
 
-    def is_by_one(self, x: Any, sizes: Any = None) -> bool:
+    def is_by_one(self, x: View, sizes: View | None = None) -> bool:
         """Whether every piece is known to be of one."""
         return sizes is None or (sizes.shape == () and integers_of(sizes) == [1])
 
-    def count(self, b: Any, x: Any, sizes: Any = None) -> Any:
+    def count(self, b: Builder, x: Value, sizes: Value | None = None) -> Any:
         """How many pieces there are, a scalar, written through ``b``."""
         if sizes is not None and sizes.shape is None:
             raise Unknown
@@ -322,7 +332,7 @@ class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequenc
             raise Unknown
         return size if piece == 1 else b.Divide(b.Add(size, piece - 1), piece)
 
-    def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, sizes: Array | None = None) -> Any:
         self.types(_typed(x), host_view_of(sizes))
         axis = axis_in(self.axis, x.ndim)
         pieces: Any = self._pieces(x.shape[axis], host_view_of(sizes))
@@ -332,7 +342,7 @@ class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequenc
             start += piece
         return [np.asarray(each) for each in made] if isinstance(x, np.ndarray) else made
 
-    def decompose(self, b: Any, x: Any, sizes: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, sizes: Value | None = None) -> Any:
         axis = axis_in(self.axis, len(x.dims))
         pieces = self._pieces(x.dims[axis], sizes)
         if not pieces:
@@ -353,7 +363,7 @@ class ConcatFromSequence(Op, sig="x: any -> y: any", onnx="ConcatFromSequence-11
     axis: int
     new_axis: bool = False
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         known = sequence_of(x.type)
         if known.length == 0:
             raise RuleError("sequence.empty", "no elements are laid end to end")
@@ -384,14 +394,14 @@ class ConcatFromSequence(Op, sig="x: any -> y: any", onnx="ConcatFromSequence-11
             types = [Tensor(type.dtype, (*type.shape[:axis], 1, *type.shape[axis:])) for type in types]
         return Concat(self._axis(len(types[0].shape) - self.new_axis)).types(*map(View, types))
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         if not x:
             raise RuleError("sequence.empty", "no elements are laid end to end")
         self._joined([_typed(part).type for part in x])
         axis = self._axis(x[0].ndim)
         return xp.stack(list(x), axis=axis) if self.new_axis else xp.concat(list(x), axis=axis)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         """What was cut is laid end to end again as it was; else the elements are."""
         cut = _cut_by_one(x) if x.node is not None and isinstance(x.node.op, SplitToSequence) else None
         if cut is not None and (uncut := self._uncut(b, *cut)) is not None:
@@ -404,7 +414,7 @@ class ConcatFromSequence(Op, sig="x: any -> y: any", onnx="ConcatFromSequence-11
             parts = [b.Unsqueeze(part, [axis]) for part in parts]
         return b.Concat(*parts, axis=axis)
 
-    def _uncut(self, b: Any, whole: Any, axis: int, keeps: bool) -> Any:
+    def _uncut(self, b: Builder, whole: Any, axis: int, keeps: bool) -> Any:
         """Pieces of one of ``whole``, with or without its axis, laid end to end; None where they lie across each other."""
         rank = len(whole.dims)
         target = self._axis(rank - (not keeps))
@@ -426,7 +436,7 @@ class ConcatFromSequence(Op, sig="x: any -> y: any", onnx="ConcatFromSequence-11
         return b.Reshape(moved, b.Concat(*rows, axis=0) if len(rows) > 1 else pair, copy_zeros=False)
 
 
-def _typed(x: Any) -> Any:
+def _typed(x: Array) -> Any:
     view = view_of(x)
     view.type = Tensor(element(x), tuple(x.shape))
     return view
@@ -435,7 +445,7 @@ def _typed(x: Any) -> Any:
 UNLISTED = (SequenceAt, SequenceLength, SplitToSequence, ConcatFromSequence, OptionalHasElement, OptionalGetElement)
 
 
-def unlisted(b: Any, node: Any) -> Any:
+def unlisted(b: Builder, node: Any) -> Any:
     """What a node says without lists and optional values, where that is known; else None: a rule for ``edit.rewrite``."""
     if not isinstance(node.op, UNLISTED):
         return None

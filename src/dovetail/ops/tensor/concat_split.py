@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import dtypes, symbolic
 from dovetail.arrays import element
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import INT64_MAX, agree, axis_in, static
+from dovetail.ir.types import INT64_MAX, View, agree, axis_in, static
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, is_size, view_of
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 def _positive_rank(rank: int) -> int:
@@ -35,7 +41,7 @@ class Concat(
 
     axis: int
 
-    def shape(self, *xs: Any) -> Any:
+    def shape(self, *xs: View) -> Any:
         if not xs:
             raise RuleError("node.inputs", "at least one input is needed")
         known = [x.shape for x in xs if x.shape is not None]
@@ -43,7 +49,7 @@ class Concat(
             return None
         rank = _positive_rank(len(known[0]))
         axis = axis_in(self.axis, rank)
-        sizes = list(known[0])
+        sizes: list[Any] = list(known[0])
         for shape in known[1:]:
             if len(shape) != rank:
                 raise RuleError("shape.rank", f"ranks {rank}, {len(shape)} should be equal")
@@ -55,11 +61,11 @@ class Concat(
             sizes[axis] = None
         return tuple(sizes)
 
-    def canonical(self, *xs: Any) -> Op:
+    def canonical(self, *xs: View) -> Op:
         rank = next((len(x.shape) for x in xs if x.shape is not None), None)
         return self if rank is None else Concat(axis_in(self.axis, rank))
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         # A library would promote, and has its own words and limits for the rest.
         kinds = list(dict.fromkeys(str(element(x)) for x in xs))
         if len(kinds) > 1:
@@ -67,7 +73,7 @@ class Concat(
         self.shape(*map(view_of, xs))
         return xp.concat(list(xs), axis=self.axis)
 
-    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:
         axis = axis_in(self.axis, len(y.dims))
         sizes = [x.dims[axis] for x in xs]
         if all(isinstance(size, int) for size in sizes):
@@ -75,7 +81,7 @@ class Concat(
         lengths = b.Concat(*(b.Gather(b.Shape(x), [axis]) for x in xs), axis=0)
         return b.Split(g, lengths, axis=axis, outputs=len(xs))
 
-    def windows(self, *xs: Any) -> Windows:
+    def windows(self, *xs: View) -> Windows:
         shapes = [static(x.shape) for x in xs]
         axis = axis_in(self.axis, len(shapes[0]))
         outer, inner = prod(shapes[0][:axis]), prod(shapes[0][axis + 1 :])
@@ -117,7 +123,7 @@ class Split(
         if self.outputs < 1:
             raise RuleError("split.outputs", f"{self.outputs} outputs; at least one is needed")
 
-    def shape(self, x: Any, sizes: Any = None) -> Any:
+    def shape(self, x: View, sizes: View | None = None) -> Any:
         lengths = None if sizes is None else self._lengths(sizes)
         shape = x.shape
         if shape is None:
@@ -126,7 +132,7 @@ class Split(
         pieces = self._equal(shape[axis]) if sizes is None else self._explicit(shape[axis], lengths)
         return [(*shape[:axis], piece, *shape[axis + 1 :]) for piece in pieces]
 
-    def _check_count(self, sizes: Any) -> None:
+    def _check_count(self, sizes: View) -> None:
         shape = sizes.shape
         if shape is None:
             return
@@ -148,7 +154,7 @@ class Split(
             raise RuleError("split.divide", f"{count} pieces of {piece} are more than {size}")
         return [piece] * (count - 1) + [last]
 
-    def _lengths(self, sizes: Any) -> list[Any] | None:
+    def _lengths(self, sizes: View) -> list[Any] | None:
         """The lengths as they stand, where they are known."""
         self._check_count(sizes)
         lengths = elements_of(sizes)
@@ -178,7 +184,7 @@ class Split(
         # A length that may be negative may turn out to be the remainder.
         return [remainder if length == -1 else length if is_size(length) else None for length in lengths]
 
-    def canonical(self, x: Any, sizes: Any = None) -> Op:
+    def canonical(self, x: View, sizes: View | None = None) -> Op:
         axis, ragged, wildcard = self.axis, self.ragged, self.wildcard
         if x.shape is not None:
             axis = axis_in(axis, len(x.shape))
@@ -188,7 +194,7 @@ class Split(
             wildcard = wildcard and not all(map(is_size, lengths))
         return Split(axis, self.outputs, ragged, wildcard)
 
-    def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, sizes: Array | None = None) -> Any:
         shapes = self.shape(view_of(x), host_view_of(sizes))
         axis = axis_in(self.axis, x.ndim)
         pieces = [shape[axis] for shape in shapes]
@@ -196,11 +202,11 @@ class Split(
         starts = accumulate(pieces, initial=0)
         return tuple(x[(*front, slice(start, start + piece))] for start, piece in zip(starts, pieces, strict=False))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, sizes: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value, sizes: Value | None = None) -> Any:
         parts = [zeros_like(b, y[place]) if gradient is None else gradient for place, gradient in enumerate(g)]
         return [b.Concat(*parts, axis=self.axis), None]
 
-    def decompose(self, b: Any, x: Any, sizes: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, sizes: Value | None = None) -> Any:
         """With every length written out, for a format that has no remainder or no ragged pieces; None where it is so already."""
         if not (self.ragged if sizes is None else self.wildcard):
             return None
@@ -211,12 +217,12 @@ class Split(
             lengths = self._ragged(b, size) if sizes is None else self._filled(b, size, sizes)
         return b.Split(x, lengths, axis=self.axis, outputs=self.outputs)
 
-    def _ragged(self, b: Any, size: Any) -> Any:
+    def _ragged(self, b: Builder, size: Any) -> Any:
         last = self.outputs - 1
         piece = b.Divide(b.Add(size, last), self.outputs)
         return b.Concat(*[piece] * last, b.Subtract(size, b.Multiply(piece, last)), axis=0)
 
-    def _filled(self, b: Any, size: Any, sizes: Any) -> Any:
+    def _filled(self, b: Builder, size: Any, sizes: Value) -> Any:
         """The lengths with the remainder in its place; two of -1 are left as they are, to be refused."""
         given = as_i64(b, sizes)
         free = b.constant(-1, dtypes.i64)
@@ -225,7 +231,7 @@ class Split(
         rest = b.Subtract(size, b.ReduceSum(b.Where(is_free, 0, given), [0]))
         return b.Where(is_free, b.Where(b.Greater(count, 1), free, rest), given)
 
-    def windows(self, x: Any, sizes: Any = None) -> Windows:
+    def windows(self, x: View, sizes: View | None = None) -> Windows:
         shape = static(x.shape)
         axis = axis_in(self.axis, len(shape))
         pieces = [static(piece)[axis] for piece in self.shape(x, sizes)]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import Size, axis_in, static
+from dovetail.ir.types import Size, View, axis_in, static
 from dovetail.ops.shape_values import join_sizes, view_of
 from dovetail.ops.tensor.transpose_expand_tile import dense, inverse
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 _ONNX_MODES = "mode~{DCR:blocks_first,CRD:depth_first}"
 _OPENVINO_MODES = "mode~{blocks_first:blocks_first,depth_first:depth_first}"
@@ -23,13 +28,13 @@ class _Blocks(Op):
         """The sizes of the pieces of all axes, and the order in which they come."""
         raise NotImplementedError
 
-    def windows(self, x: Any) -> Windows:
+    def windows(self, x: View) -> Windows:
         sizes, order = self.split(static(x.shape))
         ours = dense(sizes)
         moved = tuple(sizes[place] for place in order)
         return Windows((Window(0, 0, moved, 0, tuple(ours[place] for place in order), 0, dense(moved)),))
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         shape = self.shape(view_of(x))
         sizes, order = self.split(tuple(x.shape))
         return xp.reshape(xp.permute_dims(xp.reshape(x, tuple(sizes)), tuple(order)), shape)
@@ -38,7 +43,7 @@ class _Blocks(Op):
         """The numbers by which sizes are multiplied and divided."""
         raise NotImplementedError
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         """As Reshape, Transpose, Reshape."""
         factors = self.factors(len(x.dims))
         sizes, order = self.split(x.dims)
@@ -46,7 +51,7 @@ class _Blocks(Op):
         return _reshaped(b, moved, self.shape(x), x, factors)
 
 
-def _reshaped(b: Any, value: Any, sizes: Sequence[Size], x: Any, factors: Sequence[int]) -> Any:
+def _reshaped(b: Builder, value: Value, sizes: Sequence[Size], x: Value, factors: Sequence[int]) -> Any:
     """``value`` under ``sizes``; those that only run time knows follow from the sizes of ``x``."""
     if all(isinstance(size, int) for size in sizes):
         return b.Reshape(value, list(sizes), copy_zeros=False)
@@ -54,7 +59,7 @@ def _reshaped(b: Any, value: Any, sizes: Sequence[Size], x: Any, factors: Sequen
     return b.Reshape(value, join_sizes(b, parts), copy_zeros=False)
 
 
-def _at_run_time(b: Any, size: Size, x: Any, factors: Sequence[int]) -> Any:
+def _at_run_time(b: Builder, size: Size, x: Value, factors: Sequence[int]) -> Any:
     """A size that is one of ``x``, or one of them times or by a factor, as a vector of one element."""
     from dovetail.ir.builder import shape_value
 
@@ -114,7 +119,7 @@ class DepthToSpace(
     Sources: ONNX DepthToSpace 1 to 28 (DCR, CRD; two spatial axes); OpenVINO DepthToSpace-1.
     """
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is None:
             return None
         count = _check_rank(x.shape)
@@ -131,7 +136,7 @@ class DepthToSpace(
         pairs = [place for axis in range(count) for place in (count + 2 + axis, block + axis)]
         return [shape[0], *depth, *spatial], [0, channel, *pairs]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [b.apply("SpaceToDepth", g, block_size=self.block_size, mode=self.mode)]
 
 
@@ -151,7 +156,7 @@ class SpaceToDepth(
     SpaceToDepth-1.
     """
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is None:
             return None
         count = _check_rank(x.shape)
@@ -165,7 +170,7 @@ class SpaceToDepth(
         depth = [*blocks, 1] if self.mode == "blocks_first" else [1, *blocks]
         return [shape[0], shape[1], *pairs], [0, *depth, *spatial]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [b.apply("DepthToSpace", g, block_size=self.block_size, mode=self.mode)]
 
 
@@ -182,7 +187,7 @@ class ShuffleChannels(_Blocks, sig="x: T -> y: T", openvino="ShuffleChannels-1(x
         if self.group < 1:
             raise RuleError("blocks.size", f"{self.group} groups")
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is None:
             return None
         if not x.shape:
@@ -199,10 +204,10 @@ class ShuffleChannels(_Blocks, sig="x: T -> y: T", openvino="ShuffleChannels-1(x
     def factors(self, rank: int) -> tuple[int, ...]:
         return (self.group,)
 
-    def canonical(self, x: Any) -> Op:
+    def canonical(self, x: View) -> Op:
         return self if x.shape is None else ShuffleChannels(axis_in(self.axis, len(x.shape)), self.group)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         """Back by a transposition of the matrix that the places make."""
         sizes, order = self.split(y.dims)
         factors = self.factors(len(y.dims))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, symbolic
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree, axis_in
+from dovetail.ir.types import Shape, View, agree, axis_in
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.shape_values import elements_of
 from dovetail.ops.tensor.transpose_expand_tile import inverse
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
-def check_indices(indices: Any, size: Any, natural: bool = False) -> None:
+
+def check_indices(indices: View, size: Any, natural: bool = False) -> None:
     """Hold known indices against the size of the axis. Raises RuleError [index.range]."""
     found = elements_of(indices)
     if found is None or not isinstance(size, int):
@@ -26,7 +31,7 @@ def check_indices(indices: Any, size: Any, natural: bool = False) -> None:
             raise RuleError("index.range", f"the index {index} is not in [{low}, {size - 1}]")
 
 
-def check_smaller(shape: Any, indices: Any, axis: int) -> None:
+def check_smaller(shape: Shape, indices: Any, axis: int) -> None:
     """Indices of the rank of a tensor, no larger than it off the axis. Raises RuleError [shape.rank], [scatter.shape]."""
     if len(shape) != len(indices):
         raise RuleError("shape.rank", f"ranks {len(shape)}, {len(indices)} should be equal")
@@ -64,7 +69,7 @@ class Gather(
         if self.bounds not in ("error", "zero", "natural"):
             raise RuleError("gather.bounds", f"{self.bounds!r} is none of error, zero, natural")
 
-    def shape(self, x: Any, indices: Any) -> Any:
+    def shape(self, x: View, indices: View) -> Any:
         if x.shape is None:
             return None
         if not x.shape:
@@ -86,7 +91,7 @@ class Gather(
             raise RuleError("gather.batch", f"{self.batch_dims} batch axes of {rank} and {count}, gathered from axis {axis}")
         return batch
 
-    def canonical(self, x: Any, indices: Any) -> Op:
+    def canonical(self, x: View, indices: View) -> Op:
         changes: dict[str, Any] = {}
         if x.shape is not None:
             changes["axis"] = axis_in(self.axis, len(x.shape))
@@ -100,7 +105,7 @@ class Gather(
                 changes["bounds"] = "natural"
         return self.with_(**changes) if changes else self
 
-    def evaluate(self, xp: Any, x: Any, indices: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, indices: Array) -> Any:
         batch, axis = self._batch(x.ndim, indices.ndim), axis_in(self.axis, x.ndim)
         if self.bounds == "natural" and arrays.element(indices).kind != "uint" and bool(xp.any(indices < 0)):
             raise EngineError("array.index-range", "an index is negative")
@@ -117,7 +122,7 @@ class Gather(
         shape = (*indices.shape[:batch], *(1,) * (axis - batch), *indices.shape[batch:], *(1,) * (x.ndim - axis - 1))
         return xp.where(xp.reshape(inside, shape), found, xp.zeros_like(found))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, indices: Value) -> Any:
         from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import added_back
 
@@ -133,7 +138,7 @@ class Gather(
         found = b.ScatterND(zeros_like(b, base), columns, b.Transpose(g, inverse(back)), reduction="add")
         return [b.Transpose(found, inverse(order)), None]
 
-    def decompose(self, b: Any, x: Any, indices: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, indices: Value) -> Any:
         """With more indices allowed; with batch axes: by GatherND, the axis moved behind them."""
         if self.bounds == "natural":
             return b.add(self.with_(bounds="error"), x, indices)[0]
@@ -157,7 +162,7 @@ def _front_orders(rank: int, count: int, axis: int, batch: int) -> tuple[list[in
     return order, back
 
 
-def _inside(b: Any, g: Any, x: Any, indices: Any, axis: int, batch: int) -> tuple[Any, Any]:
+def _inside(b: Builder, g: Any, x: Value, indices: Value, axis: int, batch: int) -> tuple[Any, Any]:
     """The gradient without the slices that no index made, and indices that are all inside."""
     size = b.Cast(b.Gather(b.Shape(x), b.constant(np.array(axis)), axis=0), to=indices.dtype)
     zero = b.constant(np.zeros((), dtype=indices.dtype.numpy), indices.dtype)
@@ -169,7 +174,7 @@ def _inside(b: Any, g: Any, x: Any, indices: Any, axis: int, batch: int) -> tupl
     return b.Where(mask, g, nothing), b.Where(inside, indices, zero)
 
 
-def _with_batch(b: Any, indices: Any, x: Any, batch: int) -> Any:
+def _with_batch(b: Builder, indices: Value, x: Value, batch: int) -> Any:
     """Tuples of coordinates behind the first ``batch`` axes, with the coordinates of these axes before them."""
     from dovetail.ir.builder import shape_value
     from dovetail.ops.shape_values import indices_of_axis, join_sizes
@@ -199,7 +204,7 @@ class GatherElements(
 
     axis: int = 0
 
-    def shape(self, x: Any, indices: Any) -> Any:
+    def shape(self, x: View, indices: View) -> Any:
         if x.shape is None:
             return indices.shape
         if not x.shape:
@@ -210,17 +215,17 @@ class GatherElements(
             check_smaller(x.shape, indices.shape, axis)
         return indices.shape
 
-    def canonical(self, x: Any, indices: Any) -> Op:
+    def canonical(self, x: View, indices: View) -> Op:
         return self if x.shape is None else GatherElements(axis_in(self.axis, len(x.shape)))
 
-    def evaluate(self, xp: Any, x: Any, indices: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, indices: Array) -> Any:
         return arrays.take_along(xp, x, indices, self.axis)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, indices: Value) -> Any:
         return [b.ScatterElements(zeros_like(b, x), indices, g, axis=self.axis, reduction="add"), None]
 
 
-def check_tuples(shape: Any, indices: Any, batch: int) -> int | None:
+def check_tuples(shape: Shape, indices: View, batch: int) -> int | None:
     """How many coordinates the last axis of ``indices`` holds. Raises RuleError [index.tuples], [index.range]."""
     if not shape or not indices.shape:
         raise RuleError("shape.scalar", "scalars have no axes to index")
@@ -256,7 +261,7 @@ class GatherND(
 
     batch_dims: int = 0
 
-    def shape(self, x: Any, indices: Any) -> Any:
+    def shape(self, x: View, indices: View) -> Any:
         batch = self.batch_dims
         if x.shape is None or indices.shape is None:
             return None
@@ -268,10 +273,10 @@ class GatherND(
         common = tuple(map(agree, x.shape[:batch], indices.shape[:batch]))
         return (*common, *indices.shape[batch:-1], *x.shape[batch + depth :])
 
-    def evaluate(self, xp: Any, x: Any, indices: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, indices: Array) -> Any:
         return arrays.gather_nd(xp, x, indices, self.batch_dims)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, indices: Value) -> Any:
         if self.batch_dims:
             indices = _with_batch(b, indices, x, self.batch_dims)
         return [b.ScatterND(zeros_like(b, x), indices, g, reduction="add"), None]

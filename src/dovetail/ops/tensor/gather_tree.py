@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,9 +10,13 @@ from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree_shapes
+from dovetail.ir.types import View, agree_shapes
 from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import indices_of_axis
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class GatherTree(
@@ -25,7 +29,7 @@ class GatherTree(
     Source: OpenVINO GatherTree-1.
     """
 
-    def shape(self, steps: Any, parents: Any, lengths: Any, end: Any) -> Any:
+    def shape(self, steps: View, parents: View, lengths: View, end: View) -> Any:
         found = agree_shapes(steps.shape, parents.shape)
         if found is not None and len(found) != 3:
             raise RuleError("beams.rank", f"times, batch and beams are needed, not the rank {len(found)}")
@@ -38,10 +42,10 @@ class GatherTree(
             raise RuleError("beams.rank", f"the end should be one token, not of shape {list(end.shape)}")
         return found
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("beams")
 
-    def decompose(self, b: Any, steps: Any, parents: Any, lengths: Any, end: Any) -> Any:
+    def decompose(self, b: Builder, steps: Value, parents: Value, lengths: Value, end: Value) -> Any:
         """One time after the other, the last first."""
         times = steps.dims[0]
         if not isinstance(times, int):

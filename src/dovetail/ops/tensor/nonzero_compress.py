@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,11 +10,16 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, agree, axis_in, total
+from dovetail.ir.types import Tensor, Type, View, agree, axis_in, dtype_in, total
 from dovetail.ops.shape_values import elements_of, host_view_of, integers_of, is_size
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
-def _elements(x: Any) -> Any:
+
+def _elements(x: View) -> Any:
     """The elements of an input as a numpy array, where all of them are known."""
     data = getattr(x, "constant", None)
     if data is not None:
@@ -36,26 +41,26 @@ class NonZero(
 
     dtype: DType = dtypes.i64
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         check_inputs(self, (x,))
         data = _elements(x)
         count = None if data is None else int(np.count_nonzero(data != 0))
         return [Tensor(self.dtype, (None if x.shape is None else len(x.shape), count))]  # type: ignore[arg-type]
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: View) -> Any:
         raise symbolic.Inexact
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         kind = arrays.dtype_in(xp, self.dtype)
         hit = x if arrays.element(x) == "boolean" else x != 0
         if not x.ndim:
             return xp.zeros((0, int(bool(hit))), dtype=kind)
         return xp.stack([xp.astype(row, kind) for row in xp.nonzero(hit)], axis=0)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         return None if self.dtype == "i64" else b.Cast(b.NonZero(x), to=self.dtype)
 
 
@@ -72,7 +77,7 @@ class Compress(
 
     axis: int | None = None
 
-    def shape(self, x: Any, condition: Any) -> Any:
+    def shape(self, x: View, condition: View) -> Any:
         if condition.shape is not None and len(condition.shape) != 1:
             raise RuleError("input.rank", f"the condition should be a vector, not of rank {len(condition.shape)}")
         data = _elements(condition)
@@ -86,12 +91,12 @@ class Compress(
             raise RuleError("compress.condition", f"a condition of {condition.shape[0]} for {x.shape[axis]} slices")
         return (*x.shape[:axis], count, *x.shape[axis + 1 :])
 
-    def evaluate(self, xp: Any, x: Any, condition: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, condition: Array) -> Any:
         (places,) = xp.nonzero(condition)
         source, axis = (xp.reshape(x, (-1,)), 0) if self.axis is None else (x, axis_in(self.axis, x.ndim))
         return arrays.take(xp, source, places, axis)
 
-    def decompose(self, b: Any, x: Any, condition: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, condition: Value) -> Any:
         places = b.Squeeze(b.NonZero(condition), [0])
         return b.Gather(b.Reshape(x, [-1]), places, axis=0) if self.axis is None else b.Gather(x, places, axis=self.axis)
 
@@ -117,7 +122,7 @@ class OneHot(
     axis: int = -1
     negative: bool = True
 
-    def shape(self, indices: Any, depth: Any, on: Any, off: Any) -> Any:
+    def shape(self, indices: View, depth: View, on: View, off: View) -> Any:
         size = _depth(depth)
         if isinstance(size, int) and size < 0:
             raise RuleError("onehot.depth", f"a depth of {size}")
@@ -127,10 +132,10 @@ class OneHot(
         known = size is not None and is_size(size)
         return (*indices.shape[:axis], size if known else None, *indices.shape[axis:])
 
-    def canonical(self, indices: Any, depth: Any, on: Any, off: Any) -> Op:
+    def canonical(self, indices: View, depth: View, on: View, off: View) -> Op:
         return self if indices.shape is None else self.with_(axis=axis_in(self.axis, len(indices.shape) + 1))
 
-    def evaluate(self, xp: Any, indices: Any, depth: Any, on: Any, off: Any) -> Any:
+    def evaluate(self, xp: Namespace, indices: Array, depth: Array, on: Array, off: Array) -> Any:
         size = int(np.asarray(depth).reshape(()).item())
         if size < 0:
             raise RuleError("onehot.depth", f"a depth of {size}")
@@ -139,18 +144,18 @@ class OneHot(
         values = (xp.reshape(on, ()), xp.reshape(off, ()))
         return arrays.one_hot(xp, indices, size, *values, axis_in(self.axis, indices.ndim + 1), self.negative)
 
-    def vjp(self, b: Any, g: Any, y: Any, indices: Any, depth: Any, on: Any, off: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, indices: Value, depth: Value, on: Value, off: Value) -> Any:
         one, zero = (b.constant(np.array(value, dtype=g.dtype.numpy), g.dtype) for value in (1, 0))
         hot = b.apply("OneHot", indices, depth, one, zero, axis=self.axis, negative=self.negative)
         sums = [_sum(b, b.Multiply(g, hot)), _sum(b, b.Multiply(g, b.Subtract(one, hot)))]
         return [None, None, *(b.Reshape(s, [int(size) for size in x.dims]) for s, x in zip(sums, (on, off), strict=True))]
 
 
-def _sum(b: Any, x: Any) -> Any:
+def _sum(b: Builder, x: Value) -> Any:
     return b.ReduceSum(b.Reshape(x, [-1]), [0], keep_dims=True)
 
 
-def _depth(depth: Any) -> Any:
+def _depth(depth: View) -> Any:
     found = elements_of(depth)
     if found is not None:
         return found[0] if len(found) == 1 else None
@@ -166,23 +171,23 @@ class Trilu(Op, sig="x: T, k?!: I -> y: T", onnx="Trilu-14(x, k?; upper=1)"):
 
     upper: bool = True
 
-    def shape(self, x: Any, k: Any = None) -> Any:
+    def shape(self, x: View, k: View | None = None) -> Any:
         if x.shape is not None and len(x.shape) < 2:
             raise RuleError("shape.rank", f"matrices are needed, not rank {len(x.shape)}")
         if k is not None and k.shape is not None and symbolic.equal(total(k.shape), 1) is False:
             raise RuleError("trilu.diagonal", f"k should be one number, not of shape {list(map(str, k.shape))}")
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any, k: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, k: Array | None = None) -> Any:
         found = [0] if k is None else integers_of(host_view_of(k))
         if not found:
             raise symbolic.Inexact("the diagonal is not known")
         return arrays.triangle(xp, x, found[0], self.upper)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, k: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, k: Value | None = None) -> Any:
         return [b.apply("Trilu", g, k, upper=self.upper), None][: 1 if k is None else 2]
 
-    def decompose(self, b: Any, x: Any, k: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, k: Value | None = None) -> Any:
         """By a mask: column - row is at least (at most) k."""
         from dovetail.ops.shape_values import indices_of_axis
 
@@ -203,23 +208,23 @@ class EyeLike(Op, sig="x: T -> y: T1", onnx="EyeLike-9,22(x; dtype?, k=0)"):
     k: int = 0
     dtype: DType | None = None
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         check_inputs(self, (x,))
         if x.shape is not None and len(x.shape) != 2:
             raise RuleError("shape.rank", f"a matrix is needed, not rank {len(x.shape)}")
-        return [Tensor(self.dtype or x.type.dtype, x.shape or (None, None))]  # type: ignore[arg-type]
+        return [Tensor(self.dtype or dtype_in(x.type), x.shape or (None, None))]  # type: ignore[arg-type]
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: View) -> Any:
         raise symbolic.Inexact
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         kind = self.dtype or arrays.element(x)
         return arrays.from_numpy(xp, np.eye(int(x.shape[0]), int(x.shape[1]), k=self.k).astype(kind.numpy), x)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         """By comparing column and row."""
         from dovetail.ops.shape_values import indices_of_axis
 
@@ -242,7 +247,7 @@ class ReverseSequence(
     batch_axis: int = 1
     time_axis: int = 0
 
-    def shape(self, x: Any, lengths: Any) -> Any:
+    def shape(self, x: View, lengths: View) -> Any:
         if lengths.shape is not None and len(lengths.shape) != 1:
             raise RuleError("input.rank", f"the lengths should be a vector, not of rank {len(lengths.shape)}")
         if x.shape is None:
@@ -258,13 +263,13 @@ class ReverseSequence(
             raise RuleError("sequence.length", f"lengths {found} of sequences of {size}")
         return x.shape
 
-    def canonical(self, x: Any, lengths: Any) -> Op:
+    def canonical(self, x: View, lengths: View) -> Op:
         if x.shape is None:
             return self
         rank = len(x.shape)
         return ReverseSequence(axis_in(self.batch_axis, rank), axis_in(self.time_axis, rank))
 
-    def evaluate(self, xp: Any, x: Any, lengths: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, lengths: Array) -> Any:
         batch, time = (axis_in(axis, x.ndim) for axis in (self.batch_axis, self.time_axis))
         counts = np.asarray(arrays.to_numpy(lengths)).astype(np.int64)[:, None]
         places = np.arange(x.shape[time], dtype=np.int64)[None, :]
@@ -274,5 +279,5 @@ class ReverseSequence(
         front = xp.moveaxis(x, (batch, time), (0, 1))
         return xp.moveaxis(arrays.take(xp, front, indices, 1, 1), (0, 1), (batch, time))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, lengths: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, lengths: Value) -> Any:
         return [b.apply("ReverseSequence", g, lengths, batch_axis=self.batch_axis, time_axis=self.time_axis), None]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Windows
-from dovetail.ir.types import INT64_MAX, axes_in, static
+from dovetail.ir.types import INT64_MAX, View, axes_in, static
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.shape_values import (
     elements_of,
@@ -23,6 +23,11 @@ from dovetail.ops.shape_values import (
     view_of,
 )
 from dovetail.ops.tensor.slice import MOST_WINDOWS, Piece, windows_of
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 MODES = ("constant", "reflect", "edge", "wrap", "symmetric")
 _BEFORE_19 = "{constant:constant,reflect:reflect,edge:edge}"
@@ -54,7 +59,7 @@ class Pad(
         if self.mode not in MODES:
             raise RuleError("pad.mode", f"{self.mode!r} is none of {', '.join(MODES)}")
 
-    def shape(self, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
+    def shape(self, x: View, pads: View, value: View | None = None, axes: View | None = None) -> Any:
         if value is not None and value.shape is not None and len(value.shape) > 1:
             raise RuleError("pad.value", f"the value should be a scalar, not of rank {len(value.shape)}")
         if x.shape is None:
@@ -75,9 +80,9 @@ class Pad(
         if self.mode != "constant" and added and isinstance(size, int) and size == 0:
             raise RuleError("pad.empty", f"axis {axis} of size 0 has nothing to pad with in mode {self.mode}")
 
-    def _rows(self, x: Any, pads: Any, axes: Any) -> dict[int, tuple[Any, Any]] | None:
+    def _rows(self, x: View, pads: View, axes: View | None) -> dict[int, tuple[Any, Any]] | None:
         """What comes before and after, by axis; None where it is not known which axes are padded."""
-        rank = len(x.shape)
+        rank = len(x.dims)
         length = length_of_vector(pads, "pads")
         count = rank if axes is None else length_of_vector(axes, "axes")
         if isinstance(length, int) and isinstance(count, int) and length != 2 * count:
@@ -89,7 +94,7 @@ class Pad(
         found = axes_in(places, rank)
         return {axis: (wanted[index], wanted[len(found) + index]) for index, axis in enumerate(found)}
 
-    def evaluate(self, xp: Any, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None) -> Any:
         self.shape(view_of(x), host_view_of(pads), None, host_view_of(axes))
         rows = self._rows(view_of(x), host_view_of(pads), host_view_of(axes)) or {}
         pairs = [rows.get(axis, (0, 0)) for axis in range(x.ndim)]
@@ -101,7 +106,9 @@ class Pad(
         fill = _zero(x) if value is None else xp.reshape(value, ())
         return arrays.pad(xp, x, [before for before, _ in pairs], [after for _, after in pairs], self.mode, fill)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
+    def vjp(
+        self, b: Builder, g: Value, y: Value, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None
+    ) -> Any:
         rest = [None] * (axes is not None)
         if self.mode == "constant":
             back = [b.Pad(g, b.Negative(pads), None, axes), None]
@@ -128,21 +135,22 @@ class Pad(
             g = added_back(b, g, indices, axis, shape_value(b, x, [axis]))
         return [g, None, *([None] if value is not None or rest else []), *rest]
 
-    def windows(self, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Windows:
+    def windows(self, x: View, pads: View, value: View | None = None, axes: View | None = None) -> Windows:
         shape, target = static(x.shape), static(self.shape(x, pads, value, axes))
         rows = self._rows(x, pads, axes)
         fill: Any = 0
         if value is not None:
-            if getattr(value, "constant", None) is None:
+            data = getattr(value, "constant", None)
+            if data is None:
                 raise UnsupportedError("windows.fill", "the value around the tensor is not known")
-            fill = value.constant.reshape(()).item()
+            fill = data.reshape(()).item()
         pieces = []
         for axis, size in enumerate(shape):
             before, after = (rows or {}).get(axis, (0, 0))
             pieces.append(list(_pieces(self.mode, size, before, after, target[axis])))
         return Windows(tuple(windows_of(pieces, shape, target)), fill if self.mode == "constant" else None)
 
-    def decompose(self, b: Any, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> Any:
         """With pads for every axis; then gathered along each axis. None where that is no help."""
         rows = None if x.shape is None else self._rows(x, pads, axes)
         if rows is None:
@@ -162,10 +170,11 @@ class Pad(
             x = b.Gather(x, self._places(b, x, axis, *pair), axis=axis)
         return x
 
-    def _places(self, b: Any, x: Any, axis: int, before: int, after: int) -> Any:
+    def _places(self, b: Builder, x: Value, axis: int, before: int, after: int) -> Any:
         """The index along an axis that each place of the result shows."""
-        if isinstance(x.dims[axis], int):
-            return Pad(self.mode).evaluate(np, np.arange(x.dims[axis]), np.array([before, after]))
+        length = x.dims[axis]
+        if isinstance(length, int):
+            return Pad(self.mode).evaluate(np, np.arange(length), np.array([before, after]))
         size = b.Gather(b.Shape(x), b.constant(np.array(axis)), axis=0)
         places = b.Range(b.constant(-before), b.Add(size, after), b.constant(1))
         last = b.Subtract(size, 1)
@@ -180,20 +189,20 @@ class Pad(
         turn = b.Mod(places, b.Maximum(b.Multiply(last, 2), 1))
         return b.Subtract(last, b.Abs(b.Subtract(turn, last)))
 
-    def _everywhere(self, b: Any, x: Any, pads: Any, rows: dict[int, tuple[Any, Any]]) -> Any:
+    def _everywhere(self, b: Builder, x: Value, pads: Value, rows: dict[int, tuple[Any, Any]]) -> Any:
         """The pads of all axes, 0 for those that are not named."""
         places = {axis: index for index, axis in enumerate(rows)}
         vector = pads if pads.dtype == "i64" or pads.constant is not None else b.Cast(pads, to=dtypes.i64)
         parts: list[Any] = []
         for side in (0, 1):
-            for axis in range(len(x.shape)):
+            for axis in range(len(x.dims)):
                 pad = rows.get(axis, (0, 0))[side]
                 at = side * len(rows) + places.get(axis, 0)
                 parts.append(pad if isinstance(pad, int) else b.Gather(vector, [at], axis=0))
         return join_sizes(b, parts)
 
 
-def _zero(x: Any) -> Any:
+def _zero(x: Array) -> Any:
     return "" if getattr(x.dtype, "kind", "") == "O" and not isinstance(x, symbolic.Values) else 0
 
 

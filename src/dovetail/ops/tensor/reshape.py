@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, Windows
-from dovetail.ir.types import axes_in, total
+from dovetail.ir.types import Shape, View, axes_in, dtype_in, total
 from dovetail.ops.builders import reshape_like
 from dovetail.ops.shape_values import (
     REFUSED_SIZE,
@@ -22,6 +22,11 @@ from dovetail.ops.shape_values import (
     shape_of_rank,
     view_of,
 )
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class Reshape(
@@ -47,7 +52,7 @@ class Reshape(
     copy_zeros: bool = True
     empty: str = "refuse"
 
-    def shape(self, x: Any, target: Any) -> Any:
+    def shape(self, x: View, target: View) -> Any:
         length = self._check_target(target)
         wanted = elements_of(target)
         if wanted is None:
@@ -82,8 +87,8 @@ class Reshape(
         sizes[place] = self._computed(shape, sizes, place, copied)
         return tuple(sizes)
 
-    def _check_target(self, target: Any) -> Any:
-        dtype = target.type.dtype
+    def _check_target(self, target: View) -> Any:
+        dtype = dtype_in(target.type)
         if dtype is not None and dtype.bits < 8:
             raise RuleError("type.class", f"input 'target' should be an integer type of 8 to 64 bits, not {dtype}")
         if target.shape is None:
@@ -97,7 +102,7 @@ class Reshape(
         """Whether an element of the target may turn out to be a special value."""
         return not isinstance(size, int) and not is_size(size)
 
-    def _settle(self, shape: Any, sizes: list[Any], free: list[int], vague: list[int]) -> Any:
+    def _settle(self, shape: Shape, sizes: list[Any], free: list[int], vague: list[int]) -> Any:
         """Sizes that only run time knows stay open; one alone follows from the volume."""
         found = None
         if len(vague) == 1 and not free:
@@ -106,12 +111,12 @@ class Reshape(
                 found = symbolic.exact_quotient(total(shape), rest)
         return tuple(found if place in vague else None if place in free else size for place, size in enumerate(sizes))
 
-    def _check_volume(self, shape: Any, sizes: list[Any]) -> None:
+    def _check_volume(self, shape: Shape, sizes: list[Any]) -> None:
         ours, theirs = total(shape), total(sizes)
         if symbolic.equal(ours, theirs) is False:
             raise RuleError("reshape.volume", f"{ours} elements do not make a shape of {theirs}")
 
-    def _computed(self, shape: Any, sizes: list[Any], free: int, copied: list[int]) -> Any:
+    def _computed(self, shape: Shape, sizes: list[Any], free: int, copied: list[int]) -> Any:
         rest = [size for place, size in enumerate(sizes) if place != free]
         literal = total(size for place, size in enumerate(sizes) if place != free and place not in copied)
         volume, known = total(shape), total(rest)
@@ -130,7 +135,7 @@ class Reshape(
             return quotient
         return left // literal if symbolic.equal(literal, 0) is False else None
 
-    def canonical(self, x: Any, target: Any) -> Op:
+    def canonical(self, x: View, target: View) -> Op:
         """Without a 0 that copies, and without one beside -1, all choices say the same."""
         wanted = elements_of(target)
         empty = "refuse" if self.empty == "cancel" and not self.copy_zeros else self.empty
@@ -146,16 +151,16 @@ class Reshape(
             empty = "refuse"
         return Reshape(self.copy_zeros or all(size == 0 for size in beside), empty)
 
-    def evaluate(self, xp: Any, x: Any, target: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, target: Array) -> Any:
         return xp.reshape(x, self.shape(view_of(x), host_view_of(target)))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, target: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, target: Value) -> Any:
         return [reshape_like(b, g, x), None]
 
-    def windows(self, x: Any, target: Any) -> Windows:
+    def windows(self, x: View, target: View) -> Windows:
         return Windows.whole(x.shape)
 
-    def decompose(self, b: Any, x: Any, target: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, target: Value) -> Any:
         """With every size written out, for a format that rules otherwise on -1 beside a copied 0; None where it is so already."""
         if self.empty == "refuse":
             return None
@@ -171,7 +176,7 @@ class Reshape(
                 return b.Reshape(x, list(shape), copy_zeros=False)
         return b.Reshape(x, self._written(b, x, target), copy_zeros=False)
 
-    def _written(self, b: Any, x: Any, target: Any) -> Any:
+    def _written(self, b: Builder, x: Value, target: Value) -> Any:
         """The sizes, computed; what is to be refused becomes a size that no format takes."""
         zero, one, free, wrong = (b.constant(number, dtypes.i64) for number in (0, 1, -1, REFUSED_SIZE))
         given = as_i64(b, target)
@@ -205,7 +210,7 @@ class Flatten(
 
     axis: int = 1
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is None:
             return None, None
         axis = self._axis(len(x.shape))
@@ -216,19 +221,19 @@ class Flatten(
             raise RuleError("axis.range", f"axis {self.axis} is not in [{-rank}, {rank}]")
         return self.axis + rank if self.axis < 0 else self.axis
 
-    def canonical(self, x: Any) -> Op:
+    def canonical(self, x: View) -> Op:
         return self if x.shape is None else Flatten(self._axis(len(x.shape)))
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return xp.reshape(x, self.shape(view_of(x)))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [reshape_like(b, g, x)]
 
-    def windows(self, x: Any) -> Windows:
+    def windows(self, x: View) -> Windows:
         return Windows.whole(x.shape)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         rows, columns = self.shape(x)
         if isinstance(rows, int) and isinstance(columns, int):
             return b.Reshape(x, [rows, columns], copy_zeros=False)
@@ -264,7 +269,7 @@ class Squeeze(
 
     skip: bool = False
 
-    def shape(self, x: Any, axes: Any = None) -> Any:
+    def shape(self, x: View, axes: View | None = None) -> Any:
         if axes is not None:
             count = length_of_vector(axes, "axes", scalar=True)
         if x.shape is None:
@@ -277,30 +282,30 @@ class Squeeze(
             return (None,) * (rank - count) if isinstance(count, int) and count <= rank and not self.skip else None
         return _without(x.shape, axes_in(places, rank), self.skip)
 
-    def canonical(self, x: Any, axes: Any = None) -> Op:
+    def canonical(self, x: View, axes: View | None = None) -> Op:
         """Where every axis that is named is known to have the size 1, nothing is skipped."""
         places = None if axes is None else integers_of(axes)
         if not self.skip or (axes is not None and (places is None or x.shape is None)):
             return self
-        ones = places is None or all(symbolic.equal(x.shape[place], 1) is True for place in axes_in(places, len(x.shape)))
+        ones = places is None or all(symbolic.equal(x.dims[place], 1) is True for place in axes_in(places, len(x.dims)))
         return Squeeze() if ones else self
 
-    def evaluate(self, xp: Any, x: Any, axes: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, axes: Array | None = None) -> Any:
         shape = tuple(x.shape)
         self.shape(view_of(x), host_view_of(axes))
         places = range(len(shape)) if axes is None else axes_in(_now(host_view_of(axes)), len(shape))
         gone = tuple(place for place in places if shape[place] == 1)
         return xp.squeeze(x, axis=gone) if gone else x
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, axes: Value | None = None) -> Any:
         if axes is None:
             return [reshape_like(b, g, x)]
         return [reshape_like(b, g, x) if self.skip else b.Unsqueeze(g, axes), None]
 
-    def windows(self, x: Any, axes: Any = None) -> Windows:
+    def windows(self, x: View, axes: View | None = None) -> Windows:
         return Windows.whole(x.shape)
 
-    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, axes: Value | None = None) -> Any:
         """The same with axes counted from the front."""
         places = None if axes is None else integers_of(axes)
         if places is None or x.shape is None or all(place >= 0 for place in places):
@@ -308,7 +313,7 @@ class Squeeze(
         return b.apply("Squeeze", x, list(axes_in(places, len(x.shape))), skip=self.skip)
 
 
-def _without(shape: Any, places: Any, skip: bool) -> Any:
+def _without(shape: Shape, places: Any, skip: bool) -> Any:
     """``shape`` without ``places``; unknown (None) where only run time tells whether one of them stays."""
     gone = []
     for place in places:
@@ -322,7 +327,7 @@ def _without(shape: Any, places: Any, skip: bool) -> Any:
     return tuple(size for place, size in enumerate(shape) if place not in gone)
 
 
-def _now(x: Any) -> list[int]:
+def _now(x: View) -> list[int]:
     """Elements that have to be numbers, here and now."""
     found = integers_of(x)
     if found is None:
@@ -345,7 +350,7 @@ class Unsqueeze(
     Sources: ONNX Unsqueeze 1 to 25; OpenVINO Unsqueeze-1.
     """
 
-    def shape(self, x: Any, axes: Any) -> Any:
+    def shape(self, x: View, axes: View) -> Any:
         count = length_of_vector(axes, "axes", scalar=True)
         if x.shape is None or not isinstance(count, int):
             return None
@@ -357,19 +362,19 @@ class Unsqueeze(
         sizes = iter(x.shape)
         return tuple(1 if place in found else next(sizes) for place in range(rank))
 
-    def evaluate(self, xp: Any, x: Any, axes: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, axes: Array) -> Any:
         self.shape(view_of(x), host_view_of(axes))
         for place in sorted(axes_in(_now(host_view_of(axes)), x.ndim + int(np.size(axes)))):
             x = xp.expand_dims(x, axis=place)
         return x
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, axes: Value) -> Any:
         return [b.Squeeze(g, axes), None]
 
-    def windows(self, x: Any, axes: Any) -> Windows:
+    def windows(self, x: View, axes: View) -> Windows:
         return Windows.whole(x.shape)
 
-    def decompose(self, b: Any, x: Any, axes: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, axes: Value) -> Any:
         """The same with axes counted from the front."""
         places = integers_of(axes)
         if places is None or x.shape is None or all(place >= 0 for place in places):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from math import prod
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -13,12 +13,17 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Unknown, agree, agree_shapes, axis_in
+from dovetail.ir.types import Unknown, View, agree, agree_shapes, axis_in
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.elementwise.broadcast import number
 from dovetail.ops.shape_values import join_sizes
 from dovetail.ops.tensor.gather import check_indices, check_smaller, check_tuples
 from dovetail.ops.tensor.transpose_expand_tile import inverse
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 _TO_16 = "reduction~{none:replace,add:add,mul:mul}=none"
 _TO_18 = "reduction~{none:replace,add:add,mul:mul,max:max,min:min}=none"
@@ -38,7 +43,7 @@ class _Scatter(Op):
         if self.reduction not in ("replace", "add", "mul", "min", "max", "mean"):
             raise RuleError("scatter.reduction", f"{self.reduction!r} is no reduction")
 
-    def on_sizes(self, x: Any, rows: Iterable[tuple[Any, ...]], updates: Any) -> Any:
+    def on_sizes(self, x: Array, rows: Iterable[tuple[Any, ...]], updates: Array) -> Any:
         """Shape values, with those of ``updates`` put in one after the other."""
         if self.reduction != "replace":
             raise symbolic.Inexact(f"the reduction {self.reduction} of dimensions")
@@ -47,7 +52,9 @@ class _Scatter(Op):
             found[tuple(map(operator.index, row))] = update
         return symbolic.xp.asarray(found)
 
-    def slopes(self, b: Any, g: Any, y: Any, x: Any, updates: Any, put: Put, read: Read, initial: bool = True) -> tuple[Any, Any]:
+    def slopes(
+        self, b: Builder, g: Any, y: Value, x: Value, updates: Value, put: Put, read: Read, initial: bool = True
+    ) -> tuple[Any, Any]:
         """The gradients of ``x`` and ``updates``; ``put`` scatters updates, ``read`` gathers from where they went."""
         nothing = zeros_like(b, updates)
         untouched = g if initial and self.reduction != "replace" else put(g, nothing, "replace")
@@ -65,7 +72,7 @@ class _Scatter(Op):
         share = b.Divide(g, put(mine, theirs, "add"))
         return b.Multiply(share, mine), b.Multiply(read(share), theirs)
 
-    def _of_product(self, b: Any, g: Any, x: Any, updates: Any, put: Put, read: Read, initial: bool) -> tuple[Any, Any]:
+    def _of_product(self, b: Builder, g: Any, x: Value, updates: Value, put: Put, read: Read, initial: bool) -> tuple[Any, Any]:
         """The product of the others: that of all over the own factor, and for a factor that alone is 0 that of the rest."""
         zero, one = number(b, 0, x), number(b, 1, x)
         first = x if initial else put(x, b.Add(zeros_like(b, updates), one), "replace")
@@ -112,7 +119,7 @@ class ScatterElements(
     reduction: str = "replace"
     initial: bool = True
 
-    def shape(self, x: Any, indices: Any, updates: Any) -> Any:
+    def shape(self, x: View, indices: View, updates: View) -> Any:
         shape = agree_shapes(indices.shape, updates.shape)
         if x.shape is None:
             return None
@@ -122,13 +129,13 @@ class ScatterElements(
         check_indices(indices, x.shape[axis])
         return x.shape
 
-    def canonical(self, x: Any, indices: Any, updates: Any) -> Op:
+    def canonical(self, x: View, indices: View, updates: View) -> Op:
         changes: dict[str, Any] = {} if x.shape is None else {"axis": axis_in(self.axis, len(x.shape))}
         if self.reduction == "replace":
             changes["initial"] = True
         return self.with_(**changes)
 
-    def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, indices: Array, updates: Array) -> Any:
         if xp is symbolic.xp:
             axis = axis_in(self.axis, x.ndim)
             rows = ((*place[:axis], index, *place[axis + 1 :]) for place, index in np.ndenumerate(np.asarray(indices)))
@@ -148,19 +155,19 @@ class ScatterElements(
         integer = arrays.element(x).is_integer
         return arrays.floor_divide(xp, total, safe) if integer else xp.where(counts != 0, total / safe, total)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
-        def put(base: Any, values: Any, reduction: str) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, indices: Value, updates: Value) -> Any:
+        def put(base: Value, values: Value, reduction: str) -> Any:
             return b.ScatterElements(base, indices, values, axis=self.axis, reduction=reduction)
 
         mine, theirs = self.slopes(b, g, y, x, updates, put, lambda v: b.GatherElements(v, indices, axis=self.axis), self.initial)
         return [mine, None, theirs]
 
-    def decompose(self, b: Any, x: Any, indices: Any, updates: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, indices: Value, updates: Value) -> Any:
         """What ``x`` had is replaced by what changes nothing; a mean is the sum over the count."""
         if self.reduction == "replace" or (self.initial and self.reduction != "mean"):
             return None
 
-        def put(base: Any, values: Any, reduction: str) -> Any:
+        def put(base: Value, values: Value, reduction: str) -> Any:
             return b.ScatterElements(base, indices, values, axis=self.axis, reduction=reduction)
 
         if self.reduction != "mean":
@@ -178,7 +185,7 @@ def _word(reduction: str) -> str:
     return "none" if reduction == "replace" else reduction
 
 
-def _identity(xp: Any, x: Any, reduction: str) -> Any:
+def _identity(xp: Namespace, x: Array, reduction: str) -> Any:
     """What changes nothing: of an element type, as an array of the shape of ``x``."""
     if reduction in ("add", "mul"):
         return xp.zeros_like(x) if reduction == "add" else xp.ones_like(x)
@@ -216,7 +223,7 @@ class ScatterND(
     Sources: ONNX ScatterND 11 to 18; OpenVINO ScatterNDUpdate-3, -15.
     """
 
-    def shape(self, x: Any, indices: Any, updates: Any) -> Any:
+    def shape(self, x: View, indices: View, updates: View) -> Any:
         if x.shape is None or indices.shape is None:
             return x.shape
         depth = check_tuples(x.shape, indices, 0)
@@ -224,15 +231,15 @@ class ScatterND(
             agree_shapes((*indices.shape[:-1], *x.shape[depth:]), updates.shape)
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, indices: Array, updates: Array) -> Any:
         if xp is symbolic.xp:
             table = np.asarray(indices)
             rows = (tuple(table[place].tolist()) for place in np.ndindex(table.shape[:-1]))
             return self.on_sizes(x, rows, np.asarray(updates).reshape((prod(table.shape[:-1]), *x.shape[table.shape[-1] :])))
         return arrays.scatter_nd(xp, x, indices, updates, _word(self.reduction))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
-        def put(base: Any, values: Any, reduction: str) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, indices: Value, updates: Value) -> Any:
+        def put(base: Value, values: Value, reduction: str) -> Any:
             return b.ScatterND(base, indices, values, reduction=reduction)
 
         mine, theirs = self.slopes(b, g, y, x, updates, put, lambda values: b.GatherND(values, indices))
@@ -251,7 +258,7 @@ class ScatterUpdate(
 
     axis: int = 0
 
-    def shape(self, x: Any, indices: Any, updates: Any) -> Any:
+    def shape(self, x: View, indices: View, updates: View) -> Any:
         if x.shape is None or indices.shape is None:
             return x.shape
         if not x.shape:
@@ -261,7 +268,7 @@ class ScatterUpdate(
         check_indices(indices, x.shape[axis], natural=True)
         return x.shape
 
-    def canonical(self, x: Any, indices: Any, updates: Any) -> Op:
+    def canonical(self, x: View, indices: View, updates: View) -> Op:
         return self if x.shape is None else ScatterUpdate(axis_in(self.axis, len(x.shape)))
 
     def _orders(self, rank: int, count: int) -> tuple[list[int], list[int]]:
@@ -271,7 +278,7 @@ class ScatterUpdate(
         theirs = [*range(axis, axis + count), *range(axis), *range(axis + count, rank - 1 + count)]
         return ours, theirs
 
-    def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, indices: Array, updates: Array) -> Any:
         ours, theirs = self._orders(x.ndim, indices.ndim)
         if bool(xp.any(indices < 0)):
             raise EngineError("array.index-range", "an index is negative")
@@ -279,11 +286,11 @@ class ScatterUpdate(
         found = arrays.scatter_nd(xp, front, indices[..., None], xp.permute_dims(updates, tuple(theirs)))
         return xp.permute_dims(found, tuple(inverse(ours)))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, indices: Value, updates: Value) -> Any:
         mine = b.ScatterUpdate(g, indices, zeros_like(b, updates), axis=self.axis)
         return [mine, None, b.Gather(g, indices, axis=self.axis)]
 
-    def decompose(self, b: Any, x: Any, indices: Any, updates: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, indices: Value, updates: Value) -> Any:
         ours, theirs = self._orders(len(x.dims), len(indices.dims))
         columns = b.Unsqueeze(indices, [-1])
         if ours[0] == 0:
@@ -292,7 +299,7 @@ class ScatterUpdate(
         return b.Transpose(found, inverse(ours))
 
 
-def added_back(b: Any, g: Any, indices: Any, axis: int, size: Any) -> Any:
+def added_back(b: Builder, g: Any, indices: Value, axis: int, size: Any) -> Any:
     """The gradient of ``Gather(x, indices, axis)`` for ``x``: the slices of ``g`` added up where they came from.
 
     ``size``: that of ``x`` along ``axis``, as a list of one number or a vector of one element.
@@ -328,7 +335,7 @@ class TensorScatter(
         if self.mode not in ("linear", "circular"):
             raise RuleError("scatter.reduction", f"{self.mode!r} is neither linear nor circular")
 
-    def shape(self, x: Any, updates: Any, starts: Any = None) -> Any:
+    def shape(self, x: View, updates: View, starts: View | None = None) -> Any:
         if starts is not None and starts.shape is not None and len(starts.shape) != 1:
             raise RuleError("scatter.shape", f"a vector of places is needed, not {starts.type}")
         if x.shape is None:
@@ -344,13 +351,13 @@ class TensorScatter(
                 raise RuleError("scatter.shape", f"{updates.shape[axis]} places in {x.shape[axis]}")
         return x.shape
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise Unknown
 
-    def canonical(self, x: Any, updates: Any, starts: Any = None) -> Op:
+    def canonical(self, x: View, updates: View, starts: View | None = None) -> Op:
         return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
 
-    def evaluate(self, xp: Any, x: Any, updates: Any, starts: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, updates: Array, starts: Array | None = None) -> Any:
         axis, size = axis_in(self.axis, x.ndim), x.shape[self.axis]
         rows = np.zeros((x.shape[0], 1), np.int64) if starts is None else arrays.to_numpy(starts).reshape(-1, 1)
         places = rows + np.arange(updates.shape[axis])
@@ -363,7 +370,7 @@ class TensorScatter(
         wide = np.ascontiguousarray(np.broadcast_to(places.reshape(shape), tuple(updates.shape)))
         return arrays.scatter_along(xp, x, arrays.from_numpy(xp, wide, x), updates, axis)
 
-    def decompose(self, b: Any, x: Any, updates: Any, starts: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, updates: Value, starts: Value | None = None) -> Any:
         from dovetail.ir.builder import shape_value
 
         rank = len(x.dims)

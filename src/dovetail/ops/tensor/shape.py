@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,10 +11,15 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Window, Windows, check_inputs
-from dovetail.ir.types import Tensor, Type, static, total
+from dovetail.ir.types import Tensor, Type, View, dtype_in, static, total
 from dovetail.limits import refuse_array
 from dovetail.ops.shape_values import elements_of, host_view_of, length_of_vector, shape_of_rank, view_of
 from dovetail.ops.tensor.transpose_expand_tile import dense
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class Shape(
@@ -33,7 +38,7 @@ class Shape(
     end: int | None = None
     dtype: DType = dtypes.i64
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         check_inputs(self, (x,))
         count = None if x.shape is None else len(x.shape[self._cut(len(x.shape))])
         return [Tensor(self.dtype, (count,))]  # type: ignore[arg-type]
@@ -41,26 +46,26 @@ class Shape(
     def _cut(self, rank: int) -> slice:
         return slice(self.start, self.end)
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: View) -> Any:
         sizes = x.dims[self._cut(len(x.dims))]
         found = np.empty(len(sizes), dtype=object)
         found[:] = sizes
         return found
 
-    def canonical(self, x: Any) -> Op:
+    def canonical(self, x: View) -> Op:
         if x.shape is None:
             return self
         start, stop, _ = self._cut(len(x.shape)).indices(len(x.shape))
         return self.with_(start=start, end=None if stop == len(x.shape) else max(start, stop))
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         sizes = [int(size) for size in x.shape[self._cut(x.ndim)]]
         return arrays.from_numpy(xp, np.array(sizes, dtype=self.dtype.numpy), x)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         if self.dtype != "i64":
             return b.Cast(b.Shape(x, start=self.start, end=self.end), to=self.dtype)
         if self.start == 0 and self.end is None:
@@ -71,21 +76,21 @@ class Shape(
 class Size(Op, sig="x: T -> y: i64", onnx="Size-1,13,19,21,23,24,25(x)"):
     """The number of elements of ``x``, a scalar. Source: ONNX Size 1 to 25."""
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         return ()
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: View) -> Any:
         found = np.empty((), dtype=object)
         found[()] = total(x.dims)
         return found
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return arrays.from_numpy(xp, np.array(prod(x.shape), dtype=np.int64), x)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         return b.Squeeze(b.Shape(b.Reshape(x, [-1])), [0])
 
 
@@ -95,7 +100,7 @@ class ConstantOfShape(Op, sig="shape!: I, value: T -> y: T"):
     No size is negative; an empty shape gives a scalar. Source: ONNX ConstantOfShape 9 to 25.
     """
 
-    def shape(self, shape: Any, value: Any) -> Any:
+    def shape(self, shape: View, value: View) -> Any:
         length = length_of_vector(shape, "shape")
         if value.shape is not None and symbolic.equal(total(value.shape), 1) is False:
             raise RuleError("constant.value", f"the value should be one element, not the shape {list(map(str, value.shape))}")
@@ -106,21 +111,21 @@ class ConstantOfShape(Op, sig="shape!: I, value: T -> y: T"):
             raise RuleError("shape.range", f"sizes {sizes} should not be negative")
         return tuple(size if isinstance(size, int) or symbolic.less_equal(0, size) else None for size in sizes)
 
-    def evaluate(self, xp: Any, shape: Any, value: Any) -> Any:
+    def evaluate(self, xp: Namespace, shape: Array, value: Array) -> Any:
         sizes = self.shape(host_view_of(shape), view_of(value))
         if sizes is None or not all(isinstance(size, int) for size in sizes):
             raise symbolic.Inexact
         return xp.broadcast_to(xp.reshape(value, ()), sizes)
 
-    def vjp(self, b: Any, g: Any, y: Any, shape: Any, value: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, shape: Value, value: Value) -> Any:
         slope = b.ReduceSum(b.Reshape(g, [-1]), [0], keep_dims=True)
         return [None, b.Reshape(slope, [int(size) for size in value.dims])]
 
-    def windows(self, shape: Any, value: Any) -> Windows:
+    def windows(self, shape: View, value: View) -> Windows:
         sizes = static(self.shape(shape, value))
         return Windows((Window(1, 0, sizes, 0, (0,) * len(sizes), 0, dense(sizes)),))
 
-    def decompose(self, b: Any, shape: Any, value: Any) -> Any:
+    def decompose(self, b: Builder, shape: Value, value: Value) -> Any:
         return b.Expand(b.Reshape(value, []), shape)
 
 
@@ -141,9 +146,9 @@ class Range(
     dtype: DType | None = None
     wide: bool = True
 
-    def types(self, start: Any, stop: Any, step: Any) -> list[Type]:
+    def types(self, start: View, stop: View, step: View) -> list[Type]:
         check_inputs(self, (start, stop, step))
-        kinds = [x.type.dtype for x in (start, stop, step)]
+        kinds = [dtype_in(x.type) for x in (start, stop, step)]
         dtype = self.dtype or kinds[0]
         if dtype is not None and dtype.is_integer and any(kind is not None and kind.is_float for kind in kinds):
             raise UnsupportedError("range.type", f"a range of {dtype} between floats")
@@ -152,7 +157,7 @@ class Range(
                 raise RuleError("range.scalar", f"{name} should be a scalar, not of shape {list(map(str, x.shape))}")
         return [Tensor(dtype, (_count(*(_scalar(x) for x in (start, stop, step))),))]
 
-    def value(self, start: Any, stop: Any, step: Any) -> Any:
+    def value(self, start: View, stop: View, step: View) -> Any:
         first, last, each = (_scalar(x) for x in (start, stop, step))
         count = _count(first, last, each)
         if not isinstance(count, int) or isinstance(first, float) or count > 1024:
@@ -161,7 +166,7 @@ class Range(
         found[:] = [first + index * each for index in range(count)]
         return found
 
-    def evaluate(self, xp: Any, start: Any, stop: Any, step: Any) -> Any:
+    def evaluate(self, xp: Namespace, start: Array, stop: Array, step: Array) -> Any:
         kind = self.dtype or dtypes.dtype(start.dtype)
         work = kind.numpy if kind.is_integer or kind.bits >= 32 else np.dtype(np.float32)
         numbers = [np.asarray(x).reshape(()) for x in (start, stop, step)]
@@ -179,14 +184,14 @@ class Range(
         found = (first + np.arange(count).astype(work) * each).astype(work)
         return arrays.from_numpy(xp, arrays.cast(np, found, kind, saturate=False))
 
-    def vjp(self, b: Any, g: Any, y: Any, start: Any, stop: Any, step: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, start: Value, stop: Value, step: Value) -> Any:
         if not y.dtype.is_float:
             return [None, None, None]
         places = b.Range(b.constant(0), b.Gather(b.Shape(y), b.constant(np.array(0)), axis=0), b.constant(1))
         steps = b.ReduceSum(b.Multiply(g, b.Cast(places, to=y.dtype)), [0], keep_dims=False)
         return [b.ReduceSum(g, [0], keep_dims=False), None, steps]
 
-    def decompose(self, b: Any, start: Any, stop: Any, step: Any) -> Any:
+    def decompose(self, b: Builder, start: Value, stop: Value, step: Value) -> Any:
         """The inputs converted to the type of the result."""
         dtype = self.dtype or start.dtype
         if all(x.dtype is dtype for x in (start, stop, step)) and self.dtype is not None:
@@ -195,13 +200,13 @@ class Range(
             return None
         return b.apply("Range", *(x if x.dtype is dtype else b.Cast(x, to=dtype) for x in (start, stop, step)), wide=self.wide)
 
-    def canonical(self, start: Any, stop: Any, step: Any) -> Op:
+    def canonical(self, start: View, stop: View, step: View) -> Op:
         """With the type of the result spelled out."""
-        kind = start.type.dtype
+        kind = dtype_in(start.type)
         return self if self.dtype is not None or kind is None else self.with_(dtype=kind)
 
 
-def _scalar(x: Any) -> Any:
+def _scalar(x: View) -> Any:
     """The one element of an input where it is known: an integer, a dim or a float."""
     found = elements_of(x)
     if found is not None:

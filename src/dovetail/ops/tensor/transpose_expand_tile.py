@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import broadcast_size, static
+from dovetail.ir.types import View, broadcast_size, static
 from dovetail.ops.shape_values import elements_of, host_view_of, integers_of, is_size, length_of_vector, shape_of_rank, view_of
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 def aligned(sizes: Sequence[Any], rank: int) -> list[Any]:
@@ -36,20 +41,20 @@ class Transpose(
     ``order`` is a permutation of 0 .. rank - 1. Sources: ONNX Transpose 1 to 25; OpenVINO Transpose-1.
     """
 
-    def shape(self, x: Any, order: Any = None) -> Any:
+    def shape(self, x: View, order: View | None = None) -> Any:
         length = None if order is None else length_of_vector(order, "order")
         if x.shape is None:
             return shape_of_rank(length or None)
         places = _order(len(x.shape), order)
         return shape_of_rank(len(x.shape)) if places is None else tuple(x.shape[place] for place in places)
 
-    def evaluate(self, xp: Any, x: Any, order: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, order: Array | None = None) -> Any:
         places = _order(x.ndim, host_view_of(order))
         if places is None:
             raise symbolic.Inexact
         return xp.permute_dims(x, tuple(places))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, order: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, order: Value | None = None) -> Any:
         if order is None:
             return [b.Transpose(g)]
         places = integers_of(order)
@@ -57,7 +62,7 @@ class Transpose(
             raise UnsupportedError("grad.order", "the gradient needs the order of the axes to be known")
         return [b.Transpose(g, inverse(places)) if places else b.Transpose(g), None]
 
-    def windows(self, x: Any, order: Any = None) -> Windows:
+    def windows(self, x: View, order: View | None = None) -> Windows:
         shape = static(x.shape)
         places = _order(len(shape), order)
         if places is None:
@@ -66,7 +71,7 @@ class Transpose(
         strides = dense(shape)
         return Windows((Window(0, 0, sizes, 0, tuple(strides[place] for place in places), 0, dense(sizes)),))
 
-    def decompose(self, b: Any, x: Any, order: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, order: Value | None = None) -> Any:
         """The same with the order spelled out."""
         if order is not None:
             return None
@@ -74,7 +79,7 @@ class Transpose(
         return b.Transpose(x, b.constant(np.array(reverse, dtype=np.int64)))
 
 
-def _order(rank: int, order: Any) -> list[int] | None:
+def _order(rank: int, order: View | None) -> list[int] | None:
     places = [] if order is None else integers_of(order)
     if places is None:
         return None
@@ -107,7 +112,7 @@ class Expand(
 
     both: bool = True
 
-    def shape(self, x: Any, shape: Any) -> Any:
+    def shape(self, x: View, shape: View) -> Any:
         length = length_of_vector(shape, "shape")
         if x.shape is None:
             return self._open(shape, length)
@@ -121,7 +126,7 @@ class Expand(
             raise RuleError("shape.broadcast", f"{len(x.shape)} axes do not broadcast to {rank}")
         return tuple(map(self._meet, aligned(x.shape, rank), aligned([self._size(size) for size in wanted], rank)))
 
-    def canonical(self, x: Any, shape: Any) -> Op:
+    def canonical(self, x: View, shape: View) -> Op:
         """Where the result has exactly ``shape``, both directions are one."""
         sizes = elements_of(shape)
         if self.both or sizes is None or x.shape is None or len(sizes) < len(x.shape):
@@ -155,18 +160,18 @@ class Expand(
             raise RuleError("shape.broadcast", f"a size of {ours} does not broadcast to 1")
         return theirs
 
-    def evaluate(self, xp: Any, x: Any, shape: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, shape: Array) -> Any:
         found = self.shape(view_of(x), host_view_of(shape))
         if found is None or None in found:
             raise symbolic.Inexact
         return xp.broadcast_to(x, tuple(found))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, shape: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, shape: Value) -> Any:
         from dovetail.ops.elementwise.broadcast import unbroadcast
 
         return [unbroadcast(b, g, x), None]
 
-    def windows(self, x: Any, shape: Any) -> Windows:
+    def windows(self, x: View, shape: View) -> Windows:
         sizes = static(self.shape(x, shape))
         ours = aligned(static(x.shape), len(sizes))
         strides = tuple(0 if size == 1 else stride for size, stride in zip(ours, dense(ours), strict=True))
@@ -187,7 +192,7 @@ class Tile(
 
     extend: bool = False
 
-    def shape(self, x: Any, repeats: Any) -> Any:
+    def shape(self, x: View, repeats: View) -> Any:
         length = length_of_vector(repeats, "repeats")
         shape = x.shape
         if shape is None:
@@ -207,11 +212,11 @@ class Tile(
             raise RuleError("tile.repeats", f"{count} repeats")
         return size * count if is_size(count) else None
 
-    def canonical(self, x: Any, repeats: Any) -> Op:
+    def canonical(self, x: View, repeats: View) -> Op:
         same = x.shape is not None and repeats.shape is not None and repeats.shape[0] == len(x.shape)
         return self.with_(extend=False) if self.extend and same else self
 
-    def evaluate(self, xp: Any, x: Any, repeats: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, repeats: Array) -> Any:
         view = host_view_of(repeats)
         self.shape(view_of(x), view)
         counts = integers_of(view)
@@ -222,7 +227,7 @@ class Tile(
             x = xp.reshape(x, tuple(aligned(x.shape, rank)))
         return arrays.tile(xp, x, aligned(counts, rank))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, repeats: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, repeats: Value) -> Any:
         from dovetail.ir.builder import shape_value
         from dovetail.ops.builders import reshape_like
         from dovetail.ops.shape_values import as_i64
@@ -239,7 +244,7 @@ class Tile(
         summed = b.ReduceSum(wide, list(range(0, 2 * rank, 2)), keep_dims=False)
         return [reshape_like(b, summed, x) if rank != len(x.dims) else summed, None]
 
-    def windows(self, x: Any, repeats: Any) -> Windows:
+    def windows(self, x: View, repeats: View) -> Windows:
         shape, counts = static(x.shape), integers_of(repeats)
         if counts is None:
             raise UnsupportedError("windows.repeats", "the repeats are not known")
@@ -261,7 +266,7 @@ class Tile(
             )
         )
 
-    def decompose(self, b: Any, x: Any, repeats: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, repeats: Value) -> Any:
         """The same with one repeat for each axis."""
         length = length_of_vector(repeats, "repeats")
         if not self.extend or x.shape is None or not isinstance(length, int):
@@ -272,7 +277,7 @@ class Tile(
         return b.Tile(x, _filled(b, repeats, rank))
 
 
-def _filled(b: Any, vector: Any, rank: int) -> Any:
+def _filled(b: Builder, vector: Value | list[int], rank: int) -> Any:
     """A vector, as a value or a list, with as many 1 before it as make ``rank``."""
     if isinstance(vector, list):
         return b.constant(np.array(aligned(vector, rank), dtype=np.int64))

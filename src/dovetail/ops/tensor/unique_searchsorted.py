@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,9 +11,14 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, default_types
-from dovetail.ir.types import Tensor, Type, agree, axis_in, total
+from dovetail.ir.types import Tensor, Type, View, agree, axis_in, total
 from dovetail.ops.casts import as_type
 from dovetail.ops.elementwise.broadcast import is_float
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class Unique(
@@ -42,7 +48,7 @@ class Unique(
         if not 1 <= self.outputs <= 4:
             raise RuleError("node.outputs", f"{self.outputs} outputs of 1 to 4")
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         values = default_types(self.with_(outputs=1), (x,))[0]
         shape = x.shape
         if shape is None:
@@ -53,7 +59,7 @@ class Unique(
         sizes = (None, inverse, None)
         return [values, *(Tensor(kind, (size,)) for kind, size in zip(kinds, sizes, strict=True))][: self.outputs]  # type: ignore[arg-type]
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if self.axis is None:
             return (None,)
         if x.shape is None:
@@ -61,13 +67,13 @@ class Unique(
         axis = axis_in(self.axis, len(x.shape))
         return (*x.shape[:axis], None, *x.shape[axis + 1 :])
 
-    def canonical(self, x: Any) -> Op:
+    def canonical(self, x: View) -> Op:
         return self if x.shape is None or self.axis is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("which elements are the same")
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         data = arrays.to_numpy(x)
         axis = 0 if self.axis is None else axis_in(self.axis, data.ndim)
         rows = data.reshape(-1, 1) if self.axis is None else np.moveaxis(data, axis, 0)
@@ -89,7 +95,7 @@ class Unique(
         found = tuple(arrays.from_numpy(xp, item, x) for item in made[: self.outputs])
         return found if self.outputs > 1 else found[0]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value) -> Any:
         """Each goes back to where it first occurs."""
         from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import added_back
@@ -103,7 +109,7 @@ class Unique(
         found = added_back(b, first, places, axis, shape_value(b, flat, [axis]))
         return [found if self.axis is not None else b.Reshape(found, shape_value(b, x), copy_zeros=False)]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         """With indices and counts of i64, which are cast."""
         if self.dtype == "i64" and self.count_dtype == "i64":
             return None
@@ -133,11 +139,11 @@ class SearchSorted(
         if self.dtype not in ("i32", "i64"):
             raise RuleError("unique.dtype", f"indices of {self.dtype}, of i32 or i64")
 
-    def types(self, sequence: Any, values: Any) -> list[Type]:
+    def types(self, sequence: View, values: View) -> list[Type]:
         found = default_types(self, (sequence, values))[0]
         return [Tensor(self.dtype, getattr(found, "shape", None))]
 
-    def shape(self, sequence: Any, values: Any) -> Any:
+    def shape(self, sequence: View, values: View) -> Any:
         ours, theirs = sequence.shape, values.shape
         if ours is not None and not ours:
             raise RuleError("shape.scalar", "a scalar is no sequence to search")
@@ -147,7 +153,7 @@ class SearchSorted(
             raise RuleError("shape.rank", f"ranks {len(ours)}, {len(theirs)} should be equal")
         return (*map(agree, ours[:-1], theirs[:-1]), theirs[-1])
 
-    def decompose(self, b: Any, sequence: Any, values: Any) -> Any:
+    def decompose(self, b: Builder, sequence: Value, values: Value) -> Any:
         if len(sequence.dims) == 1:
             each = b.Unsqueeze(values, [len(values.dims)])
         else:

@@ -285,7 +285,7 @@ class _OneHot(
     negative: bool = True
 
     def shape(self, indices: Any, depth: Any, values: Any) -> Any:
-        return OneHot(self.axis, self.negative).shape(indices, depth, None, None)
+        return OneHot(self.axis, self.negative).shape(indices, depth, values, values)
 
     def decompose(self, b: Builder, *xs: Value) -> Any:
         """With the other meaning of negative indices: made positive, or moved out of the range."""
