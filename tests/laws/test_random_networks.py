@@ -16,7 +16,7 @@ import pytest
 
 from dovetail import native_core
 from dovetail.engine.engine import Engine
-from networks.comparing import compare, disagreement, options_of
+from networks.comparison import compare, disagreement, options_of
 from networks.coverage import Coverage
 from networks.generator import generate
 from networks.network import Network, Step
@@ -72,7 +72,7 @@ FUSED = (
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 def test_every_kernel_is_reached() -> None:
     """The first networks have every kernel of the core's table in their plans, and what is joined to them."""
-    table = (CLI.parents[1] / "native/kernels/table.cpp").read_text()
+    table = (CLI.parents[1] / "native/kernels/registry.cpp").read_text()
     kernels = set(re.findall(r'\{"(\w+)", make_', table)) - UNPLANNED
     wanted = {f"kernel: {name}" for name in kernels} | set(FUSED)
     assert len(kernels) > 20
