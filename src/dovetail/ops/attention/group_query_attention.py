@@ -192,6 +192,7 @@ class GroupQueryAttention(
             attention_bias,
             head_sink,
         ) = (*rest, *[None] * 11)[:11]
+        assert seqlens_k is not None and total_sequence_length is not None
         dtype, wide = q.dtype, wide_type(q.dtype)
         if k is None:
             size = head_size_of(q.dims[2], self.num_heads + 2 * self.kv_num_heads)
