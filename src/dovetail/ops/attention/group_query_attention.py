@@ -22,7 +22,7 @@ from dovetail.ops.attention.heads import (
     split_heads,
 )
 from dovetail.ops.casts import as_type, wide_type
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -211,7 +211,7 @@ class GroupQueryAttention(
             if position_ids is not None:
                 first = b.Reshape(b.Slice(position_ids, [0, 0], [1, 1], [0, 1], [1, 1]), [])
                 positions = b.Where(is_first, b.Add(offsets, first), position_ids)
-            positions = b.Expand(positions, joined(b, [shape_value(b, q, [0]), shape_value(b, q, [2])]))
+            positions = b.Expand(positions, join_sizes(b, [shape_value(b, q, [0]), shape_value(b, q, [2])]))
             q, k = (self._rotate(b, x, cos_cache, sin_cache, positions) for x in (q, k))
         k, v = (self._append_to_cache(b, x, cache, past, rows, count) for x, cache in ((k, past_key), (v, past_value)))
         present = (k, v)
@@ -252,7 +252,7 @@ class GroupQueryAttention(
         """Return each sequence's past rows, its new rows and zeros, gathered by row from cache, new rows and one zero row."""
         cache_size = b.constant(0) if cache is None else axis_size_of(b, cache, 2)
         empty = b.Expand(
-            b.constant(0, x.dtype), joined(b, [shape_value(b, x, [0]), shape_value(b, x, [1]), 1, shape_value(b, x, [3])])
+            b.constant(0, x.dtype), join_sizes(b, [shape_value(b, x, [0]), shape_value(b, x, [1]), 1, shape_value(b, x, [3])])
         )
         rows_and_zeros = b.Concat(*([] if cache is None else [cache]), x, empty, axis=2)
         present_size = b.Maximum(count, cache_size)
@@ -262,7 +262,9 @@ class GroupQueryAttention(
         source = b.Where(b.Less(new_row, b.constant(0)), row, source)
         is_valid = b.And(b.GreaterEqual(past, b.constant(0)), b.LessEqual(past, cache_size))
         source = b.Add(source, b.Where(is_valid, b.constant(0), b.constant(_OUT_OF_RANGE)))
-        target = joined(b, [shape_value(b, x, [0]), shape_value(b, x, [1]), b.Reshape(present_size, [1]), shape_value(b, x, [3])])
+        target = join_sizes(
+            b, [shape_value(b, x, [0]), shape_value(b, x, [1]), b.Reshape(present_size, [1]), shape_value(b, x, [3])]
+        )
         return b.GatherElements(rows_and_zeros, b.Expand(b.Unsqueeze(source, [1, 3]), target), axis=2)
 
     def _slice_used_rows(self, b: Builder, present: Value, count: Value) -> Any:

@@ -11,7 +11,7 @@ from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.types import Size
 from dovetail.ops.casts import as_type, wide_type
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -89,14 +89,14 @@ def multiply_grouped_heads(b: Builder, x: Value, y: Value, scale: Value | None =
         group = symbolic.exact_quotient(heads, kv_heads)
         group_rows = group * rows if isinstance(group, int) and isinstance(rows, int) else -1
         parts = [shape_value(b, x, [1]), shape_value(b, x, [2])]
-        x = b.Reshape(x, joined(b, [0, shape_value(b, y, [1]), group_rows, 0]))
+        x = b.Reshape(x, join_sizes(b, [0, shape_value(b, y, [1]), group_rows, 0]))
     product = b.MatMul(x, y, transpose_b=scale is not None)
     if scale is not None:
         product = b.Multiply(product, scale)
-    return product if is_one_to_one else b.Reshape(product, joined(b, [0, *parts, 0]))
+    return product if is_one_to_one else b.Reshape(product, join_sizes(b, [0, *parts, 0]))
 
 
 def softmax_with_sink(b: Builder, scores: Value, sink: Value) -> Any:
     """Apply softmax over the last axis and one more column ``sink``, and drop the sink's column from the result."""
-    column = b.Expand(sink, joined(b, [*(shape_value(b, scores, [axis]) for axis in range(len(scores.dims) - 1)), 1]))
+    column = b.Expand(sink, join_sizes(b, [*(shape_value(b, scores, [axis]) for axis in range(len(scores.dims) - 1)), 1]))
     return b.Slice(b.Softmax(b.Concat(scores, column, axis=-1), axis=-1), [0], [-1], [-1], [1])

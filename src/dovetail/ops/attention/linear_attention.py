@@ -13,7 +13,7 @@ from dovetail.ir.types import Tensor, Type, View, agree
 from dovetail.ops.attention.heads import default_scale, head_size_of
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.control_flow.loop import Loop
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 if TYPE_CHECKING:
     from dovetail.ir.graph import Value
@@ -146,7 +146,7 @@ class LinearAttention(
                 shape_value(b, rows["k"], [3]),
                 shape_value(b, rows["v"], [4]),
             ]
-            past_state = b.Expand(b.constant(0, wide), joined(b, sizes))
+            past_state = b.Expand(b.constant(0, wide), join_sizes(b, sizes))
         past_state = as_type(b, past_state, wide)
         body = self._build_row_body(past_state, rows)
         if rows["k"].dims[0] == 1:

@@ -9,7 +9,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import View, agree
 from dovetail.ops.casts import as_type, wide_type
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -69,7 +69,9 @@ class CausalConvWithState(
         if not isinstance(channels, int) or not isinstance(kernel_size, int):
             raise UnsupportedError("state.kernel", f"CausalConvWithState needs known channels and kernel size, got {weight.type}")
         if past_state is None:
-            past_state = b.Expand(b.constant(0, input.dtype), joined(b, [shape_value(b, input, [0]), channels, kernel_size - 1]))
+            past_state = b.Expand(
+                b.constant(0, input.dtype), join_sizes(b, [shape_value(b, input, [0]), channels, kernel_size - 1])
+            )
         extended = b.Concat(past_state, input, axis=2)
         y = b.Conv(extended, weight, *([] if bias is None else [bias]), group=channels)
         if self.activation == "silu":
