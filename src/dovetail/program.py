@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -27,6 +28,7 @@ from dovetail.limits import DEFAULT, Limits, counting, within_memory
 if TYPE_CHECKING:
     from dovetail.engine.plan_report import PlanReport
 
+LOGGER = logging.getLogger("dovetail")
 ENGINES = ("native", "interpreter")
 PORTS_SHOWN = 4
 """Inputs or outputs that the repr of a Program lists."""
@@ -223,8 +225,12 @@ def compile(
         loaded = copy_model(loaded)
         loaded.limits = chosen
     if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled):
+        reason = "as requested" if engine == "interpreter" else "the native core is not compiled"
+        LOGGER.info("%s: interpreter engine, %s", printable(loaded.file or "the model"), reason)
         return Program(loaded, "interpreter")
-    return Program(loaded, "native", threads=threads, elide=elide)
+    program = Program(loaded, "native", threads=threads, elide=elide)
+    LOGGER.info("%s: native engine, %s", printable(loaded.file or "the model"), native_core.build())
+    return program
 
 
 def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **options: Any) -> PlanReport:

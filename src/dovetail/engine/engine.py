@@ -13,6 +13,7 @@ from dovetail import native_core
 from dovetail.engine.memory.tensor import Scene, dense
 from dovetail.engine.parametric_plan import Template, make_template
 from dovetail.engine.plan import Plan
+from dovetail.engine.plan_log import log_plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import ELIDE, UnevenInput, make_plan
 from dovetail.engine.rewrite.pipeline import prepare
@@ -158,6 +159,7 @@ class Engine:
         plan, graph, scene = self._planned(arrays, sizes, strides)
         self._check_memory(plan)
         verify_plan(plan, graph, scene)
+        log_plan(plan, self.model.file, sizes)
         return Bound(plan, scene, arrays, self._core, self._pool, self._store, self._shelf)
 
     def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:
@@ -216,8 +218,8 @@ def thread_count(threads: int | None) -> int:
         if said and not said.isdigit():
             raise EngineError("engine.threads", f"DOVETAIL_THREADS is {said!r}, which is no number")
         threads = int(said) if said else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads < 1:
-        raise EngineError("engine.threads", f"{threads} threads; at least one is needed")
+    if not isinstance(threads, int) or threads < 1:
+        raise EngineError("engine.threads", f"threads must be an integer of at least 1, got {threads!r}")
     return threads
 
 
