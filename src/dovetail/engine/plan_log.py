@@ -34,4 +34,4 @@ def log_plan(plan: Plan, file: str | None, sizes: Mapping[str, int]) -> None:
 
 
 def _operator(step: Step) -> str:
-    return step.work.nodes[-1].op.title if step.work is not None and step.work.nodes else step.label
+    return step.call.nodes[-1].op.title if step.call is not None and step.call.nodes else step.label
