@@ -169,7 +169,7 @@ class LinearAttention(
             # One row, as when text is generated, is no loop.
             _, last, y = inline(b, body, [b.constant(0), state, *xs.values(), scale])
         else:
-            loop = Loop(body=body, carried=1, scanned=((0, 1, False),) * len(xs), stacked=((0, False),), outputs=2)
+            loop = Loop(body=body, carried=1, scan_inputs=((0, 1, False),) * len(xs), scan_outputs=((0, False),), outputs=2)
             last, y = b.add(loop, None, None, state, *xs.values(), scale)
         y = as_type(b, b.Reshape(b.Transpose(y, [1, 0, 2, 3, 4]), [0, 0, -1]), kind)
         return [y, as_type(b, last, kept)][: self.outputs]
