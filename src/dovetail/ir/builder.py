@@ -247,7 +247,7 @@ def shape_value(b: Builder, x: Value, axes: Iterable[int] | None = None) -> Valu
         sizes = [shape[axis] for axis in (range(len(shape)) if wanted is None else wanted)]
         if all(isinstance(size, int) for size in sizes):
             return [int(size) for size in sizes]
-    found: Value = b.apply("Shape", x, dtype=dtypes.i64)
+    found: Value = b.apply("Shape", x, output_type=dtypes.i64)
     return found if wanted is None else b.apply("Gather", found, wanted, axis=0)
 
 

@@ -47,23 +47,23 @@ class Constant(Op, sig="-> y: any"):
         return f"Constant({self.dtype}[{shape}])"
 
 
-class Identity(Op, sig="x: any -> y: any", onnx="Identity-1,13,14,16,19,21,23,24,25(x)"):
+class Identity(Op, sig="input: any -> output: any", onnx="Identity-1,13,14,16,19,21,23,24,25(input)"):
     """The same value under another name."""
 
-    def types(self, x: View) -> list[Type]:
-        return [x.type]
+    def types(self, input: View) -> list[Type]:
+        return [input.type]
 
-    def evaluate(self, xp: Namespace, x: Array) -> Any:
-        return x
+    def evaluate(self, xp: Namespace, input: Array) -> Any:
+        return input
 
-    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, input: Value) -> Any:
         return [g]
 
-    def windows(self, x: View) -> Windows:
-        return Windows.whole(x.shape)
+    def windows(self, input: View) -> Windows:
+        return Windows.whole(input.shape)
 
 
-class Foreign(Op, sig="*xs: any -> *ys: any"):
+class Foreign(Op, sig="*inputs: any -> *outputs: any"):
     """An operator known only by what its file says: it can be shown, checked and written back, not converted or
     differentiated.
 
@@ -78,10 +78,10 @@ class Foreign(Op, sig="*xs: any -> *ys: any"):
     outputs: int
     fault: DovetailError | None = None
 
-    def types(self, *xs: View) -> list[Type]:
+    def types(self, *inputs: View) -> list[Type]:
         return [UNKNOWN] * self.outputs
 
-    def evaluate(self, xp: Namespace, *xs: Array) -> Any:
+    def evaluate(self, xp: Namespace, *inputs: Array) -> Any:
         if self.fault is not None:
             raise self.fault.with_traceback(None)
         raise UnsupportedError(

@@ -115,7 +115,7 @@ def compile_subgraphs(graph: Graph, engine: Callable[[Model], Any]) -> None:
 
 
 def _trip(node: Node, op: Loop, engine: Callable[[Model], Any]) -> Subgraph:
-    own = op.carried + len(op.scanned)
+    own = op.carried + len(op.scan_inputs)
     outside = [None, *[None] * own, *node.inputs[2 + own :]]
     return Subgraph(op.body, outside, engine)
 

@@ -137,7 +137,7 @@ class _HoldsGraphs(Op):
         return id(self)
 
 
-class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
+class If(_HoldsGraphs, sig="cond: boolean, *captures: any -> *outputs: any"):
     """The outputs of ``then_branch`` where the one element of ``condition`` is true, otherwise those of ``else_branch``.
 
     Both branches take ``captures`` as their inputs. A branch that is not taken raises nothing, whatever its rules say of the
@@ -148,10 +148,10 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
     else_branch: Graph
     outputs: int = 1
 
-    def types(self, condition: View, *captures: View) -> list[Type]:
-        if isinstance(condition.type, Tensor) and condition.type.dtype is not None and condition.type.dtype != "boolean":
-            raise RuleError("type.class", f"input 'condition' should be boolean, not {condition.type.dtype}")
-        shape = condition.shape
+    def types(self, cond: View, *captures: View) -> list[Type]:
+        if isinstance(cond.type, Tensor) and cond.type.dtype is not None and cond.type.dtype != "boolean":
+            raise RuleError("type.class", f"input 'condition' should be boolean, not {cond.type.dtype}")
+        shape = cond.shape
         if shape is not None and all(isinstance(size, int) for size in shape) and any(size != 1 for size in shape):
             raise RuleError("if.condition", f"the condition should have one element, not the shape {list(shape)}")
         branches = (self.then_branch, self.else_branch)
@@ -159,8 +159,8 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
         if counts != [self.outputs] * 2:
             raise RuleError("node.outputs", f"{self.outputs} outputs from branches of {counts[0]} and {counts[1]}")
         inferred = [infer_branch(branch, captures) for branch in branches]
-        known = symbols_of((condition, *captures))
-        return [outside(type, known) for type in self._common_types(inferred, taken_branch(condition))]
+        known = symbols_of((cond, *captures))
+        return [outside(type, known) for type in self._common_types(inferred, taken_branch(cond))]
 
     def _common_types(self, inferred: list[list[Type] | None], taken: int | None) -> list[Type]:
         """The outputs' types: a branch that cannot run with these inputs says nothing of them, unless neither can."""
@@ -175,16 +175,16 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
         first, *rest = able or [[value.type for value in branch.outputs] for branch in branches]
         return [reduce(common_type, types) for types in zip(first, *rest, strict=True)]
 
-    def evaluate(self, xp: Namespace, condition: Array, *captures: Array) -> Any:
+    def evaluate(self, xp: Namespace, cond: Array, *captures: Array) -> Any:
         from dovetail.interpreter.evaluate import run
 
-        return self.through(lambda body, inputs: run(body, inputs, xp), xp, condition, *captures)
+        return self.through(lambda body, inputs: run(body, inputs, xp), xp, cond, *captures)
 
-    def through(self, call: Any, xp: Namespace, condition: Array, *captures: Any) -> Any:
+    def through(self, call: Any, xp: Namespace, cond: Array, *captures: Any) -> Any:
         """What ``evaluate`` says, where ``call(body, inputs)`` runs a branch."""
-        if condition.size != 1 if hasattr(condition, "size") and isinstance(condition.size, int) else False:
-            raise EngineError("if.condition", f"the condition should have one element, not the shape {list(condition.shape)}")
-        return tuple(call(self.then_branch if bool(condition.reshape(())) else self.else_branch, captures))
+        if cond.size != 1 if hasattr(cond, "size") and isinstance(cond.size, int) else False:
+            raise EngineError("if.condition", f"the condition should have one element, not the shape {list(cond.shape)}")
+        return tuple(call(self.then_branch if bool(cond.reshape(())) else self.else_branch, captures))
 
     def pull_back(self, b: Builder, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
         from dovetail.ops.control_flow.gradients import through_if

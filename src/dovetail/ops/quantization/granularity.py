@@ -80,9 +80,9 @@ def spread_value(b: Builder, values: Value, x: Value, axis: int | None) -> Any:
     if not values.shape:
         return values
     if axis is None or is_single(values.shape):
-        return b.Reshape(values, [], copy_zeros=False)
+        return b.Reshape(values, [], special_zero=False)
     after = len(x.dims) - 1 - axis_in(axis, len(x.dims))
-    return b.Reshape(values, [-1, *(1,) * after], copy_zeros=False) if after else values
+    return b.Reshape(values, [-1, *(1,) * after], special_zero=False) if after else values
 
 
 def by_blocks(b: Builder, x: Value, parameters: list[Any], axis: int, block: int, compute: Any) -> Any:
@@ -94,9 +94,9 @@ def by_blocks(b: Builder, x: Value, parameters: list[Any], axis: int, block: int
     size = x.dims[place]
     if isinstance(size, int) and size % block == 0:
         before, after = shape_value(b, x, range(place)), shape_value(b, x, range(place + 1, len(x.dims)))
-        parts = b.Reshape(x, _joined(b, before, [size // block, block], after), copy_zeros=False)
+        parts = b.Reshape(x, _joined(b, before, [size // block, block], after), special_zero=False)
         held = [None if each is None else b.Unsqueeze(each, [place + 1]) for each in parameters]
-        return b.Reshape(compute(parts, *held), shape_value(b, x), copy_zeros=False)
+        return b.Reshape(compute(parts, *held), shape_value(b, x), special_zero=False)
     laid = [None if each is None else _repeated(b, each, x, place, block) for each in parameters]
     return compute(x, *laid)
 
@@ -111,6 +111,6 @@ def _repeated(b: Builder, values: Value, x: Value, place: int, block: int) -> An
     rank = len(values.dims)
     wide = b.Tile(b.Unsqueeze(values, [place + 1]), [block if axis == place + 1 else 1 for axis in range(rank + 1)])
     shape = _joined(b, shape_value(b, values, range(place)), [-1], shape_value(b, values, range(place + 1, rank)))
-    flat = b.Reshape(wide, shape, copy_zeros=False)
+    flat = b.Reshape(wide, shape, special_zero=False)
     size = shape_value(b, x, [place])
     return b.Slice(flat, [0], size, [place], [1])

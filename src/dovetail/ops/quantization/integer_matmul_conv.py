@@ -217,7 +217,7 @@ class QLinearConv(
         after = len(w.dims) - 2
         total = b.add(self.integers(), x, w, zx, zw)[0]
         if bias is not None:
-            total = b.Add(total, b.Reshape(bias, [-1, *(1,) * after], copy_zeros=False))
+            total = b.Add(total, b.Reshape(bias, [-1, *(1,) * after], special_zero=False))
         factor = b.Multiply(one_value(b, x_scale), by_channels_value(b, w_scale, after))
         return requantized_value(b, total, b.Divide(factor, one_value(b, y_scale)), one_value(b, zy))
 
@@ -290,7 +290,7 @@ class QGemm(
     ),
     onnx=(
         "com.microsoft:QGemm-1(x, x_scale, x_zero_point, y, y_scale, y_zero_point, bias?, z_scale?, z_zero_point?; alpha=1.0, "
-        "transA:transpose_a=0, transB:transpose_b=0)"
+        "transA:trans_a=0, transB:trans_b=0)"
     ),
 ):
     """``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times ``alpha * x_scale * y_scale`` in f32.
@@ -301,8 +301,8 @@ class QGemm(
     """
 
     alpha: float = 1.0
-    transpose_a: bool = False
-    transpose_b: bool = False
+    trans_a: bool = False
+    trans_b: bool = False
 
     def types(self, *xs: View) -> list[Type]:
         _, scale, point = (*xs, None, None, None)[6:9]
@@ -318,7 +318,7 @@ class QGemm(
         bias, z_scale, zz = (*rest, None, None, None)[:3]
         for values, what in ((x_scale, "scale"), (zx, "zero point"), (z_scale, "scale"), (zz, "zero point")):
             check_single(values, what)
-        made = Gemm(transpose_a=self.transpose_a, transpose_b=self.transpose_b).shape(_Untyped(x), _Untyped(y), bias)
+        made = Gemm(transpose_a=self.trans_a, transpose_b=self.trans_b).shape(_Untyped(x), _Untyped(y), bias)
         for values, what in ((y_scale, "scale"), (zy, "zero point")):
             if values is not None and is_single(values.shape) is False:
                 if len(values.dims) != 1:
@@ -331,8 +331,8 @@ class QGemm(
         self, xp: Namespace, x: Array, x_scale: Array, zx: Array, y: Array, y_scale: Array, zy: Array, *rest: Array
     ) -> Any:
         bias, z_scale, zz = (*rest, None, None, None)[:3]
-        left = xp.matrix_transpose(x) if self.transpose_a else x
-        right = xp.matrix_transpose(y) if self.transpose_b else y
+        left = xp.matrix_transpose(x) if self.trans_a else x
+        right = xp.matrix_transpose(y) if self.trans_b else y
         total = MatMulInteger().evaluate(xp, left, right, one(xp, zx), columns(xp, zy))
         total = total if bias is None else total + bias
         factor = xp.asarray(self.alpha, dtype=x_scale.dtype) * one(xp, x_scale) * columns(xp, y_scale)
@@ -344,8 +344,8 @@ class QGemm(
         self, b: Builder, x: Value, x_scale: Value, zx: Value, y: Value, y_scale: Value, zy: Value, *rest: Value
     ) -> Any:
         bias, z_scale, zz = (*rest, None, None, None)[:3]
-        left = b.Transpose(x, [1, 0]) if self.transpose_a else x
-        right = b.Transpose(y, [1, 0]) if self.transpose_b else y
+        left = b.Transpose(x, [1, 0]) if self.trans_a else x
+        right = b.Transpose(y, [1, 0]) if self.trans_b else y
         total = b.MatMulInteger(left, right, one_value(b, zx), columns_value(b, zy))
         total = total if bias is None else b.Add(total, bias)
         factor = b.Multiply(b.Multiply(b.constant(np.float32(self.alpha)), one_value(b, x_scale)), columns_value(b, y_scale))

@@ -294,8 +294,8 @@ class QLinearAveragePool(
 
 class QLinearConcat(
     _OnGrid,
-    sig="y_scale: f32, y_zero_point: I, *xs: any -> y: I",
-    onnx="com.microsoft:QLinearConcat-1(y_scale, y_zero_point, *xs; axis)",
+    sig="y_scale: f32, y_zero_point: I, *inputs: any -> y: I",
+    onnx="com.microsoft:QLinearConcat-1(y_scale, y_zero_point, *inputs; axis)",
 ):
     """Concat along ``axis`` of bytes, each of ``xs`` followed by its scale and its zero point, brought to one grid.
 
@@ -304,28 +304,28 @@ class QLinearConcat(
 
     axis: int
 
-    def shape(self, y_scale: View, y_zero_point: View, *xs: View) -> Any:
-        if not xs or len(xs) % 3:
-            raise RuleError("node.inputs", f"{len(xs)} inputs, where each tensor has a scale and a zero point")
-        for x, scale, zero_point in zip(xs[::3], xs[1::3], xs[2::3], strict=True):
+    def shape(self, y_scale: View, y_zero_point: View, *inputs: View) -> Any:
+        if not inputs or len(inputs) % 3:
+            raise RuleError("node.inputs", f"{len(inputs)} inputs, where each tensor has a scale and a zero point")
+        for x, scale, zero_point in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
             check_single(scale, "scale")
             check_single(zero_point, "zero point")
             kinds = dtype_in(x.type), dtype_in(zero_point.type)
             if kinds[0] is not None and kinds[1] is not None and (kinds[0] is not kinds[1] or kinds[0].name not in BYTES):
                 raise RuleError("quantize.type", f"a tensor of {kinds[0]} with a zero point of {kinds[1]}")
-        return Concat(self.axis).shape(*xs[::3])
+        return Concat(self.axis).shape(*inputs[::3])
 
-    def evaluate(self, xp: Namespace, y_scale: Array, y_zero_point: Array, *xs: Array) -> Any:
+    def evaluate(self, xp: Namespace, y_scale: Array, y_zero_point: Array, *inputs: Array) -> Any:
         kind = arrays.element(y_zero_point)
         parts = [
             onto_grid(xp, dequantized(xp, x, scale, mine) / one(xp, y_scale), point(xp, y_zero_point), kind)
-            for x, scale, mine in zip(xs[::3], xs[1::3], xs[2::3], strict=True)
+            for x, scale, mine in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
         ]
         return Concat(self.axis).evaluate(xp, *parts)
 
-    def decompose(self, b: Builder, y_scale: Value, y_zero_point: Value, *xs: Value) -> Any:
+    def decompose(self, b: Builder, y_scale: Value, y_zero_point: Value, *inputs: Value) -> Any:
         parts = []
-        for x, scale, mine in zip(xs[::3], xs[1::3], xs[2::3], strict=True):
+        for x, scale, mine in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
             steps = b.Divide(dequantized_value(b, x, scale, mine), one_value(b, y_scale))
             parts.append(grid_value(b, steps, one_value(b, y_zero_point), y_zero_point.dtype))
         return b.Concat(*parts, axis=self.axis)

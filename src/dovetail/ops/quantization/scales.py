@@ -66,13 +66,13 @@ def columns(xp: Namespace, values: Array) -> Any:
 
 
 def one_value(b: Builder, values: Value) -> Any:
-    return b.Reshape(values, [], copy_zeros=False) if values.shape else values
+    return b.Reshape(values, [], special_zero=False) if values.shape else values
 
 
 def rows_value(b: Builder, values: Value, rank: int) -> Any:
     if is_single(values.shape):
         return one_value(b, values)
-    return b.Reshape(values, [-1, 1], copy_zeros=False) if len(values.dims) == 1 and rank > 1 else values
+    return b.Reshape(values, [-1, 1], special_zero=False) if len(values.dims) == 1 and rank > 1 else values
 
 
 def columns_value(b: Builder, values: Value) -> Any:
@@ -128,4 +128,4 @@ def by_channels(xp: Namespace, values: Array, after: int) -> Any:
 
 
 def by_channels_value(b: Builder, values: Value, after: int) -> Any:
-    return one_value(b, values) if is_single(values.shape) else b.Reshape(values, [-1, *(1,) * after], copy_zeros=False)
+    return one_value(b, values) if is_single(values.shape) else b.Reshape(values, [-1, *(1,) * after], special_zero=False)

@@ -18,66 +18,68 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 
-class Optional(Op, sig="x?: any -> y: any"):
+class Optional(Op, sig="input?: any -> output: any"):
     """``x`` as a value that might be nothing; where there is no ``x``, nothing, of the type ``element``.
 
     Source: ONNX Optional 15, 28.
     """
 
-    element: Type | None = None
+    type: Type | None = None
 
-    def types(self, x: View | None = None) -> list[Type]:
-        if x is not None:
-            return [types.Optional(x.type)]
-        if self.element is None:
+    def types(self, input: View | None = None) -> list[Type]:
+        if input is not None:
+            return [types.Optional(input.type)]
+        if self.type is None:
             raise RuleError("optional.type", "nothing says of what type the value is that is not there")
-        return [types.Optional(types.opened(self.element))]
+        return [types.Optional(types.opened(self.type))]
 
-    def value(self, x: View | None = None) -> Any:
+    def value(self, input: View | None = None) -> Any:
         raise Unknown
 
-    def evaluate(self, xp: Namespace, x: Array | None = None) -> Any:
-        return x
+    def evaluate(self, xp: Namespace, input: Array | None = None) -> Any:
+        return input
 
 
-class OptionalHasElement(Op, sig="x?: any -> y: boolean", onnx=("OptionalHasElement-15(x)", "OptionalHasElement-18,28(x?)")):
+class OptionalHasElement(
+    Op, sig="input?: any -> output: boolean", onnx=("OptionalHasElement-15(input)", "OptionalHasElement-18,28(input?)")
+):
     """Whether ``x`` is something, a scalar: false where it is nothing, and where it is left out.
 
     Source: ONNX OptionalHasElement 15, 18, 28.
     """
 
-    def shape(self, x: View | None = None) -> Any:
+    def shape(self, input: View | None = None) -> Any:
         return ()
 
-    def value(self, x: View | None = None) -> Any:
-        return np.array(_is_there(x))
+    def value(self, input: View | None = None) -> Any:
+        return np.array(_is_there(input))
 
-    def evaluate(self, xp: Namespace, x: Array | None = None) -> Any:
-        return xp.asarray(x is not None)
+    def evaluate(self, xp: Namespace, input: Array | None = None) -> Any:
+        return xp.asarray(input is not None)
 
-    def decompose(self, b: Builder, x: Value | None = None) -> Any:
-        return b.constant(np.array(_is_there(x)), dtypes.boolean)
+    def decompose(self, b: Builder, input: Value | None = None) -> Any:
+        return b.constant(np.array(_is_there(input)), dtypes.boolean)
 
 
-class OptionalGetElement(Op, sig="x: any -> y: any", onnx="OptionalGetElement-15,18,28(x)"):
+class OptionalGetElement(Op, sig="input: any -> output: any", onnx="OptionalGetElement-15,18,28(input)"):
     """What ``x`` is, which must not be nothing. Source: ONNX OptionalGetElement 15, 18, 28."""
 
-    def types(self, x: View) -> list[Type]:
-        return [x.type.element if isinstance(x.type, types.Optional) else x.type]
+    def types(self, input: View) -> list[Type]:
+        return [input.type.element if isinstance(input.type, types.Optional) else input.type]
 
-    def value(self, x: View) -> Any:
-        found = _inside(x)
+    def value(self, input: View) -> Any:
+        found = _inside(input)
         if found is None:
             raise Unknown
         return found.exact
 
-    def evaluate(self, xp: Namespace, x: Array) -> Any:
-        if x is None:
+    def evaluate(self, xp: Namespace, input: Array) -> Any:
+        if input is None:
             raise EngineError("optional.nothing", "the value is nothing")
-        return x
+        return input
 
-    def decompose(self, b: Builder, x: Value) -> Any:
-        found = _inside(x)
+    def decompose(self, b: Builder, input: Value) -> Any:
+        found = _inside(input)
         if found is None:
             raise Unknown
         return found

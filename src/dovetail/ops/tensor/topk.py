@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 SORTS = ("value", "index", "none")
 
 _MODES = "mode~{max:true,min:false}:largest, sort"
-_PLACES = "index_element_type:dtype=i32"
+_PLACES = "index_element_type=i32"
 
 
 class TopK(
     Op,
     sig="x: R, k!: I -> values: R, indices: I1",
     onnx=(
-        "TopK-1(x; axis=-1, k~scalar | largest=true, sort=value, stable=true/false, dtype=i64)",
-        "TopK-10(x, k; axis=-1 | largest=true, sort=value, stable=true/false, dtype=i64)",
-        "TopK-11,24(x, k; axis=-1, largest=1, sorted~{1:value,0:none}:sort=1 | stable=true/false, dtype=i64)",
+        "TopK-1(x; axis=-1, k~scalar | largest=true, sort=value, stable=true/false, index_element_type=i64)",
+        "TopK-10(x, k; axis=-1 | largest=true, sort=value, stable=true/false, index_element_type=i64)",
+        "TopK-11,24(x, k; axis=-1, largest=1, sorted~{1:value,0:none}:sort=1 | stable=true/false, index_element_type=i64)",
     ),
     openvino=(
         f"TopK-1(x, k; axis, {_MODES}, {_PLACES} | stable=false)",
@@ -52,17 +52,17 @@ class TopK(
     largest: bool = True
     sort: str = "value"
     stable: bool = True
-    dtype: DType = dtypes.i64
+    index_element_type: DType = dtypes.i64
 
     def validate(self) -> None:
         if self.sort not in SORTS:
             raise RuleError("topk.sort", f"sort {self.sort!r} is none of {', '.join(SORTS)}")
-        if self.dtype not in ("i32", "i64"):
-            raise RuleError("topk.dtype", f"indices of {self.dtype}, of i32 or i64")
+        if self.index_element_type not in ("i32", "i64"):
+            raise RuleError("topk.dtype", f"indices of {self.index_element_type}, of i32 or i64")
 
     def types(self, x: View, k: View) -> list[Type]:
         values = default_types(self, (x, k))[0]
-        return [values, Tensor(self.dtype, getattr(values, "shape", None))]
+        return [values, Tensor(self.index_element_type, getattr(values, "shape", None))]
 
     def shape(self, x: View, k: View) -> Any:
         count = self.count(k)
@@ -106,7 +106,7 @@ class TopK(
         order = self.order(xp, x, axis)[(*front, slice(0, count))]
         if self.sort == "index":
             order = xp.sort(order, axis=axis)
-        return arrays.take_along(xp, x, order, axis), arrays.cast(xp, order, self.dtype)
+        return arrays.take_along(xp, x, order, axis), arrays.cast(xp, order, self.index_element_type)
 
     def order(self, xp: Namespace, x: Array, axis: int) -> Any:
         """The places along the axis, the first that of the most extreme element, equal ones as they stand."""
@@ -130,9 +130,9 @@ class TopK(
         if wide is not None:
             values, places = b.add(self, b.Cast(x, to=wide), k)
             return [b.Cast(values, to=x.dtype), places]
-        if self.dtype != "i64":
-            values, places = b.add(self.with_(dtype=dtypes.i64), x, k)
-            return [values, b.Cast(places, to=self.dtype)]
+        if self.index_element_type != "i64":
+            values, places = b.add(self.with_(index_element_type=dtypes.i64), x, k)
+            return [values, b.Cast(places, to=self.index_element_type)]
         if self.sort == "index":
             _, some = b.add(self.with_(sort="none"), x, k)
             places = b.TopK(some, shape_value(b, some, [self.axis]), axis=self.axis, largest=False)[0]
