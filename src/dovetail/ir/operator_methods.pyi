@@ -2746,37 +2746,37 @@ class OperatorMethods:
     def Flatten(
         self, input: Operand, /, *, axis: int | Value = 1,
     ) -> Value:
-        """``x`` as a matrix: the sizes before ``axis`` multiplied are the rows, the others the columns.
+        """Flatten ``input`` to a matrix: [product of the sizes before ``axis``, product of the other sizes].
 
-        ``axis`` in [-rank, rank]; the product of no sizes is 1. Source: ONNX Flatten 1 to 25.
+        ``axis`` is in [-rank, rank]; the product of no sizes is 1. Source: ONNX Flatten 1 to 25.
         """
 
     def Reshape(
         self, data: Operand, shape: Operand, /, *, special_zero: bool = True, empty: str = 'refuse',
     ) -> Value:
-        """The elements of ``x`` in row-major order under the shape ``target``, a vector.
+        """Reshape ``data`` to the sizes in the vector ``shape``, keeping its elements in row-major order.
 
-        With ``special_zero`` a 0 copies the input's dimension at its index, which has to be below the rank; otherwise it is a size of
-        zero. At most one -1 is computed so that the volumes agree. ``empty`` rules on -1 where the other sizes multiply to 0:
-        ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
-        refuses the target [0] unless that copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in the target
-        is a size, also when it turns out to be 0. Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero),
-        nGraph Reshape v1.
+        With ``special_zero`` a 0 copies the input's dimension at its index, which must be below the rank; otherwise it is a size of
+        zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` rules on -1 where the other sizes multiply
+        to 0: ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
+        refuses the shape [0] unless that 0 copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in ``shape`` is
+        a size, also when it turns out to be 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
+        Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
         """
 
     def Squeeze(
         self, data: Operand, axes: Operand | None = None, /, *, skip: bool = False,
     ) -> Value:
-        """``x`` without its ``axes``, which have the size 1; without ``axes``: without every axis of size 1.
+        """Squeeze ``data``: remove ``axes``, which have the size 1; without ``axes`` remove every axis of size 1.
 
-        With ``skip`` an axis of another size stays; otherwise it is an error, also when it is found at run time. Each axis comes
-        once. Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` speaks of inference only).
+        With ``skip`` an axis of another size stays; otherwise it is an error, also at run time. Each axis is named at most once.
+        Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` concerns inference only).
         """
 
     def Unsqueeze(
         self, data: Operand, axes: Operand, /,
     ) -> Value:
-        """``x`` with a new axis of size 1 at each of ``axes``, which are counted in the result; each comes once.
+        """Unsqueeze ``data``: insert an axis of size 1 at each of ``axes``, counted in the result; each is named once.
 
         Sources: ONNX Unsqueeze 1 to 25; OpenVINO Unsqueeze-1.
         """
