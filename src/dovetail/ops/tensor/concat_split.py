@@ -1,4 +1,4 @@
-"""Joining and cutting along an axis: Concat and Split."""
+"""Concat and Split along an axis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def _positive_rank(rank: int) -> int:
     if rank == 0:
-        raise RuleError("shape.scalar", "a scalar has no axis to join or cut along")
+        raise RuleError("shape.scalar", "Concat and Split need a rank of at least 1, got a scalar")
     return rank
 
 
@@ -33,7 +33,7 @@ class Concat(
     onnx=("Concat-1(*inputs; axis~front=1)", "Concat-4(*inputs; axis~front)", "Concat-11,13(*inputs; axis)"),
     openvino="Concat-1(*inputs; axis)",
 ):
-    """Lay ``xs`` end to end along ``axis``, which counts from the end when negative; all other dimensions agree.
+    """Concatenate ``inputs`` along ``axis``, which counts from the end when negative; all other dimensions agree.
 
     At least one input, none of them a scalar. Nothing is broadcast or promoted; a size of 0 is an ordinary size.
     Sources: ONNX Concat 1, 4, 11, 13; OpenVINO Concat-1; nGraph Concat.
@@ -43,7 +43,7 @@ class Concat(
 
     def shape(self, *inputs: View) -> Any:
         if not inputs:
-            raise RuleError("node.inputs", "at least one input is needed")
+            raise RuleError("node.inputs", "needs at least 1 input, got 0")
         known = [x.shape for x in inputs if x.shape is not None]
         if not known:
             return None
@@ -52,11 +52,11 @@ class Concat(
         sizes: list[Any] = list(known[0])
         for shape in known[1:]:
             if len(shape) != rank:
-                raise RuleError("shape.rank", f"ranks {rank}, {len(shape)} should be equal")
+                raise RuleError("shape.rank", f"ranks of the inputs must be equal, got {rank} and {len(shape)}")
             for place, size in enumerate(shape):
                 sizes[place] = sizes[place] + size if place == axis else agree(sizes[place], size)
         if isinstance(sizes[axis], int) and sizes[axis] > INT64_MAX:
-            raise RuleError("shape.overflow", f"the sizes along axis {axis} add up to {sizes[axis]}, more than 2**63 - 1")
+            raise RuleError("shape.overflow", f"the size of axis {axis} must be at most 2**63 - 1, got {sizes[axis]}")
         if len(known) < len(inputs):
             sizes[axis] = None
         return tuple(sizes)
@@ -66,10 +66,10 @@ class Concat(
         return self if rank is None else Concat(axis_in(self.axis, rank))
 
     def evaluate(self, xp: Namespace, *inputs: Array) -> Any:
-        # A library would promote, and has its own words and limits for the rest.
+        # An array library would promote the element types, and has error messages of its own.
         kinds = list(dict.fromkeys(str(element(x)) for x in inputs))
         if len(kinds) > 1:
-            raise RuleError("type.disagree", f"element types {', '.join(kinds)} should be equal")
+            raise RuleError("type.disagree", f"element types must be equal, got {', '.join(kinds)}")
         self.shape(*map(view_of, inputs))
         return xp.concat(list(inputs), axis=self.axis)
 
@@ -107,11 +107,11 @@ class Split(
     ),
     openvino=("VariadicSplit-1(input, axis, split | wildcard=true/false)", "Split-1(input, axis~scalar; num_splits:outputs)"),
 ):
-    """Cut ``x`` along ``axis`` into pieces of ``sizes``, or into ``outputs`` equal ones.
+    """Split ``input`` along ``axis`` into parts of the lengths in ``split``, or into ``outputs`` equal parts.
 
-    ``sizes`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
-    Without ``sizes`` the dimension divides by ``outputs``, unless ``ragged``: then a piece is ceil(dim / outputs) long and the
-    last may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
+    ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
+    Without ``split`` the dimension is a multiple of ``outputs``, unless ``ragged``: then a part has ceil(dim / outputs) elements and
+    the last may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
     """
 
     axis: int = 0
@@ -121,7 +121,7 @@ class Split(
 
     def validate(self) -> None:
         if self.outputs < 1:
-            raise RuleError("split.outputs", f"{self.outputs} outputs; at least one is needed")
+            raise RuleError("split.outputs", f"needs at least 1 output, got {self.outputs}")
 
     def shape(self, input: View, split: View | None = None) -> Any:
         lengths = None if split is None else self._lengths(split)
@@ -129,7 +129,7 @@ class Split(
         if shape is None:
             return [None] * self.outputs
         axis = axis_in(self.axis, _positive_rank(len(shape)))
-        pieces = self._equal(shape[axis]) if split is None else self._explicit(shape[axis], lengths)
+        pieces = self._equal_parts(shape[axis]) if split is None else self._explicit_parts(shape[axis], lengths)
         return [(*shape[:axis], piece, *shape[axis + 1 :]) for piece in pieces]
 
     def _check_count(self, split: View) -> None:
@@ -137,50 +137,50 @@ class Split(
         if shape is None:
             return
         if len(shape) != 1:
-            raise RuleError("split.sizes", f"the lengths should be a vector, not of rank {len(shape)}")
+            raise RuleError("split.sizes", f"the lengths must be a vector, got rank {len(shape)}")
         (count,) = shape
         if symbolic.equal(count, self.outputs) is False:
-            raise RuleError("split.outputs", f"{count} lengths for {self.outputs} outputs")
+            raise RuleError("split.outputs", f"the number of lengths ({count}) must equal the number of outputs ({self.outputs})")
 
-    def _equal(self, size: Any) -> list[Any]:
+    def _equal_parts(self, size: Any) -> list[Any]:
         count = self.outputs
         if not self.ragged:
             if isinstance(size, int) and size % count:
-                raise RuleError("split.divide", f"{size} does not divide into {count} equal pieces")
+                raise RuleError("split.divide", f"the dimension ({size}) must be a multiple of the number of outputs ({count})")
             return [size // count] * count
         piece = -(-size // count)
         last = size - piece * (count - 1)
         if isinstance(last, int) and last < 0:
-            raise RuleError("split.divide", f"{count} pieces of {piece} are more than {size}")
+            raise RuleError("split.divide", f"{count} parts of {piece} must not exceed the dimension ({size})")
         return [piece] * (count - 1) + [last]
 
     def _lengths(self, split: View) -> list[Any] | None:
-        """The lengths as they stand, where they are known."""
+        """Return the lengths as given, with -1 and symbols; None where they are unknown."""
         self._check_count(split)
         lengths = elements_of(split)
         if lengths is None:
             return None
         numbers = [length for length in lengths if isinstance(length, int)]
         if any(length < -1 for length in numbers):
-            raise RuleError("split.sizes", f"lengths {_listed(lengths)} should not be negative")
+            raise RuleError("split.sizes", f"lengths must not be negative, got {_text(lengths)}")
         if -1 in numbers and not self.wildcard:
-            raise RuleError("split.sizes", "a length of -1 is no wildcard here")
+            raise RuleError("split.sizes", f"a length of -1 needs a split with wildcard, got {_text(lengths)}")
         if numbers.count(-1) > 1:
-            raise RuleError("split.sizes", "at most one length may be -1")
+            raise RuleError("split.sizes", f"at most one length may be -1, got {_text(lengths)}")
         if sum(length for length in numbers if length != -1) > INT64_MAX:
-            raise RuleError("split.sizes", f"lengths {_listed(lengths)} add up to more than 2**63 - 1")
+            raise RuleError("split.sizes", f"the sum of the lengths must be at most 2**63 - 1, got {_text(lengths)}")
         return lengths
 
-    def _explicit(self, size: Any, lengths: list[Any] | None) -> list[Any]:
+    def _explicit_parts(self, size: Any, lengths: list[Any] | None) -> list[Any]:
         if lengths is None:
             return [None] * self.outputs
         rest = sum(length for length in lengths if length != -1)
         remainder = size - rest if -1 in lengths else None
         if remainder is None:
             if all(map(is_size, lengths)) and symbolic.equal(rest, size) is False:
-                raise RuleError("split.sizes", f"lengths {_listed(lengths)} should add up to {size}")
+                raise RuleError("split.sizes", f"lengths must add up to the dimension ({size}), got {_text(lengths)}")
         elif symbolic.less(remainder, 0):
-            raise RuleError("split.sizes", f"lengths {_listed(lengths)} leave less than nothing of {size}")
+            raise RuleError("split.sizes", f"lengths beside -1 must not exceed the dimension ({size}), got {_text(lengths)}")
         # A length that may be negative may turn out to be the remainder.
         return [remainder if length == -1 else length if is_size(length) else None for length in lengths]
 
@@ -207,23 +207,23 @@ class Split(
         return [b.Concat(*parts, axis=self.axis), None]
 
     def decompose(self, b: Builder, input: Value, split: Value | None = None) -> Any:
-        """With every length written out, for a format that has no remainder or no ragged pieces; None where it is so already."""
+        """Write out every length, for a format without remainder or ragged parts; None where they are explicit."""
         if not (self.ragged if split is None else self.wildcard):
             return None
         shapes = self.shape(input, split)
         lengths: Any = [None if shape is None else shape[axis_in(self.axis, len(shape))] for shape in shapes]
         if not all(isinstance(length, int) for length in lengths):
             size = b.Gather(b.Shape(input, output_type=dtypes.i64), [self.axis])
-            lengths = self._ragged(b, size) if split is None else self._filled(b, size, split)
+            lengths = self._ragged_lengths(b, size) if split is None else self._lengths_with_remainder(b, size, split)
         return b.Split(input, lengths, axis=self.axis, outputs=self.outputs)
 
-    def _ragged(self, b: Builder, size: Any) -> Any:
+    def _ragged_lengths(self, b: Builder, size: Any) -> Any:
         last = self.outputs - 1
         piece = b.Divide(b.Add(size, last), self.outputs)
         return b.Concat(*[piece] * last, b.Subtract(size, b.Multiply(piece, last)), axis=0)
 
-    def _filled(self, b: Builder, size: Any, split: Value) -> Any:
-        """The lengths with the remainder in its place; two of -1 are left as they are, to be refused."""
+    def _lengths_with_remainder(self, b: Builder, size: Any, split: Value) -> Any:
+        """Compute the lengths with the remainder for -1; two of -1 stay, so that the format refuses them."""
         given = as_i64(b, split)
         free = b.constant(-1, dtypes.i64)
         is_free = b.Equal(given, free)
@@ -246,5 +246,5 @@ class Split(
         )
 
 
-def _listed(lengths: list[Any]) -> str:
+def _text(lengths: list[Any]) -> str:
     return f"[{', '.join(map(str, lengths))}]"

@@ -1,4 +1,4 @@
-"""Elements exchanged between channels and space, or among channels: DepthToSpace, SpaceToDepth, ShuffleChannels."""
+"""DepthToSpace, SpaceToDepth and ShuffleChannels."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OPENVINO_MODES = "mode~{blocks_first:blocks_first,depth_first:depth_first}"
 
 
 class _Blocks(Op):
-    """Split the axes, permute the pieces, join them again."""
+    """An operator that reshapes, transposes and reshapes again: it splits axes, permutes the factors and merges them."""
 
     def split(self, shape: Sequence[Any]) -> tuple[list[Any], list[int]]:
-        """The sizes of the pieces of all axes, and the order in which they come."""
+        """Return the sizes after splitting the axes, and the permutation of the split axes."""
         raise NotImplementedError
 
     def windows(self, x: View) -> Windows:
@@ -40,27 +40,27 @@ class _Blocks(Op):
         return xp.reshape(xp.permute_dims(xp.reshape(x, tuple(sizes)), tuple(order)), shape)
 
     def factors(self, rank: int) -> tuple[int, ...]:
-        """The numbers by which sizes are multiplied and divided."""
+        """Return the numbers by which sizes are multiplied and divided."""
         raise NotImplementedError
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """As Reshape, Transpose, Reshape."""
+        """Write Reshape, Transpose, Reshape."""
         factors = self.factors(len(x.dims))
         sizes, order = self.split(x.dims)
-        moved = b.Transpose(_reshaped(b, x, sizes, x, factors), order)
-        return _reshaped(b, moved, self.shape(x), x, factors)
+        moved = b.Transpose(_reshape_to(b, x, sizes, x, factors), order)
+        return _reshape_to(b, moved, self.shape(x), x, factors)
 
 
-def _reshaped(b: Builder, value: Value, sizes: Sequence[Size], x: Value, factors: Sequence[int]) -> Any:
-    """``value`` under ``sizes``; those that only run time knows follow from the sizes of ``x``."""
+def _reshape_to(b: Builder, value: Value, sizes: Sequence[Size], x: Value, factors: Sequence[int]) -> Any:
+    """Reshape ``value`` to ``sizes``; symbolic sizes are computed from the sizes of ``x``."""
     if all(isinstance(size, int) for size in sizes):
         return b.Reshape(value, list(sizes), special_zero=False)
-    parts = [size if isinstance(size, int) else _at_run_time(b, size, x, factors) for size in sizes]
+    parts = [size if isinstance(size, int) else _size_value(b, size, x, factors) for size in sizes]
     return b.Reshape(value, join_sizes(b, parts), special_zero=False)
 
 
-def _at_run_time(b: Builder, size: Size, x: Value, factors: Sequence[int]) -> Any:
-    """A size that is one of ``x``, or one of them times or by a factor, as a vector of one element."""
+def _size_value(b: Builder, size: Size, x: Value, factors: Sequence[int]) -> Any:
+    """Return a symbolic size that is a size of ``x``, or one multiplied or divided by a factor, as a vector of one."""
     from dovetail.ir.builder import shape_value
 
     for axis, known in enumerate(x.dims):
@@ -72,21 +72,21 @@ def _at_run_time(b: Builder, size: Size, x: Value, factors: Sequence[int]) -> An
             if symbolic.equal(known // factor, size) is True or symbolic.exact_quotient(known, factor) == size:
                 return b.Divide(shape_value(b, x, [axis]), factor)
     raise UnsupportedError(
-        "blocks.size", f"the size {size} is not known to be one of {list(map(str, x.dims))} or a multiple of one"
+        "blocks.size", f"the size {size} must be a multiple or a quotient of a dimension of {list(map(str, x.dims))}"
     )
 
 
 def _check_rank(shape: Sequence[Any]) -> int:
     if len(shape) < 3:
-        raise RuleError("shape.rank", f"a rank of at least 3 is needed, not {len(shape)}")
+        raise RuleError("shape.rank", f"the rank must be at least 3, got {len(shape)}")
     return len(shape) - 2
 
 
 def _quotient(size: Any, divisor: int, what: str) -> Any:
     if isinstance(size, int) and size % divisor:
-        raise RuleError("blocks.divide", f"{what} {size} does not divide by {divisor}")
-    found = symbolic.exact_quotient(size, divisor)
-    return size // divisor if found is None else found
+        raise RuleError("blocks.divide", f"{what} ({size}) must be a multiple of {divisor}")
+    quotient = symbolic.exact_quotient(size, divisor)
+    return size // divisor if quotient is None else quotient
 
 
 class _Depth(_Blocks):
@@ -98,9 +98,9 @@ class _Depth(_Blocks):
 
     def validate(self) -> None:
         if self.blocksize < 1:
-            raise RuleError("blocks.size", f"a block size of {self.blocksize}")
+            raise RuleError("blocks.size", f"blocksize must be at least 1, got {self.blocksize}")
         if self.mode not in ("blocks_first", "depth_first"):
-            raise RuleError("blocks.mode", f"{self.mode!r} is neither blocks_first nor depth_first")
+            raise RuleError("blocks.mode", f"mode must be blocks_first or depth_first, got {self.mode!r}")
 
 
 class DepthToSpace(
@@ -112,10 +112,10 @@ class DepthToSpace(
     ),
     openvino=f"DepthToSpace-1(input; block_size:blocksize=1, {_OPENVINO_MODES})",
 ):
-    """Channels of ``x`` [N, C, *spatial] as blocks of ``block_size`` in every spatial axis: [N, C / block_size^k, *spatial *
-    block_size].
+    """Move channels of ``input`` [N, C, *spatial] into blocks: [N, C / blocksize^k, *spatial * blocksize].
 
-    The channel index is (*block place, new channel) with ``blocks_first``, (new channel, *block place) with ``depth_first``.
+    A block has ``blocksize`` elements along each of the k spatial axes. The channel index is (*position in the block, new channel)
+    with ``blocks_first``, (new channel, *position in the block) with ``depth_first``.
     Sources: ONNX DepthToSpace 1 to 28 (DCR, CRD; two spatial axes); OpenVINO DepthToSpace-1.
     """
 
@@ -149,8 +149,7 @@ class SpaceToDepth(
     ),
     openvino=f"SpaceToDepth-1(input; block_size:blocksize=1, {_OPENVINO_MODES})",
 ):
-    """Blocks of ``block_size`` in every spatial axis of ``x`` [N, C, *spatial] as channels: [N, C * block_size^k, *spatial /
-    block_size].
+    """Move blocks of ``input`` [N, C, *spatial] into channels: [N, C * blocksize^k, *spatial / blocksize].
 
     The inverse of DepthToSpace in the same ``mode``. Sources: ONNX SpaceToDepth 1 to 28 (two spatial axes); OpenVINO
     SpaceToDepth-1.
@@ -175,9 +174,9 @@ class SpaceToDepth(
 
 
 class ShuffleChannels(_Blocks, sig="data: T -> output: T", openvino="ShuffleChannels-1(data; axis=1, group=1)"):
-    """The places along ``axis`` taken as a matrix of ``group`` rows, transposed.
+    """Shuffle the indices of ``axis``: reshape them to a matrix of ``group`` rows and transpose it.
 
-    ``group`` divides the size. Source: OpenVINO ShuffleChannels-1.
+    The size is a multiple of ``group``. Source: OpenVINO ShuffleChannels-1.
     """
 
     axis: int = 1
@@ -185,13 +184,13 @@ class ShuffleChannels(_Blocks, sig="data: T -> output: T", openvino="ShuffleChan
 
     def validate(self) -> None:
         if self.group < 1:
-            raise RuleError("blocks.size", f"{self.group} groups")
+            raise RuleError("blocks.size", f"group must be at least 1, got {self.group}")
 
     def shape(self, data: View) -> Any:
         if data.shape is None:
             return None
         if not data.shape:
-            raise RuleError("shape.scalar", "a scalar has no axis of channels")
+            raise RuleError("shape.scalar", "ShuffleChannels needs a rank of at least 1, got a scalar")
         _quotient(data.shape[axis_in(self.axis, len(data.shape))], self.group, "the size")
         return data.shape
 
@@ -208,8 +207,8 @@ class ShuffleChannels(_Blocks, sig="data: T -> output: T", openvino="ShuffleChan
         return self if data.shape is None else ShuffleChannels(axis_in(self.axis, len(data.shape)), self.group)
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value) -> Any:
-        """Back by a transposition of the matrix that the places make."""
+        """Transpose the matrix of the indices back."""
         sizes, order = self.split(y.dims)
         factors = self.factors(len(y.dims))
-        moved = _reshaped(b, g, [sizes[place] for place in order], data, factors)
-        return [_reshaped(b, b.Transpose(moved, inverse(order)), y.dims, data, factors)]
+        moved = _reshape_to(b, g, [sizes[place] for place in order], data, factors)
+        return [_reshape_to(b, b.Transpose(moved, inverse(order)), y.dims, data, factors)]

@@ -1,4 +1,4 @@
-"""Elements read by index: Gather, GatherElements, GatherND."""
+"""Gather, GatherElements and GatherND."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 def check_indices(indices: View, size: Any, natural: bool = False) -> None:
-    """Hold known indices against the size of the axis. Raises RuleError [index.range]."""
+    """Check known indices against the size of the axis. Raises RuleError [index.range]."""
     found = elements_of(indices)
     if found is None or not isinstance(size, int):
         return
     low = 0 if natural else -size
     for index in found:
         if isinstance(index, int) and not low <= index < size:
-            raise RuleError("index.range", f"the index {index} is not in [{low}, {size - 1}]")
+            raise RuleError("index.range", f"indices must be in [{low}, {size - 1}], got {index}")
 
 
-def check_smaller(shape: Shape, indices: Any, axis: int) -> None:
-    """Indices of the rank of a tensor, no larger than it off the axis. Raises RuleError [shape.rank], [scatter.shape]."""
+def check_indices_shape(shape: Shape, indices: Any, axis: int) -> None:
+    """Check the shape of indices against a tensor's, which is larger off the axis. Raises RuleError [shape.rank], [scatter.shape]."""
     if len(shape) != len(indices):
-        raise RuleError("shape.rank", f"ranks {len(shape)}, {len(indices)} should be equal")
+        raise RuleError("shape.rank", f"ranks of data ({len(shape)}) and indices ({len(indices)}) must be equal")
     for place, (size, count) in enumerate(zip(shape, indices, strict=True)):
         if place != axis and symbolic.less(size, count) is True:
-            raise RuleError("scatter.shape", f"{count} indices along axis {place}, which has the size {size}")
+            raise RuleError("scatter.shape", f"indices must not be larger than axis {place} (size {size}), got {count}")
 
 
 class Gather(
@@ -53,12 +53,12 @@ class Gather(
         "Gather-8(data, indices, axis; batch_dims=0 | bounds=zero/error/natural)",
     ),
 ):
-    """The slices of ``x`` at ``indices`` along ``axis``: x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1:].
+    """Gather slices of ``data`` at ``indices`` along ``axis``.
 
-    The first ``batch_dims`` axes of both go together; a negative number counts from the rank of ``indices``. An index counts
-    from the end when negative; ``bounds`` rules on others outside the axis: an ``error``, or ``zero`` in their place. With
-    ``natural`` a negative one is an error too. Sources: ONNX Gather 1 (no negative indices), 11, 13; OpenVINO Gather-1, -7 (no
-    negative indices), -8 (zero).
+    Output shape: data.shape[:axis] + indices.shape[batch_dims:] + data.shape[axis + 1:]. The first ``batch_dims`` axes of both are
+    batch axes; a negative number counts from the rank of ``indices``. An index counts from the end when negative; ``bounds`` rules on
+    others outside the axis: an ``error``, or ``zero`` elements. With ``natural`` a negative index is an error too.
+    Sources: ONNX Gather 1 (no negative indices), 11, 13; OpenVINO Gather-1, -7 (no negative indices), -8 (zero).
     """
 
     axis: int = 0
@@ -67,13 +67,13 @@ class Gather(
 
     def validate(self) -> None:
         if self.bounds not in ("error", "zero", "natural"):
-            raise RuleError("gather.bounds", f"{self.bounds!r} is none of error, zero, natural")
+            raise RuleError("gather.bounds", f"bounds must be error, zero or natural, got {self.bounds!r}")
 
     def shape(self, data: View, indices: View) -> Any:
         if data.shape is None:
             return None
         if not data.shape:
-            raise RuleError("shape.scalar", "a scalar has no axis to gather from")
+            raise RuleError("shape.scalar", "data must have a rank of at least 1, got a scalar")
         axis = axis_in(self.axis, len(data.shape))
         if self.bounds != "zero":
             check_indices(indices, data.shape[axis], natural=self.bounds == "natural")
@@ -84,11 +84,11 @@ class Gather(
         return (*batch, *data.shape[count:axis], *indices.shape[count:], *data.shape[axis + 1 :])
 
     def _batch(self, rank: int, count: int) -> int:
-        """The number of batch axes. Raises RuleError [gather.batch]."""
+        """Return the number of batch axes. Raises RuleError [gather.batch]."""
         axis = axis_in(self.axis, rank)
         batch = self.batch_dims + count if self.batch_dims < 0 else self.batch_dims
         if not 0 <= batch <= min(axis, count):
-            raise RuleError("gather.batch", f"{self.batch_dims} batch axes of {rank} and {count}, gathered from axis {axis}")
+            raise RuleError("gather.batch", f"batch_dims must be at most the axis ({axis}) and the rank of the indices ({count}), got {self.batch_dims}")
         return batch
 
     def canonical(self, data: View, indices: View) -> Op:
@@ -108,7 +108,7 @@ class Gather(
     def evaluate(self, xp: Namespace, data: Array, indices: Array) -> Any:
         batch, axis = self._batch(data.ndim, indices.ndim), axis_in(self.axis, data.ndim)
         if self.bounds == "natural" and arrays.element(indices).kind != "uint" and bool(xp.any(indices < 0)):
-            raise EngineError("array.index-range", "an index is negative")
+            raise EngineError("array.index-range", "indices must not be negative")
         if self.bounds != "zero":
             return arrays.take(xp, data, indices, axis, batch)
         inside = (indices >= -data.shape[axis]) & (indices < data.shape[axis])
@@ -129,17 +129,17 @@ class Gather(
         axis = axis_in(self.axis, len(data.dims))
         batch = self._batch(len(data.dims), len(indices.dims))
         if self.bounds == "zero":
-            g, indices = _inside(b, g, data, indices, axis, batch)
+            g, indices = _mask_out_of_range(b, g, data, indices, axis, batch)
         if not batch:
             return [added_back(b, g, indices, axis, shape_value(b, data, [axis])), None]
-        order, back = _front_orders(len(data.dims), len(indices.dims), axis, batch)
+        order, back = _batch_permutations(len(data.dims), len(indices.dims), axis, batch)
         base = b.Transpose(data, order)
-        columns = _with_batch(b, b.Unsqueeze(indices, [-1]), base, batch)
+        columns = _with_batch_coordinates(b, b.Unsqueeze(indices, [-1]), base, batch)
         found = b.ScatterND(zeros_like(b, base), columns, b.Transpose(g, inverse(back)), reduction="add")
         return [b.Transpose(found, inverse(order)), None]
 
     def decompose(self, b: Builder, data: Value, indices: Value) -> Any:
-        """With more indices allowed; with batch axes: by GatherND, the axis moved behind them."""
+        """Allow negative indices; with batch axes write GatherND with the axis moved behind them."""
         if self.bounds == "natural":
             return b.add(self.with_(bounds="error"), data, indices)[0]
         if not self.batch_dims:
@@ -147,14 +147,14 @@ class Gather(
         axis, batch = axis_in(self.axis, len(data.dims)), self._batch(len(data.dims), len(indices.dims))
         if not batch:
             return b.Gather(data, indices, axis=axis, bounds=self.bounds)
-        order, back = _front_orders(len(data.dims), len(indices.dims), axis, batch)
+        order, back = _batch_permutations(len(data.dims), len(indices.dims), axis, batch)
         front = data if axis == batch else b.Transpose(data, order)
         rows = b.GatherND(front, b.Unsqueeze(indices, [-1]), batch_dims=batch)
         return rows if axis == batch else b.Transpose(rows, back)
 
 
-def _front_orders(rank: int, count: int, axis: int, batch: int) -> tuple[list[int], list[int]]:
-    """The axes of ``x`` with the gathered one moved behind the batch, and the way back for the result of GatherND."""
+def _batch_permutations(rank: int, count: int, axis: int, batch: int) -> tuple[list[int], list[int]]:
+    """Return the permutation that moves the gathered axis behind the batch, and the one for the result of GatherND."""
     order = [*range(batch), axis, *range(batch, axis), *range(axis + 1, rank)]
     rest = count - batch
     between = [count + place for place in range(axis - batch)]
@@ -162,8 +162,8 @@ def _front_orders(rank: int, count: int, axis: int, batch: int) -> tuple[list[in
     return order, back
 
 
-def _inside(b: Builder, g: Any, x: Value, indices: Value, axis: int, batch: int) -> tuple[Any, Any]:
-    """The gradient without the slices that no index made, and indices that are all inside."""
+def _mask_out_of_range(b: Builder, g: Any, x: Value, indices: Value, axis: int, batch: int) -> tuple[Any, Any]:
+    """Return the gradient with 0 for indices out of range, and the indices with 0 for these."""
     size = b.Cast(b.Gather(b.Shape(x), b.constant(np.array(axis)), axis=0), to=indices.dtype)
     zero = b.constant(np.zeros((), dtype=indices.dtype.numpy), indices.dtype)
     inside = b.And(b.GreaterEqual(indices, b.Subtract(zero, size)), b.Less(indices, size))
@@ -174,8 +174,8 @@ def _inside(b: Builder, g: Any, x: Value, indices: Value, axis: int, batch: int)
     return b.Where(mask, g, nothing), b.Where(inside, indices, zero)
 
 
-def _with_batch(b: Builder, indices: Value, x: Value, batch: int) -> Any:
-    """Tuples of coordinates behind the first ``batch`` axes, with the coordinates of these axes before them."""
+def _with_batch_coordinates(b: Builder, indices: Value, x: Value, batch: int) -> Any:
+    """Prepend the coordinates of the first ``batch`` axes to the coordinate tuples of ``indices``."""
     from dovetail.ir.builder import shape_value
     from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
@@ -195,11 +195,10 @@ class GatherElements(
     onnx="GatherElements-11,13(data, indices; axis=0)",
     openvino="GatherElements-6(data, indices; axis)",
 ):
-    """``x`` read at ``indices`` along ``axis`` and at the place itself on every other axis; the result has the shape of
-    ``indices``.
+    """Gather single elements: index ``data`` with ``indices`` along ``axis`` and with the own position on other axes.
 
-    Off the axis ``indices`` is no larger than ``x``. Indices count from the end when negative; others outside the axis are an
-    error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
+    The result has the shape of ``indices``, which off the axis is no larger than ``data``. Indices count from the end when negative;
+    others outside the axis are an error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
     """
 
     axis: int = 0
@@ -208,11 +207,11 @@ class GatherElements(
         if data.shape is None:
             return indices.shape
         if not data.shape:
-            raise RuleError("shape.scalar", "a scalar has no axis to gather from")
+            raise RuleError("shape.scalar", "data must have a rank of at least 1, got a scalar")
         axis = axis_in(self.axis, len(data.shape))
         check_indices(indices, data.shape[axis])
         if indices.shape is not None:
-            check_smaller(data.shape, indices.shape, axis)
+            check_indices_shape(data.shape, indices.shape, axis)
         return indices.shape
 
     def canonical(self, data: View, indices: View) -> Op:
@@ -226,14 +225,14 @@ class GatherElements(
 
 
 def check_tuples(shape: Shape, indices: View, batch: int) -> int | None:
-    """How many coordinates the last axis of ``indices`` holds. Raises RuleError [index.tuples], [index.range]."""
+    """Return the number of coordinates in the last axis of ``indices``. Raises RuleError [index.tuples], [index.range]."""
     if not shape or not indices.shape:
-        raise RuleError("shape.scalar", "scalars have no axes to index")
+        raise RuleError("shape.scalar", "data and indices must have a rank of at least 1, got a scalar")
     depth = indices.shape[-1]
     if not isinstance(depth, int):
         return None
     if not depth <= len(shape) - batch:
-        raise RuleError("index.tuples", f"{depth} coordinates for {len(shape) - batch} axes")
+        raise RuleError("index.tuples", f"the number of coordinates ({depth}) must not exceed the number of axes ({len(shape) - batch})")
     if indices.value is not None:
         columns = np.asarray(indices.value)
         for place in range(depth):
@@ -241,7 +240,7 @@ def check_tuples(shape: Shape, indices: View, batch: int) -> int | None:
             known = [int(index) for index in columns[..., place].reshape(-1).tolist() if not isinstance(index, symbolic.Dim)]
             if isinstance(size, int) and any(not -size <= index < size for index in known):
                 wrong = next(index for index in known if not -size <= index < size)
-                raise RuleError("index.range", f"the index {wrong} is not in [{-size}, {size - 1}]")
+                raise RuleError("index.range", f"indices must be in [{-size}, {size - 1}], got {wrong}")
     return depth
 
 
@@ -251,12 +250,11 @@ class GatherND(
     onnx=("GatherND-11(data, indices)", "GatherND-12,13(data, indices; batch_dims=0)"),
     openvino=("GatherND-5(data, indices; batch_dims=0)", "GatherND-8(data, indices; batch_dims=0)"),
 ):
-    """The slices ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the axes behind the first
-    ``batch_dims``.
+    """Gather the slices ``data[indices[i]]``: the last axis of ``indices`` has k coordinates of the axes behind ``batch_dims``.
 
-    The shape is indices.shape[:-1] + x.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the end
-    when negative; others outside are an error. Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis),
-    -8.
+    The shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the end
+    when negative; others outside are an error.
+    Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis), -8.
     """
 
     batch_dims: int = 0
@@ -266,7 +264,7 @@ class GatherND(
         if data.shape is None or indices.shape is None:
             return None
         if not 0 <= batch < max(min(len(data.shape), len(indices.shape)), 1):
-            raise RuleError("gather.batch", f"{batch} batch axes of {len(data.shape)} and {len(indices.shape)}")
+            raise RuleError("gather.batch", f"batch_dims must be below the ranks ({len(data.shape)} and {len(indices.shape)}), got {batch}")
         depth = check_tuples(data.shape, indices, batch)
         if depth is None:
             return None
@@ -278,5 +276,5 @@ class GatherND(
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value) -> Any:
         if self.batch_dims:
-            indices = _with_batch(b, indices, data, self.batch_dims)
+            indices = _with_batch_coordinates(b, indices, data, self.batch_dims)
         return [b.ScatterND(zeros_like(b, data), indices, g, reduction="add"), None]

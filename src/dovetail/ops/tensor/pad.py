@@ -1,4 +1,4 @@
-"""Elements around a tensor, or fewer of them: Pad."""
+"""Pad: add elements around a tensor, or crop it."""
 
 from __future__ import annotations
 
@@ -45,27 +45,28 @@ class Pad(
         f"Pad-19,21,23,24,25(data, pads, constant_value?, axes?; mode~{_FROM_19}=constant)",
     ),
 ):
-    """``x`` with ``pads[i]`` elements before and ``pads[n + i]`` after it along ``axes[i]``, n axes in all; negative pads crop.
+    """Pad ``data`` with ``pads[i]`` elements before and ``pads[n + i]`` after it along ``axes[i]``, of n axes; negative pads crop.
 
-    ``pads`` is a vector, ``axes`` are all when left out. ``mode`` says what the new elements are: ``constant``: ``value`` (0,
-    False or the empty text when left out); ``edge``: the nearest one; ``reflect`` and ``symmetric``: the mirrored ones, without
-    and with the border; ``wrap``: those of the other end. A crop comes before wrapping; in the other modes it does not hide
-    elements from the other side. A size below 0 is 0. Sources: ONNX Pad 1 to 25; OpenVINO Pad-1, -12; numpy.pad.
+    ``pads`` is a vector; without ``axes`` all axes are padded. ``mode`` determines the new elements: ``constant``:
+    ``constant_value`` (0, False or the empty string when left out); ``edge``: the nearest element; ``reflect`` and ``symmetric``:
+    the mirrored elements, without and with the border; ``wrap``: those of the other end. A crop comes before wrapping; in the other
+    modes it does not hide elements from the other side. A size below 0 is 0.
+    Sources: ONNX Pad 1 to 25; OpenVINO Pad-1, -12; numpy.pad.
     """
 
     mode: str = "constant"
 
     def validate(self) -> None:
         if self.mode not in MODES:
-            raise RuleError("pad.mode", f"{self.mode!r} is none of {', '.join(MODES)}")
+            raise RuleError("pad.mode", f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
 
     def shape(self, data: View, pads: View, constant_value: View | None = None, axes: View | None = None) -> Any:
         if constant_value is not None and constant_value.shape is not None and len(constant_value.shape) > 1:
-            raise RuleError("pad.value", f"the value should be a scalar, not of rank {len(constant_value.shape)}")
+            raise RuleError("pad.value", f"constant_value must be a scalar, got rank {len(constant_value.shape)}")
         if data.shape is None:
             length_of_vector(pads, "pads")
             return None
-        rows = self._rows(data, pads, axes)
+        rows = self._pads_by_axis(data, pads, axes)
         if rows is None:
             return shape_of_rank(len(data.shape))
         sizes: list[Any] = list(data.shape)
@@ -78,15 +79,15 @@ class Pad(
     def _check_border(self, axis: int, size: Any, before: Any, after: Any) -> None:
         added = [pad for pad in (before, after) if isinstance(pad, int) and pad > 0]
         if self.mode != "constant" and added and isinstance(size, int) and size == 0:
-            raise RuleError("pad.empty", f"axis {axis} of size 0 has nothing to pad with in mode {self.mode}")
+            raise RuleError("pad.empty", f"mode {self.mode} needs elements along axis {axis}, whose size is 0")
 
-    def _rows(self, data: View, pads: View, axes: View | None) -> dict[int, tuple[Any, Any]] | None:
-        """What comes before and after, by axis; None where it is not known which axes are padded."""
+    def _pads_by_axis(self, data: View, pads: View, axes: View | None) -> dict[int, tuple[Any, Any]] | None:
+        """Return the pads before and after by axis; None where the padded axes are unknown."""
         rank = len(data.dims)
         length = length_of_vector(pads, "pads")
         count = rank if axes is None else length_of_vector(axes, "axes")
         if isinstance(length, int) and isinstance(count, int) and length != 2 * count:
-            raise RuleError("pad.pads", f"{length} pads for {count} axes, where {2 * count} are needed")
+            raise RuleError("pad.pads", f"the number of pads must be twice the number of axes ({2 * count}), got {length}")
         places = list(range(rank)) if axes is None else integers_of(axes)
         if places is None:
             return None
@@ -98,7 +99,7 @@ class Pad(
         self, xp: Namespace, data: Array, pads: Array, constant_value: Array | None = None, axes: Array | None = None
     ) -> Any:
         self.shape(view_of(data), host_view_of(pads), None, host_view_of(axes))
-        rows = self._rows(view_of(data), host_view_of(pads), host_view_of(axes)) or {}
+        rows = self._pads_by_axis(view_of(data), host_view_of(pads), host_view_of(axes)) or {}
         pairs = [rows.get(axis, (0, 0)) for axis in range(data.ndim)]
         if not all(isinstance(pad, int) for pair in pairs for pad in pair):
             raise symbolic.Inexact
@@ -130,28 +131,28 @@ class Pad(
         from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import added_back
 
-        rows = None if data.shape is None else self._rows(data, pads, axes)
+        rows = None if data.shape is None else self._pads_by_axis(data, pads, axes)
         if rows is None:
-            raise UnsupportedError("grad.axes", "the gradient needs to know the axes that are padded")
+            raise UnsupportedError("grad.axes", "the gradient of Pad needs constant axes")
         for index, (axis, pair) in enumerate(rows.items()):
             if pair == (0, 0):
                 continue
             mine = list(pair) if None not in pair else b.Gather(pads, [index, len(rows) + index], axis=0)
             if isinstance(mine, list) and not all(isinstance(pad, int) for pad in mine):
                 mine = b.Gather(pads, [index, len(rows) + index], axis=0)
-            # What the mode makes of the indices along the axis says where every element comes from.
+            # The padded indices of the axis are the source of every element of the result.
             indices = b.Pad(indices_of_axis(b, data, axis), mine, mode=self.mode)
             g = added_back(b, g, indices, axis, shape_value(b, data, [axis]))
         return [g, None, *([None] if constant_value is not None or rest else []), *rest]
 
     def windows(self, data: View, pads: View, constant_value: View | None = None, axes: View | None = None) -> Windows:
         shape, target = static(data.shape), static(self.shape(data, pads, constant_value, axes))
-        rows = self._rows(data, pads, axes)
+        rows = self._pads_by_axis(data, pads, axes)
         fill: Any = 0
         if constant_value is not None:
             fill_value = getattr(constant_value, "constant", None)
             if fill_value is None:
-                raise UnsupportedError("windows.fill", "the value around the tensor is not known")
+                raise UnsupportedError("windows.fill", "windows of Pad need a constant fill value")
             fill = fill_value.reshape(()).item()
         pieces = []
         for axis, size in enumerate(shape):
@@ -162,27 +163,27 @@ class Pad(
     def decompose(
         self, b: Builder, data: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None
     ) -> Any:
-        """With pads for every axis; then gathered along each axis. None where that is no help."""
-        rows = None if data.shape is None else self._rows(data, pads, axes)
+        """Write pads for every axis, or Gather along each axis; None for a constant Pad of all axes."""
+        rows = None if data.shape is None else self._pads_by_axis(data, pads, axes)
         if rows is None:
             return None
         if axes is not None:
-            return b.apply("Pad", data, self._everywhere(b, data, pads, rows), constant_value, mode=self.mode)
+            return b.apply("Pad", data, self._pads_of_all_axes(b, data, pads, rows), constant_value, mode=self.mode)
         if self.mode == "constant":
             return None
         for axis, pair in rows.items():
             if pair == (0, 0):
                 continue
             if not all(isinstance(pad, int) for pad in pair):
-                raise UnsupportedError("pad.mode", f"mode {self.mode} along axis {axis} by pads that only run time knows")
+                raise UnsupportedError("pad.mode", f"mode {self.mode} needs constant pads along axis {axis}")
             if self.mode == "wrap" and min(pair) < 0:
                 data = b.Slice(data, [max(-pair[0], 0)], [min(pair[1], 0) or INT64_MAX], [axis])
                 pair = (max(pair[0], 0), max(pair[1], 0))
-            data = b.Gather(data, self._places(b, data, axis, *pair), axis=axis)
+            data = b.Gather(data, self._source_indices(b, data, axis, *pair), axis=axis)
         return data
 
-    def _places(self, b: Builder, data: Value, axis: int, before: int, after: int) -> Any:
-        """The index along an axis that each place of the result shows."""
+    def _source_indices(self, b: Builder, data: Value, axis: int, before: int, after: int) -> Any:
+        """Return the source index along an axis for each index of the result."""
         length = data.dims[axis]
         if isinstance(length, int):
             return Pad(self.mode).evaluate(np, np.arange(length), np.array([before, after]))
@@ -200,8 +201,8 @@ class Pad(
         turn = b.Mod(places, b.Maximum(b.Multiply(last, 2), 1))
         return b.Subtract(last, b.Abs(b.Subtract(turn, last)))
 
-    def _everywhere(self, b: Builder, data: Value, pads: Value, rows: dict[int, tuple[Any, Any]]) -> Any:
-        """The pads of all axes, 0 for those that are not named."""
+    def _pads_of_all_axes(self, b: Builder, data: Value, pads: Value, rows: dict[int, tuple[Any, Any]]) -> Any:
+        """Return the pads of all axes: 0 for those that ``axes`` does not name."""
         places = {axis: index for index, axis in enumerate(rows)}
         vector = pads if pads.dtype == "i64" or pads.constant is not None else b.Cast(pads, to=dtypes.i64)
         parts: list[Any] = []
@@ -218,19 +219,19 @@ def _zero(x: Array) -> Any:
 
 
 def _pieces(mode: str, size: int, before: int, after: int, target: int) -> Iterator[Piece]:
-    """What of an axis goes where: with every mode but ``constant`` the runs of indices that the mode makes."""
+    """Return the runs of indices of one axis that ``mode`` copies, and their targets."""
     if mode == "constant":
         start, stop = max(0, -before), min(size, size + after)
         if stop > start:
             yield Piece(stop - start, start, 1, start + before)
         return
     if mode != "edge" and before + after > MOST_WINDOWS * (2 * size + 2):
-        raise UnsupportedError("windows.many", f"the data lies in more than {MOST_WINDOWS} pieces")
+        raise UnsupportedError("windows.many", f"a movement may have at most {MOST_WINDOWS} windows, and this Pad has more")
     indices = Pad(mode).evaluate(np, np.arange(size), np.array([before, after]))
     steps = np.diff(indices)
     turns = np.flatnonzero(np.diff(steps)) + 1
     if len(turns) > 2 * MOST_WINDOWS:
-        raise UnsupportedError("windows.many", f"the data lies in more than {MOST_WINDOWS} pieces")
+        raise UnsupportedError("windows.many", f"a movement may have at most {MOST_WINDOWS} windows, and this Pad has more")
     place = 0
     while place < target:
         step = int(steps[place]) if place + 1 < target else 1

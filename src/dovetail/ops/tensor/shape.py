@@ -1,4 +1,4 @@
-"""Shapes as values, and tensors made from them: Shape, Size, ConstantOfShape, Range."""
+"""Shape and Size, and tensors generated from sizes: ConstantOfShape and Range."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Shape(
     onnx=("Shape-1,13(data)", "Shape-15,19,21,23,24,25(data; start=0, end?)"),
     openvino=("ShapeOf-1(data)", "ShapeOf-3(data; output_type=i64)"),
 ):
-    """The sizes of ``x`` from axis ``start`` to before ``end``, as a vector of ``dtype``.
+    """Return the sizes of ``data`` from axis ``start`` to before ``end``, as a vector of ``output_type``.
 
-    ``start`` and ``end`` count from the rank when negative and are clamped to [0, rank]; without ``end`` up to the last.
+    ``start`` and ``end`` count from the rank when negative and are clamped to [0, rank]; without ``end`` up to the last axis.
     Sources: ONNX Shape 1 to 25; OpenVINO ShapeOf-1, -3.
     """
 
@@ -74,7 +74,7 @@ class Shape(
 
 
 class Size(Op, sig="data: T -> size: i64", onnx="Size-1,13,19,21,23,24,25(data)"):
-    """The number of elements of ``x``, a scalar. Source: ONNX Size 1 to 25."""
+    """Return the number of elements of ``data``, a scalar. Source: ONNX Size 1 to 25."""
 
     def shape(self, data: View) -> Any:
         return ()
@@ -95,7 +95,7 @@ class Size(Op, sig="data: T -> size: i64", onnx="Size-1,13,19,21,23,24,25(data)"
 
 
 class ConstantOfShape(Op, sig="input!: I, value: T -> output: T"):
-    """A tensor of ``shape``, a vector, that holds the one element of ``value`` everywhere.
+    """Fill a tensor of the shape ``input``, a vector, with the one element of ``value``.
 
     No size is negative; an empty shape gives a scalar. Source: ONNX ConstantOfShape 9 to 25.
     """
@@ -103,12 +103,12 @@ class ConstantOfShape(Op, sig="input!: I, value: T -> output: T"):
     def shape(self, input: View, value: View) -> Any:
         length = length_of_vector(input, "shape")
         if value.shape is not None and symbolic.equal(total(value.shape), 1) is False:
-            raise RuleError("constant.value", f"the value should be one element, not the shape {list(map(str, value.shape))}")
+            raise RuleError("constant.value", f"value must have one element, got the shape {list(map(str, value.shape))}")
         sizes = elements_of(input)
         if sizes is None:
             return shape_of_rank(length)
         if any(isinstance(size, int) and size < 0 for size in sizes):
-            raise RuleError("shape.range", f"sizes {sizes} should not be negative")
+            raise RuleError("shape.range", f"sizes must not be negative, got {sizes}")
         return tuple(size if isinstance(size, int) or symbolic.less_equal(0, size) else None for size in sizes)
 
     def evaluate(self, xp: Namespace, input: Array, value: Array) -> Any:
@@ -135,12 +135,11 @@ class Range(
     onnx=("Range-11(start, limit, delta)", "Range-27(start, limit, delta; stash_type~{1:true}:wide=1)"),
     openvino=("Range-1(start, limit, delta)", "Range-4(start, limit, delta; output_type)"),
 ):
-    """``start``, ``start + step``, ``start + 2 step`` and so on, as far as they lie before ``stop``: max(ceil((stop - start) /
-    step), 0) of them.
+    """Return ``start``, ``start + delta``, ``start + 2 delta``, ... before ``limit``: max(ceil((limit - start) / delta), 0) elements.
 
-    Each input is one element; ``step`` is not 0. ``dtype`` is that of the result, by default of ``start``; floats of fewer than
-    32 bits are computed in f32 (``wide``). Whole numbers from floats are refused (OpenVINO leaves open where they are rounded).
-    Sources: ONNX Range 11, 27; OpenVINO Range-1, -4.
+    Each input is one element; ``delta`` is not 0. ``output_type`` is the element type of the result, by default that of ``start``;
+    floats of fewer than 32 bits are computed in f32 (``wide``). An integer range from floats is refused: OpenVINO does not specify
+    where they are rounded. Sources: ONNX Range 11, 27; OpenVINO Range-1, -4.
     """
 
     output_type: DType | None = None
@@ -151,10 +150,10 @@ class Range(
         kinds = [dtype_in(x.type) for x in (start, limit, delta)]
         dtype = self.output_type or kinds[0]
         if dtype is not None and dtype.is_integer and any(kind is not None and kind.is_float for kind in kinds):
-            raise UnsupportedError("range.type", f"a range of {dtype} between floats")
-        for name, x in (("start", start), ("stop", limit), ("step", delta)):
+            raise UnsupportedError("range.type", f"a range of {dtype} needs integer inputs, got floats")
+        for name, x in (("start", start), ("limit", limit), ("delta", delta)):
             if x.shape is not None and (len(x.shape) > 1 or symbolic.equal(total(x.shape), 1) is False):
-                raise RuleError("range.scalar", f"{name} should be a scalar, not of shape {list(map(str, x.shape))}")
+                raise RuleError("range.scalar", f"{name} must be a scalar, got the shape {list(map(str, x.shape))}")
         return [Tensor(dtype, (_count(*(_scalar(x) for x in (start, limit, delta))),))]
 
     def value(self, start: View, limit: View, delta: View) -> Any:
@@ -178,7 +177,7 @@ class Range(
             return arrays.from_numpy(xp, whole.astype(object).astype(work))
         first, last, each = (number.astype(work) for number in numbers)
         if each == 0:
-            raise RuleError("range.step", "a step of 0")
+            raise RuleError("range.step", "delta must not be 0")
         count = _float_count(0.0, float(last - first), float(each))
         refuse_array((count,), work.itemsize + 8, "a range")
         found = (first + np.arange(count).astype(work) * each).astype(work)
@@ -192,7 +191,7 @@ class Range(
         return [b.ReduceSum(g, [0], keep_dims=False), None, steps]
 
     def decompose(self, b: Builder, start: Value, limit: Value, delta: Value) -> Any:
-        """The inputs converted to the type of the result."""
+        """Cast the inputs to the type of the result; None without an ``output_type``."""
         dtype = self.output_type or start.dtype
         if all(x.dtype is dtype for x in (start, limit, delta)) and self.output_type is not None:
             return b.apply("Range", start, limit, delta, wide=self.wide)
@@ -201,13 +200,13 @@ class Range(
         return b.apply("Range", *(x if x.dtype is dtype else b.Cast(x, to=dtype) for x in (start, limit, delta)), wide=self.wide)
 
     def canonical(self, start: View, limit: View, delta: View) -> Op:
-        """With the type of the result spelled out."""
+        """Write out the type of the result."""
         kind = dtype_in(start.type)
         return self if self.output_type is not None or kind is None else self.with_(output_type=kind)
 
 
 def _scalar(x: View) -> Any:
-    """The one element of an input where it is known: an integer, a dim or a float."""
+    """Return the one element of an input where it is known: an integer, a dim or a float."""
     found = elements_of(x)
     if found is not None:
         return found[0] if len(found) == 1 else None
@@ -219,13 +218,13 @@ def _float_count(start: float, stop: float, step: float) -> int:
     with np.errstate(all="ignore"):
         count = float(np.ceil(np.float64(stop - start) / np.float64(step)))
     if not isfinite(count):
-        raise RuleError("range.count", f"from {start} to {stop} in steps of {step} there is no number of elements")
+        raise RuleError("range.count", f"a range from {start} to {stop} by {step} must have a finite number of elements")
     return max(int(count), 0)
 
 
 def _count(start: Any, stop: Any, step: Any) -> Any:
     if isinstance(step, int | float) and step == 0:
-        raise RuleError("range.step", "a step of 0")
+        raise RuleError("range.step", "delta must not be 0")
     if start is None or stop is None or not isinstance(step, int | float):
         return None
     if any(isinstance(each, float) for each in (start, stop, step)):

@@ -1,4 +1,4 @@
-"""The same elements in another order, or each several times: Transpose, Expand, Tile."""
+"""Transpose, Expand and Tile."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def aligned(sizes: Sequence[Any], rank: int) -> list[Any]:
-    """``sizes`` with as many 1 before them as make ``rank``."""
+    """Return ``sizes`` with leading 1s, ``rank`` sizes in all."""
     return [1] * (rank - len(sizes)) + list(sizes)
 
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a row-major array, in elements."""
+    """Return the strides of a row-major array, in elements."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
@@ -36,20 +36,20 @@ class Transpose(
     onnx="Transpose-1,13,21,23,24,25(data; perm~natural?)",
     openvino="Transpose-1(data, perm)",
 ):
-    """Axis i of the result is axis ``order[i]`` of ``x``; without an order, or with an empty one, the axes are reversed.
+    """Transpose ``data``: axis i of the result is axis ``perm[i]``; without ``perm``, or with an empty one, reverse the axes.
 
-    ``order`` is a permutation of 0 .. rank - 1. Sources: ONNX Transpose 1 to 25; OpenVINO Transpose-1.
+    ``perm`` is a permutation of 0 .. rank - 1. Sources: ONNX Transpose 1 to 25; OpenVINO Transpose-1.
     """
 
     def shape(self, data: View, perm: View | None = None) -> Any:
-        length = None if perm is None else length_of_vector(perm, "order")
+        length = None if perm is None else length_of_vector(perm, "perm")
         if data.shape is None:
             return shape_of_rank(length or None)
-        places = _order(len(data.shape), perm)
+        places = _permutation(len(data.shape), perm)
         return shape_of_rank(len(data.shape)) if places is None else tuple(data.shape[place] for place in places)
 
     def evaluate(self, xp: Namespace, data: Array, perm: Array | None = None) -> Any:
-        places = _order(data.ndim, host_view_of(perm))
+        places = _permutation(data.ndim, host_view_of(perm))
         if places is None:
             raise symbolic.Inexact
         return xp.permute_dims(data, tuple(places))
@@ -59,39 +59,39 @@ class Transpose(
             return [b.Transpose(g)]
         places = integers_of(perm)
         if places is None:
-            raise UnsupportedError("grad.order", "the gradient needs the order of the axes to be known")
+            raise UnsupportedError("grad.order", "the gradient of Transpose needs a constant perm")
         return [b.Transpose(g, inverse(places)) if places else b.Transpose(g), None]
 
     def windows(self, data: View, perm: View | None = None) -> Windows:
         shape = static(data.shape)
-        places = _order(len(shape), perm)
+        places = _permutation(len(shape), perm)
         if places is None:
-            raise UnsupportedError("windows.order", "the order of the axes is not known")
+            raise UnsupportedError("windows.order", "windows of Transpose need a constant perm")
         sizes = tuple(shape[place] for place in places)
         strides = dense(shape)
         return Windows((Window(0, 0, sizes, 0, tuple(strides[place] for place in places), 0, dense(sizes)),))
 
     def decompose(self, b: Builder, data: Value, perm: Value | None = None) -> Any:
-        """The same with the order spelled out."""
+        """Write out ``perm``; None where it is given."""
         if perm is not None:
             return None
         reverse = [] if data.shape is None else list(reversed(range(len(data.shape))))
         return b.Transpose(data, b.constant(np.array(reverse, dtype=np.int64)))
 
 
-def _order(rank: int, order: View | None) -> list[int] | None:
+def _permutation(rank: int, order: View | None) -> list[int] | None:
     places = [] if order is None else integers_of(order)
     if places is None:
         return None
     if not places:
         return list(reversed(range(rank)))
     if sorted(places) != list(range(rank)):
-        raise RuleError("transpose.order", f"{places} is no permutation of the {rank} axes")
+        raise RuleError("transpose.order", f"perm must be a permutation of the {rank} axes, got {places}")
     return places
 
 
 def inverse(order: Sequence[int]) -> list[int]:
-    """The permutation that undoes ``order``."""
+    """Return the inverse of a permutation."""
     return sorted(range(len(order)), key=order.__getitem__)
 
 
@@ -104,10 +104,10 @@ class Expand(
         "Broadcast-3(input, shape; mode~{bidirectional:true,numpy:false}:bidirectional=numpy)",
     ),
 ):
-    """``x`` broadcast with a tensor of ``shape``, a vector: aligned at the end, a size of 1 is repeated to the other size.
+    """Broadcast ``input`` to ``shape``, a vector, aligned at the last axis: a size of 1 is repeated.
 
-    With ``both`` sizes of 1 and missing axes in ``shape`` give way to those of ``x``; otherwise the result has exactly ``shape``.
-    Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
+    With ``bidirectional`` sizes of 1 and missing axes in ``shape`` give way to those of ``input``; otherwise the result has exactly
+    ``shape``. Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
     """
 
     bidirectional: bool = True
@@ -123,11 +123,11 @@ class Expand(
             return None
         rank = max(length, len(input.shape)) if self.bidirectional else length
         if len(input.shape) > rank:
-            raise RuleError("shape.broadcast", f"{len(input.shape)} axes do not broadcast to {rank}")
+            raise RuleError("shape.broadcast", f"the rank of the input ({len(input.shape)}) must not exceed the length of the shape ({rank})")
         return tuple(map(self._meet, aligned(input.shape, rank), aligned([self._size(size) for size in wanted], rank)))
 
     def canonical(self, input: View, shape: View) -> Op:
-        """Where the result has exactly ``shape``, both directions are one."""
+        """Use ``bidirectional`` where the result has exactly ``shape``: both directions then agree."""
         sizes = elements_of(shape)
         if self.bidirectional or sizes is None or input.shape is None or len(sizes) < len(input.shape):
             return self
@@ -142,9 +142,9 @@ class Expand(
         return shape_of_rank(length) if wanted is None else tuple(map(self._size, wanted))
 
     def _size(self, size: Any) -> Any:
-        """A size out of ``shape``, None where nothing is known of it."""
+        """Return a size from ``shape``; None where it is unknown."""
         if isinstance(size, int) and size < 0:
-            raise RuleError("expand.shape", f"the size {size} should not be negative")
+            raise RuleError("expand.shape", f"sizes must not be negative, got {size}")
         return size if size is not None and is_size(size) else None
 
     def _meet(self, ours: Any, theirs: Any) -> Any:
@@ -153,11 +153,11 @@ class Expand(
         try:
             found = broadcast_size(ours, theirs)
         except RuleError:
-            raise RuleError("shape.broadcast", f"a size of {ours} does not broadcast to {theirs}") from None
+            raise RuleError("shape.broadcast", f"a size must be 1 or {theirs} to broadcast to {theirs}, got {ours}") from None
         if self.bidirectional:
             return found
         if theirs == 1 and symbolic.equal(ours, 1) is False:
-            raise RuleError("shape.broadcast", f"a size of {ours} does not broadcast to 1")
+            raise RuleError("shape.broadcast", f"a size must be 1 to broadcast to 1, got {ours}")
         return theirs
 
     def evaluate(self, xp: Namespace, input: Array, shape: Array) -> Any:
@@ -184,10 +184,10 @@ class Tile(
     onnx="Tile-6,13(input, repeats | extend=false)",
     openvino="Tile-1(input, repeats | extend=true/false)",
 ):
-    """``x`` laid ``repeats[i]`` times end to end along each axis i.
+    """Repeat ``input`` ``repeats[i]`` times along each axis i.
 
-    ``repeats`` has one number for each axis; with ``extend`` it may have more or fewer, and 1 is understood before the shorter of
-    it and the shape. Sources: ONNX Tile 6, 13; OpenVINO Tile-1.
+    ``repeats`` has one number for each axis. With ``extend`` it may have more or fewer; leading 1s then complete the shorter of
+    ``repeats`` and the shape. Sources: ONNX Tile 6, 13; OpenVINO Tile-1.
     """
 
     extend: bool = False
@@ -200,7 +200,7 @@ class Tile(
         if not isinstance(length, int):
             return None if self.extend else shape_of_rank(len(shape))
         if length != len(shape) and not self.extend:
-            raise RuleError("tile.repeats", f"{length} repeats for {len(shape)} axes")
+            raise RuleError("tile.repeats", f"the number of repeats ({length}) must equal the rank ({len(shape)})")
         counts = elements_of(repeats)
         if counts is None:
             return shape_of_rank(max(length, len(shape)))
@@ -209,7 +209,7 @@ class Tile(
 
     def _size(self, size: Any, count: Any) -> Any:
         if isinstance(count, int) and count < 0:
-            raise RuleError("tile.repeats", f"{count} repeats")
+            raise RuleError("tile.repeats", f"repeats must not be negative, got {count}")
         return size * count if is_size(count) else None
 
     def canonical(self, input: View, repeats: View) -> Op:
@@ -238,7 +238,7 @@ class Tile(
             pairs = zip(aligned(counts, rank), aligned(sizes, rank), strict=True)
             split: Any = [size for pair in pairs for size in pair]
         else:
-            columns = [b.Unsqueeze(_filled(b, vector, rank), [1]) for vector in (as_i64(b, repeats), sizes)]
+            columns = [b.Unsqueeze(_pad_with_ones(b, vector, rank), [1]) for vector in (as_i64(b, repeats), sizes)]
             split = b.Reshape(b.Concat(*columns, axis=1), [-1])
         wide = b.Reshape(g, split, special_zero=False)
         summed = b.ReduceSum(wide, list(range(0, 2 * rank, 2)), keep_dims=False)
@@ -247,7 +247,7 @@ class Tile(
     def windows(self, input: View, repeats: View) -> Windows:
         shape, counts = static(input.shape), integers_of(repeats)
         if counts is None:
-            raise UnsupportedError("windows.repeats", "the repeats are not known")
+            raise UnsupportedError("windows.repeats", "windows of Tile need constant repeats")
         rank = max(len(shape), len(counts))
         sizes, times = aligned(shape, rank), aligned(counts, rank)
         ours, theirs = dense(sizes), dense([size * count for size, count in zip(sizes, times, strict=True)])
@@ -267,18 +267,18 @@ class Tile(
         )
 
     def decompose(self, b: Builder, input: Value, repeats: Value) -> Any:
-        """The same with one repeat for each axis."""
+        """Write one repeat for each axis; None where that is so."""
         length = length_of_vector(repeats, "repeats")
         if not self.extend or input.shape is None or not isinstance(length, int):
             return None
         rank = max(length, len(input.shape))
         if rank > len(input.shape):
             input = b.Unsqueeze(input, list(range(rank - len(input.shape))))
-        return b.Tile(input, _filled(b, repeats, rank))
+        return b.Tile(input, _pad_with_ones(b, repeats, rank))
 
 
-def _filled(b: Builder, vector: Value | list[int], rank: int) -> Any:
-    """A vector, as a value or a list, with as many 1 before it as make ``rank``."""
+def _pad_with_ones(b: Builder, vector: Value | list[int], rank: int) -> Any:
+    """Return a vector, given as a value or a list, with leading 1s, ``rank`` elements in all."""
     if isinstance(vector, list):
         return b.constant(np.array(aligned(vector, rank), dtype=np.int64))
     missing = rank - vector.dims[0]
