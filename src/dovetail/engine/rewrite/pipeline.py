@@ -247,7 +247,7 @@ def _scale_and_shift(b: Builder, op: BatchNormalization, xs: list[Value | None])
     x, *parameters = xs
     assert x is not None
     if (
-        op.training
+        op.training_mode
         or op.outputs != 1
         or not op.spatial
         or x.shape is None

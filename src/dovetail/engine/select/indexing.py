@@ -59,7 +59,11 @@ def arg_extreme_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -
     assert x is not None and x.dtype is not None
     if x.dtype.name not in ORDERED:
         return f"the order of {x.dtype}"
-    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "greatest": int(isinstance(op, ArgMax)), "last": int(op.last)}
+    attributes = {
+        "axis": axis_in(op.axis, len(x.sizes)),
+        "greatest": int(isinstance(op, ArgMax)),
+        "last": int(op.select_last_index),
+    }
     return Work("arg_extreme", (node,), [x], writes, attributes)
 
 

@@ -142,7 +142,7 @@ def _pool(mode: str) -> Choice:
             return "indices beside the values"
         if not 3 <= len(x.sizes) <= 5:
             return f"{len(x.sizes) - 2} spatial axes"
-        found = op.geometry(x.sizes[2:], op.kernel)
+        found = op.geometry(x.sizes[2:], op.kernel_shape)
         attributes = sliding(found) | {"mode": mode, "kernel": list(found.kernel)}
         if mode == "average":
             attributes["divisor"] = op.divisor

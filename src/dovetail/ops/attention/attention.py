@@ -320,4 +320,4 @@ def _sees_nothing(b: Any, bias: Any) -> Any:
     """Whether a row of a bias is minus infinity. Its maximum is not asked for: OpenVINO has a finite number there."""
     zero, one = (b.constant(number, bias.dtype) for number in (0, 1))
     takes_part = b.Where(b.Equal(bias, b.constant(-inf, bias.dtype)), zero, one)
-    return b.Equal(b.ReduceMax(takes_part, [-1], keep_dims=True), zero)
+    return b.Equal(b.ReduceMax(takes_part, [-1], keepdims=True), zero)

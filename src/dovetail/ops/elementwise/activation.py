@@ -272,29 +272,29 @@ class Softsign(_Unary, onnx="Softsign-1,22(x)", openvino="SoftSign-9(x)"):
 
 class Gelu(
     _Unary,
-    onnx="Gelu-20(x; approximate~{none:erf,tanh:tanh}:form=none)",
-    openvino=("Gelu-2(x | form=erf)", "Gelu-7(x; approximation_mode~{ERF:erf,TANH:tanh}:form=ERF)"),
+    onnx="Gelu-20(x; approximate~{none:none,tanh:tanh}=none)",
+    openvino=("Gelu-2(x | approximate=none)", "Gelu-7(x; approximation_mode~{ERF:none,TANH:tanh}:approximate=ERF)"),
 ):
     """x times the chance that a normal variable is less: x / 2 * (1 + erf(x / sqrt(2))).
 
-    With ``form="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
+    With ``approximate="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
     Sources: ONNX Gelu 20, OpenVINO Gelu-2 and Gelu-7.
     """
 
-    form: str = "erf"
+    approximate: str = "none"
 
     def validate(self) -> None:
-        if self.form not in ("erf", "tanh"):
-            raise RuleError("gelu.form", f"form {self.form!r} should be erf or tanh")
+        if self.approximate not in ("none", "tanh"):
+            raise RuleError("gelu.form", f"approximate should be none or tanh, got {self.approximate!r}")
 
     def function(self, xp: Any, x: Any) -> Any:
-        if self.form == "tanh":
+        if self.approximate == "tanh":
             return x * 0.5 * (1 + xp.tanh((x + x * x * x * 0.044715) * sqrt(2 / pi)))
         return x * 0.5 * (1 + arrays.erf(xp, x * sqrt(0.5)))
 
     def chance(self, b: Any, x: Any) -> Any:
         """What stands behind x / 2 * (1 + ...)."""
-        if self.form == "erf":
+        if self.approximate == "none":
             return b.Erf(b.Multiply(x, sqrt(0.5)))
         cube = b.Multiply(b.Multiply(b.Multiply(x, x), x), 0.044715)
         return b.Tanh(b.Multiply(b.Add(x, cube), sqrt(2 / pi)))
@@ -304,7 +304,7 @@ class Gelu(
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         chance, square = self.chance(b, x), b.Multiply(x, x)
-        if self.form == "erf":
+        if self.approximate == "none":
             slope = b.Multiply(b.Exp(b.Multiply(square, -0.5)), sqrt(2 / pi))
         else:
             inner = b.Multiply(b.Add(b.Multiply(square, 3 * 0.044715), 1), sqrt(2 / pi))

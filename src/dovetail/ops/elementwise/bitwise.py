@@ -66,14 +66,14 @@ class BitwiseNot(_Elementwise, sig="x: T -> y: T", onnx="BitwiseNot-18(x)", open
 
 class BitShift(
     _Broadcasting,
-    sig="x: I, amount: I -> y: I",
+    sig="x: I, y: I -> z: I",
     onnx=(
-        "BitShift-11(x, amount; direction~lower | beyond=open, broadcast=true/false)",
-        "BitShift-28(x, amount; direction~lower | beyond=fill/open, broadcast=true/false)",
+        "BitShift-11(x, y; direction~lower | beyond=open, broadcast=true/false)",
+        "BitShift-28(x, y; direction~lower | beyond=fill/open, broadcast=true/false)",
     ),
     openvino=(
-        f"BitwiseLeftShift-15(x, amount; {AUTO} | direction=left, beyond=open)",
-        f"BitwiseRightShift-15(x, amount; {AUTO} | direction=right, beyond=open)",
+        f"BitwiseLeftShift-15(x, y; {AUTO} | direction=left, beyond=open)",
+        f"BitwiseRightShift-15(x, y; {AUTO} | direction=right, beyond=open)",
     ),
 ):
     """``x`` shifted ``left`` or ``right`` by ``amount`` bits; to the right the sign of a signed type comes after.

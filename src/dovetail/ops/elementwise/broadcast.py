@@ -119,12 +119,12 @@ def unbroadcast(b: Any, g: Any, x: Any) -> Any:
         raise UnsupportedError("gradient.rank", f"the gradient of a broadcast needs the ranks of {g.type} and {x.type}")
     extra = len(g.shape) - len(x.shape)
     if extra:
-        g = b.ReduceSum(g, list(range(extra)), keep_dims=False)
+        g = b.ReduceSum(g, list(range(extra)), keepdims=False)
     unknown = [axis for axis, pair in enumerate(zip(g.shape, x.shape, strict=True)) if _is_stretched(*pair) is None]
     if unknown:
         return _sum_where_stretched(b, g, x)
     axes = [axis for axis, pair in enumerate(zip(g.shape, x.shape, strict=True)) if _is_stretched(*pair)]
-    return b.ReduceSum(g, axes, keep_dims=True) if axes else g
+    return b.ReduceSum(g, axes, keepdims=True) if axes else g
 
 
 def _is_stretched(wide: Any, narrow: Any) -> bool | None:
@@ -143,4 +143,4 @@ def _sum_where_stretched(b: Any, g: Any, x: Any) -> Any:
     rank = len(x.shape)
     pairs = b.Reshape(b.Concat(b.Unsqueeze(times, [1]), b.Unsqueeze(narrow, [1]), axis=1), [2 * rank])
     split = b.Reshape(g, pairs, copy_zeros=False)
-    return b.ReduceSum(split, list(range(0, 2 * rank, 2)), keep_dims=False)
+    return b.ReduceSum(split, list(range(0, 2 * rank, 2)), keepdims=False)

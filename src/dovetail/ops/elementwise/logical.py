@@ -149,22 +149,22 @@ class IsNaN(_Predicate, onnx="IsNaN-9,13,20(x)", openvino="IsNaN-10(x)"):
 
 class IsInf(
     _Predicate,
-    onnx="IsInf-10,20(x; detect_negative:negative=1, detect_positive:positive=1)",
-    openvino="IsInf-10(x; detect_negative:negative=true, detect_positive:positive=true)",
+    onnx="IsInf-10,20(x; detect_negative=1, detect_positive=1)",
+    openvino="IsInf-10(x; detect_negative=true, detect_positive=true)",
 ):
     """Whether it is infinite; one sign counts only with its flag. Sources: ONNX IsInf 10 and 20, OpenVINO IsInf-10."""
 
-    negative: bool = True
-    positive: bool = True
+    detect_negative: bool = True
+    detect_positive: bool = True
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         wide = arrays.widened(xp, x)
         infinite = xp.isinf(wide)
-        if self.negative and self.positive:
+        if self.detect_negative and self.detect_positive:
             return infinite
-        if not self.negative and not self.positive:
+        if not self.detect_negative and not self.detect_positive:
             return xp.zeros_like(infinite)
-        return infinite & ((wide < 0) if self.negative else (wide > 0))
+        return infinite & ((wide < 0) if self.detect_negative else (wide > 0))
 
 
 class IsFinite(_Predicate, openvino="IsFinite-10(x)"):
