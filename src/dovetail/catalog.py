@@ -1,7 +1,8 @@
 """What dovetail knows of each operator, in one table: for ``dovetail ops`` and for docs/operators.md.
 
 How an operator is read and written is asked of the operators themselves. What is said of element types, gradients and the
-compiled core is what the cases of the tests show (``shown.toml``, which ``python tests/shown.py`` renews and a test holds).
+compiled core is what the cases of the tests show (``shown.toml``, which
+``python tests/write_support_table.py`` writes and a test compares).
 """
 
 from __future__ import annotations

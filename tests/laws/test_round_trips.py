@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import oracles
+from assertions import assert_close, differences
+from case_runner import answer, every_case, feeds, model_of, opsets, skip_where_outside, sound
 from cases import Case
 from dovetail.errors import UnsupportedError
 from dovetail.formats import lifted, op_mapping
@@ -25,8 +27,6 @@ from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Model
 from dovetail.ir.op import REGISTRY, Field, Op
 from dovetail.validate import validate
-from rig import answer, every_case, feeds, model_of, opsets, skip_where_outside, sound
-from sameness import assert_close, differences
 
 
 class Onnx(NamedTuple):

@@ -15,7 +15,7 @@ from dovetail.engine.select.kernels import sliding
 from dovetail.ir.builder import Builder
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.nn.pool import MaxPool
-from kernels import channels_last, random, run, sliced_channels_last, wide_channels_last
+from kernel_runner import channels_last, random, run, sliced_channels_last, wide_channels_last
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
