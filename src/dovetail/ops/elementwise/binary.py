@@ -9,10 +9,10 @@ from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type
-from dovetail.ops.elementwise.broadcast import AUTO, _Broadcasting, computed, is_float, number, unbroadcast
+from dovetail.ops.elementwise.broadcast import AUTO, BroadcastingOp, computed, is_float, number, unbroadcast
 
 
-class _Binary(_Broadcasting, sig="x: R, y: R -> z: R"):
+class _Binary(BroadcastingOp, sig="x: R, y: R -> z: R"):
     """One function of two numbers of one type."""
 
     def function(self, xp: Any, x: Any, y: Any) -> Any:
@@ -162,7 +162,7 @@ def _float_rest(xp: Any, x: Any, y: Any, fmod: bool) -> Any:
 
 
 class Power(
-    _Broadcasting,
+    BroadcastingOp,
     sig="x: R, y: R2 -> z: R",
     onnx=(
         "Pow-1(x, y; broadcast:_, axis:_ | broadcast=false)",
@@ -211,7 +211,7 @@ class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO})"):
 # Any number of inputs
 
 
-class _Variadic(_Broadcasting, sig="*xs: R -> y: R"):
+class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
     """One function folded over one or more tensors, from the first to the last."""
 
     def check(self, xs: tuple[Any, ...]) -> None:

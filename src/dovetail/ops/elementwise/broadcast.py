@@ -22,7 +22,7 @@ _CODES = ("nf4", "u1", "u3", "u6")
 _WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.i32, "u16": dtypes.i32}
 
 
-class _Elementwise(Op):
+class Elementwise(Op):
     """One result for each place. Types that travel as codes have no arithmetic."""
 
     def decompose(self, b: Any, *xs: Any) -> Any:
@@ -51,7 +51,7 @@ def _in_wider(b: Any, op: Op, xs: tuple[Any, ...]) -> Any:
     return y if dtype is None or dtype is y.dtype else b.Cast(y, to=dtype)
 
 
-class _Broadcasting(_Elementwise):
+class BroadcastingOp(Elementwise):
     """With ``broadcast`` the inputs are stretched as numpy has it; without, their shapes have to be equal."""
 
     broadcast: bool = True

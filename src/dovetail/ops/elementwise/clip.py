@@ -9,11 +9,11 @@ import numpy as np
 from dovetail import arrays, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
-from dovetail.ops.elementwise.broadcast import _Elementwise, computed, number, unbroadcast
+from dovetail.ops.elementwise.broadcast import Elementwise, computed, number, unbroadcast
 
 
 class Clip(
-    _Elementwise,
+    Elementwise,
     sig="x: R, min?: R, max?: R -> y: R",
     onnx=(
         "Clip-1(x; min?, max?, consumed_inputs:_)",

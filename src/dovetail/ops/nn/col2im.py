@@ -12,13 +12,13 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree, agree_shapes
-from dovetail.ops.nn.sliding_window import _Sliding, span
+from dovetail.ops.nn.sliding_window import SlidingWindowOp, span
 from dovetail.ops.tensor.reshape import items, numbers, vector_length
 from dovetail.ops.tensor.slice import joined
 
 
 class Col2Im(
-    _Sliding,
+    SlidingWindowOp,
     sig="x: N, image_shape!: I, block_shape!: I1 -> y: N",
     onnx="Col2Im-18(x, image_shape, block_shape; strides?, pads~natural?, dilations?)",
     openvino="Col2Im-15(x, image_shape, block_shape; strides?, dilations?, pads_begin+pads_end:pads?)",
@@ -92,7 +92,7 @@ def _channels(b: Any, x: Any, kernel: list[int]) -> Any:
 
 
 class MaxUnpool(
-    _Sliding,
+    SlidingWindowOp,
     sig="x: F, indices: i64, output_shape?!: i64 -> y: F",
     onnx="MaxUnpool-9,11,22(x, indices, output_shape?; kernel_shape, strides?, pads~natural?)",
 ):

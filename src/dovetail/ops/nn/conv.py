@@ -10,12 +10,12 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, agree, static
-from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, _Sliding, halves, span, spatial
+from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, SlidingWindowOp, halves, span, spatial
 
 _ONNX = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape?"
 
 
-class Convolution(_Sliding):
+class Convolution(SlidingWindowOp):
     """Weights that slide: ``group`` parts of the channels, each with its own; ``kernel``, where given, repeats the weights'
     sizes.
     """

@@ -16,7 +16,7 @@ from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, static
 from dovetail.ops.constant import zeros_like
 from dovetail.ops.nn.conv import Conv, input_gradient, joined, sizes_of
-from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, _refuse_small, _Sliding, spatial
+from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, SlidingWindowOp, refuse_small_input, spatial
 from dovetail.ops.reduction.reduce import ReduceMax
 
 # By the text VALID counts whole windows, in onnxruntime it rounds up as well: with ceil_mode it is left out.
@@ -30,7 +30,7 @@ _ROUNDING = "rounding_type~{floor:floor,ceil:ceil}=floor"
 _ROUNDING_14 = "rounding_type~{floor:floor,ceil:ceil,ceil_torch:ceil_torch}=floor"
 
 
-class _Pool(_Sliding):
+class _Pool(SlidingWindowOp):
     """Windows of the sizes ``kernel``. ``rounding`` says what becomes of what is left at the end: ``floor`` leaves it, ``ceil``
     gives it a window that may reach past the padded input, ``ceil_torch`` too, unless that window would start in the padding at
     the end.
@@ -47,7 +47,7 @@ class _Pool(_Sliding):
             raise RuleError("pool.rounding", f"rounding {self.rounding_type!r} is none of floor, ceil, ceil_torch")
 
     def _count(self, rest: Any, size: Any, begin: int, stride: int) -> Any:
-        _refuse_small(rest)
+        refuse_small_input(rest)
         if self.rounding_type == "floor":
             return rest // stride + 1
         count = symbolic.ceil_divide(rest, stride) + 1

@@ -12,10 +12,10 @@ from dovetail.errors import RuleError
 from dovetail.interpreter.evaluate import FOLD_LIMIT
 from dovetail.ir.op import Op
 from dovetail.ir.types import axis_in
-from dovetail.ops.elementwise.broadcast import _Elementwise
+from dovetail.ops.elementwise.broadcast import Elementwise
 
 
-class _Place(_Elementwise, sig="x: R -> y: i64"):
+class _Place(Elementwise, sig="x: R -> y: i64"):
     """Where along ``axis`` the extreme element is: the first of several, or with ``last`` the last.
 
     The axis is kept with size 1, or taken out.

@@ -10,7 +10,7 @@ import numpy as np
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.types import axes_in, total
-from dovetail.ops.elementwise.broadcast import _Elementwise, is_float, number
+from dovetail.ops.elementwise.broadcast import Elementwise, is_float, number
 from dovetail.ops.elementwise.clip import finite_range
 
 
@@ -28,7 +28,7 @@ def _line(kind: str, version: int = 1) -> str:
     return f"{kind}-{version}(x, axes; keep_dims:keepdims=false | noop_with_empty_axes=true)"
 
 
-class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
+class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
     """One number of all those along ``axes``, a scalar or vector, which counts from the end where negative.
 
     The axes are kept with size 1, or taken out. Axes left out or empty are all of them, or with ``noop_with_empty_axes`` none,
