@@ -11,7 +11,7 @@ import pytest
 
 from cases import Case, all_cases
 from dovetail import arrays, dtypes, native_core
-from dovetail.engine.select.elementwise_codegen import RULES, Input, Unsaid, compiled, opcodes
+from dovetail.engine.select.elementwise_codegen import RULES, Input, NoInstruction, compiled, opcodes
 from dovetail.ir.op import Op
 from dovetail.ops.elementwise.activation import Gelu, LeakyRelu, Relu, Swish
 from dovetail.ops.elementwise.binary import Add, Divide, Maximum, Minimum, Mod, Multiply, Subtract
@@ -55,7 +55,7 @@ CASES = [case for _, case in all_cases() if type(case.op).__name__ in RULES and 
 def is_said(case: Case) -> bool:
     try:
         compiled([(case.op, range(len(case.inputs)))], [0], [Input(arrays.element(x), x) for x in case.inputs])
-    except Unsaid:
+    except NoInstruction:
         return False
     return True
 

@@ -64,9 +64,9 @@ def reshape(b: Builder, node: Node) -> Any:
         return made
     if not op.copy_zeros:
         # Without a 0 that copies nothing cancels.
-        return b.Reshape(x, node.inputs[1], copy_zeros=False)
+        return b.Reshape(x, node.input(1), copy_zeros=False)
     target = written_sizes(x, node.inputs[1], node.outputs[0])
-    return b.Reshape(x, node.inputs[1] if target is None else target)
+    return b.Reshape(x, node.input(1) if target is None else target)
 
 
 def written_sizes(x: Value, target: Value | None, y: Value) -> list[int] | None:

@@ -88,7 +88,7 @@ def gather(b: Builder, node: Node) -> Any:
 def expand(b: Builder, node: Node) -> Any:
     """ONNX expands both ways; a shape that refuses this is taken all the same."""
     op: Any = node.op
-    return typed(b, node) if op.both else b.Expand(*node.inputs)
+    return typed(b, node) if op.both else b.Expand(node.input(0), node.input(1))
 
 
 @ONNX.lower("Squeeze")
@@ -130,8 +130,8 @@ def _upright(b: Builder, node: Node) -> Any:
 @ONNX.lower("Transpose")
 def transpose(b: Builder, node: Node) -> Any:
     """An empty order is left out."""
-    x, order = (*node.inputs, None)[:2]
-    return b.Transpose(x) if order is not None and order.shape == (0,) else None
+    order = (*node.inputs, None)[1]
+    return b.Transpose(node.input(0)) if order is not None and order.shape == (0,) else None
 
 
 @ONNX.lower("DepthToSpace", "SpaceToDepth")
@@ -347,7 +347,7 @@ def _halves(first: Value, second: Value) -> Value | None:
 def reverse_sequence(b: Builder, node: Node) -> Any:
     """ONNX has the batch and the time in the first two axes only."""
     x, lengths = node.inputs
-    assert x is not None
+    assert x is not None and lengths is not None
     if x.shape is None:
         return typed(b, node)
     op: Any = node.op.canonical(x, lengths)

@@ -85,7 +85,7 @@ def _coloured(node: Lifting, y: Value, u: Value, v: Value) -> Value:
     if dtype.is_integer:
         found = b.Floor(b.Add(found, _number(b, 0.5, wide)))
     found = b.Clip(found, _number(b, 0, wide), _number(b, 255, wide))
-    return b.Cast(found, to=dtype) if dtype.is_integer else found  # type: ignore[no-any-return]
+    return b.Cast(found, to=dtype) if dtype.is_integer else found
 
 
 def _less(b: Builder, x: Value, dtype: dtypes.DType, middle: float) -> Any:

@@ -64,7 +64,7 @@ def best_regions(node: Lifting) -> Value:
     count = [min(wanted, *size)] if isinstance(size, list) else b.Minimum(size, b.constant([wanted]))
     rows = b.Gather(regions, b.TopK(chances, count, axis=0)[1], axis=0)
     if count == [wanted]:
-        return rows  # type: ignore[no-any-return]
+        return rows
     missing = [wanted - count[0]] if isinstance(count, list) else b.Subtract(b.constant([wanted]), count)
     filled: Value = b.Pad(rows, joined(b, [[0, 0], missing, [0]]))
     return filled

@@ -63,7 +63,7 @@ def scatter_update(b: Builder, node: Node) -> Any:
     """OpenVINO's CPU plugin takes no scalar index: a vector of one, and one more axis for the update."""
     op: Any = node.op
     x, indices, updates = node.inputs
-    assert x is not None and indices is not None
+    assert x is not None and indices is not None and updates is not None
     if indices.shape != () or x.shape is None:
         return None
     axis = axis_in(op.axis, len(x.shape))

@@ -248,7 +248,7 @@ def _cut_by(
         instead = b.Where(ahead, b.constant(np.array(forward)), b.constant(np.array(back)))
         kept = b.Gather(_cast(b, given), places, axis=0)
         bounds.append(b.Where(b.constant(np.array([bool(mask[place]) for place in places])), instead, kept))
-    result: Value = b.Slice(x, *bounds, [axis for _, axis in cuts], steps)
+    result: Value = b.Slice(x, bounds[0], bounds[1], [axis for _, axis in cuts], steps)
     return result
 
 
@@ -318,7 +318,7 @@ def _reversed_by(b: Builder, x: Value, given: Value, mode: str) -> Value:
         marks = b.ScatterElements(b.constant(np.zeros(rank, np.int64)), _cast(b, given), b.Expand(one, b.Shape(given)), axis=0)
         given = b.Greater(marks, zero)
     bounds = [b.Where(given, *pair) for pair in ((far, zero), (near, far))]
-    result: Value = b.Slice(x, *bounds, list(range(rank)), b.Where(given, b.constant(np.array(-1)), one))
+    result: Value = b.Slice(x, bounds[0], bounds[1], list(range(rank)), b.Where(given, b.constant(np.array(-1)), one))
     return result
 
 
@@ -326,7 +326,7 @@ def _reversed_by(b: Builder, x: Value, given: Value, mode: str) -> Value:
 def slice_with_steps(b: Builder, node: Node) -> Any:
     """OpenVINO's steps are not optional."""
     x, starts, stops, axes, steps = (*node.inputs, None, None)[:5]
-    assert starts is not None
+    assert x is not None and starts is not None and stops is not None
     if starts.shape == (0,):
         return b.Identity(x)
     if steps is not None:
@@ -401,17 +401,17 @@ def squeeze_or_skip(b: Builder, node: Node) -> Any:
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     if axes is not None and axes.shape == (0,):
-        return b.Identity(x)
+        return b.Identity(node.input(0))
     return None if op.skip else b.apply("Squeeze", x, *([] if axes is None else [axes]), skip=True)
 
 
 @OPENVINO.lower("Unsqueeze", "Tile")
 def nothing(b: Builder, node: Node) -> Any:
     """By no axes, which OpenVINO does not read from an empty constant, nothing happens."""
-    x, axes = (*node.inputs, None)[:2]
+    axes = (*node.inputs, None)[1]
     if axes is None or axes.shape != (0,) or (isinstance(node.op, Tile) and node.outputs[0].shape != ()):
         return None
-    return b.Identity(x)
+    return b.Identity(node.input(0))
 
 
 @OPENVINO.lower("Transpose")
