@@ -261,7 +261,7 @@ def _layer_norm(node: Node, reads: list[RunTensor | None], writes: list[RunTenso
     op: Any = node.op
     x, scale, bias = (*reads, None)[:3]
     assert x is not None and scale is not None
-    if not _is_f32(x, scale, bias) or len(writes) > 1 or op.stash.name != "f32":
+    if not _is_f32(x, scale, bias) or len(writes) > 1 or op.stash_type.name != "f32":
         return "layer normalisation of other types or with statistics"
     axis = axis_in(op.axis, len(x.sizes))
     if any(tensor is not None and not _is_suffix(tensor, x.sizes[axis:]) for tensor in (scale, bias)):

@@ -53,13 +53,13 @@ def _scales(b: Any, op: Any, lengths: list[tuple[Any, Any]], sizes: Any, scales:
         given = b.Cast(scales, to=dtypes.f32)
         return [_element(b, given, index) for index in range(len(lengths))]
     wanted = [out for _, out in lengths]
-    if op.policy != "stretch":
+    if op.keep_aspect_ratio_policy != "stretch":
         given = b.Cast(sizes, to=dtypes.i64)
         wanted = [_element(b, given, index) for index in range(len(lengths))]
     ratios = [b.Divide(_f32(b, out), _f32(b, size)) for out, (size, _) in zip(wanted, lengths, strict=True)]
-    if op.policy == "stretch":
+    if op.keep_aspect_ratio_policy == "stretch":
         return ratios
-    return [_of_all(b, "Minimum" if op.policy == "not_larger" else "Maximum", ratios)] * len(ratios)
+    return [_of_all(b, "Minimum" if op.keep_aspect_ratio_policy == "not_larger" else "Maximum", ratios)] * len(ratios)
 
 
 def _of_all(b: Any, kind: str, xs: list[Any]) -> Any:

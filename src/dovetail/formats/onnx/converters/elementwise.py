@@ -62,7 +62,7 @@ def float_mod(b: Builder, node: Node) -> Value | None:
     op: Any = node.op
     x, y = node.inputs
     assert x is not None and y is not None
-    if op.truncate or not x.dtype.is_float:
+    if op.fmod or not x.dtype.is_float:
         return None
     rest = b.Mod(x, y, fmod=True, broadcast=op.broadcast)
     zero = number(b, 0, x)

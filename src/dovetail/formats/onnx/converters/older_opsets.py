@@ -123,7 +123,7 @@ def rest_of_division(b: Any, node: Node) -> Any:
         return None
     how = {"broadcast": op.broadcast}
     rest = b.Subtract(x, b.Multiply(b.Divide(x, y, **how), y))
-    if op.truncate or kind.kind != "int":
+    if op.fmod or kind.kind != "int":
         return rest
     zero = number(b, 0, rest)
     is_other = b.And(b.Not(b.Equal(rest, zero)), b.Xor(b.Less(rest, zero), b.Less(y, zero)))

@@ -288,7 +288,7 @@ def emit_cast(lowering: Lowering, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
-    if op.to == "f8e8m0" and (not op.saturate or op.rounding != "even"):
+    if op.to == "f8e8m0" and (not op.saturate or op.round_mode != "even"):
         raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to even within its range, which is not {op}")
     if "string" in (x.dtype.name, op.to.name):
         raise UnsupportedError("op.unsayable", f"Convert does not go from {x.dtype} to {op.to}")

@@ -61,7 +61,7 @@ def batch(b: Any, node: Node) -> Any:
     """All five inputs are of one element type there."""
     op: Any = node.op
     is_one_type = len({x.dtype for x in node.inputs if x is not None}) == 1
-    return None if is_one_type or op.training else op.decompose(b, *node.inputs)
+    return None if is_one_type or op.training_mode else op.decompose(b, *node.inputs)
 
 
 @OPENVINO.lower("Hardmax")

@@ -66,8 +66,8 @@ def emit_uniform(lowering: Lowering, node: Node) -> list[ForeignNode]:
     seed = int(op.seed) if is_whole else int(np.float32(op.seed).view(np.uint32))
     attributes = {
         "output_type": spell(node.outputs[0].dtype),
-        "global_seed": spell(seed if seed or op.second else _EXACT - 1),
-        "op_seed": spell(op.second),
+        "global_seed": spell(seed if seed or op.op_seed else _EXACT - 1),
+        "op_seed": spell(op.op_seed),
         "alignment": "tensorflow",
     }
     return [lowering.finish(node, "", "RandomUniform", 8, [lowering.key(x) for x in node.inputs], attributes)]
