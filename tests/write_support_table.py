@@ -23,7 +23,7 @@ from case_runner import CASES, feeds, model_of
 from cases import Case
 from dovetail import dtypes
 from dovetail.engine.engine import Engine
-from dovetail.engine.run.executable import Bound
+from dovetail.engine.run.executable import Executable
 from dovetail.errors import DovetailError
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.op import has
@@ -100,7 +100,7 @@ def _is_native(case: Case) -> bool:
 
 def _runs_native(case: Case) -> bool:
     try:
-        bound: Bound = Engine(model_of(case), 1).bind(feeds(case))[0]
+        bound: Executable = Engine(model_of(case), 1).bind(feeds(case))[0]
     except DovetailError:
         return False
     return bool(bound.plan.steps) and not bound.python_steps

@@ -40,8 +40,8 @@ def steps(write: Write, name: str) -> list[str]:
         assert found[output].dtype == expected.dtype
         wide = [np.asarray(each).astype(np.float32) for each in (found[output], expected)]
         np.testing.assert_allclose(*wide, rtol=4 * digit, atol=4 * digit, err_msg=output)
-    works = [step.work for step in bound.plan.steps if step.work is not None]
-    return [f"{work.kernel}: {' '.join(type(node.op).__name__ for node in work.nodes)}" for work in works]
+    calls = [step.call for step in bound.plan.steps if step.call is not None]
+    return [f"{call.kernel}: {' '.join(type(node.op).__name__ for node in call.nodes)}" for call in calls]
 
 
 def product(b: Builder, x: Any, kind: Any) -> Any:

@@ -13,7 +13,7 @@ from case_laws import hold, law
 from case_runner import CASES
 from cases import Case
 from dovetail import arrays, dtypes, native_core
-from dovetail.engine.select.elementwise_codegen import RULES, Input, Unsaid, compiled, opcodes
+from dovetail.engine.select.elementwise_codegen import RULES, Input, NoInstruction, compiled, opcodes
 from dovetail.ir.op import Op
 from dovetail.ops.elementwise.activation import Gelu, LeakyRelu, Relu, Swish
 from dovetail.ops.elementwise.binary import Add, Divide, Maximum, Minimum, Mod, Multiply, Subtract
@@ -57,7 +57,7 @@ ROWS = [(family, case) for family, case in CASES if type(case.op).__name__ in RU
 def is_said(case: Case) -> bool:
     try:
         compiled([(case.op, range(len(case.inputs)))], [0], [Input(arrays.element(x), x) for x in case.inputs])
-    except Unsaid:
+    except NoInstruction:
         return False
     return True
 

@@ -9,7 +9,7 @@ import pytest
 
 from dovetail import native_core
 from dovetail.engine.engine import Engine
-from dovetail.engine.rewrite.nms import _Kept
+from dovetail.engine.rewrite.nms import NmsTable
 from dovetail.errors import RuleError
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
@@ -40,7 +40,7 @@ def test_it_is_the_interpreters(shape: tuple[int, int, int], layout: str) -> Non
     boxes, scores = detected(*shape)
     cases = [(most, overlap, least) for most in (0, 3, 99) for overlap in (0.0, 0.25, 1.0) for least in (-np.inf, 0.0, np.nan)]
     for number, (most, overlap, least) in enumerate(cases):
-        op = _Kept(most, number % 2 == 0, number % 3 == 0)
+        op = NmsTable(most, number % 2 == 0, number % 3 == 0)
         limits = [np.full((1,) * (number % 2), each, np.float32) for each in (overlap, least)]
         with np.errstate(all="ignore"):
             table, counts = op.evaluate(np, boxes, scores, *limits)

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import dovetail
-from dovetail.engine.run.output_pool import LEAST, Shelf
+from dovetail.engine.run.output_pool import MIN_POOLED_BYTES, OutputPool
 
-SIZES = [LEAST - 1, LEAST, LEAST + 1, 3 * LEAST, 5 * LEAST // 2]
-COUNT = LEAST
+SIZES = [MIN_POOLED_BYTES - 1, MIN_POOLED_BYTES, MIN_POOLED_BYTES + 1, 3 * MIN_POOLED_BYTES, 5 * MIN_POOLED_BYTES // 2]
+COUNT = MIN_POOLED_BYTES
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
@@ -24,9 +24,9 @@ def address(array: np.ndarray[Any, Any]) -> int:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex128, *(each.numpy for each in (dovetail.dtypes.bf16,))])
-@pytest.mark.parametrize("shape", [(), (0,), (3, 5), (7, LEAST), (LEAST // 3, 2, 5)])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 5), (7, MIN_POOLED_BYTES), (MIN_POOLED_BYTES // 3, 2, 5)])
 def test_arrays_are_what_numpy_would_make(dtype: Any, shape: tuple[int, ...]) -> None:
-    found, want = Shelf().array(shape, np.dtype(dtype)), np.empty(shape, dtype)
+    found, want = OutputPool().array(shape, np.dtype(dtype)), np.empty(shape, dtype)
     assert (found.shape, found.dtype, found.strides) == (want.shape, want.dtype, want.strides)
     assert found.flags.writeable and found.flags.aligned and found.flags.c_contiguous
     found[...] = 1
@@ -36,7 +36,7 @@ def test_arrays_are_what_numpy_would_make(dtype: Any, shape: tuple[int, ...]) ->
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(SIZES), st.integers(0, 6), st.booleans()), max_size=30))
 def test_no_two_arrays_that_are_held_overlap(asked: list[tuple[int, int, bool]]) -> None:
-    shelf = Shelf()
+    shelf = OutputPool()
     held: list[tuple[np.ndarray[Any, Any], int]] = []
     for number, (size, drop, calls) in enumerate(asked):
         if calls:
@@ -51,7 +51,7 @@ def test_no_two_arrays_that_are_held_overlap(asked: list[tuple[int, int, bool]])
 
 
 def test_what_nobody_holds_is_used_again() -> None:
-    shelf = Shelf()
+    shelf = OutputPool()
     first = shelf.array((COUNT + 1,), np.dtype(np.uint8))
     place = address(first)
     del first
@@ -71,7 +71,7 @@ HOLDERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_what_is_held_by_any_means_is_not_used_again(holder: str) -> None:
-    shelf = Shelf()
+    shelf = OutputPool()
     array = shelf.array((COUNT,), np.dtype(np.uint8))
     place = address(array)
     held = HOLDERS[holder](array)
@@ -85,7 +85,7 @@ def test_what_is_held_by_any_means_is_not_used_again(holder: str) -> None:
 
 def test_torch_holds_what_it_was_given() -> None:
     torch = pytest.importorskip("torch")
-    shelf = Shelf()
+    shelf = OutputPool()
     held = torch.from_numpy(shelf.array((COUNT,), np.dtype(np.uint8)))
     held[...] = 7
     shelf.array((COUNT,), np.dtype(np.uint8))[...] = 1
@@ -93,7 +93,7 @@ def test_torch_holds_what_it_was_given() -> None:
 
 
 def test_what_calls_do_not_want_is_let_go() -> None:
-    shelf = Shelf()
+    shelf = OutputPool()
     for _ in range(8):
         shelf.begin()
         arrays = [shelf.array((COUNT,), np.dtype(np.uint8)) for _ in range(4)]

@@ -394,6 +394,6 @@ def test_what_is_copied_for_a_kernel_lies_channels_last() -> None:
     model = model_of(GRAPHS["flat images"])
     plan = Engine(model, threads=1).plan()[0]
     operands = [each for step in plan.steps if step.kernel == "conv" for each in (step.reads[0], step.writes[0])]
-    assert [(each.tile.name, each.strides[1], each.strides[3]) for each in operands if each is not None] == [
+    assert [(each.tensor.name, each.strides[1], each.strides[3]) for each in operands if each is not None] == [
         ("x0 (copy)", 4, 32), ("conv (made)", 4, 24), ("x0 (copy)", 4, 32), ("conv_2 (made)", 4, 20),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ import dovetail
 from dovetail import native_core
 from dovetail.engine import plan_verifier
 from dovetail.engine.engine import Engine
-from dovetail.engine.run.subgraphs import Body
+from dovetail.engine.run.subgraphs import Subgraph
 from dovetail.errors import EngineError
 from dovetail.ir.graph import Graph
 from dovetail.ops.control_flow.if_op import If
@@ -69,7 +69,7 @@ def feeds(length: int) -> dict[str, Any]:
     return {name: chance.standard_normal(shape).astype(np.float32) for name, shape in (("state", (1, 8)), ("parts", (length, 8)))}
 
 
-def programs(engine: Engine) -> list[Body]:
+def programs(engine: Engine) -> list[Subgraph]:
     ops: list[Any] = [node.op for node in engine.graph.nodes if isinstance(node.op, If | Loop)]
     return [body for op in ops for body in ([op.program] if isinstance(op, Loop) else op.programs)]
 
@@ -100,7 +100,7 @@ def test_the_plans_of_bodies_are_verified(lengths: tuple[int, ...], monkeypatch:
         b.output("y", b.add(Loop(body=inner.graph, carried=1), trips, None, x, x)[0])
     verified = []
     monkeypatch.setenv("DOVETAIL_VERIFY", "1")
-    monkeypatch.setattr(plan_verifier, "check", lambda plan, graph, scene: verified.append(plan.inputs[0].name))
+    monkeypatch.setattr(plan_verifier, "check", lambda plan, graph, tensor_map: verified.append(plan.inputs[0].name))
     engine = Engine(b.model, threads=1)
     for length in lengths:
         engine({"trips": np.array(1), "x": np.ones(length, np.float32)})

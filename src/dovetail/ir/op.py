@@ -21,7 +21,7 @@ from dovetail import dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature
-from dovetail.ir.types import UNKNOWN, Bounded, Optional, Tensor, Type, Unknown, is_static
+from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Tensor, Type, Unknown, is_static, static
 
 REGISTRY: dict[str, type[Op]] = {}
 
@@ -48,6 +48,12 @@ class Windows(NamedTuple):
 
     windows: tuple[Window, ...]
     fill: Any = None
+
+    @classmethod
+    def whole(cls, shape: Shape | None) -> Windows:
+        """Return the window of an output that holds all elements of the first input, of static ``shape``, in order."""
+        size = int(np.prod(static(shape), dtype=object))
+        return cls((Window(0, 0, (size,), 0, (1,), 0, (1,)),))
 
 
 class Field(NamedTuple):
@@ -82,8 +88,15 @@ class Op:
     _needed: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(
-        cls, *, sig: str | None = None, onnx: str | tuple[str, ...] = (), openvino: str | tuple[str, ...] = (), **rest: Any
+        cls,
+        *,
+        sig: str | None = None,
+        onnx: str | tuple[str, ...] = (),
+        openvino: str | tuple[str, ...] = (),
+        is_registered: bool = True,
+        **rest: Any,
     ) -> None:
+        # Operators that the engine writes into a graph are not registered: no builder method, no file spells them.
         super().__init_subclass__(**rest)
         if sig is not None:
             cls.sig = sig
@@ -105,7 +118,7 @@ class Op:
         cls.__match_args__ = tuple(cls.fields_by_name)  # type: ignore[misc]
         cls._defaults = {field.name: field.default for field in cls.fields}
         cls._needed = tuple(field.name for field in cls.fields if field.default is REQUIRED)
-        if not cls.__name__.startswith("_") and cls.sig:
+        if is_registered and not cls.__name__.startswith("_") and cls.sig:
             REGISTRY[cls.__name__] = cls
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
