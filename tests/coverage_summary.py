@@ -1,7 +1,7 @@
 """Count, at the end of a run, the comparisons of each law over cases, the backend tests of onnx that pass, and the opset trips.
 
-``law_minimums.toml`` has the least number of comparisons of each law, by oracle. A run that holds a law over all its cases and makes
-fewer comparisons fails: an oracle that refuses every model would otherwise turn the law into skips.
+``law_minimums.toml`` has the least number of comparisons of each law, by oracle. A run that holds a law over all its cases and
+makes fewer comparisons fails: an oracle that refuses every model would otherwise turn the law into skips.
 """
 
 from __future__ import annotations
