@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import native_core
-from dovetail.engine.memory.tensor import TensorMap, dense
+from dovetail.engine.memory.tensor import TensorMap, as_row_major
 from dovetail.engine.parametric_plan import ParametricPlan, make_parametric_plan
 from dovetail.engine.plan import Plan
 from dovetail.engine.plan_verifier import verify_plan
@@ -74,7 +74,7 @@ class Engine:
             try:
                 return self._bound_for(arrays, sizes)
             except NonAffineInput:
-                return self._bound_for([dense(array) if is_array(array) else array for array in arrays], sizes)
+                return self._bound_for([as_row_major(array) if is_array(array) else array for array in arrays], sizes)
 
     def _forget(self) -> None:
         """Drop what a thread of this process's parent was planning at a fork."""
@@ -87,7 +87,8 @@ class Engine:
     def _bound_for(self, arrays: list[Any], sizes: dict[str, int]) -> tuple[Executable, list[Any]]:
         strides = [_strides(array) for array in arrays]
         arrays = [
-            dense(array) if is_array(array) and stride is None else array for array, stride in zip(arrays, strides, strict=True)
+            as_row_major(array) if is_array(array) and stride is None else array
+            for array, stride in zip(arrays, strides, strict=True)
         ]
         key: tuple[Any, ...] = tuple(
             (array.shape, stride) if is_array(array) else None for array, stride in zip(arrays, strides, strict=True)

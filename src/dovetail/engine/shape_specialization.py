@@ -17,7 +17,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.engine.affine_sizes import input_symbols, linear_symbols
-from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, fitting_elements
+from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, elements_as_array
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, raise_all
 from dovetail.interpreter.evaluate import evaluates_early, placed
@@ -101,7 +101,7 @@ class EarlyNodes:
                 left -= array.nbytes
                 tensor.data = np.asarray(array, order="C")
                 made.append((y, tensor))
-        tensor_map.early.update(tensor for _, tensor in made)
+        tensor_map.shape_tensors.update(tensor for _, tensor in made)
         self._forget(tensor_map, made)
 
     def _forget(self, tensor_map: TensorMap, made: Sequence[tuple[Value, RunTensor]]) -> None:
@@ -216,7 +216,7 @@ def _known_elements(node: Node) -> list[Array] | None:
         type = y.type
         if y._value is None or not isinstance(type, Tensor) or type.dtype is None or not is_static(type):
             return None
-        elements = fitting_elements(y._value, static(type.shape), type.dtype)
+        elements = elements_as_array(y._value, static(type.shape), type.dtype)
         if elements is None:
             return None
         found.append(elements)
