@@ -17,9 +17,8 @@ from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.builder import written
 from dovetail.ir.edit import copy_op
 from dovetail.ir.graph import Graph, Node
-from dovetail.ir.op import infer_types
+from dovetail.ir.op import Windows, infer_types
 from dovetail.ir.types import is_static, shape_of
-from dovetail.ops.constant import whole
 
 ELIDE = ("auto", "all", "none")
 Strides = Sequence[tuple[int, ...] | None]
@@ -145,7 +144,7 @@ def _create_outputs(
         outputs.append(output)
         if result.data is not None:
             aliases.external.add(result)
-        windows = whole(result)
+        windows = Windows.whole(result.sizes)
         (window,) = windows.windows
         root = aliases.of(result).root
         is_permuted = layouts.strides(root) != row_major_strides(root.sizes)
