@@ -315,7 +315,7 @@ def test_what_a_plan_computes_of_sizes_counts_as_its_memory() -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("limit", [0, 64, 1000])
 def test_what_is_too_large_is_computed_in_each_call(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shape_specialization, "LIMIT", limit)
+    monkeypatch.setattr(shape_specialization, "MAX_BYTES", limit)
     made = model(GRAPHS[name])
     engine, reference = Engine(made, 1), dovetail.compile(made, "interpreter")
     for sizes in SIZES[:3]:

@@ -38,8 +38,8 @@ def select_kernel(node: Node, tensor_map: TensorMap) -> KernelCall:
 
 
 def _chosen(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    if apart := getattr(node.op, "no_kernel", ""):
-        return str(apart)
+    if reason := getattr(node.op, "interpreter_reason", ""):
+        return str(reason)
     hosts = host_inputs(node.op, len(reads))
     if any(host and tensor is not None and tensor.data is None for host, tensor in zip(hosts, reads, strict=True)):
         # Even where the sizes follow without it: the rule has to see the value, and may refuse it.
