@@ -261,7 +261,7 @@ class QGemm(
         if (scale is None) != (point is None):
             raise RuleError("quantize.scale", "a scale and a zero point of the result go together")
         (made,) = super().types(*xs)
-        return [made if point is not None else Tensor(dtypes.f32, made.shape)]  # type: ignore[union-attr]
+        return [made if point is not None else Tensor(dtypes.f32, made.shape)]
 
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("I3")
