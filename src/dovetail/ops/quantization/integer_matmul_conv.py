@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 BYTES = ("i8", "u8")
-_WINDOWS = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape:kernel?"
+_WINDOWS = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape?"
 
 
 class _Bytes(Op):
@@ -112,7 +112,7 @@ class ConvInteger(
     """
 
     def conv(self) -> Conv:
-        return Conv(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel)
+        return Conv(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel_shape)
 
     def shape(self, x: View, w: View, x_zero_point: View | None = None, w_zero_point: View | None = None) -> Any:
         # First, since it refuses weights of another rank.
@@ -137,7 +137,7 @@ class ConvInteger(
         return as_type(b, b.add(self.conv(), left, centred_value(b, w, point, kind))[0], dtypes.i32)
 
     def canonical(self, x: View, w: View, *points: View) -> Op:
-        return self if w.shape is None else self.with_(kernel=None, **self.plain(len(w.shape) - 2))
+        return self if w.shape is None else self.with_(kernel_shape=None, **self.plain(len(w.shape) - 2))
 
 
 class QLinearConv(
@@ -155,7 +155,7 @@ class QLinearConv(
     """
 
     def integers(self) -> ConvInteger:
-        return ConvInteger(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel)
+        return ConvInteger(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel_shape)
 
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("I3")
@@ -222,7 +222,7 @@ class QLinearConv(
         return requantized_value(b, total, b.Divide(factor, one_value(b, y_scale)), one_value(b, zy))
 
     def canonical(self, x: View, x_scale: View, zx: View, w: View, *rest: View) -> Op:
-        return self if w.shape is None else self.with_(kernel=None, **self.plain(len(w.shape) - 2))
+        return self if w.shape is None else self.with_(kernel_shape=None, **self.plain(len(w.shape) - 2))
 
 
 def requantized(xp: Namespace, total: Array, factor: Array, zero_point: Array) -> Any:
@@ -309,7 +309,7 @@ class QGemm(
         if (scale is None) != (point is None):
             raise RuleError("quantize.scale", "a scale and a zero point of the result go together")
         (made,) = super().types(*xs)
-        return [made if point is not None else Tensor(dtypes.f32, made.shape)]  # type: ignore[union-attr]
+        return [made if point is not None else Tensor(dtypes.f32, made.shape)]
 
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("I3")

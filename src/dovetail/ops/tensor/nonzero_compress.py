@@ -156,7 +156,7 @@ class OneHot(
 
 
 def _sum(b: Builder, x: Value) -> Any:
-    return b.ReduceSum(b.Reshape(x, [-1]), [0], keep_dims=True)
+    return b.ReduceSum(b.Reshape(x, [-1]), [0], keepdims=True)
 
 
 def _depth(depth: View) -> Any:

@@ -126,7 +126,7 @@ class Pad(
                 return [*back, *([None, *rest] if rest else [])]
             one = b.constant(np.ones((), dtype=data.dtype.numpy), data.dtype)
             new = b.Pad(zeros_like(b, data), pads, one, axes)
-            slope = b.ReduceSum(b.Multiply(g, new), keep_dims=False)
+            slope = b.ReduceSum(b.Multiply(g, new), keepdims=False)
             return [*back, b.Reshape(slope, list(static(constant_value.shape))), *rest]
         from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import added_back

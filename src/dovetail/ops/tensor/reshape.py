@@ -247,7 +247,7 @@ class Flatten(
         before, after = b.Shape(input, start=0, end=self.axis), b.Shape(input, start=self.axis)
         if self.axis == 0:
             before = b.constant(np.zeros(0, dtype=np.int64))
-        sizes = b.Concat(b.ReduceProd(before, [0], keep_dims=True), b.ReduceProd(after, [0], keep_dims=True), axis=0)
+        sizes = b.Concat(b.ReduceProd(before, [0], keepdims=True), b.ReduceProd(after, [0], keepdims=True), axis=0)
         return b.Reshape(input, sizes, special_zero=False)
 
 

@@ -179,7 +179,7 @@ class ScatterElements(
         counts = put(zeros_like(b, data), b.Add(nothing, number(b, 1, data)), "add")
         counts = b.Add(counts, number(b, 1, data)) if self.use_init_val else b.Maximum(counts, number(b, 1, data))
         total = put(data if self.use_init_val else put(data, nothing, "replace"), updates, "add")
-        return b.Divide(total, counts, floor=data.dtype.is_integer)
+        return b.Divide(total, counts, m_pythondiv=data.dtype.is_integer)
 
 
 def _word(reduction: str) -> str:

@@ -118,7 +118,7 @@ class ConstantOfShape(Op, sig="input!: I, value: T -> output: T"):
         return xp.broadcast_to(xp.reshape(value, ()), sizes)
 
     def vjp(self, b: Builder, g: Value, y: Value, input: Value, value: Value) -> Any:
-        slope = b.ReduceSum(b.Reshape(g, [-1]), [0], keep_dims=True)
+        slope = b.ReduceSum(b.Reshape(g, [-1]), [0], keepdims=True)
         return [None, b.Reshape(slope, [int(size) for size in value.dims])]
 
     def windows(self, input: View, value: View) -> Windows:
@@ -187,8 +187,8 @@ class Range(
         if not y.dtype.is_float:
             return [None, None, None]
         places = b.Range(b.constant(0), b.Gather(b.Shape(y), b.constant(np.array(0)), axis=0), b.constant(1))
-        steps = b.ReduceSum(b.Multiply(g, b.Cast(places, to=y.dtype)), [0], keep_dims=False)
-        return [b.ReduceSum(g, [0], keep_dims=False), None, steps]
+        steps = b.ReduceSum(b.Multiply(g, b.Cast(places, to=y.dtype)), [0], keepdims=False)
+        return [b.ReduceSum(g, [0], keepdims=False), None, steps]
 
     def decompose(self, b: Builder, start: Value, limit: Value, delta: Value) -> Any:
         """Cast the inputs to the type of the result; None without an ``output_type``."""

@@ -241,7 +241,7 @@ class Tile(
             columns = [b.Unsqueeze(_pad_with_ones(b, vector, rank), [1]) for vector in (as_i64(b, repeats), sizes)]
             split = b.Reshape(b.Concat(*columns, axis=1), [-1])
         wide = b.Reshape(g, split, special_zero=False)
-        summed = b.ReduceSum(wide, list(range(0, 2 * rank, 2)), keep_dims=False)
+        summed = b.ReduceSum(wide, list(range(0, 2 * rank, 2)), keepdims=False)
         return [reshape_like(b, summed, input) if rank != len(input.dims) else summed, None]
 
     def windows(self, input: View, repeats: View) -> Windows:

@@ -159,4 +159,4 @@ class SearchSorted(
         else:
             sorted_sequence, each = b.Unsqueeze(sorted_sequence, [-2]), b.Unsqueeze(values, [-1])
         before = b.LessEqual(sorted_sequence, each) if self.right_mode else b.Less(sorted_sequence, each)
-        return as_type(b, b.ReduceSum(b.Cast(before, to=dtypes.i64), [-1], keep_dims=False), self.output_type)
+        return as_type(b, b.ReduceSum(b.Cast(before, to=dtypes.i64), [-1], keepdims=False), self.output_type)
