@@ -11,9 +11,11 @@ from cases.joining import elements, f32, i64
 from cases.movement import i32, of_every_type, ramp
 from dovetail import dtypes
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
-from dovetail.ops.tensor.nonzero_compress import Compress, EyeLike, NonZero, OneHot, ReverseSequence, Trilu
+from dovetail.ops.tensor.nonzero_compress import Compress, NonZero
+from dovetail.ops.tensor.onehot_trilu_eye import EyeLike, OneHot, Trilu
 from dovetail.ops.tensor.scatter import ScatterElements, ScatterND, ScatterUpdate, TensorScatter
 from dovetail.ops.tensor.shape import ConstantOfShape, Range, Shape, Size
+from dovetail.ops.tensor.slice import ReverseSequence
 
 _EMPTY = np.array([], dtype=np.int64)
 

@@ -108,10 +108,9 @@ class Split(
     openvino=("VariadicSplit-1(input, axis, split | wildcard=true/false)", "Split-1(input, axis~scalar; num_splits:outputs)"),
 ):
     """Split ``input`` along ``axis`` into parts of the lengths in ``split``, or into ``outputs`` equal parts.
-
-    ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
-    Without ``split`` the dimension is a multiple of ``outputs``, unless ``ragged``: then a part has ceil(dim / outputs) elements and
-    the last may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
+     ``split`` is a vector of lengths >= 0 that add up to the dimension; with ``wildcard`` one of them may be -1, the remainder.
+    Without ``split`` the dimension is a multiple of ``outputs``, unless ``ragged``: then a part has ceil(dim / outputs) elements
+    and the last may be smaller. Sources: ONNX Split 1, 2, 11, 13, 18; OpenVINO Split-1, VariadicSplit-1.
     """
 
     axis: int = 0

@@ -10,7 +10,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import Size, View, axis_in, static
 from dovetail.ops.shape_values import join_sizes, view_of
-from dovetail.ops.tensor.transpose_expand_tile import dense, inverse
+from dovetail.ops.tensor.transpose_expand_tile import inverse_of, strides_of
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -30,9 +30,9 @@ class _Blocks(Op):
 
     def windows(self, x: View) -> Windows:
         sizes, order = self.split(static(x.shape))
-        ours = dense(sizes)
+        ours = strides_of(sizes)
         moved = tuple(sizes[place] for place in order)
-        return Windows((Window(0, 0, moved, 0, tuple(ours[place] for place in order), 0, dense(moved)),))
+        return Windows((Window(0, 0, moved, 0, tuple(ours[place] for place in order), 0, strides_of(moved)),))
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         shape = self.shape(view_of(x))
@@ -113,10 +113,9 @@ class DepthToSpace(
     openvino=f"DepthToSpace-1(input; block_size:blocksize=1, {_OPENVINO_MODES})",
 ):
     """Move channels of ``input`` [N, C, *spatial] into blocks: [N, C / blocksize^k, *spatial * blocksize].
-
-    A block has ``blocksize`` elements along each of the k spatial axes. The channel index is (*position in the block, new channel)
-    with ``blocks_first``, (new channel, *position in the block) with ``depth_first``.
-    Sources: ONNX DepthToSpace 1 to 28 (DCR, CRD; two spatial axes); OpenVINO DepthToSpace-1.
+     A block has ``blocksize`` elements along each of the k spatial axes. The channel index is (*position in the block, new
+    channel) with ``blocks_first``, (new channel, *position in the block) with ``depth_first``. Sources: ONNX DepthToSpace 1 to 28
+    (DCR, CRD; two spatial axes); OpenVINO DepthToSpace-1.
     """
 
     def shape(self, input: View) -> Any:
@@ -211,4 +210,4 @@ class ShuffleChannels(_Blocks, sig="data: T -> output: T", openvino="ShuffleChan
         sizes, order = self.split(y.dims)
         factors = self.factors(len(y.dims))
         moved = _reshape_to(b, g, [sizes[place] for place in order], data, factors)
-        return [_reshape_to(b, b.Transpose(moved, inverse(order)), y.dims, data, factors)]
+        return [_reshape_to(b, b.Transpose(moved, inverse_of(order)), y.dims, data, factors)]

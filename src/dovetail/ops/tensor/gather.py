@@ -12,7 +12,7 @@ from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, agree, axis_in
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.shape_values import elements_of
-from dovetail.ops.tensor.transpose_expand_tile import inverse
+from dovetail.ops.tensor.transpose_expand_tile import inverse_of
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -32,7 +32,10 @@ def check_indices(indices: View, size: Any, natural: bool = False) -> None:
 
 
 def check_indices_shape(shape: Shape, indices: Any, axis: int) -> None:
-    """Check the shape of indices against a tensor's, which is larger off the axis. Raises RuleError [shape.rank], [scatter.shape]."""
+    """Check that indices have the rank of the data and are no larger off ``axis``.
+
+    Raises RuleError [shape.rank], [scatter.shape].
+    """
     if len(shape) != len(indices):
         raise RuleError("shape.rank", f"ranks of data ({len(shape)}) and indices ({len(indices)}) must be equal")
     for place, (size, count) in enumerate(zip(shape, indices, strict=True)):
@@ -54,10 +57,9 @@ class Gather(
     ),
 ):
     """Gather slices of ``data`` at ``indices`` along ``axis``.
-
-    Output shape: data.shape[:axis] + indices.shape[batch_dims:] + data.shape[axis + 1:]. The first ``batch_dims`` axes of both are
-    batch axes; a negative number counts from the rank of ``indices``. An index counts from the end when negative; ``bounds`` rules on
-    others outside the axis: an ``error``, or ``zero`` elements. With ``natural`` a negative index is an error too.
+     Output shape: data.shape[:axis] + indices.shape[batch_dims:] + data.shape[axis + 1:]. The first ``batch_dims`` axes of both
+    are batch axes; a negative number counts from the rank of ``indices``. An index counts from the end when negative; ``bounds``
+    rules on others outside the axis: an ``error``, or ``zero`` elements. With ``natural`` a negative index is an error too.
     Sources: ONNX Gather 1 (no negative indices), 11, 13; OpenVINO Gather-1, -7 (no negative indices), -8 (zero).
     """
 
@@ -88,7 +90,10 @@ class Gather(
         axis = axis_in(self.axis, rank)
         batch = self.batch_dims + count if self.batch_dims < 0 else self.batch_dims
         if not 0 <= batch <= min(axis, count):
-            raise RuleError("gather.batch", f"batch_dims must be at most the axis ({axis}) and the rank of the indices ({count}), got {self.batch_dims}")
+            raise RuleError(
+                "gather.batch",
+                f"batch_dims must be at most the axis ({axis}) and the rank of the indices ({count}), got {self.batch_dims}",
+            )
         return batch
 
     def canonical(self, data: View, indices: View) -> Op:
@@ -124,19 +129,19 @@ class Gather(
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value) -> Any:
         from dovetail.ir.builder import shape_value
-        from dovetail.ops.tensor.scatter import added_back
+        from dovetail.ops.tensor.scatter import gradient_of_gather
 
         axis = axis_in(self.axis, len(data.dims))
         batch = self._batch(len(data.dims), len(indices.dims))
         if self.bounds == "zero":
             g, indices = _mask_out_of_range(b, g, data, indices, axis, batch)
         if not batch:
-            return [added_back(b, g, indices, axis, shape_value(b, data, [axis])), None]
+            return [gradient_of_gather(b, g, indices, axis, shape_value(b, data, [axis])), None]
         order, back = _batch_permutations(len(data.dims), len(indices.dims), axis, batch)
         base = b.Transpose(data, order)
         columns = _with_batch_coordinates(b, b.Unsqueeze(indices, [-1]), base, batch)
-        found = b.ScatterND(zeros_like(b, base), columns, b.Transpose(g, inverse(back)), reduction="add")
-        return [b.Transpose(found, inverse(order)), None]
+        found = b.ScatterND(zeros_like(b, base), columns, b.Transpose(g, inverse_of(back)), reduction="add")
+        return [b.Transpose(found, inverse_of(order)), None]
 
     def decompose(self, b: Builder, data: Value, indices: Value) -> Any:
         """Allow negative indices; with batch axes write GatherND with the axis moved behind them."""
@@ -196,9 +201,8 @@ class GatherElements(
     openvino="GatherElements-6(data, indices; axis)",
 ):
     """Gather single elements: index ``data`` with ``indices`` along ``axis`` and with the own position on other axes.
-
-    The result has the shape of ``indices``, which off the axis is no larger than ``data``. Indices count from the end when negative;
-    others outside the axis are an error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
+     The result has the shape of ``indices``, which off the axis is no larger than ``data``. Indices count from the end when
+    negative; others outside the axis are an error. Sources: ONNX GatherElements 11, 13; OpenVINO GatherElements-6.
     """
 
     axis: int = 0
@@ -232,7 +236,9 @@ def check_tuples(shape: Shape, indices: View, batch: int) -> int | None:
     if not isinstance(depth, int):
         return None
     if not depth <= len(shape) - batch:
-        raise RuleError("index.tuples", f"the number of coordinates ({depth}) must not exceed the number of axes ({len(shape) - batch})")
+        raise RuleError(
+            "index.tuples", f"the number of coordinates ({depth}) must not exceed the number of axes ({len(shape) - batch})"
+        )
     if indices.value is not None:
         columns = np.asarray(indices.value)
         for place in range(depth):
@@ -250,11 +256,10 @@ class GatherND(
     onnx=("GatherND-11(data, indices)", "GatherND-12,13(data, indices; batch_dims=0)"),
     openvino=("GatherND-5(data, indices; batch_dims=0)", "GatherND-8(data, indices; batch_dims=0)"),
 ):
-    """Gather the slices ``data[indices[i]]``: the last axis of ``indices`` has k coordinates of the axes behind ``batch_dims``.
-
-    The shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the end
-    when negative; others outside are an error.
-    Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis), -8.
+    """Gather slices: the last axis of ``indices`` has k coordinates of the axes of ``data`` behind ``batch_dims``.
+     The shape is indices.shape[:-1] + data.shape[batch_dims + k:]; the batch axes of both are equal. Coordinates count from the
+    end when negative; others outside are an error. Sources: ONNX GatherND 11 to 13; OpenVINO GatherND-5 (at most one batch axis),
+    -8.
     """
 
     batch_dims: int = 0
@@ -264,7 +269,9 @@ class GatherND(
         if data.shape is None or indices.shape is None:
             return None
         if not 0 <= batch < max(min(len(data.shape), len(indices.shape)), 1):
-            raise RuleError("gather.batch", f"batch_dims must be below the ranks ({len(data.shape)} and {len(indices.shape)}), got {batch}")
+            raise RuleError(
+                "gather.batch", f"batch_dims must be below the ranks ({len(data.shape)} and {len(indices.shape)}), got {batch}"
+            )
         depth = check_tuples(data.shape, indices, batch)
         if depth is None:
             return None

@@ -1,4 +1,4 @@
-"""Beam search read backwards: GatherTree."""
+"""GatherTree: reconstruct the sequences of a beam search."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ class GatherTree(
     sig="step_ids: R, parent_idx: R, max_seq_len: R, end_token: R -> final_idx: R",
     openvino="GatherTree-1(step_ids, parent_idx, max_seq_len, end_token)",
 ):
-    """The sequences that beams stand for, [times, batch, beams]: the last token of each beam, before it that of its parent, and
-    so on. What ``steps`` says at each time is the token, ``parents`` the beam that it comes from.
+    """Reconstruct beam-search sequences, [times, batch, beams], from the last token of each beam backwards.
 
-    A sequence is read from time ``lengths`` [batch] - 1 on, and is ``end`` behind that, and behind the first ``end`` in it.
+    ``step_ids`` is the token of a beam at a time, ``parent_idx`` the beam that it continues. A sequence is read from time
+    ``max_seq_len`` [batch] - 1 on; behind that, and behind the first ``end_token`` in it, it is ``end_token``.
     Source: OpenVINO GatherTree-1.
     """
 
     def shape(self, step_ids: View, parent_idx: View, max_seq_len: View, end_token: View) -> Any:
-        found = agree_shapes(step_ids.shape, parent_idx.shape)
-        if found is not None and len(found) != 3:
-            raise RuleError("beams.rank", f"times, batch and beams are needed, not the rank {len(found)}")
+        shape = agree_shapes(step_ids.shape, parent_idx.shape)
+        if shape is not None and len(shape) != 3:
+            raise RuleError("beams.rank", f"step_ids must have the rank 3 (times, batch, beams), got {len(shape)}")
         if max_seq_len.shape is not None:
             if len(max_seq_len.shape) != 1:
-                raise RuleError("beams.rank", f"lengths should be a vector, not of rank {len(max_seq_len.shape)}")
-            if found is not None:
-                agree_shapes((found[1],), max_seq_len.shape)
+                raise RuleError("beams.rank", f"max_seq_len must be a vector, got rank {len(max_seq_len.shape)}")
+            if shape is not None:
+                agree_shapes((shape[1],), max_seq_len.shape)
         if end_token.shape:
-            raise RuleError("beams.rank", f"the end should be one token, not of shape {list(end_token.shape)}")
-        return found
+            raise RuleError("beams.rank", f"end_token must be a scalar, got the shape {list(end_token.shape)}")
+        return shape
 
     def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("beams")
 
     def decompose(self, b: Builder, step_ids: Value, parent_idx: Value, max_seq_len: Value, end_token: Value) -> Any:
-        """One time after the other, the last first."""
+        """Unroll the times, the last one first."""
         times = step_ids.dims[0]
         if not isinstance(times, int):
-            raise UnsupportedError("beams.times", "GatherTree over as many times as only run time knows")
+            raise UnsupportedError("beams.times", "GatherTree needs a constant number of times")
         if not times:
             return b.Identity(step_ids)
         until = b.Unsqueeze(as_type(b, max_seq_len, dtypes.i64), [1])
         beam = b.Expand(indices_of_axis(b, step_ids, 2), shape_value(b, step_ids, [1, 2]))
-        made = []
+        tokens = []
         for time in reversed(range(times)):
             token, parent = (b.Gather(x, np.array(time), axis=0) for x in (step_ids, parent_idx))
             is_read = b.Greater(until, b.constant(time))
-            made.append(b.Unsqueeze(b.Where(is_read, b.GatherElements(token, beam, axis=1), end_token), [0]))
+            tokens.append(b.Unsqueeze(b.Where(is_read, b.GatherElements(token, beam, axis=1), end_token), [0]))
             beam = b.Where(is_read, b.GatherElements(as_type(b, parent, dtypes.i64), beam, axis=1), beam)
-        y = b.Concat(*reversed(made), axis=0) if times > 1 else made[0]
+        y = b.Concat(*reversed(tokens), axis=0) if times > 1 else tokens[0]
         ends = b.CumSum(b.Cast(b.Equal(y, end_token), to=dtypes.i64), b.constant(0))
         return b.Where(b.Greater(ends, b.constant(0)), end_token, y)

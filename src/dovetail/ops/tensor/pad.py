@@ -22,7 +22,7 @@ from dovetail.ops.shape_values import (
     shape_of_rank,
     view_of,
 )
-from dovetail.ops.tensor.slice import MOST_WINDOWS, Piece, windows_of
+from dovetail.ops.tensor.slice import MOST_WINDOWS, Run, windows_of
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -45,12 +45,12 @@ class Pad(
         f"Pad-19,21,23,24,25(data, pads, constant_value?, axes?; mode~{_FROM_19}=constant)",
     ),
 ):
-    """Pad ``data`` with ``pads[i]`` elements before and ``pads[n + i]`` after it along ``axes[i]``, of n axes; negative pads crop.
+    """Pad ``data`` with ``pads[i]`` elements before and ``pads[n + i]`` after it along each of n ``axes``.
 
-    ``pads`` is a vector; without ``axes`` all axes are padded. ``mode`` determines the new elements: ``constant``:
-    ``constant_value`` (0, False or the empty string when left out); ``edge``: the nearest element; ``reflect`` and ``symmetric``:
-    the mirrored elements, without and with the border; ``wrap``: those of the other end. A crop comes before wrapping; in the other
-    modes it does not hide elements from the other side. A size below 0 is 0.
+    Negative pads crop. ``pads`` is a vector; without ``axes`` all axes are padded. ``mode`` determines the new elements:
+    ``constant``: ``constant_value`` (0, False or the empty string when left out); ``edge``: the nearest element; ``reflect`` and
+    ``symmetric``: the mirrored elements, without and with the border; ``wrap``: those of the other end. A crop comes before
+    wrapping; in the other modes it does not hide elements from the other side. A size below 0 is 0.
     Sources: ONNX Pad 1 to 25; OpenVINO Pad-1, -12; numpy.pad.
     """
 
@@ -129,7 +129,7 @@ class Pad(
             slope = b.ReduceSum(b.Multiply(g, new), keepdims=False)
             return [*back, b.Reshape(slope, list(static(constant_value.shape))), *rest]
         from dovetail.ir.builder import shape_value
-        from dovetail.ops.tensor.scatter import added_back
+        from dovetail.ops.tensor.scatter import gradient_of_gather
 
         rows = None if data.shape is None else self._pads_by_axis(data, pads, axes)
         if rows is None:
@@ -142,7 +142,7 @@ class Pad(
                 mine = b.Gather(pads, [index, len(rows) + index], axis=0)
             # The padded indices of the axis are the source of every element of the result.
             indices = b.Pad(indices_of_axis(b, data, axis), mine, mode=self.mode)
-            g = added_back(b, g, indices, axis, shape_value(b, data, [axis]))
+            g = gradient_of_gather(b, g, indices, axis, shape_value(b, data, [axis]))
         return [g, None, *([None] if constant_value is not None or rest else []), *rest]
 
     def windows(self, data: View, pads: View, constant_value: View | None = None, axes: View | None = None) -> Windows:
@@ -218,12 +218,12 @@ def _zero(x: Array) -> Any:
     return "" if getattr(x.dtype, "kind", "") == "O" and not isinstance(x, symbolic.Values) else 0
 
 
-def _pieces(mode: str, size: int, before: int, after: int, target: int) -> Iterator[Piece]:
+def _pieces(mode: str, size: int, before: int, after: int, target: int) -> Iterator[Run]:
     """Return the runs of indices of one axis that ``mode`` copies, and their targets."""
     if mode == "constant":
         start, stop = max(0, -before), min(size, size + after)
         if stop > start:
-            yield Piece(stop - start, start, 1, start + before)
+            yield Run(stop - start, start, 1, start + before)
         return
     if mode != "edge" and before + after > MOST_WINDOWS * (2 * size + 2):
         raise UnsupportedError("windows.many", f"a movement may have at most {MOST_WINDOWS} windows, and this Pad has more")
@@ -240,5 +240,5 @@ def _pieces(mode: str, size: int, before: int, after: int, target: int) -> Itera
             end = int(turns[turn]) + 1 if turn < len(turns) else target
         else:
             step, end = 1, place + 1
-        yield Piece(end - place, int(indices[place]), step, place)
+        yield Run(end - place, int(indices[place]), step, place)
         place = end

@@ -1,4 +1,4 @@
-"""Tensors with some elements replaced or combined: ScatterElements, ScatterND, ScatterUpdate."""
+"""ScatterElements, ScatterND, ScatterUpdate and TensorScatter."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dovetail.ir.types import Unknown, View, agree, agree_shapes, axis_in
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.elementwise.broadcast import number
 from dovetail.ops.shape_values import join_sizes
-from dovetail.ops.tensor.gather import check_indices, check_smaller, check_tuples
-from dovetail.ops.tensor.transpose_expand_tile import inverse
+from dovetail.ops.tensor.gather import check_indices, check_indices_shape, check_tuples
+from dovetail.ops.tensor.transpose_expand_tile import inverse_of
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -35,16 +35,16 @@ Read: TypeAlias = Callable[[Any], Any]
 
 
 class _Scatter(Op):
-    """What the operators share: how updates combine with what is there."""
+    """A scatter, with the reduction that combines updates with existing elements."""
 
     reduction: str = "replace"
 
     def validate(self) -> None:
         if self.reduction not in ("replace", "add", "mul", "min", "max", "mean"):
-            raise RuleError("scatter.reduction", f"{self.reduction!r} is no reduction")
+            raise RuleError("scatter.reduction", f"reduction must be replace, add, mul, min, max or mean, got {self.reduction!r}")
 
     def on_sizes(self, x: Array, rows: Iterable[tuple[Any, ...]], updates: Array) -> Any:
-        """Shape values, with those of ``updates`` put in one after the other."""
+        """Scatter into shape values, one update after the other."""
         if self.reduction != "replace":
             raise symbolic.Inexact(f"the reduction {self.reduction} of dimensions")
         found = np.array(x, dtype=object)
@@ -55,7 +55,7 @@ class _Scatter(Op):
     def slopes(
         self, b: Builder, g: Any, y: Value, x: Value, updates: Value, put: Put, read: Read, initial: bool = True
     ) -> tuple[Any, Any]:
-        """The gradients of ``x`` and ``updates``; ``put`` scatters updates, ``read`` gathers from where they went."""
+        """Return the gradients of ``x`` and ``updates``; ``put`` scatters, ``read`` gathers from the updated positions."""
         nothing = zeros_like(b, updates)
         untouched = g if initial and self.reduction != "replace" else put(g, nothing, "replace")
         match self.reduction:
@@ -73,7 +73,10 @@ class _Scatter(Op):
         return b.Multiply(share, mine), b.Multiply(read(share), theirs)
 
     def _of_product(self, b: Builder, g: Any, x: Value, updates: Value, put: Put, read: Read, initial: bool) -> tuple[Any, Any]:
-        """The product of the others: that of all over the own factor, and for a factor that alone is 0 that of the rest."""
+        """Return the gradients of a product: the product of the other factors.
+
+        That is the whole product over the own factor; for the only factor of 0 it is the product of the others.
+        """
         zero, one = number(b, 0, x), number(b, 1, x)
         first = x if initial else put(x, b.Add(zeros_like(b, updates), one), "replace")
         is_zero = [b.Equal(each, zero) for each in (first, updates)]
@@ -106,13 +109,12 @@ class ScatterElements(
         f"ScatterElementsUpdate-12(data, indices, updates, axis; {_OPENVINO % ',mean:mean'}, use_init_val=true)",
     ),
 ):
-    """``x`` with each element of ``updates`` at its own place, but ``indices`` along ``axis``.
-
-    ``indices`` has the rank of ``x`` and the shape of ``updates``, and is no larger than ``x`` off the axis. Indices count from
-    the end when negative; others outside the axis are an error. ``reduction`` combines an update with what is there, one after
-    the other: ``replace`` (of several updates of one place the last stays); ``mean`` is the mean of all, of integers rounded
-    down. Without ``initial`` a place that is updated forgets what ``x`` had. Sources: ONNX Scatter 9, 11, ScatterElements 11 to
-    18; OpenVINO ScatterElementsUpdate-3, -12.
+    """Scatter ``updates`` into ``data``: each element goes to its own position, with ``indices`` along ``axis``.
+     ``indices`` has the rank of ``data`` and the shape of ``updates``, and is no larger than ``data`` off the axis. Indices count
+    from the end when negative; others outside the axis are an error. ``reduction`` combines an update with the existing element,
+    one after the other: with ``replace`` the last update of a position stays; ``mean`` is the mean of all, of integers rounded
+    down. Without ``use_init_val`` an updated position ignores its element of ``data``. Sources: ONNX Scatter 9, 11,
+    ScatterElements 11 to 18; OpenVINO ScatterElementsUpdate-3, -12.
     """
 
     axis: int = 0
@@ -125,7 +127,7 @@ class ScatterElements(
             return None
         axis = axis_in(self.axis, len(data.shape))
         if shape is not None:
-            check_smaller(data.shape, shape, axis)
+            check_indices_shape(data.shape, shape, axis)
         check_indices(indices, data.shape[axis])
         return data.shape
 
@@ -141,7 +143,7 @@ class ScatterElements(
             rows = ((*place[:axis], index, *place[axis + 1 :]) for place, index in np.ndenumerate(np.asarray(indices)))
             return self.on_sizes(data, rows, np.asarray(updates).reshape(-1))
         if self.reduction == "replace" or (self.use_init_val and self.reduction != "mean"):
-            return arrays.scatter_along(xp, data, indices, updates, self.axis, _word(self.reduction))
+            return arrays.scatter_along(xp, data, indices, updates, self.axis, _reduction_name(self.reduction))
         ones, zeros = xp.ones_like(updates), xp.zeros_like(data)
         counts = arrays.scatter_along(xp, zeros, indices, ones, self.axis, "add")
         if self.reduction != "mean":
@@ -165,7 +167,7 @@ class ScatterElements(
         return [mine, None, theirs]
 
     def decompose(self, b: Builder, data: Value, indices: Value, updates: Value) -> Any:
-        """What ``x`` had is replaced by what changes nothing; a mean is the sum over the count."""
+        """Replace ignored elements by the neutral one; divide the sum by the count for a mean."""
         if self.reduction == "replace" or (self.use_init_val and self.reduction != "mean"):
             return None
 
@@ -182,20 +184,20 @@ class ScatterElements(
         return b.Divide(total, counts, m_pythondiv=data.dtype.is_integer)
 
 
-def _word(reduction: str) -> str:
-    """What ``arrays`` calls a reduction."""
+def _reduction_name(reduction: str) -> str:
+    """Return the name of a reduction in ``arrays``."""
     return "none" if reduction == "replace" else reduction
 
 
 def _identity(xp: Namespace, x: Array, reduction: str) -> Any:
-    """What changes nothing: of an element type, as an array of the shape of ``x``."""
+    """Return the neutral element of a reduction, as an array of the shape of ``x``."""
     if reduction in ("add", "mul"):
         return xp.zeros_like(x) if reduction == "add" else xp.ones_like(x)
     return xp.full_like(x, _bound(arrays.element(x), reduction))
 
 
 def _bound(kind: dtypes.DType, reduction: str) -> Any:
-    """The number that changes nothing."""
+    """Return the neutral element of a reduction."""
     if reduction in ("add", "mul"):
         return int(reduction == "mul")
     if kind == "boolean":
@@ -218,11 +220,10 @@ class ScatterND(
         f"ScatterNDUpdate-15(data, indices, updates; {_OPENVINO % ''})",
     ),
 ):
-    """``x`` with the slices ``updates[i]`` at ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the
-    first k axes.
-
-    ``updates`` has the shape indices.shape[:-1] + x.shape[k:]. Coordinates and ``reduction`` as in ScatterElements.
-    Sources: ONNX ScatterND 11 to 18; OpenVINO ScatterNDUpdate-3, -15.
+    """Scatter the slices ``updates[i]`` into ``data[indices[i]]``.
+     The last axis of ``indices`` has k coordinates of the first k axes; ``updates`` has the shape indices.shape[:-1] +
+    data.shape[k:]. Coordinates and ``reduction`` as in ScatterElements. Sources: ONNX ScatterND 11 to 18; OpenVINO
+    ScatterNDUpdate-3, -15.
     """
 
     def shape(self, data: View, indices: View, updates: View) -> Any:
@@ -240,7 +241,7 @@ class ScatterND(
             return self.on_sizes(
                 data, rows, np.asarray(updates).reshape((prod(table.shape[:-1]), *data.shape[table.shape[-1] :]))
             )
-        return arrays.scatter_nd(xp, data, indices, updates, _word(self.reduction))
+        return arrays.scatter_nd(xp, data, indices, updates, _reduction_name(self.reduction))
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value, updates: Value) -> Any:
         def put(base: Value, values: Value, reduction: str) -> Any:
@@ -255,9 +256,9 @@ class ScatterUpdate(
     sig="data: T, indices: I, updates: T -> output: T",
     openvino="ScatterUpdate-3(data, indices, updates, axis)",
 ):
-    """``x`` with the slices ``updates[..., i, ...]`` at ``indices[i]`` along ``axis``; an index lies in [0, size - 1].
+    """Replace the slices of ``data`` at ``indices[i]`` along ``axis`` by ``updates[..., i, ...]``; indices in [0, size - 1].
 
-    ``updates`` has the shape x.shape[:axis] + indices.shape + x.shape[axis + 1:]. Source: OpenVINO ScatterUpdate-3.
+    ``updates`` has the shape data.shape[:axis] + indices.shape + data.shape[axis + 1:]. Source: OpenVINO ScatterUpdate-3.
     """
 
     axis: int = 0
@@ -266,7 +267,7 @@ class ScatterUpdate(
         if data.shape is None or indices.shape is None:
             return data.shape
         if not data.shape:
-            raise RuleError("shape.scalar", "a scalar has no axis to write along")
+            raise RuleError("shape.scalar", "data must have a rank of at least 1, got a scalar")
         axis = axis_in(self.axis, len(data.shape))
         agree_shapes((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), updates.shape)
         check_indices(indices, data.shape[axis], natural=True)
@@ -276,7 +277,7 @@ class ScatterUpdate(
         return self if data.shape is None else ScatterUpdate(axis_in(self.axis, len(data.shape)))
 
     def _orders(self, rank: int, count: int) -> tuple[list[int], list[int]]:
-        """The axes of ``x`` with this one in front, and those of ``updates`` with the indices' in front."""
+        """Return permutations: of ``data`` with ``axis`` in front, of ``updates`` with the axes of the indices in front."""
         axis = axis_in(self.axis, rank)
         ours = [axis, *range(axis), *range(axis + 1, rank)]
         theirs = [*range(axis, axis + count), *range(axis), *range(axis + count, rank - 1 + count)]
@@ -285,10 +286,10 @@ class ScatterUpdate(
     def evaluate(self, xp: Namespace, data: Array, indices: Array, updates: Array) -> Any:
         ours, theirs = self._orders(data.ndim, indices.ndim)
         if bool(xp.any(indices < 0)):
-            raise EngineError("array.index-range", "an index is negative")
+            raise EngineError("array.index-range", "indices must not be negative")
         front = xp.permute_dims(data, tuple(ours))
         found = arrays.scatter_nd(xp, front, indices[..., None], xp.permute_dims(updates, tuple(theirs)))
-        return xp.permute_dims(found, tuple(inverse(ours)))
+        return xp.permute_dims(found, tuple(inverse_of(ours)))
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value, updates: Value) -> Any:
         mine = b.ScatterUpdate(g, indices, zeros_like(b, updates), axis=self.axis)
@@ -300,11 +301,11 @@ class ScatterUpdate(
         if ours[0] == 0:
             return b.ScatterND(data, columns, updates)
         found = b.ScatterND(b.Transpose(data, ours), columns, b.Transpose(updates, theirs))
-        return b.Transpose(found, inverse(ours))
+        return b.Transpose(found, inverse_of(ours))
 
 
-def added_back(b: Builder, g: Any, indices: Value, axis: int, size: Any) -> Any:
-    """The gradient of ``Gather(x, indices, axis)`` for ``x``: the slices of ``g`` added up where they came from.
+def gradient_of_gather(b: Builder, g: Any, indices: Value, axis: int, size: Any) -> Any:
+    """Return the gradient of ``Gather(x, indices, axis)`` for ``x``: add the slices of ``g`` to their sources.
 
     ``size``: that of ``x`` along ``axis``, as a list of one number or a vector of one element.
     """
@@ -318,7 +319,7 @@ def added_back(b: Builder, g: Any, indices: Value, axis: int, size: Any) -> Any:
     zero = b.constant(np.zeros((), dtype=g.dtype.numpy), g.dtype)
     found = b.ScatterND(b.Expand(zero, whole), b.Unsqueeze(indices, [-1]), moved, reduction="add")
     ours = [axis, *range(axis), *range(axis + 1, rank)]
-    return found if axis == 0 else b.Transpose(found, inverse(ours))
+    return found if axis == 0 else b.Transpose(found, inverse_of(ours))
 
 
 class TensorScatter(
@@ -326,10 +327,10 @@ class TensorScatter(
     sig="past_cache: T, update: T, write_indices?: i64 -> present_cache: T",
     onnx="TensorScatter-24(past_cache, update, write_indices?; axis=-2, mode~{linear:linear,circular:circular}=linear)",
 ):
-    """``x`` with ``updates`` along ``axis`` from a place on that ``starts`` gives for each item of the batch (left out: from 0).
+    """Write ``update`` into ``past_cache`` along ``axis``, from the position ``write_indices[i]`` on for batch item i.
 
-    Places past the end are those from the beginning when ``circular``, and an error otherwise. The axis is not that of the batch,
-    which is the first. Source: ONNX TensorScatter 24.
+    Without ``write_indices`` all positions start at 0. Positions past the end wrap around with ``circular`` and are an error
+    otherwise. The axis is not 0, the batch axis. Source: ONNX TensorScatter 24.
     """
 
     axis: int = -2
@@ -337,16 +338,16 @@ class TensorScatter(
 
     def validate(self) -> None:
         if self.mode not in ("linear", "circular"):
-            raise RuleError("scatter.reduction", f"{self.mode!r} is neither linear nor circular")
+            raise RuleError("scatter.reduction", f"mode must be linear or circular, got {self.mode!r}")
 
     def shape(self, past_cache: View, update: View, write_indices: View | None = None) -> Any:
         if write_indices is not None and write_indices.shape is not None and len(write_indices.shape) != 1:
-            raise RuleError("scatter.shape", f"a vector of places is needed, not {write_indices.type}")
+            raise RuleError("scatter.shape", f"write_indices must be a vector, got {write_indices.type}")
         if past_cache.shape is None:
             return None
         axis = axis_in(self.axis, len(past_cache.shape))
         if axis == 0:
-            raise RuleError("scatter.shape", "the axis of the batch is not scattered along")
+            raise RuleError("scatter.shape", "the axis must not be the batch axis (0)")
         if write_indices is not None and write_indices.shape is not None:
             agree(write_indices.shape[0], past_cache.shape[0])
         if update.shape is not None:
@@ -354,7 +355,10 @@ class TensorScatter(
                 (*past_cache.shape[:axis], *past_cache.shape[axis + 1 :]), (*update.shape[:axis], *update.shape[axis + 1 :])
             )
             if symbolic.less(past_cache.shape[axis], update.shape[axis]) is True:
-                raise RuleError("scatter.shape", f"{update.shape[axis]} places in {past_cache.shape[axis]}")
+                raise RuleError(
+                    "scatter.shape",
+                    f"the update ({update.shape[axis]}) must not exceed the cache ({past_cache.shape[axis]}) along the axis",
+                )
         return past_cache.shape
 
     def value(self, *xs: View) -> Any:
@@ -374,7 +378,7 @@ class TensorScatter(
         if self.mode == "circular":
             places = places % max(size, 1)
         elif places.size and (places.min() < 0 or places.max() >= size):
-            raise EngineError("scatter.range", f"places {places.min()} to {places.max()} of {size}")
+            raise EngineError("scatter.range", f"positions must be in [0, {size - 1}], got {places.min()} to {places.max()}")
         shape = [1] * past_cache.ndim
         shape[0], shape[axis] = places.shape
         wide = np.ascontiguousarray(np.broadcast_to(places.reshape(shape), tuple(update.shape)))

@@ -14,7 +14,7 @@ from dovetail.ir.op import Op, Window, Windows, check_inputs
 from dovetail.ir.types import Tensor, Type, View, dtype_in, static, total
 from dovetail.limits import refuse_array
 from dovetail.ops.shape_values import elements_of, host_view_of, length_of_vector, shape_of_rank, view_of
-from dovetail.ops.tensor.transpose_expand_tile import dense
+from dovetail.ops.tensor.transpose_expand_tile import strides_of
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -123,7 +123,7 @@ class ConstantOfShape(Op, sig="input!: I, value: T -> output: T"):
 
     def windows(self, input: View, value: View) -> Windows:
         sizes = static(self.shape(input, value))
-        return Windows((Window(1, 0, sizes, 0, (0,) * len(sizes), 0, dense(sizes)),))
+        return Windows((Window(1, 0, sizes, 0, (0,) * len(sizes), 0, strides_of(sizes)),))
 
     def decompose(self, b: Builder, input: Value, value: Value) -> Any:
         return b.Expand(b.Reshape(value, []), input)
@@ -135,11 +135,11 @@ class Range(
     onnx=("Range-11(start, limit, delta)", "Range-27(start, limit, delta; stash_type~{1:true}:wide=1)"),
     openvino=("Range-1(start, limit, delta)", "Range-4(start, limit, delta; output_type)"),
 ):
-    """Return ``start``, ``start + delta``, ``start + 2 delta``, ... before ``limit``: max(ceil((limit - start) / delta), 0) elements.
-
-    Each input is one element; ``delta`` is not 0. ``output_type`` is the element type of the result, by default that of ``start``;
-    floats of fewer than 32 bits are computed in f32 (``wide``). An integer range from floats is refused: OpenVINO does not specify
-    where they are rounded. Sources: ONNX Range 11, 27; OpenVINO Range-1, -4.
+    """Return ``start``, ``start + delta``, ``start + 2 delta``, ... up to before ``limit``.
+     The number of elements is max(ceil((limit - start) / delta), 0). Each input is one element; ``delta`` is not 0.
+    ``output_type`` is the element type of the result, by default that of ``start``; floats of fewer than 32 bits are computed in
+    f32 (``wide``). An integer range from floats is refused: OpenVINO does not specify where they are rounded. Sources: ONNX Range
+    11, 27; OpenVINO Range-1, -4.
     """
 
     output_type: DType | None = None

@@ -1,4 +1,4 @@
-"""Some of the elements, and elements moved along an axis: Slice, Roll."""
+"""Slice, Roll and ReverseSequence."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import INT64_MAX, View, axes_in, axis_in, dtype_in, static
+from dovetail.ir.types import INT64_MAX, View, agree, axes_in, axis_in, dtype_in, static
 from dovetail.ops.shape_values import (
     elements_of,
     host_view_of,
@@ -21,7 +23,7 @@ from dovetail.ops.shape_values import (
     shape_of_rank,
     view_of,
 )
-from dovetail.ops.tensor.transpose_expand_tile import dense
+from dovetail.ops.tensor.transpose_expand_tile import strides_of
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 MOST_WINDOWS = 1 << 12
-"""The most pieces in which data moves that a plan looks at one by one."""
+"""Largest number of windows of one movement that a plan examines."""
 
 
 class Bounds(NamedTuple):
-    """Where a slice begins, ends and how it steps along one axis; None where that is not known."""
+    """Start, stop and step of a slice along one axis; None where unknown."""
 
     start: Any
     stop: Any
@@ -45,13 +47,13 @@ def _is_natural(item: Any) -> bool | None:
 
 
 def first_index(size: Any, bounds: Bounds) -> Any:
-    """The index of the first element of a slice, if it has one: counted from the end when negative, then clamped."""
+    """Return the first index of a slice: counted from the end when negative, then clamped; None where unknown."""
     start, _, step = bounds
     natural = _is_natural(start)
     if natural is None or not isinstance(step, int):
         return None
     if step > 0:
-        # A start beyond the end leaves nothing, as the clamped one does.
+        # A start beyond the end gives an empty slice, with or without clamping.
         return start if natural else symbolic.maximum(start + size, 0)
     if natural:
         return symbolic.minimum(start, size - 1)
@@ -61,7 +63,10 @@ def first_index(size: Any, bounds: Bounds) -> Any:
 
 
 def end_index(size: Any, bounds: Bounds) -> Any:
-    """The index before which a slice ends; behind an axis of any size for the greatest and before it for the least bound."""
+    """Return the index before which a slice ends; None where unknown.
+
+    The greatest bound ends behind an axis of any size, the least bound before it.
+    """
     _, stop, step = bounds
     natural = _is_natural(stop)
     if natural is None or not isinstance(step, int):
@@ -76,12 +81,12 @@ def end_index(size: Any, bounds: Bounds) -> Any:
 
 
 def slice_length(size: Any, bounds: Bounds) -> Any:
-    """How many elements a slice takes of an axis of ``size``."""
+    """Return the number of elements that a slice takes of an axis of ``size``."""
     first, end, step = first_index(size, bounds), end_index(size, bounds), bounds.step
     if first is None or end is None:
         return None
     if step > 0 and end is size and isinstance(bounds.start, int) and bounds.start < 0:
-        # The last elements: simpler said than size - max(size + start, 0).
+        # min(-start, size) is a simpler expression than size - max(size + start, 0).
         return symbolic.ceil_divide(symbolic.minimum(-bounds.start, size), step)
     distance = end - first if step > 0 else first - end
     return symbolic.maximum(symbolic.ceil_divide(distance, abs(step)), 0)
@@ -96,12 +101,12 @@ class Slice(
     ),
     openvino="Slice-8(data, starts, ends, steps, axes?)",
 ):
-    """Every ``steps[i]``-th element of ``x`` from ``starts[i]`` to before ``stops[i]`` along ``axes[i]``; all of the other axes.
+    """Slice ``data``: every ``steps[i]``-th element from ``starts[i]`` to before ``ends[i]`` along ``axes[i]``.
 
-    Bounds count from the end when negative. With a positive step the start is clamped to [0, size] and the stop to [0, size];
-    with a negative one to [0, size - 1] and [-1, size - 1]. No step is 0; no axis comes twice; without ``axes`` they are the
-    first ones. The greatest value of a 32-bit bound means the end of the axis, the least the place before it ("INT_MAX",
-    "INT_MIN"). Sources: ONNX Slice 1, 10, 11, 13; OpenVINO Slice-8.
+    Bounds count from the end when negative. With a positive step start and end are clamped to [0, size]; with a negative one to
+    [0, size - 1] and [-1, size - 1]. No step is 0; no axis is named twice; without ``axes`` they are the first axes. The greatest
+    value of a 32-bit bound means the end of the axis, the least the position before it ("INT_MAX", "INT_MIN").
+    Sources: ONNX Slice 1, 10, 11, 13; OpenVINO Slice-8.
     """
 
     def shape(self, data: View, starts: View, ends: View, axes: View | None = None, steps: View | None = None) -> Any:
@@ -118,20 +123,20 @@ class Slice(
     def _bounds(
         self, data: View, starts: View, ends: View, axes: View | None, steps: View | None
     ) -> list[tuple[int, Bounds]] | None:
-        """The bounds by axis; None where it is not known which axes are cut, or their number."""
-        count = _common_length({"starts": starts, "stops": ends, "axes": axes, "steps": steps})
+        """Return the bounds by axis; None where the axes or their number are unknown."""
+        count = _common_length({"starts": starts, "ends": ends, "axes": axes, "steps": steps})
         step = elements_of(steps) or []
         if 0 in [item for item in step if isinstance(item, int)]:
-            raise RuleError("slice.step", "a step of 0")
+            raise RuleError("slice.step", f"steps must not be 0, got {step}")
         if data.shape is None or not isinstance(count, int):
             return None
         if axes is None and count > len(data.shape):
-            raise RuleError("slice.axes", f"bounds for {count} axes of {len(data.shape)}")
+            raise RuleError("slice.axes", f"the number of bounds ({count}) must not exceed the rank ({len(data.shape)})")
         places = list(range(count)) if axes is None else integers_of(axes)
         if places is None:
             return None
         blank = [None] * count
-        columns = (_limits(starts) or blank, _limits(ends) or blank, [1] * count if steps is None else step or blank)
+        columns = (_bounds_of(starts) or blank, _bounds_of(ends) or blank, [1] * count if steps is None else step or blank)
         return [
             (axis, Bounds(*row)) for axis, row in zip(axes_in(places, len(data.shape)), zip(*columns, strict=True), strict=True)
         ]
@@ -144,7 +149,7 @@ class Slice(
             raise symbolic.Inexact
         cuts = [slice(None)] * data.ndim
         for axis, bounds in rows:
-            cuts[axis] = _as_python(int(data.shape[axis]), bounds)
+            cuts[axis] = _python_slice(int(data.shape[axis]), bounds)
         return (
             arrays.strided(xp, data, *zip(*((cut.start, cut.stop, cut.step or 1) for cut in cuts), strict=True)) if cuts else data
         )
@@ -161,11 +166,11 @@ class Slice(
         steps: Value | None = None,
     ) -> Any:
         from dovetail.ir.builder import shape_value
-        from dovetail.ops.tensor.scatter import added_back
+        from dovetail.ops.tensor.scatter import gradient_of_gather
 
         rows = self._bounds(data, starts, ends, axes, steps)
         if rows is None:
-            raise UnsupportedError("grad.axes", "the gradient needs to know the axes that are cut")
+            raise UnsupportedError("grad.axes", "the gradient of Slice needs constant axes")
         padded: list[int] = []
         before: list[int] = []
         after: list[Any] = []
@@ -173,9 +178,9 @@ class Slice(
             size, length = data.dims[axis], y.dims[axis]
             begin = _known_begin(size, bounds)
             if begin is None:
-                cut = [_at(b, each, place) for each in (starts, ends, steps)]
+                cut = [_element_value(b, each, place) for each in (starts, ends, steps)]
                 indices = b.Slice(indices_of_axis(b, data, axis), cut[0], cut[1], [0], cut[2])
-                g = added_back(b, g, indices, axis, shape_value(b, data, [axis]))
+                g = gradient_of_gather(b, g, indices, axis, shape_value(b, data, [axis]))
                 continue
             padded.append(axis)
             before.append(begin)
@@ -191,7 +196,7 @@ class Slice(
     def decompose(
         self, b: Builder, data: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
     ) -> Any:
-        """Without steps that are all 1, with axes counted from the front; None where it is so already."""
+        """Drop steps that are all 1 and count the axes from the front; None where that changes nothing."""
         places = integers_of(axes) if axes is not None else None
         plain = places is None or data.shape is None or all(place >= 0 for place in places)
         if steps is not None and set(elements_of(steps) or [None]) == {1}:
@@ -202,26 +207,26 @@ class Slice(
         shape = static(data.shape)
         sizes = static(self.shape(data, starts, ends, axes, steps))
         rows = self._bounds(data, starts, ends, axes, steps) or []
-        strides = list(dense(shape))
+        strides = list(strides_of(shape))
         offset = 0
         for axis, bounds in rows:
             offset += first_index(shape[axis], bounds) * strides[axis] if sizes[axis] else 0
             strides[axis] *= bounds.step
-        return Windows((Window(0, 0, sizes, offset if prod(sizes) else 0, tuple(strides), 0, dense(sizes)),))
+        return Windows((Window(0, 0, sizes, offset if prod(sizes) else 0, tuple(strides), 0, strides_of(sizes)),))
 
 
 def _common_length(vectors: dict[str, Any]) -> Any:
-    """The one length of several vectors. Raises RuleError [slice.bounds] where they differ."""
+    """Return the common length of several vectors. Raises RuleError [slice.bounds] where they differ."""
     lengths = {name: length_of_vector(x, name) for name, x in vectors.items() if x is not None}
     known = {name: length for name, length in lengths.items() if isinstance(length, int)}
     if len(set(known.values())) > 1:
         text = ", ".join(f"{length} {name}" for name, length in known.items())
-        raise RuleError("slice.bounds", f"{text} should be as many")
+        raise RuleError("slice.bounds", f"vectors must have one length, got {text}")
     return next(iter(known.values()), None)
 
 
-def _limits(x: View) -> list[Any] | None:
-    """The bounds in a vector; those of 32 bits that stand for "all the way" widened."""
+def _bounds_of(x: View) -> list[Any] | None:
+    """Return the bounds in a vector; the extremes of i32 become those of i64."""
     found = elements_of(x)
     dtype = dtype_in(x.type)
     if found is None or dtype is None or dtype != "i32":
@@ -230,8 +235,8 @@ def _limits(x: View) -> list[Any] | None:
     return [{low: -INT64_MAX, high: INT64_MAX}.get(item, item) if isinstance(item, int) else item for item in found]
 
 
-def _as_python(size: int, bounds: Bounds) -> slice:
-    """The same elements as a Python slice, whose clamping differs for negative steps."""
+def _python_slice(size: int, bounds: Bounds) -> slice:
+    """Return the equivalent Python slice, whose clamping differs for negative steps."""
     length = slice_length(size, bounds)
     if length is None:
         raise symbolic.Inexact
@@ -243,7 +248,7 @@ def _as_python(size: int, bounds: Bounds) -> slice:
 
 
 def _known_begin(size: Any, bounds: Bounds) -> int | None:
-    """The first index of a slice of step 1 where that is a number whatever the symbols are."""
+    """Return the first index of a slice of step 1 where it is the same number for all values of the symbols."""
     if bounds.step != 1:
         return None
     first = first_index(size, bounds)
@@ -252,8 +257,8 @@ def _known_begin(size: Any, bounds: Bounds) -> int | None:
     return first if symbolic.less_equal(first, size) is True else size if isinstance(size, int) else None
 
 
-def _at(b: Builder, vector: Value | None, place: int) -> Any:
-    """Element ``place`` of a vector, as a vector."""
+def _element_value(b: Builder, vector: Value | None, place: int) -> Any:
+    """Return one element of a vector, as a vector."""
     if vector is None:
         return [1]
     data = vector.constant
@@ -263,10 +268,9 @@ def _at(b: Builder, vector: Value | None, place: int) -> Any:
 
 
 class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-7(data, shift, axes)"):
-    """``x`` moved by ``shift[i]`` places towards larger indices along ``axes[i]``; what leaves at the end comes back at the
-    front.
+    """Roll ``data`` by ``shift[i]`` positions towards larger indices along ``axes[i]``, cyclically.
 
-    An axis that is named several times moves by the sum; one shift stands for all axes. Source: OpenVINO Roll-7.
+    An axis that is named several times is rolled by the sum; one shift stands for all axes. Source: OpenVINO Roll-7.
     """
 
     def shape(self, data: View, shift: View, axes: View) -> Any:
@@ -278,7 +282,7 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
         return data.shape
 
     def _shifts(self, data: View, shift: View, axes: View) -> dict[int, Any] | None:
-        """The sum of the shifts by axis."""
+        """Return the sum of the shifts by axis; None where unknown."""
         places, steps = integers_of(axes), elements_of(shift)
         if places is None or steps is None:
             return None
@@ -293,7 +297,7 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
         found = self._shifts(view_of(data), host_view_of(shift), host_view_of(axes))
         if found is None or any(isinstance(step, symbolic.Dim) for step in found.values()):
             raise symbolic.Inexact
-        # A shift by many times the size is one by the rest, and small.
+        # xp.roll takes int64; the remainder of a shift by the size always fits.
         steps = {axis: step % data.shape[axis] for axis, step in found.items() if data.shape[axis]}
         return xp.roll(data, tuple(steps.values()), axis=tuple(steps)) if steps else data
 
@@ -304,39 +308,39 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
         shape = static(data.shape)
         found = self._shifts(data, shift, axes)
         if found is None:
-            raise UnsupportedError("windows.shift", "the shifts are not known")
-        pieces = [list(_rolled(size, found.get(axis, 0))) for axis, size in enumerate(shape)]
+            raise UnsupportedError("windows.shift", "windows of Roll need constant shifts")
+        pieces = [list(_runs_of_roll(size, found.get(axis, 0))) for axis, size in enumerate(shape)]
         return Windows(tuple(windows_of(pieces, shape, shape)))
 
     def decompose(self, b: Builder, data: Value, shift: Value, axes: Value) -> Any:
-        """Along each axis the end before the beginning."""
+        """Concatenate along each axis the end and the beginning."""
         places = None if data.shape is None else integers_of(axes)
         if places is None:
-            raise UnsupportedError("roll.axes", "the axes of Roll are computed at run time, and have to be constant here")
+            raise UnsupportedError("roll.axes", "Roll needs constant axes, got computed ones")
         known = self._shifts(data, shift, axes)
         y = data
         for axis in sorted({axis_in(place, len(data.dims)) for place in places}):
             steps = [index for index, place in enumerate(places) if axis_in(place, len(data.dims)) == axis]
-            y = _rolled_axis(b, y, axis, None if known is None else known[axis], shift, steps)
+            y = _roll_axis(b, y, axis, None if known is None else known[axis], shift, steps)
         return b.Identity(data) if y is data else y
 
 
-def _rolled_axis(b: Builder, x: Value, axis: int, step: Any, shift: Value, places: Sequence[int]) -> Any:
-    """``x`` moved by ``step`` along an axis; where that is None, by the sum of what stands at ``places`` of ``shift``."""
+def _roll_axis(b: Builder, x: Value, axis: int, step: Any, shift: Value, places: Sequence[int]) -> Any:
+    """Roll one axis by ``step``; where that is None, by the sum of the elements of ``shift`` at ``places``."""
     size = x.dims[axis]
     if isinstance(size, int) and isinstance(step, int):
         step = step % size if size else 0
     if isinstance(step, int) and not step:
         return x
     if isinstance(step, int) and symbolic.less_equal(abs(step), size) is True:
-        return _swapped(b, x, axis, [-step])
-    back = b.constant([-step]) if isinstance(step, int) else b.Negative(_sum_at(b, shift, places))
-    # An axis without elements has none to take a rest by.
-    return _swapped(b, x, axis, b.Mod(back, b.Maximum(_size_of(b, x, axis), b.constant([1]))))
+        return _rotate(b, x, axis, [-step])
+    back = b.constant([-step]) if isinstance(step, int) else b.Negative(_sum_of_elements(b, shift, places))
+    # The modulus of an empty axis is 1: division by 0 is an error.
+    return _rotate(b, x, axis, b.Mod(back, b.Maximum(_axis_size(b, x, axis), b.constant([1]))))
 
 
-def _sum_at(b: Builder, vector: Value, places: Sequence[int]) -> Any:
-    """The sum of the elements at ``places``, one after the other, as an i64 vector; one element stands for all."""
+def _sum_of_elements(b: Builder, vector: Value, places: Sequence[int]) -> Any:
+    """Return the sum of the elements at ``places`` as an i64 vector; a vector of one stands for all."""
     wide = vector if vector.dtype == "i64" else b.Cast(vector, to=dtypes.i64)
     if wide.shape == ():
         wide = b.Unsqueeze(wide, [0])
@@ -348,19 +352,69 @@ def _sum_at(b: Builder, vector: Value, places: Sequence[int]) -> Any:
     return found
 
 
-def _size_of(b: Builder, x: Value, axis: int) -> Any:
+def _axis_size(b: Builder, x: Value, axis: int) -> Any:
     size = x.dims[axis]
     return b.constant([size]) if isinstance(size, int) else b.Gather(b.Shape(x), [axis], axis=0)
 
 
-def _swapped(b: Builder, x: Value, axis: int, cut: Any) -> Any:
-    """What follows the index ``cut`` before what precedes it."""
+def _rotate(b: Builder, x: Value, axis: int, cut: Any) -> Any:
+    """Return the elements from index ``cut`` on, followed by those before it."""
     end = b.Slice(x, cut, [INT64_MAX], [axis])
     return b.Concat(end, b.Slice(x, [0], cut, [axis]), axis=axis)
 
 
-class Piece(NamedTuple):
-    """Along one axis: ``size`` elements from ``source``, ``step`` apart, to ``target``, one after the other."""
+class ReverseSequence(
+    Op,
+    sig="input: T, sequence_lens: R -> y: T",
+    onnx="ReverseSequence-10,28(input, sequence_lens; batch_axis=1, time_axis=0)",
+    openvino="ReverseSequence-1(input, sequence_lens; batch_axis=0, seq_axis:time_axis=1)",
+):
+    """Reverse the first ``sequence_lens[i]`` elements along ``time_axis`` for each index i of ``batch_axis``.
+
+    The other elements stay. Sources: ONNX ReverseSequence 10, 28; OpenVINO ReverseSequence-1.
+    """
+
+    batch_axis: int = 1
+    time_axis: int = 0
+
+    def shape(self, input: View, sequence_lens: View) -> Any:
+        if sequence_lens.shape is not None and len(sequence_lens.shape) != 1:
+            raise RuleError("input.rank", f"sequence_lens must be a vector, got rank {len(sequence_lens.shape)}")
+        if input.shape is None:
+            return None
+        batch, time = (axis_in(axis, len(input.shape)) for axis in (self.batch_axis, self.time_axis))
+        if batch == time:
+            raise RuleError("axis.repeated", f"batch_axis and time_axis must differ, got {batch} twice")
+        if sequence_lens.shape is not None:
+            agree(input.shape[batch], sequence_lens.shape[0])
+        found = integers_of(sequence_lens)
+        size = input.shape[time]
+        if found is not None and any(length < 0 or (isinstance(size, int) and length > size) for length in found):
+            raise RuleError("sequence.length", f"lengths {found} of sequences of {size}")
+        return input.shape
+
+    def canonical(self, input: View, sequence_lens: View) -> Op:
+        if input.shape is None:
+            return self
+        rank = len(input.shape)
+        return ReverseSequence(axis_in(self.batch_axis, rank), axis_in(self.time_axis, rank))
+
+    def evaluate(self, xp: Namespace, input: Array, sequence_lens: Array) -> Any:
+        batch, time = (axis_in(axis, input.ndim) for axis in (self.batch_axis, self.time_axis))
+        counts = np.asarray(arrays.to_numpy(sequence_lens)).astype(np.int64)[:, None]
+        places = np.arange(input.shape[time], dtype=np.int64)[None, :]
+        if counts.size and (counts.min() < 0 or counts.max() > input.shape[time]):
+            raise RuleError("sequence.length", f"lengths {counts[:, 0].tolist()} of sequences of {input.shape[time]}")
+        indices = arrays.from_numpy(xp, np.where(places < counts, counts - 1 - places, places), input)
+        front = xp.moveaxis(input, (batch, time), (0, 1))
+        return xp.moveaxis(arrays.take(xp, front, indices, 1, 1), (0, 1), (batch, time))
+
+    def vjp(self, b: Builder, g: Value, y: Value, input: Value, sequence_lens: Value) -> Any:
+        return [b.apply("ReverseSequence", g, sequence_lens, batch_axis=self.batch_axis, time_axis=self.time_axis), None]
+
+
+class Run(NamedTuple):
+    """Consecutive indices of one axis: ``size`` elements from ``source``, ``step`` apart, copied to ``target`` onwards."""
 
     size: int
     source: int
@@ -368,19 +422,19 @@ class Piece(NamedTuple):
     target: int
 
 
-def _rolled(size: int, shift: int) -> Iterator[Piece]:
+def _runs_of_roll(size: int, shift: int) -> Iterator[Run]:
     start = shift % size if size else 0
-    yield Piece(size - start, 0, 1, start)
+    yield Run(size - start, 0, 1, start)
     if start:
-        yield Piece(start, size - start, 1, 0)
+        yield Run(start, size - start, 1, 0)
 
 
-def windows_of(pieces: Sequence[Sequence[Piece]], shape: Sequence[int], target: Sequence[int]) -> Iterator[Window]:
-    """One window for each choice of a piece along every axis. Raises UnsupportedError [windows.many]."""
+def windows_of(pieces: Sequence[Sequence[Run]], shape: Sequence[int], target: Sequence[int]) -> Iterator[Window]:
+    """Return a window for each combination of one run per axis. Raises UnsupportedError [windows.many]."""
     count = prod(map(len, pieces))
     if count > MOST_WINDOWS:
-        raise UnsupportedError("windows.many", f"the data lies in {count} pieces, more than {MOST_WINDOWS}")
-    ours, theirs = dense(shape), dense(target)
+        raise UnsupportedError("windows.many", f"a movement may have at most {MOST_WINDOWS} windows, got {count}")
+    ours, theirs = strides_of(shape), strides_of(target)
     for row in product(*pieces):
         yield Window(
             0,

@@ -1,4 +1,4 @@
-"""Elements in order: the greatest or least along an axis."""
+"""TopK: the greatest or least elements along an axis."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ class TopK(
         f"TopK-11(x, k; axis, {_MODES}, {_PLACES}, stable=false)",
     ),
 ):
-    """The ``k`` greatest (without ``largest``: least) elements along ``axis``, and where they are.
-
-    ``sort`` orders them by ``value``, the first the most extreme, or by ``index``; ``none`` leaves the order open, and here is by
-    value. ``stable``: of equal ones the first is taken and comes first; without it any may be, and here it is the same. A NaN is
-    greater than any number. Sources: ONNX TopK 1 to 24; OpenVINO TopK-1, -3, -11.
+    """Return the ``k`` greatest (without ``largest``: least) elements along ``axis``, and their indices.
+     ``sort`` orders them by ``value``, the most extreme first, or by ``index``; ``none`` leaves the order open, and is by value
+    here. With ``stable`` the first of equal elements is taken and comes first; without it any may be, and here it is the first
+    too. A NaN is greater than any number. Sources: ONNX TopK 1 to 24; OpenVINO TopK-1, -3, -11.
     """
 
     axis: int = -1
@@ -56,9 +55,9 @@ class TopK(
 
     def validate(self) -> None:
         if self.sort not in SORTS:
-            raise RuleError("topk.sort", f"sort {self.sort!r} is none of {', '.join(SORTS)}")
+            raise RuleError("topk.sort", f"sort must be one of {', '.join(SORTS)}, got {self.sort!r}")
         if self.index_element_type not in ("i32", "i64"):
-            raise RuleError("topk.dtype", f"indices of {self.index_element_type}, of i32 or i64")
+            raise RuleError("topk.dtype", f"indices must be i32 or i64, got {self.index_element_type}")
 
     def types(self, x: View, k: View) -> list[Type]:
         values = default_types(self, (x, k))[0]
@@ -70,21 +69,21 @@ class TopK(
             return [None, None]
         axis = axis_in(self.axis, len(x.shape))
         if count is not None and symbolic.less(x.shape[axis], count) is True:
-            raise RuleError("topk.k", f"{count} of {x.shape[axis]} elements")
+            raise RuleError("topk.k", f"k ({count}) must not exceed the size of the axis ({x.shape[axis]})")
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return [shape, shape]
 
     def count(self, k: View) -> Any:
-        """How many there will be; None where it is not known."""
+        """Return ``k`` as a size; None where it is unknown."""
         if k.shape is not None and len(k.shape) > 1:
-            raise RuleError("topk.k", f"k should be one number, not of shape {list(k.shape)}")
+            raise RuleError("topk.k", f"k must have one element, got the shape {list(k.shape)}")
         if k.shape is not None and k.shape and symbolic.equal(k.shape[0], 1) is False:
-            raise RuleError("topk.k", f"k should be one number, not {k.shape[0]}")
+            raise RuleError("topk.k", f"k must have one element, got {k.shape[0]}")
         if k.value is None:
             return None
         found = np.asarray(k.value).reshape(-1).tolist()[0]
         if isinstance(found, int) and found < 0:
-            raise RuleError("topk.k", f"a k of {found}")
+            raise RuleError("topk.k", f"k must not be negative, got {found}")
         low = symbolic.bounds(found)[0] if isinstance(found, symbolic.Dim) else found
         return found if low is not None and low >= 0 else None
 
@@ -101,7 +100,7 @@ class TopK(
         axis = axis_in(self.axis, x.ndim)
         count = int(np.asarray(k).reshape(-1).tolist()[0])
         if not 0 <= count <= x.shape[axis]:
-            raise RuleError("topk.k", f"{count} of {x.shape[axis]} elements")
+            raise RuleError("topk.k", f"k ({count}) must not exceed the size of the axis ({x.shape[axis]})")
         front = (slice(None),) * axis
         order = self.order(xp, x, axis)[(*front, slice(0, count))]
         if self.sort == "index":
@@ -109,12 +108,12 @@ class TopK(
         return arrays.take_along(xp, x, order, axis), arrays.cast(xp, order, self.index_element_type)
 
     def order(self, xp: Namespace, x: Array, axis: int) -> Any:
-        """The places along the axis, the first that of the most extreme element, equal ones as they stand."""
+        """Return the indices along the axis, most extreme element first, equal elements in their order."""
         kind = arrays.element(x)
         wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widened(xp, x)
         if not self.largest:
             return xp.argsort(wide, axis=axis, stable=True)
-        # Backwards twice, so that equal ones stay as they stand.
+        # Reversing the input and the result keeps equal elements in their order.
         return xp.flip(x.shape[axis] - 1 - xp.argsort(xp.flip(wide, axis=axis), axis=axis, stable=True), axis=axis)
 
     def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value, k: Value) -> Any:
@@ -125,7 +124,7 @@ class TopK(
         return [b.ScatterElements(zeros_like(b, x), y[1], g[0], axis=self.axis), None]
 
     def decompose(self, b: Builder, x: Value, k: Value) -> Any:
-        """Indices of i64, sorted as the least of themselves; narrow types by way of wider ones."""
+        """Cast indices from i64, sort indices by a second TopK, and compute narrow types in wider ones."""
         wide = _WIDER.get(x.dtype.name)
         if wide is not None:
             values, places = b.add(self, b.Cast(x, to=wide), k)
@@ -140,5 +139,5 @@ class TopK(
         return None
 
 
-# Types in which ONNX's older versions have no TopK, and one that holds them.
+# Types that TopK of older ONNX versions lacks, and a wider type that it has.
 _WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.i32, "u16": dtypes.i32}

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 
-def aligned(sizes: Sequence[Any], rank: int) -> list[Any]:
+def with_leading_ones(sizes: Sequence[Any], rank: int) -> list[Any]:
     """Return ``sizes`` with leading 1s, ``rank`` sizes in all."""
     return [1] * (rank - len(sizes)) + list(sizes)
 
 
-def dense(shape: Sequence[int]) -> tuple[int, ...]:
+def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of a row-major array, in elements."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
@@ -60,7 +60,7 @@ class Transpose(
         places = integers_of(perm)
         if places is None:
             raise UnsupportedError("grad.order", "the gradient of Transpose needs a constant perm")
-        return [b.Transpose(g, inverse(places)) if places else b.Transpose(g), None]
+        return [b.Transpose(g, inverse_of(places)) if places else b.Transpose(g), None]
 
     def windows(self, data: View, perm: View | None = None) -> Windows:
         shape = static(data.shape)
@@ -68,8 +68,8 @@ class Transpose(
         if places is None:
             raise UnsupportedError("windows.order", "windows of Transpose need a constant perm")
         sizes = tuple(shape[place] for place in places)
-        strides = dense(shape)
-        return Windows((Window(0, 0, sizes, 0, tuple(strides[place] for place in places), 0, dense(sizes)),))
+        strides = strides_of(shape)
+        return Windows((Window(0, 0, sizes, 0, tuple(strides[place] for place in places), 0, strides_of(sizes)),))
 
     def decompose(self, b: Builder, data: Value, perm: Value | None = None) -> Any:
         """Write out ``perm``; None where it is given."""
@@ -90,7 +90,7 @@ def _permutation(rank: int, order: View | None) -> list[int] | None:
     return places
 
 
-def inverse(order: Sequence[int]) -> list[int]:
+def inverse_of(order: Sequence[int]) -> list[int]:
     """Return the inverse of a permutation."""
     return sorted(range(len(order)), key=order.__getitem__)
 
@@ -105,9 +105,8 @@ class Expand(
     ),
 ):
     """Broadcast ``input`` to ``shape``, a vector, aligned at the last axis: a size of 1 is repeated.
-
-    With ``bidirectional`` sizes of 1 and missing axes in ``shape`` give way to those of ``input``; otherwise the result has exactly
-    ``shape``. Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
+     With ``bidirectional`` sizes of 1 and missing axes in ``shape`` give way to those of ``input``; otherwise the result has
+    exactly ``shape``. Sources: ONNX Expand 8, 13; OpenVINO Broadcast-1 (numpy), -3 (numpy, bidirectional).
     """
 
     bidirectional: bool = True
@@ -123,8 +122,12 @@ class Expand(
             return None
         rank = max(length, len(input.shape)) if self.bidirectional else length
         if len(input.shape) > rank:
-            raise RuleError("shape.broadcast", f"the rank of the input ({len(input.shape)}) must not exceed the length of the shape ({rank})")
-        return tuple(map(self._meet, aligned(input.shape, rank), aligned([self._size(size) for size in wanted], rank)))
+            raise RuleError(
+                "shape.broadcast", f"the rank of the input ({len(input.shape)}) must not exceed the length of the shape ({rank})"
+            )
+        return tuple(
+            map(self._meet, with_leading_ones(input.shape, rank), with_leading_ones([self._size(size) for size in wanted], rank))
+        )
 
     def canonical(self, input: View, shape: View) -> Op:
         """Use ``bidirectional`` where the result has exactly ``shape``: both directions then agree."""
@@ -173,9 +176,9 @@ class Expand(
 
     def windows(self, input: View, shape: View) -> Windows:
         sizes = static(self.shape(input, shape))
-        ours = aligned(static(input.shape), len(sizes))
-        strides = tuple(0 if size == 1 else stride for size, stride in zip(ours, dense(ours), strict=True))
-        return Windows((Window(0, 0, sizes, 0, strides, 0, dense(sizes)),))
+        ours = with_leading_ones(static(input.shape), len(sizes))
+        strides = tuple(0 if size == 1 else stride for size, stride in zip(ours, strides_of(ours), strict=True))
+        return Windows((Window(0, 0, sizes, 0, strides, 0, strides_of(sizes)),))
 
 
 class Tile(
@@ -205,7 +208,7 @@ class Tile(
         if counts is None:
             return shape_of_rank(max(length, len(shape)))
         rank = max(len(shape), len(counts))
-        return tuple(map(self._size, aligned(shape, rank), aligned(counts, rank)))
+        return tuple(map(self._size, with_leading_ones(shape, rank), with_leading_ones(counts, rank)))
 
     def _size(self, size: Any, count: Any) -> Any:
         if isinstance(count, int) and count < 0:
@@ -224,8 +227,8 @@ class Tile(
             raise symbolic.Inexact
         rank = max(input.ndim, len(counts))
         if rank > input.ndim:
-            input = xp.reshape(input, tuple(aligned(input.shape, rank)))
-        return arrays.tile(xp, input, aligned(counts, rank))
+            input = xp.reshape(input, tuple(with_leading_ones(input.shape, rank)))
+        return arrays.tile(xp, input, with_leading_ones(counts, rank))
 
     def vjp(self, b: Builder, g: Value, y: Value, input: Value, repeats: Value) -> Any:
         from dovetail.ir.builder import shape_value
@@ -235,7 +238,7 @@ class Tile(
         sizes, counts = shape_value(b, input), integers_of(repeats)
         rank = len(y.dims)
         if isinstance(sizes, list) and counts is not None:
-            pairs = zip(aligned(counts, rank), aligned(sizes, rank), strict=True)
+            pairs = zip(with_leading_ones(counts, rank), with_leading_ones(sizes, rank), strict=True)
             split: Any = [size for pair in pairs for size in pair]
         else:
             columns = [b.Unsqueeze(_pad_with_ones(b, vector, rank), [1]) for vector in (as_i64(b, repeats), sizes)]
@@ -249,8 +252,8 @@ class Tile(
         if counts is None:
             raise UnsupportedError("windows.repeats", "windows of Tile need constant repeats")
         rank = max(len(shape), len(counts))
-        sizes, times = aligned(shape, rank), aligned(counts, rank)
-        ours, theirs = dense(sizes), dense([size * count for size, count in zip(sizes, times, strict=True)])
+        sizes, times = with_leading_ones(shape, rank), with_leading_ones(counts, rank)
+        ours, theirs = strides_of(sizes), strides_of([size * count for size, count in zip(sizes, times, strict=True)])
         rows = list(zip(times, sizes, ours, theirs, strict=True))
         return Windows(
             (
@@ -280,7 +283,7 @@ class Tile(
 def _pad_with_ones(b: Builder, vector: Value | list[int], rank: int) -> Any:
     """Return a vector, given as a value or a list, with leading 1s, ``rank`` elements in all."""
     if isinstance(vector, list):
-        return b.constant(np.array(aligned(vector, rank), dtype=np.int64))
+        return b.constant(np.array(with_leading_ones(vector, rank), dtype=np.int64))
     missing = rank - vector.dims[0]
     ones = b.constant(np.ones(missing, dtype=vector.dtype.numpy), vector.dtype)
     return b.Concat(ones, vector, axis=0) if missing else vector

@@ -1,4 +1,4 @@
-"""Elements told apart or put in their places: Unique, SearchSorted."""
+"""Unique and SearchSorted."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ class Unique(
     onnx="Unique-11,28(x; axis?, sorted=1)",
     openvino="Unique-10(x, axis?; sorted=true, index_element_type=i64, count_element_type=i64)",
 ):
-    """Every element of ``x`` once, in a vector, or every slice along ``axis``; where each first occurs; which one each of ``x``
-    is; how often each occurs.
-
-    With ``sorted`` they rise, slices element by element in row-major order; without it they stand as they first occur. Elements
-    are counted in row-major order. ``outputs``: how many of the four there are.
-    Sources: ONNX Unique 11, 28; OpenVINO Unique-10.
+    """Return the unique elements of ``x``, or its unique slices along ``axis``; their first indices, the inverse, the counts.
+     ``inverse_indices`` maps each element or slice of ``x`` to its unique one. With ``sorted`` the result is ascending, slices
+    are compared element by element in row-major order; otherwise it is in the order of first occurrence. Without ``axis``
+    elements are indexed in row-major order. ``outputs``: the number of outputs, 1 to 4. Sources: ONNX Unique 11, 28; OpenVINO
+    Unique-10.
     """
 
     axis: int | None = None
@@ -44,9 +43,9 @@ class Unique(
     def validate(self) -> None:
         for kind in (self.index_element_type, self.count_element_type):
             if kind not in ("i32", "i64"):
-                raise RuleError("unique.dtype", f"indices or counts of {kind}, of i32 or i64")
+                raise RuleError("unique.dtype", f"indices and counts must be i32 or i64, got {kind}")
         if not 1 <= self.outputs <= 4:
-            raise RuleError("node.outputs", f"{self.outputs} outputs of 1 to 4")
+            raise RuleError("node.outputs", f"needs 1 to 4 outputs, got {self.outputs}")
 
     def types(self, x: View) -> list[Type]:
         values = default_types(self.with_(outputs=1), (x,))[0]
@@ -96,9 +95,9 @@ class Unique(
         return found if self.outputs > 1 else found[0]
 
     def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value) -> Any:
-        """Each goes back to where it first occurs."""
+        """Add the gradient of each unique element to its first occurrence."""
         from dovetail.ir.builder import shape_value
-        from dovetail.ops.tensor.scatter import added_back
+        from dovetail.ops.tensor.scatter import gradient_of_gather
 
         first = g[0]
         if first is None or not is_float(x):
@@ -106,11 +105,11 @@ class Unique(
         places = y[1] if self.outputs > 1 else b.add(self.with_(outputs=2), x)[1]
         flat = x if self.axis is not None else b.Reshape(x, [-1])
         axis = 0 if self.axis is None else axis_in(self.axis, len(x.dims))
-        found = added_back(b, first, places, axis, shape_value(b, flat, [axis]))
+        found = gradient_of_gather(b, first, places, axis, shape_value(b, flat, [axis]))
         return [found if self.axis is not None else b.Reshape(found, shape_value(b, x), special_zero=False)]
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """With indices and counts of i64, which are cast."""
+        """Cast indices and counts from i64; None where they are i64."""
         if self.index_element_type == "i64" and self.count_element_type == "i64":
             return None
         made = b.add(self.with_(index_element_type=dtypes.i64, count_element_type=dtypes.i64), x)
@@ -126,10 +125,9 @@ class SearchSorted(
         "SearchSorted-15(sorted_sequence, values; right_mode=false, output_type=i64)",
     ),
 ):
-    """For each of ``values`` how many elements of the rising ``sequence`` come before it: those that are less, or with ``right``
-    also those that are equal.
-
-    ``sequence`` is a vector, or its axes but the last are those of ``values``. Sources: OpenVINO Bucketize-3, SearchSorted-15.
+    """Return for each of ``values`` the number of elements of the ascending ``sorted_sequence`` before it.
+     These are the elements that are less, or with ``right_mode`` less or equal. ``sorted_sequence`` is a vector, or has the axes
+    of ``values`` except the last. Sources: OpenVINO Bucketize-3, SearchSorted-15.
     """
 
     right_mode: bool = False
@@ -137,7 +135,7 @@ class SearchSorted(
 
     def validate(self) -> None:
         if self.output_type not in ("i32", "i64"):
-            raise RuleError("unique.dtype", f"indices of {self.output_type}, of i32 or i64")
+            raise RuleError("unique.dtype", f"indices must be i32 or i64, got {self.output_type}")
 
     def types(self, sorted_sequence: View, values: View) -> list[Type]:
         found = default_types(self, (sorted_sequence, values))[0]
@@ -146,11 +144,11 @@ class SearchSorted(
     def shape(self, sorted_sequence: View, values: View) -> Any:
         ours, theirs = sorted_sequence.shape, values.shape
         if ours is not None and not ours:
-            raise RuleError("shape.scalar", "a scalar is no sequence to search")
+            raise RuleError("shape.scalar", "sorted_sequence must have a rank of at least 1, got a scalar")
         if ours is None or len(ours) == 1 or theirs is None:
             return theirs if ours is None or len(ours) == 1 else (*ours[:-1], None)
         if len(ours) != len(theirs):
-            raise RuleError("shape.rank", f"ranks {len(ours)}, {len(theirs)} should be equal")
+            raise RuleError("shape.rank", f"ranks of sorted_sequence ({len(ours)}) and values ({len(theirs)}) must be equal")
         return (*map(agree, ours[:-1], theirs[:-1]), theirs[-1])
 
     def decompose(self, b: Builder, sorted_sequence: Value, values: Value) -> Any:

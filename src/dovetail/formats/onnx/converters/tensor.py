@@ -21,9 +21,9 @@ from dovetail.ir.types import axes_in
 from dovetail.ops.shape_values import integers_of
 from dovetail.ops.tensor.depth_to_space import _Blocks
 from dovetail.ops.tensor.gather import Gather
-from dovetail.ops.tensor.nonzero_compress import OneHot
+from dovetail.ops.tensor.onehot_trilu_eye import OneHot
 from dovetail.ops.tensor.shape import ConstantOfShape
-from dovetail.ops.tensor.transpose_expand_tile import inverse
+from dovetail.ops.tensor.transpose_expand_tile import inverse_of
 
 _I64 = ("i64",)
 _BOTH = ("i32", "i64")
@@ -355,7 +355,7 @@ def reverse_sequence(b: Builder, node: Node) -> Any:
         return typed(b, node)
     order = [op.time_axis, op.batch_axis, *(axis for axis in range(len(x.shape)) if axis not in (op.time_axis, op.batch_axis))]
     made = b.ReverseSequence(b.Transpose(x, order), lengths, batch_axis=1, time_axis=0)
-    return b.Transpose(made, inverse(order))
+    return b.Transpose(made, inverse_of(order))
 
 
 @ONNX.lift("CenterCropPad", 18)
