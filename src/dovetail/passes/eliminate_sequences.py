@@ -9,27 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dovetail import symbolic
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, disconnect, remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.rewrite import rewrite
-from dovetail.ir.types import Sequence, Tensor, axis_in, dtype_in
+from dovetail.ir.types import Sequence, Tensor, Unknown, axis_in, dtype_in
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
-from dovetail.ops.sequence.optional import Optional
+from dovetail.ops.sequence.optional import Optional, OptionalGetElement, OptionalHasElement
 from dovetail.ops.sequence.sequence import (
     ConcatFromSequence,
+    SequenceAt,
     SequenceConstruct,
     SequenceEmpty,
     SequenceErase,
     SequenceInsert,
+    SequenceLength,
     SplitToSequence,
-    parts_of,
-    unlisted,
+    elements_of_sequence,
 )
 
-MAKERS = (Optional, SequenceConstruct, SequenceEmpty, SequenceErase, SequenceInsert, SplitToSequence)
+SEQUENCE_MAKERS = (Optional, SequenceConstruct, SequenceEmpty, SequenceErase, SequenceInsert, SplitToSequence)
+
+
+DECOMPOSED = (SequenceAt, SequenceLength, SplitToSequence, ConcatFromSequence, OptionalHasElement, OptionalGetElement)
+"""Operators whose ``decompose`` writes tensors where the elements of the sequence or the optional value are known."""
 
 
 def eliminate_sequences(graph: Graph) -> int:
@@ -43,51 +49,62 @@ def eliminate_sequences(graph: Graph) -> int:
 
 def _eliminate(b: Builder, node: Node) -> Any:
     mark = len(b.graph.nodes)
-    made = unlisted_body(b, node) or unlisted(b, node)
+    made = eliminate_in_subgraphs(b, node) or _decompose_sequence_op(b, node)
     if isinstance(made, Value) and made.node not in b.graph.nodes[mark:]:
         # What it is called stays.
         return b.apply("Identity", made)
     return made
 
 
-def unlisted_body(b: Builder, node: Node) -> list[Value] | None:
+def _decompose_sequence_op(b: Builder, node: Node) -> Any:
+    """Decompose a reader of sequences or optional values; None where its elements are unknown."""
+    if not isinstance(node.op, DECOMPOSED):
+        return None
+    try:
+        inputs: list[Any] = node.inputs
+        return node.op.decompose(b, *inputs)
+    except (Unknown, symbolic.Inexact):
+        return None
+
+
+def eliminate_in_subgraphs(b: Builder, node: Node) -> list[Value] | None:
     """The outputs of If or Loop with a list less, written through ``b``; None where there is none that can go."""
     rules: tuple[Callable[..., list[Value] | None], ...] = ()
     if isinstance(node.op, If):
-        rules = (_made_inside, _chosen)
+        rules = (_move_maker_inside, _split_if_output)
     elif isinstance(node.op, Loop):
-        rules = (_made_inside, _laid_up, _carried)
+        rules = (_move_maker_inside, _append_as_scan_output, _split_carried)
     return next((made for rule in rules if (made := rule(b, node.op, node)) is not None), None)
 
 
-def _made_inside(b: Builder, op: Any, node: Node) -> list[Value] | None:
+def _move_maker_inside(b: Builder, op: Any, node: Node) -> list[Value] | None:
     """The first list that comes in and whose maker is known is made by the bodies themselves."""
     start = 1 if isinstance(op, If) else 2 + op.carried + len(op.scan_inputs)
     for place, x in enumerate(node.inputs[start:], start):
-        if x is None or isinstance(x.type, Tensor) or x.node is None or not isinstance(x.node.op, MAKERS):
+        if x is None or isinstance(x.type, Tensor) or x.node is None or not isinstance(x.node.op, SEQUENCE_MAKERS):
             continue
         maker = x.node
         names = ("then_branch", "else_branch") if isinstance(op, If) else ("body",)
         changed = {name: copy_graph(getattr(op, name)) for name in names}
         for body in changed.values():
-            _make(body, place - 1, maker)
+            _insert_maker(body, place - 1, maker)
         captures = [each for each in maker.inputs if each is not None and each.constant is None]
         return b.add(op.with_(**changed), *node.inputs[:place], *captures, *node.inputs[place + 1 :])
     return None
 
 
-def _make(body: Graph, place: int, maker: Node) -> None:
+def _insert_maker(body: Graph, place: int, maker: Node) -> None:
     """Let a body do what ``maker`` does for its input at ``place``, which the maker's inputs take the place of."""
     nodes, body.nodes = body.nodes, []
     b = Builder(graph=body)
-    xs = [_inside(b, x) for x in maker.inputs]
+    xs = [_value_inside(b, x) for x in maker.inputs]
     made = b.add(maker.op, *xs)[0]
     body.nodes += nodes
     replace_uses(body, body.inputs[place], made)
     body.inputs[place : place + 1] = [x for x in xs if x is not None and x.node is None]
 
 
-def _inside(b: Builder, x: Value | None) -> Value | None:
+def _value_inside(b: Builder, x: Value | None) -> Value | None:
     """What stands for an outer value in a body: a constant, or an input."""
     if x is None:
         return None
@@ -98,35 +115,35 @@ def _inside(b: Builder, x: Value | None) -> Value | None:
     return found
 
 
-def _chosen(b: Builder, op: If, node: Node) -> list[Value] | None:
+def _split_if_output(b: Builder, op: If, node: Node) -> list[Value] | None:
     """A list of which both branches know as many elements."""
     for place, y in enumerate(node.outputs):
-        pair = [parts_of(branch.outputs[place]) for branch in (op.then_branch, op.else_branch)]
+        pair = [elements_of_sequence(branch.outputs[place]) for branch in (op.then_branch, op.else_branch)]
         if not isinstance(y.type, Sequence) or pair[0] is None or pair[1] is None or len(pair[0]) != len(pair[1]):
             continue
         count = len(pair[0])
         branches = [copy_graph(branch) for branch in (op.then_branch, op.else_branch)]
         for branch in branches:
-            branch.outputs[place : place + 1] = parts_of(branch.outputs[place]) or []
+            branch.outputs[place : place + 1] = elements_of_sequence(branch.outputs[place]) or []
         outputs = op.outputs - 1 + count
         if not outputs:
-            return [_listed(b, [], y)]
+            return [_construct_sequence(b, [], y)]
         chosen = op.with_(then_branch=branches[0], else_branch=branches[1], outputs=outputs)
         made = list(b.add(chosen, *node.inputs))
-        return [*made[:place], _listed(b, made[place : place + count], y), *made[place + count :]]
+        return [*made[:place], _construct_sequence(b, made[place : place + count], y), *made[place + count :]]
     return None
 
 
-def _listed(b: Builder, parts: list[Value], y: Value) -> Value:
+def _construct_sequence(b: Builder, parts: list[Value], y: Value) -> Value:
     made: Value = b.apply("SequenceConstruct", *parts) if parts else b.apply("SequenceEmpty", dtype=dtype_in(y.type))
     return made
 
 
-def _laid_up(b: Builder, op: Loop, node: Node) -> list[Value] | None:
+def _append_as_scan_output(b: Builder, op: Loop, node: Node) -> list[Value] | None:
     """A list that begins empty, and to which every trip adds an element at the end."""
     for place, y in enumerate(node.outputs[: op.carried]):
         x, old, new = node.inputs[2 + place], op.body.inputs[1 + place], op.body.outputs[1 + place]
-        if x is None or not isinstance(y.type, Sequence) or parts_of(x) != [] or not _is_grown(op.body, old, new):
+        if x is None or not isinstance(y.type, Sequence) or elements_of_sequence(x) != [] or not _only_appends(op.body, old, new):
             continue
         axis = _axis_of_readers(b, y)
         element = y.type.element
@@ -153,7 +170,7 @@ def _laid_up(b: Builder, op: Loop, node: Node) -> list[Value] | None:
     return None
 
 
-def _is_grown(body: Graph, old: Value, new: Value) -> bool:
+def _only_appends(body: Graph, old: Value, new: Value) -> bool:
     """Whether ``new`` is ``old`` with an element behind it, and nothing else reads either."""
     node = new.node
     if node is None or not isinstance(node.op, SequenceInsert) or node.inputs[0] is not old or len(node.inputs) > 2:
@@ -174,10 +191,10 @@ def _axis_of_readers(b: Builder, y: Value) -> int | None:
     return axes.pop() if len(axes) == 1 else None
 
 
-def _carried(b: Builder, op: Loop, node: Node) -> list[Value] | None:
+def _split_carried(b: Builder, op: Loop, node: Node) -> list[Value] | None:
     """A list that is carried and has as many known elements after every trip."""
     for place in range(op.carried):
-        parts = None if node.inputs[2 + place] is None else parts_of(node.inputs[2 + place])
+        parts = None if node.inputs[2 + place] is None else elements_of_sequence(node.inputs[2 + place])
         if not parts or not isinstance(node.outputs[place].type, Sequence):
             continue
         count, body = len(parts), copy_graph(op.body)
@@ -187,7 +204,7 @@ def _carried(b: Builder, op: Loop, node: Node) -> list[Value] | None:
         old = body.inputs[1 + place]
         replace_uses(body, old, inner.apply("SequenceConstruct", *states))
         body.nodes += nodes
-        after = parts_of(body.outputs[1 + place])
+        after = elements_of_sequence(body.outputs[1 + place])
         if after is None or len(after) != count:
             continue
         body.inputs[1 + place : 2 + place] = states
@@ -195,8 +212,8 @@ def _carried(b: Builder, op: Loop, node: Node) -> list[Value] | None:
         outputs = op.outputs - 1 + count
         loop = op.with_(body=body, carried=op.carried - 1 + count, outputs=outputs)
         made = list(b.add(loop, *node.inputs[: 2 + place], *parts, *node.inputs[3 + place :]))
-        return [*made[:place], _listed(b, made[place : place + count], node.outputs[place]), *made[place + count :]]
+        return [*made[:place], _construct_sequence(b, made[place : place + count], node.outputs[place]), *made[place + count :]]
     return None
 
 
-__all__ = ["eliminate_sequences", "unlisted_body"]
+__all__ = ["eliminate_in_subgraphs", "eliminate_sequences"]

@@ -16,7 +16,7 @@ from dovetail.ir.edit import copy_op, remove_dead, rename
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, Type
-from dovetail.ops.control_flow.if_op import If, taken_branch
+from dovetail.ops.control_flow.if_op import If, known_branch
 from dovetail.ops.tensor.reshape import Reshape
 
 GROWTH = 32
@@ -95,7 +95,7 @@ class _Specializer:
                 self._copy(b, step, env)
                 continue
             condition, *captures = (env[id(x)] for x in step.inputs if x is not None)
-            taken = taken_branch(condition)
+            taken = known_branch(condition)
             if taken is not None:
                 todo.extendleft(reversed(_unfolded(step, taken)))
                 continue

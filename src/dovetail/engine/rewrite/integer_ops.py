@@ -25,9 +25,9 @@ from dovetail.ops.quantization.integer_matmul_conv import (
     QLinearConv,
     QLinearMatMul,
 )
-from dovetail.ops.quantization.qlinear import QLinearAdd, QLinearConcat, QLinearMul, point_value
-from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear, grid_value
-from dovetail.ops.quantization.scales import by_channels, centred_value, columns, one_value, rows_value
+from dovetail.ops.quantization.qlinear import QLinearAdd, QLinearConcat, QLinearMul, zero_point_f32_value
+from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear, quantize_value
+from dovetail.ops.quantization.scales import as_channels, as_columns, as_rows_value, as_scalar_value, subtract_zero_point_value
 from dovetail.ops.reduction.reduce import ReduceMin
 
 EXACT = 2**24
@@ -71,7 +71,7 @@ def _whole(b: Builder, op: QLinearConv, xs: Inputs) -> Any:
     if x is None or op.group != 1 or any(array is None for array in known):
         return None
     x_scale, zx, w, w_scale, zw, y_scale, zy, bias = (*known, None)[:8]
-    codes = w.astype(np.int64) - by_channels(np, zw.astype(np.int64), w.ndim - 1)
+    codes = w.astype(np.int64) - as_channels(np, zw.astype(np.int64), w.ndim - 1)
     sums = np.zeros(len(w), np.int32) if bias is None else bias
     if w.ndim != 4 or codes.min(initial=0) < -128 or codes.max(initial=0) > 127 or not fits(codes, sums):
         return None
@@ -89,11 +89,11 @@ def _sum(b: Builder, xs: Inputs) -> Any:
     """QLinearAdd: its products and sums in f64, each sum rounded once."""
     x, x_scale, zx, y, y_scale, zy, z_scale, zz = (*xs, None)[:8]
     assert x is not None and y is not None and x_scale is not None and y_scale is not None and z_scale is not None
-    first, second = (b.Divide(one_value(b, scale), one_value(b, z_scale)) for scale in (x_scale, y_scale))
-    moved = _fused(b, point_value(b, zx), first, b.Multiply(point_value(b, zy), second))
-    middle = b.Subtract(point_value(b, zz), moved)
+    first, second = (b.Divide(as_scalar_value(b, scale), as_scalar_value(b, z_scale)) for scale in (x_scale, y_scale))
+    moved = _fused(b, zero_point_f32_value(b, zx), first, b.Multiply(zero_point_f32_value(b, zy), second))
+    middle = b.Subtract(zero_point_f32_value(b, zz), moved)
     left, right = (as_type(b, each, dtypes.f32) for each in (x, y))
-    return grid_value(b, _fused(b, left, first, _fused(b, right, second, middle)), None, x.dtype)
+    return quantize_value(b, _fused(b, left, first, _fused(b, right, second, middle)), None, x.dtype)
 
 
 def _fused(b: Builder, x: Value, y: Value, z: Value) -> Any:
@@ -120,30 +120,30 @@ def _own_grid(b: Builder, xs: Inputs) -> tuple[Value, Value, Value]:
     span = b.Subtract(b.Maximum(b.ReduceMax(x, every, keepdims=False), zero), least)
     scale = b.Where(b.Equal(span, zero), b.constant(np.float32(1)), b.Divide(span, most))
     point = b.Round(b.Clip(b.Subtract(zero, b.Divide(least, scale)), zero, most))
-    return grid_value(b, b.Divide(x, scale), point, dtypes.u8), scale, b.Cast(point, to=dtypes.u8)
+    return quantize_value(b, b.Divide(x, scale), point, dtypes.u8), scale, b.Cast(point, to=dtypes.u8)
 
 
 def _conv(b: Builder, op: ConvInteger, xs: Inputs) -> Any:
     x, w, zx, zw = (*xs, None, None)[:4]
-    weights = _weights(w, zw, lambda point, rank: by_channels(np, point, rank - 1))
+    weights = _weights(w, zw, lambda point, rank: as_channels(np, point, rank - 1))
     if x is None or weights is None:
         return None
     parts = _parts(weights, _reach(x, zx), 1)
     if parts is None or (parts > 1 and op.group > 1):
         return None
-    left = centred_value(b, x, None if zx is None else one_value(b, zx), dtypes.f32)
+    left = subtract_zero_point_value(b, x, None if zx is None else as_scalar_value(b, zx), dtypes.f32)
     return _added(b, left, weights, 1, 1, parts, lambda x, w: b.add(op.conv(), x, w)[0])
 
 
 def _matmul(b: Builder, op: MatMulInteger, xs: Inputs) -> Any:
     x, w, zx, zw = (*xs, None, None)[:4]
-    weights = _weights(w, zw, lambda point, rank: columns(np, point))
+    weights = _weights(w, zw, lambda point, rank: as_columns(np, point))
     if x is None or weights is None or len(x.dims) < 2 or weights.ndim < 2:
         return None
     parts = _parts(weights, _reach(x, zx), weights.ndim - 2)
     if parts is None:
         return None
-    left = centred_value(b, x, None if zx is None else rows_value(b, zx, len(x.dims)), dtypes.f32)
+    left = subtract_zero_point_value(b, x, None if zx is None else as_rows_value(b, zx, len(x.dims)), dtypes.f32)
     return _added(b, left, weights, len(x.dims) - 1, weights.ndim - 2, parts, b.MatMul)
 
 

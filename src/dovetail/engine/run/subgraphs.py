@@ -11,7 +11,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, replace_uses
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ops.control_flow.if_op import If
-from dovetail.ops.control_flow.loop import Loop, forget
+from dovetail.ops.control_flow.loop import Loop, clear_types
 
 REASON = "its subgraph is a program of its own"
 """The reason that a plan gives for running such an operator in Python."""
@@ -36,7 +36,7 @@ class Subgraph:
         self._create_engine = create_engine
         self._engine: SubgraphEngine | None = None
         graph = copy_graph(body)
-        forget(graph)
+        clear_types(graph)
         self._model = Model(graph)
         variable = [index for index, x in enumerate(outer_values) if not _replace_by_constant(graph, index, x)]
         outputs = {id(value) for value in graph.outputs}

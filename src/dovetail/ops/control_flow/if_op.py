@@ -71,15 +71,15 @@ def faults_in(body: Graph) -> list[tuple[Graph, DovetailError | None]]:
     return found
 
 
-def forget_faults(body: Graph) -> None:
+def clear_faults(body: Graph) -> None:
     """Let a subgraph that never runs have no faults."""
     body.fault = None
     for node in body.nodes:
         for _, inner in bodies(node.op):
-            forget_faults(inner)
+            clear_faults(inner)
 
 
-def taken_branch(condition: View) -> int | None:
+def known_branch(condition: View) -> int | None:
     """The index of the branch that runs (0: ``then_branch``); None where the condition is not known."""
     known = known_boolean(condition)
     return None if known is None else int(not known)
@@ -107,22 +107,22 @@ def _elements(value: View) -> Iterable[Any]:
     return () if value is None else np.asarray(value, dtype=object).ravel().tolist()
 
 
-def outside(type: Type, known: set[str]) -> Type:
+def type_outside(type: Type, known: set[str]) -> Type:
     """The type as it is seen outside of the body, whose own symbols mean nothing there."""
 
     def seen(size: Size | None) -> Any:
         return size if size is not None and all(str(symbol) in known for symbol in symbolic.symbols(size)) else None
 
     if isinstance(type, Sequence):
-        return Sequence(outside(type.element, known), seen(type.length))
+        return Sequence(type_outside(type.element, known), seen(type.length))
     if isinstance(type, Optional):
-        return Optional(outside(type.element, known))
+        return Optional(type_outside(type.element, known))
     if isinstance(type, Map):
-        return Map(type.key, outside(type.element, known))
+        return Map(type.key, type_outside(type.element, known))
     return type if type.shape is None else Tensor(type.dtype, tuple(map(seen, type.shape)))
 
 
-class _HoldsGraphs(Op):
+class SubgraphOp(Op):
     """An operator with graphs among its attributes: equal to itself alone, and not followed through shape values."""
 
     holds_graphs = True
@@ -137,7 +137,7 @@ class _HoldsGraphs(Op):
         return id(self)
 
 
-class If(_HoldsGraphs, sig="cond: boolean, *captures: any -> *outputs: any"):
+class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
     """The outputs of ``then_branch`` where the one element of ``condition`` is true, otherwise those of ``else_branch``.
 
     Both branches take ``captures`` as their inputs. A branch that is not taken raises nothing, whatever its rules say of the
@@ -160,7 +160,7 @@ class If(_HoldsGraphs, sig="cond: boolean, *captures: any -> *outputs: any"):
             raise RuleError("node.outputs", f"{self.outputs} outputs from branches of {counts[0]} and {counts[1]}")
         inferred = [infer_branch(branch, captures) for branch in branches]
         known = symbols_of((cond, *captures))
-        return [outside(type, known) for type in self._common_types(inferred, taken_branch(cond))]
+        return [type_outside(type, known) for type in self._common_types(inferred, known_branch(cond))]
 
     def _common_types(self, inferred: list[list[Type] | None], taken: int | None) -> list[Type]:
         """The outputs' types: a branch that cannot run with these inputs says nothing of them, unless neither can."""
@@ -169,7 +169,7 @@ class If(_HoldsGraphs, sig="cond: boolean, *captures: any -> *outputs: any"):
             fault = branches[taken].fault
             if fault is not None:
                 raise fault.with_traceback(None)
-            forget_faults(branches[1 - taken])
+            clear_faults(branches[1 - taken])
             return inferred[taken] or []
         able = [types for types in inferred if types is not None]
         first, *rest = able or [[value.type for value in branch.outputs] for branch in branches]
@@ -195,4 +195,4 @@ class If(_HoldsGraphs, sig="cond: boolean, *captures: any -> *outputs: any"):
         return f"If(then_branch={len(self.then_branch)} nodes, else_branch={len(self.else_branch)} nodes)"
 
 
-__all__ = ["If", "infer_subgraph", "known_boolean", "outside", "restore_types", "symbols_of", "taken_branch", "types_in"]
+__all__ = ["If", "infer_subgraph", "known_boolean", "known_branch", "restore_types", "symbols_of", "type_outside", "types_in"]

@@ -14,13 +14,13 @@ from dovetail.ir.op import check_inputs
 from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, View, common_type
 from dovetail.limits import Usage, bytes_of, counting
 from dovetail.ops.control_flow.if_op import (
-    _HoldsGraphs,
+    SubgraphOp,
     faults_in,
     infer_subgraph,
     known_boolean,
-    outside,
     restore_types,
     symbols_of,
+    type_outside,
     types_in,
 )
 
@@ -38,7 +38,7 @@ ROUNDS = 8
 """How often a body is inferred with wider and wider types of what it carries, before their ranks are left open."""
 
 
-class Loop(_HoldsGraphs, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *outputs: any"):
+class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *outputs: any"):
     """Run ``body`` while its condition holds, ``trips`` times at most, or as often as ``scanned`` has parts.
 
     ``xs`` are first the initial states, ``carried`` of them, then what is cut into parts, one entry in ``scanned`` each, then
@@ -82,8 +82,8 @@ class Loop(_HoldsGraphs, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *o
             raise RuleError("loop.scalar", f"the condition that the body makes should have one element, and is {going}")
         count = self._count(trip_count, cond, inputs)
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
-        stacked = [_laid(part, axis, count) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
-        return [outside(type, known) for type in (*states, *stacked)]
+        stacked = [_concatenated_type(part, axis, count) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
+        return [type_outside(type, known) for type in (*states, *stacked)]
 
     def _types_without_trips(
         self, trip_count: View | None, cond: View | None, inputs: Several[Any], known: set[str]
@@ -95,10 +95,13 @@ class Loop(_HoldsGraphs, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *o
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
         if not isinstance(fault, RuleError):
             # Another error than that of a rule does not say that the body cannot run.
-            open_parts = [_laid(part, axis, None) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
+            open_parts = [_concatenated_type(part, axis, None) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
             return [*[UNKNOWN] * self.carried, *open_parts]
-        stacked = [_laid(outside(part, set()), axis, 0) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
-        return [outside(type, known) for type in (*(x.type for x in inputs[: self.carried]), *stacked)]
+        stacked = [
+            _concatenated_type(type_outside(part, set()), axis, 0)
+            for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)
+        ]
+        return [type_outside(type, known) for type in (*(x.type for x in inputs[: self.carried]), *stacked)]
 
     def _is_entered(self, trip_count: View | None, cond: View | None, inputs: Several[Any]) -> bool:
         """Whether the body surely runs once."""
@@ -139,23 +142,23 @@ class Loop(_HoldsGraphs, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *o
         body, first = self.body, 1 + self.carried
         body.inputs[0].type = Tensor(dtypes.i64, ())
         cut = inputs[self.carried : self.carried + len(self.scan_inputs)]
-        parts = [_part(x.type, *entry[:2]) for x, entry in zip(cut, self.scan_inputs, strict=True)]
+        parts = [_part_type(x.type, *entry[:2]) for x, entry in zip(cut, self.scan_inputs, strict=True)]
         rest = inputs[self.carried + len(self.scan_inputs) :]
         for inner, type in zip(body.inputs[first:], [*parts, *(x.type for x in rest)], strict=True):
-            inner.type = _named(type, inner.name)
+            inner.type = _with_symbols(type, inner.name)
         for inner, x in zip(body.inputs[first + len(parts) :], rest, strict=True):
             inner.value = x.value
         states = [x.type for x in inputs[: self.carried]]
         for round in range(ROUNDS + 1):
             for inner, type in zip(body.inputs[1:first], states, strict=True):
                 inner.type, inner.value = type, None
-            forget(body)
+            clear_types(body)
             if not infer_subgraph(body):
                 return None
             made = [value.type for value in body.outputs[1:first]]
             # What a list holds, several trips may have made.
-            made = [type if isinstance(type, Tensor) else outside(type, known) for type in made]
-            wide = [_wider(a, b, inner.name) for a, b, inner in zip(states, made, body.inputs[1:first], strict=True)]
+            made = [type if isinstance(type, Tensor) else type_outside(type, known) for type in made]
+            wide = [_join_types(a, b, inner.name) for a, b, inner in zip(states, made, body.inputs[1:first], strict=True)]
             if wide == states:
                 return states
             states = wide if round < ROUNDS - 1 else [_without_rank(type) for type in wide]
@@ -215,7 +218,7 @@ class Loop(_HoldsGraphs, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *o
                 usage.count_trips(1)
             usage.check_time()
             number = xp.asarray(trip, dtype=xp.int64)
-            parts = [_cut(x, trip, *entry) for x, entry in zip(cut, self.scan_inputs, strict=True)]
+            parts = [_slice_part(x, trip, *entry) for x, entry in zip(cut, self.scan_inputs, strict=True)]
             going, *results = call(self.body, [number, *states, *parts, *rest])
             if going is None or isinstance(going, list | dict):
                 raise EngineError("loop.scalar", "the condition that the body makes should have one element, and is no tensor")
@@ -288,7 +291,7 @@ def is_endless(body: Graph) -> bool:
     return is_true(body.outputs[0])
 
 
-def forget(body: Graph) -> None:
+def clear_types(body: Graph) -> None:
     """Take back what an earlier inference found: it keeps names that may no longer be true."""
     for node in body.nodes:
         if type(node.op).__name__ not in ("Constant", "Foreign"):
@@ -296,7 +299,7 @@ def forget(body: Graph) -> None:
                 y.type, y.value = UNKNOWN, None
 
 
-def _part(type: Type, axis: int, size: int) -> Type:
+def _part_type(type: Type, axis: int, size: int) -> Type:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     if not 0 <= axis < len(type.shape):
@@ -304,7 +307,7 @@ def _part(type: Type, axis: int, size: int) -> Type:
     return Tensor(type.dtype, (*type.shape[:axis], size, *type.shape[axis + 1 :]))
 
 
-def _laid(type: Type, axis: int, count: Size | None) -> Type:
+def _concatenated_type(type: Type, axis: int, count: Size | None) -> Type:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     if not 0 <= axis < len(type.shape):
@@ -314,18 +317,18 @@ def _laid(type: Type, axis: int, count: Size | None) -> Type:
     return Tensor(type.dtype, tuple(sizes))
 
 
-def _named(type: Type, name: str) -> Type:
+def _with_symbols(type: Type, name: str) -> Type:
     """The type with a symbol for each size that nothing is known of."""
     if not isinstance(type, Tensor) or type.shape is None:
         return type
-    return Tensor(type.dtype, tuple(_open(name, axis) if size is None else size for axis, size in enumerate(type.shape)))
+    return Tensor(type.dtype, tuple(_open_size(name, axis) if size is None else size for axis, size in enumerate(type.shape)))
 
 
-def _open(name: str, axis: int) -> Size:
+def _open_size(name: str, axis: int) -> Size:
     return symbolic.symbol(f"?{name}@loop.{axis}")
 
 
-def _wider(before: Type, after: Type, name: str) -> Type:
+def _join_types(before: Type, after: Type, name: str) -> Type:
     """What a state is before and after a trip: a size that differs is a symbol of its own."""
     if not isinstance(before, Tensor) or not isinstance(after, Tensor):
         try:
@@ -338,7 +341,7 @@ def _wider(before: Type, after: Type, name: str) -> Type:
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
         return Tensor(dtype, None)
     pairs = enumerate(zip(before.shape, after.shape, strict=True))
-    return Tensor(dtype, tuple(a if a == b else _open(name, axis) for axis, (a, b) in pairs))
+    return Tensor(dtype, tuple(a if a == b else _open_size(name, axis) for axis, (a, b) in pairs))
 
 
 def _without_rank(type: Type) -> Type:
@@ -354,9 +357,9 @@ def _is_positive(size: Size) -> bool:
     return low is not None and low > 0
 
 
-def _cut(x: Array, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
+def _slice_part(x: Array, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
     start = x.shape[axis] - (trip + 1) * size if is_reversed else trip * size
     return x[(*[slice(None)] * axis, slice(start, start + size))]
 
 
-__all__ = ["Loop", "forget", "is_endless", "is_true"]
+__all__ = ["Loop", "clear_types", "is_endless", "is_true"]

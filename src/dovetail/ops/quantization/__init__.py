@@ -1,7 +1,6 @@
 """Quantization: QuantizeLinear, DequantizeLinear and operators on quantized tensors."""
 
 from dovetail.ops.quantization import (
-    granularity,
     integer_matmul_conv,
     matmul_nbits,
     qlinear,
@@ -10,7 +9,6 @@ from dovetail.ops.quantization import (
 )
 
 __all__ = [
-    "granularity",
     "integer_matmul_conv",
     "matmul_nbits",
     "qlinear",

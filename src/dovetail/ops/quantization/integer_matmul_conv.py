@@ -15,24 +15,24 @@ from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.ops.nn.conv import Conv, Convolution
 from dovetail.ops.nn.sliding_window import ONNX_PAD
-from dovetail.ops.quantization.granularity import is_single
-from dovetail.ops.quantization.quantize_linear import dynamic_range, grid_value, onto_grid
+from dovetail.ops.quantization.quantize_linear import dynamic_scale, quantize, quantize_value
 from dovetail.ops.quantization.scales import (
-    by_channels,
-    by_channels_value,
-    centred,
-    centred_value,
+    accumulator_type,
+    as_channels,
+    as_channels_value,
+    as_columns,
+    as_columns_value,
+    as_rows,
+    as_rows_value,
+    as_scalar,
+    as_scalar_value,
     check_channels,
     check_columns,
     check_rows,
     check_single,
-    columns,
-    columns_value,
-    one,
-    one_value,
-    rows,
-    rows_value,
-    sum_type,
+    is_single,
+    subtract_zero_point,
+    subtract_zero_point_value,
 )
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
-BYTES = ("i8", "u8")
+INTEGER_TYPES = ("i8", "u8")
 _WINDOWS = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape?"
 
 
-class _Bytes(Op):
+class IntegerOp(Op):
     """Integers of 8 bits, summed in i32, which wraps. What the slope of rounding should stand for is not specified."""
 
     quantizes: ClassVar[bool] = True
@@ -53,7 +53,7 @@ class _Bytes(Op):
         bound = check_inputs(self, xs)
         for port, x in zip(self.signature.inputs, xs, strict=False):
             kind = bound.get(port.type)
-            if x is not None and port.type.startswith("I") and kind is not None and kind.name not in BYTES:
+            if x is not None and port.type.startswith("I") and kind is not None and kind.name not in INTEGER_TYPES:
                 raise RuleError("quantize.type", f"input {port.name!r} should be i8 or u8, not {kind}")
         return [Tensor(self.result(bound), self.shape(*xs))]
 
@@ -69,7 +69,7 @@ class _Bytes(Op):
 
 
 class MatMulInteger(
-    _Bytes,
+    IntegerOp,
     sig="x: I, y: I2, x_zero_point?: I, y_zero_point?: I2 -> z: i32",
     onnx="MatMulInteger-10(x, y, x_zero_point?, y_zero_point?)",
 ):
@@ -87,22 +87,24 @@ class MatMulInteger(
     def evaluate(
         self, xp: Namespace, x: Array, y: Array, x_zero_point: Array | None = None, y_zero_point: Array | None = None
     ) -> Any:
-        left = centred(xp, x, None if x_zero_point is None else rows(xp, x_zero_point, x.ndim))
-        right = centred(xp, y, None if y_zero_point is None else columns(xp, y_zero_point))
+        left = subtract_zero_point(xp, x, None if x_zero_point is None else as_rows(xp, x_zero_point, x.ndim))
+        right = subtract_zero_point(xp, y, None if y_zero_point is None else as_columns(xp, y_zero_point))
         return arrays.matmul_integers(xp, left, right)
 
     def decompose(
         self, b: Builder, x: Value, y: Value, x_zero_point: Value | None = None, y_zero_point: Value | None = None
     ) -> Any:
-        kind = sum_type(x, x_zero_point, y, y_zero_point, (max(len(y.dims) - 2, 0),))
-        left = centred_value(b, x, None if x_zero_point is None else rows_value(b, x_zero_point, len(x.dims)), kind)
-        right = centred_value(b, y, None if y_zero_point is None else columns_value(b, y_zero_point), kind)
+        kind = accumulator_type(x, x_zero_point, y, y_zero_point, (max(len(y.dims) - 2, 0),))
+        left = subtract_zero_point_value(
+            b, x, None if x_zero_point is None else as_rows_value(b, x_zero_point, len(x.dims)), kind
+        )
+        right = subtract_zero_point_value(b, y, None if y_zero_point is None else as_columns_value(b, y_zero_point), kind)
         return as_type(b, b.MatMul(left, right), dtypes.i32)
 
 
 class ConvInteger(
     Convolution,
-    _Bytes,
+    IntegerOp,
     sig="x: I, w: I2, x_zero_point?: I, w_zero_point?: I2 -> y: i32",
     onnx=f"ConvInteger-10(x, w, x_zero_point?, w_zero_point?; {_WINDOWS})",
 ):
@@ -124,17 +126,17 @@ class ConvInteger(
     def evaluate(
         self, xp: Namespace, x: Array, w: Array, x_zero_point: Array | None = None, w_zero_point: Array | None = None
     ) -> Any:
-        left = centred(xp, x, None if x_zero_point is None else one(xp, x_zero_point))
-        right = centred(xp, w, None if w_zero_point is None else by_channels(xp, w_zero_point, w.ndim - 1))
+        left = subtract_zero_point(xp, x, None if x_zero_point is None else as_scalar(xp, x_zero_point))
+        right = subtract_zero_point(xp, w, None if w_zero_point is None else as_channels(xp, w_zero_point, w.ndim - 1))
         return self.conv().evaluate(xp, left, right)
 
     def decompose(
         self, b: Builder, x: Value, w: Value, x_zero_point: Value | None = None, w_zero_point: Value | None = None
     ) -> Any:
-        kind = sum_type(x, x_zero_point, w, w_zero_point, tuple(range(1, len(w.dims))))
-        left = centred_value(b, x, None if x_zero_point is None else one_value(b, x_zero_point), kind)
-        point = None if w_zero_point is None else by_channels_value(b, w_zero_point, len(w.dims) - 1)
-        return as_type(b, b.add(self.conv(), left, centred_value(b, w, point, kind))[0], dtypes.i32)
+        kind = accumulator_type(x, x_zero_point, w, w_zero_point, tuple(range(1, len(w.dims))))
+        left = subtract_zero_point_value(b, x, None if x_zero_point is None else as_scalar_value(b, x_zero_point), kind)
+        point = None if w_zero_point is None else as_channels_value(b, w_zero_point, len(w.dims) - 1)
+        return as_type(b, b.add(self.conv(), left, subtract_zero_point_value(b, w, point, kind))[0], dtypes.i32)
 
     def canonical(self, x: View, w: View, *points: View) -> Op:
         return self if w.shape is None else self.with_(kernel_shape=None, **self.plain(len(w.shape) - 2))
@@ -142,7 +144,7 @@ class ConvInteger(
 
 class QLinearConv(
     Convolution,
-    _Bytes,
+    IntegerOp,
     sig=(
         "x: I, x_scale: f32, x_zero_point: I, w: I2, w_scale: f32, w_zero_point: I2, y_scale: f32, y_zero_point: I3, bias?: i32 "
         "-> y: I3"
@@ -198,8 +200,8 @@ class QLinearConv(
         total = self.integers().evaluate(xp, x, w, zx, zw)
         if bias is not None:
             total = total + xp.reshape(bias, (-1, *(1,) * (x.ndim - 2)))
-        factor = one(xp, x_scale) * by_channels(xp, w_scale, x.ndim - 2) / one(xp, y_scale)
-        return requantized(xp, total, factor, one(xp, zy))
+        factor = as_scalar(xp, x_scale) * as_channels(xp, w_scale, x.ndim - 2) / as_scalar(xp, y_scale)
+        return requantize(xp, total, factor, as_scalar(xp, zy))
 
     def decompose(
         self,
@@ -218,28 +220,28 @@ class QLinearConv(
         total = b.add(self.integers(), x, w, zx, zw)[0]
         if bias is not None:
             total = b.Add(total, b.Reshape(bias, [-1, *(1,) * after], special_zero=False))
-        factor = b.Multiply(one_value(b, x_scale), by_channels_value(b, w_scale, after))
-        return requantized_value(b, total, b.Divide(factor, one_value(b, y_scale)), one_value(b, zy))
+        factor = b.Multiply(as_scalar_value(b, x_scale), as_channels_value(b, w_scale, after))
+        return requantize_value(b, total, b.Divide(factor, as_scalar_value(b, y_scale)), as_scalar_value(b, zy))
 
     def canonical(self, x: View, x_scale: View, zx: View, w: View, *rest: View) -> Op:
         return self if w.shape is None else self.with_(kernel_shape=None, **self.plain(len(w.shape) - 2))
 
 
-def requantized(xp: Namespace, total: Array, factor: Array, zero_point: Array) -> Any:
+def requantize(xp: Namespace, total: Array, factor: Array, zero_point: Array) -> Any:
     """Sums in i32 times a factor, rounded, on the grid of ``zero_point``."""
     kind = arrays.element(zero_point)
     with np.errstate(all="ignore"):
         scaled = arrays.cast(xp, total, dtypes.f32) * arrays.cast(xp, factor, dtypes.f32)
-        return onto_grid(xp, scaled, arrays.cast(xp, zero_point, dtypes.f32), kind)
+        return quantize(xp, scaled, arrays.cast(xp, zero_point, dtypes.f32), kind)
 
 
-def requantized_value(b: Builder, total: Value, factor: Value, zero_point: Value) -> Any:
+def requantize_value(b: Builder, total: Value, factor: Value, zero_point: Value) -> Any:
     scaled = b.Multiply(as_type(b, total, dtypes.f32), as_type(b, factor, dtypes.f32))
-    return grid_value(b, scaled, zero_point, zero_point.dtype)
+    return quantize_value(b, scaled, zero_point, zero_point.dtype)
 
 
 class QLinearMatMul(
-    _Bytes,
+    IntegerOp,
     sig=("x: I, x_scale: F, x_zero_point: I, y: I2, y_scale: F, y_zero_point: I2, z_scale: F, z_zero_point: I3 -> z: I3"),
     onnx="QLinearMatMul-10,21(x, x_scale, x_zero_point, y, y_scale, y_zero_point, z_scale, z_zero_point)",
 ):
@@ -270,20 +272,20 @@ class QLinearMatMul(
     ) -> Any:
         total = MatMulInteger().evaluate(xp, x, y, zx, zy)
         left, right, out = (arrays.cast(xp, scale, dtypes.f32) for scale in (x_scale, y_scale, z_scale))
-        factor = rows(xp, left, x.ndim) * columns(xp, right) / one(xp, out)
-        return requantized(xp, total, factor, one(xp, zz))
+        factor = as_rows(xp, left, x.ndim) * as_columns(xp, right) / as_scalar(xp, out)
+        return requantize(xp, total, factor, as_scalar(xp, zz))
 
     def decompose(
         self, b: Builder, x: Value, x_scale: Value, zx: Value, y: Value, y_scale: Value, zy: Value, z_scale: Value, zz: Value
     ) -> Any:
         total = b.MatMulInteger(x, y, zx, zy)
         left, right, out = (as_type(b, scale, dtypes.f32) for scale in (x_scale, y_scale, z_scale))
-        factor = b.Multiply(rows_value(b, left, len(x.dims)), columns_value(b, right))
-        return requantized_value(b, total, b.Divide(factor, one_value(b, out)), one_value(b, zz))
+        factor = b.Multiply(as_rows_value(b, left, len(x.dims)), as_columns_value(b, right))
+        return requantize_value(b, total, b.Divide(factor, as_scalar_value(b, out)), as_scalar_value(b, zz))
 
 
 class QGemm(
-    _Bytes,
+    IntegerOp,
     sig=(
         "x: I, x_scale: f32, x_zero_point: I, y: I2, y_scale: f32, y_zero_point: I2, bias?: i32, z_scale?: f32, "
         "z_zero_point?: I3 -> z: I3"
@@ -333,12 +335,12 @@ class QGemm(
         bias, z_scale, zz = (*rest, None, None, None)[:3]
         left = xp.matrix_transpose(x) if self.trans_a else x
         right = xp.matrix_transpose(y) if self.trans_b else y
-        total = MatMulInteger().evaluate(xp, left, right, one(xp, zx), columns(xp, zy))
+        total = MatMulInteger().evaluate(xp, left, right, as_scalar(xp, zx), as_columns(xp, zy))
         total = total if bias is None else total + bias
-        factor = xp.asarray(self.alpha, dtype=x_scale.dtype) * one(xp, x_scale) * columns(xp, y_scale)
+        factor = xp.asarray(self.alpha, dtype=x_scale.dtype) * as_scalar(xp, x_scale) * as_columns(xp, y_scale)
         if z_scale is None:
             return arrays.cast(xp, total, dtypes.f32) * factor
-        return requantized(xp, total, factor / one(xp, z_scale), one(xp, zz))
+        return requantize(xp, total, factor / as_scalar(xp, z_scale), as_scalar(xp, zz))
 
     def decompose(
         self, b: Builder, x: Value, x_scale: Value, zx: Value, y: Value, y_scale: Value, zy: Value, *rest: Value
@@ -346,13 +348,15 @@ class QGemm(
         bias, z_scale, zz = (*rest, None, None, None)[:3]
         left = b.Transpose(x, [1, 0]) if self.trans_a else x
         right = b.Transpose(y, [1, 0]) if self.trans_b else y
-        total = b.MatMulInteger(left, right, one_value(b, zx), columns_value(b, zy))
+        total = b.MatMulInteger(left, right, as_scalar_value(b, zx), as_columns_value(b, zy))
         total = total if bias is None else b.Add(total, bias)
-        factor = b.Multiply(b.Multiply(b.constant(np.float32(self.alpha)), one_value(b, x_scale)), columns_value(b, y_scale))
+        factor = b.Multiply(
+            b.Multiply(b.constant(np.float32(self.alpha)), as_scalar_value(b, x_scale)), as_columns_value(b, y_scale)
+        )
         if z_scale is None:
             return b.Multiply(b.Cast(total, to=dtypes.f32), factor)
         assert zz is not None
-        return requantized_value(b, total, b.Divide(factor, one_value(b, z_scale)), one_value(b, zz))
+        return requantize_value(b, total, b.Divide(factor, as_scalar_value(b, z_scale)), as_scalar_value(b, zz))
 
 
 class _Untyped:
@@ -364,7 +368,7 @@ class _Untyped:
 
 
 class MatMulIntegerToFloat(
-    _Bytes,
+    IntegerOp,
     sig="x: I, y: I2, x_scale: F, y_scale: F, x_zero_point?: I, y_zero_point?: I2, bias?: F -> z: F",
     onnx="com.microsoft:MatMulIntegerToFloat-1(x, y, x_scale, y_scale, x_zero_point?, y_zero_point?, bias?)",
 ):
@@ -389,7 +393,7 @@ class MatMulIntegerToFloat(
         check_single(x_scale, "scale")
         check_single(zx, "zero point")
         check_columns(y_scale, y, "scale")
-        check_sum(bias, y)
+        check_bias(bias, y)
         return MatMulInteger().shape(x, y, zx, zy)
 
     def evaluate(
@@ -405,7 +409,7 @@ class MatMulIntegerToFloat(
     ) -> Any:
         total = arrays.cast(xp, MatMulInteger().evaluate(xp, x, y, zx, zy), dtypes.f32)
         left, right = (arrays.cast(xp, scale, dtypes.f32) for scale in (x_scale, y_scale))
-        z = total * (one(xp, left) * columns(xp, right))
+        z = total * (as_scalar(xp, left) * as_columns(xp, right))
         z = z if bias is None else z + arrays.cast(xp, bias, dtypes.f32)
         return arrays.cast(xp, z, arrays.element(x_scale), saturate=False)
 
@@ -422,11 +426,11 @@ class MatMulIntegerToFloat(
     ) -> Any:
         total = b.Cast(b.MatMulInteger(x, y, zx, zy), to=dtypes.f32)
         left, right = (as_type(b, scale, dtypes.f32) for scale in (x_scale, y_scale))
-        z = b.Multiply(total, b.Multiply(one_value(b, left), columns_value(b, right)))
+        z = b.Multiply(total, b.Multiply(as_scalar_value(b, left), as_columns_value(b, right)))
         return as_type(b, z if bias is None else b.Add(z, as_type(b, bias, dtypes.f32)), x_scale.dtype)
 
 
-def check_sum(bias: View | None, y: View) -> None:
+def check_bias(bias: View | None, y: View) -> None:
     if bias is None or bias.shape is None:
         return
     if len(bias.shape) != 1:
@@ -436,7 +440,7 @@ def check_sum(bias: View | None, y: View) -> None:
 
 
 class DynamicQuantizeMatMul(
-    _Bytes,
+    IntegerOp,
     sig="x: f32, y: I, y_scale: f32, y_zero_point?: I, bias?: f32 -> z: f32",
     onnx="com.microsoft:DynamicQuantizeMatMul-1(x, y, y_scale, y_zero_point?, bias?)",
 ):
@@ -447,14 +451,14 @@ class DynamicQuantizeMatMul(
 
     def shape(self, x: View, y: View, y_scale: View, zy: View | None = None, bias: View | None = None) -> Any:
         check_columns(y_scale, y, "scale")
-        check_sum(bias, y)
+        check_bias(bias, y)
         return MatMulInteger().shape(x, y, None, zy)
 
     def evaluate(
         self, xp: Namespace, x: Array, y: Array, y_scale: Array, zy: Array | None = None, bias: Array | None = None
     ) -> Any:
-        scale, point = dynamic_range(xp, x)
-        codes = onto_grid(xp, x / scale, point, dtypes.u8)
+        scale, point = dynamic_scale(xp, x)
+        codes = quantize(xp, x / scale, point, dtypes.u8)
         point = arrays.cast(xp, point, dtypes.u8)
         return MatMulIntegerToFloat().evaluate(xp, codes, y, scale, y_scale, point, zy, bias)
 

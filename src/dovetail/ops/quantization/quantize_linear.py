@@ -14,19 +14,25 @@ from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, View, agree_shapes, axis_in, broadcast
 from dovetail.ops.casts import as_type, round_to
 from dovetail.ops.elementwise.broadcast import AUTO
-from dovetail.ops.quantization.granularity import by_blocks, check_parameters, is_single, spread, spread_value
+from dovetail.ops.quantization.scales import (
+    apply_by_blocks,
+    broadcast_parameter,
+    broadcast_parameter_value,
+    check_parameters,
+    is_single,
+)
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
-_GRIDS = frozenset("i8 u8 i16 u16 i4 u4 i2 u2 f8e4m3 f8e4m3fnuz f8e5m2 f8e5m2fnuz f6e2m3 f6e3m2 f4e2m1".split())
+_QUANTIZED_TYPES = frozenset("i8 u8 i16 u16 i4 u4 i2 u2 f8e4m3 f8e4m3fnuz f8e5m2 f8e5m2fnuz f6e2m3 f6e3m2 f4e2m1".split())
 """The types that numbers are quantised to."""
 _LATER = "axis?=1, saturate=1, block_size=0, output_dtype~unset?=0"
 
 
-class _Granular(Op):
+class _QuantizationOp(Op):
     """A scale and a zero point for all of ``x``, for each place of ``axis``, or for each block of ``block_size`` places of it."""
 
     axis: int | None = None
@@ -50,13 +56,13 @@ class _Granular(Op):
         """``compute(x, scale, zero_point)`` with the last two so that they broadcast."""
         if self.block_size:
             assert self.axis is not None
-            return by_blocks(b, x, [scale, zero_point], self.axis, self.block_size, compute)
-        found = [None if each is None else spread_value(b, each, x, self.axis) for each in (scale, zero_point)]
+            return apply_by_blocks(b, x, [scale, zero_point], self.axis, self.block_size, compute)
+        found = [None if each is None else broadcast_parameter_value(b, each, x, self.axis) for each in (scale, zero_point)]
         return compute(x, *found)
 
 
 class QuantizeLinear(
-    _Granular,
+    _QuantizationOp,
     sig="x: R, y_scale: R2, y_zero_point?: R3 -> y: R3",
     onnx=(
         "com.microsoft:QuantizeLinear-1(x, y_scale, y_zero_point?; axis?)",
@@ -94,7 +100,7 @@ class QuantizeLinear(
         if kind is not None and self.output_dtype is not None and kind is not self.output_dtype:
             raise RuleError("quantize.type", f"a zero point of {kind} for a result of {self.output_dtype}")
         found = kind or self.output_dtype or dtypes.u8
-        if found.name not in _GRIDS:
+        if found.name not in _QUANTIZED_TYPES:
             raise RuleError("quantize.type", f"numbers are not quantised to {found}")
         return found
 
@@ -113,15 +119,15 @@ class QuantizeLinear(
         kind = self.target(None if y_zero_point is None else arrays.element(y_zero_point), y_zero_point)
         assert kind is not None
         wide = _quotient_type(arrays.element(x), arrays.element(y_scale))
-        factor = spread(xp, arrays.cast(xp, y_scale, wide), x.shape, self.axis, self.block_size)
+        factor = broadcast_parameter(xp, arrays.cast(xp, y_scale, wide), x.shape, self.axis, self.block_size)
         offset = 0
         if y_zero_point is not None:
-            offset = spread(xp, arrays.cast(xp, y_zero_point, wide), x.shape, self.axis, self.block_size)
+            offset = broadcast_parameter(xp, arrays.cast(xp, y_zero_point, wide), x.shape, self.axis, self.block_size)
         with np.errstate(all="ignore"):
             quotient = arrays.cast(xp, x, wide) / factor
             if self.precision is not None and self.precision.bits < wide.bits:
                 quotient = arrays.cast(xp, arrays.cast(xp, quotient, self.precision), wide)
-            return onto_grid(xp, quotient, offset, kind, self.saturate)
+            return quantize(xp, quotient, offset, kind, self.saturate)
 
     def decompose(self, b: Builder, x: Value, y_scale: Value, y_zero_point: Value | None = None) -> Any:
         kind = self.target(None if y_zero_point is None else y_zero_point.dtype, y_zero_point)
@@ -133,7 +139,7 @@ class QuantizeLinear(
             quotient = b.Divide(values, factor)
             if self.precision is not None and self.precision.bits < wide.bits:
                 quotient = as_type(b, as_type(b, quotient, self.precision), wide)
-            return grid_value(b, quotient, offset, kind, self.saturate)
+            return quantize_value(b, quotient, offset, kind, self.saturate)
 
         return self.applied(b, as_type(b, x, wide), as_type(b, y_scale, wide), _without_zeros(y_zero_point), compute)
 
@@ -152,7 +158,7 @@ def _without_zeros(zero_point: Value | None) -> Value | None:
     return None
 
 
-def onto_grid(xp: Namespace, quotient: Array, offset: Array, kind: DType, saturate: bool = True) -> Any:
+def quantize(xp: Namespace, quotient: Array, offset: Array, kind: DType, saturate: bool = True) -> Any:
     """A quotient rounded, moved by the zero point, and held within the range of ``kind``."""
     if kind.is_float:
         return arrays.cast(xp, quotient + offset, kind, None, saturate)
@@ -160,7 +166,7 @@ def onto_grid(xp: Namespace, quotient: Array, offset: Array, kind: DType, satura
     return arrays.cast(xp, xp.clip(xp.round(quotient) + offset, low, high), kind)
 
 
-def grid_value(
+def quantize_value(
     b: Builder, quotient: Value, offset: Value | None, kind: DType, saturate: bool = True, together: bool = False
 ) -> Any:
     """The same through a Builder; ``offset`` None is zero. With ``together`` the sum is rounded, not the quotient alone."""
@@ -179,7 +185,7 @@ _GROUPED = "axis?=1, block_size=0"
 
 
 class DequantizeLinear(
-    _Granular,
+    _QuantizationOp,
     sig="x: R, x_scale: F, x_zero_point?: R -> y: F",
     onnx=(
         "com.microsoft:DequantizeLinear-1(x, x_scale, x_zero_point?; axis?)",
@@ -205,7 +211,7 @@ class DequantizeLinear(
     def types(self, x: View, x_scale: View, x_zero_point: View | None = None) -> list[Type]:
         bound = check_inputs(self, (x, x_scale, x_zero_point))
         kind = bound.get("R")
-        if kind is not None and kind.name not in _GRIDS and kind != "i32":
+        if kind is not None and kind.name not in _QUANTIZED_TYPES and kind != "i32":
             raise RuleError("quantize.type", f"elements of {kind} are not on a grid")
         check_parameters(x, x_scale, x_zero_point, self.axis, self.block_size)
         return [Tensor(self.output_dtype or bound.get("F"), x.shape)]
@@ -221,8 +227,8 @@ class DequantizeLinear(
         values = arrays.cast(xp, x, _difference_type(kind, wide))
         if x_zero_point is not None:
             offset = arrays.cast(xp, x_zero_point, _difference_type(kind, wide))
-            values = values - spread(xp, offset, x.shape, self.axis, self.block_size)
-        factor = spread(xp, arrays.cast(xp, x_scale, wide), x.shape, self.axis, self.block_size)
+            values = values - broadcast_parameter(xp, offset, x.shape, self.axis, self.block_size)
+        factor = broadcast_parameter(xp, arrays.cast(xp, x_scale, wide), x.shape, self.axis, self.block_size)
         return round_to(xp, arrays.cast(xp, values, wide) * factor, result)
 
     def decompose(self, b: Builder, x: Value, x_scale: Value, x_zero_point: Value | None = None) -> Any:
@@ -260,8 +266,8 @@ class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, y_scale: f32, y_zero_point
         return [x.shape, (), ()]
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
-        scale, zero_point = dynamic_range(xp, x)
-        y = onto_grid(xp, x / scale, zero_point, dtypes.u8)
+        scale, zero_point = dynamic_scale(xp, x)
+        y = quantize(xp, x / scale, zero_point, dtypes.u8)
         return y, scale, arrays.cast(xp, zero_point, dtypes.u8)
 
     def decompose(self, b: Builder, x: Value) -> Any:
@@ -278,7 +284,7 @@ class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, y_scale: f32, y_zero_point
         raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
 
 
-def dynamic_range(xp: Namespace, x: Array) -> tuple[Any, Any]:
+def dynamic_scale(xp: Namespace, x: Array) -> tuple[Any, Any]:
     """The scale and the zero point, both in f32, with which ``x`` fits u8."""
     if 0 in x.shape:
         raise EngineError("quantize.empty", "a tensor without elements has no range")

@@ -9,15 +9,115 @@ import numpy as np
 
 from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError
-from dovetail.ir.types import View, agree
+from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir.builder import shape_value
+from dovetail.ir.types import Shape, View, agree, agree_shapes, axis_in
 from dovetail.ops.casts import as_type
-from dovetail.ops.quantization.granularity import is_single
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
+
+
+def is_single(shape: Any) -> bool | None:
+    """Whether a scale of this shape is one number; None where only run time can tell."""
+    if shape is None:
+        return None
+    if len(shape) == 0:
+        return True
+    known = [symbolic.equal(size, 1) for size in shape]
+    return False if False in known or len(shape) > 1 else known[0]
+
+
+def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | None, block: int) -> None:
+    """Hold the shapes of a scale and a zero point against that of ``x``.
+
+    Raises RuleError [quantize.scale], [quantize.block], [shape.disagree], [axis.range].
+    """
+    if scale.shape is None:
+        return
+    if zero_point is not None and not (is_single(scale.shape) and is_single(zero_point.shape)):
+        agree_shapes(scale.shape, zero_point.shape)
+    if block:
+        _check_blocks(x, scale.shape, axis, block)
+    elif is_single(scale.shape) is not True:
+        if len(scale.shape) != 1:
+            raise RuleError("quantize.scale", f"a scale of rank {len(scale.shape)} needs a block size")
+        if axis is None:
+            if is_single(scale.shape) is False:
+                raise RuleError("quantize.scale", f"one scale is needed where no axis is given, not {scale.shape[0]}")
+        elif x.shape is not None:
+            place = axis_in(axis, len(x.shape))
+            if is_single(scale.shape) is False:
+                agree(scale.shape[0], x.shape[place])
+
+
+def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
+    if axis is None:
+        raise RuleError("quantize.block", f"blocks of {block} need an axis")
+    if x.shape is None:
+        return
+    if len(shape) != len(x.shape):
+        raise RuleError("quantize.block", f"a scale of rank {len(shape)} for blocks of a tensor of rank {len(x.shape)}")
+    place = axis_in(axis, len(x.shape))
+    for index, (theirs, ours) in enumerate(zip(shape, x.shape, strict=True)):
+        agree(theirs, symbolic.ceil_divide(ours, block) if index == place else ours)
+
+
+def broadcast_parameter(xp: Namespace, values: Array, shape: Any, axis: int | None, block: int) -> Any:
+    """A scale or zero point so that it broadcasts to ``shape``."""
+    if block:
+        place = axis_in(axis or 0, len(shape))
+        wide = arrays.repeat(xp, values, block, place)
+        cut = tuple(slice(0, shape[place]) if index == place else slice(None) for index in range(len(shape)))
+        return wide[cut]
+    if prod(values.shape) == 1:
+        return xp.reshape(values, ())
+    return xp.reshape(values, (-1, *(1,) * (len(shape) - 1 - axis_in(axis or 0, len(shape)))))
+
+
+def broadcast_parameter_value(b: Builder, values: Value, x: Value, axis: int | None) -> Any:
+    """The same through a Builder, without blocks."""
+    if values.shape is None:
+        raise UnsupportedError("quantize.rank", f"a scale {values.type}, whose rank should be known")
+    if not values.shape:
+        return values
+    if axis is None or is_single(values.shape):
+        return b.Reshape(values, [], special_zero=False)
+    after = len(x.dims) - 1 - axis_in(axis, len(x.dims))
+    return b.Reshape(values, [-1, *(1,) * after], special_zero=False) if after else values
+
+
+def apply_by_blocks(b: Builder, x: Value, parameters: list[Any], axis: int, block: int, compute: Any) -> Any:
+    """``compute(x, *parameters)`` with an axis of blocks and one within them in the place of ``axis``: nothing is repeated.
+
+    Where the last block is not whole, each parameter is laid out for every element.
+    """
+    place = axis_in(axis, len(x.dims))
+    size = x.dims[place]
+    if isinstance(size, int) and size % block == 0:
+        before, after = shape_value(b, x, range(place)), shape_value(b, x, range(place + 1, len(x.dims)))
+        parts = b.Reshape(x, _concat_sizes(b, before, [size // block, block], after), special_zero=False)
+        held = [None if each is None else b.Unsqueeze(each, [place + 1]) for each in parameters]
+        return b.Reshape(compute(parts, *held), shape_value(b, x), special_zero=False)
+    laid = [None if each is None else _repeat_blocks(b, each, x, place, block) for each in parameters]
+    return compute(x, *laid)
+
+
+def _concat_sizes(b: Builder, *parts: Any) -> Any:
+    if all(isinstance(part, list) for part in parts):
+        return [item for part in parts for item in part]
+    return b.Concat(*(b.constant(part, "i64") if isinstance(part, list) else part for part in parts), axis=0)
+
+
+def _repeat_blocks(b: Builder, values: Value, x: Value, place: int, block: int) -> Any:
+    rank = len(values.dims)
+    wide = b.Tile(b.Unsqueeze(values, [place + 1]), [block if axis == place + 1 else 1 for axis in range(rank + 1)])
+    shape = _concat_sizes(b, shape_value(b, values, range(place)), [-1], shape_value(b, values, range(place + 1, rank)))
+    flat = b.Reshape(wide, shape, special_zero=False)
+    size = shape_value(b, x, [place])
+    return b.Slice(flat, [0], size, [place], [1])
 
 
 def check_single(values: View | None, what: str) -> None:
@@ -50,49 +150,49 @@ def _check_sides(values: View | None, x: View, what: str, summed: int) -> None:
     raise RuleError("quantize.scale", f"a {what} of shape {list(shape)} lies along neither side of {x.type}")
 
 
-def one(xp: Namespace, values: Array) -> Any:
+def as_scalar(xp: Namespace, values: Array) -> Any:
     return xp.reshape(values, ())
 
 
-def rows(xp: Namespace, values: Array, rank: int) -> Any:
+def as_rows(xp: Namespace, values: Array, rank: int) -> Any:
     """What lies along the rows, so that it broadcasts to the product of a tensor of ``rank``."""
     if all(size == 1 for size in values.shape):
-        return one(xp, values)
+        return as_scalar(xp, values)
     return xp.reshape(values, (-1, 1)) if values.ndim == 1 and rank > 1 else values
 
 
-def columns(xp: Namespace, values: Array) -> Any:
-    return one(xp, values) if all(size == 1 for size in values.shape) else values
+def as_columns(xp: Namespace, values: Array) -> Any:
+    return as_scalar(xp, values) if all(size == 1 for size in values.shape) else values
 
 
-def one_value(b: Builder, values: Value) -> Any:
+def as_scalar_value(b: Builder, values: Value) -> Any:
     return b.Reshape(values, [], special_zero=False) if values.shape else values
 
 
-def rows_value(b: Builder, values: Value, rank: int) -> Any:
+def as_rows_value(b: Builder, values: Value, rank: int) -> Any:
     if is_single(values.shape):
-        return one_value(b, values)
+        return as_scalar_value(b, values)
     return b.Reshape(values, [-1, 1], special_zero=False) if len(values.dims) == 1 and rank > 1 else values
 
 
-def columns_value(b: Builder, values: Value) -> Any:
-    return one_value(b, values) if is_single(values.shape) else values
+def as_columns_value(b: Builder, values: Value) -> Any:
+    return as_scalar_value(b, values) if is_single(values.shape) else values
 
 
-def centred(xp: Namespace, x: Array, zero_point: Array) -> Any:
+def subtract_zero_point(xp: Namespace, x: Array, zero_point: Array) -> Any:
     """``x`` less its zero point, in i32."""
     wide = arrays.cast(xp, x, dtypes.i32)
     return wide if zero_point is None else wide - arrays.cast(xp, zero_point, dtypes.i32)
 
 
-def centred_value(b: Builder, x: Value, zero_point: Value | None, kind: DType = dtypes.i32) -> Any:
+def subtract_zero_point_value(b: Builder, x: Value, zero_point: Value | None, kind: DType = dtypes.i32) -> Any:
     wide = as_type(b, x, kind)
     if zero_point is None or (zero_point.constant is not None and not zero_point.constant.any()):
         return wide
     return b.Subtract(wide, as_type(b, zero_point, kind))
 
 
-def sum_type(x: Value, x_zero_point: Value | None, w: Value, w_zero_point: Value | None, axes: tuple[int, ...]) -> DType:
+def accumulator_type(x: Value, x_zero_point: Value | None, w: Value, w_zero_point: Value | None, axes: tuple[int, ...]) -> DType:
     """f32 where every sum is surely a whole number that it holds, otherwise i32. ``axes`` are those of ``w`` that are summed."""
     low, high = x.dtype.range()
     middle = None if x_zero_point is None else x_zero_point.constant
@@ -123,9 +223,9 @@ def check_channels(values: View | None, w: View, what: str) -> None:
         agree(values.dims[0], w.shape[0])
 
 
-def by_channels(xp: Namespace, values: Array, after: int) -> Any:
+def as_channels(xp: Namespace, values: Array, after: int) -> Any:
     return xp.reshape(values, (-1, *(1,) * after) if any(size != 1 for size in values.shape) else ())
 
 
-def by_channels_value(b: Builder, values: Value, after: int) -> Any:
-    return one_value(b, values) if is_single(values.shape) else b.Reshape(values, [-1, *(1,) * after], special_zero=False)
+def as_channels_value(b: Builder, values: Value, after: int) -> Any:
+    return as_scalar_value(b, values) if is_single(values.shape) else b.Reshape(values, [-1, *(1,) * after], special_zero=False)

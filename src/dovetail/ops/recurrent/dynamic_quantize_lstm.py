@@ -11,8 +11,8 @@ from dovetail import dtypes
 from dovetail.arrays import is_numpy
 from dovetail.errors import UnsupportedError
 from dovetail.ops.quantization.integer_matmul_conv import DynamicQuantizeMatMul
-from dovetail.ops.quantization.quantize_linear import dynamic_range, onto_grid
-from dovetail.ops.quantization.scales import columns
+from dovetail.ops.quantization.quantize_linear import dynamic_scale, quantize
+from dovetail.ops.quantization.scales import as_columns
 from dovetail.ops.recurrent.cell_math import Arrays, Values
 from dovetail.ops.recurrent.layers import LSTM
 
@@ -55,17 +55,17 @@ class _QuantizedArrays(_ByCodes, Arrays):
             return weights
         matrix = weights.codes.astype(np.float64)
         if weights.point is not None:
-            matrix -= columns(self.xp, weights.point)
+            matrix -= as_columns(self.xp, weights.point)
         return _Exact(matrix, weights.scale)
 
     def product(self, x: Any, factor: Any) -> Any:
         if not isinstance(factor, _Exact):
             return DynamicQuantizeMatMul().evaluate(self.xp, x, *factor)
-        scale, point = dynamic_range(self.xp, x)
-        codes = onto_grid(self.xp, x / scale, point, dtypes.u8).astype(np.float64) - point
+        scale, point = dynamic_scale(self.xp, x)
+        codes = quantize(self.xp, x / scale, point, dtypes.u8).astype(np.float64) - point
         # The sums are those of i32, which wraps.
         sums = np.matmul(codes, factor.matrix).astype(np.int64).astype(np.int32)
-        return sums.astype(np.float32) * (scale * columns(self.xp, factor.scale))
+        return sums.astype(np.float32) * (scale * as_columns(self.xp, factor.scale))
 
 
 class _QuantizedValues(_ByCodes, Values):

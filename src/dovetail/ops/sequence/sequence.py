@@ -17,7 +17,6 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Sequence, Tensor, Type, Unknown, View, axis_in, common_type, sequence_of
-from dovetail.ops.sequence.optional import OptionalGetElement, OptionalHasElement
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, integers_of, is_size, view_of
 from dovetail.ops.tensor.concat_split import Concat, Split
 
@@ -38,7 +37,7 @@ class _Change(NamedTuple):
     is_at_end: bool
 
 
-def parts_of(x: View | None) -> list[Any] | None:
+def elements_of_sequence(x: View | None) -> list[Any] | None:
     """The elements of a sequence as values of its graph, where these are known; else None."""
     changes: list[_Change] = []
     for _ in range(MOST_LINKS):
@@ -48,19 +47,19 @@ def parts_of(x: View | None) -> list[Any] | None:
         xs = node.inputs
         match node.op:
             case SequenceConstruct():
-                return _changed(list(xs), changes)
+                return _apply_changes(list(xs), changes)
             case SequenceEmpty():
-                return _changed([], changes)
+                return _apply_changes([], changes)
             case SequenceInsert() | SequenceErase():
                 part, position = [*xs[1:], None][:2] if isinstance(node.op, SequenceInsert) else [None, *xs[1:], None][:2]
-                changes.append(_Change(part, known_place(position), position is None))
+                changes.append(_Change(part, known_position(position), position is None))
             case _ if type(node.op).__name__ not in ("Identity", "Optional", "OptionalGetElement") or not xs:
                 return None
         x = xs[0]
     return None
 
 
-def _changed(parts: list[Any], changes: list[_Change]) -> list[Any] | None:
+def _apply_changes(parts: list[Any], changes: list[_Change]) -> list[Any] | None:
     """The elements after these changes, of which the last was made first."""
     for part, place, is_at_end in reversed(changes):
         if place is None and not is_at_end:
@@ -68,15 +67,15 @@ def _changed(parts: list[Any], changes: list[_Change]) -> list[Any] | None:
         count = len(parts)
         try:
             if part is None:
-                del parts[place_in(-1 if place is None else place, count)]
+                del parts[position_in(-1 if place is None else place, count)]
             else:
-                parts.insert(count if place is None else place_in(place, count + 1, count), part)
+                parts.insert(count if place is None else position_in(place, count + 1, count), part)
         except RuleError:
             return None
     return parts
 
 
-def place_in(place: int, count: int, back: int | None = None) -> int:
+def position_in(place: int, count: int, back: int | None = None) -> int:
     """``place`` counted from the front, of ``count``; a negative one counts back from ``back``.
 
     Raises RuleError [sequence.position].
@@ -87,7 +86,7 @@ def place_in(place: int, count: int, back: int | None = None) -> int:
     return place + back if place < 0 else place
 
 
-def known_place(position: View | None) -> int | None:
+def known_position(position: View | None) -> int | None:
     """A position, where it is known. Raises RuleError [sequence.position] where it is more than one number."""
     if position is None:
         return None
@@ -97,7 +96,7 @@ def known_place(position: View | None) -> int | None:
     return found[0] if found else None
 
 
-def _place(position: Array) -> int:
+def _position(position: Array) -> int:
     """A position in a run."""
     if np.size(position) != 1:
         raise RuleError("sequence.position", f"a position should be one number, not of shape {list(np.shape(position))}")
@@ -141,16 +140,16 @@ class SequenceInsert(
 
     def types(self, input_sequence: View, tensor: View, position: View | None = None) -> list[Type]:
         check_inputs(self, (input_sequence, tensor, position))
-        place, before = known_place(position), sequence_of(input_sequence.type)
+        place, before = known_position(position), sequence_of(input_sequence.type)
         if place is not None and isinstance(before.length, int):
-            place_in(place, before.length + 1, before.length)
+            position_in(place, before.length + 1, before.length)
         after = common_type(before, Sequence(tensor.type, 1))
         assert isinstance(after, Sequence)
         return [Sequence(after.element, None if before.length is None else before.length + 1)]
 
     def evaluate(self, xp: Namespace, input_sequence: Array, tensor: Array, position: Array | None = None) -> Any:
         count = len(input_sequence)
-        place = count if position is None else place_in(_place(position), count + 1, count)
+        place = count if position is None else position_in(_position(position), count + 1, count)
         return [*input_sequence[:place], tensor, *input_sequence[place:]]
 
 
@@ -164,13 +163,13 @@ class SequenceErase(
 
     def types(self, input_sequence: View, position: View | None = None) -> list[Type]:
         check_inputs(self, (input_sequence, position))
-        place, before = known_place(position), sequence_of(input_sequence.type)
+        place, before = known_position(position), sequence_of(input_sequence.type)
         if isinstance(before.length, int):
-            place_in(-1 if place is None else place, before.length)
+            position_in(-1 if place is None else place, before.length)
         return [Sequence(before.element, None if before.length is None else before.length - 1)]
 
     def evaluate(self, xp: Namespace, input_sequence: Array, position: Array | None = None) -> Any:
-        place = place_in(-1 if position is None else _place(position), len(input_sequence))
+        place = position_in(-1 if position is None else _position(position), len(input_sequence))
         return [*input_sequence[:place], *input_sequence[place + 1 :]]
 
 
@@ -179,9 +178,9 @@ class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onn
 
     def types(self, input_sequence: View, position: View) -> list[Type]:
         check_inputs(self, (input_sequence, position))
-        place, known = known_place(position), sequence_of(input_sequence.type)
+        place, known = known_position(position), sequence_of(input_sequence.type)
         if place is not None and isinstance(known.length, int):
-            place_in(place, known.length)
+            position_in(place, known.length)
         part = self._part(input_sequence, position)
         return [known.element if part is None else part.type]
 
@@ -192,29 +191,29 @@ class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onn
         return part.exact
 
     def _part(self, input_sequence: View, position: View) -> Any:
-        place = known_place(position)
-        parts = None if place is None else parts_of(input_sequence)
-        return None if parts is None or place is None else parts[place_in(place, len(parts))]
+        place = known_position(position)
+        parts = None if place is None else elements_of_sequence(input_sequence)
+        return None if parts is None or place is None else parts[position_in(place, len(parts))]
 
     def evaluate(self, xp: Namespace, input_sequence: Array, position: Array) -> Any:
-        return input_sequence[place_in(_place(position), len(input_sequence))]
+        return input_sequence[position_in(_position(position), len(input_sequence))]
 
     def decompose(self, b: Builder, input_sequence: Value, position: Value) -> Any:
         """The element itself; where only the run says which one, the slice of the tensor that was cut into pieces of one."""
         part = self._part(input_sequence, position)
         if part is not None:
             return part
-        whole, axis, keeps = _cut_by_one(input_sequence) or _stacked(b, input_sequence)
+        whole, axis, keeps = _split_by_one(input_sequence) or _stack(b, input_sequence)
         return b.Gather(whole, b.Reshape(as_i64(b, position), [1] if keeps else []), axis=axis)
 
 
-def _cut_by_one(x: Value) -> tuple[Any, int, bool] | None:
+def _split_by_one(x: Value) -> tuple[Any, int, bool] | None:
     """The tensor of which all elements of a list are the pieces of one, in order: along which axis, and whether they keep it."""
     inputs: list[Any] = [] if x.node is None else x.node.inputs
     if x.node is not None and isinstance(x.node.op, SplitToSequence) and x.node.op.is_by_one(*inputs):
         whole, *sizes = inputs
         return whole, axis_in(x.node.op.axis, len(whole.dims)), x.node.op.keepdims or bool(sizes)
-    parts = parts_of(x)
+    parts = elements_of_sequence(x)
     if not parts:
         return None
     squeezed = [part.node is not None and type(part.node.op).__name__ == "Squeeze" for part in parts]
@@ -229,9 +228,9 @@ def _cut_by_one(x: Value) -> tuple[Any, int, bool] | None:
     return split.inputs[0], axis, not squeezed[0]
 
 
-def _stacked(b: Builder, x: Value) -> tuple[Any, int, bool]:
+def _stack(b: Builder, x: Value) -> tuple[Any, int, bool]:
     """Elements of one shape along a new first axis. Raises Unknown."""
-    parts = parts_of(x)
+    parts = elements_of_sequence(x)
     if not parts or any(part.dims != parts[0].dims for part in parts):
         raise Unknown
     return b.Concat(*(b.Unsqueeze(part, [0]) for part in parts), axis=0), 0, False
@@ -341,7 +340,7 @@ class SplitToSequence(
         return size if piece == 1 else b.Divide(b.Add(size, piece - 1), piece)
 
     def evaluate(self, xp: Namespace, input: Array, split: Array | None = None) -> Any:
-        self.types(_typed(input), host_view_of(split))
+        self.types(_view_with_type(input), host_view_of(split))
         axis = axis_in(self.axis, input.ndim)
         pieces: Any = self._pieces(input.shape[axis], host_view_of(split))
         front, start, made = (slice(None),) * axis, 0, []
@@ -377,7 +376,7 @@ class ConcatFromSequence(
         known = sequence_of(input_sequence.type)
         if known.length == 0:
             raise RuleError("sequence.empty", "no elements are laid end to end")
-        parts = parts_of(input_sequence)
+        parts = elements_of_sequence(input_sequence)
         if parts is not None and all(part.shape is not None for part in parts):
             return self._joined([part.type for part in parts])
         part = known.element
@@ -407,20 +406,20 @@ class ConcatFromSequence(
     def evaluate(self, xp: Namespace, input_sequence: Array) -> Any:
         if not input_sequence:
             raise RuleError("sequence.empty", "no elements are laid end to end")
-        self._joined([_typed(part).type for part in input_sequence])
+        self._joined([_view_with_type(part).type for part in input_sequence])
         axis = self._axis(input_sequence[0].ndim)
         return xp.stack(list(input_sequence), axis=axis) if self.new_axis else xp.concat(list(input_sequence), axis=axis)
 
     def decompose(self, b: Builder, input_sequence: Value) -> Any:
         """What was cut is laid end to end again as it was; else the elements are."""
         cut = (
-            _cut_by_one(input_sequence)
+            _split_by_one(input_sequence)
             if input_sequence.node is not None and isinstance(input_sequence.node.op, SplitToSequence)
             else None
         )
         if cut is not None and (uncut := self._uncut(b, *cut)) is not None:
             return uncut
-        parts = parts_of(input_sequence)
+        parts = elements_of_sequence(input_sequence)
         if not parts or any(part.shape is None for part in parts):
             raise Unknown
         axis = self._axis(len(parts[0].dims))
@@ -450,23 +449,10 @@ class ConcatFromSequence(
         return b.Reshape(moved, b.Concat(*rows, axis=0) if len(rows) > 1 else pair, special_zero=False)
 
 
-def _typed(x: Array) -> Any:
+def _view_with_type(x: Array) -> Any:
     view = view_of(x)
     view.type = Tensor(element(x), tuple(x.shape))
     return view
-
-
-UNLISTED = (SequenceAt, SequenceLength, SplitToSequence, ConcatFromSequence, OptionalHasElement, OptionalGetElement)
-
-
-def unlisted(b: Builder, node: Any) -> Any:
-    """What a node says without lists and optional values, where that is known; else None: a rule for ``edit.rewrite``."""
-    if not isinstance(node.op, UNLISTED):
-        return None
-    try:
-        return node.op.decompose(b, *node.inputs)
-    except (Unknown, symbolic.Inexact):
-        return None
 
 
 __all__ = [
@@ -478,7 +464,6 @@ __all__ = [
     "SequenceInsert",
     "SequenceLength",
     "SplitToSequence",
-    "parts_of",
-    "place_in",
-    "unlisted",
+    "elements_of_sequence",
+    "position_in",
 ]

@@ -11,7 +11,7 @@ from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
 from dovetail.formats.import_context import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Graph, Node, Value
-from dovetail.ops.control_flow.if_op import taken_branch
+from dovetail.ops.control_flow.if_op import known_branch
 
 IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 
@@ -20,7 +20,7 @@ IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 def lift_if(node: Lifting) -> Value | list[Value]:
     """A branch reads outer names; what both read becomes the inputs of both."""
     captures: list[Value] = []
-    taken = taken_branch(node.input(0))
+    taken = known_branch(node.input(0))
     branches: list[Graph] = []
     faults = len(node.lifter.errors)
     for index, name in enumerate(("then_branch", "else_branch")):

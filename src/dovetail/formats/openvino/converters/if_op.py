@@ -11,7 +11,7 @@ from dovetail.formats.import_context import Lifting
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
-from dovetail.passes.eliminate_sequences import unlisted_body
+from dovetail.passes.eliminate_sequences import eliminate_in_subgraphs
 
 
 @OPENVINO.lift("If", 8)
@@ -54,7 +54,7 @@ def _branch(node: Lifting, name: str) -> tuple[Graph, list[Value]]:
 @OPENVINO.lower("If")
 def lower_if(b: Builder, node: Node) -> Any:
     """Without lists."""
-    return unlisted_body(b, node)
+    return eliminate_in_subgraphs(b, node)
 
 
 @OPENVINO.emit("If")

@@ -20,7 +20,7 @@ from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, is_static, static
 from dovetail.ops.control_flow.loop import Loop, is_endless, is_true
-from dovetail.passes.eliminate_sequences import unlisted_body
+from dovetail.passes.eliminate_sequences import eliminate_in_subgraphs
 
 Row = dict[str, str]
 NUMBER = Tensor(dtypes.i64, ())
@@ -222,7 +222,7 @@ def lower_loop(b: Builder, node: Node) -> Any:
     """What is below no trips for us is no limit for OpenVINO; its Loop cuts into parts of one, in order. A TensorIterator holds
     no other one."""
     op: Any = node.op
-    if (made := unlisted_body(b, node)) is not None:
+    if (made := eliminate_in_subgraphs(b, node)) is not None:
         return made
     if _is_iterator(node) and _holds_iterator(op.body):
         return b.add(op, _parts(b, op, node.inputs[2 + op.carried]), None, *node.inputs[2:])
