@@ -34,7 +34,7 @@ from dovetail.ops.sequence.sequence import (
 SEQUENCE_MAKERS = (Optional, SequenceConstruct, SequenceEmpty, SequenceErase, SequenceInsert, SplitToSequence)
 
 
-DECOMPOSED = (SequenceAt, SequenceLength, SplitToSequence, ConcatFromSequence, OptionalHasElement, OptionalGetElement)
+SEQUENCE_READERS = (SequenceAt, SequenceLength, SplitToSequence, ConcatFromSequence, OptionalHasElement, OptionalGetElement)
 """Operators whose ``decompose`` writes tensors where the elements of the sequence or the optional value are known."""
 
 
@@ -58,7 +58,7 @@ def _eliminate(b: Builder, node: Node) -> Any:
 
 def _decompose_sequence_op(b: Builder, node: Node) -> Any:
     """Decompose a reader of sequences or optional values; None where its elements are unknown."""
-    if not isinstance(node.op, DECOMPOSED):
+    if not isinstance(node.op, SEQUENCE_READERS):
         return None
     try:
         inputs: list[Any] = node.inputs
