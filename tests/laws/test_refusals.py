@@ -64,7 +64,7 @@ def _factors(x: Callable[..., Any], kind: str, z: tuple[int, ...] = ()) -> list[
 
 
 def _bits(b: Builder, x: Callable[..., Any], *rest: Any, **changes: Any) -> Any:
-    attributes = {"inner": 70, "columns": 5, "bits": 4, "block_size": 32, **changes}
+    attributes = {"k": 70, "n": 5, "bits": 4, "block_size": 32, **changes}
     return b.MatMulNBits(x("f32", 4, 70), x("u8", 5, 3, 16), x("f32", 5, 3), *rest, **attributes)
 
 
@@ -653,7 +653,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("packed.bits", lambda b, x: _bits(b, x, bits=3)),
         ("packed.block", lambda b, x: _bits(b, x, block_size=8)),
         ("packed.block", lambda b, x: _bits(b, x, block_size=48)),
-        ("packed.sizes", lambda b, x: _bits(b, x, inner=0)),
+        ("packed.sizes", lambda b, x: _bits(b, x, k=0)),
         ("packed.layout", lambda b, x: _bits(b, x, prepacked=True)),
         ("packed.groups", lambda b, x: _bits(b, x, None, x("i32", 70))),
         ("packed.sizes", lambda b, x: _bits(b, x, x("u8", 5, 2, 1))),

@@ -49,14 +49,14 @@ def eliminate_sequences(graph: Graph) -> int:
 
 def _eliminate(b: Builder, node: Node) -> Any:
     mark = len(b.graph.nodes)
-    made = eliminate_in_subgraphs(b, node) or _decompose_sequence_op(b, node)
+    made = eliminate_in_subgraphs(b, node) or decompose_sequence_op(b, node)
     if isinstance(made, Value) and made.node not in b.graph.nodes[mark:]:
         # What it is called stays.
         return b.apply("Identity", made)
     return made
 
 
-def _decompose_sequence_op(b: Builder, node: Node) -> Any:
+def decompose_sequence_op(b: Builder, node: Node) -> Any:
     """Decompose a reader of sequences or optional values; None where its elements are unknown."""
     if not isinstance(node.op, SEQUENCE_READERS):
         return None
@@ -216,4 +216,4 @@ def _split_carried(b: Builder, op: Loop, node: Node) -> list[Value] | None:
     return None
 
 
-__all__ = ["eliminate_in_subgraphs", "eliminate_sequences"]
+__all__ = ["SEQUENCE_READERS", "decompose_sequence_op", "eliminate_in_subgraphs", "eliminate_sequences"]

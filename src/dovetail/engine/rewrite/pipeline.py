@@ -50,8 +50,8 @@ from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize
 from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell, _Cell
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
-from dovetail.ops.sequence.sequence import ConcatFromSequence, unlisted
-from dovetail.passes.eliminate_sequences import SEQUENCE_READERS
+from dovetail.ops.sequence.sequence import ConcatFromSequence
+from dovetail.passes.eliminate_sequences import SEQUENCE_READERS, decompose_sequence_op
 from dovetail.passes.fold import fold
 from dovetail.passes.infer import infer_graph
 
@@ -171,7 +171,7 @@ def _simpler(b: Builder, node: Node) -> Any:
     if isinstance(op, SEQUENCE_READERS):
         # Whether there is something to lay end to end is asked where only the run tells.
         is_open = isinstance(op, ConcatFromSequence) and not isinstance(getattr(xs[0].type, "length", None), int)  # type: ignore[union-attr]
-        return None if is_open else unlisted(b, node)
+        return None if is_open else decompose_sequence_op(b, node)
     if isinstance(op, BatchNormalization):
         return _scale_and_shift(b, op, xs)
     if isinstance(op, MatMulNBits) and xs[1] is not None and xs[1].constant is None:

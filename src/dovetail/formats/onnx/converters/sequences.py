@@ -47,7 +47,7 @@ def lift_optional(node: Lifting) -> Op:
 @ONNX.emit("Optional")
 def emit_optional(lowering: Lowering, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    attributes = {} if node.inputs else {"type": op.element}
+    attributes = {} if node.inputs else {"type": op.type}
     return [lowering.finish(node, "", "Optional", _version(lowering, "Optional"), [*map(lowering.key, node.inputs)], attributes)]
 
 
