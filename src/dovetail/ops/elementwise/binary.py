@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import Type
+from dovetail.ir.types import Type, View, dtype_in
 from dovetail.ops.elementwise.broadcast import AUTO, BroadcastingOp, computed, is_float, number, unbroadcast
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class _Binary(BroadcastingOp, sig="x: R, y: R -> z: R"):
     """One function of two numbers of one type."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         raise NotImplementedError
 
-    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.hold(x, y)
         return computed(xp, lambda *xs: self.function(xp, *xs), x, y)
 
@@ -34,10 +39,10 @@ class Add(
 ):
     """x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.add(x, y)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         return [unbroadcast(b, g, x), unbroadcast(b, g, y)]
 
 
@@ -52,10 +57,10 @@ class Subtract(
 ):
     """x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.subtract(x, y)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         return [unbroadcast(b, g, x), unbroadcast(b, b.Negative(g), y)]
 
 
@@ -70,10 +75,10 @@ class Multiply(
 ):
     """x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.multiply(x, y)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         return [unbroadcast(b, b.Multiply(g, y), x), unbroadcast(b, b.Multiply(g, x), y)]
 
 
@@ -93,20 +98,20 @@ class Divide(
 
     m_pythondiv: bool = False
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         if xp is symbolic.xp:
             return xp.floor_divide(x, y) if self.m_pythondiv else _exact_truncated(xp, x, y)
         if arrays.element(x).is_integer:
             return arrays.floor_divide(xp, x, y) if self.m_pythondiv else arrays.trunc_divide(xp, x, y)
         return xp.divide(x, y)
 
-    def canonical(self, x: Any, y: Any) -> Op:
+    def canonical(self, x: View, y: View) -> Op:
         """Only the sign of an integer makes a difference between the two roundings."""
         plain = super().canonical(x, y)
-        dtype = x.type.dtype
+        dtype = dtype_in(x.type)
         return plain if not self.m_pythondiv or dtype is None or dtype.kind == "int" else plain.with_(m_pythondiv=False)
 
-    def composed(self, b: Any, x: Any, y: Any) -> Any:
+    def composed(self, b: Builder, x: Value, y: Value) -> Any:
         if not self.m_pythondiv or x.dtype.kind != "int":
             return None
         quotient = b.Divide(x, y, broadcast=self.broadcast)
@@ -115,11 +120,11 @@ class Divide(
         below = b.And(b.NotEqual(rest, zero), b.Xor(b.Less(x, zero), b.Less(y, zero)))
         return b.Where(below, b.Subtract(quotient, 1), quotient)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         return [unbroadcast(b, b.Divide(g, y), x), unbroadcast(b, b.Negative(b.Divide(b.Multiply(g, z), y)), y)]
 
 
-def _exact_truncated(xp: Any, x: Any, y: Any) -> Any:
+def _exact_truncated(xp: Namespace, x: Array, y: Array) -> Any:
     """Toward zero, from divisions toward minus infinity alone: those are what symbolic sizes know."""
     return xp.where((x < 0) != (y < 0), xp.negative(xp.floor_divide(xp.negative(x), y)), xp.floor_divide(x, y))
 
@@ -136,23 +141,23 @@ class Mod(
 
     fmod: bool = False
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         if xp is symbolic.xp:
             return _exact_truncated_rest(xp, x, y) if self.fmod else xp.remainder(x, y)
         if not arrays.element(x).is_integer:
             return _float_rest(xp, x, y, self.fmod)
         return arrays.trunc_mod(xp, x, y) if self.fmod else arrays.floor_mod(xp, x, y)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         quotient = b.Divide(b.Subtract(x, z), y)
         return [unbroadcast(b, g, x), unbroadcast(b, b.Negative(b.Multiply(g, b.Round(quotient))), y)]
 
 
-def _exact_truncated_rest(xp: Any, x: Any, y: Any) -> Any:
+def _exact_truncated_rest(xp: Namespace, x: Array, y: Array) -> Any:
     return xp.where((x < 0) != (y < 0), xp.negative(xp.remainder(xp.negative(x), y)), xp.remainder(x, y))
 
 
-def _float_rest(xp: Any, x: Any, y: Any, fmod: bool) -> Any:
+def _float_rest(xp: Namespace, x: Array, y: Array, fmod: bool) -> Any:
     """C's fmod, which is exact; with an infinite ``y`` it is ``x``, and toward minus infinity ``y`` where the signs differ."""
     rest = arrays.trunc_mod(xp, x, y)
     rest = xp.where(xp.isinf(y) & xp.isfinite(x), x, rest)
@@ -175,11 +180,11 @@ class Power(
     Sources: ONNX Pow 1 to 15 (from 12 on the types may differ), OpenVINO Power-1 (equal types).
     """
 
-    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.hold(x, y)
         return arrays.power(xp, x, y)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         exponent = y if y.dtype is x.dtype else b.Cast(y, to=x.dtype)
         zero = number(b, 0, x)
         slope = b.Multiply(exponent, b.Power(x, b.Subtract(exponent, 1)))
@@ -195,15 +200,15 @@ class Power(
 class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO})"):
     """(x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         difference = xp.subtract(x, y)
         return xp.multiply(difference, difference)
 
-    def composed(self, b: Any, x: Any, y: Any) -> Any:
+    def composed(self, b: Builder, x: Value, y: Value) -> Any:
         difference = b.Subtract(x, y, broadcast=self.broadcast)
         return b.Multiply(difference, difference)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         dx = b.Multiply(g, b.Multiply(b.Subtract(x, y), 2))
         return [unbroadcast(b, dx, x), unbroadcast(b, b.Negative(dx), y)]
 
@@ -218,18 +223,18 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
         if not xs:
             raise RuleError("node.inputs", "at least one input is needed")
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View) -> list[Type]:
         self.check(xs)
         return super().types(*xs)
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         raise NotImplementedError
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         self.hold(*xs)
         return reduce(lambda x, y: computed(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
 
-    def composed(self, b: Any, *xs: Any) -> Any:
+    def composed(self, b: Builder, *xs: Value) -> Any:
         """One after the other."""
         if len(xs) == 1:
             return b.Identity(xs[0])
@@ -237,7 +242,7 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
 
 
 class _Extreme(_Variadic):
-    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:
         """Inputs that are extreme at the same place share its gradient equally."""
         hits = [b.Cast(b.Equal(x, y), to=y.dtype) for x in xs]
         share = b.Divide(g, reduce(b.Add, hits))
@@ -255,7 +260,7 @@ class Maximum(
 ):
     """The greatest of ``xs`` at each place; NaN where one is. Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs)."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.maximum(x, y)
 
 
@@ -270,7 +275,7 @@ class Minimum(
 ):
     """The least of ``xs`` at each place; NaN where one is. Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs)."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.minimum(x, y)
 
 
@@ -284,15 +289,15 @@ class Sum(
 ):
     """The sum of ``xs`` at each place, added from the first to the last. Source: ONNX Sum 1 to 13."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.add(x, y)
 
-    def composed(self, b: Any, *xs: Any) -> Any:
+    def composed(self, b: Builder, *xs: Value) -> Any:
         if len(xs) == 1:
             return b.Identity(xs[0])
         return reduce(lambda x, y: b.Add(x, y, broadcast=self.broadcast), xs)
 
-    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:
         return [unbroadcast(b, g, x) for x in xs]
 
 
@@ -307,13 +312,13 @@ class Mean(
 ):
     """The mean of ``xs`` at each place: their sum, divided by their number. Source: ONNX Mean 1 to 13."""
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         total = Sum(broadcast=self.broadcast).evaluate(xp, *xs)
         return computed(xp, lambda sum: xp.divide(sum, xp.full_like(sum, len(xs))), total)
 
-    def composed(self, b: Any, *xs: Any) -> Any:
+    def composed(self, b: Builder, *xs: Value) -> Any:
         return b.Divide(b.Sum(*xs, broadcast=self.broadcast), len(xs))
 
-    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:
         share = b.Divide(g, len(xs))
         return [unbroadcast(b, share, x) for x in xs]

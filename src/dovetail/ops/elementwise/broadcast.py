@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.op import Op, default_types, infer_types
-from dovetail.ir.types import Shape, Type, agree_shapes, broadcast
+from dovetail.ir.types import Shape, Size, Type, View, agree_shapes, broadcast
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 # How OpenVINO spells the attribute ``broadcast``; ``pdpd`` is a matter of its compose module.
 AUTO = "auto_broadcast~{numpy:true,explicit:false,none:false}:broadcast=numpy"
@@ -25,11 +30,11 @@ _WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.
 class Elementwise(Op):
     """One result for each place. Types that travel as codes have no arithmetic."""
 
-    def decompose(self, b: Any, *xs: Any) -> Any:
+    def decompose(self, b: Builder, *xs: Any) -> Any:
         """In a wider type, where that is the same; otherwise as ``composed`` says."""
         return _in_wider(b, self, xs) or self.composed(b, *xs)
 
-    def composed(self, b: Any, *xs: Any) -> Any:
+    def composed(self, b: Builder, *xs: Any) -> Any:
         """The same from other operators, or None."""
         return None
 
@@ -41,7 +46,7 @@ class Elementwise(Op):
         return default_types(self, xs)
 
 
-def _in_wider(b: Any, op: Op, xs: tuple[Any, ...]) -> Any:
+def _in_wider(b: Builder, op: Op, xs: tuple[Any, ...]) -> Any:
     narrow = [x is not None and x.dtype.name in _WIDER for x in xs]
     if not any(narrow):
         return None
@@ -86,7 +91,7 @@ def _are_equal(shapes: list[Shape | None]) -> bool:
     )
 
 
-def computed(xp: Any, function: Callable[..., Any], *xs: Any) -> Any:
+def computed(xp: Namespace, function: Callable[..., Any], *xs: Array) -> Any:
     """``function`` of ``xs``: narrow elements are widened for it (f32, or 8 bits), and the result rounded once."""
     if xp is symbolic.xp:
         return function(*xs)
@@ -99,35 +104,35 @@ def computed(xp: Any, function: Callable[..., Any], *xs: Any) -> Any:
         return arrays.cast(xp, result, kind, saturate=False)
 
 
-def number(b: Any, value: float | int, like: Any) -> Any:
+def number(b: Builder, value: float | int, like: View) -> Any:
     """A scalar constant of the element type of ``like``."""
     return b.constant(value, like.dtype)
 
 
-def is_float(x: Any) -> bool:
+def is_float(x: View | None) -> bool:
     return x is not None and x.dtype.is_float
 
 
-def unbroadcast(b: Any, g: Any, x: Any) -> Any:
+def unbroadcast(b: Builder, g: Value, x: Value | None) -> Any:
     """The gradient ``g`` of a broadcast result summed back to the shape of ``x``; None where ``x`` has no gradient.
 
     Raises UnsupportedError [gradient.rank] where a rank is unknown.
     """
-    if not is_float(x):
+    if x is None or not x.dtype.is_float:
         return None
     if g.shape is None or x.shape is None:
         raise UnsupportedError("gradient.rank", f"the gradient of a broadcast needs the ranks of {g.type} and {x.type}")
     extra = len(g.shape) - len(x.shape)
     if extra:
         g = b.ReduceSum(g, list(range(extra)), keepdims=False)
-    unknown = [axis for axis, pair in enumerate(zip(g.shape, x.shape, strict=True)) if _is_stretched(*pair) is None]
+    unknown = [axis for axis, pair in enumerate(zip(g.dims, x.dims, strict=True)) if _is_stretched(*pair) is None]
     if unknown:
         return _sum_where_stretched(b, g, x)
-    axes = [axis for axis, pair in enumerate(zip(g.shape, x.shape, strict=True)) if _is_stretched(*pair)]
+    axes = [axis for axis, pair in enumerate(zip(g.dims, x.dims, strict=True)) if _is_stretched(*pair)]
     return b.ReduceSum(g, axes, keepdims=True) if axes else g
 
 
-def _is_stretched(wide: Any, narrow: Any) -> bool | None:
+def _is_stretched(wide: Size, narrow: Size) -> bool | None:
     """Whether an axis was stretched; None where only run time can tell."""
     if symbolic.equal(wide, narrow) is True:
         return False
@@ -136,11 +141,11 @@ def _is_stretched(wide: Any, narrow: Any) -> bool | None:
     return False if symbolic.equal(narrow, 1) is False else None
 
 
-def _sum_where_stretched(b: Any, g: Any, x: Any) -> Any:
+def _sum_where_stretched(b: Builder, g: Value, x: Value) -> Any:
     """Each axis of ``g`` cut in two, of sizes (g / x, x), where x is 1 or as large as g; the first of the two is summed over."""
     wide, narrow = b.Shape(g, dtype=dtypes.i64), b.Shape(x, dtype=dtypes.i64)
     times = b.Divide(wide, b.Maximum(narrow, 1))
-    rank = len(x.shape)
+    rank = len(x.dims)
     pairs = b.Reshape(b.Concat(b.Unsqueeze(times, [1]), b.Unsqueeze(narrow, [1]), axis=1), [2 * rank])
     split = b.Reshape(g, pairs, copy_zeros=False)
     return b.ReduceSum(split, list(range(0, 2 * rank, 2)), keepdims=False)

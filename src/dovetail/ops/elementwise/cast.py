@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +10,12 @@ from dovetail import arrays, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type
+from dovetail.ir.types import Tensor, Type, View, dtype_in
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 FNUZ = ("f8e4m3fnuz", "f8e5m2fnuz")
 SATURATING = ("f8e4m3", "f8e5m2", *FNUZ)
@@ -61,14 +66,14 @@ class Cast(
     def validate(self) -> None:
         _check_rounding(self.round_mode)
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         check_inputs(self, (x,))
-        dtype = x.type.dtype
+        dtype = dtype_in(x.type)
         if dtype is not None and (dtype == "nf4") != (self.source == "nf4"):
             raise RuleError("cast.source", f"a cast of {dtype} does not go with source={self.source}")
         return [Tensor(self.to, x.shape)]
 
-    def canonical(self, x: Any) -> Op:
+    def canonical(self, x: View) -> Op:
         """What does not matter to the target type, as it is by default."""
         changes: dict[str, Any] = {}
         if self.to not in SATURATING and self.to != "f8e8m0":
@@ -79,7 +84,7 @@ class Cast(
             changes["round_mode"] = "up"
         return self.with_(**changes) if changes else self
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         if xp is symbolic.xp:
             return _exact(x, self.to)
         y = arrays.cast(xp, x, self.to, self.source, self.saturate, self.round_mode)
@@ -88,11 +93,11 @@ class Cast(
             y = xp.where(infinite, np.asarray(np.nan).astype(self.to.numpy), y)
         return y
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [b.Cast(g, to=x.dtype) if x.dtype.is_float and self.to.is_float else None]
 
 
-def _exact(x: Any, to: DType) -> Any:
+def _exact(x: Array, to: DType) -> Any:
     if not to.standard or to.kind not in ("int", "uint", "bool"):
         raise symbolic.Inexact(f"dimensions as {to}")
     return symbolic.xp.astype(x, to.numpy)
@@ -122,24 +127,24 @@ class CastLike(
     def cast(self, to: DType) -> Cast:
         return Cast(to, saturate=self.saturate, round_mode=self.round_mode)
 
-    def types(self, x: Any, target_type: Any) -> list[Type]:
+    def types(self, x: View, target_type: View) -> list[Type]:
         check_inputs(self, (x, target_type))
-        if x.type.dtype == "nf4":
+        if dtype_in(x.type) == "nf4":
             raise RuleError("cast.source", "nf4 is cast by Cast alone")
-        return [Tensor(target_type.type.dtype, x.shape)]
+        return [Tensor(dtype_in(target_type.type), x.shape)]
 
-    def evaluate(self, xp: Any, x: Any, target_type: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, target_type: Array) -> Any:
         if xp is symbolic.xp:
             raise symbolic.Inexact("a cast to a type that the values do not tell")
         return self.cast(arrays.element(target_type)).evaluate(xp, x)
 
-    def value(self, x: Any, target_type: Any) -> Any:
+    def value(self, x: View, target_type: View) -> Any:
         return self.cast(target_type.dtype).value(x)
 
-    def decompose(self, b: Any, x: Any, target_type: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, target_type: Value) -> Any:
         return b.add(self.cast(target_type.dtype), x)[0]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, target_type: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, target_type: Value) -> Any:
         return [b.Cast(g, to=x.dtype) if x.dtype.is_float and y.dtype.is_float else None, None]
 
 
@@ -148,14 +153,14 @@ class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
 
     to: DType
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         check_inputs(self, (x,))
-        dtype = x.type.dtype
+        dtype = dtype_in(x.type)
         if dtype is not None and (dtype.bits != self.to.bits or "string" in (dtype.kind, self.to.kind)):
             raise RuleError("bitcast.bits", f"{dtype} has {dtype.bits} bits, and {self.to} {self.to.bits}")
         return [Tensor(self.to, x.shape)]
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         if xp is symbolic.xp:
             raise symbolic.Inexact("bits of dimensions")
         if not arrays.is_numpy(xp):
@@ -167,11 +172,11 @@ class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
             return x.view(np.uint8) != 0
         return np.ascontiguousarray(x).reshape(x.shape).view(self.to.numpy)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
 
 
-def _code(x: Any) -> Any:
+def _code(x: Array) -> Any:
     """The bits of elements shorter than a byte, as u8."""
     kind = arrays.element(x)
     return (
@@ -183,7 +188,7 @@ def _code(x: Any) -> Any:
     )
 
 
-def _from_code(code: Any, to: DType) -> Any:
+def _from_code(code: Array, to: DType) -> Any:
     if to.is_float:
         return code.astype(np.uint8).view(to.numpy)
     half = 1 << (to.bits - 1)
