@@ -1,4 +1,4 @@
-"""Activation functions, and limiting to a range."""
+"""Activation functions: Relu to Swish, Gelu, Shrink, SwiGLU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIXTH = 0.16666666666666666
 
 
 class Relu(UnaryOp, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_)", "Relu-6,13,14(x)"), openvino="ReLU-1(x)"):
-    """max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
+    """Compute max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
 
     def function(self, xp: Namespace, x: Array) -> Any:
         return xp.maximum(x, xp.zeros_like(x))
@@ -37,7 +37,7 @@ class LeakyRelu(
         "LeakyRelu-6,16(x; alpha=0.009999999776482582)",
     ),
 ):
-    """x, or alpha * x where x < 0. Source: ONNX LeakyRelu 1 to 16."""
+    """Compute x, or alpha * x where x < 0. Source: ONNX LeakyRelu 1 to 16."""
 
     alpha: float = 0.009999999776482582
 
@@ -57,10 +57,10 @@ class PRelu(
     onnx=("PRelu-1(x, slope; consumed_inputs:_ | channels=true)", "PRelu-6(x, slope | channels=true)", "PRelu-7,9,16(x, slope)"),
     openvino="PReLU-1(x, slope | channels=true)",
 ):
-    """x, or slope * x where x < 0; ``slope`` broadcasts to the shape of ``x``.
+    """Compute x, or slope * x where x < 0; ``slope`` broadcasts to the shape of ``x``.
 
-    With ``channels`` a slope of rank 1 that is as long as axis 1 of ``x`` stands for that axis.
-    Sources: ONNX PRelu 1 and 6 (one slope, or one a channel), 7 to 16; OpenVINO PReLU-1.
+    With ``channels`` a ``slope`` of rank 1 with as many elements as axis 1 of ``x`` applies to that axis.
+    Sources: ONNX PRelu 1 and 6 (one slope, or one per channel), 7 to 16; OpenVINO PReLU-1.
     """
 
     channels: bool = False
@@ -74,7 +74,7 @@ class PRelu(
         return x.shape
 
     def is_by_channel(self, shape: Shape | None, slope: Shape | None) -> bool | None:
-        """Whether the slope stands for axis 1 in a way that broadcasting would not; None where only run time can tell."""
+        """Test whether the slope applies to axis 1 and broadcasting would not align it; None: only known at run time."""
         if not self.channels:
             return False
         if slope is not None and (len(slope) != 1 or symbolic.equal(slope[0], 1) is True):
@@ -94,23 +94,25 @@ class PRelu(
         _check_one_way(tuple(x.shape), tuple(slope.shape))
         return computed(xp, lambda wide, factor: xp.where(wide < 0, wide * factor, wide), x, slope)
 
-    def aligned(self, b: Builder, x: Value, slope: Value) -> Any:
-        """The slope in a shape that broadcasts as meant, or None where that is not known."""
+    def align_slope(self, b: Builder, x: Value, slope: Value) -> Any:
+        """Reshape the slope so that it broadcasts to ``x``; None where its axis is only known at run time."""
         by_channel = self.is_by_channel(x.shape, slope.shape)
         if by_channel is None:
             return None
         return b.Unsqueeze(slope, list(range(1, len(x.dims) - 1))) if by_channel else slope
 
     def composed(self, b: Builder, x: Value, slope: Value) -> Any:
-        slope = self.aligned(b, x, slope)
+        slope = self.align_slope(b, x, slope)
         return None if slope is None or not self.channels else b.PRelu(x, slope)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, slope: Value) -> Any:
         from dovetail.ir.builder import shape_value
 
-        wide = self.aligned(b, x, slope)
+        wide = self.align_slope(b, x, slope)
         if wide is None:
-            raise UnsupportedError("prelu.slope", f"whether {slope.type} goes with axis 1 of {x.type} is not known")
+            raise UnsupportedError(
+                "prelu.slope", f"gradient needs the axis of the slope, which {slope.type} for {x.type} leaves open"
+            )
         below = b.Less(x, 0)
         dslope = unbroadcast(b, b.Where(below, b.Multiply(g, x), number(b, 0, x)), wide)
         if dslope is not None and wide is not slope:
@@ -119,7 +121,7 @@ class PRelu(
 
 
 def _check_one_way(wide: Shape, narrow: Shape) -> None:
-    """Hold that ``narrow`` broadcasts to ``wide`` without changing it."""
+    """Check that ``narrow`` broadcasts to ``wide`` without extending it."""
     result = broadcast(wide, narrow)
     grown = result is None or len(result) != len(wide)
     if grown or any(
@@ -133,7 +135,7 @@ class Elu(
     onnx=("Elu-1(x; alpha=1.0, consumed_inputs:_)", "Elu-6,22(x; alpha=1.0)"),
     openvino="Elu-1(x; alpha)",
 ):
-    """x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
+    """Compute x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
 
     alpha: float = 1.0
 
@@ -156,7 +158,7 @@ class Selu(
     ),
     openvino="Selu-1(x, alpha, gamma)",
 ):
-    """gamma * x, or gamma * alpha * (exp(x) - 1) where x <= 0. Sources: ONNX Selu 1 to 22, OpenVINO Selu-1."""
+    """Compute gamma * x, or gamma * alpha * (exp(x) - 1) where x <= 0. Sources: ONNX Selu 1 to 22, OpenVINO Selu-1."""
 
     alpha: float = 1.6732631921768188
     gamma: float = 1.0507010221481323
@@ -170,7 +172,7 @@ class Selu(
 
 
 class Celu(UnaryOp, onnx="Celu-12,28(x; alpha=1.0)"):
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). Source: ONNX Celu 12 and 28."""
+    """Compute max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). Source: ONNX Celu 12 and 28."""
 
     alpha: float = 1.0
 
@@ -189,7 +191,7 @@ class Celu(UnaryOp, onnx="Celu-12,28(x; alpha=1.0)"):
 
 
 class ThresholdedRelu(UnaryOp, onnx="ThresholdedRelu-10,22(x; alpha=1.0)"):
-    """x where x > alpha, otherwise 0. Source: ONNX ThresholdedRelu 10 and 22."""
+    """Compute x where x > alpha, otherwise 0. Source: ONNX ThresholdedRelu 10 and 22."""
 
     alpha: float = 1.0
 
@@ -211,7 +213,7 @@ class HardSigmoid(
     ),
     openvino=("HardSigmoid-1(x, alpha, beta)", f"HSigmoid-5(x | alpha={SIXTH}, beta=0.5)"),
 ):
-    """max(0, min(1, alpha * x + beta)).
+    """Compute max(0, min(1, alpha * x + beta)).
 
     Sources: ONNX HardSigmoid 1 to 22, OpenVINO HardSigmoid-1 and HSigmoid-5 (alpha 1/6, beta 1/2).
     """
@@ -230,7 +232,7 @@ class HardSigmoid(
 
 
 class HardSwish(UnaryOp, onnx="HardSwish-14,22(x)", openvino="HSwish-4(x)"):
-    """x * max(0, min(1, x / 6 + 1/2)). Sources: ONNX HardSwish 14 and 22, OpenVINO HSwish-4."""
+    """Compute x * max(0, min(1, x / 6 + 1/2)). Sources: ONNX HardSwish 14 and 22, OpenVINO HSwish-4."""
 
     def function(self, xp: Namespace, x: Array) -> Any:
         return x * HardSigmoid(SIXTH, 0.5).function(xp, x)
@@ -245,7 +247,7 @@ class HardSwish(UnaryOp, onnx="HardSwish-14,22(x)", openvino="HSwish-4(x)"):
 
 
 class Sigmoid(UnaryOp, onnx=("Sigmoid-1(x; consumed_inputs:_)", "Sigmoid-6,13(x)"), openvino="Sigmoid-1(x)"):
-    """1 / (1 + exp(-x)). Sources: ONNX Sigmoid 1 to 13, OpenVINO Sigmoid-1."""
+    """Compute 1 / (1 + exp(-x)). Sources: ONNX Sigmoid 1 to 13, OpenVINO Sigmoid-1."""
 
     def function(self, xp: Namespace, x: Array) -> Any:
         return 1 / (1 + xp.exp(-x))
@@ -255,7 +257,7 @@ class Sigmoid(UnaryOp, onnx=("Sigmoid-1(x; consumed_inputs:_)", "Sigmoid-6,13(x)
 
 
 class Softplus(UnaryOp, onnx="Softplus-1,22(x)", openvino="SoftPlus-4(x)"):
-    """log(exp(x) + 1). Sources: ONNX Softplus 1 and 22, OpenVINO SoftPlus-4."""
+    """Compute log(exp(x) + 1). Sources: ONNX Softplus 1 and 22, OpenVINO SoftPlus-4."""
 
     def function(self, xp: Namespace, x: Array) -> Any:
         return xp.logaddexp(x, xp.zeros_like(x))
@@ -265,7 +267,7 @@ class Softplus(UnaryOp, onnx="Softplus-1,22(x)", openvino="SoftPlus-4(x)"):
 
 
 class Softsign(UnaryOp, onnx="Softsign-1,22(x)", openvino="SoftSign-9(x)"):
-    """x / (1 + |x|). Sources: ONNX Softsign 1 and 22, OpenVINO SoftSign-9."""
+    """Compute x / (1 + |x|). Sources: ONNX Softsign 1 and 22, OpenVINO SoftSign-9."""
 
     def function(self, xp: Namespace, x: Array) -> Any:
         return x / (1 + xp.abs(x))
@@ -280,9 +282,9 @@ class Gelu(
     onnx="Gelu-20(x; approximate~{none:none,tanh:tanh}=none)",
     openvino=("Gelu-2(x | approximate=none)", "Gelu-7(x; approximation_mode~{ERF:none,TANH:tanh}:approximate=ERF)"),
 ):
-    """x times the chance that a normal variable is less: x / 2 * (1 + erf(x / sqrt(2))).
+    """Compute x * P(X <= x) for a standard normal X: x / 2 * (1 + erf(x / sqrt(2))).
 
-    With ``approximate="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
+    ``approximate="tanh"`` computes x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
     Sources: ONNX Gelu 20, OpenVINO Gelu-2 and Gelu-7.
     """
 
@@ -290,36 +292,36 @@ class Gelu(
 
     def validate(self) -> None:
         if self.approximate not in ("none", "tanh"):
-            raise RuleError("gelu.form", f"approximate should be none or tanh, got {self.approximate!r}")
+            raise RuleError("gelu.form", f"approximate must be none or tanh, got {self.approximate!r}")
 
     def function(self, xp: Namespace, x: Array) -> Any:
         if self.approximate == "tanh":
             return x * 0.5 * (1 + xp.tanh((x + x * x * x * 0.044715) * sqrt(2 / pi)))
         return x * 0.5 * (1 + arrays.erf(xp, x * sqrt(0.5)))
 
-    def chance(self, b: Builder, x: Value) -> Any:
-        """What stands behind x / 2 * (1 + ...)."""
+    def cdf_term(self, b: Builder, x: Value) -> Any:
+        """Write the erf or tanh term of the formula."""
         if self.approximate == "none":
             return b.Erf(b.Multiply(x, sqrt(0.5)))
         cube = b.Multiply(b.Multiply(b.Multiply(x, x), x), 0.044715)
         return b.Tanh(b.Multiply(b.Add(x, cube), sqrt(2 / pi)))
 
     def composed(self, b: Builder, x: Value) -> Any:
-        return b.Multiply(b.Multiply(x, 0.5), b.Add(self.chance(b, x), 1))
+        return b.Multiply(b.Multiply(x, 0.5), b.Add(self.cdf_term(b, x), 1))
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        chance, square = self.chance(b, x), b.Multiply(x, x)
+        term, square = self.cdf_term(b, x), b.Multiply(x, x)
         if self.approximate == "none":
             slope = b.Multiply(b.Exp(b.Multiply(square, -0.5)), sqrt(2 / pi))
         else:
             inner = b.Multiply(b.Add(b.Multiply(square, 3 * 0.044715), 1), sqrt(2 / pi))
-            slope = b.Multiply(b.Subtract(1, b.Multiply(chance, chance)), inner)
-        twice = b.Add(b.Add(chance, 1), b.Multiply(x, slope))
+            slope = b.Multiply(b.Subtract(1, b.Multiply(term, term)), inner)
+        twice = b.Add(b.Add(term, 1), b.Multiply(x, slope))
         return [b.Multiply(g, b.Multiply(twice, 0.5))]
 
 
 class Swish(UnaryOp, onnx="Swish-24(x; alpha=1.0)", openvino="Swish-4(x, beta:alpha=1.0)"):
-    """x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (its beta)."""
+    """Compute x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (its beta)."""
 
     alpha: float = 1.0
 
@@ -339,7 +341,7 @@ class Swish(UnaryOp, onnx="Swish-24(x; alpha=1.0)", openvino="Swish-4(x, beta:al
 
 
 class Mish(UnaryOp, onnx="Mish-18,22(x)", openvino="Mish-4(x)"):
-    """x * tanh(log(exp(x) + 1)). Sources: ONNX Mish 18 and 22, OpenVINO Mish-4."""
+    """Compute x * tanh(log(exp(x) + 1)). Sources: ONNX Mish 18 and 22, OpenVINO Mish-4."""
 
     def function(self, xp: Namespace, x: Array) -> Any:
         return x * xp.tanh(xp.logaddexp(x, xp.zeros_like(x)))
@@ -354,7 +356,7 @@ class Mish(UnaryOp, onnx="Mish-18,22(x)", openvino="Mish-4(x)"):
 
 
 class Shrink(UnaryOp, sig="x: R -> y: R", onnx="Shrink-9(x; bias=0.0, lambd=0.5)"):
-    """x + bias where x < -lambd, x - bias where x > lambd, otherwise 0; integers are computed in f64 and cut off.
+    """Compute x + bias where x < -lambd, x - bias where x > lambd, otherwise 0; integers are computed in f64 and truncated.
 
     Source: ONNX Shrink 9.
     """
@@ -385,7 +387,7 @@ class Shrink(UnaryOp, sig="x: R -> y: R", onnx="Shrink-9(x; bias=0.0, lambd=0.5)
 
 
 class SwiGLU(Elementwise, sig="x: F, y: F -> z: F", onnx="SwiGLU-28(x, y; alpha=1.0)"):
-    """x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
+    """Compute x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
 
     alpha: float = 1.0
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Binary(BroadcastingOp, sig="x: R, y: R -> z: R"):
-    """One function of two numbers of one type."""
+    """An operator on two tensors of one element type."""
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         raise NotImplementedError
@@ -37,7 +37,7 @@ class Add(
     ),
     openvino=f"Add-1(x, y; {AUTO})",
 ):
-    """x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
+    """Compute x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.add(x, y)
@@ -55,7 +55,7 @@ class Subtract(
     ),
     openvino=f"Subtract-1(x, y; {AUTO})",
 ):
-    """x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
+    """Compute x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.subtract(x, y)
@@ -73,7 +73,7 @@ class Multiply(
     ),
     openvino=f"Multiply-1(x, y; {AUTO})",
 ):
-    """x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
+    """Compute x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.multiply(x, y)
@@ -91,9 +91,9 @@ class Divide(
     ),
     openvino=f"Divide-1(x, y; {AUTO}, m_pythondiv=true)",
 ):
-    """x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity; the least one by -1 wraps.
+    """Compute x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity.
 
-    Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
+    The minimum of a signed type divided by -1 wraps. Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
     """
 
     m_pythondiv: bool = False
@@ -106,7 +106,7 @@ class Divide(
         return xp.divide(x, y)
 
     def canonical(self, x: View, y: View) -> Op:
-        """Only the sign of an integer makes a difference between the two roundings."""
+        """Drop ``m_pythondiv`` for floats and unsigned integers, which both roundings treat alike."""
         plain = super().canonical(x, y)
         dtype = dtype_in(x.type)
         return plain if not self.m_pythondiv or dtype is None or dtype.kind == "int" else plain.with_(m_pythondiv=False)
@@ -125,7 +125,7 @@ class Divide(
 
 
 def _exact_truncated(xp: Namespace, x: Array, y: Array) -> Any:
-    """Toward zero, from divisions toward minus infinity alone: those are what symbolic sizes know."""
+    """Divide toward zero with floor divisions, the only ones that symbolic sizes have."""
     return xp.where((x < 0) != (y < 0), xp.negative(xp.floor_divide(xp.negative(x), y)), xp.floor_divide(x, y))
 
 
@@ -134,9 +134,10 @@ class Mod(
     onnx="Mod-10,13,28(x, y; fmod=0 | broadcast=true/false)",
     openvino=(f"Mod-1(x, y; {AUTO} | fmod=true)", f"FloorMod-1(x, y; {AUTO} | fmod=false)"),
 ):
-    """The remainder of a division toward minus infinity, with the sign of ``y``; with ``fmod`` toward zero, and of ``x``.
+    """Compute the remainder of floor division; with ``fmod`` that of truncating division.
 
-    Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and FloorMod-1.
+    It has the sign of ``y``, with ``fmod`` that of ``x``. Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and
+    FloorMod-1.
     """
 
     fmod: bool = False
@@ -158,7 +159,10 @@ def _exact_truncated_rest(xp: Namespace, x: Array, y: Array) -> Any:
 
 
 def _float_rest(xp: Namespace, x: Array, y: Array, fmod: bool) -> Any:
-    """C's fmod, which is exact; with an infinite ``y`` it is ``x``, and toward minus infinity ``y`` where the signs differ."""
+    """Compute C's fmod, which is exact, or the floor remainder from it.
+
+    With an infinite ``y``, fmod is ``x``; the floor remainder is ``y`` where the signs differ.
+    """
     rest = arrays.trunc_mod(xp, x, y)
     rest = xp.where(xp.isinf(y) & xp.isfinite(x), x, rest)
     if fmod:
@@ -175,9 +179,10 @@ class Power(
     ),
     openvino=f"Power-1(x, y; {AUTO})",
 ):
-    """``x`` to the ``y``, of the type of ``x``. Integers are exact and wrap; a negative exponent gives the truncated reciprocal.
+    """Compute x to the power y, in the type of ``x``.
 
-    Sources: ONNX Pow 1 to 15 (from 12 on the types may differ), OpenVINO Power-1 (equal types).
+    Integers are exact and wrap; a negative exponent gives the truncated reciprocal. Sources: ONNX Pow 1 to 15 (from 12 on the
+    types may differ), OpenVINO Power-1 (equal types).
     """
 
     def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
@@ -198,7 +203,7 @@ class Power(
 
 
 class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO})"):
-    """(x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
+    """Compute (x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         difference = xp.subtract(x, y)
@@ -213,15 +218,15 @@ class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO})"):
         return [unbroadcast(b, dx, x), unbroadcast(b, b.Negative(dx), y)]
 
 
-# Any number of inputs
+# Operators with any number of inputs
 
 
 class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
-    """One function folded over one or more tensors, from the first to the last."""
+    """A binary operation folded over one or more tensors, from the first to the last."""
 
     def check(self, xs: tuple[Any, ...]) -> None:
         if not xs:
-            raise RuleError("node.inputs", "at least one input is needed")
+            raise RuleError("node.inputs", "needs at least 1 input, got 0")
 
     def types(self, *xs: View) -> list[Type]:
         self.check(xs)
@@ -235,7 +240,7 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
         return reduce(lambda x, y: computed(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
 
     def composed(self, b: Builder, *xs: Value) -> Any:
-        """One after the other."""
+        """Apply the binary operation to one input after the other."""
         if len(xs) == 1:
             return b.Identity(xs[0])
         return reduce(lambda x, y: b.add(self, x, y)[0], xs) if len(xs) > 2 else None
@@ -243,7 +248,7 @@ class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
 
 class _Extreme(_Variadic):
     def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:
-        """Inputs that are extreme at the same place share its gradient equally."""
+        """Split the gradient equally among the inputs that attain the extremum."""
         hits = [b.Cast(b.Equal(x, y), to=y.dtype) for x in xs]
         share = b.Divide(g, reduce(b.Add, hits))
         return [unbroadcast(b, b.Multiply(share, hit), x) for hit, x in zip(hits, xs, strict=True)]
@@ -258,7 +263,10 @@ class Maximum(
     ),
     openvino=f"Maximum-1(*xs; {AUTO})",
 ):
-    """The greatest of ``xs`` at each place; NaN where one is. Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs)."""
+    """Compute the element-wise maximum of ``xs``; NaN where one is NaN.
+
+    Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs).
+    """
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.maximum(x, y)
@@ -273,7 +281,10 @@ class Minimum(
     ),
     openvino=f"Minimum-1(*xs; {AUTO})",
 ):
-    """The least of ``xs`` at each place; NaN where one is. Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs)."""
+    """Compute the element-wise minimum of ``xs``; NaN where one is NaN.
+
+    Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs).
+    """
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.minimum(x, y)
@@ -287,7 +298,7 @@ class Sum(
         "Sum-8,13(*xs | broadcast=true/false)",
     ),
 ):
-    """The sum of ``xs`` at each place, added from the first to the last. Source: ONNX Sum 1 to 13."""
+    """Compute the element-wise sum of ``xs``, added from the first to the last. Source: ONNX Sum 1 to 13."""
 
     def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.add(x, y)
@@ -310,7 +321,7 @@ class Mean(
         "Mean-8,13(*xs | broadcast=true/false)",
     ),
 ):
-    """The mean of ``xs`` at each place: their sum, divided by their number. Source: ONNX Mean 1 to 13."""
+    """Compute the element-wise mean of ``xs``: their sum divided by their number. Source: ONNX Mean 1 to 13."""
 
     def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         total = Sum(broadcast=self.broadcast).evaluate(xp, *xs)

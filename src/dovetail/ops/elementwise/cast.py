@@ -1,4 +1,4 @@
-"""Changing the type of elements: by value, by another tensor's type, or bit by bit."""
+"""Cast, CastLike and BitCast."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAMES = (
 
 def _check_rounding(round_mode: str) -> None:
     if round_mode not in ("up", "down", "nearest", "even"):
-        raise RuleError("cast.rounding", f"round_mode should be up, down, nearest or even, got {round_mode!r}")
+        raise RuleError("cast.rounding", f"round_mode must be up, down, nearest or even, got {round_mode!r}")
 
 
 class Cast(
@@ -44,16 +44,16 @@ class Cast(
         "source=none/nf4)"
     ),
 ):
-    """The elements of ``x`` as the type ``to``.
+    """Convert the elements of ``x`` to the type ``to``.
 
-    Floats go to integers toward zero, from beyond the range of the type to its nearest value and from NaN to 0, which the
-    specifications leave open (integers of fewer than 8 bits take the low bits of the i64); integers wrap; whatever is not 0
-    is True; numbers are rounded to the nearest, of two to the even one, and beyond the range of a float type to infinity. To
-    f8 with ``saturate`` to the greatest value instead, from infinity too unless ``saturate_infinity`` is off, when
-    f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``round_mode`` (up, down, nearest, of two to
-    the greater, even, of two to the even code) and ``saturate`` rule f8e8m0, which takes magnitudes. ``source`` names the
+    Floats go to integers toward zero. Out of range they go to the nearest value of the type, and NaN to 0, which the
+    specifications leave open; integers of fewer than 8 bits take the low bits of the i64. Integers wrap; every number other
+    than 0 is True. Numbers are rounded to nearest, ties to even, and beyond the range of a float type to infinity.
+
+    To f8 with ``saturate`` they go to the greatest value instead; so does infinity unless ``saturate_infinity`` is off, when
+    f8e4m3fnuz and f8e5m2fnuz take NaN. Without ``saturate`` they go to infinity or NaN. ``round_mode`` (up, down, nearest with
+    ties up, even with ties to the even code) and ``saturate`` apply to f8e8m0, which takes magnitudes. ``source`` names the
     type of ``x`` where its array does not: nf4.
-
     Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
     """
 
@@ -70,11 +70,11 @@ class Cast(
         check_inputs(self, (x,))
         dtype = dtype_in(x.type)
         if dtype is not None and (dtype == "nf4") != (self.source == "nf4"):
-            raise RuleError("cast.source", f"a cast of {dtype} does not go with source={self.source}")
+            raise RuleError("cast.source", f"source must be nf4 for nf4 inputs alone: got source={self.source} and {dtype}")
         return [Tensor(self.to, x.shape)]
 
     def canonical(self, x: View) -> Op:
-        """What does not matter to the target type, as it is by default."""
+        """Reset attributes without effect on the target type to their defaults."""
         changes: dict[str, Any] = {}
         if self.to not in SATURATING and self.to != "f8e8m0":
             changes["saturate"] = True
@@ -113,7 +113,7 @@ class CastLike(
     ),
     openvino="ConvertLike-1(x, target_type)",
 ):
-    """The elements of ``x`` as the type of ``target_type``, as Cast does it.
+    """Convert the elements of ``x`` to the element type of ``target_type``, as Cast does.
 
     Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1.
     """
@@ -130,7 +130,7 @@ class CastLike(
     def types(self, x: View, target_type: View) -> list[Type]:
         check_inputs(self, (x, target_type))
         if dtype_in(x.type) == "nf4":
-            raise RuleError("cast.source", "nf4 is cast by Cast alone")
+            raise RuleError("cast.source", "CastLike takes no nf4 input; use Cast")
         return [Tensor(dtype_in(target_type.type), x.shape)]
 
     def evaluate(self, xp: Namespace, x: Array, target_type: Array) -> Any:
@@ -149,7 +149,7 @@ class CastLike(
 
 
 class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
-    """The bits of each element read as the type ``to``, which has as many. Source: ONNX BitCast 26."""
+    """Reinterpret the bits of each element as the type ``to`` of the same width. Source: ONNX BitCast 26."""
 
     to: DType
 
@@ -164,7 +164,7 @@ class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
         if xp is symbolic.xp:
             raise symbolic.Inexact("bits of dimensions")
         if not arrays.is_numpy(xp):
-            raise UnsupportedError("array.library", "bits are read as another type in numpy only")
+            raise UnsupportedError("array.library", "BitCast needs numpy arrays")
         x = np.asarray(x)
         if self.to.bits < 8:
             return _from_code(_code(x) & (2**self.to.bits - 1), self.to)
@@ -177,7 +177,7 @@ class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
 
 
 def _code(x: Array) -> Any:
-    """The bits of elements shorter than a byte, as u8."""
+    """Return the bits of elements shorter than a byte, as u8."""
     kind = arrays.element(x)
     return (
         x.astype(np.int8).view(np.uint8)

@@ -1,4 +1,4 @@
-"""Limiting to a range, and the ends of the range of a type."""
+"""Clip, and the finite range of an element type."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ class Clip(
     ),
     openvino="> Clamp-1(x; min, max)",
 ):
-    """min(high, max(low, x)), so that ``high`` wins where the two cross. A bound is a scalar; one left out is the least or
-    greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO Clamp-1.
+    """Compute min(max, max(min, x)), so that ``max`` wins where the bounds cross.
+
+    The bounds are scalars; one left out is the least or greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO
+    Clamp-1.
     """
 
     def shape(self, x: View, low: View | None = None, high: View | None = None) -> Any:
         for name, bound in (("low", low), ("high", high)):
             if bound is not None and bound.shape is not None and len(bound.shape):
-                raise RuleError("clip.bound", f"{name} should be a scalar, not of shape {list(bound.shape)}")
+                raise RuleError("clip.bound", f"{name} must be a scalar, got shape {list(bound.shape)}")
         return x.shape
 
     def evaluate(self, xp: Namespace, x: Array, low: Array | None = None, high: Array | None = None) -> Any:
@@ -58,7 +60,7 @@ class Clip(
 
 
 def finite_range(dtype: DType) -> tuple[Any, Any]:
-    """The least and the greatest finite value of a type, as numpy scalars of it."""
+    """Return the least and the greatest finite value of a type, as numpy scalars of it."""
     if dtype.is_integer:
         low, high = dtype.range()
         return dtype.numpy.type(low), dtype.numpy.type(high)
