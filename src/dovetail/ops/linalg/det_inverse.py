@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree
+from dovetail.ir.types import View, agree
 from dovetail.ops.builders import reshape_like
 from dovetail.ops.casts import as_type, round_to, wide_type
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class _Square(Op):
     """Of the matrices in the last two axes."""
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a determinant")
 
-    def check(self, x: Any) -> Any:
+    def check(self, x: View) -> Any:
         """The shape of ``x``, whose last two sizes are equal."""
         if x.shape is None:
             return None
@@ -36,20 +41,20 @@ class Det(_Square, sig="x: F -> y: F", onnx="Det-11,22(x)"):
     Source: ONNX Det 11, 22.
     """
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         found = self.check(x)
         return None if found is None else found[:-2]
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return round_to(xp, xp.linalg.det(arrays.widened(xp, x)), arrays.element(x))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         """That of a matrix is its determinant times its inverse, transposed; small ones are taken apart, inverse or not."""
         if isinstance(x.dims[-1], int) and x.dims[-1] <= 3:
             return [_cofactors(b, g, x)]
         return [b.Multiply(_flipped(b, b.Inverse(x)), b.Unsqueeze(b.Multiply(g, y), [-2, -1]))]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         size = x.dims[-1] if isinstance(x.dims[-1], int) else x.dims[-2]
         if not isinstance(size, int) or not 1 <= size <= 3:
             raise UnsupportedError("square.size", f"the determinant of a matrix of {size} rows, taken apart for up to 3")
@@ -58,11 +63,11 @@ class Det(_Square, sig="x: F -> y: F", onnx="Det-11,22(x)"):
         return as_type(b, _determinant(b, rows, list(range(size)), list(range(size))), x.dtype)
 
 
-def _at(b: Any, x: Any, row: int, column: int) -> Any:
+def _at(b: Builder, x: Value, row: int, column: int) -> Any:
     return b.Gather(b.Gather(x, np.array(row), axis=-2), np.array(column), axis=-1)
 
 
-def _determinant(b: Any, x: Any, rows: list[int], columns: list[int]) -> Any:
+def _determinant(b: Builder, x: Value, rows: list[int], columns: list[int]) -> Any:
     """Along the first row, that of a part of the matrix."""
     if len(rows) == 1:
         return _at(b, x, rows[0], columns[0])
@@ -74,7 +79,7 @@ def _determinant(b: Any, x: Any, rows: list[int], columns: list[int]) -> Any:
     return total
 
 
-def _cofactors(b: Any, g: Any, x: Any) -> Any:
+def _cofactors(b: Builder, g: Value, x: Value) -> Any:
     """The gradient of the determinant of a small matrix: ``g`` times what is left without each row and column."""
     size = x.dims[-1]
     made = []
@@ -101,25 +106,25 @@ class Inverse(
 
     adjoint: bool = False
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         return self.check(x)
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         y = xp.linalg.inv(arrays.widened(xp, x))
         return round_to(xp, xp.matrix_transpose(y) if self.adjoint else y, arrays.element(x))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         if self.adjoint:
             g = _flipped(b, g)
         else:
             y = _flipped(b, y)
         return [b.Negative(b.MatMul(b.MatMul(y, g), y))]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         return _flipped(b, b.Inverse(x)) if self.adjoint else None
 
 
-def _flipped(b: Any, x: Any) -> Any:
+def _flipped(b: Builder, x: Value) -> Any:
     """The matrices transposed."""
     rank = len(x.dims)
     return b.Transpose(x, [*range(rank - 2), rank - 1, rank - 2])

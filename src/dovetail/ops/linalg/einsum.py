@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail import symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Unknown, agree, broadcast_size
+from dovetail.ir.types import Unknown, View, agree, broadcast_size
 from dovetail.ops.shape_values import join_sizes
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
@@ -88,7 +92,7 @@ class Einsum(
         found: dict[str, Any] = {}
         for labels, x in zip(equation.terms, xs, strict=True):
             own: dict[str, Any] = {}
-            for label, size in zip(labels, x.shape, strict=True):
+            for label, size in zip(labels, x.dims, strict=True):
                 own[label] = agree(own[label], size) if label in own else size
             for label, size in own.items():
                 if label not in found:
@@ -98,12 +102,12 @@ class Einsum(
                     found[label] = broadcast_size(found[label], size) if stretches else agree(found[label], size)
         return found
 
-    def shape(self, *xs: Any) -> Any:
+    def shape(self, *xs: View) -> Any:
         equation = self.parsed(xs)
         sizes = self.sizes(equation, xs)
         return tuple(sizes[label] for label in equation.result)
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         """Shape values do not come out of products."""
         raise Unknown
 
@@ -116,7 +120,7 @@ class Einsum(
             right = "".join(["..." if "..." in left else "", *once])
         return self.with_(equation=f"{left}->{right}")
 
-    def canonical(self, *xs: Any) -> Op:
+    def canonical(self, *xs: View) -> Op:
         """Where no size differs from another one of its label, nothing broadcasts."""
         if not self.broadcast or any(x.shape is None for x in xs):
             return self
@@ -124,7 +128,7 @@ class Einsum(
         equation = self.parsed(xs)
         seen: dict[str, Any] = {}
         for labels, x in zip(equation.terms, xs, strict=True):
-            for label, size in zip(labels, x.shape, strict=True):
+            for label, size in zip(labels, x.dims, strict=True):
                 if not label.isdigit() and symbolic.equal(seen.setdefault(label, size), size) is not True:
                     return self
         hidden = {sum(label.isdigit() for label in each) for each in equation.terms if any(map(str.isdigit, each))}
@@ -135,7 +139,7 @@ class Einsum(
         terms = self.equation.replace(" ", "").partition("->")[0].split(",")
         return [pair for pair in zip(equation.terms, terms, strict=True) if "..." in pair[1]]
 
-    def decompose(self, b: Any, *xs: Any) -> Any:
+    def decompose(self, b: Builder, *xs: Value) -> Any:
         """Diagonals, then products of two, in each of which what nobody reads afterwards is summed over."""
         equation = self.parsed(xs)
         self.sizes(equation, xs)
@@ -148,11 +152,11 @@ class Einsum(
         return _turned(b, done, equation.result).value if done.labels != equation.result else _made(b, done.value, xs)
 
 
-def _made(b: Any, value: Any, xs: Sequence[Any]) -> Any:
+def _made(b: Builder, value: Value, xs: Sequence[Any]) -> Any:
     return b.Identity(value) if any(value is x for x in xs) else value
 
 
-def _diagonal(b: Any, labels: tuple[str, ...], x: Any) -> _Factor:
+def _diagonal(b: Builder, labels: tuple[str, ...], x: Value) -> _Factor:
     """``x`` with one axis for each label: of a matrix with its rows end to end, each element one place further in its row."""
     while len(set(labels)) < len(labels):
         label = next(each for each in labels if labels.count(each) > 1)
@@ -170,24 +174,24 @@ def _diagonal(b: Any, labels: tuple[str, ...], x: Any) -> _Factor:
     return _Factor(labels, x)
 
 
-def _lengths(b: Any, x: Any, axes: Any) -> list[Any]:
+def _lengths(b: Builder, x: Value, axes: Iterable[int]) -> list[Any]:
     """The sizes of axes as parts of a target."""
     return [x.dims[axis] if isinstance(x.dims[axis], int) else shape_value(b, x, [axis]) for axis in axes]
 
 
-def _summed(b: Any, factor: _Factor, kept: set[str]) -> _Factor:
+def _summed(b: Builder, factor: _Factor, kept: set[str]) -> _Factor:
     axes = [axis for axis, label in enumerate(factor.labels) if label not in kept]
     if not axes:
         return factor
     return _Factor(tuple(label for label in factor.labels if label in kept), b.ReduceSum(factor.value, axes, keepdims=False))
 
 
-def _turned(b: Any, factor: _Factor, order: Sequence[str]) -> _Factor:
+def _turned(b: Builder, factor: _Factor, order: Sequence[str]) -> _Factor:
     axes = [factor.labels.index(label) for label in order]
     return _Factor(tuple(order), factor.value if axes == sorted(axes) else b.Transpose(factor.value, axes))
 
 
-def _product(b: Any, left: _Factor, right: _Factor, later: set[str], stretches: bool) -> _Factor:
+def _product(b: Builder, left: _Factor, right: _Factor, later: set[str], stretches: bool) -> _Factor:
     """The product of two, summed over the labels that both have and nobody reads ``later``."""
     left, right = _without_ones(b, left, right, later), _without_ones(b, right, left, later)
     left = _summed(b, left, later | set(right.labels))
@@ -222,7 +226,7 @@ def _axes_of(label: str, factor: _Factor, other: _Factor) -> tuple[int, int] | N
     return None if symbolic.equal(factor.value.dims[axis], other.value.dims[place]) is True else (axis, place)
 
 
-def _stretched(b: Any, factor: _Factor, other: _Factor, label: str) -> _Factor:
+def _stretched(b: Builder, factor: _Factor, other: _Factor, label: str) -> _Factor:
     """``factor`` with as many elements along the axis as ``other`` has, where it has one. Expand refuses other sizes."""
     axes = _axes_of(label, factor, other)
     if axes is None:
@@ -232,7 +236,7 @@ def _stretched(b: Any, factor: _Factor, other: _Factor, label: str) -> _Factor:
     return _Factor(factor.labels, b.Expand(factor.value, join_sizes(b, sizes)))
 
 
-def _held(b: Any, factor: _Factor, other: _Factor, label: str) -> _Factor:
+def _held(b: Builder, factor: _Factor, other: _Factor, label: str) -> _Factor:
     """``factor``, which Reshape refuses when it runs where the axis is not as long in ``other``: axes that are one to a product
     might agree by chance."""
     axes = _axes_of(label, factor, other)
@@ -243,14 +247,14 @@ def _held(b: Any, factor: _Factor, other: _Factor, label: str) -> _Factor:
     return _Factor(factor.labels, b.Reshape(factor.value, join_sizes(b, sizes), copy_zeros=False))
 
 
-def _matrix(b: Any, factor: _Factor, batch: list[str], rows: list[str], columns: list[str]) -> Any:
+def _matrix(b: Builder, factor: _Factor, batch: list[str], rows: list[str], columns: list[str]) -> Any:
     if len(rows) == len(columns) == 1:
         return factor.value
     sizes = [*_lengths(b, factor.value, range(len(batch))), *_folded(b, factor, rows), *_folded(b, factor, columns)]
     return b.Reshape(factor.value, join_sizes(b, sizes), copy_zeros=False)
 
 
-def _folded(b: Any, factor: _Factor, labels: list[str]) -> list[Any]:
+def _folded(b: Builder, factor: _Factor, labels: list[str]) -> list[Any]:
     """The one size of the axes of ``labels`` together, as a part of a target."""
     sizes = _lengths(b, factor.value, [factor.labels.index(label) for label in labels])
     known = prod(size for size in sizes if isinstance(size, int))
@@ -261,7 +265,7 @@ def _folded(b: Any, factor: _Factor, labels: list[str]) -> list[Any]:
     return [total]
 
 
-def _without_ones(b: Any, factor: _Factor, other: _Factor, later: set[str]) -> _Factor:
+def _without_ones(b: Builder, factor: _Factor, other: _Factor, later: set[str]) -> _Factor:
     """``factor`` without the axes of size 1 that ``other`` has and that need not be there: what is summed over."""
     axes = [
         axis
@@ -276,7 +280,7 @@ def _without_ones(b: Any, factor: _Factor, other: _Factor, later: set[str]) -> _
     return _Factor(tuple(label for axis, label in enumerate(factor.labels) if axis not in axes), b.Squeeze(factor.value, axes))
 
 
-def _outer(b: Any, left: _Factor, right: _Factor, labels: list[str]) -> _Factor:
+def _outer(b: Builder, left: _Factor, right: _Factor, labels: list[str]) -> _Factor:
     """Element by element, each tensor given axes of size 1 for the labels that it lacks."""
     values = []
     for each in (left, right):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, dtypes
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import Unknown, agree
+from dovetail.ir.types import Unknown, View, agree
 from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import MatMul
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino="GroupedMatMul-17(mat_a, mat_b, offsets?)"):
@@ -23,7 +28,7 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
     group are 0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
     """
 
-    def shape(self, x: Any, y: Any, ends: Any = None) -> Any:
+    def shape(self, x: View, y: View, ends: View | None = None) -> Any:
         if y.shape is not None and len(y.shape) != 3:
             raise RuleError("matmul.groups", f"a matrix for each group is of rank 3, not {len(y.shape)}")
         if ends is not None and ends.shape is not None and len(ends.shape) != 1:
@@ -40,11 +45,11 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
             agree(ends.shape[0], groups)
         return (x.shape[0], columns)
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         """Shape values do not come out of products of matrices."""
         raise Unknown
 
-    def evaluate(self, xp: Any, x: Any, y: Any, ends: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, y: Array, ends: Array | None = None) -> Any:
         product = MatMul(transpose_b=True)
         if ends is None:
             return product.evaluate(xp, x, y)
@@ -55,7 +60,7 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
         rest = product.evaluate(xp, xp.zeros_like(x[bounds[-1] :, :]), xp.zeros_like(y[0, :, :]))
         return xp.concat([*parts, rest], axis=0)
 
-    def decompose(self, b: Any, x: Any, y: Any, ends: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, y: Value, ends: Value | None = None) -> Any:
         """Every row with every matrix, and of these products its own."""
         if ends is None:
             return b.MatMul(x, y, transpose_b=True)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
-from dovetail.ir.types import Size, Unknown, agree, broadcast
+from dovetail.ir.types import Size, Unknown, View, agree, broadcast
 from dovetail.ops.elementwise.broadcast import unbroadcast
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class MatMul(
@@ -27,7 +32,7 @@ class MatMul(
     transpose_a: bool = False
     transpose_b: bool = False
 
-    def shape(self, x: Any, y: Any) -> Any:
+    def shape(self, x: View, y: View) -> Any:
         left, right = x.shape, y.shape
         for shape in (left, right):
             if shape is not None and not shape:
@@ -41,11 +46,11 @@ class MatMul(
         assert batch is not None
         return (*batch, *(() if rows is None else (rows,)), *(() if columns is None else (columns,)))
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         """Shape values do not come out of products of matrices."""
         raise Unknown
 
-    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         if self.transpose_a and x.ndim > 1:
             x = xp.matrix_transpose(x)
         if self.transpose_b and y.ndim > 1:
@@ -54,7 +59,7 @@ class MatMul(
         product = xp.matmul(arrays.widened(xp, x), arrays.widened(xp, y))
         return product if product.dtype == kind else arrays.cast(xp, product, arrays.element(x), saturate=False)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         ranks = len(x.dims), len(y.dims)
         left = b.Unsqueeze(x, [0]) if ranks[0] == 1 else x
         right = b.Unsqueeze(y, [1]) if ranks[1] == 1 else y
@@ -73,7 +78,7 @@ class MatMul(
             dy = b.MatMul(left, g, transpose_a=not swap_left)
         return [_like(b, dx, x, left), _like(b, dy, y, right)]
 
-    def decompose(self, b: Any, x: Any, y: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, y: Value) -> Any:
         """The operands transposed beforehand; None where there is nothing to transpose."""
         if not (self.transpose_a or self.transpose_b):
             return None
@@ -81,7 +86,7 @@ class MatMul(
         y = transposed(b, y) if self.transpose_b else y
         return b.MatMul(x, y)
 
-    def canonical(self, x: Any, y: Any) -> Op:
+    def canonical(self, x: View, y: View) -> Op:
         """A vector is never transposed."""
         vectors = [v.shape is not None and len(v.shape) == 1 for v in (x, y)]
         return MatMul(self.transpose_a and not vectors[0], self.transpose_b and not vectors[1])
@@ -94,7 +99,7 @@ def _matrix(shape: tuple[Size, ...], transpose: bool, row: bool) -> tuple[Any, A
     return (shape[-1], shape[-2]) if transpose else (shape[-2], shape[-1])
 
 
-def transposed(b: Any, x: Any) -> Any:
+def transposed(b: Builder, x: Value) -> Any:
     """``x`` with its last two axes swapped. Raises UnsupportedError [matmul.rank] where the rank is not known."""
     if x.shape is None:
         raise UnsupportedError("matmul.rank", "a transposed operand of unknown rank")
@@ -102,7 +107,7 @@ def transposed(b: Any, x: Any) -> Any:
     return x if rank < 2 else b.Transpose(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
-def _like(b: Any, g: Any, x: Any, matrix: Any) -> Any:
+def _like(b: Builder, g: Value, x: Value, matrix: Value) -> Any:
     """The gradient of an operand from that of its broadcast form as a matrix."""
     from dovetail.ir.builder import shape_value
 
@@ -132,7 +137,7 @@ class Gemm(
     transpose_b: bool = False
     broadcast: bool = True
 
-    def shape(self, x: Any, y: Any, bias: Any = None) -> Any:
+    def shape(self, x: View, y: View, bias: View | None = None) -> Any:
         self._check_scale(x)
         for operand in (x, y):
             if operand.shape is not None and len(operand.shape) != 2:
@@ -151,7 +156,7 @@ class Gemm(
             self._check_bias(bias.shape, (rows, columns))
         return rows, columns
 
-    def _check_scale(self, x: Any) -> None:
+    def _check_scale(self, x: View) -> None:
         dtype = getattr(x.type, "dtype", None)
         if dtype is not None and dtype.is_integer:
             for name in ("alpha", "beta"):
@@ -169,11 +174,11 @@ class Gemm(
             if not may_stretch and symbolic.equal(size, whole) is False:
                 raise RuleError("gemm.bias", f"a bias of size {size} does not broadcast to {whole}")
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         """Shape values do not come out of products of matrices."""
         raise Unknown
 
-    def evaluate(self, xp: Any, x: Any, y: Any, bias: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, y: Array, bias: Array | None = None) -> Any:
         kind = arrays.element(x)
         x, y = arrays.widened(xp, x), arrays.widened(xp, y)
         product = xp.matmul(xp.matrix_transpose(x) if self.transpose_a else x, xp.matrix_transpose(y) if self.transpose_b else y)
@@ -182,7 +187,7 @@ class Gemm(
             product = product + _scaled(arrays.widened(xp, bias), self.beta, kind.is_integer)
         return product if arrays.element(product) is kind else arrays.cast(xp, product, kind, saturate=False)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any, bias: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value, bias: Value | None = None) -> Any:
         scaled = g if self.alpha == 1 else b.Multiply(g, self.alpha)
         dx, dy = MatMul(self.transpose_a, self.transpose_b).vjp(b, scaled, z, x, y)
         if bias is None:
@@ -190,11 +195,11 @@ class Gemm(
         weighted = g if self.beta == 1 else b.Multiply(g, self.beta)
         return [dx, dy, unbroadcast(b, weighted, bias)]
 
-    def canonical(self, x: Any, y: Any, bias: Any = None) -> Op:
+    def canonical(self, x: View, y: View, bias: View | None = None) -> Op:
         """A bias of the product's own shape needs no broadcasting, and may have it."""
         return self.with_(broadcast=True)
 
-    def decompose(self, b: Any, x: Any, y: Any, bias: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, y: Value, bias: Value | None = None) -> Any:
         product = b.MatMul(x, y, transpose_a=self.transpose_a, transpose_b=self.transpose_b)
         if self.alpha != 1:
             product = b.Multiply(product, self.alpha)
@@ -203,5 +208,5 @@ class Gemm(
         return b.Add(product, bias if self.beta == 1 else b.Multiply(bias, self.beta))
 
 
-def _scaled(x: Any, factor: float, whole: bool) -> Any:
+def _scaled(x: Array, factor: float, whole: bool) -> Any:
     return x if factor == 1 else x * (int(factor) if whole else factor)

@@ -10,7 +10,7 @@ from dovetail import arrays, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, Unknown, agree
+from dovetail.ir.types import Tensor, Type, Unknown, View, agree
 from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.ops.nn.conv import Conv, Convolution
@@ -302,12 +302,11 @@ class QGemm(
         return requantized_value(b, total, b.Divide(factor, one_value(b, z_scale)), one_value(b, zz))
 
 
-class _Untyped:
-    """A view whose element type does not matter."""
+class _Untyped(View):
+    """A view without an element type."""
 
     def __init__(self, x: Any) -> None:
-        self.type = None
-        self.shape = x.shape
+        super().__init__(Tensor(None, x.shape))
 
 
 class MatMulIntegerToFloat(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,8 +11,13 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.interpreter.evaluate import FOLD_LIMIT
 from dovetail.ir.op import Op
-from dovetail.ir.types import axis_in
+from dovetail.ir.types import View, axis_in
 from dovetail.ops.elementwise.broadcast import Elementwise
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class _Place(Elementwise, sig="x: R -> y: i64"):
@@ -26,7 +31,7 @@ class _Place(Elementwise, sig="x: R -> y: i64"):
     select_last_index: bool = False
     reduction: ClassVar[str]
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is None:
             return None
         axis = axis_in(self.axis, len(x.shape))
@@ -34,13 +39,13 @@ class _Place(Elementwise, sig="x: R -> y: i64"):
             raise RuleError("argument.empty", f"axis {axis} of size 0 has no extreme element")
         return x.shape[:axis] + ((1,) if self.keepdims else ()) + x.shape[axis + 1 :]
 
-    def canonical(self, x: Any) -> Op:
+    def canonical(self, x: View) -> Op:
         return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
 
-    def place(self, xp: Any) -> Callable[..., Any]:
+    def place(self, xp: Namespace) -> Callable[..., Any]:
         raise NotImplementedError
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         if xp is symbolic.xp:
             raise symbolic.Inexact("the place of an extreme")
         axis = axis_in(self.axis, x.ndim)
@@ -53,7 +58,7 @@ class _Place(Elementwise, sig="x: R -> y: i64"):
         places = arrays.cast(xp, xp.asarray(found), dtypes.i64)
         return xp.expand_dims(places, axis=axis) if self.keepdims else places
 
-    def composed(self, b: Any, x: Any) -> Any:
+    def composed(self, b: Builder, x: Value) -> Any:
         """The least (or greatest) of the places that hold the extreme element."""
         if x.shape is None:
             return None
@@ -63,21 +68,21 @@ class _Place(Elementwise, sig="x: R -> y: i64"):
         found = b.Where(hit, places, b.constant(-1, dtypes.i64) if self.select_last_index else _size(b, x, axis))
         return b.apply("ReduceMax" if self.select_last_index else "ReduceMin", found, [axis], keepdims=self.keepdims)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
 
 
-def _size(b: Any, x: Any, axis: int) -> Any:
+def _size(b: Builder, x: Value, axis: int) -> Any:
     """The size of an axis, which is beyond every place on it, as a vector of one element."""
     from dovetail.ir.builder import shape_value
 
     return shape_value(b, x, [axis])
 
 
-def _places(b: Any, x: Any, axis: int) -> Any:
+def _places(b: Builder, x: Value, axis: int) -> Any:
     """0, 1, ... along ``axis``, in a shape that broadcasts to that of ``x``."""
-    size = x.shape[axis]
-    behind = list(range(1, len(x.shape) - axis))
+    size = x.dims[axis]
+    behind = list(range(1, len(x.dims) - axis))
     if isinstance(size, int) and 8 * size <= FOLD_LIMIT:
         return b.constant(np.arange(size).reshape(-1, *(1,) * len(behind)))
     ones = b.Expand(b.constant(1, dtypes.i64), _size(b, x, axis))
@@ -98,7 +103,7 @@ class ArgMax(_Place, onnx=_place_lines("ArgMax")):
 
     reduction: ClassVar[str] = "ReduceMax"
 
-    def place(self, xp: Any) -> Callable[..., Any]:
+    def place(self, xp: Namespace) -> Callable[..., Any]:
         return xp.argmax  # type: ignore[no-any-return]
 
 
@@ -107,5 +112,5 @@ class ArgMin(_Place, onnx=_place_lines("ArgMin")):
 
     reduction: ClassVar[str] = "ReduceMin"
 
-    def place(self, xp: Any) -> Callable[..., Any]:
+    def place(self, xp: Namespace) -> Callable[..., Any]:
         return xp.argmin  # type: ignore[no-any-return]

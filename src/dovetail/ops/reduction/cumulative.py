@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
-from dovetail.ir.types import axis_in
+from dovetail.ir.types import View, axis_in
 from dovetail.ops.elementwise.broadcast import Elementwise, is_float
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class _Running(Elementwise, sig="x: R, axis!: I -> y: R"):
@@ -20,7 +25,7 @@ class _Running(Elementwise, sig="x: R, axis!: I -> y: R"):
     exclusive: bool = False
     reverse: bool = False
 
-    def shape(self, x: Any, axis: Any) -> Any:
+    def shape(self, x: View, axis: View) -> Any:
         if axis.shape is not None and len(axis.shape):
             raise RuleError("running.axis", f"the axis should be a scalar, not of shape {list(axis.shape)}")
         if x.shape is not None and axis.value is not None:
@@ -29,14 +34,14 @@ class _Running(Elementwise, sig="x: R, axis!: I -> y: R"):
                 axis_in(place, len(x.shape))
         return x.shape
 
-    def running(self, xp: Any, x: Any, axis: int) -> Any:
+    def running(self, xp: Namespace, x: Array, axis: int) -> Any:
         raise NotImplementedError
 
-    def first(self, xp: Any, x: Any) -> Any:
+    def first(self, xp: Namespace, x: Array) -> Any:
         """What stands before the first element, in the shape of ``x``."""
         raise NotImplementedError
 
-    def evaluate(self, xp: Any, x: Any, axis: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, axis: Array) -> Any:
         place = axis_in(int(np.asarray(axis).reshape(-1).tolist()[0]), x.ndim)
         wide = x if xp is symbolic.xp else arrays.widened(xp, x)
         wide = xp.flip(wide, axis=place) if self.reverse else wide
@@ -56,13 +61,13 @@ class CumSum(
 ):
     """The running sum. Sources: ONNX CumSum 11 and 14, OpenVINO CumSum-3."""
 
-    def running(self, xp: Any, x: Any, axis: int) -> Any:
+    def running(self, xp: Namespace, x: Array, axis: int) -> Any:
         return xp.cumulative_sum(x, axis=axis) if xp is symbolic.xp else xp.cumulative_sum(x, axis=axis, dtype=x.dtype)
 
-    def first(self, xp: Any, x: Any) -> Any:
+    def first(self, xp: Namespace, x: Array) -> Any:
         return xp.zeros_like(x)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, axis: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, axis: Value) -> Any:
         back = b.CumSum(g, axis, exclusive=self.exclusive, reverse=not self.reverse) if is_float(x) else None
         return [back, None]
 
@@ -70,17 +75,17 @@ class CumSum(
 class CumProd(_Running, onnx="CumProd-26(x, axis; exclusive=0, reverse=0)"):
     """The running product. Source: ONNX CumProd 26."""
 
-    def running(self, xp: Any, x: Any, axis: int) -> Any:
+    def running(self, xp: Namespace, x: Array, axis: int) -> Any:
         if hasattr(xp, "cumulative_prod"):
             return xp.cumulative_prod(x, axis=axis, dtype=x.dtype)
         rows = [x[(*(slice(None),) * axis, slice(place, place + 1))] for place in range(x.shape[axis])]
         products = [reduce(xp.multiply, rows[: place + 1]) for place in range(len(rows))]
         return xp.concat(products, axis=axis) if products else x
 
-    def first(self, xp: Any, x: Any) -> Any:
+    def first(self, xp: Namespace, x: Array) -> Any:
         return xp.ones_like(x)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, axis: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, axis: Value) -> Any:
         """For factors other than 0, by which the products that hold them are divided."""
         if not is_float(x):
             return [None, None]

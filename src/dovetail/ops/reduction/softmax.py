@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import arrays
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import axis_in, total
+from dovetail.ir.types import View, axis_in, total
 from dovetail.ops.nn.normalization import NormalizationOp
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class _Exponential(NormalizationOp, sig="x: F -> y: F"):
@@ -17,7 +22,7 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
     axis: int = -1
     coerce_to_2d: bool = False
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is not None:
             axis_in(self.axis, len(x.shape))
         return x.shape
@@ -26,7 +31,7 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
         axis = axis_in(self.axis, rank)
         return tuple(range(axis, rank)) if self.coerce_to_2d else (axis,)
 
-    def canonical(self, x: Any) -> Op:
+    def canonical(self, x: View) -> Op:
         """Axes of size 1 after it change nothing."""
         if x.shape is None:
             return self
@@ -34,7 +39,7 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
         alone = all(isinstance(size, int) and size == 1 for size in x.shape[axis + 1 :])
         return self.with_(axis=axis, coerce_to_2d=self.coerce_to_2d and not alone)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         """Over the last axis, into which the others are folded or which is swapped with the axis."""
         rank = len(x.dims)
         axis = axis_in(self.axis, rank)
@@ -65,10 +70,10 @@ class Softmax(
     Sources: ONNX Softmax 1, 11 (coerced to two dimensions), 13; OpenVINO SoftMax-1, -8.
     """
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return arrays.softmax(xp, x, self.axes(x.ndim))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         weighted = b.Multiply(g, y)
         total = b.ReduceSum(weighted, list(self.axes(len(x.dims))), keepdims=True)
         return [b.Subtract(weighted, b.Multiply(y, total))]
@@ -88,10 +93,10 @@ class LogSoftmax(
     Sources: ONNX LogSoftmax 1, 11 (coerced to two dimensions), 13; OpenVINO LogSoftmax-5.
     """
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return arrays.log_softmax(xp, x, self.axes(x.ndim))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         total = b.ReduceSum(g, list(self.axes(len(x.dims))), keepdims=True)
         return [b.Subtract(g, b.Multiply(b.Exp(y), total))]
 
@@ -109,7 +114,7 @@ class Hardmax(
     Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
     """
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         axis = axis_in(self.axis, x.ndim)
         flat = xp.reshape(x, (*x.shape[:axis], -1)) if self.coerce_to_2d and 0 not in x.shape else x
         if 0 in x.shape:
@@ -119,6 +124,6 @@ class Hardmax(
         hot = arrays.one_hot(xp, xp.argmax(wide, axis=-1), wide.shape[-1], one, zero)
         return xp.reshape(xp.moveaxis(hot, -1, axis), x.shape)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         """A step function has no slope."""
         return [None]
