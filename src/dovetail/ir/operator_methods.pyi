@@ -644,26 +644,26 @@ class OperatorMethods:
     def Celu(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). Source: ONNX Celu 12 and 28."""
+        """Compute max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). Source: ONNX Celu 12 and 28."""
 
     def Elu(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
+        """Compute x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
 
     def Gelu(
         self, x: Operand, /, *, approximate: str = 'none',
     ) -> Value:
-        """x times the chance that a normal variable is less: x / 2 * (1 + erf(x / sqrt(2))).
+        """Compute x * P(X <= x) for a standard normal X: x / 2 * (1 + erf(x / sqrt(2))).
 
-        With ``approximate="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
+        ``approximate="tanh"`` computes x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
         Sources: ONNX Gelu 20, OpenVINO Gelu-2 and Gelu-7.
         """
 
     def HardSigmoid(
         self, x: Operand, /, *, alpha: float = 0.20000000298023224, beta: float = 0.5,
     ) -> Value:
-        """max(0, min(1, alpha * x + beta)).
+        """Compute max(0, min(1, alpha * x + beta)).
 
         Sources: ONNX HardSigmoid 1 to 22, OpenVINO HardSigmoid-1 and HSigmoid-5 (alpha 1/6, beta 1/2).
         """
@@ -671,41 +671,41 @@ class OperatorMethods:
     def HardSwish(
         self, x: Operand, /,
     ) -> Value:
-        """x * max(0, min(1, x / 6 + 1/2)). Sources: ONNX HardSwish 14 and 22, OpenVINO HSwish-4."""
+        """Compute x * max(0, min(1, x / 6 + 1/2)). Sources: ONNX HardSwish 14 and 22, OpenVINO HSwish-4."""
 
     def LeakyRelu(
         self, x: Operand, /, *, alpha: float = 0.009999999776482582,
     ) -> Value:
-        """x, or alpha * x where x < 0. Source: ONNX LeakyRelu 1 to 16."""
+        """Compute x, or alpha * x where x < 0. Source: ONNX LeakyRelu 1 to 16."""
 
     def Mish(
         self, x: Operand, /,
     ) -> Value:
-        """x * tanh(log(exp(x) + 1)). Sources: ONNX Mish 18 and 22, OpenVINO Mish-4."""
+        """Compute x * tanh(log(exp(x) + 1)). Sources: ONNX Mish 18 and 22, OpenVINO Mish-4."""
 
     def PRelu(
         self, x: Operand, slope: Operand, /, *, channels: bool = False,
     ) -> Value:
-        """x, or slope * x where x < 0; ``slope`` broadcasts to the shape of ``x``.
+        """Compute x, or slope * x where x < 0; ``slope`` broadcasts to the shape of ``x``.
 
-        With ``channels`` a slope of rank 1 that is as long as axis 1 of ``x`` stands for that axis.
-        Sources: ONNX PRelu 1 and 6 (one slope, or one a channel), 7 to 16; OpenVINO PReLU-1.
+        With ``channels`` a ``slope`` of rank 1 with as many elements as axis 1 of ``x`` applies to that axis.
+        Sources: ONNX PRelu 1 and 6 (one slope, or one per channel), 7 to 16; OpenVINO PReLU-1.
         """
 
     def Relu(
         self, x: Operand, /,
     ) -> Value:
-        """max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
+        """Compute max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
 
     def Selu(
         self, x: Operand, /, *, alpha: float = 1.6732631921768188, gamma: float = 1.0507010221481323,
     ) -> Value:
-        """gamma * x, or gamma * alpha * (exp(x) - 1) where x <= 0. Sources: ONNX Selu 1 to 22, OpenVINO Selu-1."""
+        """Compute gamma * x, or gamma * alpha * (exp(x) - 1) where x <= 0. Sources: ONNX Selu 1 to 22, OpenVINO Selu-1."""
 
     def Shrink(
         self, x: Operand, /, *, bias: float = 0.0, lambd: float = 0.5,
     ) -> Value:
-        """x + bias where x < -lambd, x - bias where x > lambd, otherwise 0; integers are computed in f64 and cut off.
+        """Compute x + bias where x < -lambd, x - bias where x > lambd, otherwise 0; integers are computed in f64 and truncated.
 
         Source: ONNX Shrink 9.
         """
@@ -713,159 +713,167 @@ class OperatorMethods:
     def Sigmoid(
         self, x: Operand, /,
     ) -> Value:
-        """1 / (1 + exp(-x)). Sources: ONNX Sigmoid 1 to 13, OpenVINO Sigmoid-1."""
+        """Compute 1 / (1 + exp(-x)). Sources: ONNX Sigmoid 1 to 13, OpenVINO Sigmoid-1."""
 
     def Softplus(
         self, x: Operand, /,
     ) -> Value:
-        """log(exp(x) + 1). Sources: ONNX Softplus 1 and 22, OpenVINO SoftPlus-4."""
+        """Compute log(exp(x) + 1). Sources: ONNX Softplus 1 and 22, OpenVINO SoftPlus-4."""
 
     def Softsign(
         self, x: Operand, /,
     ) -> Value:
-        """x / (1 + |x|). Sources: ONNX Softsign 1 and 22, OpenVINO SoftSign-9."""
+        """Compute x / (1 + |x|). Sources: ONNX Softsign 1 and 22, OpenVINO SoftSign-9."""
 
     def SwiGLU(
         self, x: Operand, y: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
+        """Compute x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
 
     def Swish(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (its beta)."""
+        """Compute x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (its beta)."""
 
     def ThresholdedRelu(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x where x > alpha, otherwise 0. Source: ONNX ThresholdedRelu 10 and 22."""
+        """Compute x where x > alpha, otherwise 0. Source: ONNX ThresholdedRelu 10 and 22."""
 
     # elementwise.binary
 
     def Add(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
+        """Compute x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
 
     def Divide(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True, m_pythondiv: bool = False,
     ) -> Value:
-        """x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity; the least one by -1 wraps.
+        """Compute x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity.
 
-        Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
+        The minimum of a signed type divided by -1 wraps. Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
         """
 
     def Maximum(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The greatest of ``xs`` at each place; NaN where one is. Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs)."""
+        """Compute the element-wise maximum of ``xs``; NaN where one is NaN.
+
+        Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs).
+        """
 
     def Mean(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The mean of ``xs`` at each place: their sum, divided by their number. Source: ONNX Mean 1 to 13."""
+        """Compute the element-wise mean of ``xs``: their sum divided by their number. Source: ONNX Mean 1 to 13."""
 
     def Minimum(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The least of ``xs`` at each place; NaN where one is. Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs)."""
+        """Compute the element-wise minimum of ``xs``; NaN where one is NaN.
+
+        Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs).
+        """
 
     def Mod(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True, fmod: bool = False,
     ) -> Value:
-        """The remainder of a division toward minus infinity, with the sign of ``y``; with ``fmod`` toward zero, and of ``x``.
+        """Compute the remainder of floor division; with ``fmod`` that of truncating division.
 
-        Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and FloorMod-1.
+        It has the sign of ``y``, with ``fmod`` that of ``x``. Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and
+        FloorMod-1.
         """
 
     def Multiply(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
+        """Compute x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
 
     def Power(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """``x`` to the ``y``, of the type of ``x``. Integers are exact and wrap; a negative exponent gives the truncated reciprocal.
+        """Compute x to the power y, in the type of ``x``.
 
-        Sources: ONNX Pow 1 to 15 (from 12 on the types may differ), OpenVINO Power-1 (equal types).
+        Integers are exact and wrap; a negative exponent gives the truncated reciprocal. Sources: ONNX Pow 1 to 15 (from 12 on the
+        types may differ), OpenVINO Power-1 (equal types).
         """
 
     def SquaredDifference(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """(x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
+        """Compute (x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
 
     def Subtract(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
+        """Compute x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
 
     def Sum(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The sum of ``xs`` at each place, added from the first to the last. Source: ONNX Sum 1 to 13."""
+        """Compute the element-wise sum of ``xs``, added from the first to the last. Source: ONNX Sum 1 to 13."""
 
     # elementwise.bitwise
 
     def BitShift(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True, direction: str = 'left', beyond: str = 'fill',
     ) -> Value:
-        """``x`` shifted ``left`` or ``right`` by ``amount`` bits; to the right the sign of a signed type comes after.
+        """Shift ``x`` ``left`` or ``right`` by ``y`` bits; a right shift of a signed type is arithmetic.
 
-        An amount that is negative, or at least the number of bits, leaves with ``beyond="fill"`` what the sign alone gives; with
-        ``open`` the source does not say.
-        Sources: ONNX BitShift 11 (unsigned) and 28, OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
+        A shift by a negative amount, or by at least the number of bits, gives with ``beyond="fill"`` 0, or -1 for a negative ``x``
+        shifted right. ``beyond="open"`` marks sources that leave this undefined. Sources: ONNX BitShift 11 (unsigned) and 28,
+        OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
         """
 
     def BitwiseAnd(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """The bits that are set in both. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
+        """Compute the bitwise AND. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
 
     def BitwiseNot(
         self, x: Operand, /,
     ) -> Value:
-        """Every bit inverted. Sources: ONNX BitwiseNot 18 (integers), OpenVINO BitwiseNot-13 (integers and booleans)."""
+        """Invert each bit. Sources: ONNX BitwiseNot 18 (integers), OpenVINO BitwiseNot-13 (integers and booleans)."""
 
     def BitwiseOr(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """The bits that are set in either. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
+        """Compute the bitwise OR. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
 
     def BitwiseXor(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """The bits that are set in one. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
+        """Compute the bitwise XOR. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
 
     # elementwise.cast
 
     def BitCast(
         self, x: Operand, /, *, to: DTypeLike,
     ) -> Value:
-        """The bits of each element read as the type ``to``, which has as many. Source: ONNX BitCast 26."""
+        """Reinterpret the bits of each element as the type ``to`` of the same width. Source: ONNX BitCast 26."""
 
     def Cast(
         self, x: Operand, /, *, to: DTypeLike, saturate: bool = True, saturate_infinity: bool = True, round_mode: str = 'up',
         source: DTypeLike | None = None,
     ) -> Value:
-        """The elements of ``x`` as the type ``to``.
+        """Convert the elements of ``x`` to the type ``to``.
 
-        Floats go to integers toward zero, from beyond the range of the type to its nearest value and from NaN to 0, which the
-        specifications leave open (integers of fewer than 8 bits take the low bits of the i64); integers wrap; whatever is not 0
-        is True; numbers are rounded to the nearest, of two to the even one, and beyond the range of a float type to infinity. To
-        f8 with ``saturate`` to the greatest value instead, from infinity too unless ``saturate_infinity`` is off, when
-        f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``round_mode`` (up, down, nearest, of two to
-        the greater, even, of two to the even code) and ``saturate`` rule f8e8m0, which takes magnitudes. ``source`` names the
+        Floats go to integers toward zero. Out of range they go to the nearest value of the type, and NaN to 0, which the
+        specifications leave open; integers of fewer than 8 bits take the low bits of the i64. Integers wrap; every number other
+        than 0 is True. Numbers are rounded to nearest, ties to even, and beyond the range of a float type to infinity.
+
+        To f8 with ``saturate`` they go to the greatest value instead; so does infinity unless ``saturate_infinity`` is off, when
+        f8e4m3fnuz and f8e5m2fnuz take NaN. Without ``saturate`` they go to infinity or NaN. ``round_mode`` (up, down, nearest with
+        ties up, even with ties to the even code) and ``saturate`` apply to f8e8m0, which takes magnitudes. ``source`` names the
         type of ``x`` where its array does not: nf4.
-
         Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
         """
 
     def CastLike(
         self, x: Operand, target_type: Operand, /, *, saturate: bool = True, round_mode: str = 'up',
     ) -> Value:
-        """The elements of ``x`` as the type of ``target_type``, as Cast does it.
+        """Convert the elements of ``x`` to the element type of ``target_type``, as Cast does.
 
         Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1.
         """
@@ -875,8 +883,10 @@ class OperatorMethods:
     def Clip(
         self, x: Operand, min: Operand | None = None, max: Operand | None = None, /,
     ) -> Value:
-        """min(high, max(low, x)), so that ``high`` wins where the two cross. A bound is a scalar; one left out is the least or
-        greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO Clamp-1.
+        """Compute min(max, max(min, x)), so that ``max`` wins where the bounds cross.
+
+        The bounds are scalars; one left out is the least or greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO
+        Clamp-1.
         """
 
     # elementwise.logical
@@ -884,168 +894,177 @@ class OperatorMethods:
     def And(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """Whether both hold. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
+        """Compute the logical AND. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
 
     def Equal(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
+        """Compute x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
 
     def Greater(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x > y. Sources: ONNX Greater 1 to 13, OpenVINO Greater-1."""
+        """Compute x > y. Sources: ONNX Greater 1 to 13, OpenVINO Greater-1."""
 
     def GreaterEqual(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x >= y. Sources: ONNX GreaterOrEqual 12 and 16, OpenVINO GreaterEqual-1."""
+        """Compute x >= y. Sources: ONNX GreaterOrEqual 12 and 16, OpenVINO GreaterEqual-1."""
 
     def IsFinite(
         self, x: Operand, /,
     ) -> Value:
-        """Whether it is neither infinite nor NaN. Source: OpenVINO IsFinite-10."""
+        """Test each element for being neither infinite nor NaN. Source: OpenVINO IsFinite-10."""
 
     def IsInf(
         self, x: Operand, /, *, detect_negative: bool = True, detect_positive: bool = True,
     ) -> Value:
-        """Whether it is infinite; one sign counts only with its flag. Sources: ONNX IsInf 10 and 20, OpenVINO IsInf-10."""
+        """Test each element for infinity, of the signs that ``detect_negative`` and ``detect_positive`` select.
+
+        Sources: ONNX IsInf 10 and 20, OpenVINO IsInf-10.
+        """
 
     def IsNaN(
         self, x: Operand, /,
     ) -> Value:
-        """Whether it is not a number. Sources: ONNX IsNaN 9 to 20, OpenVINO IsNaN-10."""
+        """Test each element for NaN. Sources: ONNX IsNaN 9 to 20, OpenVINO IsNaN-10."""
 
     def Less(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x < y. Sources: ONNX Less 1 to 13, OpenVINO Less-1."""
+        """Compute x < y. Sources: ONNX Less 1 to 13, OpenVINO Less-1."""
 
     def LessEqual(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x <= y. Sources: ONNX LessOrEqual 12 and 16, OpenVINO LessEqual-1."""
+        """Compute x <= y. Sources: ONNX LessOrEqual 12 and 16, OpenVINO LessEqual-1."""
 
     def Not(
         self, x: Operand, /,
     ) -> Value:
-        """Whether it does not hold. Sources: ONNX Not 1, OpenVINO LogicalNot-1."""
+        """Compute the logical NOT. Sources: ONNX Not 1, OpenVINO LogicalNot-1."""
 
     def NotEqual(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x != y, of any type; NaN differs from all. Source: OpenVINO NotEqual-1."""
+        """Compute x != y, of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
 
     def Or(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """Whether one holds, or both. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
+        """Compute the logical OR. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
 
     def Where(
         self, condition: Operand, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """``x`` where ``condition`` holds, otherwise ``y``. Sources: ONNX Where 9 and 16, OpenVINO Select-1."""
+        """Select ``x`` where ``condition`` is true, otherwise ``y``. Sources: ONNX Where 9 and 16, OpenVINO Select-1."""
 
     def Xor(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """Whether exactly one holds. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
+        """Compute the logical XOR. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
 
     # elementwise.unary
 
     def Abs(
         self, x: Operand, /,
     ) -> Value:
-        """The magnitude; the least integer of its type stays what it is. Sources: ONNX Abs 1 to 13, OpenVINO Abs-1."""
+        """Compute the absolute value; that of the minimum of a signed integer type wraps to itself.
+
+        Sources: ONNX Abs 1 to 13, OpenVINO Abs-1.
+        """
 
     def Acos(
         self, x: Operand, /,
     ) -> Value:
-        """The arc cosine. Sources: ONNX Acos 7 and 22, OpenVINO Acos-1."""
+        """Compute the arc cosine. Sources: ONNX Acos 7 and 22, OpenVINO Acos-1."""
 
     def Acosh(
         self, x: Operand, /,
     ) -> Value:
-        """The inverse hyperbolic cosine. Sources: ONNX Acosh 9 and 22, OpenVINO Acosh-3 (opset4)."""
+        """Compute the inverse hyperbolic cosine. Sources: ONNX Acosh 9 and 22, OpenVINO Acosh-3 (opset4)."""
 
     def Asin(
         self, x: Operand, /,
     ) -> Value:
-        """The arc sine. Sources: ONNX Asin 7 and 22, OpenVINO Asin-1."""
+        """Compute the arc sine. Sources: ONNX Asin 7 and 22, OpenVINO Asin-1."""
 
     def Asinh(
         self, x: Operand, /,
     ) -> Value:
-        """The inverse hyperbolic sine. Sources: ONNX Asinh 9 and 22, OpenVINO Asinh-3 (opset4)."""
+        """Compute the inverse hyperbolic sine. Sources: ONNX Asinh 9 and 22, OpenVINO Asinh-3 (opset4)."""
 
     def Atan(
         self, x: Operand, /,
     ) -> Value:
-        """The arc tangent. Sources: ONNX Atan 7 and 22, OpenVINO Atan-1."""
+        """Compute the arc tangent. Sources: ONNX Atan 7 and 22, OpenVINO Atan-1."""
 
     def Atanh(
         self, x: Operand, /,
     ) -> Value:
-        """The inverse hyperbolic tangent. Sources: ONNX Atanh 9 and 22, OpenVINO Atanh-3 (opset4)."""
+        """Compute the inverse hyperbolic tangent. Sources: ONNX Atanh 9 and 22, OpenVINO Atanh-3 (opset4)."""
 
     def Ceil(
         self, x: Operand, /,
     ) -> Value:
-        """The least whole number that is not less. Sources: ONNX Ceil 1 to 13, OpenVINO Ceiling-1."""
+        """Round up to an integer. Sources: ONNX Ceil 1 to 13, OpenVINO Ceiling-1."""
 
     def Cos(
         self, x: Operand, /,
     ) -> Value:
-        """The cosine. Sources: ONNX Cos 7 and 22, OpenVINO Cos-1."""
+        """Compute the cosine. Sources: ONNX Cos 7 and 22, OpenVINO Cos-1."""
 
     def Cosh(
         self, x: Operand, /,
     ) -> Value:
-        """The hyperbolic cosine. Sources: ONNX Cosh 9 and 22, OpenVINO Cosh-1."""
+        """Compute the hyperbolic cosine. Sources: ONNX Cosh 9 and 22, OpenVINO Cosh-1."""
 
     def Erf(
         self, x: Operand, /,
     ) -> Value:
-        """The error function, of floats: what integers give no specification says. Sources: ONNX Erf 9 and 13, OpenVINO Erf-1."""
+        """Compute the error function of floats; no specification defines it for integers.
+
+        Sources: ONNX Erf 9 and 13, OpenVINO Erf-1.
+        """
 
     def ErfInv(
         self, x: Operand, /,
     ) -> Value:
-        """The number whose error function is x: infinite at -1 and 1, NaN beyond.
+        """Compute the inverse of the error function: infinite at -1 and 1, NaN beyond.
 
-        In other operators it is written with the rational functions that it is computed with here, in f64, whose error is less than
-        the last digit of f32. Source: OpenVINO ErfInv-17.
+        Its decomposition evaluates the rational approximations of the interpreter in f64, with an error below the last digit of
+        f32. Source: OpenVINO ErfInv-17.
         """
 
     def Exp(
         self, x: Operand, /,
     ) -> Value:
-        """e to the x. Sources: ONNX Exp 1 to 13, OpenVINO Exp-1."""
+        """Compute e to the power x. Sources: ONNX Exp 1 to 13, OpenVINO Exp-1."""
 
     def Floor(
         self, x: Operand, /,
     ) -> Value:
-        """The greatest whole number that is not greater. Sources: ONNX Floor 1 to 13, OpenVINO Floor-1."""
+        """Round down to an integer. Sources: ONNX Floor 1 to 13, OpenVINO Floor-1."""
 
     def Log(
         self, x: Operand, /,
     ) -> Value:
-        """The natural logarithm. Sources: ONNX Log 1 to 13, OpenVINO Log-1."""
+        """Compute the natural logarithm. Sources: ONNX Log 1 to 13, OpenVINO Log-1."""
 
     def Negative(
         self, x: Operand, /,
     ) -> Value:
-        """-x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
+        """Compute -x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
 
     def Reciprocal(
         self, x: Operand, /,
     ) -> Value:
-        """1 / x. Source: ONNX Reciprocal 1 to 13."""
+        """Compute 1 / x. Source: ONNX Reciprocal 1 to 13."""
 
     def Round(
         self, x: Operand, /, *, mode: str = 'half_to_even',
     ) -> Value:
-        """The nearest whole number; of two the even one (``half_to_even``), or the one farther from zero (``half_away_from_zero``).
+        """Round to the nearest integer, ties to even (``half_to_even``) or away from zero (``half_away_from_zero``).
 
         Sources: ONNX Round 11 and 22, OpenVINO Round-5.
         """
@@ -1053,32 +1072,32 @@ class OperatorMethods:
     def Sign(
         self, x: Operand, /,
     ) -> Value:
-        """-1, 0 or 1. Sources: ONNX Sign 9 and 13, OpenVINO Sign-1."""
+        """Compute the sign: -1, 0 or 1. Sources: ONNX Sign 9 and 13, OpenVINO Sign-1."""
 
     def Sin(
         self, x: Operand, /,
     ) -> Value:
-        """The sine. Sources: ONNX Sin 7 and 22, OpenVINO Sin-1."""
+        """Compute the sine. Sources: ONNX Sin 7 and 22, OpenVINO Sin-1."""
 
     def Sinh(
         self, x: Operand, /,
     ) -> Value:
-        """The hyperbolic sine. Sources: ONNX Sinh 9 and 22, OpenVINO Sinh-1."""
+        """Compute the hyperbolic sine. Sources: ONNX Sinh 9 and 22, OpenVINO Sinh-1."""
 
     def Sqrt(
         self, x: Operand, /,
     ) -> Value:
-        """The square root, NaN of a negative number. Sources: ONNX Sqrt 1 to 13, OpenVINO Sqrt-1."""
+        """Compute the square root; NaN for negative numbers. Sources: ONNX Sqrt 1 to 13, OpenVINO Sqrt-1."""
 
     def Tan(
         self, x: Operand, /,
     ) -> Value:
-        """The tangent. Sources: ONNX Tan 7 and 22, OpenVINO Tan-1."""
+        """Compute the tangent. Sources: ONNX Tan 7 and 22, OpenVINO Tan-1."""
 
     def Tanh(
         self, x: Operand, /,
     ) -> Value:
-        """The hyperbolic tangent. Sources: ONNX Tanh 1 to 13, OpenVINO Tanh-1."""
+        """Compute the hyperbolic tangent. Sources: ONNX Tanh 1 to 13, OpenVINO Tanh-1."""
 
     # linalg.det_inverse
 
