@@ -1,4 +1,4 @@
-"""Shares of a whole: exponentials over their sum, and what goes with them."""
+"""Softmax, LogSoftmax and Hardmax."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 
-class _Exponential(NormalizationOp, sig="x: F -> y: F"):
-    """Over ``axis``; with ``coerce_to_2d`` over it and all after it together, as if those were one."""
+class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
+    """A function over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one."""
 
     axis: int = -1
     coerce_to_2d: bool = False
@@ -32,7 +32,7 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
         return tuple(range(axis, rank)) if self.coerce_to_2d else (axis,)
 
     def canonical(self, x: View) -> Op:
-        """Axes of size 1 after it change nothing."""
+        """Drop ``coerce_to_2d`` where all later axes have size 1."""
         if x.shape is None:
             return self
         axis = axis_in(self.axis, len(x.shape))
@@ -40,13 +40,13 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
         return self.with_(axis=axis, coerce_to_2d=self.coerce_to_2d and not alone)
 
     def decompose(self, b: Builder, x: Value) -> Any:
-        """Over the last axis, into which the others are folded or which is swapped with the axis."""
+        """Compute over the last axis: flatten the later axes into it, or transpose ``axis`` to the end."""
         rank = len(x.dims)
         axis = axis_in(self.axis, rank)
         last: Any = type(self)
         if self.coerce_to_2d:
             rest = total(x.dims[axis:])
-            # The copied sizes cancel, so that -1 is the product of the others also where one of them is 0.
+            # The copied sizes cancel, so that -1 is the product of the other sizes even if one of them is 0.
             flat = b.Reshape(x, [*([0] * axis), rest if isinstance(rest, int) and rest else -1], empty="cancel")
             return b.Reshape(b.add(last(axis=-1), flat)[0], shape_value(b, x), copy_zeros=False)
         order = list(range(rank))
@@ -57,7 +57,7 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
 
 
 class Softmax(
-    _Exponential,
+    _SoftmaxOp,
     onnx=(
         "Softmax-1(x; axis~front=1 | coerce_to_2d=true)",
         "Softmax-11(x; axis=1 | coerce_to_2d=true)",
@@ -65,7 +65,7 @@ class Softmax(
     ),
     openvino=("SoftMax-1(x; axis~front=1)", "SoftMax-8(x; axis=1)"),
 ):
-    """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
+    """Compute ``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one.
 
     Sources: ONNX Softmax 1, 11 (coerced to two dimensions), 13; OpenVINO SoftMax-1, -8.
     """
@@ -80,7 +80,7 @@ class Softmax(
 
 
 class LogSoftmax(
-    _Exponential,
+    _SoftmaxOp,
     onnx=(
         "LogSoftmax-1(x; axis~front=1 | coerce_to_2d=true)",
         "LogSoftmax-11(x; axis=1 | coerce_to_2d=true)",
@@ -88,7 +88,7 @@ class LogSoftmax(
     ),
     openvino="LogSoftmax-5(x; axis=1)",
 ):
-    """``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
+    """Compute ``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one.
 
     Sources: ONNX LogSoftmax 1, 11 (coerced to two dimensions), 13; OpenVINO LogSoftmax-5.
     """
@@ -102,16 +102,16 @@ class LogSoftmax(
 
 
 class Hardmax(
-    _Exponential,
+    _SoftmaxOp,
     onnx=(
         "Hardmax-1(x; axis~front=1 | coerce_to_2d=true)",
         "Hardmax-11(x; axis=1 | coerce_to_2d=true)",
         "Hardmax-13(x; axis=-1)",
     ),
 ):
-    """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce_to_2d`` over it and all after it together.
+    """Compute 1 at the first maximum over ``axis`` and 0 elsewhere.
 
-    Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
+    ``coerce_to_2d`` flattens ``axis`` and all later axes into one. Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
     """
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
@@ -125,5 +125,5 @@ class Hardmax(
         return xp.reshape(xp.moveaxis(hot, -1, axis), x.shape)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
-        """A step function has no slope."""
+        """Hardmax is piecewise constant and has no gradient."""
         return [None]

@@ -52,4 +52,4 @@ def einsum(b: Any, node: Node) -> Any:
     terms = op.equation.replace(" ", "").partition("->")[0].replace("...", "").split(",")
     if len(terms) > 1 and any(len(set(term)) < len(term) for term in terms):
         return op.decompose(b, *(node.input(index) for index in range(len(node.inputs))))
-    return b.add(op.written_out(), *node.inputs) if " " in op.equation else None
+    return b.add(op.with_explicit_result(), *node.inputs) if " " in op.equation else None
