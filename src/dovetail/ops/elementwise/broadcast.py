@@ -151,9 +151,9 @@ def _sum_where_stretched(b: Builder, g: Value, x: Value) -> Any:
     Each axis of ``g`` is split into two of sizes g / x and x, with x either 1 or the size of g; the first of each pair is
     summed.
     """
-    wide, narrow = b.Shape(g, dtype=dtypes.i64), b.Shape(x, dtype=dtypes.i64)
+    wide, narrow = b.Shape(g, output_type=dtypes.i64), b.Shape(x, output_type=dtypes.i64)
     times = b.Divide(wide, b.Maximum(narrow, 1))
     rank = len(x.dims)
     pairs = b.Reshape(b.Concat(b.Unsqueeze(times, [1]), b.Unsqueeze(narrow, [1]), axis=1), [2 * rank])
-    split = b.Reshape(g, pairs, copy_zeros=False)
+    split = b.Reshape(g, pairs, special_zero=False)
     return b.ReduceSum(split, list(range(0, 2 * rank, 2)), keepdims=False)

@@ -118,4 +118,4 @@ def grouped_weights(b: Builder, w: Value, group: int) -> Any:
 def reshaped_once(b: Builder, x: Value, shape: tuple[int, ...]) -> Any:
     """``x`` under another shape; where it is a Reshape of something of that shape, that."""
     source = x.node.inputs[0] if x.node is not None and type(x.node.op).__name__ == "Reshape" else None
-    return source if source is not None and source.shape == shape else b.Reshape(x, list(shape), copy_zeros=False)
+    return source if source is not None and source.shape == shape else b.Reshape(x, list(shape), special_zero=False)
