@@ -335,307 +335,377 @@ class OperatorMethods:
     # detection.detection_output
 
     def DetectionOutput(
-        self, boxes: Operand, scores: Operand, priors: Operand, objects: Operand | None = None, refined: Operand | None = None,
-        /, *, classes: int | Value | None = None, background: int | Value = 0, top_k: int | Value = -1, encoded: bool = False,
-        keep_top_k: Sequence[int] | Value = (-1,), code: str = 'caffe.PriorBoxParameter.CORNER', share_location: bool = True,
-        overlap: float = 0.0, least: float = 0.0, clip_after: bool = False, clip_before: bool = False,
-        best_class: bool = False, normalized: bool = False, height: int | Value = 1, width: int | Value = 1,
-        objectness: float = 0.0,
+        self, box_logits: Operand, class_preds: Operand, proposals: Operand, aux_class_preds: Operand | None = None,
+        aux_box_preds: Operand | None = None, /, *, num_classes: int | Value | None = None,
+        background_label_id: int | Value = 0, top_k: int | Value = -1, variance_encoded_in_target: bool = False,
+        keep_top_k: Sequence[int] | Value = (-1,), code_type: str = 'caffe.PriorBoxParameter.CORNER',
+        share_location: bool = True, nms_threshold: float = 0.0, confidence_threshold: float = 0.0,
+        clip_after_nms: bool = False, clip_before_nms: bool = False, decrease_label_id: bool = False, normalized: bool = False,
+        input_height: int | Value = 1, input_width: int | Value = 1, objectness_score: float = 0.0,
     ) -> Value:
-        """Rows [picture, class, score, x1, y1, x2, y2] of what is kept of the boxes that ``boxes`` [pictures, numbers] makes of
-        ``priors`` [1 or pictures, 1 or 2, numbers], with ``scores`` [pictures, priors * classes]: [1, 1, rows, 7]. They go by
-        picture, class and falling score; behind the last one stands a -1, and zeros.
+        """DetectionOutput decodes prior boxes, suppresses overlapping ones per class, and lists what is left of each image.
 
-        ``priors``: corners [x1, y1, x2, y2], or without ``normalized`` something and the corners in elements of a picture of
-        ``height`` and ``width``; then, unless ``encoded``, the variances with which what ``boxes`` says is multiplied. The code
-        CORNER moves the corners; CENTER_SIZE moves the middle by parts of the size, and multiplies the size by an exponential.
-        Without ``share_location`` each class has boxes of its own. ``clip_before`` and ``clip_after`` keep boxes within 0 and 1. Of
-        each class but ``background`` the ``top_k`` (-1: all) scores above ``least`` are looked at, and boxes that overlap a better
-        one by more than ``overlap`` dropped. With ``best_class`` each prior is of its best class alone, if that has ``least``, the
-        ``top_k`` are of all classes, and classes are counted from 0 after the first. Of each picture ``keep_top_k`` (-1: all) are
-        kept. ``objects`` [pictures, priors * 2]: where the second is below ``objectness`` all is background; ``refined`` moves the
-        priors first, as ``boxes`` does then. Source: OpenVINO DetectionOutput-1, -8.
+        The output is [1, 1, rows, 7] with rows [image, class, score, x1, y1, x2, y2] by image, class and falling score. After the
+        last row follows one with -1 in its first column, then zeros.
+
+        ``box_logits`` [images, numbers] are deltas of the priors, for each class its own unless ``share_location``;
+        ``class_preds`` are [images, priors * classes]. ``proposals`` [1 or images, 1 or 2, numbers] hold in row 0 the corners
+        [x1, y1, x2, y2] of the priors; without ``normalized`` five numbers, of which the last four are corners in pixels of an
+        image of ``input_height`` and ``input_width``. Row 1 holds the variances that multiply the deltas, unless
+        ``variance_encoded_in_target``. The ``code_type`` CORNER adds the deltas to the corners; CENTER_SIZE moves the center by
+        multiples of the size and scales the size by an exponential. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to [0,
+        1].
+
+        Of each class but ``background_label_id`` the best ``top_k`` (-1: all) scores above ``confidence_threshold`` are
+        candidates. A box is dropped where its IoU with a better box exceeds ``nms_threshold``. With ``decrease_label_id`` a prior
+        has its best class alone, if its score is at least ``confidence_threshold``; ``top_k`` counts over all classes, and class
+        ids are one less. Of each image ``keep_top_k`` (-1: all) boxes are listed.
+
+        ``aux_class_preds`` [images, priors * 2]: a prior is background where the second number is below ``objectness_score``.
+        ``aux_box_preds`` move the priors first, before ``box_logits``.
+        Source: OpenVINO DetectionOutput-1, -8.
         """
 
     # detection.multiclass_nms
 
     def MatrixNms(
-        self, boxes: Operand, scores: Operand, /, *, sort: str = 'none', across: bool = False, dtype: DTypeLike = 'i64',
-        least: float = 0.0, top_k: int | Value = -1, keep_top_k: int | Value = -1, background: int | Value = -1,
-        normalized: bool = True, decay: str = 'linear', sigma: float = 2.0, after: float = 0.0,
+        self, boxes: Operand, scores: Operand, /, *, sort_result_type: str = 'none', sort_result_across_batch: bool = False,
+        output_type: DTypeLike = 'i64', score_threshold: float = 0.0, nms_top_k: int | Value = -1,
+        keep_top_k: int | Value = -1, background_class: int | Value = -1, normalized: bool = True,
+        decay_function: str = 'linear', gaussian_sigma: float = 2.0, post_threshold: float = 0.0,
     ) -> list[Value]:
-        """Of each class but ``background`` in each picture, the ``top_k`` (-1: all) boxes whose scores are more than ``least``, with
-        scores that fall by how much each overlaps the better ones; those above ``after`` are kept, of each picture the best
-        ``keep_top_k``.
+        """MatrixNms lowers the score of each box by its IoU with better boxes of its class, instead of dropping boxes.
 
-        Score i is multiplied by the least of ``(1 - o) / (1 - m)``, or with ``decay`` gaussian ``exp((m * m - o * o) * sigma)``, over
-        all better boxes j; o is what i and j have in common, of what both cover, m the most that j has in common with a better one.
-        Inputs, results and their order are those of MulticlassNms, but that classid sorts with ``across`` alone. Source: OpenVINO
-        MatrixNms-8.
+        Of each class but ``background_class`` in each image the ``nms_top_k`` (-1: all) boxes with a score above
+        ``score_threshold`` are candidates. Boxes with a decayed score above ``post_threshold`` are selected, of each image the
+        best ``keep_top_k``. Score i is multiplied by the minimum over all better boxes j of ``(1 - o) / (1 - m)``, or with
+        ``decay_function`` gaussian of ``exp((m * m - o * o) * gaussian_sigma)``; o is the IoU of i and j, m the greatest IoU of j
+        with a better box.
+
+        Inputs, outputs and their order are those of MulticlassNms, except that classid sorts with ``sort_result_across_batch``
+        alone.
+        Source: OpenVINO MatrixNms-8.
         """
 
     def MulticlassNms(
-        self, boxes: Operand, scores: Operand, counts: Operand | None = None, /, *, sort: str = 'none', across: bool = False,
-        dtype: DTypeLike = 'i64', least: float = 0.0, top_k: int | Value = -1, keep_top_k: int | Value = -1,
-        background: int | Value = -1, normalized: bool = True, overlap: float = 0.0, nms_eta: float = 1.0,
+        self, boxes: Operand, scores: Operand, roisnum: Operand | None = None, /, *, sort_result_type: str = 'none',
+        sort_result_across_batch: bool = False, output_type: DTypeLike = 'i64', score_threshold: float = 0.0,
+        nms_top_k: int | Value = -1, keep_top_k: int | Value = -1, background_class: int | Value = -1, normalized: bool = True,
+        iou_threshold: float = 0.0, nms_eta: float = 1.0,
     ) -> list[Value]:
-        """Of each class but ``background`` in each picture, the ``top_k`` (-1: all) boxes whose scores are ``least`` or more, without
-        those that overlap a better one by ``overlap`` or more; of each picture the best ``keep_top_k``.
+        """MulticlassNms applies non-maximum suppression to each class but ``background_class`` of each image.
 
-        ``boxes`` [pictures, boxes, 4] are corners, without ``normalized`` of elements, which a box ends with; ``scores`` are
-        [pictures, classes, boxes]. Results: rows [class, score, x1, y1, x2, y2]; which boxes these are, counted through all pictures,
-        [rows, 1]; how many of each picture. Rows go by picture and score, with ``sort`` classid by picture, class and score; with
-        ``across`` by score or class before the picture. With ``nms_eta`` below 1 the overlap that is enough falls from box to box;
-        with ``counts`` pictures have boxes of their own: both are known to OpenVINO alone. Source: OpenVINO MulticlassNms-8, -9.
+        Of each class the ``nms_top_k`` (-1: all) boxes with a score of at least ``score_threshold`` are candidates. A box is
+        dropped where its IoU with a better box of the class reaches ``iou_threshold``. Of each image the best ``keep_top_k`` (-1:
+        all) are selected.
+
+        ``boxes`` [images, boxes, 4] are corners; without ``normalized`` they are pixel indices, and a box includes its last
+        pixel. ``scores`` are [images, classes, boxes]. ``selected_outputs`` are rows [class, score, x1, y1, x2, y2];
+        ``selected_indices`` [rows, 1] are the indices of these boxes counted through all images; ``selected_num`` is the number
+        of rows of each image. Rows are by image and score; with ``sort_result_type`` classid by image, class and score; with
+        ``sort_result_across_batch`` by score or class before the image.
+
+        Only OpenVINO runs two forms: ``nms_eta`` below 1, which lowers the IoU threshold from box to box, and ``roisnum``, which
+        gives each image boxes of its own.
+        Source: OpenVINO MulticlassNms-8, -9.
         """
 
     # detection.nms
 
     @overload
     def NonMaxSuppression(
-        self, boxes: Operand, scores: Operand, most: Operand | None = None, overlap: Operand | None = None,
-        least: Operand | None = None, sigma: Operand | None = None, /, *, center: bool = False, inclusive: bool = False,
-        descending: bool = False, dtype: DTypeLike = 'i64', outputs: Literal[1] = 1, both: bool = False,
+        self, boxes: Operand, scores: Operand, max_output_boxes_per_class: Operand | None = None,
+        iou_threshold: Operand | None = None, score_threshold: Operand | None = None, soft_nms_sigma: Operand | None = None, /,
+        *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
+        output_type: DTypeLike = 'i64', outputs: Literal[1] = 1, soft_and_hard: bool = False,
     ) -> Value:
-        """Of boxes that overlap the one with the greatest score, of each batch and class: [batch, class, box] for each that is kept.
+        """NonMaxSuppression selects boxes by falling score and drops those that overlap a selected box too much.
 
-        ``boxes`` is [batches, n, 4]: two corners (y, x, y, x), any opposite ones, or with ``center`` the middle and the lengths
-        (x, y, width, height). ``scores`` is [batches, classes, n]. Of a class at most ``most`` boxes are kept (left out: none),
-        with a score above ``least`` (left out: any score); they are taken by falling score, the first of equal ones first, and
-        one is passed over that shares with one already taken more than ``overlap`` of the area that both cover (with
-        ``inclusive`` that much, or more; left out: 0). Boxes without area share nothing. Where ``sigma`` is more than 0 none is
-        passed over (with ``both`` as before): a score is multiplied by exp(-share * share / (2 * sigma)) for each box that was
-        taken, is taken when it is the greatest of those that are left, and only while it is above ``least``. The kept ones come by
-        batch, class and falling score, or with ``descending`` all by falling score. With three ``outputs`` there are also [batch,
-        class, score] for each in f32, and how many there are. All is computed in f32.
-        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is the one with ``both``).
+        ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
+        width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
+        ``max_output_boxes_per_class`` boxes (omitted: none) with a score above ``score_threshold`` (omitted: any) are selected,
+        equal scores in the order of their indices. A box is dropped where its intersection over union (IoU) with a selected box
+        exceeds ``iou_threshold`` (omitted: 0), or with ``inclusive`` reaches it. The IoU with a box without area is 0.
+
+        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard``. For each selected box
+        all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)); the greatest remaining score is selected next, as long
+        as it is above ``score_threshold``.
+
+        ``selected_indices`` are rows [batch, class, box] by batch, class and falling score, or with ``sort_result_descending`` by
+        falling score alone. With three ``outputs``, ``selected_scores`` are rows [batch, class, score] in f32 and
+        ``valid_outputs`` is the number of rows. All is computed in f32.
+        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
 
     @overload
     def NonMaxSuppression(
-        self, boxes: Operand, scores: Operand, most: Operand | None = None, overlap: Operand | None = None,
-        least: Operand | None = None, sigma: Operand | None = None, /, *, center: bool = False, inclusive: bool = False,
-        descending: bool = False, dtype: DTypeLike = 'i64', outputs: Literal[2, 3], both: bool = False,
+        self, boxes: Operand, scores: Operand, max_output_boxes_per_class: Operand | None = None,
+        iou_threshold: Operand | None = None, score_threshold: Operand | None = None, soft_nms_sigma: Operand | None = None, /,
+        *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
+        output_type: DTypeLike = 'i64', outputs: Literal[2, 3], soft_and_hard: bool = False,
     ) -> list[Value]:
-        """Of boxes that overlap the one with the greatest score, of each batch and class: [batch, class, box] for each that is kept.
+        """NonMaxSuppression selects boxes by falling score and drops those that overlap a selected box too much.
 
-        ``boxes`` is [batches, n, 4]: two corners (y, x, y, x), any opposite ones, or with ``center`` the middle and the lengths
-        (x, y, width, height). ``scores`` is [batches, classes, n]. Of a class at most ``most`` boxes are kept (left out: none),
-        with a score above ``least`` (left out: any score); they are taken by falling score, the first of equal ones first, and
-        one is passed over that shares with one already taken more than ``overlap`` of the area that both cover (with
-        ``inclusive`` that much, or more; left out: 0). Boxes without area share nothing. Where ``sigma`` is more than 0 none is
-        passed over (with ``both`` as before): a score is multiplied by exp(-share * share / (2 * sigma)) for each box that was
-        taken, is taken when it is the greatest of those that are left, and only while it is above ``least``. The kept ones come by
-        batch, class and falling score, or with ``descending`` all by falling score. With three ``outputs`` there are also [batch,
-        class, score] for each in f32, and how many there are. All is computed in f32.
-        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is the one with ``both``).
+        ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
+        width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
+        ``max_output_boxes_per_class`` boxes (omitted: none) with a score above ``score_threshold`` (omitted: any) are selected,
+        equal scores in the order of their indices. A box is dropped where its intersection over union (IoU) with a selected box
+        exceeds ``iou_threshold`` (omitted: 0), or with ``inclusive`` reaches it. The IoU with a box without area is 0.
+
+        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard``. For each selected box
+        all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)); the greatest remaining score is selected next, as long
+        as it is above ``score_threshold``.
+
+        ``selected_indices`` are rows [batch, class, box] by batch, class and falling score, or with ``sort_result_descending`` by
+        falling score alone. With three ``outputs``, ``selected_scores`` are rows [batch, class, score] in f32 and
+        ``valid_outputs`` is the number of rows. All is computed in f32.
+        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
 
     @overload
     def NonMaxSuppression(
-        self, boxes: Operand, scores: Operand, most: Operand | None = None, overlap: Operand | None = None,
-        least: Operand | None = None, sigma: Operand | None = None, /, *, center: bool = False, inclusive: bool = False,
-        descending: bool = False, dtype: DTypeLike = 'i64', outputs: int, both: bool = False,
+        self, boxes: Operand, scores: Operand, max_output_boxes_per_class: Operand | None = None,
+        iou_threshold: Operand | None = None, score_threshold: Operand | None = None, soft_nms_sigma: Operand | None = None, /,
+        *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
+        output_type: DTypeLike = 'i64', outputs: int, soft_and_hard: bool = False,
     ) -> Value | list[Value]:
-        """Of boxes that overlap the one with the greatest score, of each batch and class: [batch, class, box] for each that is kept.
+        """NonMaxSuppression selects boxes by falling score and drops those that overlap a selected box too much.
 
-        ``boxes`` is [batches, n, 4]: two corners (y, x, y, x), any opposite ones, or with ``center`` the middle and the lengths
-        (x, y, width, height). ``scores`` is [batches, classes, n]. Of a class at most ``most`` boxes are kept (left out: none),
-        with a score above ``least`` (left out: any score); they are taken by falling score, the first of equal ones first, and
-        one is passed over that shares with one already taken more than ``overlap`` of the area that both cover (with
-        ``inclusive`` that much, or more; left out: 0). Boxes without area share nothing. Where ``sigma`` is more than 0 none is
-        passed over (with ``both`` as before): a score is multiplied by exp(-share * share / (2 * sigma)) for each box that was
-        taken, is taken when it is the greatest of those that are left, and only while it is above ``least``. The kept ones come by
-        batch, class and falling score, or with ``descending`` all by falling score. With three ``outputs`` there are also [batch,
-        class, score] for each in f32, and how many there are. All is computed in f32.
-        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is the one with ``both``).
+        ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
+        width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
+        ``max_output_boxes_per_class`` boxes (omitted: none) with a score above ``score_threshold`` (omitted: any) are selected,
+        equal scores in the order of their indices. A box is dropped where its intersection over union (IoU) with a selected box
+        exceeds ``iou_threshold`` (omitted: 0), or with ``inclusive`` reaches it. The IoU with a box without area is 0.
+
+        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard``. For each selected box
+        all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)); the greatest remaining score is selected next, as long
+        as it is above ``score_threshold``.
+
+        ``selected_indices`` are rows [batch, class, box] by batch, class and falling score, or with ``sort_result_descending`` by
+        falling score alone. With three ``outputs``, ``selected_scores`` are rows [batch, class, score] in f32 and
+        ``valid_outputs`` is the number of rows. All is computed in f32.
+        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
 
     # detection.nms_rotated
 
     def NMSRotated(
-        self, boxes: Operand, scores: Operand, most: Operand, overlap: Operand, least: Operand, /, *, descending: bool = True,
-        dtype: DTypeLike = 'i64', clockwise: bool = True,
+        self, boxes: Operand, scores: Operand, max_output_boxes_per_class: Operand, iou_threshold: Operand,
+        score_threshold: Operand, /, *, sort_result_descending: bool = True, output_type: DTypeLike = 'i64',
+        clockwise: bool = True,
     ) -> list[Value]:
-        """NonMaxSuppression of boxes (x, y, width, height, angle): their middles, lengths, and by how much they are turned.
+        """NMSRotated applies non-maximum suppression to rotated boxes (x, y, width, height, angle), with x and y the center.
 
-        ``boxes`` is [batches, n, 5], ``scores`` [batches, classes, n]. The angle is in radians, from the first axis to the second, or
-        with ``clockwise`` false the other way. Of a class at most ``most`` boxes with a score above ``least`` are kept, without those
-        that share with a better one more than ``overlap`` of the area that both cover. Results: [batch, class, box] and, in f32,
-        [batch, class, score] for each, by batch, class and falling score or with ``descending`` all by falling score; and how many
-        there are. All is computed in f32. Source: OpenVINO NMSRotated-13.
+        ``boxes`` is [batches, n, 5], ``scores`` [batches, classes, n]. The angle is in radians, from the x axis to the y axis, or
+        with ``clockwise`` false the other way. Of each class at most ``max_output_boxes_per_class`` boxes with a score above
+        ``score_threshold`` are selected. A box is dropped where its IoU with a better box exceeds ``iou_threshold``. Outputs are
+        rows [batch, class, box]; rows [batch, class, score] in f32; and the number of rows. Rows are by batch, class and falling
+        score, or with ``sort_result_descending`` by falling score alone. All is computed in f32.
+        Source: OpenVINO NMSRotated-13.
         """
 
     # detection.prior_box
 
     def PriorBox(
-        self, size: Operand, picture: Operand, /, *, min_size: Sequence[float] = (), max_size: Sequence[float] = (),
+        self, output_size: Operand, image_size: Operand, /, *, min_size: Sequence[float] = (), max_size: Sequence[float] = (),
         aspect_ratio: Sequence[float] = (), density: Sequence[float] = (), fixed_ratio: Sequence[float] = (),
         fixed_size: Sequence[float] = (), clip: bool = False, flip: bool = False, step: float = 0.0, offset: float = 0.0,
         variance: Sequence[float] = (), scale_all_sizes: bool = True, min_max_aspect_ratios_order: bool = True,
     ) -> Value:
-        """The boxes of a single-shot detector, cell by cell of a grid of ``size`` in a ``picture``: [2, 4 * boxes], the corners [x1,
-        y1, x2, y2] in parts of the picture, then ``variance`` for each (one for all four; left out 0.1).
+        """PriorBox places the prior boxes of a single-shot detector in each cell of a grid: [2, 4 * boxes].
 
-        The middle of cell i is at ``(i + offset) * step``, or in the middle of the picture's own cells where ``step`` is 0. Each
-        ``fixed_size`` gives ``density`` by ``density`` squares, shifted against each other, and the same for each ratio in
-        ``fixed_ratio``, or in ``aspect_ratio``; then each ``min_size`` a square, with ``max_size`` one of the root of their product,
-        and one for each ratio, after that unless ``min_max_aspect_ratios_order``. Ratios other than 1 also come turned with ``flip``.
-        Without ``scale_all_sizes`` sizes and steps are in parts of the picture's height, -1 is a step of one cell, and ratios are of
-        the first ``min_size`` alone. ``clip`` keeps all within the picture; those of ``fixed_size`` are.
+        Row 0 holds corners [x1, y1, x2, y2] as fractions of the image, row 1 ``variance`` for each (one number for all four; 0.1
+        if empty). ``output_size`` is the grid, ``image_size`` the image.
+
+        The center of cell i is at ``(i + offset) * step``, or at the center of an even division of the image where ``step`` is 0.
+        Each ``fixed_size`` gives ``density`` by ``density`` shifted squares, and the same for each ratio in ``fixed_ratio``, or
+        in ``aspect_ratio``. Then each ``min_size`` gives a square, with ``max_size`` a square of the root of their product, and
+        one box for each ratio; the latter come first unless ``min_max_aspect_ratios_order``. With ``flip`` each ratio other than
+        1 is followed by its inverse. Without ``scale_all_sizes`` sizes and steps are multiples of the image's height, a step of
+        -1 is one cell, and ratios apply to the first ``min_size`` alone. ``clip`` clips all boxes to the image; those of
+        ``fixed_size`` always are.
         Source: OpenVINO PriorBox-1, -8.
         """
 
     def PriorBoxClustered(
-        self, size: Operand, picture: Operand, /, *, widths: Sequence[float] = (), heights: Sequence[float] = (),
+        self, output_size: Operand, image_size: Operand, /, *, width: Sequence[float] = (), height: Sequence[float] = (),
         clip: bool = True, step: float = 0.0, step_w: float = 0.0, step_h: float = 0.0, offset: float = 0.0,
         variance: Sequence[float] = (),
     ) -> Value:
-        """Boxes of given ``widths`` and ``heights``, cell by cell of a grid of ``size`` in a ``picture``: [2, 4 * boxes] as of
-        PriorBox.
+        """PriorBoxClustered places boxes of given ``width`` and ``height`` in each cell of a grid: [2, 4 * boxes] as PriorBox.
 
-        The middle of cell i is at ``(i + offset) * step``, where ``step_w`` and ``step_h`` go before ``step``, and where all are 0
-        the picture is cut evenly. Source: OpenVINO PriorBoxClustered-1.
+        The center of cell i is at ``(i + offset) * step``. ``step_w`` and ``step_h`` precede ``step``; where all are 0 the image
+        is divided evenly.
+        Source: OpenVINO PriorBoxClustered-1.
         """
 
     # detection.proposal
 
     @overload
     def Proposal(
-        self, scores: Operand, moves: Operand, picture: Operand, /, *, base_size: int | Value, looked_at: int | Value,
-        kept: int | Value, overlap: float, stride: int | Value, min_size: int | Value, ratio: Sequence[float],
-        scale: Sequence[float], clip_before: bool = True, clip_after: bool = False, normalize: bool = False,
-        box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0, framework: str = '', outputs: Literal[1],
+        self, class_probs: Operand, bbox_deltas: Operand, image_shape: Operand, /, *, base_size: int | Value,
+        pre_nms_topn: int | Value, post_nms_topn: int | Value, nms_thresh: float, feat_stride: int | Value,
+        min_size: int | Value, ratio: Sequence[float], scale: Sequence[float], clip_before_nms: bool = True,
+        clip_after_nms: bool = False, normalize: bool = False, box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0,
+        framework: str = '', outputs: Literal[1],
     ) -> Value:
-        """The best regions of each picture: rows [picture, x1, y1, x2, y2], ``kept`` for each picture, and their scores.
+        """Proposal decodes anchors by their deltas and selects the best regions of each image by non-maximum suppression.
 
-        Around each place of a grid whose cells are ``stride`` apart lie boxes of each ``ratio`` and ``scale`` of a square of
-        ``base_size``. ``scores`` [pictures, 2 * boxes, rows, columns] holds in its second half how good each is, ``moves`` [pictures,
-        4 * boxes, rows, columns] by how much, divided by ``box_coordinate_scale`` and ``box_size_scale``, its middle moves, in parts
-        of its size, and the logarithm of how much it grows. ``picture`` is [height, width, scale] or [height, width, scale of
-        heights, scale of widths]: boxes smaller than ``min_size`` times that get the score 0. Of each picture the best ``looked_at``
-        are looked at; those that overlap a better one by more than ``overlap`` are dropped. What is not filled is 0, with a -1 in the
-        first place behind the last. ``clip_before`` and ``clip_after`` keep boxes in the picture, ``normalize`` divides them by its
-        sizes. A box ends with its last element, and boxes have whole sizes; with ``framework`` tensorflow it ends behind that, boxes
-        are around their place and kept in the picture from the start, and rows and columns of places are exchanged, as are the sizes
-        that boxes are kept in. Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
+        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` for each image; ``probs`` are their scores. Unused rows are
+        0, and the first of them has -1 in its first column.
+
+        Anchors lie around each cell of a grid with the spacing ``feat_stride``: boxes of each ``ratio`` and ``scale`` of a square
+        of ``base_size``. ``class_probs`` [images, 2 * anchors, rows, columns] hold the foreground scores in their second half.
+        ``bbox_deltas`` [images, 4 * anchors, rows, columns], divided by ``box_coordinate_scale`` and ``box_size_scale``, move the
+        center by multiples of the size, and are the logarithm by which the size is scaled. ``image_shape`` is [height, width,
+        scale] or [height, width, height scale, width scale]: boxes smaller than ``min_size`` times the scale get the score 0. Of
+        each image the best ``pre_nms_topn`` are candidates; a box is dropped where its IoU with a better box exceeds
+        ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image, ``normalize`` divides them by its
+        sizes.
+
+        A box includes its last pixel, and anchors have integer sizes. With ``framework`` tensorflow a box excludes its last
+        coordinate; anchors are centred on their cell and clipped to the image first; rows and columns of cells are swapped, and
+        so are the sizes to which boxes are clipped.
+        Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
         """
 
     @overload
     def Proposal(
-        self, scores: Operand, moves: Operand, picture: Operand, /, *, base_size: int | Value, looked_at: int | Value,
-        kept: int | Value, overlap: float, stride: int | Value, min_size: int | Value, ratio: Sequence[float],
-        scale: Sequence[float], clip_before: bool = True, clip_after: bool = False, normalize: bool = False,
-        box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0, framework: str = '', outputs: Literal[2] = 2,
+        self, class_probs: Operand, bbox_deltas: Operand, image_shape: Operand, /, *, base_size: int | Value,
+        pre_nms_topn: int | Value, post_nms_topn: int | Value, nms_thresh: float, feat_stride: int | Value,
+        min_size: int | Value, ratio: Sequence[float], scale: Sequence[float], clip_before_nms: bool = True,
+        clip_after_nms: bool = False, normalize: bool = False, box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0,
+        framework: str = '', outputs: Literal[2] = 2,
     ) -> list[Value]:
-        """The best regions of each picture: rows [picture, x1, y1, x2, y2], ``kept`` for each picture, and their scores.
+        """Proposal decodes anchors by their deltas and selects the best regions of each image by non-maximum suppression.
 
-        Around each place of a grid whose cells are ``stride`` apart lie boxes of each ``ratio`` and ``scale`` of a square of
-        ``base_size``. ``scores`` [pictures, 2 * boxes, rows, columns] holds in its second half how good each is, ``moves`` [pictures,
-        4 * boxes, rows, columns] by how much, divided by ``box_coordinate_scale`` and ``box_size_scale``, its middle moves, in parts
-        of its size, and the logarithm of how much it grows. ``picture`` is [height, width, scale] or [height, width, scale of
-        heights, scale of widths]: boxes smaller than ``min_size`` times that get the score 0. Of each picture the best ``looked_at``
-        are looked at; those that overlap a better one by more than ``overlap`` are dropped. What is not filled is 0, with a -1 in the
-        first place behind the last. ``clip_before`` and ``clip_after`` keep boxes in the picture, ``normalize`` divides them by its
-        sizes. A box ends with its last element, and boxes have whole sizes; with ``framework`` tensorflow it ends behind that, boxes
-        are around their place and kept in the picture from the start, and rows and columns of places are exchanged, as are the sizes
-        that boxes are kept in. Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
+        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` for each image; ``probs`` are their scores. Unused rows are
+        0, and the first of them has -1 in its first column.
+
+        Anchors lie around each cell of a grid with the spacing ``feat_stride``: boxes of each ``ratio`` and ``scale`` of a square
+        of ``base_size``. ``class_probs`` [images, 2 * anchors, rows, columns] hold the foreground scores in their second half.
+        ``bbox_deltas`` [images, 4 * anchors, rows, columns], divided by ``box_coordinate_scale`` and ``box_size_scale``, move the
+        center by multiples of the size, and are the logarithm by which the size is scaled. ``image_shape`` is [height, width,
+        scale] or [height, width, height scale, width scale]: boxes smaller than ``min_size`` times the scale get the score 0. Of
+        each image the best ``pre_nms_topn`` are candidates; a box is dropped where its IoU with a better box exceeds
+        ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image, ``normalize`` divides them by its
+        sizes.
+
+        A box includes its last pixel, and anchors have integer sizes. With ``framework`` tensorflow a box excludes its last
+        coordinate; anchors are centred on their cell and clipped to the image first; rows and columns of cells are swapped, and
+        so are the sizes to which boxes are clipped.
+        Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
         """
 
     @overload
     def Proposal(
-        self, scores: Operand, moves: Operand, picture: Operand, /, *, base_size: int | Value, looked_at: int | Value,
-        kept: int | Value, overlap: float, stride: int | Value, min_size: int | Value, ratio: Sequence[float],
-        scale: Sequence[float], clip_before: bool = True, clip_after: bool = False, normalize: bool = False,
-        box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0, framework: str = '', outputs: int = 2,
+        self, class_probs: Operand, bbox_deltas: Operand, image_shape: Operand, /, *, base_size: int | Value,
+        pre_nms_topn: int | Value, post_nms_topn: int | Value, nms_thresh: float, feat_stride: int | Value,
+        min_size: int | Value, ratio: Sequence[float], scale: Sequence[float], clip_before_nms: bool = True,
+        clip_after_nms: bool = False, normalize: bool = False, box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0,
+        framework: str = '', outputs: int = 2,
     ) -> Value | list[Value]:
-        """The best regions of each picture: rows [picture, x1, y1, x2, y2], ``kept`` for each picture, and their scores.
+        """Proposal decodes anchors by their deltas and selects the best regions of each image by non-maximum suppression.
 
-        Around each place of a grid whose cells are ``stride`` apart lie boxes of each ``ratio`` and ``scale`` of a square of
-        ``base_size``. ``scores`` [pictures, 2 * boxes, rows, columns] holds in its second half how good each is, ``moves`` [pictures,
-        4 * boxes, rows, columns] by how much, divided by ``box_coordinate_scale`` and ``box_size_scale``, its middle moves, in parts
-        of its size, and the logarithm of how much it grows. ``picture`` is [height, width, scale] or [height, width, scale of
-        heights, scale of widths]: boxes smaller than ``min_size`` times that get the score 0. Of each picture the best ``looked_at``
-        are looked at; those that overlap a better one by more than ``overlap`` are dropped. What is not filled is 0, with a -1 in the
-        first place behind the last. ``clip_before`` and ``clip_after`` keep boxes in the picture, ``normalize`` divides them by its
-        sizes. A box ends with its last element, and boxes have whole sizes; with ``framework`` tensorflow it ends behind that, boxes
-        are around their place and kept in the picture from the start, and rows and columns of places are exchanged, as are the sizes
-        that boxes are kept in. Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
+        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` for each image; ``probs`` are their scores. Unused rows are
+        0, and the first of them has -1 in its first column.
+
+        Anchors lie around each cell of a grid with the spacing ``feat_stride``: boxes of each ``ratio`` and ``scale`` of a square
+        of ``base_size``. ``class_probs`` [images, 2 * anchors, rows, columns] hold the foreground scores in their second half.
+        ``bbox_deltas`` [images, 4 * anchors, rows, columns], divided by ``box_coordinate_scale`` and ``box_size_scale``, move the
+        center by multiples of the size, and are the logarithm by which the size is scaled. ``image_shape`` is [height, width,
+        scale] or [height, width, height scale, width scale]: boxes smaller than ``min_size`` times the scale get the score 0. Of
+        each image the best ``pre_nms_topn`` are candidates; a box is dropped where its IoU with a better box exceeds
+        ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image, ``normalize`` divides them by its
+        sizes.
+
+        A box includes its last pixel, and anchors have integer sizes. With ``framework`` tensorflow a box excludes its last
+        coordinate; anchors are centred on their cell and clipped to the image first; rows and columns of cells are swapped, and
+        so are the sizes to which boxes are clipped.
+        Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
         """
 
     # detection.psroi_pool
 
     def DeformablePSROIPooling(
-        self, x: Operand, rois: Operand, offset: Operand | None = None, /, *, channels: int | Value, group: int | Value,
-        scale: float, mode: str = 'bilinear_deformable', columns: int | Value = 1, rows: int | Value = 1, reach: float = 1.0,
-        parts: int | Value = 1,
+        self, x: Operand, rois: Operand, offsets: Operand | None = None, /, *, output_dim: int | Value,
+        group_size: int | Value, spatial_scale: float, mode: str = 'bilinear_deformable', spatial_bins_x: int | Value = 1,
+        spatial_bins_y: int | Value = 1, trans_std: float = 1.0, part_size: int | Value = 1,
     ) -> Value:
-        """Regions [picture, x1, y1, x2, y2], the rows of ``rois``, each as ``group`` by ``group`` bins for each of ``channels``,
-        whose places may be moved: [regions, channels, group, group].
+        """DeformablePSROIPooling pools each region like PSROIPooling, from points that ``offsets`` move.
 
-        Corners are rounded, the last moved on by one, multiplied by ``scale`` and moved by half an element to the front; a region is
-        at least 0.1 high and wide. A bin reads ``rows`` by ``columns`` places, evenly from its corner on, between the elements of
-        channel (c * group + row) * group + column of ``x``, and is their mean; places more than half an element outside do not
-        count. ``offset`` [regions, 2 * classes, parts, parts] moves the bins of each class of channels by so many sizes of the
-        region, times ``reach``: first along x, then along y. Source: OpenVINO DeformablePSROIPooling-1.
+        Regions [image, x1, y1, x2, y2] are the rows of ``rois``; the output is [regions, output_dim, group_size, group_size].
+
+        Corners are rounded, the last one moved by one, multiplied by ``spatial_scale``, and 0.5 is subtracted; a region is at
+        least 0.1 high and wide. A bin is the mean of ``spatial_bins_y`` by ``spatial_bins_x`` interpolated points, evenly spaced
+        from its corner on, of channel (c * group_size + row) * group_size + column of ``x``. Points more than half an element
+        outside do not count. ``offsets`` [regions, 2 * classes, part_size, part_size] move the bins of each class of channels,
+        along x then along y, by that multiple of the region's size and ``trans_std``.
+        Source: OpenVINO DeformablePSROIPooling-1.
         """
 
     def PSROIPooling(
-        self, x: Operand, rois: Operand, /, *, channels: int | Value, group: int | Value, scale: float, mode: str = 'average',
-        columns: int | Value = 1, rows: int | Value = 1,
+        self, x: Operand, rois: Operand, /, *, output_dim: int | Value, group_size: int | Value, spatial_scale: float,
+        mode: str = 'average', spatial_bins_x: int | Value = 1, spatial_bins_y: int | Value = 1,
     ) -> Value:
-        """Regions [picture, x1, y1, x2, y2], the rows of ``rois``, each as ``group`` by ``group`` bins for each of ``channels``:
-        [regions, channels, group, group].
+        """PSROIPooling pools each region so that every bin reads channels of its own.
 
-        ``average``: corners are rounded, the last moved on by one, and multiplied by ``scale``; of each bin, widened to whole
-        elements, the mean is taken, of channel (c * group + row) * group + column of ``x``. ``linear``: corners, multiplied by
-        ``scale``, are parts of the picture, whose outermost elements are at 0 and 1; the region is cut into ``rows`` by ``columns``
-        parts, in each of which every bin reads one place between elements, of channel part * channels + c; the result is the mean
-        over the parts. Source: OpenVINO PSROIPooling-1.
+        Regions [image, x1, y1, x2, y2] are the rows of ``rois``; the output is [regions, output_dim, group_size, group_size].
+
+        ``mode`` average: corners are rounded, the last one moved by one, and multiplied by ``spatial_scale``. Each bin, widened
+        to whole elements, is the mean of channel (c * group_size + row) * group_size + column of ``x``. ``mode`` bilinear:
+        corners multiplied by ``spatial_scale`` are fractions of the image, whose outermost elements are at 0 and 1. The region is
+        cut into ``spatial_bins_y`` by ``spatial_bins_x`` parts; in each, every bin interpolates one point of channel part *
+        output_dim + c. The output is the mean over the parts.
+        Source: OpenVINO PSROIPooling-1.
         """
 
     # detection.roi_align
 
     def RoiAlign(
-        self, x: Operand, rois: Operand, batch: Operand, /, *, height: int | Value = 1, width: int | Value = 1,
-        samples: int | Value = 0, scale: float = 1.0, pooling: str = 'average', coordinates: str = 'half_pixel_for_nn',
+        self, x: Operand, rois: Operand, batch_indices: Operand, /, *, output_height: int | Value = 1,
+        output_width: int | Value = 1, sampling_ratio: int | Value = 0, spatial_scale: float = 1.0, mode: str = 'avg',
+        aligned_mode: str = 'half_pixel_for_nn',
     ) -> Value:
-        """Each region, a row [x1, y1, x2, y2] of ``rois``, of the picture of ``x`` that ``batch`` says, as ``height`` by ``width``
-        numbers for each channel: [regions, channels, height, width].
+        """RoiAlign pools each region of interest by bilinear sampling: [regions, channels, output_height, output_width].
 
-        Corners are multiplied by ``scale``. ``asymmetric`` takes them as they are, and a region as one element high and wide at
-        least; ``half_pixel_for_nn`` moves them by half an element to the front, ``half_pixel`` counts from the middles of elements
-        before and after scaling. An even grid of ``samples`` by ``samples`` places is read for each number (0: as many as it is
-        elements high and wide, rounded up), weighing the four elements around a place. A place more than one element before the
-        first, or behind the last, counts as 0; one beyond the middle of the outermost element is read there. ``average`` is the mean
-        of the places, ``greatest`` the greatest of them and 0, ``parts`` the greatest of what one element gives to one place; of no
-        places all are 0.
-        Sources: ONNX RoiAlign 10 to 22 and its reference evaluator (for ``parts``); OpenVINO ROIAlign-3, -9.
+        Row i of ``rois`` is [x1, y1, x2, y2] in image ``batch_indices[i]`` of ``x``. Corners are multiplied by ``spatial_scale``.
+        ``aligned_mode``: ``asymmetric`` keeps them, and a region is at least one element high and wide; ``half_pixel_for_nn``
+        subtracts 0.5; ``half_pixel`` adds 0.5 before and subtracts 0.5 after scaling.
+
+        Each bin reads a grid of ``sampling_ratio`` by ``sampling_ratio`` points (0: as many as the bin's size, rounded up) by
+        bilinear interpolation of four elements. A point more than one element outside counts as 0; one beyond the center of the
+        outermost element reads that element. ``mode``: ``avg`` is the mean of the points, ``max`` the maximum of the points and
+        0, ``maviewproduct`` the maximum of the single products of element and weight. A bin without points is 0.
+        Sources: ONNX RoiAlign 10 to 22 and its reference evaluator (for ``maviewproduct``); OpenVINO ROIAlign-3, -9.
         """
 
     def RoiAlignRotated(
-        self, x: Operand, rois: Operand, batch: Operand, /, *, height: int | Value = 1, width: int | Value = 1,
-        samples: int | Value = 0, scale: float = 1.0, clockwise: bool = False,
+        self, x: Operand, rois: Operand, batch_indices: Operand, /, *, output_height: int | Value = 1,
+        output_width: int | Value = 1, sampling_ratio: int | Value = 0, spatial_scale: float = 1.0,
+        clockwise_mode: bool = False,
     ) -> Value:
-        """Regions that are turned: each row of ``rois`` is [middle x, middle y, width, height, angle], the angle in radians, from
-        the x axis towards the y axis if ``clockwise`` and away from it otherwise.
+        """RoiAlignRotated pools rotated regions of interest: rows [center x, center y, width, height, angle] of ``rois``.
 
-        Everything is multiplied by ``scale``, and the middle is moved by half an element to the front. The rest as in RoiAlign, of
-        whose poolings this is ``average``. Source: OpenVINO ROIAlignRotated-15.
+        The angle is in radians, from the x axis towards the y axis if ``clockwise_mode``, else away from it. All numbers but the
+        angle are multiplied by ``spatial_scale``, and 0.5 is subtracted from the center. Everything else is as in RoiAlign with
+        mode ``avg``.
+        Source: OpenVINO ROIAlignRotated-15.
         """
 
     # detection.roi_pool
 
     def RoiPool(
-        self, x: Operand, rois: Operand, /, *, size: Sequence[int] | Value, method: str = 'max', scale: float = 1.0,
+        self, x: Operand, rois: Operand, /, *, pooled_shape: Sequence[int] | Value, method: str = 'max',
+        spatial_scale: float = 1.0,
     ) -> Value:
-        """Regions [picture, x1, y1, x2, y2], the rows of ``rois``, each as ``size`` numbers for each channel: [regions, channels,
-        *size].
+        """RoiPool pools each region [image, x1, y1, x2, y2], a row of ``rois``, to [regions, channels, *pooled_shape].
 
-        ``max``: corners are multiplied by ``scale`` and rounded, halves away from 0; the region goes from the first to the last, at
-        least one element, and is cut into bins, each from floor(i * bin) to ceil((i + 1) * bin), of which the greatest element is
-        taken; an empty one is 0. ``linear``: corners are parts of the picture, whose outermost elements are at 0 and 1, and are not
-        scaled; even places from corner to corner, or the middle where there is one, are read between elements, and are 0 outside.
+        ``method`` max: corners are multiplied by ``spatial_scale`` and rounded, halves away from 0. The region reaches from the
+        first to the last corner, at least one element, and is cut into bins from floor(i * bin) to ceil((i + 1) * bin). The
+        maximum of each bin is taken; an empty bin is 0. ``method`` bilinear: corners are fractions of the image, whose outermost
+        elements are at 0 and 1, and are not scaled. Evenly spaced points from corner to corner, or the middle where there is one
+        point, are interpolated; points outside are 0.
         Sources: ONNX MaxRoiPool 1, 22; OpenVINO ROIPooling-2.
         """
 
