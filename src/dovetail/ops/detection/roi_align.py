@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
     from dovetail.ir.graph import Value
 
-MODES = ("avg", "max", "maviewproduct")
+MODES = ("avg", "max", "max_product")
 _ALIGNED_OFFSETS = {"asymmetric": (0.0, 0.0), "half_pixel_for_nn": (0.0, -0.5), "half_pixel": (0.5, -0.5)}
 """Offsets added to a corner before and after scaling."""
-_IN_ONNX = "mode~{avg:avg,max:maviewproduct}=avg"
+_IN_ONNX = "mode~{avg:avg,max:max_product}=avg"
 _SHARED_ONNX = "output_height=1, output_width=1, sampling_ratio=0, spatial_scale=1.0"
 _SHARED_IR = "pooled_h:output_height, pooled_w:output_width, sampling_ratio, spatial_scale"
 _IN_IR = f"{_SHARED_IR}, mode~{{avg:avg,max:max}}"
