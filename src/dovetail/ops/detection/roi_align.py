@@ -70,8 +70,8 @@ class _RoiAlignBase(Op):
             number, inside = b.constant(np.full((1, 1), self.sampling_ratio, wide.numpy), wide), None
         else:
             number = b.Maximum(b.Ceil(bin_size), 0.0)
-            maviewcount = b.ReduceMax(b.Concat(number, b.constant(np.ones((1, 1), wide.numpy), wide), axis=0), keep_dims=False)
-            sample = b.Cast(b.Range(b.constant(0), b.Cast(maviewcount, to=dtypes.i64), b.constant(1)), to=wide)
+            max_count = b.ReduceMax(b.Concat(number, b.constant(np.ones((1, 1), wide.numpy), wide), axis=0), keep_dims=False)
+            sample = b.Cast(b.Range(b.constant(0), b.Cast(max_count, to=dtypes.i64), b.constant(1)), to=wide)
             position = b.Divide(b.Add(sample, 0.5), b.Maximum(number, 1.0))
             steps = b.Add(b.constant(bins.astype(wide.numpy), wide), b.Unsqueeze(position, [1]))
             inside = b.Unsqueeze(b.Less(sample, number), [1])
