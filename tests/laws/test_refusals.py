@@ -97,8 +97,15 @@ def _deformed(b: Builder, x: Callable[..., Any], columns: int = 8, outs: Any = (
 
 
 def _terms(b: Builder, x: Any, **changes: Any) -> Any:
-    attributes = {"mode": "tf", "shortest": 1, "longest": 2, "most_skipped": 1, "starts": (0, 1), "numbers": (1, 2, 3, 4, 5)}
-    return b.TfIdfVectorizer(x, **{**attributes, "places": (0, 1, 2), **changes})
+    attributes = {
+        "mode": "tf",
+        "min_gram_length": 1,
+        "max_gram_length": 2,
+        "max_skip_count": 1,
+        "ngram_counts": (0, 1),
+        "pool_int64s": (1, 2, 3, 4, 5),
+    }
+    return b.TfIdfVectorizer(x, **{**attributes, "ngram_indexes": (0, 1, 2), **changes})
 
 
 def _tree(b: Builder, x: Any, **changes: Any) -> Any:
@@ -1092,7 +1099,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("type.class", lambda b, x: b.StringSplit(x("i64", 2))),
         ("type.class", lambda b, x: b.RegexFullMatch(x("i64", 2), pattern="a")),
         ("attribute.missing", lambda b, x: b.RegexFullMatch(x("string", 2))),
-        ("string.case", lambda b, x: b.StringNormalizer(x("string", 2), case="UPPER")),
+        ("string.case", lambda b, x: b.StringNormalizer(x("string", 2), case_change_action="UPPER")),
         ("string.locale", lambda b, x: b.StringNormalizer(x("string", 2), locale="tr_TR.UTF-8")),
         ("input.rank", lambda b, x: b.StringNormalizer(x("string"))),
         ("input.rank", lambda b, x: b.StringNormalizer(x("string", 2, 2))),
@@ -1127,19 +1134,19 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
             )
         ),
         ("terms.mode", lambda b, x: _terms(b, x("i64", 3), mode="TF")),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), shortest=0)),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), shortest=3)),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), most_skipped=-1)),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), longest=3)),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), numbers=())),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), words=("a",))),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=(0, 6))),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=(0, 2))),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=())),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), numbers=(1, 2, 1, 2, 1))),
-        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1))),
-        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1, -1))),
-        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1, 1), mode="idf")),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), min_gram_length=0)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), min_gram_length=3)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), max_skip_count=-1)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), max_gram_length=3)),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), pool_int64s=())),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), pool_strings=("a",))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), ngram_counts=(0, 6))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), ngram_counts=(0, 2))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), ngram_counts=())),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), pool_int64s=(1, 2, 1, 2, 1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), ngram_indexes=(0, 1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), ngram_indexes=(0, 1, -1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), ngram_indexes=(0, 1, 1), mode="idf")),
         ("terms.weights", lambda b, x: _terms(b, x("i64", 3), weights=(1.0,))),
         ("input.rank", lambda b, x: _terms(b, x("i64"))),
         ("input.rank", lambda b, x: _terms(b, x("i64", 1, 1, 1))),

@@ -676,8 +676,8 @@ class OperatorMethods:
         Each bin reads a grid of ``sampling_ratio`` by ``sampling_ratio`` points (0: as many as the bin's size, rounded up) by
         bilinear interpolation of four elements. A point more than one element outside counts as 0; one beyond the center of the
         outermost element reads that element. ``mode``: ``avg`` is the mean of the points, ``max`` the maximum of the points and
-        0, ``maviewproduct`` the maximum of the single products of element and weight. A bin without points is 0.
-        Sources: ONNX RoiAlign 10 to 22 and its reference evaluator (for ``maviewproduct``); OpenVINO ROIAlign-3, -9.
+        0, ``max_product`` the maximum of the single products of element and weight. A bin without points is 0.
+        Sources: ONNX RoiAlign 10 to 22 and its reference evaluator (for ``max_product``); OpenVINO ROIAlign-3, -9.
         """
 
     def RoiAlignRotated(
@@ -2140,86 +2140,94 @@ class OperatorMethods:
     # recurrent.cells
 
     def GRUCell(
-        self, x: Operand, h: Operand, w: Operand, r: Operand, bias: Operand | None = None, /, *,
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None, linear_before_reset: bool = False,
+        self, x: Operand, initial_h: Operand, w: Operand, r: Operand, b: Operand | None = None, /, *,
+        hidden_size: int | Value | None = None, activations: Sequence[str] = (), activation_alpha: Sequence[float] = (),
+        activation_beta: Sequence[float] = (), clip: float | None = None, linear_before_reset: bool = False,
     ) -> Value:
-        """One moment of GRU. Source: OpenVINO GRUCell-3."""
+        """GRUCell computes one time step of GRU. Source: OpenVINO GRUCell-3."""
 
     def LSTMCell(
-        self, x: Operand, h: Operand, c: Operand, w: Operand, r: Operand, bias: Operand | None = None, /, *,
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None, input_forget: bool = False, gates: str = 'fico',
+        self, x: Operand, initial_h: Operand, initial_c: Operand, w: Operand, r: Operand, b: Operand | None = None, /, *,
+        hidden_size: int | Value | None = None, activations: Sequence[str] = (), activation_alpha: Sequence[float] = (),
+        activation_beta: Sequence[float] = (), clip: float | None = None, input_forget: bool = False,
+        weights_format: str = 'fico',
     ) -> list[Value]:
-        """One moment of LSTM. Sources: OpenVINO LSTMCell-1 (with the order of gates and coupled gates that its files say), -4."""
+        """LSTMCell computes one time step of LSTM.
+
+        Sources: OpenVINO LSTMCell-1 (with ``weights_format`` and ``input_forget`` of its files), -4.
+        """
 
     def RNNCell(
-        self, x: Operand, h: Operand, w: Operand, r: Operand, bias: Operand | None = None, /, *,
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None,
+        self, x: Operand, initial_h: Operand, w: Operand, r: Operand, b: Operand | None = None, /, *,
+        hidden_size: int | Value | None = None, activations: Sequence[str] = (), activation_alpha: Sequence[float] = (),
+        activation_beta: Sequence[float] = (), clip: float | None = None,
     ) -> Value:
-        """One moment of RNN. Source: OpenVINO RNNCell-1."""
+        """RNNCell computes one time step of RNN. Source: OpenVINO RNNCell-1."""
 
     # recurrent.dynamic_quantize_lstm
 
     @overload
     def DynamicQuantizeLSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None, lengths: Operand | None, h: Operand | None,
-        c: Operand | None, peephole: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None, sequence_lens: Operand | None, initial_h: Operand | None,
+        initial_c: Operand | None, p: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
         r_zero_point: Operand, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, input_forget: bool = False, gates: str = 'iofc',
-        outputs: Literal[1],
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False,
+        weights_format: str = 'iofc', outputs: Literal[1],
     ) -> Value:
-        """LSTM with products as DynamicQuantizeMatMul has them: ``x`` is quantised as a whole, h at each moment.
+        """DynamicQuantizeLSTM computes LSTM with the matrix products of DynamicQuantizeMatMul.
 
-        ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4 * hidden] are codes; scales and zero points have one
-        number a direction, or one for each of its columns. Rows of several lengths are refused: what lies after their ends would
-        have a part in how all is quantised. Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
+        ``x`` is quantized as a whole, h at each time step. ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4
+        * hidden] are quantized; scales and zero points have one number per direction, or one per column of it. ``sequence_lens``
+        is refused: the values after the end of a row would change the quantization of all rows.
+        Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
         """
 
     @overload
     def DynamicQuantizeLSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None, lengths: Operand | None, h: Operand | None,
-        c: Operand | None, peephole: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None, sequence_lens: Operand | None, initial_h: Operand | None,
+        initial_c: Operand | None, p: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
         r_zero_point: Operand, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, input_forget: bool = False, gates: str = 'iofc',
-        outputs: Literal[2, 3] = 3,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False,
+        weights_format: str = 'iofc', outputs: Literal[2, 3] = 3,
     ) -> list[Value]:
-        """LSTM with products as DynamicQuantizeMatMul has them: ``x`` is quantised as a whole, h at each moment.
+        """DynamicQuantizeLSTM computes LSTM with the matrix products of DynamicQuantizeMatMul.
 
-        ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4 * hidden] are codes; scales and zero points have one
-        number a direction, or one for each of its columns. Rows of several lengths are refused: what lies after their ends would
-        have a part in how all is quantised. Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
+        ``x`` is quantized as a whole, h at each time step. ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4
+        * hidden] are quantized; scales and zero points have one number per direction, or one per column of it. ``sequence_lens``
+        is refused: the values after the end of a row would change the quantization of all rows.
+        Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
         """
 
     @overload
     def DynamicQuantizeLSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None, lengths: Operand | None, h: Operand | None,
-        c: Operand | None, peephole: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None, sequence_lens: Operand | None, initial_h: Operand | None,
+        initial_c: Operand | None, p: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
         r_zero_point: Operand, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, input_forget: bool = False, gates: str = 'iofc',
-        outputs: int = 3,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False,
+        weights_format: str = 'iofc', outputs: int = 3,
     ) -> Value | list[Value]:
-        """LSTM with products as DynamicQuantizeMatMul has them: ``x`` is quantised as a whole, h at each moment.
+        """DynamicQuantizeLSTM computes LSTM with the matrix products of DynamicQuantizeMatMul.
 
-        ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4 * hidden] are codes; scales and zero points have one
-        number a direction, or one for each of its columns. Rows of several lengths are refused: what lies after their ends would
-        have a part in how all is quantised. Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
+        ``x`` is quantized as a whole, h at each time step. ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4
+        * hidden] are quantized; scales and zero points have one number per direction, or one per column of it. ``sequence_lens``
+        is refused: the values after the end of a row would change the quantization of all rows.
+        Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
         """
 
     # recurrent.layers
 
     @overload
     def GRU(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, linear_before_reset: bool = False, outputs: Literal[1],
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False,
+        linear_before_reset: bool = False, outputs: Literal[1],
     ) -> Value:
-        """Gated recurrent units. Outputs: h at each moment, the last h. The gates stand in the order z, r, h::
+        """GRU computes a layer of gated recurrent units; its gates are in the order z, r, h::
 
             z = f(x @ wz.T + h @ rz.T + bz)
             r = f(x @ wr.T + h @ rr.T + br)
@@ -2227,18 +2235,20 @@ class OperatorMethods:
             n = g(x @ wh.T + r * (h @ rh.T + bias of rh) + bias of wh)
             h = (1 - z) * n + z * h
 
-        A ``summed`` bias has with ``linear_before_reset`` four parts: z, r, that of wh, that of rh. Usual: f = sigmoid, g = tanh.
+        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: z, r, that
+        of wh, that of rh. Defaults: f = sigmoid, g = tanh.
         Sources: ONNX GRU 1, 3, 7, 14, 22; OpenVINO GRUSequence-5.
         """
 
     @overload
     def GRU(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, linear_before_reset: bool = False, outputs: Literal[2] = 2,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False,
+        linear_before_reset: bool = False, outputs: Literal[2] = 2,
     ) -> list[Value]:
-        """Gated recurrent units. Outputs: h at each moment, the last h. The gates stand in the order z, r, h::
+        """GRU computes a layer of gated recurrent units; its gates are in the order z, r, h::
 
             z = f(x @ wz.T + h @ rz.T + bz)
             r = f(x @ wr.T + h @ rr.T + br)
@@ -2246,18 +2256,20 @@ class OperatorMethods:
             n = g(x @ wh.T + r * (h @ rh.T + bias of rh) + bias of wh)
             h = (1 - z) * n + z * h
 
-        A ``summed`` bias has with ``linear_before_reset`` four parts: z, r, that of wh, that of rh. Usual: f = sigmoid, g = tanh.
+        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: z, r, that
+        of wh, that of rh. Defaults: f = sigmoid, g = tanh.
         Sources: ONNX GRU 1, 3, 7, 14, 22; OpenVINO GRUSequence-5.
         """
 
     @overload
     def GRU(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, linear_before_reset: bool = False, outputs: int = 2,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False,
+        linear_before_reset: bool = False, outputs: int = 2,
     ) -> Value | list[Value]:
-        """Gated recurrent units. Outputs: h at each moment, the last h. The gates stand in the order z, r, h::
+        """GRU computes a layer of gated recurrent units; its gates are in the order z, r, h::
 
             z = f(x @ wz.T + h @ rz.T + bz)
             r = f(x @ wr.T + h @ rr.T + br)
@@ -2265,19 +2277,21 @@ class OperatorMethods:
             n = g(x @ wh.T + r * (h @ rh.T + bias of rh) + bias of wh)
             h = (1 - z) * n + z * h
 
-        A ``summed`` bias has with ``linear_before_reset`` four parts: z, r, that of wh, that of rh. Usual: f = sigmoid, g = tanh.
+        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: z, r, that
+        of wh, that of rh. Defaults: f = sigmoid, g = tanh.
         Sources: ONNX GRU 1, 3, 7, 14, 22; OpenVINO GRUSequence-5.
         """
 
     @overload
     def LSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, c: Operand | None = None, peephole: Operand | None = None, /, *, direction: str = 'forward',
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None, layout: str = 'sequence_first', summed: bool = False,
-        input_forget: bool = False, gates: str = 'iofc', outputs: Literal[1],
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, initial_c: Operand | None = None, p: Operand | None = None, /, *,
+        direction: str = 'forward', hidden_size: int | Value | None = None, activations: Sequence[str] = (),
+        activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (), clip: float | None = None,
+        layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False, weights_format: str = 'iofc',
+        outputs: Literal[1],
     ) -> Value:
-        """Long short-term memory. Outputs: h at each moment, the last h, the last c. With p the peepholes, in the order i, o, f::
+        """LSTM computes a layer of long short-term memory; the peepholes ``p`` are in the order i, o, f::
 
             i = f(x @ wi.T + h @ ri.T + bi + pi * c)
             f = f(x @ wf.T + h @ rf.T + bf + pf * c)              # with input_forget: 1 - i
@@ -2286,19 +2300,22 @@ class OperatorMethods:
             o = f(x @ wo.T + h @ ro.T + bo + po * c)
             h = o * k(c)
 
-        ``gates``: the order of the gates in ``w``, ``r`` and ``bias``. ``clip`` does not limit the argument of k, as the
-        implementations have it. Usual: f = sigmoid, g = k = tanh. Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
+        ``y`` holds h of each time step, ``y_h`` the last h, ``y_c`` the last c. ``weights_format`` is the order of the gates in
+        ``w``, ``r`` and ``b``. ``clip`` does not clip the argument of k, as the implementations have it. Defaults: f = sigmoid, g
+        = k = tanh.
+        Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
         """
 
     @overload
     def LSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, c: Operand | None = None, peephole: Operand | None = None, /, *, direction: str = 'forward',
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None, layout: str = 'sequence_first', summed: bool = False,
-        input_forget: bool = False, gates: str = 'iofc', outputs: Literal[2, 3] = 3,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, initial_c: Operand | None = None, p: Operand | None = None, /, *,
+        direction: str = 'forward', hidden_size: int | Value | None = None, activations: Sequence[str] = (),
+        activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (), clip: float | None = None,
+        layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False, weights_format: str = 'iofc',
+        outputs: Literal[2, 3] = 3,
     ) -> list[Value]:
-        """Long short-term memory. Outputs: h at each moment, the last h, the last c. With p the peepholes, in the order i, o, f::
+        """LSTM computes a layer of long short-term memory; the peepholes ``p`` are in the order i, o, f::
 
             i = f(x @ wi.T + h @ ri.T + bi + pi * c)
             f = f(x @ wf.T + h @ rf.T + bf + pf * c)              # with input_forget: 1 - i
@@ -2307,19 +2324,22 @@ class OperatorMethods:
             o = f(x @ wo.T + h @ ro.T + bo + po * c)
             h = o * k(c)
 
-        ``gates``: the order of the gates in ``w``, ``r`` and ``bias``. ``clip`` does not limit the argument of k, as the
-        implementations have it. Usual: f = sigmoid, g = k = tanh. Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
+        ``y`` holds h of each time step, ``y_h`` the last h, ``y_c`` the last c. ``weights_format`` is the order of the gates in
+        ``w``, ``r`` and ``b``. ``clip`` does not clip the argument of k, as the implementations have it. Defaults: f = sigmoid, g
+        = k = tanh.
+        Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
         """
 
     @overload
     def LSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, c: Operand | None = None, peephole: Operand | None = None, /, *, direction: str = 'forward',
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None, layout: str = 'sequence_first', summed: bool = False,
-        input_forget: bool = False, gates: str = 'iofc', outputs: int = 3,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, initial_c: Operand | None = None, p: Operand | None = None, /, *,
+        direction: str = 'forward', hidden_size: int | Value | None = None, activations: Sequence[str] = (),
+        activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (), clip: float | None = None,
+        layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False, weights_format: str = 'iofc',
+        outputs: int = 3,
     ) -> Value | list[Value]:
-        """Long short-term memory. Outputs: h at each moment, the last h, the last c. With p the peepholes, in the order i, o, f::
+        """LSTM computes a layer of long short-term memory; the peepholes ``p`` are in the order i, o, f::
 
             i = f(x @ wi.T + h @ ri.T + bi + pi * c)
             f = f(x @ wf.T + h @ rf.T + bf + pf * c)              # with input_forget: 1 - i
@@ -2328,44 +2348,49 @@ class OperatorMethods:
             o = f(x @ wo.T + h @ ro.T + bo + po * c)
             h = o * k(c)
 
-        ``gates``: the order of the gates in ``w``, ``r`` and ``bias``. ``clip`` does not limit the argument of k, as the
-        implementations have it. Usual: f = sigmoid, g = k = tanh. Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
+        ``y`` holds h of each time step, ``y_h`` the last h, ``y_c`` the last c. ``weights_format`` is the order of the gates in
+        ``w``, ``r`` and ``b``. ``clip`` does not clip the argument of k, as the implementations have it. Defaults: f = sigmoid, g
+        = k = tanh.
+        Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
         """
 
     @overload
     def RNN(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, outputs: Literal[1],
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, outputs: Literal[1],
     ) -> Value:
-        """``h = f(x @ w.T + h @ r.T + bias)`` for each moment of a sequence. Outputs: h at each moment, the last h.
+        """RNN computes ``h = f(x @ w.T + h @ r.T + b)`` for each time step; the default f is tanh.
 
-        Usual: f = tanh. Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
+        ``y`` holds h of each time step, ``y_h`` the last h.
+        Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
         """
 
     @overload
     def RNN(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, outputs: Literal[2] = 2,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, outputs: Literal[2] = 2,
     ) -> list[Value]:
-        """``h = f(x @ w.T + h @ r.T + bias)`` for each moment of a sequence. Outputs: h at each moment, the last h.
+        """RNN computes ``h = f(x @ w.T + h @ r.T + b)`` for each time step; the default f is tanh.
 
-        Usual: f = tanh. Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
+        ``y`` holds h of each time step, ``y_h`` the last h.
+        Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
         """
 
     @overload
     def RNN(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, outputs: int = 2,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, outputs: int = 2,
     ) -> Value | list[Value]:
-        """``h = f(x @ w.T + h @ r.T + bias)`` for each moment of a sequence. Outputs: h at each moment, the last h.
+        """RNN computes ``h = f(x @ w.T + h @ r.T + b)`` for each time step; the default f is tanh.
 
-        Usual: f = tanh. Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
+        ``y`` holds h of each time step, ``y_h`` the last h.
+        Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
         """
 
     # reduction.argminmax
@@ -3043,50 +3068,52 @@ class OperatorMethods:
     def RegexFullMatch(
         self, x: Operand, /, *, pattern: str | None = None,
     ) -> Value:
-        """Whether the whole of each text matches ``pattern``, a regular expression in the syntax of RE2.
+        """RegexFullMatch tests whether the whole of each string matches ``pattern``, a regular expression of RE2.
 
-        Without a pattern nothing is said of what matches, and it is refused. Source: ONNX RegexFullMatch 20.
+        ONNX does not define the result without a pattern: this is refused.
+        Source: ONNX RegexFullMatch 20.
         """
 
     def StringConcat(
         self, x: Operand, y: Operand, /,
     ) -> Value:
-        """Each text of ``x`` with the text of ``y`` behind it; shapes broadcast. Source: ONNX StringConcat 20."""
+        """StringConcat appends the strings of ``y`` to those of ``x``; shapes broadcast. Source: ONNX StringConcat 20."""
 
     def StringNormalizer(
-        self, x: Operand, /, *, case: str = 'keep', case_sensitive: bool = False, locale: str = '',
+        self, x: Operand, /, *, case_change_action: str = 'keep', is_case_sensitive: bool = False, locale: str = '',
         stopwords: Sequence[str] = (),
     ) -> Value:
-        """The texts of a vector, or of the only row of a matrix, without ``stopwords``, and in lower or upper ``case``; one empty
-        text where none is left.
+        """StringNormalizer removes ``stopwords`` from a vector or one-row matrix, and changes the case of the other strings.
 
-        Unless ``case_sensitive``, a text is compared in the case that it will have, else in lower case. A letter becomes another one
-        only, never several. Source: ONNX StringNormalizer 10.
+        One empty string is returned where none is left. Unless ``is_case_sensitive``, strings are compared in the case of
+        ``case_change_action``, for ``keep`` in lower case. A letter whose other case has several letters is not changed.
+        Source: ONNX StringNormalizer 10.
         """
 
     def StringSplit(
         self, x: Operand, /, *, delimiter: str = '', maxsplit: int | Value | None = None,
     ) -> list[Value]:
-        """Each text cut at ``delimiter``, ``maxsplit`` times at most, from the left: the pieces along a new last axis, with empty
-        texts after them where others have more; and how many there are.
+        """StringSplit splits each string at ``delimiter``, at most ``maxsplit`` times from the left.
 
-        Without a delimiter a text is cut at white space, however much, and begins and ends without any. White space is what Unicode
-        calls so. Source: ONNX StringSplit 20.
+        ``y`` holds the substrings along a new last axis, padded with empty strings; ``z`` holds their numbers. Without a
+        delimiter a string is split at runs of Unicode white space, and leading and trailing white space is removed.
+        Source: ONNX StringSplit 20.
         """
 
     # text.tfidf
 
     def TfIdfVectorizer(
-        self, x: Operand, /, *, mode: str, shortest: int | Value, longest: int | Value, most_skipped: int | Value,
-        starts: Sequence[int] | Value, places: Sequence[int] | Value, numbers: Sequence[int] | Value = (),
-        words: Sequence[str] = (), weights: Sequence[float] = (),
+        self, x: Operand, /, *, mode: str, min_gram_length: int | Value, max_gram_length: int | Value,
+        max_skip_count: int | Value, ngram_counts: Sequence[int] | Value, ngram_indexes: Sequence[int] | Value,
+        pool_int64s: Sequence[int] | Value = (), pool_strings: Sequence[str] = (), weights: Sequence[float] = (),
     ) -> Value:
-        """How often each n-gram of a pool occurs in ``x``, a vector or the rows of a matrix.
+        """TfIdfVectorizer counts how often each n-gram of a pool occurs in ``x``, a vector or the rows of a matrix.
 
-        The pool is ``words`` or ``numbers``, laid end to end, those of length n from ``starts[n - 1]`` on; the i-th is counted at
-        ``places[i]`` of the result. Those of length ``shortest`` to ``longest`` are looked for, with 0 to ``most_skipped`` elements
-        left out between each two. ``tf``: the count; ``idf``: the i-th of ``weights`` (each 1 where there are none) where it occurs;
-        ``tfidf``: the count times the weight. Source: ONNX TfIdfVectorizer 9.
+        The pool is ``pool_strings`` or ``pool_int64s``, n-grams end to end; those of length n begin at ``ngram_counts[n - 1]``.
+        The i-th n-gram is counted at ``ngram_indexes[i]`` of the output. n-grams of length ``min_gram_length`` to
+        ``max_gram_length`` are searched, with 0 to ``max_skip_count`` elements skipped between adjacent items. ``mode`` tf: the
+        count; idf: the i-th of ``weights`` (1 if empty) where the n-gram occurs; tfidf: the count times the weight.
+        Source: ONNX TfIdfVectorizer 9.
         """
 
     # text.tokenizer
@@ -3095,100 +3122,114 @@ class OperatorMethods:
         self, x: Operand, /, *, mark: bool, mincharnum: int | Value, pad_value: str, separators: Sequence[str] = (),
         tokenexp: str = '',
     ) -> Value:
-        """The tokens of each text of a vector or matrix, along a new last axis; ``pad_value`` after those of a text that has fewer.
+        """Tokenizer splits each string of a vector or matrix into tokens along a new last axis, padded with ``pad_value``.
 
-        Tokens are the longest matches of ``tokenexp`` from the left; what lies between the matches of ``separators``, each of which
-        cuts what those before it left; or single characters, where the only separator is empty. Patterns are in the syntax of RE2.
-        Tokens of fewer than ``mincharnum`` characters are left out. With ``mark`` U+0002 comes before the tokens of
-        a text, and U+0003 after them.
+        Tokens are the longest matches of ``tokenexp`` from the left; or the text between the matches of ``separators``, each of
+        which splits the pieces that the ones before it left; or single characters, where the only separator is empty. Patterns
+        are regular expressions of RE2. Tokens of fewer than ``mincharnum`` characters are dropped. With ``mark`` the tokens of
+        each string are preceded by U+0002 and followed by U+0003.
         Source: onnxruntime com.microsoft Tokenizer 1.
         """
 
     # training.ctc_loss
 
     def CTCLoss(
-        self, logits: Operand, lengths: Operand, labels: Operand, counts: Operand, blank: Operand | None = None, /, *,
-        collapse: bool = False, merge: bool = True, unique: bool = False,
+        self, logits: Operand, logit_length: Operand, labels: Operand, label_length: Operand,
+        blank_index: Operand | None = None, /, *, preprocess_collapse_repeated: bool = False, ctc_merge_repeated: bool = True,
+        unique: bool = False,
     ) -> Value:
-        """The negative logarithm of the chance that ``labels`` [batch, times] are read from ``logits`` [batch, times, classes]:
-        [batch].
+        """CTCLoss computes the negative log-probability that ``labels`` are read from ``logits``: [batch].
 
-        At each of the first ``lengths`` [batch] times a class is drawn, with the chances softmax(logits); ``blank`` (left out: the
-        last class) is dropped, after classes that come several times in a row are taken for one, unless ``merge`` is False. Of
-        ``labels`` the first ``counts`` [batch] are meant, with ``unique`` each once, with ``collapse`` those that come several times
-        in a row once. What cannot be read has an infinite loss. Source: OpenVINO CTCLoss-4.
+        ``logits`` are [batch, times, classes], ``labels`` [batch, times]. At each of the first ``logit_length`` [batch] times a
+        class is drawn with probabilities softmax(logits). Repeated classes are merged if ``ctc_merge_repeated``, then
+        ``blank_index`` (omitted: the last class) is dropped. Of ``labels`` the first ``label_length`` [batch] count, with
+        ``unique`` each value once, with ``preprocess_collapse_repeated`` adjacent repeats once. Labels that cannot be read have
+        an infinite loss.
+        Source: OpenVINO CTCLoss-4.
         """
 
     # training.losses
 
     def NegativeLogLikelihoodLoss(
-        self, x: Operand, target: Operand, weight: Operand | None = None, /, *, reduction: str = 'mean',
-        ignored: int | Value | None = None,
+        self, input: Operand, target: Operand, weight: Operand | None = None, /, *, reduction: str = 'mean',
+        ignore_index: int | Value | None = None,
     ) -> Value:
-        """What the log-probabilities ``x`` [batch, classes, *places] lose at the classes ``target`` [batch, *places].
+        """NegativeLogLikelihoodLoss computes ``-input[i, target[i, j], j] * weight[target[i, j]]``.
 
-        That is ``-x[i, target[i, j], j] * weight[target[i, j]]``, and 0 where ``target`` is ``ignored``. ``reduction``: ``none``
-        gives it for each place, ``sum`` the sum, ``mean`` the sum over that of the weights (1 each where none are given; 0 where a
-        class is ignored). Source: ONNX NegativeLogLikelihoodLoss 12, 13, 22.
+        ``input`` are log-probabilities [batch, classes, *positions], ``target`` is [batch, *positions]. The loss is 0 where
+        ``target`` is ``ignore_index``. ``reduction``: ``none`` keeps the loss of each position, ``sum`` adds them, ``mean``
+        divides the sum by that of the weights (1 each if omitted; 0 for an ignored class).
+        Source: ONNX NegativeLogLikelihoodLoss 12, 13, 22.
         """
 
     @overload
     def SoftmaxCrossEntropyLoss(
-        self, x: Operand, target: Operand, weight: Operand | None = None, /, *, reduction: str = 'mean',
-        ignored: int | Value | None = None, outputs: Literal[1] = 1,
+        self, scores: Operand, labels: Operand, weights: Operand | None = None, /, *, reduction: str = 'mean',
+        ignore_index: int | Value | None = None, outputs: Literal[1] = 1,
     ) -> Value:
-        """The negative log-likelihood loss of ``log(softmax(x))`` over the classes (axis 1), and that logarithm if asked for.
+        """SoftmaxCrossEntropyLoss computes the NegativeLogLikelihoodLoss of ``log(softmax(scores))`` over axis 1.
 
-        The attributes are those of NegativeLogLikelihoodLoss. Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
+        The second output, if requested, is that logarithm. The attributes are those of NegativeLogLikelihoodLoss.
+        Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
         """
 
     @overload
     def SoftmaxCrossEntropyLoss(
-        self, x: Operand, target: Operand, weight: Operand | None = None, /, *, reduction: str = 'mean',
-        ignored: int | Value | None = None, outputs: Literal[2],
+        self, scores: Operand, labels: Operand, weights: Operand | None = None, /, *, reduction: str = 'mean',
+        ignore_index: int | Value | None = None, outputs: Literal[2],
     ) -> list[Value]:
-        """The negative log-likelihood loss of ``log(softmax(x))`` over the classes (axis 1), and that logarithm if asked for.
+        """SoftmaxCrossEntropyLoss computes the NegativeLogLikelihoodLoss of ``log(softmax(scores))`` over axis 1.
 
-        The attributes are those of NegativeLogLikelihoodLoss. Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
+        The second output, if requested, is that logarithm. The attributes are those of NegativeLogLikelihoodLoss.
+        Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
         """
 
     @overload
     def SoftmaxCrossEntropyLoss(
-        self, x: Operand, target: Operand, weight: Operand | None = None, /, *, reduction: str = 'mean',
-        ignored: int | Value | None = None, outputs: int,
+        self, scores: Operand, labels: Operand, weights: Operand | None = None, /, *, reduction: str = 'mean',
+        ignore_index: int | Value | None = None, outputs: int,
     ) -> Value | list[Value]:
-        """The negative log-likelihood loss of ``log(softmax(x))`` over the classes (axis 1), and that logarithm if asked for.
+        """SoftmaxCrossEntropyLoss computes the NegativeLogLikelihoodLoss of ``log(softmax(scores))`` over axis 1.
 
-        The attributes are those of NegativeLogLikelihoodLoss. Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
+        The second output, if requested, is that logarithm. The attributes are those of NegativeLogLikelihoodLoss.
+        Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
         """
 
     # training.optimizers
 
     def Adagrad(
-        self, rate: Operand, count: Operand, /, *xs: Operand | None, norm_coefficient: float = 0.0, outputs: int = 2,
+        self, r: Operand, t: Operand, /, *inputs: Operand | None, norm_coefficient: float = 0.0, outputs: int = 2,
         decay_factor: float = 0.0, epsilon: float = 9.999999974752427e-07,
     ) -> list[Value]:
-        """Of each tensor x, its gradient g and the sum h of squares before: ``g' = g + norm_coefficient * x``, ``h' = h + g' * g'``,
-        ``x' = x - rate / (1 + count * decay_factor) * g' / (sqrt(h') + epsilon)``. All tensors come first, then all gradients, then
-        all sums. Source: ai.onnx.preview.training Adagrad 1.
+        """Adagrad updates each tensor x with gradient g by the sum h of squared gradients.
+
+        ``g' = g + norm_coefficient * x``, ``h' = h + g' * g'``, ``x' = x - r / (1 + t * decay_factor) * g' / (sqrt(h') +
+        epsilon)``. ``inputs`` are all tensors, then all gradients, then all sums.
+        Source: ai.onnx.preview.training Adagrad 1.
         """
 
     def Adam(
-        self, rate: Operand, count: Operand, /, *xs: Operand | None, norm_coefficient: float = 0.0,
+        self, r: Operand, t: Operand, /, *inputs: Operand | None, norm_coefficient: float = 0.0,
         alpha: float = 0.8999999761581421, beta: float = 0.9990000128746033, epsilon: float = 9.999999974752427e-07,
         norm_coefficient_post: float = 0.0, outputs: int = 3,
     ) -> list[Value]:
-        """Of each tensor x, its gradient g and the running means v of gradients and h of squares: ``g' = g + norm_coefficient * x``,
-        ``v' = alpha * v + (1 - alpha) * g'``, ``h' = beta * h + (1 - beta) * g' * g'``, and ``x' = (1 - norm_coefficient_post) * (x -
-        r * v' / (sqrt(h') + epsilon))`` with ``r = rate * sqrt(1 - beta ** count) / (1 - alpha ** count)``, or rate in step 0. All
-        tensors come first, then all gradients, then all means of either kind. Source: ai.onnx.preview.training Adam 1.
+        """Adam updates each tensor x with gradient g by the running means v of gradients and h of squared gradients.
+
+        ``g' = g + norm_coefficient * x``, ``v' = alpha * v + (1 - alpha) * g'``, ``h' = beta * h + (1 - beta) * g' * g'``, and
+        ``x' = (1 - norm_coefficient_post) * (x - rate * v' / (sqrt(h') + epsilon))`` with ``rate = r * sqrt(1 - beta ** t) / (1 -
+        alpha ** t)``, or r in step 0. ``inputs`` are all tensors, then all gradients, then all means of gradients, then all means
+        of squares.
+        Source: ai.onnx.preview.training Adam 1.
         """
 
     def Momentum(
-        self, rate: Operand, count: Operand, /, *xs: Operand | None, norm_coefficient: float = 0.0, outputs: int = 2,
+        self, r: Operand, t: Operand, /, *inputs: Operand | None, norm_coefficient: float = 0.0, outputs: int = 2,
         alpha: float = 0.0, beta: float = 1.0, mode: str = 'standard',
     ) -> list[Value]:
-        """Of each tensor x, its gradient g and its momentum v: ``v' = alpha * v + beta * (g + norm_coefficient * x)``, with 1 for
-        ``beta`` in step 0, and ``x' = x - rate * v'``; with the mode ``nesterov`` ``x' = x - rate * (g + norm_coefficient * x +
-        alpha * v')``. All tensors come first, then all gradients, then all momenta. Source: ai.onnx.preview.training Momentum 1.
+        """Momentum updates each tensor x with gradient g and momentum v by gradient descent with momentum.
+
+        ``v' = alpha * v + beta * (g + norm_coefficient * x)``, with ``beta`` 1 in step 0, and ``x' = x - r * v'``; with ``mode``
+        nesterov ``x' = x - r * (g + norm_coefficient * x + alpha * v')``. ``inputs`` are all tensors, then all gradients, then
+        all momenta.
+        Source: ai.onnx.preview.training Momentum 1.
         """
