@@ -69,8 +69,8 @@ def test_sizes_follow_the_symbols(write: Write, shape: str) -> None:
     [
         (lambda b, x, v: b.Transpose(x, v), "?, ?"),
         (lambda b, x, v: b.Expand(x, v), "unknown"),
-        (lambda b, x, v: b.apply("Expand", x, v, both=False), "?, ?"),
-        (lambda b, x, v: b.apply("Expand", x, [3, 4], both=False), "3, 4"),
+        (lambda b, x, v: b.apply("Expand", x, v, bidirectional=False), "?, ?"),
+        (lambda b, x, v: b.apply("Expand", x, [3, 4], bidirectional=False), "3, 4"),
         (lambda b, x, v: b.Tile(x, v), "?, ?"),
         (lambda b, x, v: b.apply("Tile", x, v, extend=True), "unknown"),
         (lambda b, x, v: b.Reshape(x, v), "?, ?"),
@@ -78,7 +78,10 @@ def test_sizes_follow_the_symbols(write: Write, shape: str) -> None:
         (lambda b, x, v: b.Expand(b.input("z", "f32", (3, 1)), v), "3, ?"),
         (lambda b, x, v: b.Expand(b.input("z", "f32", (3, "n", 4)), v), "3, ?, 4"),
         (lambda b, x, v: b.Expand(b.input("z", "f32", (3,)), b.input("w", "i64", ("m",))), "unknown"),
-        (lambda b, x, v: b.apply("Expand", b.input("z", "f32", (1,)), b.input("w", "i64", ("m",)), both=False), "unknown"),
+        (
+            lambda b, x, v: b.apply("Expand", b.input("z", "f32", (1,)), b.input("w", "i64", ("m",)), bidirectional=False),
+            "unknown",
+        ),
         (lambda b, x, v: b.Tile(b.input("z", "f32", (3, 1)), b.input("w", "i64", ("m",))), "?, ?"),
         (lambda b, x, v: b.apply("Tile", b.input("z", "f32", (3, 1)), b.input("w", "i64", ("m",)), extend=True), "unknown"),
         (lambda b, x, v: b.apply("Tile", b.input("z", "f32", (3, 1, 1)), v, extend=True), "3, ?, ?"),
@@ -117,7 +120,7 @@ def test_a_size_that_is_at_least_1_needs_no_clamping() -> None:
         (lambda b, x, z: b.Transpose(x, [0, 0]), "transpose.order"),
         (lambda b, x, z: b.Transpose(x, [0]), "transpose.order"),
         (lambda b, x, z: b.Expand(x, [2, 2]), "shape.broadcast"),
-        (lambda b, x, z: b.apply("Expand", x, [3, 1], both=False), "shape.broadcast"),
+        (lambda b, x, z: b.apply("Expand", x, [3, 1], bidirectional=False), "shape.broadcast"),
         (lambda b, x, z: b.Expand(x, [-1, 3]), "expand.shape"),
         (lambda b, x, z: b.Tile(x, [1]), "tile.repeats"),
         (lambda b, x, z: b.Tile(x, [1, -1]), "tile.repeats"),
@@ -133,7 +136,7 @@ def test_a_size_that_is_at_least_1_needs_no_clamping() -> None:
         (lambda b, x, z: b.GatherElements(x, [[0, 1, 2, 0]], axis=0), "scatter.shape"),
         (lambda b, x, z: b.Range(b.constant(0), b.constant(1), b.constant(0)), "range.step"),
         (lambda b, x, z: b.ConstantOfShape([-1], np.float32(0)), "shape.range"),
-        (lambda b, x, z: b.DepthToSpace(b.Reshape(x, [1, 3, -1, 1]), block_size=2), "blocks.divide"),
+        (lambda b, x, z: b.DepthToSpace(b.Reshape(x, [1, 3, -1, 1]), blocksize=2), "blocks.divide"),
         (lambda b, x, z: b.ShuffleChannels(x, group=2), "blocks.divide"),
         (lambda b, x, z: b.Roll(x, [1, 2, 3], [0, 1]), "roll.shift"),
     ],
@@ -145,4 +148,4 @@ def test_what_cannot_be_is_refused(write: Write, code: str) -> None:
 
 
 def test_a_truth_value_among_shape_values_does_not_move() -> None:
-    assert affine_sizes.is_linear(np.True_, "n", {})
+    assert affine_sizes.is_affine(np.True_, "n", {})

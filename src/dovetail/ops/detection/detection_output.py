@@ -144,7 +144,7 @@ class DetectionOutput(
         boxes = self._decode_boxes(
             b, box_logits, proposals, None if aux_box_preds is None else as_type(b, aux_box_preds, dtypes.f32), images, count
         )
-        scores = b.Reshape(class_preds, [images, count, classes], copy_zeros=False)
+        scores = b.Reshape(class_preds, [images, count, classes], special_zero=False)
         if aux_class_preds is not None:
             scores = self._apply_objectness(b, scores, as_type(b, aux_class_preds, dtypes.f32), images, count, classes)
         selected = self._suppress(b, boxes, self._candidate_scores(b, scores, classes), images, count, classes)
@@ -156,7 +156,7 @@ class DetectionOutput(
         """Return the boxes as corners: [images, 1 or classes, priors, 4]."""
         numbers_per_prior = 4 if self.normalized else 5
         coordinates = b.Reshape(
-            b.Slice(proposals, [0], [1], [1]), [proposals.dims[0], 1, count, numbers_per_prior], copy_zeros=False
+            b.Slice(proposals, [0], [1], [1]), [proposals.dims[0], 1, count, numbers_per_prior], special_zero=False
         )
         corners = (
             b.Slice(coordinates, [numbers_per_prior - 4], [numbers_per_prior], [3]) if numbers_per_prior > 4 else coordinates
@@ -166,10 +166,10 @@ class DetectionOutput(
         variances = None
         if not self.variance_encoded_in_target:
             variance_row = b.Slice(b.Slice(proposals, [1], [2], [1]), [0], [count * 4], [2])
-            variances = b.Reshape(variance_row, [proposals.dims[0], 1, count, 4], copy_zeros=False)
+            variances = b.Reshape(variance_row, [proposals.dims[0], 1, count, 4], special_zero=False)
         for logits in (aux_box_preds, box_logits):
             if logits is not None:
-                deltas = b.Transpose(b.Reshape(logits, [images, count, -1, 4], copy_zeros=False), [0, 2, 1, 3])
+                deltas = b.Transpose(b.Reshape(logits, [images, count, -1, 4], special_zero=False), [0, 2, 1, 3])
                 corners = self._apply_deltas(b, corners, deltas if variances is None else b.Multiply(deltas, variances))
         return corners
 
@@ -186,7 +186,7 @@ class DetectionOutput(
 
     def _apply_objectness(self, b: Builder, scores: Value, aux_class_preds: Value, images: int, count: int, classes: int) -> Any:
         """Make a prior background where its objectness is too small."""
-        objectness = b.Slice(b.Reshape(aux_class_preds, [images, count, 2], copy_zeros=False), [1], [2], [2])
+        objectness = b.Slice(b.Reshape(aux_class_preds, [images, count, 2], special_zero=False), [1], [2], [2])
         background_only = np.zeros((1, 1, classes), np.float32)
         if 0 <= self.background_label_id < classes:
             background_only[..., self.background_label_id] = 1
@@ -201,14 +201,14 @@ class DetectionOutput(
             return b.Where(b.And(b.constant(is_allowed), b.Greater(scores, self.confidence_threshold)), scores, no_score)
         is_allowed = is_allowed & (np.arange(classes).reshape(1, -1, 1) > 0)
         scores = b.Where(b.constant(is_allowed), scores, no_score)
-        best = b.ArgMax(scores, axis=1, keep_dims=True)
+        best = b.ArgMax(scores, axis=1, keepdims=True)
         is_best = b.And(b.Equal(best, b.constant(np.arange(classes).reshape(1, -1, 1))), b.constant(is_allowed))
         # This form includes scores equal to the threshold.
         candidates = b.Where(b.And(is_best, b.GreaterEqual(scores, self.confidence_threshold)), scores, no_score)
         count = scores.dims[2]
         if not 0 <= self.top_k < count:
             return candidates
-        best_scores = b.ReduceMax(candidates, [1], keep_dims=False)
+        best_scores = b.ReduceMax(candidates, [1], keepdims=False)
         top_priors = b.TopK(best_scores, [self.top_k], axis=1)[1]
         marks = b.Expand(b.constant(np.zeros((), np.int64)), list(best_scores.dims))
         ones = b.Expand(b.constant(np.ones((), np.int64)), [best_scores.dims[0], self.top_k])
@@ -226,8 +226,8 @@ class DetectionOutput(
         top_boxes = b.Concat(low, b.Maximum(low, high), axis=3)
         image_classes = images * classes
         rows = b.NonMaxSuppression(
-            b.Reshape(top_boxes, [image_classes, top_k, 4], copy_zeros=False),
-            b.Reshape(top_scores, [image_classes, 1, top_k], copy_zeros=False),
+            b.Reshape(top_boxes, [image_classes, top_k, 4], special_zero=False),
+            b.Reshape(top_scores, [image_classes, 1, top_k], special_zero=False),
             b.constant([top_k]),
             b.constant([self.nms_threshold]),
             b.constant([_LOWEST_SCORE]),
@@ -235,11 +235,11 @@ class DetectionOutput(
         empty = b.Expand(b.constant(np.zeros((), np.int64)), [image_classes, top_k])
         ones = b.Expand(b.constant(np.ones((), np.int64)), b.Gather(b.Shape(rows), [0], axis=0))
         marks = b.ScatterND(empty, b.Gather(rows, [0, 2], axis=1), ones)
-        is_selected = b.Greater(b.Reshape(marks, [images, classes, top_k], copy_zeros=False), b.constant(0))
+        is_selected = b.Greater(b.Reshape(marks, [images, classes, top_k], special_zero=False), b.constant(0))
         no_score = b.constant(np.float32(-np.inf))
         table = b.Expand(no_score, [images, classes, count])
         table = b.ScatterElements(table, indices, b.Where(is_selected, top_scores, no_score), axis=2)
-        return b.Reshape(b.Transpose(table, [0, 2, 1]), [images, count * classes], copy_zeros=False)
+        return b.Reshape(b.Transpose(table, [0, 2, 1]), [images, count * classes], special_zero=False)
 
     def _build_table(self, b: Builder, selected: Value, boxes: Value, images: int, count: int, classes: int) -> Any:
         """Build the rows: the best of each image sorted by class, all images together, then the end mark and zeros."""
@@ -263,7 +263,7 @@ class DetectionOutput(
         corners = b.GatherND(boxes, b.Concat(*(b.Unsqueeze(x, [1]) for x in (image, box_class, prior)), axis=1))
         if self.clip_after_nms:
             corners = _clip_to_unit(b, corners)
-        row_total = b.ReduceSum(b.Cast(is_row, to=dtypes.i64), [0], keep_dims=True)
+        row_total = b.ReduceSum(b.Cast(is_row, to=dtypes.i64), [0], keepdims=True)
         class_id = b.Subtract(class_id, b.constant(1)) if self.decrease_label_id else class_id
         columns = [b.Unsqueeze(x, [1]) for x in (b.Cast(image, to=dtypes.f32), b.Cast(class_id, to=dtypes.f32), scores)]
         table = b.Concat(*columns, corners, axis=1)

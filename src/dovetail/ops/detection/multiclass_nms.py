@@ -89,13 +89,13 @@ class _MulticlassNmsBase(Op):
         count = boxes.dims[1]
         all_scores = b.ScatterElements(b.Expand(b.constant(-np.inf), [images, classes, count]), indices, scores_kept, axis=2)
         limit = min(classes * top_k, self.keep_top_k) if self.keep_top_k > -1 else classes * top_k
-        scores, positions = b.TopK(b.Reshape(all_scores, [images, classes * count], copy_zeros=False), [limit], axis=1)
+        scores, positions = b.TopK(b.Reshape(all_scores, [images, classes * count], special_zero=False), [limit], axis=1)
         is_selected = b.Greater(scores, _LOWEST_SCORE)
         if self.sort_result_type == "classid" and not self.sort_result_across_batch and self.sorts_by_class_in_image:
             class_id = b.Where(is_selected, b.Divide(positions, b.constant(count)), b.constant(classes))
             order = b.TopK(class_id, [limit], axis=1, largest=False)[1]
             scores, positions = (b.GatherElements(x, order, axis=1) for x in (scores, positions))
-        counts = b.ReduceSum(b.Cast(is_selected, to=dtypes.i64), [1], keep_dims=False)
+        counts = b.ReduceSum(b.Cast(is_selected, to=dtypes.i64), [1], keepdims=False)
         rows = b.Squeeze(b.NonZero(b.Greater(b.Reshape(scores, [-1]), _LOWEST_SCORE)), [0])
         image = b.constant(np.repeat(np.arange(images), limit))
         scores, positions, image = (b.Gather(b.Reshape(x, [-1]), rows, axis=0) for x in (scores, positions, image))
@@ -153,8 +153,8 @@ class MulticlassNms(
         # A box whose corners are in the wrong order has no area.
         candidates = b.Concat(low, b.Maximum(low, high), axis=3)
         rows = b.NonMaxSuppression(
-            b.Reshape(candidates, [images * classes, top_k, 4], copy_zeros=False),
-            b.Reshape(top_scores, [images * classes, 1, top_k], copy_zeros=False),
+            b.Reshape(candidates, [images * classes, top_k, 4], special_zero=False),
+            b.Reshape(top_scores, [images * classes, 1, top_k], special_zero=False),
             b.constant([top_k]),
             b.constant([self.iou_threshold]),
             b.constant([_LOWEST_SCORE]),
@@ -162,7 +162,7 @@ class MulticlassNms(
         )
         ones = b.Expand(b.constant(1), b.Gather(b.Shape(rows), [0], axis=0))
         marks = b.ScatterND(b.Expand(b.constant(0), [images * classes, top_k]), b.Gather(rows, [0, 2], axis=1), ones)
-        is_kept = b.Greater(b.Reshape(marks, [images, classes, top_k], copy_zeros=False), b.constant(0))
+        is_kept = b.Greater(b.Reshape(marks, [images, classes, top_k], special_zero=False), b.constant(0))
         return self.build_outputs(b, boxes, b.Where(is_kept, top_scores, b.constant(-np.inf)), indices)
 
 
@@ -199,13 +199,13 @@ class MatrixNms(
         top_scores, indices, candidates = self.select_candidates(b, boxes, scores, False)
         top_k = top_scores.dims[2]
         iou = b.Where(b.constant(np.tri(top_k, k=-1, dtype=bool)), self._iou_of_pairs(b, candidates), 0.0)
-        max_iou = b.Unsqueeze(b.ReduceMax(iou, [3], keep_dims=False), [2])
+        max_iou = b.Unsqueeze(b.ReduceMax(iou, [3], keepdims=False), [2])
         if self.decay_function == "linear":
             factors = b.Divide(b.Subtract(1.0, iou), b.Add(b.Subtract(1.0, max_iou), 1e-10))
         else:
             factors = b.Exp(b.Multiply(b.Subtract(b.Multiply(max_iou, max_iou), b.Multiply(iou, iou)), self.gaussian_sigma))
         factors = b.Where(b.constant(np.tri(top_k, k=-1, dtype=bool)), factors, 1.0)
-        decayed = b.Multiply(b.Minimum(b.ReduceMin(factors, [3], keep_dims=False), 1.0), top_scores)
+        decayed = b.Multiply(b.Minimum(b.ReduceMin(factors, [3], keepdims=False), 1.0), top_scores)
         is_kept = b.And(b.Greater(top_scores, _LOWEST_SCORE), b.Greater(decayed, self.post_threshold))
         return self.build_outputs(b, boxes, b.Where(is_kept, decayed, b.constant(-np.inf)), indices)
 
@@ -214,11 +214,11 @@ class MatrixNms(
         extra = 0.0 if self.normalized else 1.0
         low, high = b.Slice(boxes, [0], [2], [3]), b.Slice(boxes, [2], [4], [3])
         sides = b.Subtract(high, low)
-        is_box = b.GreaterEqual(b.ReduceMin(sides, [3], keep_dims=False), 0.0)
-        areas = b.Where(is_box, b.ReduceProd(b.Add(sides, extra), [3], keep_dims=False), 0.0)
+        is_box = b.GreaterEqual(b.ReduceMin(sides, [3], keepdims=False), 0.0)
+        areas = b.Where(is_box, b.ReduceProd(b.Add(sides, extra), [3], keepdims=False), 0.0)
         first, second = ([b.Unsqueeze(x, [axis]) for x in (low, high, areas)] for axis in (3, 2))
         overlap = b.Subtract(b.Minimum(first[1], second[1]), b.Maximum(first[0], second[0]))
-        intersects = b.GreaterEqual(b.ReduceMin(overlap, [4], keep_dims=False), 0.0)
-        area = b.ReduceProd(b.Add(overlap, extra), [4], keep_dims=False)
+        intersects = b.GreaterEqual(b.ReduceMin(overlap, [4], keepdims=False), 0.0)
+        area = b.ReduceProd(b.Add(overlap, extra), [4], keepdims=False)
         union = b.Subtract(b.Add(first[2], second[2]), area)
         return b.Where(intersects, b.Divide(area, b.Where(intersects, union, 1.0)), 0.0)

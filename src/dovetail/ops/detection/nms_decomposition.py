@@ -25,10 +25,10 @@ def iou_matrix_of(b: Builder, boxes: Value, center_point_box: bool) -> Any:
         half = b.Multiply(second, 0.5)
         first, second = b.Subtract(first, half), b.Add(first, half)
     low, high = b.Minimum(first, second), b.Maximum(first, second)
-    areas = b.ReduceProd(b.Subtract(high, low), [2], keep_dims=False)
+    areas = b.ReduceProd(b.Subtract(high, low), [2], keepdims=False)
     ours, theirs = ([b.Unsqueeze(x, [axis]) for x in (low, high, areas)] for axis in (2, 1))
     sides = b.Subtract(b.Minimum(ours[1], theirs[1]), b.Maximum(ours[0], theirs[0]))
-    intersection = b.ReduceProd(b.Maximum(sides, 0.0), [3], keep_dims=False)
+    intersection = b.ReduceProd(b.Maximum(sides, 0.0), [3], keepdims=False)
     return iou_of(b, intersection, ours[2], theirs[2])
 
 
@@ -75,7 +75,7 @@ def select_boxes_in_loop(
     trips = b.Minimum(max_output_boxes_per_class, b.Reshape(b.Gather(b.Shape(scores), [2], axis=0), []))
     remaining = b.Where(b.Greater(scores, score_threshold), scores, b.constant(-np.inf, dtypes.f32))
     inputs = (remaining, dropped, score_threshold, *(() if decay is None else (decay,)))
-    loop = Loop(body=_build_body(inputs), carried=1, stacked=((0, False),) * 2, outputs=3)
+    loop = Loop(body=_build_body(inputs), carried=1, scan_outputs=((0, False),) * 2, outputs=3)
     _, values, indices = b.add(loop, trips, None, *inputs)
     values, indices = (b.Transpose(x, [1, 2, 0]) for x in (values, indices))
     rows = b.Transpose(b.NonZero(b.Greater(values, b.constant(-np.inf, dtypes.f32))), [1, 0])

@@ -72,7 +72,7 @@ class NMSRotated(
         center, sizes, angle = (b.Slice(boxes, [first], [last], [2]) for first, last in ((0, 2), (2, 4), (4, 5)))
         angle = b.Squeeze(angle, [2])
         intersection = intersection_areas_of(b, center, sizes, angle if self.clockwise else b.Negative(angle))
-        areas = b.ReduceProd(sizes, [2], keep_dims=False)
+        areas = b.ReduceProd(sizes, [2], keepdims=False)
         iou = iou_of(b, intersection, b.Unsqueeze(areas, [2]), b.Unsqueeze(areas, [1]))
         dropped = b.Greater(iou, b.Reshape(iou_threshold, []))
         rows, values = select_boxes_in_loop(
@@ -142,7 +142,7 @@ def _clipped_area_of(b: Builder, x: Value, y: Value, width: Value, height: Value
         for before, after, first, second in zip(parameters, parameters[1:], xs, xs[1:], strict=False)
     ]
     total = b.Multiply(b.Add(b.Add(*parts[:2]), parts[2]), steps[1])
-    return b.Multiply(b.ReduceSum(total, [3], keep_dims=False), 0.5)
+    return b.Multiply(b.ReduceSum(total, [3], keepdims=False), 0.5)
 
 
 def _clip_parameters(b: Builder, start: Value, step: Value, limit: Value, first: Value, last: Value) -> list[Any]:

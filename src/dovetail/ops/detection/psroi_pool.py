@@ -110,7 +110,7 @@ class PSROIPooling(
             b.Unsqueeze(bin_mask_of(b, axis_positions[1], lengths[1]), [1, 2]),
         )
         elements = b.Where(b.Unsqueeze(inside, [5]), b.Gather(flat, positions, axis=0), zero_of(b, x))
-        total = b.ReduceSum(as_type(b, elements, boxes.dtype), [2, 4], keep_dims=False)
+        total = b.ReduceSum(as_type(b, elements, boxes.dtype), [2, 4], keepdims=False)
         number = b.Multiply(b.Unsqueeze(lengths[0], [2, 3]), b.Unsqueeze(lengths[1], [1, 3]))
         return b.Divide(total, b.Maximum(number, 1.0))
 
@@ -152,9 +152,9 @@ def _slice_part(b: Builder, x: Value, part: int, group: int, axis: int) -> Any:
 
 def flatten_bins(b: Builder, x: Value, channels: list[int], order: list[int]) -> Any:
     """Split the channels of ``x``, transpose all axes to ``order``, and flatten all but the last."""
-    cut = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), channels, shape_value(b, x, [2, 3])]), copy_zeros=False)
+    cut = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), channels, shape_value(b, x, [2, 3])]), special_zero=False)
     inner = channels[order[-1] - 1]
-    return b.Reshape(b.Transpose(cut, order), [-1, inner], copy_zeros=False)
+    return b.Reshape(b.Transpose(cut, order), [-1, inner], special_zero=False)
 
 
 def bin_mask_of(b: Builder, positions: Value, length: Value) -> Any:
@@ -264,8 +264,8 @@ class DeformablePSROIPooling(
                 product = b.Multiply(as_type(b, b.Gather(flat, b.Add(line, column), axis=0), boxes.dtype), weight)
                 total = product if total is None else b.Add(total, product)
         assert total is not None
-        y = b.ReduceSum(total, [4, 5], keep_dims=False)
-        number = b.ReduceSum(b.Cast(inside, to=boxes.dtype), [4, 5], keep_dims=False)
+        y = b.ReduceSum(total, [4, 5], keepdims=False)
+        number = b.ReduceSum(b.Cast(inside, to=boxes.dtype), [4, 5], keepdims=False)
         y = b.Divide(y, b.Unsqueeze(b.Maximum(number, 1.0), [4]))
         shape = join_sizes(b, [shape_value(b, rois, [0]), self.output_dim, group, group])
-        return as_type(b, b.Reshape(b.Transpose(y, [0, 1, 4, 2, 3]), shape, copy_zeros=False), x.dtype)
+        return as_type(b, b.Reshape(b.Transpose(y, [0, 1, 4, 2, 3]), shape, special_zero=False), x.dtype)

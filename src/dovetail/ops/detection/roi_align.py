@@ -70,7 +70,7 @@ class _RoiAlignBase(Op):
             number, inside = b.constant(np.full((1, 1), self.sampling_ratio, wide.numpy), wide), None
         else:
             number = b.Maximum(b.Ceil(bin_size), 0.0)
-            max_count = b.ReduceMax(b.Concat(number, b.constant(np.ones((1, 1), wide.numpy), wide), axis=0), keep_dims=False)
+            max_count = b.ReduceMax(b.Concat(number, b.constant(np.ones((1, 1), wide.numpy), wide), axis=0), keepdims=False)
             sample = b.Cast(b.Range(b.constant(0), b.Cast(max_count, to=dtypes.i64), b.constant(1)), to=wide)
             position = b.Divide(b.Add(sample, 0.5), b.Maximum(number, 1.0))
             steps = b.Add(b.constant(bins.astype(wide.numpy), wide), b.Unsqueeze(position, [1]))
@@ -199,7 +199,7 @@ def _pool_samples(
     if is_counted is not None:
         inside = b.And(inside, is_counted)
     images = b.Unsqueeze(as_type(b, batch_indices, dtypes.i64), [1, 2, 3, 4])
-    flat = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), join_sizes(b, [-1, shape_value(b, x, [1])]), copy_zeros=False)
+    flat = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), join_sizes(b, [-1, shape_value(b, x, [1])]), special_zero=False)
     total = None
     for row, height in rows[1]:
         line = b.Add(b.Multiply(images, _size_of(b, x, 2)), b.Cast(row, to=dtypes.i64))
@@ -214,12 +214,12 @@ def _pool_samples(
     if mode == "max_product":
         if is_counted is not None:
             total = b.Where(b.Unsqueeze(is_counted, [5]), total, b.constant(np.array(-np.inf, wide.numpy), wide))
-        y = b.ReduceMax(total, [2, 4], keep_dims=False)
+        y = b.ReduceMax(total, [2, 4], keepdims=False)
         y = y if is_counted is None else b.Where(b.Greater(number, 0.0), y, 0.0)
     elif mode == "avg":
-        y = b.Divide(b.ReduceSum(total, [2, 4], keep_dims=False), b.Maximum(number, 1.0))
+        y = b.Divide(b.ReduceSum(total, [2, 4], keepdims=False), b.Maximum(number, 1.0))
     else:
-        y = b.Maximum(b.ReduceMax(total, [2, 4], keep_dims=False), 0.0)
+        y = b.Maximum(b.ReduceMax(total, [2, 4], keepdims=False), 0.0)
     return as_type(b, b.Transpose(y, [0, 3, 1, 2]), x.dtype)
 
 

@@ -72,7 +72,7 @@ class RoiPool(
     def decompose(self, b: Builder, x: Value, rois: Value) -> Any:
         boxes = as_type(b, rois, wide_type(x.dtype))
         image = b.Cast(b.Gather(boxes, [0], axis=1), to=dtypes.i64)
-        flat = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), join_sizes(b, [-1, shape_value(b, x, [1])]), copy_zeros=False)
+        flat = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), join_sizes(b, [-1, shape_value(b, x, [1])]), special_zero=False)
         pool = self._max_pool if self.method == "max" else self._bilinear
         return as_type(b, b.Transpose(pool(b, x, boxes, image, flat), [0, 3, 1, 2]), x.dtype)
 
@@ -97,7 +97,7 @@ class RoiPool(
         lines = b.Add(b.Multiply(b.Unsqueeze(image, [2]), int_size_of(b, x, 2)), positions[0])
         lines = b.Unsqueeze(b.Multiply(lines, int_size_of(b, x, 3)), [3, 4])
         elements = b.Gather(flat, b.Add(lines, b.Unsqueeze(positions[1], [1, 2])), axis=0)
-        return b.Where(b.Or(*is_empty_of_axis), zero_of(b, x), b.ReduceMax(elements, [2, 4], keep_dims=False))
+        return b.Where(b.Or(*is_empty_of_axis), zero_of(b, x), b.ReduceMax(elements, [2, 4], keepdims=False))
 
     def _bilinear(self, b: Builder, x: Value, boxes: Value, image: Value, flat: Value) -> Any:
         taps = []
@@ -125,7 +125,7 @@ def bin_positions_of(b: Builder, begin: Value, end: Value, size: Value) -> tuple
     """
     length = b.Subtract(end, begin)
     one = b.constant(np.ones((1, length.dims[1]), length.dtype.numpy), length.dtype)
-    max_length = b.ReduceMax(b.Concat(length, one, axis=0), keep_dims=False)
+    max_length = b.ReduceMax(b.Concat(length, one, axis=0), keepdims=False)
     steps = b.Cast(b.Range(b.constant(0), b.Cast(max_length, to=dtypes.i64), b.constant(1)), to=length.dtype)
     positions = b.Minimum(b.Add(b.Unsqueeze(begin, [2]), steps), b.Unsqueeze(b.Subtract(end, 1.0), [2]))
     clamped = b.Maximum(b.Minimum(positions, b.Subtract(size, 1.0)), 0.0)

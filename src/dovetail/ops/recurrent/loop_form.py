@@ -55,8 +55,8 @@ def loop_over_time(
     loop = Loop(
         body=body.b.graph,
         carried=count,
-        scanned=((0, 1, is_reverse),) * len(scanned),
-        stacked=((0, is_reverse),),
+        scan_inputs=((0, 1, is_reverse),) * len(scanned),
+        scan_outputs=((0, is_reverse),),
         outputs=count + 1,
     )
     *last, y = b.add(loop, None, None, *states, *scanned, *body.captures)

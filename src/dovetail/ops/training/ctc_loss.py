@@ -89,7 +89,7 @@ class CTCLoss(
         blanks = b.Expand(blank, join_sizes(b, [batch, times]))
         interleaved = b.Concat(b.Unsqueeze(blanks, [2]), b.Unsqueeze(symbols, [2]), axis=2)
         states = b.Concat(
-            b.Reshape(interleaved, join_sizes(b, [batch, 2 * times]), copy_zeros=False), b.Slice(blanks, [0], [1], [1]), axis=1
+            b.Reshape(interleaved, join_sizes(b, [batch, 2 * times]), special_zero=False), b.Slice(blanks, [0], [1], [1]), axis=1
         )
         may_stay, may_skip = self._allowed_transitions(b, symbols, times)
         log_probs = b.LogSoftmax(as_type(b, logits, wide_type(logits.dtype)), axis=2)
@@ -121,7 +121,7 @@ class CTCLoss(
             is_same = b.Equal(b.Unsqueeze(labels, [2]), b.Unsqueeze(labels, [1]))
             repeats_earlier = b.And(is_same, b.constant(np.tri(times, k=-1, dtype=bool)))
             is_kept = b.And(
-                is_kept, b.Equal(b.ReduceSum(b.Cast(repeats_earlier, to=dtypes.i64), [2], keep_dims=False), b.constant(0))
+                is_kept, b.Equal(b.ReduceSum(b.Cast(repeats_earlier, to=dtypes.i64), [2], keepdims=False), b.constant(0))
             )
         elif self.preprocess_collapse_repeated:
             previous = b.Slice(b.Pad(labels, [0, 1, 0, 0], b.constant(-1)), [0], [-1], [1])
@@ -131,7 +131,7 @@ class CTCLoss(
         positions = b.Where(is_kept, b.Subtract(b.CumSum(counted, b.constant(1)), b.constant(1)), b.constant(times))
         blanks = b.Expand(blank, join_sizes(b, [shape_value(b, labels, [0]), times + 1]))
         symbols = b.Slice(b.ScatterElements(blanks, positions, labels, axis=1), [0], [-1], [1])
-        return symbols, b.ReduceSum(counted, [1], keep_dims=False)
+        return symbols, b.ReduceSum(counted, [1], keepdims=False)
 
     def _allowed_transitions(self, b: Builder, symbols: Value, times: int) -> tuple[Any, Any]:
         """Return where a path may stay, and where it may skip a blank: masks [batch or 1, 2 * times + 1]."""
@@ -142,7 +142,7 @@ class CTCLoss(
         previous = b.Slice(b.Pad(symbols, [0, 1, 0, 0], b.constant(-1)), [0], [-1], [1])
         differs = b.Cast(b.Not(b.Equal(symbols, previous)), to=dtypes.i64)
         pairs = b.Pad(b.Unsqueeze(differs, [2]), [0, 0, 1, 0, 0, 0])
-        rows = b.Reshape(pairs, join_sizes(b, [shape_value(b, symbols, [0]), 2 * times]), copy_zeros=False)
+        rows = b.Reshape(pairs, join_sizes(b, [shape_value(b, symbols, [0]), 2 * times]), special_zero=False)
         may_skip = b.Greater(b.Pad(rows, [0, 0, 0, 1]), b.constant(0))
         return b.constant(np.ones_like(is_label)), b.And(may_skip, b.constant(np.arange(2 * times + 1) > 1))
 

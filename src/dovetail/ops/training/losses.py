@@ -62,11 +62,11 @@ class _Loss(Op):
         if self.reduction != "none":
             axes = list(range(len(axes_of_target)))
             if self.reduction == "mean" and weights is None:
-                loss = b.ReduceMean(loss, axes, keep_dims=False)
+                loss = b.ReduceMean(loss, axes, keepdims=False)
             else:
-                loss = b.ReduceSum(loss, axes, keep_dims=False)
+                loss = b.ReduceSum(loss, axes, keepdims=False)
             if self.reduction == "mean" and weights is not None:
-                loss = b.Divide(loss, b.ReduceSum(weights, axes, keep_dims=False))
+                loss = b.Divide(loss, b.ReduceSum(weights, axes, keepdims=False))
         return as_type(b, loss, dtype)
 
 
