@@ -15,8 +15,11 @@ from dovetail import native_core
 
 pytest_plugins = ("gaps", "coverage_summary")
 
-# Every plan that a test makes is held against the plan checker.
+# The plan verifier checks every plan that a test makes.
 os.environ.setdefault("DOVETAIL_VERIFY", "1")
+
+# The laws compile thousands of small computations with JAX and run each once: compiling is what takes time.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1")
 
 ORACLES = ("onnxruntime", "openvino", "torch", "jax", "dask")
 
