@@ -86,7 +86,7 @@ class _MulticlassNmsBase(Op):
     def build_outputs(self, b: Builder, boxes: Value, scores_kept: Value, indices: Value) -> list[Any]:
         """Return the three outputs for scores that are -inf where a box is not selected."""
         images, classes, top_k = static(scores_kept.shape)
-        count = boxes.dims[1]
+        count = static(boxes.shape)[1]
         all_scores = b.ScatterElements(b.Expand(b.constant(-np.inf), [images, classes, count]), indices, scores_kept, axis=2)
         limit = min(classes * top_k, self.keep_top_k) if self.keep_top_k > -1 else classes * top_k
         scores, positions = b.TopK(b.Reshape(all_scores, [images, classes * count], special_zero=False), [limit], axis=1)
