@@ -20,10 +20,11 @@ import numpy as np
 from dovetail import dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError
+from dovetail.ir.registry import Registry
 from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature
 from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Tensor, Type, Unknown, is_static, static
 
-REGISTRY: dict[str, type[Op]] = {}
+REGISTRY: Registry[type[Op]] = Registry()
 
 
 class Window(NamedTuple):
