@@ -40,7 +40,10 @@ class Registry(dict[str, Class]):
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in MODULES
