@@ -1175,7 +1175,7 @@ class OperatorMethods:
     def Det(
         self, x: Operand, /,
     ) -> Value:
-        """The determinants of the matrices in the last two axes of ``x``. Floats of fewer than 32 bits are computed in f32.
+        """Compute the determinants of the matrices in the last two axes. Floats of fewer than 32 bits are computed in f32.
 
         Source: ONNX Det 11, 22.
         """
@@ -1183,10 +1183,10 @@ class OperatorMethods:
     def Inverse(
         self, x: Operand, /, *, adjoint: bool = False,
     ) -> Value:
-        """The inverses of the matrices in the last two axes of ``x``, or with ``adjoint`` their transposes. Floats of fewer than
-        32 bits are computed in f32. A matrix without an inverse is an error.
+        """Compute the inverses of the matrices in the last two axes, or with ``adjoint`` their transposes.
 
-        Sources: OpenVINO Inverse-14; onnxruntime's com.microsoft Inverse.
+        Floats of fewer than 32 bits are computed in f32. A singular matrix is an error. Sources: OpenVINO Inverse-14; onnxruntime's
+        com.microsoft Inverse.
         """
 
     # linalg.einsum
@@ -1194,12 +1194,12 @@ class OperatorMethods:
     def Einsum(
         self, /, *xs: Operand | None, equation: str, broadcast: bool = False,
     ) -> Value:
-        """The sum over all labels that ``equation`` does not have in its result, of products of the ``xs`` at these labels.
+        """Compute the Einstein summation of ``equation``: products of the ``xs``, summed over the labels missing in the result.
 
-        A letter names an axis, one that comes twice in a term its diagonal; an ellipsis stands for axes that broadcast, which come
-        first in a result that is left out, before the labels that come once, in the order of their codes. With ``broadcast`` axes of
-        one letter broadcast too, and ellipses may stand for different numbers of axes. Sources: ONNX Einsum 12, 28; OpenVINO
-        Einsum-7.
+        A letter names an axis; a letter twice in a term names its diagonal; an ellipsis stands for axes that broadcast. Without an
+        explicit result, the ellipsis comes first, then the labels that occur once, in the order of their codes. With ``broadcast``,
+        axes of one letter broadcast too, and ellipses may stand for different numbers of axes.
+        Sources: ONNX Einsum 12, 28; OpenVINO Einsum-7.
         """
 
     # linalg.grouped_matmul
@@ -1207,11 +1207,11 @@ class OperatorMethods:
     def GroupedMatMul(
         self, mat_a: Operand, mat_b: Operand, offsets: Operand | None = None, /,
     ) -> Value:
-        """The product of each group of rows with the matrix of its own, as a mixture of experts has it.
+        """Multiply each group of rows with the matrix of its group, as in a mixture of experts.
 
-        ``y`` is [groups, columns, k]: matrices that are transposed. ``x`` is [groups, rows, k], or [rows, k] with ``ends`` [groups]:
-        up to which row each group goes, the first from 0 and every other from where the one before it ends. Rows behind the last
-        group are 0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
+        ``mat_b`` is [groups, columns, k], transposed matrices. ``mat_a`` is [groups, rows, k], or [rows, k] with ``offsets``
+        [groups]: the end row of each group; a group starts where the one before ends, the first at 0. Rows after the last group are
+        0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
         """
 
     # linalg.matmul
@@ -1220,21 +1220,22 @@ class OperatorMethods:
         self, a: Operand, b: Operand, c: Operand | None = None, /, *, alpha: float = 1.0, beta: float = 1.0,
         transpose_a: bool = False, transpose_b: bool = False, broadcast: bool = True,
     ) -> Value:
-        """``alpha * x @ y + beta * bias`` for matrices ``x`` and ``y``, swapped first where ``transpose_a``, ``transpose_b`` say so.
+        """Compute ``alpha * a @ b + beta * c`` for matrices ``a`` and ``b``.
 
-        ``bias`` broadcasts to the product, or has its shape exactly without ``broadcast``. Floats of fewer than 32 bits are computed
-        in f32 and rounded once. Source: ONNX Gemm 1 to 13. Raises UnsupportedError [gemm.scale]: a fraction of integers is not
-        specified.
+        ``transpose_a`` and ``transpose_b`` transpose them first. ``c`` broadcasts to the product, or without ``broadcast`` has its
+        shape. Floats of fewer than 32 bits are computed in f32 and rounded once. Source: ONNX Gemm 1 to 13. Raises UnsupportedError
+        [gemm.scale]: a fractional alpha or beta for integers is not specified.
         """
 
     def MatMul(
         self, a: Operand, b: Operand, /, *, transpose_a: bool = False, transpose_b: bool = False,
     ) -> Value:
-        """The product of the matrices in the last two axes; the axes before them broadcast.
+        """Compute the product of the matrices in the last two axes; the axes before them broadcast.
 
-        ``transpose_a`` and ``transpose_b`` swap the last two axes of ``x`` and of ``y`` first. A vector is a row on the left, a
-        column on the right, never transposed, and its axis is not in the result. Floats of fewer than 32 bits are summed in f32 and
-        rounded once; integers wrap. Sources: ONNX MatMul 1, 9, 13 (numpy.matmul); OpenVINO MatMul-1.
+        ``transpose_a`` and ``transpose_b`` swap the last two axes of ``a`` and of ``b`` first. A vector is a row as ``a`` and a
+        column as ``b``; it is never transposed, and its axis is not in the result. Floats of fewer than 32 bits are summed in f32
+        and rounded once; integers wrap.
+        Sources: ONNX MatMul 1, 9, 13 (numpy.matmul); OpenVINO MatMul-1.
         """
 
     # ml.feature_encoding
@@ -2424,61 +2425,67 @@ class OperatorMethods:
     def ArgMax(
         self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
-        """The place of the greatest element. Source: ONNX ArgMax 1 to 13 (before 12 any of several; here the first)."""
+        """Compute the index of the maximum along an axis.
+
+        Source: ONNX ArgMax 1 to 13 (before 12 any of equal elements; here the first).
+        """
 
     def ArgMin(
         self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
-        """The place of the least element. Source: ONNX ArgMin 1 to 13 (before 12 any of several; here the first)."""
+        """Compute the index of the minimum along an axis.
+
+        Source: ONNX ArgMin 1 to 13 (before 12 any of equal elements; here the first).
+        """
 
     # reduction.cumulative
 
     def CumProd(
         self, x: Operand, axis: Operand, /, *, exclusive: bool = False, reverse: bool = False,
     ) -> Value:
-        """The running product. Source: ONNX CumProd 26."""
+        """Compute the cumulative product along an axis. Source: ONNX CumProd 26."""
 
     def CumSum(
         self, x: Operand, axis: Operand, /, *, exclusive: bool = False, reverse: bool = False,
     ) -> Value:
-        """The running sum. Sources: ONNX CumSum 11 and 14, OpenVINO CumSum-3."""
+        """Compute the cumulative sum along an axis. Sources: ONNX CumSum 11 and 14, OpenVINO CumSum-3."""
 
     # reduction.reduce
 
     def ReduceAll(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Whether all hold; True of nothing. Source: OpenVINO ReduceLogicalAnd-1."""
+        """Compute the logical AND; True of no elements. Source: OpenVINO ReduceLogicalAnd-1."""
 
     def ReduceAny(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Whether one holds; False of nothing. Source: OpenVINO ReduceLogicalOr-1."""
+        """Compute the logical OR; False of no elements. Source: OpenVINO ReduceLogicalOr-1."""
 
     def ReduceL1(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The sum of magnitudes; 0 of nothing. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
+        """Compute the L1 norm; 0 of no elements. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
 
     def ReduceL2(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The square root of the sum of squares; 0 of nothing. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
+        """Compute the L2 norm; 0 of no elements. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
 
     def ReduceLogSum(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The logarithm of the sum; -inf of nothing. Source: ONNX ReduceLogSum 1 to 28."""
+        """Compute the logarithm of the sum; -inf of no elements. Source: ONNX ReduceLogSum 1 to 28."""
 
     def ReduceLogSumExp(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The logarithm of the sum of exponentials, without overflow; -inf of nothing. Source: ONNX ReduceLogSumExp 1 to 28."""
+        """Compute log(sum(exp(x))) without overflow; -inf of no elements. Source: ONNX ReduceLogSumExp 1 to 28."""
 
     def ReduceMax(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The greatest; NaN where one is; of nothing -inf, or the least value of the type.
+        """Compute the maximum; NaN if any element is NaN; of no elements -inf, or the least value of the type.
 
         Sources: ONNX ReduceMax 1 to 20, OpenVINO ReduceMax-1.
         """
@@ -2486,7 +2493,7 @@ class OperatorMethods:
     def ReduceMean(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The mean; that of integers is their wrapped sum divided toward zero; NaN of nothing (0 for integers).
+        """Compute the mean; NaN of no elements (0 for integers). For integers the wrapped sum is divided with truncation.
 
         Sources: ONNX ReduceMean 1 to 18, OpenVINO ReduceMean-1.
         """
@@ -2494,7 +2501,7 @@ class OperatorMethods:
     def ReduceMin(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The least; NaN where one is; of nothing +inf, or the greatest value of the type.
+        """Compute the minimum; NaN if any element is NaN; of no elements +inf, or the greatest value of the type.
 
         Sources: ONNX ReduceMin 1 to 20, OpenVINO ReduceMin-1.
         """
@@ -2502,32 +2509,32 @@ class OperatorMethods:
     def ReduceProd(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The product; 1 of nothing. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
+        """Compute the product; 1 of no elements. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
 
     def ReduceSum(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The sum; 0 of nothing. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
+        """Compute the sum; 0 of no elements. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
 
     def ReduceSumSquare(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The sum of squares; 0 of nothing. Source: ONNX ReduceSumSquare 1 to 18."""
+        """Compute the sum of squares; 0 of no elements. Source: ONNX ReduceSumSquare 1 to 18."""
 
     # reduction.softmax
 
     def Hardmax(
         self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce_to_2d`` over it and all after it together.
+        """Compute 1 at the first maximum over ``axis`` and 0 elsewhere.
 
-        Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
+        ``coerce_to_2d`` flattens ``axis`` and all later axes into one. Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
         """
 
     def LogSoftmax(
         self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
+        """Compute ``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one.
 
         Sources: ONNX LogSoftmax 1, 11 (coerced to two dimensions), 13; OpenVINO LogSoftmax-5.
         """
@@ -2535,7 +2542,7 @@ class OperatorMethods:
     def Softmax(
         self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
+        """Compute ``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one.
 
         Sources: ONNX Softmax 1, 11 (coerced to two dimensions), 13; OpenVINO SoftMax-1, -8.
         """
