@@ -359,12 +359,11 @@ class QGemm(
         return requantize_value(b, total, b.Divide(factor, as_scalar_value(b, z_scale)), as_scalar_value(b, zz))
 
 
-class _Untyped:
-    """A view whose element type does not matter."""
+class _Untyped(View):
+    """A view without an element type."""
 
     def __init__(self, x: View) -> None:
-        self.type = None
-        self.shape = x.shape
+        super().__init__(Tensor(None, x.shape))
 
 
 class MatMulIntegerToFloat(
