@@ -287,7 +287,7 @@ class OperatorMethods:
         """A tensor that is the same in every run. ``data`` holds one element per numpy element, read-only."""
 
     def Foreign(
-        self, /, *xs: Operand | None, format: str, domain: str, kind: str, version: int | Value,
+        self, /, *inputs: Operand | None, format: str, domain: str, kind: str, version: int | Value,
         attributes: Sequence[tuple[str, Any]], outputs: int, fault: DovetailError | None = None,
     ) -> list[Value]:
         """An operator known only by what its file says: it can be shown, checked and written back, not converted or
@@ -297,14 +297,14 @@ class OperatorMethods:
         """
 
     def Identity(
-        self, x: Operand, /,
+        self, input: Operand, /,
     ) -> Value:
         """The same value under another name."""
 
     # control_flow.if_op
 
     def If(
-        self, condition: Operand, /, *captures: Operand | None, then_branch: Graph, else_branch: Graph, outputs: int = 1,
+        self, cond: Operand, /, *captures: Operand | None, then_branch: Graph, else_branch: Graph, outputs: int = 1,
     ) -> list[Value]:
         """The outputs of ``then_branch`` where the one element of ``condition`` is true, otherwise those of ``else_branch``.
 
@@ -315,8 +315,9 @@ class OperatorMethods:
     # control_flow.loop
 
     def Loop(
-        self, trips: Operand | None, condition: Operand | None, /, *xs: Operand | None, body: Graph, carried: int | Value = 0,
-        scanned: Sequence[tuple[int, int, bool]] = (), stacked: Sequence[tuple[int, bool]] = (), outputs: int = 1,
+        self, trip_count: Operand | None, cond: Operand | None, /, *inputs: Operand | None, body: Graph,
+        carried: int | Value = 0, scan_inputs: Sequence[tuple[int, int, bool]] = (),
+        scan_outputs: Sequence[tuple[int, bool]] = (), outputs: int = 1,
     ) -> list[Value]:
         """Run ``body`` while its condition holds, ``trips`` times at most, or as often as ``scanned`` has parts.
 
@@ -652,11 +653,11 @@ class OperatorMethods:
         """x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
 
     def Gelu(
-        self, x: Operand, /, *, form: str = 'erf',
+        self, x: Operand, /, *, approximate: str = 'none',
     ) -> Value:
         """x times the chance that a normal variable is less: x / 2 * (1 + erf(x / sqrt(2))).
 
-        With ``form="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
+        With ``approximate="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
         Sources: ONNX Gelu 20, OpenVINO Gelu-2 and Gelu-7.
         """
 
@@ -748,9 +749,9 @@ class OperatorMethods:
         """x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
 
     def Divide(
-        self, x: Operand, y: Operand, /, *, broadcast: bool = True, floor: bool = False,
+        self, x: Operand, y: Operand, /, *, broadcast: bool = True, m_pythondiv: bool = False,
     ) -> Value:
-        """x / y. Integers are rounded toward zero, or with ``floor`` toward minus infinity; the least one by -1 wraps.
+        """x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity; the least one by -1 wraps.
 
         Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
         """
@@ -771,9 +772,9 @@ class OperatorMethods:
         """The least of ``xs`` at each place; NaN where one is. Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs)."""
 
     def Mod(
-        self, x: Operand, y: Operand, /, *, broadcast: bool = True, truncate: bool = False,
+        self, x: Operand, y: Operand, /, *, broadcast: bool = True, fmod: bool = False,
     ) -> Value:
-        """The remainder of a division toward minus infinity, with the sign of ``y``; with ``truncate`` toward zero, and of ``x``.
+        """The remainder of a division toward minus infinity, with the sign of ``y``; with ``fmod`` toward zero, and of ``x``.
 
         Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and FloorMod-1.
         """
@@ -809,7 +810,7 @@ class OperatorMethods:
     # elementwise.bitwise
 
     def BitShift(
-        self, x: Operand, amount: Operand, /, *, broadcast: bool = True, direction: str = 'left', beyond: str = 'fill',
+        self, x: Operand, y: Operand, /, *, broadcast: bool = True, direction: str = 'left', beyond: str = 'fill',
     ) -> Value:
         """``x`` shifted ``left`` or ``right`` by ``amount`` bits; to the right the sign of a signed type comes after.
 
@@ -846,7 +847,7 @@ class OperatorMethods:
         """The bits of each element read as the type ``to``, which has as many. Source: ONNX BitCast 26."""
 
     def Cast(
-        self, x: Operand, /, *, to: DTypeLike, saturate: bool = True, saturate_infinity: bool = True, rounding: str = 'up',
+        self, x: Operand, /, *, to: DTypeLike, saturate: bool = True, saturate_infinity: bool = True, round_mode: str = 'up',
         source: DTypeLike | None = None,
     ) -> Value:
         """The elements of ``x`` as the type ``to``.
@@ -855,7 +856,7 @@ class OperatorMethods:
         specifications leave open (integers of fewer than 8 bits take the low bits of the i64); integers wrap; whatever is not 0
         is True; numbers are rounded to the nearest, of two to the even one, and beyond the range of a float type to infinity. To
         f8 with ``saturate`` to the greatest value instead, from infinity too unless ``saturate_infinity`` is off, when
-        f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``rounding`` (up, down, nearest, of two to
+        f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``round_mode`` (up, down, nearest, of two to
         the greater, even, of two to the even code) and ``saturate`` rule f8e8m0, which takes magnitudes. ``source`` names the
         type of ``x`` where its array does not: nf4.
 
@@ -863,14 +864,17 @@ class OperatorMethods:
         """
 
     def CastLike(
-        self, x: Operand, like: Operand, /, *, saturate: bool = True, rounding: str = 'up',
+        self, x: Operand, target_type: Operand, /, *, saturate: bool = True, round_mode: str = 'up',
     ) -> Value:
-        """The elements of ``x`` as the type of ``like``, as Cast does it. Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1."""
+        """The elements of ``x`` as the type of ``target_type``, as Cast does it.
+
+        Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1.
+        """
 
     # elementwise.clip
 
     def Clip(
-        self, x: Operand, low: Operand | None = None, high: Operand | None = None, /,
+        self, x: Operand, min: Operand | None = None, max: Operand | None = None, /,
     ) -> Value:
         """min(high, max(low, x)), so that ``high`` wins where the two cross. A bound is a scalar; one left out is the least or
         greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO Clamp-1.
@@ -904,7 +908,7 @@ class OperatorMethods:
         """Whether it is neither infinite nor NaN. Source: OpenVINO IsFinite-10."""
 
     def IsInf(
-        self, x: Operand, /, *, negative: bool = True, positive: bool = True,
+        self, x: Operand, /, *, detect_negative: bool = True, detect_positive: bool = True,
     ) -> Value:
         """Whether it is infinite; one sign counts only with its flag. Sources: ONNX IsInf 10 and 20, OpenVINO IsInf-10."""
 
@@ -1088,9 +1092,9 @@ class OperatorMethods:
         """
 
     def Inverse(
-        self, x: Operand, /, *, transposed: bool = False,
+        self, x: Operand, /, *, adjoint: bool = False,
     ) -> Value:
-        """The inverses of the matrices in the last two axes of ``x``, or with ``transposed`` their transposes. Floats of fewer than
+        """The inverses of the matrices in the last two axes of ``x``, or with ``adjoint`` their transposes. Floats of fewer than
         32 bits are computed in f32. A matrix without an inverse is an error.
 
         Sources: OpenVINO Inverse-14; onnxruntime's com.microsoft Inverse.
@@ -1112,7 +1116,7 @@ class OperatorMethods:
     # linalg.grouped_matmul
 
     def GroupedMatMul(
-        self, x: Operand, y: Operand, ends: Operand | None = None, /,
+        self, mat_a: Operand, mat_b: Operand, offsets: Operand | None = None, /,
     ) -> Value:
         """The product of each group of rows with the matrix of its own, as a mixture of experts has it.
 
@@ -1124,7 +1128,7 @@ class OperatorMethods:
     # linalg.matmul
 
     def Gemm(
-        self, x: Operand, y: Operand, bias: Operand | None = None, /, *, alpha: float = 1.0, beta: float = 1.0,
+        self, a: Operand, b: Operand, c: Operand | None = None, /, *, alpha: float = 1.0, beta: float = 1.0,
         transpose_a: bool = False, transpose_b: bool = False, broadcast: bool = True,
     ) -> Value:
         """``alpha * x @ y + beta * bias`` for matrices ``x`` and ``y``, swapped first where ``transpose_a``, ``transpose_b`` say so.
@@ -1135,7 +1139,7 @@ class OperatorMethods:
         """
 
     def MatMul(
-        self, x: Operand, y: Operand, /, *, transpose_a: bool = False, transpose_b: bool = False,
+        self, a: Operand, b: Operand, /, *, transpose_a: bool = False, transpose_b: bool = False,
     ) -> Value:
         """The product of the matrices in the last two axes; the axes before them broadcast.
 
@@ -1362,14 +1366,14 @@ class OperatorMethods:
     # nn.adaptive_pool
 
     def AdaptiveAveragePool(
-        self, x: Operand, size: Operand, /,
+        self, x: Operand, output_shape: Operand, /,
     ) -> Value:
         """The mean of each of ``size`` windows along the spatial axes: window i of n elements in m begins at floor(i * n / m) and
         ends before ceil((i + 1) * n / m). Source: OpenVINO AdaptiveAvgPool-8.
         """
 
     def AdaptiveMaxPool(
-        self, x: Operand, size: Operand, /, *, dtype: DTypeLike = 'i64',
+        self, x: Operand, output_shape: Operand, /, *, index_element_type: DTypeLike = 'i64',
     ) -> list[Value]:
         """The greatest element of each of ``size`` windows along the spatial axes, and where it is among all spatial elements in
         row-major order; of equal ones the first. The windows are those of AdaptiveAveragePool. Source: OpenVINO AdaptiveMaxPool-8.
@@ -1419,7 +1423,7 @@ class OperatorMethods:
     # nn.col2im
 
     def Col2Im(
-        self, x: Operand, image: Operand, block: Operand, /, *, strides: Sequence[int] | Value | None = None,
+        self, x: Operand, image_shape: Operand, block_shape: Operand, /, *, strides: Sequence[int] | Value | None = None,
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
     ) -> Value:
         """Blocks added up where they were taken from: the transpose of taking them out of a picture.
@@ -1431,9 +1435,9 @@ class OperatorMethods:
         """
 
     def MaxUnpool(
-        self, x: Operand, indices: Operand, target: Operand | None = None, /, *, strides: Sequence[int] | Value | None = None,
-        pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
-        kernel: Sequence[int] | Value = (),
+        self, x: Operand, indices: Operand, output_shape: Operand | None = None, /, *,
+        strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
     ) -> Value:
         """``x`` put back where MaxPool found it, and 0 elsewhere: ``indices`` count the elements of the whole result in row-major
         order.
@@ -1447,7 +1451,7 @@ class OperatorMethods:
     def Conv(
         self, x: Operand, w: Operand, bias: Operand | None = None, /, *, strides: Sequence[int] | Value | None = None,
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
-        group: int | Value = 1, kernel: Sequence[int] | Value | None = None,
+        group: int | Value = 1, kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
         """Cross-correlation: ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k.
 
@@ -1460,7 +1464,7 @@ class OperatorMethods:
         self, x: Operand, w: Operand, bias: Operand | None = None, output_shape: Operand | None = None, /, *,
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', group: int | Value = 1,
-        kernel: Sequence[int] | Value | None = None, output_padding: Sequence[int] | Value | None = None,
+        kernel_shape: Sequence[int] | Value | None = None, output_padding: Sequence[int] | Value | None = None,
     ) -> Value:
         """The transpose of Conv: element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation -
         pad``.
@@ -1480,7 +1484,8 @@ class OperatorMethods:
         self, x: Operand, w: Operand, offset: Operand, bias: Operand | None = None, mask: Operand | None = None, /, *,
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', group: int | Value = 1,
-        kernel: Sequence[int] | Value | None = None, parts: int | Value = 1, padded: bool = True,
+        kernel_shape: Sequence[int] | Value | None = None, offset_group: int | Value = 1,
+        bilinear_interpolation_pad: bool = True,
     ) -> Value:
         """Conv whose kernel element k reads, for output i, from ``i * stride - pad + k * dilation + offset``, between elements.
 
@@ -1495,8 +1500,8 @@ class OperatorMethods:
 
     @overload
     def Dropout(
-        self, x: Operand, ratio: Operand | None = None, training: Operand | None = None, /, *, seed: int | Value | None = None,
-        mask_like: bool = False, outputs: Literal[1] = 1,
+        self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
+        seed: int | Value | None = None, mask_like: bool = False, outputs: Literal[1] = 1,
     ) -> Value:
         """``x`` itself; or where ``training`` is true, ``x / (1 - ratio)`` with each element dropped (0) with probability ``ratio``,
         0.5 by default.
@@ -1508,8 +1513,8 @@ class OperatorMethods:
 
     @overload
     def Dropout(
-        self, x: Operand, ratio: Operand | None = None, training: Operand | None = None, /, *, seed: int | Value | None = None,
-        mask_like: bool = False, outputs: Literal[2],
+        self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
+        seed: int | Value | None = None, mask_like: bool = False, outputs: Literal[2],
     ) -> list[Value]:
         """``x`` itself; or where ``training`` is true, ``x / (1 - ratio)`` with each element dropped (0) with probability ``ratio``,
         0.5 by default.
@@ -1521,8 +1526,8 @@ class OperatorMethods:
 
     @overload
     def Dropout(
-        self, x: Operand, ratio: Operand | None = None, training: Operand | None = None, /, *, seed: int | Value | None = None,
-        mask_like: bool = False, outputs: int,
+        self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
+        seed: int | Value | None = None, mask_like: bool = False, outputs: int,
     ) -> Value | list[Value]:
         """``x`` itself; or where ``training`` is true, ``x / (1 - ratio)`` with each element dropped (0) with probability ``ratio``,
         0.5 by default.
@@ -1546,7 +1551,7 @@ class OperatorMethods:
         """
 
     def GridSample(
-        self, x: Operand, grid: Operand, /, *, align_corners: bool = False, mode: str = 'linear', padding: str = 'zeros',
+        self, x: Operand, grid: Operand, /, *, align_corners: bool = False, mode: str = 'linear', padding_mode: str = 'zeros',
     ) -> Value:
         """``x``, [batch, channels, ...], read at the places that ``grid``, [batch, ..., axes], gives: [batch, channels, ...].
 
@@ -1563,14 +1568,14 @@ class OperatorMethods:
     def GroupConv(
         self, x: Operand, w: Operand, /, *, strides: Sequence[int] | Value | None = None,
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
-        group: int | Value = 1, kernel: Sequence[int] | Value | None = None,
+        group: int | Value = 1, kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
         """Conv with weights [G, O / G, C / G, *kernel], which say how many groups there are. Source: OpenVINO GroupConvolution-1."""
 
     def GroupConvTranspose(
         self, x: Operand, w: Operand, output_shape: Operand | None = None, /, *, strides: Sequence[int] | Value | None = None,
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
-        group: int | Value = 1, kernel: Sequence[int] | Value | None = None,
+        group: int | Value = 1, kernel_shape: Sequence[int] | Value | None = None,
         output_padding: Sequence[int] | Value | None = None,
     ) -> Value:
         """ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""
@@ -1594,7 +1599,7 @@ class OperatorMethods:
         """``x`` divided by its ``p``-norm (p is 1 or 2) over ``axis``; 0 where the norm is 0. Source: ONNX LpNormalization 1, 22."""
 
     def NormalizeL2(
-        self, x: Operand, axes: Operand, /, *, epsilon: float, mode: str = 'add',
+        self, x: Operand, axes: Operand, /, *, eps: float, eps_mode: str = 'add',
     ) -> Value:
         """``x / sqrt(s + epsilon)`` where s is the sum of squares over ``axes`` (none: of the element alone).
 
@@ -1605,13 +1610,13 @@ class OperatorMethods:
 
     @overload
     def BatchNormalization(
-        self, x: Operand, scale: Operand, bias: Operand, mean: Operand, variance: Operand, /, *,
-        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training: bool = False,
+        self, x: Operand, scale: Operand, bias: Operand, input_mean: Operand, input_var: Operand, /, *,
+        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training_mode: bool = False,
         spatial: bool = True, outputs: Literal[1] = 1,
     ) -> Value:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
 
-        With ``training`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
+        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
         ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
         shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
         BatchNormInference-1, -5.
@@ -1619,13 +1624,13 @@ class OperatorMethods:
 
     @overload
     def BatchNormalization(
-        self, x: Operand, scale: Operand, bias: Operand, mean: Operand, variance: Operand, /, *,
-        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training: bool = False,
+        self, x: Operand, scale: Operand, bias: Operand, input_mean: Operand, input_var: Operand, /, *,
+        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training_mode: bool = False,
         spatial: bool = True, outputs: Literal[2, 3],
     ) -> list[Value]:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
 
-        With ``training`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
+        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
         ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
         shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
         BatchNormInference-1, -5.
@@ -1633,26 +1638,26 @@ class OperatorMethods:
 
     @overload
     def BatchNormalization(
-        self, x: Operand, scale: Operand, bias: Operand, mean: Operand, variance: Operand, /, *,
-        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training: bool = False,
+        self, x: Operand, scale: Operand, bias: Operand, input_mean: Operand, input_var: Operand, /, *,
+        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training_mode: bool = False,
         spatial: bool = True, outputs: int,
     ) -> Value | list[Value]:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
 
-        With ``training`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
+        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
         ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
         shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
         BatchNormInference-1, -5.
         """
 
     def GroupNormalization(
-        self, x: Operand, scale: Operand, bias: Operand, /, *, groups: int | Value = 1, epsilon: float = 9.999999747378752e-06,
-        per_group: bool = False, stash: DTypeLike | None = None,
+        self, x: Operand, scale: Operand, bias: Operand, /, *, num_groups: int | Value = 1,
+        epsilon: float = 9.999999747378752e-06, per_group: bool = False, stash_type: DTypeLike | None = None,
     ) -> Value:
-        """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over each of ``groups`` groups of channels.
+        """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over each of ``num_groups`` channel groups.
 
         ``x`` [N, C, *sizes]; ``scale`` and ``bias`` [C], or with ``per_group`` [groups]. The statistics are computed in the type
-        ``stash``, by default in that of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
+        ``stash_type``, by default in that of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
         GroupNormalization-12.
         """
 
@@ -1668,54 +1673,54 @@ class OperatorMethods:
     @overload
     def LayerNormalization(
         self, x: Operand, scale: Operand, bias: Operand | None = None, /, *, axis: int | Value = -1,
-        epsilon: float = 9.999999747378752e-06, stash: DTypeLike = 'f32', outputs: Literal[1] = 1,
+        epsilon: float = 9.999999747378752e-06, stash_type: DTypeLike = 'f32', outputs: Literal[1] = 1,
     ) -> Value:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
 
-        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash``; all is computed in it, in f32 and in the type
-        of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
+        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash_type``; all is computed in it, in f32 and in the
+        type of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
         LayerNormalization 17.
         """
 
     @overload
     def LayerNormalization(
         self, x: Operand, scale: Operand, bias: Operand | None = None, /, *, axis: int | Value = -1,
-        epsilon: float = 9.999999747378752e-06, stash: DTypeLike = 'f32', outputs: Literal[2, 3],
+        epsilon: float = 9.999999747378752e-06, stash_type: DTypeLike = 'f32', outputs: Literal[2, 3],
     ) -> list[Value]:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
 
-        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash``; all is computed in it, in f32 and in the type
-        of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
+        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash_type``; all is computed in it, in f32 and in the
+        type of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
         LayerNormalization 17.
         """
 
     @overload
     def LayerNormalization(
         self, x: Operand, scale: Operand, bias: Operand | None = None, /, *, axis: int | Value = -1,
-        epsilon: float = 9.999999747378752e-06, stash: DTypeLike = 'f32', outputs: int,
+        epsilon: float = 9.999999747378752e-06, stash_type: DTypeLike = 'f32', outputs: int,
     ) -> Value | list[Value]:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
 
-        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash``; all is computed in it, in f32 and in the type
-        of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
+        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash_type``; all is computed in it, in f32 and in the
+        type of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
         LayerNormalization 17.
         """
 
     def MeanVarianceNormalization(
-        self, x: Operand, axes: Operand, /, *, normalize_variance: bool = True, epsilon: float = 1e-09,
-        epsilon_mode: str = 'inside_sqrt',
+        self, x: Operand, axes: Operand, /, *, normalize_variance: bool = True, eps: float = 1e-09,
+        eps_mode: str = 'inside_sqrt',
     ) -> Value:
         """``x`` less its mean over ``axes``, divided by its deviation there with ``normalize_variance``.
 
-        ``epsilon_mode``: ``inside_sqrt`` divides by sqrt(variance + epsilon), ``outside_sqrt`` by sqrt(variance) + epsilon.
+        ``eps_mode``: ``inside_sqrt`` divides by sqrt(variance + eps), ``outside_sqrt`` by sqrt(variance) + eps.
         Sources: ONNX MeanVarianceNormalization 9, 13 (epsilon 1e-9, as its function body has it); OpenVINO MVN-1, -6.
         """
 
     def RMSNormalization(
         self, x: Operand, scale: Operand, /, *, axis: int | Value = -1, epsilon: float = 9.999999747378752e-06,
-        stash: DTypeLike = 'f32',
+        stash_type: DTypeLike = 'f32',
     ) -> Value:
-        """``x / sqrt(mean(x ** 2) + epsilon) * scale`` with the mean of the axes from ``axis`` on, computed in the type ``stash``.
+        """``x / sqrt(mean(x ** 2) + epsilon) * scale`` with the mean of the axes from ``axis`` on, computed in ``stash_type``.
 
         ``scale`` broadcasts to ``x``, and the result has its element type. Source: ONNX RMSNormalization 23.
         """
@@ -1724,8 +1729,8 @@ class OperatorMethods:
 
     def AveragePool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
-        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel: Sequence[int] | Value = (),
-        rounding: str = 'floor', divisor: str = 'inside',
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
+        rounding_type: str = 'floor', divisor: str = 'inside',
     ) -> Value:
         """The sum of each window of ``x`` [N, C, *sizes], padding counting as 0, divided by the number of elements.
 
@@ -1752,8 +1757,8 @@ class OperatorMethods:
 
     def LpPool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
-        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel: Sequence[int] | Value = (),
-        rounding: str = 'floor', p: int | Value = 2,
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
+        rounding_type: str = 'floor', p: int | Value = 2,
     ) -> Value:
         """``sum(abs(x) ** p) ** (1 / p)`` over each window of ``x`` [N, C, *sizes], padding counting as 0. Source: ONNX LpPool 2 to
         22.
@@ -1762,39 +1767,39 @@ class OperatorMethods:
     @overload
     def MaxPool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
-        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel: Sequence[int] | Value = (),
-        rounding: str = 'floor', column_major: bool = False, index_dtype: DTypeLike = 'i64', index_axis: int | Value = 0,
-        outputs: Literal[1] = 1,
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
+        rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
+        axis: int | Value = 0, outputs: Literal[1] = 1,
     ) -> Value:
         """The greatest element of each window of ``x`` [N, C, *sizes], padding never; and where in ``x`` its first occurrence stands.
 
-        Indices count elements of ``x`` from the axis ``index_axis`` on, row-major, or with ``column_major`` the spatial axes the
+        Indices count elements of ``x`` from the axis ``axis`` on, row-major, or with ``storage_order`` the spatial axes the
         other way round. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
         """
 
     @overload
     def MaxPool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
-        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel: Sequence[int] | Value = (),
-        rounding: str = 'floor', column_major: bool = False, index_dtype: DTypeLike = 'i64', index_axis: int | Value = 0,
-        outputs: Literal[2],
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
+        rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
+        axis: int | Value = 0, outputs: Literal[2],
     ) -> list[Value]:
         """The greatest element of each window of ``x`` [N, C, *sizes], padding never; and where in ``x`` its first occurrence stands.
 
-        Indices count elements of ``x`` from the axis ``index_axis`` on, row-major, or with ``column_major`` the spatial axes the
+        Indices count elements of ``x`` from the axis ``axis`` on, row-major, or with ``storage_order`` the spatial axes the
         other way round. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
         """
 
     @overload
     def MaxPool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
-        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel: Sequence[int] | Value = (),
-        rounding: str = 'floor', column_major: bool = False, index_dtype: DTypeLike = 'i64', index_axis: int | Value = 0,
-        outputs: int,
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
+        rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
+        axis: int | Value = 0, outputs: int,
     ) -> Value | list[Value]:
         """The greatest element of each window of ``x`` [N, C, *sizes], padding never; and where in ``x`` its first occurrence stands.
 
-        Indices count elements of ``x`` from the axis ``index_axis`` on, row-major, or with ``column_major`` the spatial axes the
+        Indices count elements of ``x`` from the axis ``axis`` on, row-major, or with ``storage_order`` the spatial axes the
         other way round. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
         """
 
@@ -1802,9 +1807,9 @@ class OperatorMethods:
 
     def Resize(
         self, x: Operand, sizes: Operand | None = None, scales: Operand | None = None, roi: Operand | None = None, /, *,
-        mode: str = 'nearest', coordinates: str = 'half_pixel', nearest: str = 'round_prefer_floor',
-        cubic_coefficient: float = -0.75, antialias: bool = False, narrow: bool = False, exclude_outside: bool = False,
-        extrapolation_value: float = 0.0, axes: Sequence[int] | Value | None = None, policy: str = 'stretch',
+        mode: str = 'nearest', coordinate_transformation_mode: str = 'half_pixel', nearest_mode: str = 'round_prefer_floor',
+        cubic_coeff_a: float = -0.75, antialias: bool = False, narrow: bool = False, exclude_outside: bool = False,
+        extrapolation_value: float = 0.0, axes: Sequence[int] | Value | None = None, keep_aspect_ratio_policy: str = 'stretch',
     ) -> Value:
         """``x`` with ``sizes`` elements along ``axes`` (all when left out), or floor(size * scale) with ``scales``; one of the two is
         given.
@@ -1829,7 +1834,7 @@ class OperatorMethods:
         self, x: Operand, w: Operand, x_zero_point: Operand | None = None, w_zero_point: Operand | None = None, /, *,
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', group: int | Value = 1,
-        kernel: Sequence[int] | Value | None = None,
+        kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
         """Conv of ``x - x_zero_point`` with ``w - w_zero_point``, summed in i32, which wraps; padding is the zero point.
 
@@ -1862,7 +1867,7 @@ class OperatorMethods:
     def QGemm(
         self, x: Operand, x_scale: Operand, x_zero_point: Operand, y: Operand, y_scale: Operand, y_zero_point: Operand,
         bias: Operand | None = None, z_scale: Operand | None = None, z_zero_point: Operand | None = None, /, *,
-        alpha: float = 1.0, transpose_a: bool = False, transpose_b: bool = False,
+        alpha: float = 1.0, trans_a: bool = False, trans_b: bool = False,
     ) -> Value:
         """``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times ``alpha * x_scale * y_scale`` in f32.
 
@@ -1876,7 +1881,7 @@ class OperatorMethods:
         y_scale: Operand, y_zero_point: Operand, bias: Operand | None = None, /, *,
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', group: int | Value = 1,
-        kernel: Sequence[int] | Value | None = None,
+        kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
         """ConvInteger plus ``bias``, times ``x_scale * w_scale / y_scale`` in f32, rounded, plus ``y_zero_point``, saturated.
 
@@ -1896,9 +1901,9 @@ class OperatorMethods:
     # quantization.matmul_nbits
 
     def MatMulNBits(
-        self, x: Operand, weights: Operand, scales: Operand, zero_points: Operand | None = None,
-        group_index: Operand | None = None, bias: Operand | None = None, /, *, inner: int | Value, columns: int | Value,
-        bits: int | Value = 4, block_size: int | Value = 32, accuracy_level: int | Value = 0, prepacked: bool = False,
+        self, x: Operand, weights: Operand, scales: Operand, zero_points: Operand | None = None, g_idx: Operand | None = None,
+        bias: Operand | None = None, /, *, k: int | Value, n: int | Value, bits: int | Value = 4, block_size: int | Value = 32,
+        accuracy_level: int | Value = 0, prepacked: bool = False,
     ) -> Value:
         """``x @ w + bias`` with w [inner, columns] of ``(code - zero_point) * scale``, a scale for each block of a column's codes.
 
@@ -1922,9 +1927,9 @@ class OperatorMethods:
 
     def QLinearAveragePool(
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y_scale: Operand,
-        y_zero_point: Operand | None = None, /, *, kernel: Sequence[int] | Value = (),
+        y_zero_point: Operand | None = None, /, *, kernel_shape: Sequence[int] | Value = (),
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
-        rounding: str = 'floor', divisor: str = 'inside', channels_last: bool = False,
+        rounding_type: str = 'floor', divisor: str = 'inside', channels_last: bool = False,
     ) -> Value:
         """AveragePool of what is dequantised, in f32, divided by ``y_scale``, plus ``y_zero_point``, rounded and saturated.
 
@@ -1932,7 +1937,7 @@ class OperatorMethods:
         """
 
     def QLinearConcat(
-        self, y_scale: Operand, y_zero_point: Operand, /, *xs: Operand | None, axis: int | Value,
+        self, y_scale: Operand, y_zero_point: Operand, /, *inputs: Operand | None, axis: int | Value,
     ) -> Value:
         """Concat along ``axis`` of bytes, each of ``xs`` followed by its scale and its zero point, brought to one grid.
 
@@ -1972,9 +1977,9 @@ class OperatorMethods:
 
     def QLinearSoftmax(
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y_scale: Operand,
-        y_zero_point: Operand | None = None, /, *, axis: int | Value = -1, coerce: bool = False,
+        y_zero_point: Operand | None = None, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """Softmax between two grids of bytes, with ``coerce`` over ``axis`` and all after it.
+        """Softmax between two grids of bytes, with ``coerce_to_2d`` over ``axis`` and all after it.
 
         Source: com.microsoft QLinearSoftmax; where 1 / ``y_scale`` is no whole number onnxruntime takes the one below it instead.
         """
@@ -1982,8 +1987,8 @@ class OperatorMethods:
     # quantization.quantize_linear
 
     def DequantizeLinear(
-        self, x: Operand, scale: Operand, zero_point: Operand | None = None, /, *, axis: int | Value | None = None,
-        block_size: int | Value = 0, dtype: DTypeLike | None = None,
+        self, x: Operand, x_scale: Operand, x_zero_point: Operand | None = None, /, *, axis: int | Value | None = None,
+        block_size: int | Value = 0, output_dtype: DTypeLike | None = None,
     ) -> Value:
         """``(x - zero_point) * scale``, of the type ``dtype``, else of that of ``scale``, which lies along ``x`` as it quantises.
 
@@ -2001,7 +2006,7 @@ class OperatorMethods:
         """
 
     def FakeQuantize(
-        self, x: Operand, input_low: Operand, input_high: Operand, output_low: Operand, output_high: Operand, /, *,
+        self, data: Operand, input_low: Operand, input_high: Operand, output_low: Operand, output_high: Operand, /, *,
         levels: int | Value, broadcast: bool = True,
     ) -> Value:
         """``x`` on ``levels`` steps from ``input_low`` to ``input_high``, taken to as many from ``output_low`` to ``output_high``.
@@ -2013,8 +2018,9 @@ class OperatorMethods:
         """
 
     def QuantizeLinear(
-        self, x: Operand, scale: Operand, zero_point: Operand | None = None, /, *, axis: int | Value | None = None,
-        block_size: int | Value = 0, dtype: DTypeLike | None = None, saturate: bool = True, precision: DTypeLike | None = None,
+        self, x: Operand, y_scale: Operand, y_zero_point: Operand | None = None, /, *, axis: int | Value | None = None,
+        block_size: int | Value = 0, output_dtype: DTypeLike | None = None, saturate: bool = True,
+        precision: DTypeLike | None = None,
     ) -> Value:
         """``saturate(round(x / scale) + zero_point)``, of two steps the even one; of the type of ``zero_point``, else ``dtype``.
 
@@ -2028,7 +2034,7 @@ class OperatorMethods:
     # random
 
     def Bernoulli(
-        self, x: Operand, /, *, seed: float = 0.0, second: int | Value = 0, dtype: DTypeLike | None = None,
+        self, x: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0, dtype: DTypeLike | None = None,
     ) -> Value:
         """1 with probability ``x``, else 0, for each element, in ``dtype`` or else the type of ``x``.
 
@@ -2036,25 +2042,26 @@ class OperatorMethods:
         """
 
     def Multinomial(
-        self, x: Operand, /, *, seed: float = 0.0, second: int | Value = 0, count: int | Value = 1, dtype: DTypeLike = 'i32',
+        self, x: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0, sample_size: int | Value = 1,
+        dtype: DTypeLike = 'i32',
     ) -> Value:
-        """``count`` places in each row of ``x``, [rows, classes], drawn with probabilities softmax(x): [rows, count].
+        """``sample_size`` places in each row of ``x``, [rows, classes], drawn with probabilities softmax(x): [rows, count].
 
         Source: ONNX Multinomial 7, 22.
         """
 
     def RandomNormal(
-        self, shape: Operand, mean: Operand, deviation: Operand, /, *, seed: float = 0.0, second: int | Value = 0,
+        self, shape: Operand, mean: Operand, scale: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
         """Numbers of this shape from the normal distribution. Source: ONNX RandomNormal 1, 22."""
 
     def RandomNormalLike(
-        self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, second: int | Value = 0,
+        self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
         """RandomNormal of the shape of ``x``. Source: ONNX RandomNormalLike 1, 22."""
 
     def RandomUniform(
-        self, shape: Operand, low: Operand, high: Operand, /, *, seed: float = 0.0, second: int | Value = 0,
+        self, shape: Operand, low: Operand, high: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
         """Numbers of this shape from ``low`` to below ``high``, each as probable as any other: ``low + u * (high - low)`` with u in
         [0, 1), for integers rounded down.
@@ -2063,7 +2070,7 @@ class OperatorMethods:
         """
 
     def RandomUniformLike(
-        self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, second: int | Value = 0,
+        self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
         """RandomUniform of the shape of ``x``. Source: ONNX RandomUniformLike 1, 22."""
 
@@ -2301,12 +2308,12 @@ class OperatorMethods:
     # reduction.argminmax
 
     def ArgMax(
-        self, x: Operand, /, *, axis: int | Value = 0, keep_dims: bool = True, last: bool = False,
+        self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
         """The place of the greatest element. Source: ONNX ArgMax 1 to 13 (before 12 any of several; here the first)."""
 
     def ArgMin(
-        self, x: Operand, /, *, axis: int | Value = 0, keep_dims: bool = True, last: bool = False,
+        self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
         """The place of the least element. Source: ONNX ArgMin 1 to 13 (before 12 any of several; here the first)."""
 
@@ -2325,37 +2332,37 @@ class OperatorMethods:
     # reduction.reduce
 
     def ReduceAll(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """Whether all hold; True of nothing. Source: OpenVINO ReduceLogicalAnd-1."""
 
     def ReduceAny(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """Whether one holds; False of nothing. Source: OpenVINO ReduceLogicalOr-1."""
 
     def ReduceL1(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The sum of magnitudes; 0 of nothing. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
 
     def ReduceL2(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The square root of the sum of squares; 0 of nothing. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
 
     def ReduceLogSum(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The logarithm of the sum; -inf of nothing. Source: ONNX ReduceLogSum 1 to 28."""
 
     def ReduceLogSumExp(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The logarithm of the sum of exponentials, without overflow; -inf of nothing. Source: ONNX ReduceLogSumExp 1 to 28."""
 
     def ReduceMax(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The greatest; NaN where one is; of nothing -inf, or the least value of the type.
 
@@ -2363,7 +2370,7 @@ class OperatorMethods:
         """
 
     def ReduceMean(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The mean; that of integers is their wrapped sum divided toward zero; NaN of nothing (0 for integers).
 
@@ -2371,7 +2378,7 @@ class OperatorMethods:
         """
 
     def ReduceMin(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The least; NaN where one is; of nothing +inf, or the greatest value of the type.
 
@@ -2379,42 +2386,42 @@ class OperatorMethods:
         """
 
     def ReduceProd(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The product; 1 of nothing. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
 
     def ReduceSum(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The sum; 0 of nothing. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
 
     def ReduceSumSquare(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The sum of squares; 0 of nothing. Source: ONNX ReduceSumSquare 1 to 18."""
 
     # reduction.softmax
 
     def Hardmax(
-        self, x: Operand, /, *, axis: int | Value = -1, coerce: bool = False,
+        self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce`` over it and all after it together.
+        """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce_to_2d`` over it and all after it together.
 
         Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
         """
 
     def LogSoftmax(
-        self, x: Operand, /, *, axis: int | Value = -1, coerce: bool = False,
+        self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """``log(softmax(x))`` over ``axis``; with ``coerce`` over it and all after it together.
+        """``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
 
         Sources: ONNX LogSoftmax 1, 11 (coerced to two dimensions), 13; OpenVINO LogSoftmax-5.
         """
 
     def Softmax(
-        self, x: Operand, /, *, axis: int | Value = -1, coerce: bool = False,
+        self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce`` over it and all after it together.
+        """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
 
         Sources: ONNX Softmax 1, 11 (coerced to two dimensions), 13; OpenVINO SoftMax-1, -8.
         """
@@ -2435,7 +2442,7 @@ class OperatorMethods:
     # sequence.optional
 
     def Optional(
-        self, x: Operand | None = None, /, *, element: Type | None = None,
+        self, input: Operand | None = None, /, *, type: Type | None = None,
     ) -> Value:
         """``x`` as a value that might be nothing; where there is no ``x``, nothing, of the type ``element``.
 
@@ -2443,12 +2450,12 @@ class OperatorMethods:
         """
 
     def OptionalGetElement(
-        self, x: Operand, /,
+        self, input: Operand, /,
     ) -> Value:
         """What ``x`` is, which must not be nothing. Source: ONNX OptionalGetElement 15, 18, 28."""
 
     def OptionalHasElement(
-        self, x: Operand | None = None, /,
+        self, input: Operand | None = None, /,
     ) -> Value:
         """Whether ``x`` is something, a scalar: false where it is nothing, and where it is left out.
 
@@ -2458,7 +2465,7 @@ class OperatorMethods:
     # sequence.sequence
 
     def ConcatFromSequence(
-        self, x: Operand, /, *, axis: int | Value, new_axis: bool = False,
+        self, input_sequence: Operand, /, *, axis: int | Value, new_axis: bool = False,
     ) -> Value:
         """The elements of ``x`` laid end to end along ``axis``, or along a new axis there; one at least.
 
@@ -2466,12 +2473,12 @@ class OperatorMethods:
         """
 
     def SequenceAt(
-        self, x: Operand, position: Operand, /,
+        self, input_sequence: Operand, position: Operand, /,
     ) -> Value:
         """The element of ``x`` at ``position``, from -n to n - 1. Source: ONNX SequenceAt 11."""
 
     def SequenceConstruct(
-        self, /, *xs: Operand | None,
+        self, /, *inputs: Operand | None,
     ) -> Value:
         """The list of ``xs``, one at least, all of one element type. Source: ONNX SequenceConstruct 11."""
 
@@ -2481,7 +2488,7 @@ class OperatorMethods:
         """A list without elements, of tensors of ``dtype``. Source: ONNX SequenceEmpty 11."""
 
     def SequenceErase(
-        self, x: Operand, position: Operand | None = None, /,
+        self, input_sequence: Operand, position: Operand | None = None, /,
     ) -> Value:
         """``x`` without the element at ``position``, from -n to n - 1; without the last where none is given.
 
@@ -2489,7 +2496,7 @@ class OperatorMethods:
         """
 
     def SequenceInsert(
-        self, x: Operand, part: Operand, position: Operand | None = None, /,
+        self, input_sequence: Operand, tensor: Operand, position: Operand | None = None, /,
     ) -> Value:
         """``x`` with ``part`` before the element at ``position``, from -n to n where there are n; at the end where none is given.
 
@@ -2497,12 +2504,12 @@ class OperatorMethods:
         """
 
     def SequenceLength(
-        self, x: Operand, /,
+        self, input_sequence: Operand, /,
     ) -> Value:
         """How many elements ``x`` has, a scalar. Source: ONNX SequenceLength 11."""
 
     def SplitToSequence(
-        self, x: Operand, sizes: Operand | None = None, /, *, axis: int | Value = 0, keepdims: bool = True,
+        self, input: Operand, split: Operand | None = None, /, *, axis: int | Value = 0, keepdims: bool = True,
     ) -> Value:
         """Cut ``x`` along ``axis`` into a list of pieces: of ``sizes``, a vector of lengths that add up to the dimension, or each of
         ``sizes``, a scalar above 0 (the last may be smaller), or each of one.
@@ -2513,7 +2520,8 @@ class OperatorMethods:
     # signal.dft
 
     def DFT(
-        self, x: Operand, axes: Operand, lengths: Operand | None = None, /, *, inverse: bool = False, onesided: bool = False,
+        self, x: Operand, axes: Operand, signal_size: Operand | None = None, /, *, inverse: bool = False,
+        onesided: bool = False,
     ) -> Value:
         """``sum(x[n] * exp(-2 pi i k n / N))``, with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``, over each of ``axes``,
         which count all axes of ``x`` but the last.
@@ -2525,20 +2533,20 @@ class OperatorMethods:
         """
 
     def IRDFT(
-        self, x: Operand, axes: Operand, lengths: Operand | None = None, /,
+        self, x: Operand, axes: Operand, signal_size: Operand | None = None, /,
     ) -> Value:
         """The real numbers of which ``x``, [..., 2], is one side of the DFT. Source: OpenVINO IRDFT-9."""
 
     def RDFT(
-        self, x: Operand, axes: Operand, lengths: Operand | None = None, /,
+        self, x: Operand, axes: Operand, signal_size: Operand | None = None, /,
     ) -> Value:
         """DFT of real numbers, one side of it: [..., 2]. Source: OpenVINO RDFT-9."""
 
     # signal.stft
 
     def ISTFT(
-        self, x: Operand, window: Operand, length: Operand, step: Operand, size: Operand | None = None, /, *,
-        center: bool = False, normalized: bool = False,
+        self, x: Operand, window: Operand, frame_size: Operand, frame_step: Operand, signal_length: Operand | None = None, /,
+        *, center: bool = False, normalized: bool = False,
     ) -> Value:
         """The real signal whose STFT, one side of it, is ``x`` [batch, frequencies, frames, 2], or the same without the batch:
         [batch, elements].
@@ -2550,7 +2558,8 @@ class OperatorMethods:
         """
 
     def MelWeightMatrix(
-        self, bins: Operand, length: Operand, rate: Operand, low: Operand, high: Operand, /, *, dtype: DTypeLike = 'f32',
+        self, num_mel_bins: Operand, dft_length: Operand, sample_rate: Operand, lower_edge_hertz: Operand,
+        upper_edge_hertz: Operand, /, *, output_datatype: DTypeLike = 'f32',
     ) -> Value:
         """How much each frequency of a spectrum gives to each of ``bins`` bands, evenly spaced in mels from ``low`` to ``high``
         hertz: [length // 2 + 1, bins].
@@ -2561,7 +2570,7 @@ class OperatorMethods:
         """
 
     def STFT(
-        self, x: Operand, step: Operand, window: Operand | None = None, length: Operand | None = None, /, *,
+        self, x: Operand, frame_step: Operand, window: Operand | None = None, frame_length: Operand | None = None, /, *,
         onesided: bool = True,
     ) -> Value:
         """The spectrum of each frame of a signal: [batch, frames, frequencies, 2], the last axis the real and the imaginary part.
@@ -2575,7 +2584,7 @@ class OperatorMethods:
     # tensor.concat_split
 
     def Concat(
-        self, /, *xs: Operand | None, axis: int | Value,
+        self, /, *inputs: Operand | None, axis: int | Value,
     ) -> Value:
         """Lay ``xs`` end to end along ``axis``, which counts from the end when negative; all other dimensions agree.
 
@@ -2584,8 +2593,8 @@ class OperatorMethods:
         """
 
     def Split(
-        self, x: Operand, sizes: Operand | None = None, /, *, axis: int | Value = 0, outputs: int = 1, ragged: bool = False,
-        wildcard: bool = False,
+        self, input: Operand, split: Operand | None = None, /, *, axis: int | Value = 0, outputs: int = 1,
+        ragged: bool = False, wildcard: bool = False,
     ) -> list[Value]:
         """Cut ``x`` along ``axis`` into pieces of ``sizes``, or into ``outputs`` equal ones.
 
@@ -2597,7 +2606,7 @@ class OperatorMethods:
     # tensor.depth_to_space
 
     def DepthToSpace(
-        self, x: Operand, /, *, block_size: int | Value = 1, mode: str = 'blocks_first',
+        self, input: Operand, /, *, blocksize: int | Value = 1, mode: str = 'blocks_first',
     ) -> Value:
         """Channels of ``x`` [N, C, *spatial] as blocks of ``block_size`` in every spatial axis: [N, C / block_size^k, *spatial *
         block_size].
@@ -2607,7 +2616,7 @@ class OperatorMethods:
         """
 
     def ShuffleChannels(
-        self, x: Operand, /, *, axis: int | Value = 1, group: int | Value = 1,
+        self, data: Operand, /, *, axis: int | Value = 1, group: int | Value = 1,
     ) -> Value:
         """The places along ``axis`` taken as a matrix of ``group`` rows, transposed.
 
@@ -2615,7 +2624,7 @@ class OperatorMethods:
         """
 
     def SpaceToDepth(
-        self, x: Operand, /, *, block_size: int | Value = 1, mode: str = 'blocks_first',
+        self, input: Operand, /, *, blocksize: int | Value = 1, mode: str = 'blocks_first',
     ) -> Value:
         """Blocks of ``block_size`` in every spatial axis of ``x`` [N, C, *spatial] as channels: [N, C * block_size^k, *spatial /
         block_size].
@@ -2627,7 +2636,7 @@ class OperatorMethods:
     # tensor.gather
 
     def Gather(
-        self, x: Operand, indices: Operand, /, *, axis: int | Value = 0, batch_dims: int | Value = 0, bounds: str = 'error',
+        self, data: Operand, indices: Operand, /, *, axis: int | Value = 0, batch_dims: int | Value = 0, bounds: str = 'error',
     ) -> Value:
         """The slices of ``x`` at ``indices`` along ``axis``: x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1:].
 
@@ -2638,7 +2647,7 @@ class OperatorMethods:
         """
 
     def GatherElements(
-        self, x: Operand, indices: Operand, /, *, axis: int | Value = 0,
+        self, data: Operand, indices: Operand, /, *, axis: int | Value = 0,
     ) -> Value:
         """``x`` read at ``indices`` along ``axis`` and at the place itself on every other axis; the result has the shape of
         ``indices``.
@@ -2648,7 +2657,7 @@ class OperatorMethods:
         """
 
     def GatherND(
-        self, x: Operand, indices: Operand, /, *, batch_dims: int | Value = 0,
+        self, data: Operand, indices: Operand, /, *, batch_dims: int | Value = 0,
     ) -> Value:
         """The slices ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the axes behind the first
         ``batch_dims``.
@@ -2661,7 +2670,7 @@ class OperatorMethods:
     # tensor.gather_tree
 
     def GatherTree(
-        self, steps: Operand, parents: Operand, lengths: Operand, end: Operand, /,
+        self, step_ids: Operand, parent_idx: Operand, max_seq_len: Operand, end_token: Operand, /,
     ) -> Value:
         """The sequences that beams stand for, [times, batch, beams]: the last token of each beam, before it that of its parent, and
         so on. What ``steps`` says at each time is the token, ``parents`` the beam that it comes from.
@@ -2673,7 +2682,7 @@ class OperatorMethods:
     # tensor.nonzero_compress
 
     def Compress(
-        self, x: Operand, condition: Operand, /, *, axis: int | Value | None = None,
+        self, input: Operand, condition: Operand, /, *, axis: int | Value | None = None,
     ) -> Value:
         """The slices of ``x`` along ``axis`` (without one: the elements, in row-major order) whose place in ``condition``, a
         vector, is true.
@@ -2682,7 +2691,7 @@ class OperatorMethods:
         """
 
     def EyeLike(
-        self, x: Operand, /, *, k: int | Value = 0, dtype: DTypeLike | None = None,
+        self, input: Operand, /, *, k: int | Value = 0, dtype: DTypeLike | None = None,
     ) -> Value:
         """A matrix of the shape of ``x`` with 1 on the ``k``-th diagonal and 0 elsewhere, of ``dtype`` or else of the type of ``x``.
 
@@ -2690,7 +2699,7 @@ class OperatorMethods:
         """
 
     def NonZero(
-        self, x: Operand, /, *, dtype: DTypeLike = 'i64',
+        self, x: Operand, /, *, output_type: DTypeLike = 'i64',
     ) -> Value:
         """The coordinates of the elements that are not 0, in row-major order: [rank, how many].
 
@@ -2698,7 +2707,8 @@ class OperatorMethods:
         """
 
     def OneHot(
-        self, indices: Operand, depth: Operand, on: Operand, off: Operand, /, *, axis: int | Value = -1, negative: bool = True,
+        self, indices: Operand, depth: Operand, on_value: Operand, off_value: Operand, /, *, axis: int | Value = -1,
+        negative_indices: bool = True,
     ) -> Value:
         """A new axis of size ``depth`` at ``axis`` of the result, ``on`` where its place is the index and ``off`` elsewhere.
 
@@ -2708,7 +2718,7 @@ class OperatorMethods:
         """
 
     def ReverseSequence(
-        self, x: Operand, lengths: Operand, /, *, batch_axis: int | Value = 1, time_axis: int | Value = 0,
+        self, input: Operand, sequence_lens: Operand, /, *, batch_axis: int | Value = 1, time_axis: int | Value = 0,
     ) -> Value:
         """For each place i along ``batch_axis``, the first ``lengths[i]`` elements along ``time_axis`` in reverse order, the others
         as they are.
@@ -2717,7 +2727,7 @@ class OperatorMethods:
         """
 
     def Trilu(
-        self, x: Operand, k: Operand | None = None, /, *, upper: bool = True,
+        self, input: Operand, k: Operand | None = None, /, *, upper: bool = True,
     ) -> Value:
         """The matrices in the last two axes of ``x`` on and above (without ``upper``: below) the ``k``-th diagonal, and 0 elsewhere.
 
@@ -2727,7 +2737,7 @@ class OperatorMethods:
     # tensor.pad
 
     def Pad(
-        self, x: Operand, pads: Operand, value: Operand | None = None, axes: Operand | None = None, /, *,
+        self, data: Operand, pads: Operand, constant_value: Operand | None = None, axes: Operand | None = None, /, *,
         mode: str = 'constant',
     ) -> Value:
         """``x`` with ``pads[i]`` elements before and ``pads[n + i]`` after it along ``axes[i]``, n axes in all; negative pads crop.
@@ -2741,39 +2751,39 @@ class OperatorMethods:
     # tensor.reshape
 
     def Flatten(
-        self, x: Operand, /, *, axis: int | Value = 1,
+        self, input: Operand, /, *, axis: int | Value = 1,
     ) -> Value:
-        """``x`` as a matrix: the sizes before ``axis`` multiplied are the rows, the others the columns.
+        """Flatten ``input`` to a matrix: [product of the sizes before ``axis``, product of the other sizes].
 
-        ``axis`` in [-rank, rank]; the product of no sizes is 1. Source: ONNX Flatten 1 to 25.
+        ``axis`` is in [-rank, rank]; the product of no sizes is 1. Source: ONNX Flatten 1 to 25.
         """
 
     def Reshape(
-        self, x: Operand, target: Operand, /, *, copy_zeros: bool = True, empty: str = 'refuse',
+        self, data: Operand, shape: Operand, /, *, special_zero: bool = True, empty: str = 'refuse',
     ) -> Value:
-        """The elements of ``x`` in row-major order under the shape ``target``, a vector.
+        """Reshape ``data`` to the sizes in the vector ``shape``, keeping its elements in row-major order.
 
-        With ``copy_zeros`` a 0 copies the input's dimension at its index, which has to be below the rank; otherwise it is a size of
-        zero. At most one -1 is computed so that the volumes agree. ``empty`` rules on -1 where the other sizes multiply to 0:
-        ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
-        refuses the target [0] unless that copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in the target
-        is a size, also when it turns out to be 0. Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero),
-        nGraph Reshape v1.
+        With ``special_zero`` a 0 copies the input's dimension at its index, which must be below the rank; otherwise it is a size of
+        zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` rules on -1 where the other sizes multiply
+        to 0: ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
+        refuses the shape [0] unless that 0 copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in ``shape`` is
+        a size, also when it turns out to be 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
+        Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
         """
 
     def Squeeze(
-        self, x: Operand, axes: Operand | None = None, /, *, skip: bool = False,
+        self, data: Operand, axes: Operand | None = None, /, *, skip: bool = False,
     ) -> Value:
-        """``x`` without its ``axes``, which have the size 1; without ``axes``: without every axis of size 1.
+        """Squeeze ``data``: remove ``axes``, which have the size 1; without ``axes`` remove every axis of size 1.
 
-        With ``skip`` an axis of another size stays; otherwise it is an error, also when it is found at run time. Each axis comes
-        once. Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` speaks of inference only).
+        With ``skip`` an axis of another size stays; otherwise it is an error, also at run time. Each axis is named at most once.
+        Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` concerns inference only).
         """
 
     def Unsqueeze(
-        self, x: Operand, axes: Operand, /,
+        self, data: Operand, axes: Operand, /,
     ) -> Value:
-        """``x`` with a new axis of size 1 at each of ``axes``, which are counted in the result; each comes once.
+        """Unsqueeze ``data``: insert an axis of size 1 at each of ``axes``, counted in the result; each is named once.
 
         Sources: ONNX Unsqueeze 1 to 25; OpenVINO Unsqueeze-1.
         """
@@ -2781,8 +2791,8 @@ class OperatorMethods:
     # tensor.scatter
 
     def ScatterElements(
-        self, x: Operand, indices: Operand, updates: Operand, /, *, axis: int | Value = 0, reduction: str = 'replace',
-        initial: bool = True,
+        self, data: Operand, indices: Operand, updates: Operand, /, *, axis: int | Value = 0, reduction: str = 'replace',
+        use_init_val: bool = True,
     ) -> Value:
         """``x`` with each element of ``updates`` at its own place, but ``indices`` along ``axis``.
 
@@ -2794,7 +2804,7 @@ class OperatorMethods:
         """
 
     def ScatterND(
-        self, x: Operand, indices: Operand, updates: Operand, /, *, reduction: str = 'replace',
+        self, data: Operand, indices: Operand, updates: Operand, /, *, reduction: str = 'replace',
     ) -> Value:
         """``x`` with the slices ``updates[i]`` at ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the
         first k axes.
@@ -2804,7 +2814,7 @@ class OperatorMethods:
         """
 
     def ScatterUpdate(
-        self, x: Operand, indices: Operand, updates: Operand, /, *, axis: int | Value = 0,
+        self, data: Operand, indices: Operand, updates: Operand, /, *, axis: int | Value = 0,
     ) -> Value:
         """``x`` with the slices ``updates[..., i, ...]`` at ``indices[i]`` along ``axis``; an index lies in [0, size - 1].
 
@@ -2812,7 +2822,8 @@ class OperatorMethods:
         """
 
     def TensorScatter(
-        self, x: Operand, updates: Operand, starts: Operand | None = None, /, *, axis: int | Value = -2, mode: str = 'linear',
+        self, past_cache: Operand, update: Operand, write_indices: Operand | None = None, /, *, axis: int | Value = -2,
+        mode: str = 'linear',
     ) -> Value:
         """``x`` with ``updates`` along ``axis`` from a place on that ``starts`` gives for each item of the batch (left out: from 0).
 
@@ -2823,7 +2834,7 @@ class OperatorMethods:
     # tensor.shape
 
     def ConstantOfShape(
-        self, shape: Operand, value: Operand, /,
+        self, input: Operand, value: Operand, /,
     ) -> Value:
         """A tensor of ``shape``, a vector, that holds the one element of ``value`` everywhere.
 
@@ -2831,7 +2842,7 @@ class OperatorMethods:
         """
 
     def Range(
-        self, start: Operand, stop: Operand, step: Operand, /, *, dtype: DTypeLike | None = None, wide: bool = True,
+        self, start: Operand, limit: Operand, delta: Operand, /, *, output_type: DTypeLike | None = None, wide: bool = True,
     ) -> Value:
         """``start``, ``start + step``, ``start + 2 step`` and so on, as far as they lie before ``stop``: max(ceil((stop - start) /
         step), 0) of them.
@@ -2842,7 +2853,7 @@ class OperatorMethods:
         """
 
     def Shape(
-        self, x: Operand, /, *, start: int | Value = 0, end: int | Value | None = None, dtype: DTypeLike = 'i64',
+        self, data: Operand, /, *, start: int | Value = 0, end: int | Value | None = None, output_type: DTypeLike = 'i64',
     ) -> Value:
         """The sizes of ``x`` from axis ``start`` to before ``end``, as a vector of ``dtype``.
 
@@ -2851,14 +2862,14 @@ class OperatorMethods:
         """
 
     def Size(
-        self, x: Operand, /,
+        self, data: Operand, /,
     ) -> Value:
         """The number of elements of ``x``, a scalar. Source: ONNX Size 1 to 25."""
 
     # tensor.slice
 
     def Roll(
-        self, x: Operand, shift: Operand, axes: Operand, /,
+        self, data: Operand, shift: Operand, axes: Operand, /,
     ) -> Value:
         """``x`` moved by ``shift[i]`` places towards larger indices along ``axes[i]``; what leaves at the end comes back at the
         front.
@@ -2867,7 +2878,7 @@ class OperatorMethods:
         """
 
     def Slice(
-        self, x: Operand, starts: Operand, stops: Operand, axes: Operand | None = None, steps: Operand | None = None, /,
+        self, data: Operand, starts: Operand, ends: Operand, axes: Operand | None = None, steps: Operand | None = None, /,
     ) -> Value:
         """Every ``steps[i]``-th element of ``x`` from ``starts[i]`` to before ``stops[i]`` along ``axes[i]``; all of the other axes.
 
@@ -2881,7 +2892,7 @@ class OperatorMethods:
 
     def TopK(
         self, x: Operand, k: Operand, /, *, axis: int | Value = -1, largest: bool = True, sort: str = 'value',
-        stable: bool = True, dtype: DTypeLike = 'i64',
+        stable: bool = True, index_element_type: DTypeLike = 'i64',
     ) -> list[Value]:
         """The ``k`` greatest (without ``largest``: least) elements along ``axis``, and where they are.
 
@@ -2893,7 +2904,7 @@ class OperatorMethods:
     # tensor.transpose_expand_tile
 
     def Expand(
-        self, x: Operand, shape: Operand, /, *, both: bool = True,
+        self, input: Operand, shape: Operand, /, *, bidirectional: bool = True,
     ) -> Value:
         """``x`` broadcast with a tensor of ``shape``, a vector: aligned at the end, a size of 1 is repeated to the other size.
 
@@ -2902,7 +2913,7 @@ class OperatorMethods:
         """
 
     def Tile(
-        self, x: Operand, repeats: Operand, /, *, extend: bool = False,
+        self, input: Operand, repeats: Operand, /, *, extend: bool = False,
     ) -> Value:
         """``x`` laid ``repeats[i]`` times end to end along each axis i.
 
@@ -2911,7 +2922,7 @@ class OperatorMethods:
         """
 
     def Transpose(
-        self, x: Operand, order: Operand | None = None, /,
+        self, data: Operand, perm: Operand | None = None, /,
     ) -> Value:
         """Axis i of the result is axis ``order[i]`` of ``x``; without an order, or with an empty one, the axes are reversed.
 
@@ -2921,7 +2932,7 @@ class OperatorMethods:
     # tensor.unique_searchsorted
 
     def SearchSorted(
-        self, sequence: Operand, values: Operand, /, *, right: bool = False, dtype: DTypeLike = 'i64',
+        self, sorted_sequence: Operand, values: Operand, /, *, right_mode: bool = False, output_type: DTypeLike = 'i64',
     ) -> Value:
         """For each of ``values`` how many elements of the rising ``sequence`` come before it: those that are less, or with ``right``
         also those that are equal.
@@ -2931,8 +2942,8 @@ class OperatorMethods:
 
     @overload
     def Unique(
-        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, dtype: DTypeLike = 'i64',
-        count_dtype: DTypeLike = 'i64', outputs: Literal[1],
+        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, index_element_type: DTypeLike = 'i64',
+        count_element_type: DTypeLike = 'i64', outputs: Literal[1],
     ) -> Value:
         """Every element of ``x`` once, in a vector, or every slice along ``axis``; where each first occurs; which one each of ``x``
         is; how often each occurs.
@@ -2944,8 +2955,8 @@ class OperatorMethods:
 
     @overload
     def Unique(
-        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, dtype: DTypeLike = 'i64',
-        count_dtype: DTypeLike = 'i64', outputs: Literal[2, 3, 4] = 4,
+        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, index_element_type: DTypeLike = 'i64',
+        count_element_type: DTypeLike = 'i64', outputs: Literal[2, 3, 4] = 4,
     ) -> list[Value]:
         """Every element of ``x`` once, in a vector, or every slice along ``axis``; where each first occurs; which one each of ``x``
         is; how often each occurs.
@@ -2957,8 +2968,8 @@ class OperatorMethods:
 
     @overload
     def Unique(
-        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, dtype: DTypeLike = 'i64',
-        count_dtype: DTypeLike = 'i64', outputs: int = 4,
+        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, index_element_type: DTypeLike = 'i64',
+        count_element_type: DTypeLike = 'i64', outputs: int = 4,
     ) -> Value | list[Value]:
         """Every element of ``x`` once, in a vector, or every slice along ``axis``; where each first occurs; which one each of ``x``
         is; how often each occurs.

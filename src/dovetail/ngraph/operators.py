@@ -14,7 +14,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree_shapes, axis_in
-from dovetail.ngraph.nodes import Constant, Node, Output, Sizes, constant_of, output_of, whole
+from dovetail.ngraph.nodes import ARITHMETIC, Constant, Node, Output, Sizes, constant_of, output_of, whole
 
 
 class Concat(Node):
@@ -51,7 +51,7 @@ class Reshape(Node):
         # Where the rank is not known yet, the transpose sees to it that it is this one.
         if self.input_order != tuple(range(rank)) or x.shape is None:
             x = b.Transpose(x, self.input_order)
-        return b.Reshape(x, list(self.output_shape), copy_zeros=False)
+        return b.Reshape(x, list(self.output_shape), special_zero=False)
 
 
 class ReshapeV1(Node):
@@ -63,7 +63,7 @@ class ReshapeV1(Node):
 
     def write(self, b: Builder, *xs: Value) -> Any:
         x, pattern = xs
-        return b.Reshape(x, pattern, copy_zeros=self.special_zero, empty="zero")
+        return b.Reshape(x, pattern, special_zero=self.special_zero, empty="zero")
 
 
 class Slice(Node):
@@ -202,6 +202,9 @@ class Multiply(_Binary):
     """arg0 * arg1, elementwise."""
 
     kind = "Multiply"
+
+
+ARITHMETIC.update(Add=Add, Subtract=Subtract, Multiply=Multiply)
 
 
 class Core(Node):

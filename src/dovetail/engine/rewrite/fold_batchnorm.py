@@ -35,7 +35,7 @@ def rewrite_batch_norm(b: Builder, op: BatchNormalization, xs: list[Value | None
     x, *parameters = xs
     assert x is not None
     if (
-        op.training
+        op.training_mode
         or op.outputs != 1
         or not op.spatial
         or x.shape is None

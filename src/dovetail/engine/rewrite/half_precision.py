@@ -17,9 +17,10 @@ from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
 from dovetail.engine.select.elementwise_codegen import HALF_TYPES, INSTRUCTIONS
 from dovetail.engine.select.kernels import KERNELS
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import remove_dead, rewrite
+from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op, host_inputs
+from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding

@@ -17,9 +17,10 @@ from dovetail.engine.rewrite.tree_ensemble import rewrite_tree_ensemble
 from dovetail.errors import UnsupportedError
 from dovetail.interpreter.evaluate import folded
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import copy_graph, remove_dead, rewrite
+from dovetail.ir.edit import copy_graph, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op
+from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor, Unknown
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding

@@ -306,14 +306,14 @@ def _emit_divide(asm: Assembler, op: Divide, x: Register, y: Register) -> Regist
     if is_float(x):
         return asm("divide", x, y)
     _require_nonzero(asm, y)
-    return asm("floor_divide" if op.floor else "truncate_divide", x, y)
+    return asm("floor_divide" if op.m_pythondiv else "truncate_divide", x, y)
 
 
 @_rule(Mod)
 def _emit_mod(asm: Assembler, op: Mod, x: Register, y: Register) -> Register:
     if not is_float(x):
         _require_nonzero(asm, y)
-    return asm("truncate_mod" if op.truncate else "floor_mod", x, y)
+    return asm("truncate_mod" if op.fmod else "floor_mod", x, y)
 
 
 @_rule(Power)
@@ -424,7 +424,7 @@ def _emit_softsign(asm: Assembler, op: Softsign, x: Register) -> Register:
 
 @_rule(Gelu)
 def _emit_gelu(asm: Assembler, op: Gelu, x: Register) -> Register:
-    return asm(f"gelu_{op.form}", x)
+    return asm("gelu_tanh" if op.approximate == "tanh" else "gelu_erf", x)
 
 
 def _emit_swish_of(asm: Assembler, x: Register, alpha: float) -> Register:
@@ -455,10 +455,10 @@ def _emit_shrink(asm: Assembler, op: Shrink, x: Register) -> Register:
 
 @_rule(IsInf)
 def _emit_is_inf(asm: Assembler, op: IsInf, x: Register) -> Register:
-    if op.negative and op.positive:
+    if op.detect_negative and op.detect_positive:
         return asm("is_infinite", x)
-    if op.negative or op.positive:
-        return asm("is_minus_infinite" if op.negative else "is_plus_infinite", x)
+    if op.detect_negative or op.detect_positive:
+        return asm("is_minus_infinite" if op.detect_negative else "is_plus_infinite", x)
     return asm("less", x, x)
 
 
@@ -535,7 +535,12 @@ def _single_number_of(asm: Assembler, x: Register) -> float:
 def _emit_dequantize(
     asm: Assembler, op: DequantizeLinear, x: Register, scale: Register, zero_point: Register | None = None
 ) -> Register:
-    if op.block_size or x.type not in ("u8", "i8", "u16", "i16") or scale.type != "f32" or op.dtype not in (None, dtypes.f32):
+    if (
+        op.block_size
+        or x.type not in ("u8", "i8", "u16", "i16")
+        or scale.type != "f32"
+        or op.output_dtype not in (None, dtypes.f32)
+    ):
         raise NoInstruction("blocks, or types whose differences f32 does not hold")
     number = _single_number_of(asm, scale)
     value = asm(f"cast.{x.type}", x, of="f32")
@@ -548,7 +553,7 @@ def _emit_dequantize(
 def _emit_quantize(
     asm: Assembler, op: QuantizeLinear, x: Register, scale: Register, zero_point: Register | None = None
 ) -> Register:
-    dtype = op.dtype or dtypes.u8 if zero_point is None else dtypes.dtype(zero_point.type)
+    dtype = op.output_dtype or dtypes.u8 if zero_point is None else dtypes.dtype(zero_point.type)
     if op.block_size or op.precision is not None or x.type != "f32" or scale.type != "f32":
         raise NoInstruction("blocks, or quotients of other types than f32")
     if dtype.name not in ("u8", "i8", "u16", "i16"):

@@ -61,7 +61,11 @@ def select_arg_min_max(op: ArgMax | ArgMin, node: Node, reads: Reads, writes: Wr
     assert x is not None and x.dtype is not None
     if x.dtype.name not in SORTABLE:
         return f"comparison of {x.dtype}"
-    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "greatest": int(isinstance(op, ArgMax)), "last": int(op.last)}
+    attributes = {
+        "axis": axis_in(op.axis, len(x.sizes)),
+        "greatest": int(isinstance(op, ArgMax)),
+        "last": int(op.select_last_index),
+    }
     return KernelCall("arg_extreme", (node,), [x], writes, attributes)
 
 

@@ -191,7 +191,7 @@ def _select_pool(
         return f"pooling of {x.dtype}"
     if not 3 <= len(x.sizes) <= 5:
         return f"{len(x.sizes) - 2} spatial axes"
-    geometry = op.geometry(x.sizes[2:], op.kernel)
+    geometry = op.geometry(x.sizes[2:], op.kernel_shape)
     attributes = window_attributes(geometry) | attributes | {"kernel": list(geometry.kernel)}
     return KernelCall(kernel, (node,), [x], writes, attributes, channels_last=(x, writes[0]))
 
@@ -299,7 +299,7 @@ def _softmax(kernel: str) -> Selector:
 def _select_layer_norm(op: LayerNormalization, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
     x, scale, bias = (*reads, None)[:3]
     assert x is not None and scale is not None
-    if not _is_f32(x, scale, bias) or len(writes) > 1 or op.stash.name != "f32":
+    if not _is_f32(x, scale, bias) or len(writes) > 1 or op.stash_type.name != "f32":
         return "layer normalization of other types or with statistics"
     axis = axis_in(op.axis, len(x.sizes))
     if any(tensor is not None and not _is_suffix(tensor, x.sizes[axis:]) for tensor in (scale, bias)):

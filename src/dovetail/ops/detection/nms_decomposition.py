@@ -22,10 +22,10 @@ def shares(b: Any, boxes: Any, is_center: bool) -> Any:
         half = b.Multiply(second, 0.5)
         first, second = b.Subtract(first, half), b.Add(first, half)
     low, high = b.Minimum(first, second), b.Maximum(first, second)
-    areas = b.ReduceProd(b.Subtract(high, low), [2], keep_dims=False)
+    areas = b.ReduceProd(b.Subtract(high, low), [2], keepdims=False)
     ours, theirs = ([b.Unsqueeze(x, [place]) for x in (low, high, areas)] for place in (2, 1))
     sides = b.Subtract(b.Minimum(ours[1], theirs[1]), b.Maximum(ours[0], theirs[0]))
-    common = b.ReduceProd(b.Maximum(sides, 0.0), [3], keep_dims=False)
+    common = b.ReduceProd(b.Maximum(sides, 0.0), [3], keepdims=False)
     return share(b, common, ours[2], theirs[2])
 
 
@@ -59,7 +59,7 @@ def greedily(b: Any, scores: Any, weights: Any, dropped: Any, most: Any, least: 
     trips = b.Minimum(most, b.Reshape(b.Gather(b.Shape(scores), [2], axis=0), []))
     left = b.Where(b.Greater(scores, least), scores, b.constant(-np.inf, dtypes.f32))
     xs = (left, dropped, least, *(() if weights is None else (weights,)))
-    loop = Loop(body=_body(xs), carried=1, stacked=((0, False),) * 2, outputs=3)
+    loop = Loop(body=_body(xs), carried=1, scan_outputs=((0, False),) * 2, outputs=3)
     _, values, places = b.add(loop, trips, None, *xs)
     values, places = (b.Transpose(x, [1, 2, 0]) for x in (values, places))
     rows = b.Transpose(b.NonZero(b.Greater(values, b.constant(-np.inf, dtypes.f32))), [1, 0])

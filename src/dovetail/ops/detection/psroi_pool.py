@@ -96,7 +96,7 @@ class PSROIPooling(
             b.Unsqueeze(counted(b, tables[0], lengths[0]), [3, 4]), b.Unsqueeze(counted(b, tables[1], lengths[1]), [1, 2])
         )
         read = b.Where(b.Unsqueeze(inside, [5]), b.Gather(flat, places, axis=0), zero(b, x))
-        total = b.ReduceSum(as_type(b, read, boxes.dtype), [2, 4], keep_dims=False)
+        total = b.ReduceSum(as_type(b, read, boxes.dtype), [2, 4], keepdims=False)
         number = b.Multiply(b.Unsqueeze(lengths[0], [2, 3]), b.Unsqueeze(lengths[1], [1, 3]))
         return b.Divide(total, b.Maximum(number, 1.0))
 
@@ -133,9 +133,9 @@ def _of_part(b: Any, x: Any, part: int, group: int, axis: int) -> Any:
 
 def by_bins(b: Any, x: Any, channels: list[int], order: list[int]) -> Any:
     """``x`` with its channels cut up, all its axes in ``order``, and all but the last as one."""
-    cut = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), channels, shape_value(b, x, [2, 3])]), copy_zeros=False)
+    cut = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), channels, shape_value(b, x, [2, 3])]), special_zero=False)
     inner = channels[order[-1] - 1]
-    return b.Reshape(b.Transpose(cut, order), [-1, inner], copy_zeros=False)
+    return b.Reshape(b.Transpose(cut, order), [-1, inner], special_zero=False)
 
 
 def counted(b: Any, table: Any, length: Any) -> Any:
@@ -233,8 +233,8 @@ class DeformablePSROIPooling(
                 weight = b.Unsqueeze(b.Where(inside, b.Multiply(height, width), 0.0), [6])
                 read = b.Multiply(as_type(b, b.Gather(flat, b.Add(line, column), axis=0), boxes.dtype), weight)
                 total = read if total is None else b.Add(total, read)
-        y = b.ReduceSum(total, [4, 5], keep_dims=False)
-        number = b.ReduceSum(b.Cast(inside, to=boxes.dtype), [4, 5], keep_dims=False)
+        y = b.ReduceSum(total, [4, 5], keepdims=False)
+        number = b.ReduceSum(b.Cast(inside, to=boxes.dtype), [4, 5], keepdims=False)
         y = b.Divide(y, b.Unsqueeze(b.Maximum(number, 1.0), [4]))
         shape = join_sizes(b, [shape_value(b, rois, [0]), self.channels, group, group])
-        return as_type(b, b.Reshape(b.Transpose(y, [0, 1, 4, 2, 3]), shape, copy_zeros=False), x.dtype)
+        return as_type(b, b.Reshape(b.Transpose(y, [0, 1, 4, 2, 3]), shape, special_zero=False), x.dtype)

@@ -71,7 +71,7 @@ class CTCLoss(
         blanks = b.Expand(empty, join_sizes(b, [batch, times]))
         between = b.Concat(b.Unsqueeze(blanks, [2]), b.Unsqueeze(text, [2]), axis=2)
         states = b.Concat(
-            b.Reshape(between, join_sizes(b, [batch, 2 * times]), copy_zeros=False), b.Slice(blanks, [0], [1], [1]), axis=1
+            b.Reshape(between, join_sizes(b, [batch, 2 * times]), special_zero=False), b.Slice(blanks, [0], [1], [1]), axis=1
         )
         stays, leaps = self._steps(b, text, times)
         chances = b.LogSoftmax(as_type(b, logits, wide_type(logits.dtype)), axis=2)
@@ -102,7 +102,7 @@ class CTCLoss(
         if self.unique:
             same = b.Equal(b.Unsqueeze(labels, [2]), b.Unsqueeze(labels, [1]))
             earlier = b.And(same, b.constant(np.tri(times, k=-1, dtype=bool)))
-            kept = b.And(kept, b.Equal(b.ReduceSum(b.Cast(earlier, to=dtypes.i64), [2], keep_dims=False), b.constant(0)))
+            kept = b.And(kept, b.Equal(b.ReduceSum(b.Cast(earlier, to=dtypes.i64), [2], keepdims=False), b.constant(0)))
         elif self.collapse:
             before = b.Slice(b.Pad(labels, [0, 1, 0, 0], b.constant(-1)), [0], [-1], [1])
             kept = b.And(kept, b.Not(b.Equal(labels, before)))
@@ -111,7 +111,7 @@ class CTCLoss(
         places = b.Where(kept, b.Subtract(b.CumSum(number, b.constant(1)), b.constant(1)), b.constant(times))
         empty = b.Expand(blank, join_sizes(b, [shape_value(b, labels, [0]), times + 1]))
         text = b.Slice(b.ScatterElements(empty, places, labels, axis=1), [0], [-1], [1])
-        return text, b.ReduceSum(number, [1], keep_dims=False)
+        return text, b.ReduceSum(number, [1], keepdims=False)
 
     def _steps(self, b: Any, text: Any, times: int) -> tuple[Any, Any]:
         """At which of the labels and blanks one may stay, and to which one may leap over a blank: [batch or 1, 2 * times + 1]."""
@@ -122,7 +122,7 @@ class CTCLoss(
         before = b.Slice(b.Pad(text, [0, 1, 0, 0], b.constant(-1)), [0], [-1], [1])
         differs = b.Cast(b.Not(b.Equal(text, before)), to=dtypes.i64)
         pairs = b.Pad(b.Unsqueeze(differs, [2]), [0, 0, 1, 0, 0, 0])
-        rows = b.Reshape(pairs, join_sizes(b, [shape_value(b, text, [0]), 2 * times]), copy_zeros=False)
+        rows = b.Reshape(pairs, join_sizes(b, [shape_value(b, text, [0]), 2 * times]), special_zero=False)
         leaps = b.Greater(b.Pad(rows, [0, 0, 0, 1]), b.constant(0))
         return b.constant(np.ones_like(is_label)), b.And(leaps, b.constant(np.arange(2 * times + 1) > 1))
 
