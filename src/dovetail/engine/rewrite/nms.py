@@ -14,7 +14,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type, View
-from dovetail.ops.detection.nms import NonMaxSuppression, _corners, _of_class
+from dovetail.ops.detection.nms import NonMaxSuppression, corners_of, select_boxes
 
 
 class NmsTable(
@@ -28,23 +28,23 @@ class NmsTable(
     NonMaxSuppression.
     """
 
-    most: int
-    center: bool = False
+    max_output_boxes_per_class: int
+    center_point_box: bool = False
     inclusive: bool = False
 
     def types(self, boxes: View, scores: View, iou_threshold: View, score_threshold: View) -> list[Type]:
         NonMaxSuppression().types(boxes, scores, None, iou_threshold, score_threshold)
         batches, classes, count = scores.dims
-        table = (batches, classes, symbolic.minimum(self.most, count))
+        table = (batches, classes, symbolic.minimum(self.max_output_boxes_per_class, count))
         return [Tensor(dtypes.i32, table), Tensor(dtypes.i32, (batches, classes))]
 
     def evaluate(self, xp: Namespace, boxes: Array, scores: Array, iou_threshold: Array, score_threshold: Array) -> Array:
-        corners = _corners(boxes, self.center)
-        table = np.zeros((*scores.shape[:2], min(self.most, scores.shape[2])), np.int32)
+        corners = corners_of(boxes, self.center_point_box)
+        table = np.zeros((*scores.shape[:2], min(self.max_output_boxes_per_class, scores.shape[2])), np.int32)
         counts = np.zeros(scores.shape[:2], np.int32)
-        limits = self.most, iou_threshold.reshape(()), score_threshold.reshape(())
+        limits = self.max_output_boxes_per_class, iou_threshold.reshape(()), score_threshold.reshape(())
         for batch, label in np.ndindex(counts.shape):
-            selected = _of_class(corners[batch], scores[batch, label], *limits, self.inclusive)
+            selected = select_boxes(corners[batch], scores[batch, label], *limits, self.inclusive)
             counts[batch, label] = len(selected)
             table[batch, label, : len(selected)] = selected
         return table, counts
@@ -58,7 +58,7 @@ class NmsRows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, value
 
     def types(self, *xs: View) -> list[Type]:
         rows: Any = (None, 3)
-        types: list[Type] = [Tensor(self.nms.dtype, rows), Tensor(dtypes.f32, rows), Tensor(self.nms.dtype, (1,))]
+        types: list[Type] = [Tensor(self.nms.output_type, rows), Tensor(dtypes.f32, rows), Tensor(self.nms.output_type, (1,))]
         return types[: self.outputs]
 
     def value(self, *xs: View) -> Array:
@@ -67,7 +67,7 @@ class NmsRows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, value
     def evaluate(self, xp: Namespace, scores: Array, table: Array, counts: Array) -> Array:
         batch, label, index = np.nonzero(np.arange(table.shape[2]) < counts[..., None])
         boxes = table[batch, label, index]
-        return self.nms.named(xp, np.stack([batch, label, boxes], axis=1), scores[batch, label, boxes], scores)
+        return self.nms.make_outputs(xp, np.stack([batch, label, boxes], axis=1), scores[batch, label, boxes], scores)
 
 
 def rewrite_nms(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Sequence[Value] | None:
@@ -86,7 +86,7 @@ def rewrite_nms(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Se
         b.constant(np.full((), default, np.float32)) if x is None else x
         for x, default in zip(thresholds, (0, -np.inf), strict=True)
     ]
-    table = NmsTable(max(int(max_boxes.reshape(())), 0), op.center, op.inclusive)
+    table = NmsTable(max(int(max_boxes.reshape(())), 0), op.center_point_box, op.inclusive)
     return b.add(NmsRows(op, op.outputs), scores, *b.add(table, boxes, scores, *numbers))
 
 

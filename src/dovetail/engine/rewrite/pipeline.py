@@ -201,7 +201,7 @@ def _rewrite_layer(b: Builder, node: Node) -> Result:
     result: Result = rewrite_layer(b, op, node.inputs)
     if result is not None or not _has_known_f32_inputs(node.inputs):
         return result
-    sizes = op.sizes(*node.inputs)
+    sizes = op.sizes_of(*node.inputs)
     steps = sizes["s"]
     is_short = isinstance(sizes["h"], int) and isinstance(steps, int) and 0 < steps * op.directions <= MAX_UNROLLED_STEPS
     return _decompose_with(b, op, with_checked_lengths(b, op, node.inputs)) if is_short else None

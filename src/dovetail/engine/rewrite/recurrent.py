@@ -9,9 +9,9 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, Unknown, View
-from dovetail.ops.recurrent.cell_math import Arrays, Values, through_time
-from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, X_AXES, _linear_unit
-from dovetail.ops.recurrent.layouts import padded, recast
+from dovetail.ops.recurrent.cell_math import ArrayBackend, GraphBackend, unroll
+from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, X_AXES, linear_gru_step
+from dovetail.ops.recurrent.layouts import convert_form, pad_inputs
 
 
 class RecurrentSteps(
@@ -44,25 +44,25 @@ class RecurrentSteps(
         h: Array = None,
         c: Array = None,
     ) -> Array:
-        m, layer, size = Arrays(xp), self.layer, r.shape[2]
-        rows = layer.gates_count * size
+        m, layer, size = ArrayBackend(xp), self.layer, r.shape[2]
+        rows = layer.gate_count * size
         layer.check_lengths(xp, lengths, {"s": moments.shape[0]})
         outputs, last = [], []
         for direction in range(layer.directions):
             begin = [m.zeros(moments, moments, 1, size) if state is None else state[direction, ...] for state in (h, c)]
             if isinstance(layer, GRU):
-                f, g = layer.activated(m, direction)
-                recurrent = m.factor(r[direction, ...])
-                step = _linear_unit(m, f, g, recurrent, None if inner is None else inner[direction, ...], size)
+                f, g = layer.make_activations(m, direction)
+                recurrent = m.prepare_weights(r[direction, ...])
+                step = linear_gru_step(m, f, g, recurrent, None if inner is None else inner[direction, ...], size)
             else:
-                step, _ = layer.cell(m, direction, size, r[direction, ...], None)
+                step, _ = layer.make_step(m, direction, size, r[direction, ...], None)
             own = [moments[t, :, direction * rows : (direction + 1) * rows] for t in range(moments.shape[0])]
             backwards = layer.direction == "reverse" or direction == 1
-            steps, end = through_time(m, own, step, tuple(begin[: layer.states]), lengths, backwards)
-            outputs.append(m.stacked(steps, 0) if steps else m.zeros(moments, moments, 1, size, (0,)))
+            steps, end = unroll(m, own, step, tuple(begin[: layer.state_count]), lengths, backwards)
+            outputs.append(m.stack(steps, 0) if steps else m.zeros(moments, moments, 1, size, (0,)))
             last.append(end)
-        ends = [m.stacked([end[index] for end in last], 0) for index in range(layer.states)]
-        return (m.stacked(outputs, 1), *ends)[: self.outputs]
+        ends = [m.stack([end[index] for end in last], 0) for index in range(layer.state_count)]
+        return (m.stack(outputs, 1), *ends)[: self.outputs]
 
 
 class CheckedLengths(Op, sig="lengths: I -> y: I", is_registered=False):
@@ -85,7 +85,7 @@ class CheckedLengths(Op, sig="lengths: I -> y: I", is_registered=False):
 
 def with_checked_lengths(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> list[Value | None]:
     """The inputs of a layer that is unrolled, with a check of its lengths, which the unrolled operators lack."""
-    inputs = padded(op, xs)
+    inputs = pad_inputs(op, xs)
     x, lengths = inputs[0], inputs[4]
     if x is None or lengths is None or (lengths.node is not None and isinstance(lengths.node.op, CheckedLengths)):
         return xs
@@ -95,36 +95,38 @@ def with_checked_lengths(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None
 
 def rewrite_layer(b: Builder, op: RNN | GRU | LSTM, xs: list[Value | None]) -> Sequence[Value] | None:
     """A layer of f32 as RecurrentSteps, where the kernel has its cell; else None."""
-    inputs = padded(op, xs)
+    inputs = pad_inputs(op, xs)
     x, w, r, bias, lengths, *rest = inputs
     if x is None or x.dtype.name != "f32" or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0 or r.constant is None:
         return None
-    if not cell_of(op) or any(value is not None for value in rest[op.states :]):
+    if not cell_of(op) or any(value is not None for value in rest[op.state_count :]):
         return None
     if op.layout != "sequence_first":
         with b:
-            return recast(b, op, inputs, layout="sequence_first")
-    m, size = Values(b), r.constant.shape[2]
+            return convert_form(b, op, inputs, layout="sequence_first")
+    m, size = GraphBackend(b), r.constant.shape[2]
     with b:
-        weights = b.Reshape(w, [op.directions * op.gates_count * size, -1])
+        weights = b.Reshape(w, [op.directions * op.gate_count * size, -1])
         moments = b.MatMul(x, weights, transpose_b=True)
         inner = None
         if bias is not None:
-            biases = [m.part(bias, direction) for direction in range(op.directions)]
-            moments = moments + m.joined([op.bias_in(m, part, size) for part in biases], 0)
+            biases = [m.index(bias, direction) for direction in range(op.directions)]
+            moments = moments + m.concat([op.input_bias(m, part, size) for part in biases], 0)
             if isinstance(op, GRU):
-                inner = m.stacked([part[-size:] for part in biases], 0)
-        states = [*rest[: op.states], None][:2]
+                inner = m.stack([part[-size:] for part in biases], 0)
+        states = [*rest[: op.state_count], None][:2]
         return b.add(RecurrentSteps(layer=op, outputs=op.outputs), moments, r, inner, lengths, *states)
 
 
 def cell_of(op: RNN | GRU | LSTM) -> str:
     """The kernel's name for the cell of a layer; empty for a cell without a kernel."""
-    functions = {op.functions(direction)[index][0] for direction in range(op.directions) for index in range(len(op.usual))}
+    names = [tuple(name for name, _, _ in op.activations_of(direction)) for direction in range(op.directions)]
+    defaults = op.default_activations
     if op.clip:
         return ""
     if isinstance(op, RNN):
+        functions = {name for direction in names for name in direction[: len(defaults)]}
         return functions.pop() if functions in ({"tanh"}, {"relu"}) else ""
-    if any(tuple(name for name, _, _ in op.functions(direction)) != op.usual for direction in range(op.directions)):
+    if any(direction != defaults for direction in names):
         return ""
     return "lstm" if isinstance(op, LSTM) else "gru" if isinstance(op, GRU) and op.linear_before_reset else ""

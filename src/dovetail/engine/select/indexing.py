@@ -70,7 +70,7 @@ def select_arg_min_max(op: ArgMax | ArgMin, node: Node, reads: Reads, writes: Wr
 
 
 def select_nms(op: NmsTable, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
-    return KernelCall("suppress", (node,), reads, writes, {"center": int(op.center), "inclusive": int(op.inclusive)})
+    return KernelCall("suppress", (node,), reads, writes, {"center": int(op.center_point_box), "inclusive": int(op.inclusive)})
 
 
 def select_cum_sum(op: CumSum, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:

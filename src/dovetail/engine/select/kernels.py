@@ -229,7 +229,7 @@ def _select_recurrent(op: RecurrentSteps, node: Node, reads: Reads, writes: Writ
     layer = op.layer
     names = ("has_inner", "has_lengths", "has_h", "has_c")
     attributes: dict[str, Any] = {name: int(tensor is not None) for name, tensor in zip(names, optional, strict=True)}
-    attributes |= {"cell": cell_of(layer), "direction": layer.direction, "gates": getattr(layer, "gates", "iofc")}
+    attributes |= {"cell": cell_of(layer), "direction": layer.direction, "gates": getattr(layer, "weights_format", "iofc")}
     attributes["input_forget"] = int(getattr(layer, "input_forget", False))
     present: Reads = [steps, r, *(tensor for tensor in optional if tensor is not None)]
     return KernelCall("recurrent", (node,), present, writes, attributes)
