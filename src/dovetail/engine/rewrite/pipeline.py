@@ -238,7 +238,7 @@ def _rewrite_sum(b: Builder, node: Node) -> Result:
 
 def _rewrite_group_conv(b: Builder, node: Node) -> Result:
     assert isinstance(node.op, GroupConv)
-    return node.op.decompose(b, node.input(0), node.inputs[1]) if node.input(1).constant is not None else None
+    return node.op.decompose(b, node.input(0), node.input(1)) if node.input(1).constant is not None else None
 
 
 def _rewrite_dropout(b: Builder, node: Node) -> Result:

@@ -205,8 +205,8 @@ def _select_resize(op: Resize, node: Node, reads: Reads, writes: Writes) -> Kern
         return f"{len(x.sizes) - 2} spatial axes"
     if any(tensor is not None and tensor.data is None for tensor in reads[1:]):
         return "sizes that are known only at run time"
-    views = [None if tensor is None else tensor.as_view() for tensor in (*reads, None, None, None)[:4]]
-    rows = {row.axis: op.taps(row) for row in op.known_rows(*views)}
+    optional = [None if tensor is None else tensor.as_view() for tensor in (*reads[1:], None, None, None)[:3]]
+    rows = {row.axis: op.taps(row) for row in op.known_rows(x.as_view(), *optional)}
     if any(axis < 2 or taps.outside.any() for axis, taps in rows.items()):
         return "resampling along batch or channels, or beyond the input's edges"
     attributes: dict[str, Any] = {"taps": [], "places": [], "weights": []}
