@@ -199,7 +199,7 @@ def _simpler(b: Builder, node: Node) -> Any:
     if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:
         return b.Add(node.input(0), node.input(1))
     if isinstance(op, GroupConv) and xs[1] is not None and xs[1].constant is not None:
-        return op.decompose(b, *xs)
+        return op.decompose(b, node.input(0), xs[1])
     if isinstance(op, Dropout) and _is_off(xs) and _is_for_the_first(b, node):
         return [b.Identity(node.input(0)), None][: op.outputs]
     if isinstance(op, MaxPool) and op.outputs == 2 and _is_for_the_first(b, node):
