@@ -193,10 +193,13 @@ def kinds(path: Path) -> list[str]:
 
 def test_what_is_refused_says_which_lengths_and_of_what() -> None:
     """SEMANTICS: the sum must equal the dim."""
-    for lengths, words in [((4, 3), "[4, 3] should add up to 6"), ((-1, 7), "[-1, 7] leave less than nothing of 6")]:
+    for lengths, words in [
+        ((4, 3), "must add up to the dimension (6), got [4, 3]"),
+        ((-1, 7), "must not exceed the dimension (6), got [-1, 7]"),
+    ]:
         with pytest.raises(RuleError, match=re.escape(words)):
             dovetail.Builder().Split(f32(6), lengths, outputs=2, wildcard=True)
-    with pytest.raises(RuleError, match=re.escape("[8, -2] should not be negative")):
+    with pytest.raises(RuleError, match=re.escape("must not be negative, got [8, -2]")):
         dovetail.Builder().Split(f32(6), [8, -2], outputs=2)
 
 

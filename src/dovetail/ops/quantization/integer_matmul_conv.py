@@ -1,4 +1,4 @@
-"""Products and convolutions of integers on a grid, summed in i32, and brought onto another grid."""
+"""Integer matrix products and convolutions, accumulated in i32, and their requantized forms."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _WINDOWS = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_sh
 
 
 class IntegerOp(Op):
-    """Integers of 8 bits, summed in i32, which wraps. What the slope of rounding should stand for is not specified."""
+    """An operator on 8-bit integers with wrapping i32 accumulation and without gradient."""
 
     quantizes: ClassVar[bool] = True
 
@@ -54,18 +54,18 @@ class IntegerOp(Op):
         for port, x in zip(self.signature.inputs, xs, strict=False):
             kind = bound.get(port.type)
             if x is not None and port.type.startswith("I") and kind is not None and kind.name not in INTEGER_TYPES:
-                raise RuleError("quantize.type", f"input {port.name!r} should be i8 or u8, not {kind}")
+                raise RuleError("quantize.type", f"input {port.name!r} must be i8 or u8, got {kind}")
         return [Tensor(self.result(bound), self.shape(*xs))]
 
     def result(self, bound: dict[str, DType]) -> DType | None:
         return dtypes.i32
 
     def value(self, *xs: View) -> Any:
-        """Shape values do not come out of products."""
+        """Raise Unknown: shape values are not computed by products."""
         raise Unknown
 
     def vjp(self, b: Builder, g: Value, y: Value, /, *xs: Value) -> Any:
-        raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
+        raise UnsupportedError("grad.quantize", "quantization has no gradient")
 
 
 class MatMulInteger(
@@ -73,9 +73,9 @@ class MatMulInteger(
     sig="x: I, y: I2, x_zero_point?: I, y_zero_point?: I2 -> z: i32",
     onnx="MatMulInteger-10(x, y, x_zero_point?, y_zero_point?)",
 ):
-    """``(x - x_zero_point) @ (y - y_zero_point)`` as MatMul has it, summed in i32, which wraps.
+    """Multiply integer matrices: ``(x - x_zero_point) @ (y - y_zero_point)`` as MatMul, accumulated in wrapping i32.
 
-    A zero point is one number, a vector along the rows of ``x`` or the columns of ``y``, or a column or row for each matrix.
+    A zero point is a scalar, a vector along the rows of ``x`` or the columns of ``y``, or a column or row for each matrix.
     Source: ONNX MatMulInteger 10.
     """
 
@@ -108,16 +108,17 @@ class ConvInteger(
     sig="x: I, w: I2, x_zero_point?: I, w_zero_point?: I2 -> y: i32",
     onnx=f"ConvInteger-10(x, w, x_zero_point?, w_zero_point?; {_WINDOWS})",
 ):
-    """Conv of ``x - x_zero_point`` with ``w - w_zero_point``, summed in i32, which wraps; padding is the zero point.
+    """Convolve integers: Conv of ``x - x_zero_point`` with ``w - w_zero_point``, accumulated in wrapping i32.
 
-    The zero point of ``w`` is one number or one for each output channel. Source: ONNX ConvInteger 10.
+    The padding value is the zero point. The zero point of ``w`` is a scalar or one for each output channel.
+    Source: ONNX ConvInteger 10.
     """
 
     def conv(self) -> Conv:
         return Conv(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel_shape)
 
     def shape(self, x: View, w: View, x_zero_point: View | None = None, w_zero_point: View | None = None) -> Any:
-        # First, since it refuses weights of another rank.
+        # The shape rule comes first: it refuses weights of another rank, which the checks below index.
         shape = self.conv().shape(x, w)
         check_single(x_zero_point, "zero point")
         check_channels(w_zero_point, w, "zero point")
@@ -151,9 +152,10 @@ class QLinearConv(
     ),
     onnx=(f"QLinearConv-10(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias?; {_WINDOWS})"),
 ):
-    """ConvInteger plus ``bias``, times ``x_scale * w_scale / y_scale`` in f32, rounded, plus ``y_zero_point``, saturated.
+    """Convolve quantized tensors: (ConvInteger + ``bias``) * ``x_scale * w_scale / y_scale``, rounded, plus ``y_zero_point``.
 
-    The scale and zero point of ``w`` are one number or one for each output channel. Source: ONNX QLinearConv 10.
+    The factor is f32, the result saturates. The scale and zero point of ``w`` are scalars or one for each output channel.
+    Source: ONNX QLinearConv 10.
     """
 
     def integers(self) -> ConvInteger:
@@ -174,7 +176,7 @@ class QLinearConv(
         zy: View,
         bias: View | None = None,
     ) -> Any:
-        # First, since it refuses weights of another rank.
+        # The shape rule comes first: it refuses weights of another rank, which the checks below index.
         shape = self.integers().shape(x, w, zx, zw)
         for values in (x_scale, y_scale):
             check_single(values, "scale")
@@ -228,7 +230,7 @@ class QLinearConv(
 
 
 def requantize(xp: Namespace, total: Array, factor: Array, zero_point: Array) -> Any:
-    """Sums in i32 times a factor, rounded, on the grid of ``zero_point``."""
+    """Multiply i32 sums by a factor, round, and quantize to the type of ``zero_point``."""
     kind = arrays.element(zero_point)
     with np.errstate(all="ignore"):
         scaled = arrays.cast(xp, total, dtypes.f32) * arrays.cast(xp, factor, dtypes.f32)
@@ -245,16 +247,18 @@ class QLinearMatMul(
     sig=("x: I, x_scale: F, x_zero_point: I, y: I2, y_scale: F, y_zero_point: I2, z_scale: F, z_zero_point: I3 -> z: I3"),
     onnx="QLinearMatMul-10,21(x, x_scale, x_zero_point, y, y_scale, y_zero_point, z_scale, z_zero_point)",
 ):
-    """MatMulInteger times ``x_scale * y_scale / z_scale`` in f32, rounded, plus ``z_zero_point``, saturated.
+    """Multiply quantized matrices: MatMulInteger * ``x_scale * y_scale / z_scale``, rounded, plus ``z_zero_point``.
 
-    A scale and zero point of ``x`` are one number or lie along its rows, those of ``y`` along its columns. Source: ONNX
-    QLinearMatMul 10, 21; products of f8, whose sums it does not specify, are refused.
+    The factor is f32, the result saturates. A scale and zero point of ``x`` are scalars or one per row, those of ``y`` one per
+    column. Source: ONNX QLinearMatMul 10, 21; products of f8, whose accumulation it does not specify, are refused.
     """
 
     def types(self, *xs: View) -> list[Type]:
         for x in xs[:1] + xs[3:4]:
             if getattr(x.type, "dtype", None) is not None and x.dtype.name.startswith("f8"):
-                raise UnsupportedError("quantize.product", f"how products of {x.dtype} are summed is not specified")
+                raise UnsupportedError(
+                    "quantize.product", f"inputs must be i8 or u8, got {x.dtype}: its accumulation is not specified"
+                )
         return super().types(*xs)
 
     def result(self, bound: dict[str, DType]) -> DType | None:
@@ -295,11 +299,10 @@ class QGemm(
         "transA:trans_a=0, transB:trans_b=0)"
     ),
 ):
-    """``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times ``alpha * x_scale * y_scale`` in f32.
-
-    With a ``z_scale`` divided by it, rounded, plus ``z_zero_point``, saturated; without one it is f32. Both matrices are swapped
-    first as the flags say; a scale and zero point of ``y`` are one number or one for each column of the product. Source:
-    com.microsoft QGemm, as onnxruntime computes it.
+    """Multiply quantized matrices: ``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times the scales in f32.
+     The factor is ``alpha * x_scale * y_scale``. With a ``z_scale`` the result is divided by it, rounded, plus ``z_zero_point``,
+    saturated; without one it is f32. ``trans_a`` and ``trans_b`` transpose the matrices first; a scale and zero point of ``y``
+    are scalars or one per column of the product. Source: com.microsoft QGemm, as onnxruntime computes it.
     """
 
     alpha: float = 1.0
@@ -309,7 +312,7 @@ class QGemm(
     def types(self, *xs: View) -> list[Type]:
         _, scale, point = (*xs, None, None, None)[6:9]
         if (scale is None) != (point is None):
-            raise RuleError("quantize.scale", "a scale and a zero point of the result go together")
+            raise RuleError("quantize.scale", "z_scale and z_zero_point must be given together, got one of them")
         (made,) = super().types(*xs)
         return [made if point is not None else Tensor(dtypes.f32, made.shape)]
 
@@ -360,7 +363,7 @@ class QGemm(
 
 
 class _Untyped(View):
-    """A view without an element type."""
+    """A view whose element type is ignored."""
 
     def __init__(self, x: View) -> None:
         super().__init__(Tensor(None, x.shape))
@@ -371,9 +374,10 @@ class MatMulIntegerToFloat(
     sig="x: I, y: I2, x_scale: F, y_scale: F, x_zero_point?: I, y_zero_point?: I2, bias?: F -> z: F",
     onnx="com.microsoft:MatMulIntegerToFloat-1(x, y, x_scale, y_scale, x_zero_point?, y_zero_point?, bias?)",
 ):
-    """MatMulInteger times ``x_scale * y_scale``, plus ``bias``, in f32. Source: com.microsoft MatMulIntegerToFloat.
+    """Multiply integer matrices to floats: MatMulInteger * ``x_scale * y_scale`` + ``bias``, in f32.
 
-    The scale and zero point of ``x`` are one number, those of ``y`` one number or one for each column.
+    The scale and zero point of ``x`` are scalars, those of ``y`` scalars or one per column.
+    Source: com.microsoft MatMulIntegerToFloat.
     """
 
     def result(self, bound: dict[str, DType]) -> DType | None:
@@ -433,7 +437,7 @@ def check_bias(bias: View | None, y: View) -> None:
     if bias is None or bias.shape is None:
         return
     if len(bias.shape) != 1:
-        raise RuleError("quantize.bias", f"the bias should be a vector, not {bias.type}")
+        raise RuleError("quantize.bias", f"the bias must be a vector, got {bias.type}")
     if y.shape is not None and len(y.shape) > 1:
         agree(bias.shape[0], y.shape[-1])
 
@@ -443,7 +447,7 @@ class DynamicQuantizeMatMul(
     sig="x: f32, y: I, y_scale: f32, y_zero_point?: I, bias?: f32 -> z: f32",
     onnx="com.microsoft:DynamicQuantizeMatMul-1(x, y, y_scale, y_zero_point?, bias?)",
 ):
-    """MatMulIntegerToFloat of what DynamicQuantizeLinear makes of ``x``. Source: com.microsoft DynamicQuantizeMatMul."""
+    """Apply MatMulIntegerToFloat to the DynamicQuantizeLinear of ``x``. Source: com.microsoft DynamicQuantizeMatMul."""
 
     def result(self, bound: dict[str, DType]) -> DType | None:
         return dtypes.f32

@@ -1,4 +1,4 @@
-"""Products with weights of a few bits, several to a byte."""
+"""MatMulNBits: products with packed weights of 2, 4 or 8 bits."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ class MatMulNBits(
     sig="x: F, weights: u8, scales: F, zero_points?: R, g_idx?: i32, bias?: F -> y: F",
     onnx=f"com.microsoft:MatMulNBits-1(x, weights, scales, zero_points?, g_idx?, bias?; {_LINE})",
 ):
-    """``x @ w + bias`` with w [inner, columns] of ``(code - zero_point) * scale``, a scale for each block of a column's codes.
-
-    ``weights`` [columns, blocks, block_size * bits / 8]: codes of ``bits`` bits, the first of a byte in its lowest bits.
-    ``scales`` has one for each column and block; ``zero_points`` too, as floats or packed like the codes, each column a whole
-    number of bytes; left out they are 2^(bits - 1). Floats of fewer than 32 bits are computed in f32. With ``accuracy_level`` a
-    runtime may round ``x`` first, which is not done here. Source: com.microsoft MatMulNBits.
+    """Multiply by quantized weights: ``x @ w + bias`` with w [k, n] of ``(code - zero_point) * scale``.
+     ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits, the first of a byte in its lowest bits.
+    ``scales`` has one for each column and block of codes; ``zero_points`` too, as floats or packed like the codes, each column in
+    whole bytes; left out they are 2^(bits - 1). Floats of fewer than 32 bits are computed in f32. ``accuracy_level`` allows a
+    runtime to round ``x`` first, which does not happen here. Source: com.microsoft MatMulNBits.
     """
 
     k: int
@@ -43,13 +42,15 @@ class MatMulNBits(
 
     def validate(self) -> None:
         if self.bits not in (2, 4, 8):
-            raise UnsupportedError("packed.bits", f"codes of {self.bits} bits, where those of 2, 4 and 8 are known")
+            raise UnsupportedError("packed.bits", f"bits must be 2, 4 or 8, got {self.bits}")
         if self.block_size < 16 or self.block_size & (self.block_size - 1):
-            raise RuleError("packed.block", f"blocks of {self.block_size}, which should be a power of two from 16 on")
+            raise RuleError("packed.block", f"block_size must be a power of two of at least 16, got {self.block_size}")
         if self.k < 1 or self.n < 1:
-            raise RuleError("packed.sizes", f"weights of {self.k} rows and {self.n} columns")
+            raise RuleError("packed.sizes", f"k and n must be at least 1, got {self.k} and {self.n}")
         if self.prepacked:
-            raise UnsupportedError("packed.layout", "weights packed for one execution provider alone")
+            raise UnsupportedError(
+                "packed.layout", "weight_prepacked must be 0: prepacked weights fit one execution provider only"
+            )
 
     @property
     def blocks(self) -> int:
@@ -66,35 +67,35 @@ class MatMulNBits(
     ) -> list[Type]:
         bound = check_inputs(self, (x, weights, scales, zero_points, g_idx, bias))
         if g_idx is not None:
-            raise UnsupportedError("packed.groups", "an index of groups, which is deprecated")
+            raise UnsupportedError("packed.groups", "g_idx must be left out: it is deprecated")
         kind = bound.get("R") if zero_points is not None else None
         if kind is not None and kind != "u8" and not kind.is_float:
-            raise RuleError("quantize.type", f"zero points of {kind}, which should be u8 or floats")
-        self._hold(weights, (self.n, self.blocks, self.block_size * self.bits // 8))
-        self._hold(scales, (self.n, self.blocks))
+            raise RuleError("quantize.type", f"zero_points must be u8 or floats, got {kind}")
+        self._check_shape(weights, (self.n, self.blocks, self.block_size * self.bits // 8))
+        self._check_shape(scales, (self.n, self.blocks))
         if kind is not None:
-            self._hold(zero_points, (self.n, -(-self.blocks * self.bits // 8) if kind == "u8" else self.blocks))
-        self._hold(bias, (self.n,))
+            self._check_shape(zero_points, (self.n, -(-self.blocks * self.bits // 8) if kind == "u8" else self.blocks))
+        self._check_shape(bias, (self.n,))
         if x.shape is None:
             return [Tensor(bound.get("F"), None)]
         if not x.shape:
-            raise RuleError("matmul.scalar", "a scalar has no rows or columns")
+            raise RuleError("matmul.scalar", "x must have a rank of at least 1, got a scalar")
         agree(x.shape[-1], self.k)
         return [Tensor(bound.get("F"), (*x.shape[:-1], self.n))]
 
-    def _hold(self, x: View | None, shape: tuple[int, ...]) -> None:
-        """Hold a shape against what it should be, or that in one axis."""
+    def _check_shape(self, x: View | None, shape: tuple[int, ...]) -> None:
+        """Check a shape, or the number of elements of a vector."""
         if x is None or x.shape is None:
             return
         if len(x.shape) == 1:
             agree(x.shape[0], total(shape))
         elif len(x.shape) != len(shape):
-            raise RuleError("packed.sizes", f"{x.type}, which should have the sizes {list(shape)}")
+            raise RuleError("packed.sizes", f"an input must have the shape {list(shape)}, got {x.type}")
         else:
             tuple(map(agree, x.shape, shape))
 
     def value(self, *xs: View) -> Any:
-        """Shape values do not come out of products."""
+        """Raise Unknown: shape values are not computed by products."""
         raise Unknown
 
     def evaluate(
@@ -118,7 +119,7 @@ class MatMulNBits(
         return round_to(xp, y if bias is None else y + arrays.cast(xp, bias, wide), kind)
 
     def _codes(self, xp: Namespace, packed: Array) -> Any:
-        """The codes of bytes, in one axis: the first in the lowest bits."""
+        """Unpack codes into one axis: the first of a byte is in its lowest bits."""
         mask = xp.asarray(2**self.bits - 1, dtype=packed.dtype)
         parts = [
             xp.bitwise_and(xp.bitwise_right_shift(packed, xp.asarray(place, dtype=packed.dtype)), mask)
@@ -145,7 +146,7 @@ class MatMulNBits(
         g_idx: Value | None = None,
         bias: Value | None = None,
     ) -> Any:
-        """The codes stay codes, of as many bits."""
+        """Write codes of as many bits, dequantized, and MatMul."""
         wide = dtypes.f64 if x.dtype == "f64" else dtypes.f32
         codes = as_type(b, self._codes_value(b, weights, (self.n, self.blocks, self.block_size)), wide)
         factor = as_type(b, b.Reshape(scales, [self.n, self.blocks, 1], special_zero=False), wide)

@@ -1,4 +1,4 @@
-"""Elementwise operators, pools and concatenation from one grid of bytes to another."""
+"""QLinear operators of com.microsoft: elementwise operators, pools and Concat on quantized tensors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ONE_LINE = "x, x_scale, x_zero_point?, y_scale, y_zero_point?"
 
 
 def zero_point_f32(xp: Namespace, values: Array) -> Any:
-    """A zero point in f32; 0 where it is left out."""
+    """Return a zero point in f32; 0 where it is left out."""
     return xp.asarray(0, dtype=xp.float32) if values is None else arrays.cast(xp, as_scalar(xp, values), dtypes.f32)
 
 
@@ -65,7 +65,7 @@ def _check_all_single(scales: tuple[Any, ...], points: tuple[Any, ...]) -> None:
 
 
 class _QLinearOp(IntegerOp):
-    """The result is of the type of the first input."""
+    """An operator between quantized tensors; the result has the type of the first input."""
 
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("I")
@@ -78,10 +78,10 @@ class _QLinearBinary(_QLinearOp):
 
 
 class QLinearAdd(_QLinearBinary, sig=_TWO, onnx=f"com.microsoft:QLinearAdd-1{_TWO_LINE}"):
-    """``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, rounded and saturated.
-
-    In f32 as ``x * p + (y * q + r)``, p and q the ratios of the scales and r what the zero points come to, each product and sum
-    rounded once. Source: com.microsoft QLinearAdd, as onnxruntime computes it where a processor multiplies and adds in one.
+    """Add quantized tensors: dequantized operands, added, divided by ``z_scale``, plus ``z_zero_point``, rounded, saturated.
+     That is ``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, in f32 as ``x * p + (y *
+    q + r)``: p and q are the ratios of the scales and r is the contribution of the zero points; each multiplication with addition
+    is rounded once. Source: com.microsoft QLinearAdd, as onnxruntime computes it with fused multiply-add.
     """
 
     def evaluate(
@@ -109,14 +109,15 @@ class QLinearAdd(_QLinearBinary, sig=_TWO, onnx=f"com.microsoft:QLinearAdd-1{_TW
 
 
 def _fused_multiply_add(xp: Namespace, x: Array, y: Array, z: Any) -> Any:
-    """x * y + z of f32, rounded once: f64 holds the product."""
+    """Return x * y + z of f32, rounded once: f64 represents the product exactly."""
     wide = [arrays.cast(xp, xp.asarray(each), dtypes.f64) for each in (x, y, z)]
     return arrays.cast(xp, wide[0] * wide[1] + wide[2], dtypes.f32)
 
 
 class QLinearMul(_QLinearBinary, sig=_TWO, onnx=f"com.microsoft:QLinearMul-1{_TWO_LINE}"):
-    """``(x - x_zero_point) * (y - y_zero_point) * (x_scale * y_scale / z_scale) + z_zero_point``, rounded and saturated.
+    """Multiply quantized tensors: the product of the differences, times ``x_scale * y_scale / z_scale``, plus ``z_zero_point``.
 
+    That is ``(x - x_zero_point) * (y - y_zero_point) * (x_scale * y_scale / z_scale) + z_zero_point``, rounded and saturated.
     Source: com.microsoft QLinearMul, as onnxruntime computes it: the sum is rounded, not the product alone.
     """
 
@@ -141,7 +142,7 @@ class QLinearMul(_QLinearBinary, sig=_TWO, onnx=f"com.microsoft:QLinearMul-1{_TW
 
 
 class _QLinearFunction(_QLinearOp):
-    """A function of floats between two grids: dequantised, computed in f32, and quantised."""
+    """A unary function between quantized tensors: dequantize, compute in f32, quantize."""
 
     together = False
 
@@ -167,7 +168,7 @@ class _QLinearFunction(_QLinearOp):
 
 
 class QLinearSigmoid(_QLinearFunction, sig=_ONE, onnx=f"com.microsoft:QLinearSigmoid-1({_ONE_LINE})"):
-    """Sigmoid between two grids of bytes. Source: com.microsoft QLinearSigmoid."""
+    """Apply Sigmoid to a quantized tensor. Source: com.microsoft QLinearSigmoid."""
 
     def function(self) -> Op:
         return Sigmoid()
@@ -176,7 +177,7 @@ class QLinearSigmoid(_QLinearFunction, sig=_ONE, onnx=f"com.microsoft:QLinearSig
 class QLinearLeakyRelu(
     _QLinearFunction, sig=_ONE, onnx=f"com.microsoft:QLinearLeakyRelu-1({_ONE_LINE}; alpha=0.009999999776482582)"
 ):
-    """LeakyRelu between two grids of bytes. Source: com.microsoft QLinearLeakyRelu."""
+    """Apply LeakyRelu to a quantized tensor. Source: com.microsoft QLinearLeakyRelu."""
 
     alpha: float = 0.009999999776482582
 
@@ -195,9 +196,9 @@ class QLinearSoftmax(
         f"{_SOFTMAX} opset~{{{', '.join(f'{opset}:false' for opset in (*range(14, 29), 13))}}}:coerce_to_2d)",
     ),
 ):
-    """Softmax between two grids of bytes, with ``coerce_to_2d`` over ``axis`` and all after it.
+    """Apply Softmax to a quantized tensor, with ``coerce_to_2d`` over ``axis`` and all axes after it.
 
-    Source: com.microsoft QLinearSoftmax; where 1 / ``y_scale`` is no whole number onnxruntime takes the one below it instead.
+    Source: com.microsoft QLinearSoftmax; where 1 / ``y_scale`` is not an integer, onnxruntime rounds it down.
     """
 
     axis: int = -1
@@ -213,9 +214,9 @@ class QLinearGlobalAveragePool(
     sig="x: I, x_scale: f32, x_zero_point: I, y_scale: f32, y_zero_point: I -> y: I",
     onnx="com.microsoft:QLinearGlobalAveragePool-1(x, x_scale, x_zero_point, y_scale, y_zero_point; channels_last=0)",
 ):
-    """The mean over all spatial axes, from one grid of bytes to another; the channels are axis 1, or the last.
+    """Average a quantized tensor over all spatial axes; the channels are axis 1, or the last axis.
 
-    The sum of the steps times ``x_scale / (y_scale * count)`` in f32, rounded, plus ``y_zero_point``. Source: com.microsoft
+    The integer sum times ``x_scale / (y_scale * count)`` in f32, rounded, plus ``y_zero_point``. Source: com.microsoft
     QLinearGlobalAveragePool, as onnxruntime computes it.
     """
 
@@ -229,7 +230,7 @@ class QLinearGlobalAveragePool(
         if x.shape is None:
             return None
         if len(x.shape) < 3:
-            raise RuleError("window.rank", f"a tensor of rank {len(x.shape)} has no spatial axes")
+            raise RuleError("window.rank", f"x must have a rank of at least 3, got {len(x.shape)}")
         return tuple(1 if axis in self._axes(len(x.shape)) else size for axis, size in enumerate(x.shape))
 
     def evaluate(self, xp: Namespace, x: Array, sx: Array, zx: Array, sy: Array, zy: Array) -> Any:
@@ -268,9 +269,9 @@ class QLinearAveragePool(
         "channels_last~{0:false}:channels_last=0)"
     ),
 ):
-    """AveragePool of what is dequantised, in f32, divided by ``y_scale``, plus ``y_zero_point``, rounded and saturated.
-
-    Source: com.microsoft QLinearAveragePool, as onnxruntime computes it: the sum is rounded, not the quotient alone.
+    """Apply AveragePool to a quantized tensor: dequantized, in f32, divided by ``y_scale``, plus ``y_zero_point``, rounded.
+     The result saturates. Source: com.microsoft QLinearAveragePool, as onnxruntime computes it: the sum is rounded, not the
+    quotient alone.
     """
 
     together = True
@@ -284,7 +285,7 @@ class QLinearAveragePool(
 
     def validate(self) -> None:
         if self.channels_last:
-            raise UnsupportedError("pool.layout", "a QLinearAveragePool whose channels are the last axis")
+            raise UnsupportedError("pool.layout", "channels_last must be 0: QLinearAveragePool pools channels-first tensors only")
         self.function()
 
     def function(self) -> AveragePool:
@@ -307,22 +308,24 @@ class QLinearConcat(
     sig="y_scale: f32, y_zero_point: I, *inputs: any -> y: I",
     onnx="com.microsoft:QLinearConcat-1(y_scale, y_zero_point, *inputs; axis)",
 ):
-    """Concat along ``axis`` of bytes, each of ``xs`` followed by its scale and its zero point, brought to one grid.
+    """Concatenate quantized tensors along ``axis``, requantized to one scale and zero point.
 
-    Source: com.microsoft QLinearConcat.
+    ``inputs`` are triples of a tensor, its scale and its zero point. Source: com.microsoft QLinearConcat.
     """
 
     axis: int
 
     def shape(self, y_scale: View, y_zero_point: View, *inputs: View) -> Any:
         if not inputs or len(inputs) % 3:
-            raise RuleError("node.inputs", f"{len(inputs)} inputs, where each tensor has a scale and a zero point")
+            raise RuleError("node.inputs", f"inputs must be triples of tensor, scale and zero point, got {len(inputs)} inputs")
         for x, scale, zero_point in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
             check_single(scale, "scale")
             check_single(zero_point, "zero point")
             kinds = dtype_in(x.type), dtype_in(zero_point.type)
             if kinds[0] is not None and kinds[1] is not None and (kinds[0] is not kinds[1] or kinds[0].name not in INTEGER_TYPES):
-                raise RuleError("quantize.type", f"a tensor of {kinds[0]} with a zero point of {kinds[1]}")
+                raise RuleError(
+                    "quantize.type", f"tensor and zero point must both be i8 or both u8, got {kinds[0]} and {kinds[1]}"
+                )
         return Concat(self.axis).shape(*inputs[::3])
 
     def evaluate(self, xp: Namespace, y_scale: Array, y_zero_point: Array, *inputs: Array) -> Any:

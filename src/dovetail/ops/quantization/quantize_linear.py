@@ -1,4 +1,4 @@
-"""Numbers on a grid of steps: quantised, and back."""
+"""QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear and FakeQuantize."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 _QUANTIZED_TYPES = frozenset("i8 u8 i16 u16 i4 u4 i2 u2 f8e4m3 f8e4m3fnuz f8e5m2 f8e5m2fnuz f6e2m3 f6e3m2 f4e2m1".split())
-"""The types that numbers are quantised to."""
+"""Element types of quantized tensors."""
 _LATER = "axis?=1, saturate=1, block_size=0, output_dtype~unset?=0"
 
 
 class _QuantizationOp(Op):
-    """A scale and a zero point for all of ``x``, for each place of ``axis``, or for each block of ``block_size`` places of it."""
+    """An operator with a scale and a zero point: per tensor, per index of ``axis``, or per block of ``block_size`` of it."""
 
     axis: int | None = None
     block_size: int = 0
 
     def validate(self) -> None:
         if self.block_size < 0:
-            raise RuleError("quantize.block", f"blocks of {self.block_size}")
+            raise RuleError("quantize.block", f"block_size must not be negative, got {self.block_size}")
 
     def value(self, *xs: View) -> Any:
-        """Shape values are not on a grid."""
+        """Raise Unknown: shape values are never quantized."""
         raise Unknown
 
     def plain_axis(self, x: View, scale: View) -> int | None:
-        """The axis counted from the front, None where there is one scale for all."""
+        """Return the axis counted from the front; None for a scale per tensor."""
         if self.axis is None or (not self.block_size and is_single(scale.shape)):
             return None
         return self.axis if x.shape is None else axis_in(self.axis, len(x.shape))
 
     def applied(self, b: Builder, x: Value, scale: Value, zero_point: Value | None, compute: Any) -> Any:
-        """``compute(x, scale, zero_point)`` with the last two so that they broadcast."""
+        """Compute ``compute(x, scale, zero_point)`` with the last two broadcast to ``x``."""
         if self.block_size:
             assert self.axis is not None
             return apply_by_blocks(b, x, [scale, zero_point], self.axis, self.block_size, compute)
@@ -73,13 +73,13 @@ class QuantizeLinear(
         f"QuantizeLinear-23,24,25,28(x, y_scale, y_zero_point?; {_LATER}, precision~unset?=0)",
     ),
 ):
-    """``saturate(round(x / scale) + zero_point)``, of two steps the even one; of the type of ``zero_point``, else ``dtype``.
-
-    The quotient is computed in f32 (f64 where an operand is), and rounded to ``precision`` where that is narrower. To a float
-    type it is ``x / scale + zero_point``, cast as Cast does it, with its ``saturate``. ``scale`` is one number, a vector along
-    ``axis``, or with ``block_size`` a tensor with one number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19,
-    21 (how quotients of f16 are rounded as onnxruntime has it) and 23 to 28 (to the type of the scale); com.microsoft
-    QuantizeLinear. Raises UnsupportedError [quantize.scale] for a scale of integers.
+    """Quantize: ``saturate(round(x / y_scale) + y_zero_point)``, rounding half to even.
+     The result has the type of ``y_zero_point``, else ``output_dtype``. The quotient is computed in f32 (f64 where an operand
+    is), and rounded to ``precision`` where that is narrower. For a float type the result is ``x / y_scale + y_zero_point``, cast
+    as by Cast with ``saturate``. ``y_scale`` is a scalar, a vector along ``axis``, or with ``block_size`` a tensor with one
+    number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19, 21 (quotients of f16 are rounded as in
+    onnxruntime) and 23 to 28 (to the type of the scale); com.microsoft QuantizeLinear. Raises UnsupportedError [quantize.scale]
+    for a scale of integers.
     """
 
     quantizes: ClassVar[bool] = True
@@ -90,7 +90,10 @@ class QuantizeLinear(
     def types(self, x: View, y_scale: View, y_zero_point: View | None = None) -> list[Type]:
         bound = check_inputs(self, (x, y_scale, y_zero_point))
         if bound.get("R2") is not None and not bound["R2"].is_float:
-            raise UnsupportedError("quantize.scale", f"how a quotient by a scale of {bound['R2']} is rounded is not specified")
+            raise UnsupportedError(
+                "quantize.scale",
+                f"the scale must be a float type, got {bound['R2']}: the rounding of its quotient is not specified",
+            )
         check_parameters(x, y_scale, y_zero_point, self.axis, self.block_size)
         return [Tensor(self.target(bound.get("R3") if y_zero_point is not None else None, y_zero_point), x.shape)]
 
@@ -101,11 +104,11 @@ class QuantizeLinear(
             raise RuleError("quantize.type", f"a zero point of {kind} for a result of {self.output_dtype}")
         found = kind or self.output_dtype or dtypes.u8
         if found.name not in _QUANTIZED_TYPES:
-            raise RuleError("quantize.type", f"numbers are not quantised to {found}")
+            raise RuleError("quantize.type", f"the quantized type must not be {found}")
         return found
 
     def canonical(self, x: View, y_scale: View, y_zero_point: View | None = None) -> Op:
-        """Without what makes no difference: the axis of one scale, the zero point's type, a precision that is reached."""
+        """Drop what has no effect: the axis of a scalar scale, the zero point's type, a precision already reached."""
         kind = self.output_dtype if y_zero_point is None else y_zero_point.dtype
         wide = _quotient_type(x.dtype, y_scale.dtype)
         return self.with_(
@@ -144,7 +147,7 @@ class QuantizeLinear(
         return self.applied(b, as_type(b, x, wide), as_type(b, y_scale, wide), _without_zeros(y_zero_point), compute)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, y_scale: Value, y_zero_point: Value | None = None) -> Any:
-        raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
+        raise UnsupportedError("grad.quantize", "quantization has no gradient")
 
 
 def _quotient_type(*kinds: DType) -> DType:
@@ -152,14 +155,14 @@ def _quotient_type(*kinds: DType) -> DType:
 
 
 def _without_zeros(zero_point: Value | None) -> Value | None:
-    """None in the place of a constant that holds zeros alone."""
+    """Return None for a constant of zeros alone, else the zero point."""
     if zero_point is None or zero_point.constant is None or zero_point.constant.astype(np.float64).any():
         return zero_point
     return None
 
 
 def quantize(xp: Namespace, quotient: Array, offset: Array, kind: DType, saturate: bool = True) -> Any:
-    """A quotient rounded, moved by the zero point, and held within the range of ``kind``."""
+    """Round a quotient, add the zero point and saturate to the range of ``kind``."""
     if kind.is_float:
         return arrays.cast(xp, quotient + offset, kind, None, saturate)
     low, high = kind.range()
@@ -169,7 +172,7 @@ def quantize(xp: Namespace, quotient: Array, offset: Array, kind: DType, saturat
 def quantize_value(
     b: Builder, quotient: Value, offset: Value | None, kind: DType, saturate: bool = True, together: bool = False
 ) -> Any:
-    """The same through a Builder; ``offset`` None is zero. With ``together`` the sum is rounded, not the quotient alone."""
+    """Write ``quantize``; ``offset`` None is 0. With ``together`` the sum is rounded, not the quotient alone."""
     shift = None if offset is None else as_type(b, offset, quotient.dtype)
     if kind.is_float:
         return b.Cast(quotient if shift is None else b.Add(quotient, shift), to=kind, saturate=saturate)
@@ -195,10 +198,10 @@ class DequantizeLinear(
         f"DequantizeLinear-23,24,25,28(x, x_scale, x_zero_point?; {_GROUPED}, output_dtype~unset?=0)",
     ),
 ):
-    """``(x - zero_point) * scale``, of the type ``dtype``, else of that of ``scale``, which lies along ``x`` as it quantises.
+    """Dequantize: ``(x - x_zero_point) * x_scale``, of the type ``output_dtype``, else of that of ``x_scale``.
 
-    The difference is exact, the product of f32 (of f64 where the scale is), rounded once. Sources: ONNX DequantizeLinear 10 to
-    28; com.microsoft DequantizeLinear.
+    The parameters broadcast to ``x`` as in QuantizeLinear. The difference is exact, the product is computed in f32 (f64 where the
+    scale is) and rounded once. Sources: ONNX DequantizeLinear 10 to 28; com.microsoft DequantizeLinear.
     """
 
     output_dtype: DType | None = None
@@ -206,13 +209,13 @@ class DequantizeLinear(
     def validate(self) -> None:
         super().validate()
         if self.output_dtype is not None and not self.output_dtype.is_float:
-            raise RuleError("quantize.type", f"numbers are not dequantised to {self.output_dtype}")
+            raise RuleError("quantize.type", f"output_dtype must be a float type, got {self.output_dtype}")
 
     def types(self, x: View, x_scale: View, x_zero_point: View | None = None) -> list[Type]:
         bound = check_inputs(self, (x, x_scale, x_zero_point))
         kind = bound.get("R")
         if kind is not None and kind.name not in _QUANTIZED_TYPES and kind != "i32":
-            raise RuleError("quantize.type", f"elements of {kind} are not on a grid")
+            raise RuleError("quantize.type", f"x must have a quantized type or i32, got {kind}")
         check_parameters(x, x_scale, x_zero_point, self.axis, self.block_size)
         return [Tensor(self.output_dtype or bound.get("F"), x.shape)]
 
@@ -238,7 +241,7 @@ class DequantizeLinear(
         offset = _without_zeros(x_zero_point)
 
         def compute(values: Value, factor: Value, shift: Value | None) -> Any:
-            # f32 holds integers of up to 16 bits and their differences; OpenVINO knows packed weights by this form.
+            # f32 represents differences of 16-bit integers exactly; OpenVINO recognizes compressed weights by this form.
             kind = wide if x.dtype.bits <= 16 or shift is None else exact
             difference = as_type(b, values, kind)
             if shift is not None:
@@ -249,15 +252,15 @@ class DequantizeLinear(
 
 
 def _difference_type(kind: DType, wide: DType) -> DType:
-    """A type in which the difference of two elements of ``kind`` is exact; integers of 32 bits wrap there."""
+    """Return a type in which the difference of two elements of ``kind`` is exact; 32-bit integers wrap."""
     return dtypes.i32 if kind.is_integer else wide
 
 
 class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, y_scale: f32, y_zero_point: u8", onnx="DynamicQuantizeLinear-11(x)"):
-    """``x`` quantised to u8 over its own range, widened to hold 0: the steps, the scale and the zero point.
+    """Quantize ``x`` to u8 over its own range, extended to 0. Outputs: the codes, the scale and the zero point.
 
-    ``scale`` is the range over 255 (1 where there is none), ``zero_point`` round(saturate(-least / scale)), and ``y`` as
-    QuantizeLinear has it. Source: ONNX DynamicQuantizeLinear 11 (a range of nothing as onnxruntime has it).
+    ``y_scale`` is the range / 255 (1 for an empty range), ``y_zero_point`` round(saturate(-min / y_scale)), and ``y`` as in
+    QuantizeLinear. Source: ONNX DynamicQuantizeLinear 11 (an empty range as in onnxruntime).
     """
 
     quantizes: ClassVar[bool] = True
@@ -281,13 +284,13 @@ class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, y_scale: f32, y_zero_point
         return [b.QuantizeLinear(x, scale, zero_point), scale, zero_point]
 
     def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value) -> Any:
-        raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
+        raise UnsupportedError("grad.quantize", "quantization has no gradient")
 
 
 def dynamic_scale(xp: Namespace, x: Array) -> tuple[Any, Any]:
-    """The scale and the zero point, both in f32, with which ``x`` fits u8."""
+    """Return the scale and the zero point, both in f32, that map the range of ``x`` to u8."""
     if 0 in x.shape:
-        raise EngineError("quantize.empty", "a tensor without elements has no range")
+        raise EngineError("quantize.empty", "x must have at least 1 element, got 0")
     zero = xp.asarray(0, dtype=x.dtype)
     least, most = xp.minimum(xp.min(x), zero), xp.maximum(xp.max(x), zero)
     span = most - least
@@ -301,12 +304,11 @@ class FakeQuantize(
     sig="data: F, input_low: F, input_high: F, output_low: F, output_high: F -> output: F",
     openvino=f"FakeQuantize-1(data, input_low, input_high, output_low, output_high; levels, {AUTO})",
 ):
-    """``x`` on ``levels`` steps from ``input_low`` to ``input_high``, taken to as many from ``output_low`` to ``output_high``.
-
-    ``round((x - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high - output_low) + output_low``,
-    of two steps the even one; ``output_low`` where x <= min(input_low, input_high), otherwise ``output_high`` where x >
-    max(input_low, input_high). The limits broadcast to ``x``. Floats of fewer than 32 bits are computed in f32. Source: OpenVINO
-    FakeQuantize-1.
+    """Quantize ``data`` to ``levels`` steps of the input range and map them to the output range.
+     ``round((data - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high - output_low) +
+    output_low``, rounding half to even; ``output_low`` where data <= min(input_low, input_high), otherwise ``output_high`` where
+    data > max(input_low, input_high). The limits broadcast to ``data``. Floats of fewer than 32 bits are computed in f32. Source:
+    OpenVINO FakeQuantize-1.
     """
 
     levels: int
@@ -314,7 +316,7 @@ class FakeQuantize(
 
     def validate(self) -> None:
         if self.levels < 2:
-            raise RuleError("quantize.levels", f"{self.levels} levels, of at least 2")
+            raise RuleError("quantize.levels", f"levels must be at least 2, got {self.levels}")
 
     def shape(self, data: View, *limits: View) -> Any:
         if not self.broadcast:
@@ -353,4 +355,4 @@ class FakeQuantize(
         return as_type(b, y, data.dtype)
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, *limits: Value) -> Any:
-        raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
+        raise UnsupportedError("grad.quantize", "quantization has no gradient")

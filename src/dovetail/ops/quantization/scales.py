@@ -1,4 +1,4 @@
-"""Scales and zero points beside factors of a product: one for all, or one for each row, column or channel."""
+"""Scales and zero points: per tensor, per axis or per block, and those of matrix products and convolutions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_single(shape: Any) -> bool | None:
-    """Whether a scale of this shape is one number; None where only run time can tell."""
+    """Test whether a scale of this shape is one number; None where only run time knows."""
     if shape is None:
         return None
     if len(shape) == 0:
@@ -31,7 +31,7 @@ def is_single(shape: Any) -> bool | None:
 
 
 def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | None, block: int) -> None:
-    """Hold the shapes of a scale and a zero point against that of ``x``.
+    """Check the shapes of a scale and a zero point against that of ``x``.
 
     Raises RuleError [quantize.scale], [quantize.block], [shape.disagree], [axis.range].
     """
@@ -43,10 +43,10 @@ def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | 
         _check_blocks(x, scale.shape, axis, block)
     elif is_single(scale.shape) is not True:
         if len(scale.shape) != 1:
-            raise RuleError("quantize.scale", f"a scale of rank {len(scale.shape)} needs a block size")
+            raise RuleError("quantize.scale", f"a scale without block size must have a rank of at most 1, got {len(scale.shape)}")
         if axis is None:
             if is_single(scale.shape) is False:
-                raise RuleError("quantize.scale", f"one scale is needed where no axis is given, not {scale.shape[0]}")
+                raise RuleError("quantize.scale", f"a scale without axis must have one element, got {scale.shape[0]}")
         elif x.shape is not None:
             place = axis_in(axis, len(x.shape))
             if is_single(scale.shape) is False:
@@ -55,18 +55,20 @@ def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | 
 
 def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
     if axis is None:
-        raise RuleError("quantize.block", f"blocks of {block} need an axis")
+        raise RuleError("quantize.block", f"a block size ({block}) needs an axis")
     if x.shape is None:
         return
     if len(shape) != len(x.shape):
-        raise RuleError("quantize.block", f"a scale of rank {len(shape)} for blocks of a tensor of rank {len(x.shape)}")
+        raise RuleError(
+            "quantize.block", f"the rank of a blocked scale ({len(shape)}) must be that of the tensor ({len(x.shape)})"
+        )
     place = axis_in(axis, len(x.shape))
     for index, (theirs, ours) in enumerate(zip(shape, x.shape, strict=True)):
         agree(theirs, symbolic.ceil_divide(ours, block) if index == place else ours)
 
 
 def broadcast_parameter(xp: Namespace, values: Array, shape: Any, axis: int | None, block: int) -> Any:
-    """A scale or zero point so that it broadcasts to ``shape``."""
+    """Reshape or repeat a scale or zero point so that it broadcasts to ``shape``."""
     if block:
         place = axis_in(axis or 0, len(shape))
         wide = arrays.repeat(xp, values, block, place)
@@ -78,9 +80,9 @@ def broadcast_parameter(xp: Namespace, values: Array, shape: Any, axis: int | No
 
 
 def broadcast_parameter_value(b: Builder, values: Value, x: Value, axis: int | None) -> Any:
-    """The same through a Builder, without blocks."""
+    """Reshape a scale or zero point through a Builder so that it broadcasts to ``x``; without blocks."""
     if values.shape is None:
-        raise UnsupportedError("quantize.rank", f"a scale {values.type}, whose rank should be known")
+        raise UnsupportedError("quantize.rank", f"the rank of a scale must be known, got {values.type}")
     if not values.shape:
         return values
     if axis is None or is_single(values.shape):
@@ -90,9 +92,9 @@ def broadcast_parameter_value(b: Builder, values: Value, x: Value, axis: int | N
 
 
 def apply_by_blocks(b: Builder, x: Value, parameters: list[Any], axis: int, block: int, compute: Any) -> Any:
-    """``compute(x, *parameters)`` with an axis of blocks and one within them in the place of ``axis``: nothing is repeated.
+    """Compute ``compute(x, *parameters)`` with ``axis`` split into an axis of blocks and one within a block.
 
-    Where the last block is not whole, each parameter is laid out for every element.
+    No parameter is repeated, except where the last block is partial: then each is repeated for every element.
     """
     place = axis_in(axis, len(x.dims))
     size = x.dims[place]
@@ -122,16 +124,16 @@ def _repeat_blocks(b: Builder, values: Value, x: Value, place: int, block: int) 
 
 def check_single(values: View | None, what: str) -> None:
     if values is not None and is_single(values.shape) is False:
-        raise RuleError("quantize.scale", f"one {what} is needed, not a tensor of shape {list(values.dims)}")
+        raise RuleError("quantize.scale", f"the {what} must have one element, got the shape {list(values.dims)}")
 
 
 def check_rows(values: View | None, x: View, what: str) -> None:
-    """One for all, a vector along the rows of a matrix, or a column for each matrix."""
+    """Check a scale of a matrix product's left input: a scalar, one per row, or a column for each matrix."""
     _check_sides(values, x, what, -1)
 
 
 def check_columns(values: View | None, y: View, what: str) -> None:
-    """One for all, a vector along the columns, or a row for each matrix."""
+    """Check a scale of a matrix product's right input: a scalar, one per column, or a row for each matrix."""
     _check_sides(values, y, what, -2)
 
 
@@ -147,7 +149,7 @@ def _check_sides(values: View | None, x: View, what: str, summed: int) -> None:
             if axis != rank + summed and symbolic.equal(ours, 1) is not True:
                 agree(ours, theirs)
         return
-    raise RuleError("quantize.scale", f"a {what} of shape {list(shape)} lies along neither side of {x.type}")
+    raise RuleError("quantize.scale", f"the {what} must be one per row or column of {x.type}, got the shape {list(shape)}")
 
 
 def as_scalar(xp: Namespace, values: Array) -> Any:
@@ -155,7 +157,7 @@ def as_scalar(xp: Namespace, values: Array) -> Any:
 
 
 def as_rows(xp: Namespace, values: Array, rank: int) -> Any:
-    """What lies along the rows, so that it broadcasts to the product of a tensor of ``rank``."""
+    """Reshape parameters of rows so that they broadcast to the product of a tensor of ``rank``."""
     if all(size == 1 for size in values.shape):
         return as_scalar(xp, values)
     return xp.reshape(values, (-1, 1)) if values.ndim == 1 and rank > 1 else values
@@ -180,7 +182,7 @@ def as_columns_value(b: Builder, values: Value) -> Any:
 
 
 def subtract_zero_point(xp: Namespace, x: Array, zero_point: Array) -> Any:
-    """``x`` less its zero point, in i32."""
+    """Return ``x - zero_point`` in i32."""
     wide = arrays.cast(xp, x, dtypes.i32)
     return wide if zero_point is None else wide - arrays.cast(xp, zero_point, dtypes.i32)
 
@@ -193,7 +195,10 @@ def subtract_zero_point_value(b: Builder, x: Value, zero_point: Value | None, ki
 
 
 def accumulator_type(x: Value, x_zero_point: Value | None, w: Value, w_zero_point: Value | None, axes: tuple[int, ...]) -> DType:
-    """f32 where every sum is surely a whole number that it holds, otherwise i32. ``axes`` are those of ``w`` that are summed."""
+    """Return f32 where every sum is an integer below 2^24, which f32 represents exactly, otherwise i32.
+
+    ``axes`` are the axes of ``w`` that are summed.
+    """
     low, high = x.dtype.range()
     middle = None if x_zero_point is None else x_zero_point.constant
     points = np.zeros(1) if x_zero_point is None else np.array([low, high]) if middle is None else middle.astype(np.int64)
@@ -218,7 +223,7 @@ def check_channels(values: View | None, w: View, what: str) -> None:
     if values is None or is_single(values.shape) is not False:
         return
     if len(values.dims) != 1:
-        raise RuleError("quantize.scale", f"one {what} for all or for each channel is needed, not {values.type}")
+        raise RuleError("quantize.scale", f"the {what} must be a scalar or one per channel, got {values.type}")
     if w.shape is not None:
         agree(values.dims[0], w.shape[0])
 
