@@ -1926,22 +1926,23 @@ class OperatorMethods:
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', group: int | Value = 1,
         kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
-        """Conv of ``x - x_zero_point`` with ``w - w_zero_point``, summed in i32, which wraps; padding is the zero point.
+        """Convolve integers: Conv of ``x - x_zero_point`` with ``w - w_zero_point``, accumulated in wrapping i32.
 
-        The zero point of ``w`` is one number or one for each output channel. Source: ONNX ConvInteger 10.
+        The padding value is the zero point. The zero point of ``w`` is a scalar or one for each output channel.
+        Source: ONNX ConvInteger 10.
         """
 
     def DynamicQuantizeMatMul(
         self, x: Operand, y: Operand, y_scale: Operand, y_zero_point: Operand | None = None, bias: Operand | None = None, /,
     ) -> Value:
-        """MatMulIntegerToFloat of what DynamicQuantizeLinear makes of ``x``. Source: com.microsoft DynamicQuantizeMatMul."""
+        """Apply MatMulIntegerToFloat to the DynamicQuantizeLinear of ``x``. Source: com.microsoft DynamicQuantizeMatMul."""
 
     def MatMulInteger(
         self, x: Operand, y: Operand, x_zero_point: Operand | None = None, y_zero_point: Operand | None = None, /,
     ) -> Value:
-        """``(x - x_zero_point) @ (y - y_zero_point)`` as MatMul has it, summed in i32, which wraps.
+        """Multiply integer matrices: ``(x - x_zero_point) @ (y - y_zero_point)`` as MatMul, accumulated in wrapping i32.
 
-        A zero point is one number, a vector along the rows of ``x`` or the columns of ``y``, or a column or row for each matrix.
+        A zero point is a scalar, a vector along the rows of ``x`` or the columns of ``y``, or a column or row for each matrix.
         Source: ONNX MatMulInteger 10.
         """
 
@@ -1949,9 +1950,10 @@ class OperatorMethods:
         self, x: Operand, y: Operand, x_scale: Operand, y_scale: Operand, x_zero_point: Operand | None = None,
         y_zero_point: Operand | None = None, bias: Operand | None = None, /,
     ) -> Value:
-        """MatMulInteger times ``x_scale * y_scale``, plus ``bias``, in f32. Source: com.microsoft MatMulIntegerToFloat.
+        """Multiply integer matrices to floats: MatMulInteger * ``x_scale * y_scale`` + ``bias``, in f32.
 
-        The scale and zero point of ``x`` are one number, those of ``y`` one number or one for each column.
+        The scale and zero point of ``x`` are scalars, those of ``y`` scalars or one per column.
+        Source: com.microsoft MatMulIntegerToFloat.
         """
 
     def QGemm(
@@ -1959,11 +1961,10 @@ class OperatorMethods:
         bias: Operand | None = None, z_scale: Operand | None = None, z_zero_point: Operand | None = None, /, *,
         alpha: float = 1.0, trans_a: bool = False, trans_b: bool = False,
     ) -> Value:
-        """``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times ``alpha * x_scale * y_scale`` in f32.
-
-        With a ``z_scale`` divided by it, rounded, plus ``z_zero_point``, saturated; without one it is f32. Both matrices are swapped
-        first as the flags say; a scale and zero point of ``y`` are one number or one for each column of the product. Source:
-        com.microsoft QGemm, as onnxruntime computes it.
+        """Multiply quantized matrices: ``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times the scales in f32.
+         The factor is ``alpha * x_scale * y_scale``. With a ``z_scale`` the result is divided by it, rounded, plus ``z_zero_point``,
+        saturated; without one it is f32. ``trans_a`` and ``trans_b`` transpose the matrices first; a scale and zero point of ``y``
+        are scalars or one per column of the product. Source: com.microsoft QGemm, as onnxruntime computes it.
         """
 
     def QLinearConv(
@@ -1973,19 +1974,20 @@ class OperatorMethods:
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', group: int | Value = 1,
         kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
-        """ConvInteger plus ``bias``, times ``x_scale * w_scale / y_scale`` in f32, rounded, plus ``y_zero_point``, saturated.
+        """Convolve quantized tensors: (ConvInteger + ``bias``) * ``x_scale * w_scale / y_scale``, rounded, plus ``y_zero_point``.
 
-        The scale and zero point of ``w`` are one number or one for each output channel. Source: ONNX QLinearConv 10.
+        The factor is f32, the result saturates. The scale and zero point of ``w`` are scalars or one for each output channel.
+        Source: ONNX QLinearConv 10.
         """
 
     def QLinearMatMul(
         self, x: Operand, x_scale: Operand, x_zero_point: Operand, y: Operand, y_scale: Operand, y_zero_point: Operand,
         z_scale: Operand, z_zero_point: Operand, /,
     ) -> Value:
-        """MatMulInteger times ``x_scale * y_scale / z_scale`` in f32, rounded, plus ``z_zero_point``, saturated.
+        """Multiply quantized matrices: MatMulInteger * ``x_scale * y_scale / z_scale``, rounded, plus ``z_zero_point``.
 
-        A scale and zero point of ``x`` are one number or lie along its rows, those of ``y`` along its columns. Source: ONNX
-        QLinearMatMul 10, 21; products of f8, whose sums it does not specify, are refused.
+        The factor is f32, the result saturates. A scale and zero point of ``x`` are scalars or one per row, those of ``y`` one per
+        column. Source: ONNX QLinearMatMul 10, 21; products of f8, whose accumulation it does not specify, are refused.
         """
 
     # quantization.matmul_nbits
@@ -1995,12 +1997,11 @@ class OperatorMethods:
         bias: Operand | None = None, /, *, k: int | Value, n: int | Value, bits: int | Value = 4, block_size: int | Value = 32,
         accuracy_level: int | Value = 0, prepacked: bool = False,
     ) -> Value:
-        """``x @ w + bias`` with w [inner, columns] of ``(code - zero_point) * scale``, a scale for each block of a column's codes.
-
-        ``weights`` [columns, blocks, block_size * bits / 8]: codes of ``bits`` bits, the first of a byte in its lowest bits.
-        ``scales`` has one for each column and block; ``zero_points`` too, as floats or packed like the codes, each column a whole
-        number of bytes; left out they are 2^(bits - 1). Floats of fewer than 32 bits are computed in f32. With ``accuracy_level`` a
-        runtime may round ``x`` first, which is not done here. Source: com.microsoft MatMulNBits.
+        """Multiply by quantized weights: ``x @ w + bias`` with w [k, n] of ``(code - zero_point) * scale``.
+         ``weights`` [n, blocks, block_size * bits / 8] packs codes of ``bits`` bits, the first of a byte in its lowest bits.
+        ``scales`` has one for each column and block of codes; ``zero_points`` too, as floats or packed like the codes, each column in
+        whole bytes; left out they are 2^(bits - 1). Floats of fewer than 32 bits are computed in f32. ``accuracy_level`` allows a
+        runtime to round ``x`` first, which does not happen here. Source: com.microsoft MatMulNBits.
         """
 
     # quantization.qlinear
@@ -2009,10 +2010,10 @@ class OperatorMethods:
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y: Operand, y_scale: Operand,
         y_zero_point: Operand | None, z_scale: Operand, z_zero_point: Operand | None = None, /,
     ) -> Value:
-        """``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, rounded and saturated.
-
-        In f32 as ``x * p + (y * q + r)``, p and q the ratios of the scales and r what the zero points come to, each product and sum
-        rounded once. Source: com.microsoft QLinearAdd, as onnxruntime computes it where a processor multiplies and adds in one.
+        """Add quantized tensors: dequantized operands, added, divided by ``z_scale``, plus ``z_zero_point``, rounded, saturated.
+         That is ``(x_scale * (x - x_zero_point) + y_scale * (y - y_zero_point)) / z_scale + z_zero_point``, in f32 as ``x * p + (y *
+        q + r)``: p and q are the ratios of the scales and r is the contribution of the zero points; each multiplication with addition
+        is rounded once. Source: com.microsoft QLinearAdd, as onnxruntime computes it with fused multiply-add.
         """
 
     def QLinearAveragePool(
@@ -2021,26 +2022,26 @@ class OperatorMethods:
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
         rounding_type: str = 'floor', divisor: str = 'inside', channels_last: bool = False,
     ) -> Value:
-        """AveragePool of what is dequantised, in f32, divided by ``y_scale``, plus ``y_zero_point``, rounded and saturated.
-
-        Source: com.microsoft QLinearAveragePool, as onnxruntime computes it: the sum is rounded, not the quotient alone.
+        """Apply AveragePool to a quantized tensor: dequantized, in f32, divided by ``y_scale``, plus ``y_zero_point``, rounded.
+         The result saturates. Source: com.microsoft QLinearAveragePool, as onnxruntime computes it: the sum is rounded, not the
+        quotient alone.
         """
 
     def QLinearConcat(
         self, y_scale: Operand, y_zero_point: Operand, /, *inputs: Operand | None, axis: int | Value,
     ) -> Value:
-        """Concat along ``axis`` of bytes, each of ``xs`` followed by its scale and its zero point, brought to one grid.
+        """Concatenate quantized tensors along ``axis``, requantized to one scale and zero point.
 
-        Source: com.microsoft QLinearConcat.
+        ``inputs`` are triples of a tensor, its scale and its zero point. Source: com.microsoft QLinearConcat.
         """
 
     def QLinearGlobalAveragePool(
         self, x: Operand, x_scale: Operand, x_zero_point: Operand, y_scale: Operand, y_zero_point: Operand, /, *,
         channels_last: bool = False,
     ) -> Value:
-        """The mean over all spatial axes, from one grid of bytes to another; the channels are axis 1, or the last.
+        """Average a quantized tensor over all spatial axes; the channels are axis 1, or the last axis.
 
-        The sum of the steps times ``x_scale / (y_scale * count)`` in f32, rounded, plus ``y_zero_point``. Source: com.microsoft
+        The integer sum times ``x_scale / (y_scale * count)`` in f32, rounded, plus ``y_zero_point``. Source: com.microsoft
         QLinearGlobalAveragePool, as onnxruntime computes it.
         """
 
@@ -2048,14 +2049,15 @@ class OperatorMethods:
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y_scale: Operand,
         y_zero_point: Operand | None = None, /, *, alpha: float = 0.009999999776482582,
     ) -> Value:
-        """LeakyRelu between two grids of bytes. Source: com.microsoft QLinearLeakyRelu."""
+        """Apply LeakyRelu to a quantized tensor. Source: com.microsoft QLinearLeakyRelu."""
 
     def QLinearMul(
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y: Operand, y_scale: Operand,
         y_zero_point: Operand | None, z_scale: Operand, z_zero_point: Operand | None = None, /,
     ) -> Value:
-        """``(x - x_zero_point) * (y - y_zero_point) * (x_scale * y_scale / z_scale) + z_zero_point``, rounded and saturated.
+        """Multiply quantized tensors: the product of the differences, times ``x_scale * y_scale / z_scale``, plus ``z_zero_point``.
 
+        That is ``(x - x_zero_point) * (y - y_zero_point) * (x_scale * y_scale / z_scale) + z_zero_point``, rounded and saturated.
         Source: com.microsoft QLinearMul, as onnxruntime computes it: the sum is rounded, not the product alone.
         """
 
@@ -2063,15 +2065,15 @@ class OperatorMethods:
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y_scale: Operand,
         y_zero_point: Operand | None = None, /,
     ) -> Value:
-        """Sigmoid between two grids of bytes. Source: com.microsoft QLinearSigmoid."""
+        """Apply Sigmoid to a quantized tensor. Source: com.microsoft QLinearSigmoid."""
 
     def QLinearSoftmax(
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y_scale: Operand,
         y_zero_point: Operand | None = None, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """Softmax between two grids of bytes, with ``coerce_to_2d`` over ``axis`` and all after it.
+        """Apply Softmax to a quantized tensor, with ``coerce_to_2d`` over ``axis`` and all axes after it.
 
-        Source: com.microsoft QLinearSoftmax; where 1 / ``y_scale`` is no whole number onnxruntime takes the one below it instead.
+        Source: com.microsoft QLinearSoftmax; where 1 / ``y_scale`` is not an integer, onnxruntime rounds it down.
         """
 
     # quantization.quantize_linear
@@ -2080,31 +2082,30 @@ class OperatorMethods:
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None = None, /, *, axis: int | Value | None = None,
         block_size: int | Value = 0, output_dtype: DTypeLike | None = None,
     ) -> Value:
-        """``(x - zero_point) * scale``, of the type ``dtype``, else of that of ``scale``, which lies along ``x`` as it quantises.
+        """Dequantize: ``(x - x_zero_point) * x_scale``, of the type ``output_dtype``, else of that of ``x_scale``.
 
-        The difference is exact, the product of f32 (of f64 where the scale is), rounded once. Sources: ONNX DequantizeLinear 10 to
-        28; com.microsoft DequantizeLinear.
+        The parameters broadcast to ``x`` as in QuantizeLinear. The difference is exact, the product is computed in f32 (f64 where the
+        scale is) and rounded once. Sources: ONNX DequantizeLinear 10 to 28; com.microsoft DequantizeLinear.
         """
 
     def DynamicQuantizeLinear(
         self, x: Operand, /,
     ) -> list[Value]:
-        """``x`` quantised to u8 over its own range, widened to hold 0: the steps, the scale and the zero point.
+        """Quantize ``x`` to u8 over its own range, extended to 0. Outputs: the codes, the scale and the zero point.
 
-        ``scale`` is the range over 255 (1 where there is none), ``zero_point`` round(saturate(-least / scale)), and ``y`` as
-        QuantizeLinear has it. Source: ONNX DynamicQuantizeLinear 11 (a range of nothing as onnxruntime has it).
+        ``y_scale`` is the range / 255 (1 for an empty range), ``y_zero_point`` round(saturate(-min / y_scale)), and ``y`` as in
+        QuantizeLinear. Source: ONNX DynamicQuantizeLinear 11 (an empty range as in onnxruntime).
         """
 
     def FakeQuantize(
         self, data: Operand, input_low: Operand, input_high: Operand, output_low: Operand, output_high: Operand, /, *,
         levels: int | Value, broadcast: bool = True,
     ) -> Value:
-        """``x`` on ``levels`` steps from ``input_low`` to ``input_high``, taken to as many from ``output_low`` to ``output_high``.
-
-        ``round((x - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high - output_low) + output_low``,
-        of two steps the even one; ``output_low`` where x <= min(input_low, input_high), otherwise ``output_high`` where x >
-        max(input_low, input_high). The limits broadcast to ``x``. Floats of fewer than 32 bits are computed in f32. Source: OpenVINO
-        FakeQuantize-1.
+        """Quantize ``data`` to ``levels`` steps of the input range and map them to the output range.
+         ``round((data - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high - output_low) +
+        output_low``, rounding half to even; ``output_low`` where data <= min(input_low, input_high), otherwise ``output_high`` where
+        data > max(input_low, input_high). The limits broadcast to ``data``. Floats of fewer than 32 bits are computed in f32. Source:
+        OpenVINO FakeQuantize-1.
         """
 
     def QuantizeLinear(
@@ -2112,13 +2113,13 @@ class OperatorMethods:
         block_size: int | Value = 0, output_dtype: DTypeLike | None = None, saturate: bool = True,
         precision: DTypeLike | None = None,
     ) -> Value:
-        """``saturate(round(x / scale) + zero_point)``, of two steps the even one; of the type of ``zero_point``, else ``dtype``.
-
-        The quotient is computed in f32 (f64 where an operand is), and rounded to ``precision`` where that is narrower. To a float
-        type it is ``x / scale + zero_point``, cast as Cast does it, with its ``saturate``. ``scale`` is one number, a vector along
-        ``axis``, or with ``block_size`` a tensor with one number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19,
-        21 (how quotients of f16 are rounded as onnxruntime has it) and 23 to 28 (to the type of the scale); com.microsoft
-        QuantizeLinear. Raises UnsupportedError [quantize.scale] for a scale of integers.
+        """Quantize: ``saturate(round(x / y_scale) + y_zero_point)``, rounding half to even.
+         The result has the type of ``y_zero_point``, else ``output_dtype``. The quotient is computed in f32 (f64 where an operand
+        is), and rounded to ``precision`` where that is narrower. For a float type the result is ``x / y_scale + y_zero_point``, cast
+        as by Cast with ``saturate``. ``y_scale`` is a scalar, a vector along ``axis``, or with ``block_size`` a tensor with one
+        number for each block of ``axis``. Sources: ONNX QuantizeLinear 10, 13, 19, 21 (quotients of f16 are rounded as in
+        onnxruntime) and 23 to 28 (to the type of the scale); com.microsoft QuantizeLinear. Raises UnsupportedError [quantize.scale]
+        for a scale of integers.
         """
 
     # random

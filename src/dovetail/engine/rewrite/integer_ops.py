@@ -29,7 +29,7 @@ from dovetail.ops.quantization.integer_matmul_conv import (
 )
 from dovetail.ops.quantization.qlinear import QLinearAdd, QLinearConcat, QLinearMul, zero_point_f32_value
 from dovetail.ops.quantization.quantize_linear import DynamicQuantizeLinear, quantize_value
-from dovetail.ops.quantization.scales import as_channels, subtract_zero_point_value, as_columns, as_scalar_value, as_rows_value
+from dovetail.ops.quantization.scales import as_channels, as_columns, as_rows_value, as_scalar_value, subtract_zero_point_value
 from dovetail.ops.reduction.reduce import ReduceMin
 
 MAX_EXACT = 2**24
