@@ -1,4 +1,4 @@
-"""Where values come from, or leave unchanged: Constant, Identity, and operators we know only by what their file says."""
+"""Constant, Identity, and Foreign, an operator known only by its description in a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Constant(Op, sig="-> y: any"):
-    """A tensor that is the same in every run. ``data`` holds one element per numpy element, read-only."""
+    """A constant tensor. ``data`` has one element per numpy element and is read-only."""
 
     data: np.ndarray[Any, Any]
     dtype: DType
@@ -48,7 +48,7 @@ class Constant(Op, sig="-> y: any"):
 
 
 class Identity(Op, sig="input: any -> output: any", onnx="Identity-1,13,14,16,19,21,23,24,25(input)"):
-    """The same value under another name."""
+    """Return ``input``."""
 
     def types(self, input: View) -> list[Type]:
         return [input.type]
@@ -64,10 +64,9 @@ class Identity(Op, sig="input: any -> output: any", onnx="Identity-1,13,14,16,19
 
 
 class Foreign(Op, sig="*inputs: any -> *outputs: any"):
-    """An operator known only by what its file says: it can be shown, checked and written back, not converted or
-    differentiated.
+    """An operator without rules: it is shown, checked and written back, but neither converted nor differentiated.
 
-    ``fault`` is the error of an operator that is known and refuses its inputs, in a body that may never run.
+    ``fault`` is the error of a known operator that refuses its inputs, in a subgraph that may never run.
     """
 
     format: str
@@ -85,7 +84,7 @@ class Foreign(Op, sig="*inputs: any -> *outputs: any"):
         if self.fault is not None:
             raise self.fault.with_traceback(None)
         raise UnsupportedError(
-            "op.unknown", f"no rule is known to run {self.domain + '.' if self.domain else ''}{self.kind}-{self.version}"
+            "op.unknown", f"there is no rule to run {self.domain + '.' if self.domain else ''}{self.kind}-{self.version}"
         )
 
     def __hash__(self) -> int:

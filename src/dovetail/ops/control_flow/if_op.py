@@ -1,4 +1,4 @@
-"""Operators that hold graphs."""
+"""If, and the base of operators with subgraphs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def infer_branch(body: Graph, xs: tuple[Any, ...]) -> list[Type] | None:
-    """Give a branch its input types and infer it. Returns its outputs' types; None where it cannot run with these inputs.
+    """Infer a branch from its input types. Returns its outputs' types; None where it cannot run with these inputs.
 
-    What a rule refuses is then ``body.fault``, and the branch keeps the types that it had.
+    The error of a rule is then ``body.fault``, and the branch keeps its previous types.
     """
     before = types_in(body)
     for inner, x in zip(body.inputs, xs, strict=True):
         inner.type, inner.value = x.type, x.value
     if not infer_subgraph(body):
         restore_types(before)
-        # Another error than that of a rule does not say that the branch cannot run.
+        # Only a RuleError means that the branch cannot run.
         return None if isinstance(body.fault, RuleError) else [value.type for value in body.outputs]
     return [value.type for value in body.outputs]
 
@@ -48,7 +48,7 @@ def infer_subgraph(body: Graph) -> bool:
 
 
 def types_in(body: Graph) -> list[tuple[Value, Type, Any]]:
-    """The type and the shape value of every value of a subgraph and of those within it."""
+    """Return the type and the shape value of every value of a subgraph and of nested subgraphs."""
     found = [(value, value.type, value._value) for value in body.values()]
     for node in body.nodes:
         for _, inner in bodies(node.op):
@@ -57,13 +57,13 @@ def types_in(body: Graph) -> list[tuple[Value, Type, Any]]:
 
 
 def restore_types(before: list[tuple[Value, Type, Any]]) -> None:
-    """Undo what inference did since :func:`types_in`."""
+    """Restore the types that :func:`types_in` returned."""
     for value, type, known in before:
         value.type, value._value = type, known
 
 
 def faults_in(body: Graph) -> list[tuple[Graph, DovetailError | None]]:
-    """The fault of a subgraph and of those within it."""
+    """Return the fault of a subgraph and of nested subgraphs."""
     found = [(body, body.fault)]
     for node in body.nodes:
         for _, inner in bodies(node.op):
@@ -72,7 +72,7 @@ def faults_in(body: Graph) -> list[tuple[Graph, DovetailError | None]]:
 
 
 def clear_faults(body: Graph) -> None:
-    """Let a subgraph that never runs have no faults."""
+    """Clear the faults of a subgraph that never runs."""
     body.fault = None
     for node in body.nodes:
         for _, inner in bodies(node.op):
@@ -80,13 +80,13 @@ def clear_faults(body: Graph) -> None:
 
 
 def known_branch(condition: View) -> int | None:
-    """The index of the branch that runs (0: ``then_branch``); None where the condition is not known."""
+    """Return the index of the branch that runs (0: ``then_branch``); None where the condition is unknown."""
     known = known_boolean(condition)
     return None if known is None else int(not known)
 
 
 def known_boolean(value: View) -> bool | None:
-    """The one element of a boolean (a Value or a View), where it is known."""
+    """Return the one element of a boolean (a Value or a View) where it is known, else None."""
     known = getattr(value, "constant", None)
     known = value.value if known is None else known
     if known is None and isinstance(value, Value):
@@ -98,7 +98,7 @@ def known_boolean(value: View) -> bool | None:
 
 
 def symbols_of(xs: Iterable[Any]) -> set[str]:
-    """The names of the symbols in the types and values of what a body reads from outside."""
+    """Return the names of the symbols in the types and values of the inputs of a subgraph."""
     sizes = (size for x in xs if x is not None for size in (*sizes_in(x.type), *_elements(x.value)))
     return {str(symbol) for size in sizes for symbol in symbolic.symbols(size)}
 
@@ -108,7 +108,7 @@ def _elements(value: View) -> Iterable[Any]:
 
 
 def type_outside(type: Type, known: set[str]) -> Type:
-    """The type as it is seen outside of the body, whose own symbols mean nothing there."""
+    """Return the type with None for sizes of symbols that exist only inside the subgraph."""
 
     def seen(size: Size | None) -> Any:
         return size if size is not None and all(str(symbol) in known for symbol in symbolic.symbols(size)) else None
@@ -123,7 +123,7 @@ def type_outside(type: Type, known: set[str]) -> Type:
 
 
 class SubgraphOp(Op):
-    """An operator with graphs among its attributes: equal to itself alone, and not followed through shape values."""
+    """An operator with subgraphs among its attributes: equal to itself alone, without a rule for shape values."""
 
     holds_graphs = True
 
@@ -138,9 +138,9 @@ class SubgraphOp(Op):
 
 
 class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
-    """The outputs of ``then_branch`` where the one element of ``condition`` is true, otherwise those of ``else_branch``.
+    """Run ``then_branch`` where the one element of ``cond`` is true, otherwise ``else_branch``; return its outputs.
 
-    Both branches take ``captures`` as their inputs. A branch that is not taken raises nothing, whatever its rules say of the
+    Both branches take ``captures`` as their inputs. The branch that does not run raises no error, whatever its rules say of the
     inputs. Sources: ONNX If 1 to 25, OpenVINO If-8.
     """
 
@@ -150,20 +150,20 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
 
     def types(self, cond: View, *captures: View) -> list[Type]:
         if isinstance(cond.type, Tensor) and cond.type.dtype is not None and cond.type.dtype != "boolean":
-            raise RuleError("type.class", f"input 'condition' should be boolean, not {cond.type.dtype}")
+            raise RuleError("type.class", f"input 'cond' must be boolean, got {cond.type.dtype}")
         shape = cond.shape
         if shape is not None and all(isinstance(size, int) for size in shape) and any(size != 1 for size in shape):
-            raise RuleError("if.condition", f"the condition should have one element, not the shape {list(shape)}")
+            raise RuleError("if.condition", f"cond must have one element, got the shape {list(shape)}")
         branches = (self.then_branch, self.else_branch)
         counts = [len(branch.outputs) for branch in branches]
         if counts != [self.outputs] * 2:
-            raise RuleError("node.outputs", f"{self.outputs} outputs from branches of {counts[0]} and {counts[1]}")
+            raise RuleError("node.outputs", f"branches must have {self.outputs} outputs, got {counts[0]} and {counts[1]}")
         inferred = [infer_branch(branch, captures) for branch in branches]
         known = symbols_of((cond, *captures))
         return [type_outside(type, known) for type in self._common_types(inferred, known_branch(cond))]
 
     def _common_types(self, inferred: list[list[Type] | None], taken: int | None) -> list[Type]:
-        """The outputs' types: a branch that cannot run with these inputs says nothing of them, unless neither can."""
+        """Return the outputs' types; a branch that cannot run with these inputs counts only where neither can."""
         branches = (self.then_branch, self.else_branch)
         if taken is not None:
             fault = branches[taken].fault
@@ -181,9 +181,9 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
         return self.through(lambda body, inputs: run(body, inputs, xp), xp, cond, *captures)
 
     def through(self, call: Any, xp: Namespace, cond: Array, *captures: Any) -> Any:
-        """What ``evaluate`` says, where ``call(body, inputs)`` runs a branch."""
+        """Evaluate; ``call(body, inputs)`` runs a branch."""
         if cond.size != 1 if hasattr(cond, "size") and isinstance(cond.size, int) else False:
-            raise EngineError("if.condition", f"the condition should have one element, not the shape {list(cond.shape)}")
+            raise EngineError("if.condition", f"cond must have one element, got the shape {list(cond.shape)}")
         return tuple(call(self.then_branch if bool(cond.reshape(())) else self.else_branch, captures))
 
     def pull_back(self, b: Builder, walk: Any, node: Any, g: Any, wanted: Any) -> Any:

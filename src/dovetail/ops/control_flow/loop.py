@@ -1,4 +1,4 @@
-"""A body that runs again and again: what ONNX calls Loop and Scan, OpenVINO Loop and TensorIterator."""
+"""Loop: Loop and Scan of ONNX, Loop and TensorIterator of OpenVINO."""
 
 from __future__ import annotations
 
@@ -29,28 +29,26 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
 
 COUNTED_TRIPS = 1 << 10
-"""How many trips are counted before the first where a loop surely makes them all."""
+"""Trip count from which a loop without exit condition charges all trips to the limit before the first."""
 REMEMBERED = 8
-"""How many results of inference are kept for one body while an outer loop is inferred."""
+"""Cached results of inference per body while an outer loop is inferred."""
 RESTORING = 16
-"""How many types are restored in the time in which one node is inferred."""
+"""Types restored per unit of the inference limit, which is one inferred node."""
 ROUNDS = 8
-"""How often a body is inferred with wider and wider types of what it carries, before their ranks are left open."""
+"""Rounds of inference with wider types of the states before their ranks become unknown."""
 
 
 class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *outputs: any"):
-    """Run ``body`` while its condition holds, ``trips`` times at most, or as often as ``scanned`` has parts.
+    """Run ``body`` while its condition holds, at most ``trip_count`` times, or once per part of the scan inputs.
+     ``inputs`` are the initial states, ``carried`` of them, then the scan inputs, one entry in ``scan_inputs`` each, then the
+    values that every trip reads whole. The body takes the trip number (a scalar of i64), the states, a part of each scan input,
+    and the other values; it returns whether to continue (a scalar), the next states, and a part of each output in
+    ``scan_outputs``. The outputs are the last states and the concatenated parts. A scan input is ``(axis, size, is_reversed)``:
+    parts of ``size`` along ``axis``, from the last to the first where reversed; a scan output is ``(axis, is_reversed)``.
 
-    ``xs`` are first the initial states, ``carried`` of them, then what is cut into parts, one entry in ``scanned`` each, then
-    what every trip reads whole. The body takes the number of the trip (a scalar of i64), the states, a part of each cut input,
-    and the rest; it makes whether to go on (a scalar), the next states, and a part of each output in ``stacked``. The outputs
-    are the last states and the parts, laid end to end. A cut is ``(axis, size, is_reversed)``: parts of ``size`` along ``axis``,
-    from the last to the first where it is reversed; an output's is ``(axis, is_reversed)``.
-
-    Without ``condition`` the first trip is made in any case; where it is false, or ``trips`` is negative, none is.
-    Raises EngineError [loop.trips] beyond the limit ``trips``, [run.time], [run.memory], [loop.parts] where a cut input has fewer
-    parts than there are trips.
-    Sources: ONNX Loop 1 to 25, Scan 9 to 25; OpenVINO TensorIterator-1, Loop-5.
+    Without ``cond`` the first trip always runs; where it is false, or ``trip_count`` is negative, none does. Raises EngineError
+    [loop.trips] beyond the limit ``trips``, [run.time], [run.memory], [loop.parts] where a scan input has fewer parts than there
+    are trips. Sources: ONNX Loop 1 to 25, Scan 9 to 25; OpenVINO TensorIterator-1, Loop-5.
     """
 
     body: Graph
@@ -63,14 +61,18 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
 
     def types(self, trip_count: View | None = None, cond: View | None = None, *inputs: View) -> list[Type]:
         check_inputs(self, (trip_count, cond, *inputs))
-        for name, x in (("trips", trip_count), ("condition", cond)):
+        for name, x in (("trip_count", trip_count), ("cond", cond)):
             if x is not None and x.shape is not None and any(isinstance(size, int) and size != 1 for size in x.shape):
-                raise RuleError("loop.scalar", f"{name} should have one element, not the shape {list(x.shape)}")
+                raise RuleError("loop.scalar", f"{name} must have one element, got the shape {list(x.shape)}")
         inside, made = len(self.body.inputs), len(self.body.outputs)
         if inside != 1 + len(inputs) or len(inputs) < self.carried + len(self.scan_inputs):
-            raise RuleError("loop.body", f"a body of {inside} inputs for {len(inputs)} of the loop and the number of the trip")
+            raise RuleError(
+                "loop.body", f"the body must have {1 + len(inputs)} inputs (the trip number and those of the loop), got {inside}"
+            )
         if made != 1 + self.outputs or self.outputs != self.carried + len(self.scan_outputs):
-            raise RuleError("loop.body", f"a body of {made} outputs for {self.outputs} of the loop and the condition")
+            raise RuleError(
+                "loop.body", f"the body must have {1 + self.outputs} outputs (the condition and those of the loop), got {made}"
+            )
         known = symbols_of(inputs)
         before = types_in(self.body)
         with counting() as usage, usage.remembering():
@@ -79,7 +81,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             restore_types(before)
             return self._types_without_trips(trip_count, cond, inputs, known)
         if isinstance(going := self.body.outputs[0].type, Sequence | Optional | Map):
-            raise RuleError("loop.scalar", f"the condition that the body makes should have one element, and is {going}")
+            raise RuleError("loop.scalar", f"the condition of the body must be a tensor of one element, got {going}")
         count = self._count(trip_count, cond, inputs)
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
         stacked = [_concatenated_type(part, axis, count) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
@@ -88,13 +90,13 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
     def _types_without_trips(
         self, trip_count: View | None, cond: View | None, inputs: Several[Any], known: set[str]
     ) -> list[Type]:
-        """The outputs' types where the body cannot run with these inputs. Raises the body's error where it surely runs."""
+        """Return the outputs' types where the body cannot run. Raises the body's error where it surely runs."""
         fault = self.body.fault
         if fault is not None and self._is_entered(trip_count, cond, inputs):
             raise fault.with_traceback(None)
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
         if not isinstance(fault, RuleError):
-            # Another error than that of a rule does not say that the body cannot run.
+            # Only a RuleError means that the body cannot run.
             open_parts = [_concatenated_type(part, axis, None) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
             return [*[UNKNOWN] * self.carried, *open_parts]
         stacked = [
@@ -104,7 +106,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         return [type_outside(type, known) for type in (*(x.type for x in inputs[: self.carried]), *stacked)]
 
     def _is_entered(self, trip_count: View | None, cond: View | None, inputs: Several[Any]) -> bool:
-        """Whether the body surely runs once."""
+        """Test whether the body surely runs once."""
         if cond is not None and not is_true(cond):
             return False
         if trip_count is not None:
@@ -113,13 +115,13 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         return all(x.shape is not None and _is_positive(x.shape[axis]) for x, (axis, _, _) in cut)
 
     def _infer_once(self, usage: Usage, inputs: Several[Any], known: set[str]) -> list[Type] | None:
-        """:meth:`_infer_body`, done once for the same inputs: a loop in a loop is asked again in each round of the outer one.
+        """Return :meth:`_infer_body`, computed once for the same inputs.
 
-        Without this, time would double with each level of nesting.
+        An outer loop infers an inner loop in each of its rounds; without the cache, time would double with each level of nesting.
         """
         key = tuple((x.type, None if x.value is None else (np.shape(x.value), *np.ravel(x.value).tolist())) for x in inputs)
         assert usage.inferred is not None
-        # The body is kept beside its entries, so that no other one gets its identity.
+        # The cache holds the body, so that its id stays unique.
         _, entries = usage.inferred.setdefault(id(self.body), (self.body, {}))
         if (entry := entries.pop(key, None)) is None:
             states = self._infer_body(inputs, known)
@@ -135,9 +137,9 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         return states  # type: ignore[no-any-return]
 
     def _infer_body(self, inputs: Several[Any], known: set[str]) -> list[Type] | None:
-        """Infer the body with types of the states wide enough for every trip; what these are. ``known``: the symbols outside.
+        """Infer the body with types of the states wide enough for every trip; return these. ``known``: the symbols outside.
 
-        None where a rule refuses; what it says is ``self.body.fault``.
+        None where a rule refuses; its error is ``self.body.fault``.
         """
         body, first = self.body, 1 + self.carried
         body.inputs[0].type = Tensor(dtypes.i64, ())
@@ -156,16 +158,16 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             if not infer_subgraph(body):
                 return None
             made = [value.type for value in body.outputs[1:first]]
-            # What a list holds, several trips may have made.
+            # Elements of a sequence may come from several trips: symbols of one trip do not describe them.
             made = [type if isinstance(type, Tensor) else type_outside(type, known) for type in made]
             wide = [_join_types(a, b, inner.name) for a, b, inner in zip(states, made, body.inputs[1:first], strict=True)]
             if wide == states:
                 return states
             states = wide if round < ROUNDS - 1 else [_without_rank(type) for type in wide]
-        raise RuleError("loop.types", "the types of what the loop carries differ from trip to trip")
+        raise RuleError("loop.types", "the types of the states must be the same in every trip")
 
     def _count(self, trip_count: View | None, cond: View | None, inputs: Several[Any]) -> Size | None:
-        """How many trips there are, where that is known."""
+        """Return the number of trips; None where unknown."""
         if not is_endless(self.body) or (cond is not None and not is_true(cond)):
             return None
         if trip_count is not None:
@@ -181,7 +183,9 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             if x.shape is not None:
                 length = x.shape[axis]
                 if isinstance(length, int) and length % size:
-                    raise RuleError("loop.parts", f"{length} along axis {axis} is no multiple of the part's size {size}")
+                    raise RuleError(
+                        "loop.parts", f"the size of axis {axis} ({length}) must be a multiple of the part's size ({size})"
+                    )
                 return length // size  # type: ignore[no-any-return]
         return None
 
@@ -193,7 +197,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
     def through(
         self, call: Any, xp: Namespace, trip_count: Array | None = None, cond: Array | None = None, *inputs: Array
     ) -> Any:
-        """What ``evaluate`` says, where ``call(body, inputs)`` runs a trip."""
+        """Evaluate; ``call(body, inputs)`` runs a trip."""
         with counting() as usage:
             held = usage.memory
             try:
@@ -221,12 +225,14 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             parts = [_slice_part(x, trip, *entry) for x, entry in zip(cut, self.scan_inputs, strict=True)]
             going, *results = call(self.body, [number, *states, *parts, *rest])
             if going is None or isinstance(going, list | dict):
-                raise EngineError("loop.scalar", "the condition that the body makes should have one element, and is no tensor")
+                raise EngineError(
+                    "loop.scalar", "the condition of the body must be a tensor of one element, got a sequence or nothing"
+                )
             goes_on = bool(going.reshape(()))
             states = results[: self.carried]
             for row, part in zip(made, results[self.carried :], strict=True):
                 row.append(part)
-                usage.hold(bytes_of(part), "what the loop collects")
+                usage.hold(bytes_of(part), "scan outputs")
             trip += 1
         if not trip and made:
             made = [[empty] for empty in self._no_parts(xp, inputs)]
@@ -240,19 +246,23 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         lengths = []
         for x, (axis, size, _) in zip(cut, self.scan_inputs, strict=True):
             if x.shape[axis] % size:
-                raise EngineError("loop.parts", f"{x.shape[axis]} along axis {axis} is no multiple of the part's size {size}")
+                raise EngineError(
+                    "loop.parts", f"the size of axis {axis} ({x.shape[axis]}) must be a multiple of the part's size ({size})"
+                )
             lengths.append(x.shape[axis] // size)
         if trip_count is None:
             if len(set(lengths)) > 1:
-                raise EngineError("loop.parts", f"what is cut has {', '.join(map(str, lengths))} parts")
+                raise EngineError("loop.parts", f"scan inputs must have as many parts each, got {', '.join(map(str, lengths))}")
             return lengths[0] if lengths else None
         count = int(trip_count.reshape(()))
         if any(length < count for length in lengths):
-            raise EngineError("loop.parts", f"{count} trips, and what is cut has {', '.join(map(str, lengths))} parts")
+            raise EngineError(
+                "loop.parts", f"scan inputs must have a part for each trip ({count}), got {', '.join(map(str, lengths))} parts"
+            )
         return count
 
     def _no_parts(self, xp: Namespace, inputs: Several[Any]) -> Iterator[Any]:
-        """What is laid end to end where no trip is made: sizes that nothing tells are 0."""
+        """Return the empty scan outputs of a loop without trips: unknown sizes are 0."""
         from dovetail.arrays import from_numpy
         from dovetail.interpreter.evaluate import type_of
         from dovetail.ir.edit import copy_graph
@@ -260,13 +270,13 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         seen = [View(type_of(x), None) for x in inputs]
         body = copy_graph(self.body)
         if self.with_(body=body)._infer_body(seen, set()) is None:  # type: ignore[attr-defined]
-            # No trip is made, so that what a rule says of these sizes does not matter.
+            # Without trips an error of the body's rules is irrelevant.
             body = self.body
         parts = zip(body.outputs[1 + self.carried :], self.body.outputs[1 + self.carried :], self.scan_outputs, strict=True)
         for inferred, declared, (axis, _) in parts:
             value = declared if inferred.shape is None else inferred
             if value.shape is None:
-                raise EngineError("loop.parts", f"no trip is made, and the rank of the parts {value.name!r} is not known")
+                raise EngineError("loop.parts", f"a loop without trips needs the rank of the parts {value.name!r}")
             sizes = [size if isinstance(size, int) else 0 for size in value.shape]
             sizes[axis] = 0
             yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *[x for x in inputs if hasattr(x, "shape")][:1])
@@ -282,17 +292,17 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
 
 
 def is_true(value: View) -> bool:
-    """Whether a boolean is known to be true."""
+    """Test whether a boolean is known to be true."""
     return known_boolean(value) is True
 
 
 def is_endless(body: Graph) -> bool:
-    """Whether the condition that the body makes is always true."""
+    """Test whether the condition that the body returns is always true."""
     return is_true(body.outputs[0])
 
 
 def clear_types(body: Graph) -> None:
-    """Take back what an earlier inference found: it keeps names that may no longer be true."""
+    """Clear the types of an earlier inference, whose symbols may no longer hold."""
     for node in body.nodes:
         if type(node.op).__name__ not in ("Constant", "Foreign"):
             for y in node.outputs:
@@ -303,7 +313,7 @@ def _part_type(type: Type, axis: int, size: int) -> Type:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     if not 0 <= axis < len(type.shape):
-        raise RuleError("loop.axis", f"axis {axis} of {type}, which is cut into parts")
+        raise RuleError("loop.axis", f"the axis of a scan input must be in the rank of {type}, got {axis}")
     return Tensor(type.dtype, (*type.shape[:axis], size, *type.shape[axis + 1 :]))
 
 
@@ -311,14 +321,14 @@ def _concatenated_type(type: Type, axis: int, count: Size | None) -> Type:
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     if not 0 <= axis < len(type.shape):
-        raise RuleError("loop.axis", f"parts of {type} laid end to end along axis {axis}")
+        raise RuleError("loop.axis", f"the axis of a scan output must be in the rank of {type}, got {axis}")
     sizes: list[Any] = list(type.shape)
     sizes[axis] = None if count is None or sizes[axis] is None else count * sizes[axis]
     return Tensor(type.dtype, tuple(sizes))
 
 
 def _with_symbols(type: Type, name: str) -> Type:
-    """The type with a symbol for each size that nothing is known of."""
+    """Return the type with a symbol for each unknown size."""
     if not isinstance(type, Tensor) or type.shape is None:
         return type
     return Tensor(type.dtype, tuple(_open_size(name, axis) if size is None else size for axis, size in enumerate(type.shape)))
@@ -329,14 +339,14 @@ def _open_size(name: str, axis: int) -> Size:
 
 
 def _join_types(before: Type, after: Type, name: str) -> Type:
-    """What a state is before and after a trip: a size that differs is a symbol of its own."""
+    """Return a type for a state before and after a trip: a size that differs becomes a symbol."""
     if not isinstance(before, Tensor) or not isinstance(after, Tensor):
         try:
             return common_type(before, after)
         except RuleError:
-            raise RuleError("type.disagree", f"the loop carries {before}, and its body makes {after}") from None
+            raise RuleError("type.disagree", f"a state must keep its type {before}, and the body returns {after}") from None
     if before.dtype is not None and after.dtype is not None and before.dtype is not after.dtype:
-        raise RuleError("type.disagree", f"the loop carries {before}, and its body makes {after}")
+        raise RuleError("type.disagree", f"a state must keep its type {before}, and the body returns {after}")
     dtype = before.dtype or after.dtype
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
         return Tensor(dtype, None)

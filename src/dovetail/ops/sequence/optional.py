@@ -1,4 +1,4 @@
-"""Values that may be nothing. In a run what is there stands for itself, and nothing is None."""
+"""Optional, OptionalHasElement and OptionalGetElement; at run time an empty optional is None."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Optional(Op, sig="input?: any -> output: any"):
-    """``x`` as a value that might be nothing; where there is no ``x``, nothing, of the type ``element``.
+    """Wrap ``input`` as an optional value; without ``input`` return an empty optional of ``type``.
 
     Source: ONNX Optional 15, 28.
     """
@@ -30,7 +30,7 @@ class Optional(Op, sig="input?: any -> output: any"):
         if input is not None:
             return [types.Optional(input.type)]
         if self.type is None:
-            raise RuleError("optional.type", "nothing says of what type the value is that is not there")
+            raise RuleError("optional.type", "an Optional without input needs a type")
         return [types.Optional(types.opened(self.type))]
 
     def value(self, input: View | None = None) -> Any:
@@ -43,7 +43,7 @@ class Optional(Op, sig="input?: any -> output: any"):
 class OptionalHasElement(
     Op, sig="input?: any -> output: boolean", onnx=("OptionalHasElement-15(input)", "OptionalHasElement-18,28(input?)")
 ):
-    """Whether ``x`` is something, a scalar: false where it is nothing, and where it is left out.
+    """Test whether an optional value is present, a scalar: false where it is empty, and where it is left out.
 
     Source: ONNX OptionalHasElement 15, 18, 28.
     """
@@ -52,41 +52,41 @@ class OptionalHasElement(
         return ()
 
     def value(self, input: View | None = None) -> Any:
-        return np.array(_is_there(input))
+        return np.array(_is_present(input))
 
     def evaluate(self, xp: Namespace, input: Array | None = None) -> Any:
         return xp.asarray(input is not None)
 
     def decompose(self, b: Builder, input: Value | None = None) -> Any:
-        return b.constant(np.array(_is_there(input)), dtypes.boolean)
+        return b.constant(np.array(_is_present(input)), dtypes.boolean)
 
 
 class OptionalGetElement(Op, sig="input: any -> output: any", onnx="OptionalGetElement-15,18,28(input)"):
-    """What ``x`` is, which must not be nothing. Source: ONNX OptionalGetElement 15, 18, 28."""
+    """Return the element of an optional value, which must be present. Source: ONNX OptionalGetElement 15, 18, 28."""
 
     def types(self, input: View) -> list[Type]:
         return [input.type.element if isinstance(input.type, types.Optional) else input.type]
 
     def value(self, input: View) -> Any:
-        found = _inside(input)
-        if found is None:
+        element = _element_of(input)
+        if element is None:
             raise Unknown
-        return found.exact
+        return element.exact
 
     def evaluate(self, xp: Namespace, input: Array) -> Any:
         if input is None:
-            raise EngineError("optional.nothing", "the value is nothing")
+            raise EngineError("optional.nothing", "the optional value must be present, got an empty one")
         return input
 
     def decompose(self, b: Builder, input: Value) -> Any:
-        found = _inside(input)
-        if found is None:
+        element = _element_of(input)
+        if element is None:
             raise Unknown
-        return found
+        return element
 
 
-def _is_there(x: View | None) -> bool:
-    """Whether a value is something. Raises Unknown where only a run can tell."""
+def _is_present(x: View | None) -> bool:
+    """Test whether a value is present. Raises Unknown where only run time knows."""
     if x is None:
         return False
     if not isinstance(x.type, types.Optional):
@@ -99,8 +99,8 @@ def _is_there(x: View | None) -> bool:
     return bool(node.inputs)
 
 
-def _inside(x: View) -> Any:
-    """The value inside an optional one, where it is known."""
+def _element_of(x: View) -> Any:
+    """Return the value inside an optional value where it is known, else None."""
     if not isinstance(x.type, types.Optional):
         return None if x.type == types.UNKNOWN else x
     node = getattr(x, "node", None)

@@ -1,7 +1,7 @@
-"""Lists of tensors: made, taken apart, and joined again. In a run they are Python lists.
+"""Sequence operators of ONNX; at run time a sequence is a Python list.
 
-Where the elements of a list are known as values of the graph (:func:`parts_of`), what reads it is taken apart into operators on
-tensors alone, and the list is gone.
+Where the elements of a sequence are known values of the graph (:func:`elements_of_sequence`), its readers decompose into
+operators on tensors.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 MOST_LINKS = 256
-"""How far back the elements of a list are looked for."""
+"""Largest number of insertions and removals that the search for elements follows."""
 
 
 class _Change(NamedTuple):
-    """An element put in, or (None) taken out; ``place`` is None where it is not known, or where it is the end."""
+    """An insertion of ``part``, or a removal where it is None; ``place`` is None where unknown, or for the end."""
 
     part: Any
     place: int | None
@@ -38,7 +38,7 @@ class _Change(NamedTuple):
 
 
 def elements_of_sequence(x: View | None) -> list[Any] | None:
-    """The elements of a sequence as values of its graph, where these are known; else None."""
+    """Return the elements of a sequence as values of its graph; None where they are unknown."""
     changes: list[_Change] = []
     for _ in range(MOST_LINKS):
         node = getattr(x, "node", None)
@@ -60,7 +60,7 @@ def elements_of_sequence(x: View | None) -> list[Any] | None:
 
 
 def _apply_changes(parts: list[Any], changes: list[_Change]) -> list[Any] | None:
-    """The elements after these changes, of which the last was made first."""
+    """Return the elements after these changes, given from the last to the first; None where unknown."""
     for part, place, is_at_end in reversed(changes):
         if place is None and not is_at_end:
             return None
@@ -76,35 +76,35 @@ def _apply_changes(parts: list[Any], changes: list[_Change]) -> list[Any] | None
 
 
 def position_in(place: int, count: int, back: int | None = None) -> int:
-    """``place`` counted from the front, of ``count``; a negative one counts back from ``back``.
+    """Return ``place`` counted from the front of ``count``; a negative one counts back from ``back``.
 
     Raises RuleError [sequence.position].
     """
     back = count if back is None else back
     if not -back <= place < count:
-        raise RuleError("sequence.position", f"position {place} is not in [{-back}, {count - 1}]")
+        raise RuleError("sequence.position", f"position must be in [{-back}, {count - 1}], got {place}")
     return place + back if place < 0 else place
 
 
 def known_position(position: View | None) -> int | None:
-    """A position, where it is known. Raises RuleError [sequence.position] where it is more than one number."""
+    """Return a position where it is known. Raises RuleError [sequence.position] where it has several elements."""
     if position is None:
         return None
     if position.shape is not None and any(isinstance(size, int) and size != 1 for size in position.shape):
-        raise RuleError("sequence.position", f"a position should be one number, not of shape {list(position.shape)}")
+        raise RuleError("sequence.position", f"position must have one element, got the shape {list(position.shape)}")
     found = integers_of(position)
     return found[0] if found else None
 
 
 def _position(position: Array) -> int:
-    """A position in a run."""
+    """Return a position at run time."""
     if np.size(position) != 1:
-        raise RuleError("sequence.position", f"a position should be one number, not of shape {list(np.shape(position))}")
+        raise RuleError("sequence.position", f"position must have one element, got the shape {list(np.shape(position))}")
     return int(np.reshape(position, ()))
 
 
 class SequenceEmpty(Op, sig="-> output: any", onnx="SequenceEmpty-11(; dtype?)"):
-    """A list without elements, of tensors of ``dtype``. Source: ONNX SequenceEmpty 11."""
+    """Return an empty sequence of tensors of ``dtype``. Source: ONNX SequenceEmpty 11."""
 
     dtype: DType = dtypes.f32
 
@@ -116,11 +116,11 @@ class SequenceEmpty(Op, sig="-> output: any", onnx="SequenceEmpty-11(; dtype?)")
 
 
 class SequenceConstruct(Op, sig="*inputs: T -> output_sequence: any", onnx="SequenceConstruct-11(*inputs)"):
-    """The list of ``xs``, one at least, all of one element type. Source: ONNX SequenceConstruct 11."""
+    """Return the sequence of ``inputs``, at least one, all of one element type. Source: ONNX SequenceConstruct 11."""
 
     def types(self, *inputs: View) -> list[Type]:
         if not inputs:
-            raise RuleError("node.inputs", "at least one input is needed")
+            raise RuleError("node.inputs", "needs at least 1 input, got 0")
         check_inputs(self, inputs)
         return [Sequence(reduce(common_type, (x.type for x in inputs)), len(inputs))]
 
@@ -133,7 +133,7 @@ class SequenceInsert(
     sig="input_sequence: any, tensor: T, position?!: I -> output_sequence: any",
     onnx="SequenceInsert-11(input_sequence, tensor, position?)",
 ):
-    """``x`` with ``part`` before the element at ``position``, from -n to n where there are n; at the end where none is given.
+    """Insert ``tensor`` before the element at ``position``, from -n to n for n elements; by default at the end.
 
     Source: ONNX SequenceInsert 11.
     """
@@ -156,7 +156,7 @@ class SequenceInsert(
 class SequenceErase(
     Op, sig="input_sequence: any, position?!: I -> output_sequence: any", onnx="SequenceErase-11(input_sequence, position?)"
 ):
-    """``x`` without the element at ``position``, from -n to n - 1; without the last where none is given.
+    """Remove the element at ``position``, from -n to n - 1 for n elements; by default the last.
 
     Source: ONNX SequenceErase 11.
     """
@@ -174,7 +174,7 @@ class SequenceErase(
 
 
 class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onnx="SequenceAt-11(input_sequence, position)"):
-    """The element of ``x`` at ``position``, from -n to n - 1. Source: ONNX SequenceAt 11."""
+    """Return the element at ``position``, from -n to n - 1 for n elements. Source: ONNX SequenceAt 11."""
 
     def types(self, input_sequence: View, position: View) -> list[Type]:
         check_inputs(self, (input_sequence, position))
@@ -199,7 +199,7 @@ class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onn
         return input_sequence[position_in(_position(position), len(input_sequence))]
 
     def decompose(self, b: Builder, input_sequence: Value, position: Value) -> Any:
-        """The element itself; where only the run says which one, the slice of the tensor that was cut into pieces of one."""
+        """Return the element; for an unknown position Gather from the tensor that was split into parts of one."""
         part = self._part(input_sequence, position)
         if part is not None:
             return part
@@ -208,7 +208,10 @@ class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onn
 
 
 def _split_by_one(x: Value) -> tuple[Any, int, bool] | None:
-    """The tensor of which all elements of a list are the pieces of one, in order: along which axis, and whether they keep it."""
+    """Return the tensor whose parts of one, in order, are the elements of a sequence; None where there is none.
+
+    Also the axis of the split, and whether the parts keep it.
+    """
     inputs: list[Any] = [] if x.node is None else x.node.inputs
     if x.node is not None and isinstance(x.node.op, SplitToSequence) and x.node.op.is_by_one(*inputs):
         whole, *sizes = inputs
@@ -229,7 +232,7 @@ def _split_by_one(x: Value) -> tuple[Any, int, bool] | None:
 
 
 def _stack(b: Builder, x: Value) -> tuple[Any, int, bool]:
-    """Elements of one shape along a new first axis. Raises Unknown."""
+    """Stack elements of one shape along a new first axis. Raises Unknown."""
     parts = elements_of_sequence(x)
     if not parts or any(part.dims != parts[0].dims for part in parts):
         raise Unknown
@@ -237,7 +240,7 @@ def _stack(b: Builder, x: Value) -> tuple[Any, int, bool]:
 
 
 class SequenceLength(Op, sig="input_sequence: any -> length: i64", onnx="SequenceLength-11(input_sequence)"):
-    """How many elements ``x`` has, a scalar. Source: ONNX SequenceLength 11."""
+    """Return the number of elements of a sequence, a scalar. Source: ONNX SequenceLength 11."""
 
     def shape(self, input_sequence: View) -> Any:
         sequence_of(input_sequence.type)
@@ -265,10 +268,10 @@ class SequenceLength(Op, sig="input_sequence: any -> length: i64", onnx="Sequenc
 class SplitToSequence(
     Op, sig="input: T, split?!: I -> output_sequence: any", onnx="SplitToSequence-11,24(input, split?; axis=0, keepdims=1)"
 ):
-    """Cut ``x`` along ``axis`` into a list of pieces: of ``sizes``, a vector of lengths that add up to the dimension, or each of
-    ``sizes``, a scalar above 0 (the last may be smaller), or each of one.
+    """Split ``input`` along ``axis`` into a sequence of parts.
 
-    Without ``sizes`` and ``keepdims`` a piece is without the axis. Source: ONNX SplitToSequence 11, 24.
+    ``split`` is a vector of lengths that add up to the dimension, or a scalar above 0, the length of each part (the last may be
+    smaller); by default each part has length 1, and without ``keepdims`` loses the axis. Source: ONNX SplitToSequence 11, 24.
     """
 
     axis: int = 0
@@ -286,7 +289,7 @@ class SplitToSequence(
         if input.shape is None:
             return [Sequence(Tensor(input.dtype, None), count)]
         if not input.shape:
-            raise RuleError("shape.scalar", "a scalar has no axis to cut along")
+            raise RuleError("shape.scalar", "input must have a rank of at least 1, got a scalar")
         axis = axis_in(self.axis, len(input.shape))
         pieces = self._pieces(input.shape[axis], split)
         if pieces is None:
@@ -298,37 +301,37 @@ class SplitToSequence(
         return [Sequence(Tensor(input.dtype, (*input.shape[:axis], *middle, *input.shape[axis + 1 :])), count)]
 
     def _pieces(self, size: Any, split: View | None) -> list[Any] | None:
-        """How long the pieces are, where their number is known."""
+        """Return the lengths of the parts where their number is known, else None."""
         lengths = None if split is None else elements_of(split)
         if split is not None and (lengths is None or split.shape is None):
             return None
         if split is not None and split.shape:
             assert lengths is not None
             if any(isinstance(length, int) and length < 0 for length in lengths):
-                raise RuleError("split.sizes", f"lengths {lengths} should not be negative")
+                raise RuleError("split.sizes", f"lengths must not be negative, got {lengths}")
             if all(map(is_size, lengths)) and symbolic.equal(sum(lengths), size) is False:
-                raise RuleError("split.sizes", f"lengths {lengths} should add up to {size}")
+                raise RuleError("split.sizes", f"lengths must add up to the dimension ({size}), got {lengths}")
             return lengths
         piece = 1 if lengths is None else lengths[0]
         if isinstance(piece, int) and piece < 1:
-            raise RuleError("split.sizes", f"pieces of {piece}")
+            raise RuleError("split.sizes", f"the length of a part must be at least 1, got {piece}")
         if not isinstance(size, int) or not isinstance(piece, int):
             return None
         return [piece] * (size // piece) + ([size % piece] if size % piece else [])
 
     def _even(self, size: Any, split: View | None) -> tuple[Any, Any]:
-        """How many pieces of one length there are, and how long they are."""
+        """Return the number of parts of one length, and that length; None where unknown."""
         piece = 1 if split is None else (elements_of(split) or [None])[0] if split.shape is not None else None
         if not isinstance(piece, int):
             return None, None
         return -(-size // piece), piece if symbolic.equal(size % piece, 0) is True else None
 
     def is_by_one(self, input: View, split: View | None = None) -> bool:
-        """Whether every piece is known to be of one."""
+        """Test whether every part is known to have length 1."""
         return split is None or (split.shape == () and integers_of(split) == [1])
 
     def count(self, b: Builder, input: Value, split: Value | None = None) -> Any:
-        """How many pieces there are, a scalar, written through ``b``."""
+        """Write the number of parts, a scalar."""
         if split is not None and split.shape is None:
             raise Unknown
         if split is not None and split.shape:
@@ -364,7 +367,7 @@ class SplitToSequence(
 class ConcatFromSequence(
     Op, sig="input_sequence: any -> concat_result: any", onnx="ConcatFromSequence-11(input_sequence; axis, new_axis=0)"
 ):
-    """The elements of ``x`` laid end to end along ``axis``, or along a new axis there; one at least.
+    """Concatenate the elements of a sequence, at least one, along ``axis``, or stack them along a new axis there.
 
     Source: ONNX ConcatFromSequence 11.
     """
@@ -375,10 +378,10 @@ class ConcatFromSequence(
     def types(self, input_sequence: View) -> list[Type]:
         known = sequence_of(input_sequence.type)
         if known.length == 0:
-            raise RuleError("sequence.empty", "no elements are laid end to end")
+            raise RuleError("sequence.empty", "the sequence must have at least 1 element, got 0")
         parts = elements_of_sequence(input_sequence)
         if parts is not None and all(part.shape is not None for part in parts):
-            return self._joined([part.type for part in parts])
+            return self._concat_types([part.type for part in parts])
         part = known.element
         if not isinstance(part, Tensor) or part.shape is None:
             return [Tensor(getattr(part, "dtype", None), None)]
@@ -387,17 +390,17 @@ class ConcatFromSequence(
         if self.new_axis:
             sizes.insert(axis, known.length)
         else:
-            # Sizes off the axis agree, though it is not known to what; along it they add up.
+            # All elements have equal sizes off the axis; along the axis the sizes add up.
             each = sizes[axis]
             sizes[axis] = None if each is None or known.length is None else each * known.length
         return [Tensor(part.dtype, tuple(sizes))]
 
     def _axis(self, rank: int) -> int:
         if not rank and not self.new_axis:
-            raise RuleError("shape.scalar", "scalars are laid along a new axis only")
+            raise RuleError("shape.scalar", "scalars need new_axis to be concatenated")
         return axis_in(self.axis, rank + self.new_axis)
 
-    def _joined(self, types: list[Any]) -> list[Type]:
+    def _concat_types(self, types: list[Any]) -> list[Type]:
         if self.new_axis:
             axis = self._axis(len(types[0].shape))
             types = [Tensor(type.dtype, (*type.shape[:axis], 1, *type.shape[axis:])) for type in types]
@@ -405,19 +408,19 @@ class ConcatFromSequence(
 
     def evaluate(self, xp: Namespace, input_sequence: Array) -> Any:
         if not input_sequence:
-            raise RuleError("sequence.empty", "no elements are laid end to end")
-        self._joined([_view_with_type(part).type for part in input_sequence])
+            raise RuleError("sequence.empty", "the sequence must have at least 1 element, got 0")
+        self._concat_types([_view_with_type(part).type for part in input_sequence])
         axis = self._axis(input_sequence[0].ndim)
         return xp.stack(list(input_sequence), axis=axis) if self.new_axis else xp.concat(list(input_sequence), axis=axis)
 
     def decompose(self, b: Builder, input_sequence: Value) -> Any:
-        """What was cut is laid end to end again as it was; else the elements are."""
+        """Return the tensor that was split, transposed where needed; else concatenate the known elements."""
         cut = (
             _split_by_one(input_sequence)
             if input_sequence.node is not None and isinstance(input_sequence.node.op, SplitToSequence)
             else None
         )
-        if cut is not None and (uncut := self._uncut(b, *cut)) is not None:
+        if cut is not None and (uncut := self._join_split(b, *cut)) is not None:
             return uncut
         parts = elements_of_sequence(input_sequence)
         if not parts or any(part.shape is None for part in parts):
@@ -427,8 +430,8 @@ class ConcatFromSequence(
             parts = [b.Unsqueeze(part, [axis]) for part in parts]
         return b.Concat(*parts, axis=axis)
 
-    def _uncut(self, b: Builder, whole: Any, axis: int, keeps: bool) -> Any:
-        """Pieces of one of ``whole``, with or without its axis, laid end to end; None where they lie across each other."""
+    def _join_split(self, b: Builder, whole: Any, axis: int, keeps: bool) -> Any:
+        """Join parts of one of ``whole``, with or without its axis; None where their order differs."""
         rank = len(whole.dims)
         target = self._axis(rank - (not keeps))
         if keeps and not self.new_axis:
@@ -440,7 +443,7 @@ class ConcatFromSequence(
         moved = whole if order == list(range(rank)) else b.Transpose(whole, order)
         if self.new_axis:
             return moved
-        # The pieces follow each other along an axis of theirs.
+        # Merge the axis of the parts into the axis of the concatenation.
         sizes = b.Shape(moved)
         pair = b.Multiply(b.Gather(sizes, [target], axis=0), b.Gather(sizes, [target + 1], axis=0))
         before, after = list(range(target)), list(range(target + 2, rank))
