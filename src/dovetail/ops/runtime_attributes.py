@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
 
 MOST_CHOICES = 512
-"""The most raw values of an attribute that are tried to learn what may come of it."""
+"""Largest number of combinations of axes that are tried to infer types."""
 _INTEGER_KINDS = ("int", "int | None", "tuple[int, ...]", "tuple[int, ...] | None")
 
 
 class _Choice(NamedTuple):
-    """One form that the operator may take: its plainest spelling, and the types of its outputs."""
+    """One form of the operator: the canonical operator and the types of its outputs."""
 
     op: Op
     types: list[Type]
 
 
 class _InnerSignature:
-    """The signature of an instance: that of the operator inside, and one more host input for each of ``names``."""
+    """The signature of an instance: that of the inner operator, and a host input for each of ``names``."""
 
     def __get__(self, instance: Any, owner: type[Op]) -> Signature:
         if instance is None:
@@ -50,17 +50,16 @@ _SIGNATURES: dict[tuple[type[Op], tuple[str, ...]], Signature] = {}
 
 
 def can_be_input(field: Field) -> bool:
-    """Whether an attribute may also come as an input: whole numbers may."""
+    """Test whether an attribute may come as an input: integers and lists of integers may."""
     return field.annotation in _INTEGER_KINDS
 
 
 class RuntimeAttributes(Op):
-    """``op`` with the attributes ``names`` read from the last inputs, in that order; what ``op`` has in their place is not used.
-
-    An integer attribute is a tensor of one element, a list of integers a tensor of rank 0 or 1. The inputs of ``op`` come first;
-    one that is left out keeps its place. Where the values are known the rules are those of ``op``. Elsewhere an attribute called
-    ``axis`` or ``axes`` is taken to be each of the axes in turn: what all of these agree in is known. Sources: OpenVINO's
-    VariadicSplit-1, Split-1, Gather-1, -7, -8, ScatterElementsUpdate-3, -12, ScatterUpdate-3, Unique-10, LRN-1.
+    """Apply ``op`` with the attributes ``names`` read from the last inputs, in that order; their values in ``op`` are unused.
+     An integer attribute is a tensor of one element, a list of integers a tensor of rank 0 or 1. The inputs of ``op`` come first;
+    one that is left out keeps its position. Where the values are known the rules are those of ``op``. Otherwise an attribute
+    called ``axis`` or ``axes`` may be each of the axes: the types are what all of these choices have in common. Sources:
+    OpenVINO's VariadicSplit-1, Split-1, Gather-1, -7, -8, ScatterElementsUpdate-3, -12, ScatterUpdate-3, Unique-10, LRN-1.
     """
 
     sig = "*xs: any -> *ys: any"
@@ -74,9 +73,11 @@ class RuntimeAttributes(Op):
         for name in self.names:
             field = self.op.fields_by_name.get(name)
             if field is None or not can_be_input(field):
-                raise RuleError("attribute.input", f"{type(self.op).__name__} has no integer attribute {name!r}")
+                raise RuleError("attribute.input", f"{type(self.op).__name__} must have an integer attribute {name!r}")
         if self.outputs != output_count(self.op):
-            raise RuleError("node.outputs", f"{self.outputs} outputs, but {self.op} has {output_count(self.op)}")
+            raise RuleError(
+                "node.outputs", f"the number of outputs must be that of {self.op} ({output_count(self.op)}), got {self.outputs}"
+            )
 
     def is_random(self, *xs: View) -> bool:
         return draws(self.op, xs[: -len(self.names)])
@@ -93,21 +94,23 @@ class RuntimeAttributes(Op):
     def with_inputs(
         cls, kind: type[Op], attributes: dict[str, Any], own: Iterable[Any], given: dict[str, Any]
     ) -> tuple[Op, list[Any]]:
-        """The operator ``kind`` with ``attributes``, those in ``given`` read from inputs, and all of its inputs; the plain
-        operator where their values are known."""
-        op = kind(**{**attributes, **{name: _unused(kind, name) for name in given}})
+        """Return the operator ``kind`` with the attributes ``given`` read from inputs, and all of its inputs.
+
+        Where the values of ``given`` are known it is the plain operator.
+        """
+        op = kind(**{**attributes, **{name: _placeholder(kind, name) for name in given}})
         xs = list(own)
         if op.signature.repeated is None:
             xs += [None] * (len(op.signature.inputs) - len(xs))
         xs += given.values()
         made = cls(op, tuple(given), output_count(op))
-        known = made.resolved(xs)
+        known = made.resolve(xs)
         return (made, xs) if known is None else (known, made.own_inputs(xs))
 
     # The two parts of the inputs
 
     def own_inputs(self, xs: Iterable[Any]) -> list[Any]:
-        """The inputs of ``op``."""
+        """Return the inputs of ``op``."""
         found = list(xs)[: -len(self.names)]
         while found and found[-1] is None:
             found.pop()
@@ -116,8 +119,8 @@ class RuntimeAttributes(Op):
     def attribute_inputs(self, xs: Iterable[Any]) -> list[Any]:
         return list(xs)[-len(self.names) :]
 
-    def resolved(self, xs: Iterable[Any]) -> Op | None:
-        """``op`` with the attributes as the inputs say; None where these are not known."""
+    def resolve(self, xs: Iterable[Any]) -> Op | None:
+        """Return ``op`` with the attributes of the inputs; None where these are unknown."""
         found = {}
         for name, x in zip(self.names, self.attribute_inputs(xs), strict=True):
             known = elements_of(x)
@@ -137,15 +140,15 @@ class RuntimeAttributes(Op):
         if shape is None:
             return
         if len(shape) > 1:
-            raise RuleError("input.rank", f"{name} should be of rank 0 or 1, not {len(shape)}")
+            raise RuleError("input.rank", f"{name} must have the rank 0 or 1, got {len(shape)}")
         if not self._is_list(name) and shape and symbolic.equal(shape[0], 1) is False:
-            raise RuleError("attribute.count", f"{name} should be one number, got {shape[0]}")
+            raise RuleError("attribute.count", f"{name} must have one element, got {shape[0]}")
 
     # The rules
 
     def types(self, *xs: View) -> list[Type]:
         check_inputs(self, xs)
-        op, own = self.resolved(xs), self.own_inputs(xs)
+        op, own = self.resolve(xs), self.own_inputs(xs)
         if op is not None:
             return op.types(*own)
         for name, x in zip(self.names, self.attribute_inputs(xs), strict=True):
@@ -153,18 +156,18 @@ class RuntimeAttributes(Op):
         found = self._choices(xs)
         if found is None:
             return self._open_types(own)
-        return [_merged([choice.types[index] for choice in found]) for index in range(self.outputs)]
+        return [_common_type_of([choice.types[index] for choice in found]) for index in range(self.outputs)]
 
     def _open_types(self, own: list[Any]) -> list[Type]:
-        """Element types alone: nothing is known of the shapes."""
+        """Return the element types alone: the shapes are unknown."""
         blurred = [None if x is None else View(Tensor(x.type.dtype, None) if isinstance(x.type, Tensor) else x.type) for x in own]
         found = self.op.types(*blurred)
         return [Tensor(type.dtype, None) if isinstance(type, Tensor) else type for type in found]
 
     def _choices(self, xs: Iterable[Any]) -> list[_Choice] | None:
-        """Every form that ``op`` may take for the attributes that may come, each once; None where they are too many.
+        """Return every form that ``op`` may take, each once; None where they are too many.
 
-        Raises RuleError where none is sound.
+        Raises RuleError where every form breaks a rule.
         """
         xs = list(xs)
         ranges = self._ranges(xs)
@@ -182,7 +185,7 @@ class RuntimeAttributes(Op):
         return list(found.values())
 
     def _ranges(self, xs: list[Any]) -> list[range] | None:
-        """For each element of the attributes the axes that it may be; None where that is not known, or they are too many."""
+        """Return the possible axes for each element of the attributes; None where unknown or too many."""
         own = self.own_inputs(xs)
         first = own[0]
         if first is None or not isinstance(first.type, Tensor) or first.shape is None:
@@ -201,7 +204,7 @@ class RuntimeAttributes(Op):
         return found if rank ** len(found) <= MOST_CHOICES else None
 
     def _forms(self, xs: list[Any], ranges: list[range]) -> Iterator[_Choice | RuleError | None]:
-        """For each combination of axes the form that it gives ``op``, or which rule it breaks; None where it cannot come."""
+        """Return for each combination of axes the form, the rule that it breaks, or None where it is impossible."""
         own, given = self.own_inputs(xs), self.attribute_inputs(xs)
         elements: list[Any] = []
         for name, x in zip(self.names, given, strict=True):
@@ -209,7 +212,9 @@ class RuntimeAttributes(Op):
             count = 1 if not self._is_list(name) else x.shape[0] if x.shape else 1
             elements += [None] * count if known is None else known
         for axes in product(*ranges):
-            if not all(_may_be(element, axis, len(span)) for element, axis, span in zip(elements, axes, ranges, strict=True)):
+            if not all(
+                _is_possible(element, axis, len(span)) for element, axis, span in zip(elements, axes, ranges, strict=True)
+            ):
                 yield None
                 continue
             try:
@@ -228,7 +233,7 @@ class RuntimeAttributes(Op):
         return found
 
     def value(self, *xs: View) -> Any:
-        op = self.resolved(xs)
+        op = self.resolve(xs)
         if op is None:
             raise Unknown
         return op.value(*self.own_inputs(xs))
@@ -241,32 +246,32 @@ class RuntimeAttributes(Op):
             for name, x in zip(self.names, self.attribute_inputs(xs), strict=True)
         }
         op, own = self.op.with_(**found), self.own_inputs(xs)
-        # No walk has held the rules of this form against these inputs.
+        # The rules of this form are first checked here: inference knows only the set of forms.
         hosts = host_inputs(op, len(own))
         views = (None if x is None else host_view_of(x) if host else View(type_of(x)) for x, host in zip(own, hosts, strict=True))
         op.types(*views)
         return apply(op, xp, own)
 
     def decompose(self, b: Builder, *xs: Value) -> Any:
-        """``op`` for each form that it may take, the one that is meant chosen by If.
+        """Write ``op`` for each form that it may take, selected by If.
 
-        Raises UnsupportedError [constant.needed] where the forms are not known.
+        Raises UnsupportedError [constant.needed] where the forms are unknown.
         """
-        op, own = self.resolved(xs), self.own_inputs(xs)
+        op, own = self.resolve(xs), self.own_inputs(xs)
         if op is not None:
             return b.add(op, *own)
         ranges = self._ranges(list(xs))
         if ranges is None or not ranges:
             what = f"{' and '.join(self.names)} of {type(self.op).__name__}"
-            raise UnsupportedError("constant.needed", f"{what} is computed at run time, and has to be a constant here")
+            raise UnsupportedError("constant.needed", f"{what} must be constant, got a computed value")
         table, forms = self._table(list(xs), ranges)
         if not forms:
             self._choices(xs)
         place = self._place(b, self.attribute_inputs(xs), ranges, table, len(forms))
-        return _chosen(b, place, forms, own, 0, len(forms))
+        return _select_form(b, place, forms, own, 0, len(forms))
 
     def _table(self, xs: list[Any], ranges: list[range]) -> tuple[list[int], list[Op]]:
-        """For each combination of axes the number of its form, and the forms; of one that breaks a rule a number past all."""
+        """Return the number of the form for each combination of axes (_NO_FORM where it breaks a rule), and the forms."""
         numbers: dict[Op, int] = {}
         table = [
             numbers.setdefault(form.op, len(numbers)) if isinstance(form, _Choice) else _NO_FORM
@@ -275,8 +280,7 @@ class RuntimeAttributes(Op):
         return table, list(numbers)
 
     def _place(self, b: Builder, given: list[Any], ranges: list[range], table: list[int], count: int) -> Any:
-        """The number of the form that is meant. Gather itself refuses, when it runs, an axis out of range and a form that breaks
-        a rule."""
+        """Compute the number of the form. Gather refuses at run time an axis out of range and _NO_FORM."""
         code: Any = None
         flat = [b.Reshape(as_i64(b, x), [-1]) for x in given]
         joined = flat[0] if len(flat) == 1 else b.Concat(*flat, axis=0)
@@ -291,16 +295,16 @@ class RuntimeAttributes(Op):
 
 
 _NO_FORM = 2**31 - 1
-"""In a table of forms: no form, an index that Gather refuses."""
+"""Number for combinations that break a rule: an index out of range for Gather."""
 
 
-def _may_be(element: Any, axis: int, rank: int) -> bool:
-    """Whether an element of a shape value may mean this axis, counted from either end."""
+def _is_possible(element: Any, axis: int, rank: int) -> bool:
+    """Test whether an element of a shape value may be this axis, counted from either end."""
     return element is None or any(symbolic.equal(element, number) is not False for number in (axis, axis - rank))
 
 
-def _chosen(b: Builder, place: Any, forms: list[Op], own: list[Any], first: int, stop: int) -> list[Value]:
-    """The outputs of the form whose number is ``place``, which is in [first, stop)."""
+def _select_form(b: Builder, place: Any, forms: list[Op], own: list[Any], first: int, stop: int) -> list[Value]:
+    """Write the outputs of the form with the number ``place``, in [first, stop), by binary search with If."""
     middle = max((first + stop) // 2, first + 1)
     branches = [_branch(forms, own, place, *part) for part in ((first, middle), (min(middle, stop - 1), stop))]
     given = [place, *(x for x in own if x is not None)]
@@ -323,13 +327,13 @@ def _branch(forms: list[Op], own: list[Any], place: Any, first: int, stop: int) 
     for x, value in zip(own, inputs, strict=True):
         if value is not None and x.value is not None:
             value.value = x.value
-    made = b.add(forms[first], *inputs) if stop - first == 1 else _chosen(b, number, forms, inputs, first, stop)
+    made = b.add(forms[first], *inputs) if stop - first == 1 else _select_form(b, number, forms, inputs, first, stop)
     b.graph.outputs = made
     return b.graph
 
 
-def _merged(types: list[Type]) -> Type:
-    """What holds for a value of any of these types."""
+def _common_type_of(types: list[Type]) -> Type:
+    """Return the type that holds for a value of any of these types."""
     first = types[0]
     if not all(isinstance(type, Tensor) for type in types):
         return first if all(type == first for type in types) else Tensor(None, None)
@@ -338,12 +342,12 @@ def _merged(types: list[Type]) -> Type:
     shapes = [type.shape for type in tensors if type.shape is not None]
     if len(shapes) != len(tensors) or len({len(shape) for shape in shapes}) != 1:
         return Tensor(dtype, None)
-    sizes: Any = tuple(_any_of(column) for column in zip(*shapes, strict=True))
+    sizes: Any = tuple(_common_size_of(column) for column in zip(*shapes, strict=True))
     return Tensor(dtype, sizes)
 
 
-def _any_of(sizes: tuple[Any, ...]) -> Any:
-    """The size that all agree in; else within which bounds it lies."""
+def _common_size_of(sizes: tuple[Any, ...]) -> Any:
+    """Return the size in which all agree, else its bounds."""
     if any(size is None for size in sizes):
         return None
     if all(size == sizes[0] for size in sizes):
@@ -355,15 +359,15 @@ def _any_of(sizes: tuple[Any, ...]) -> Any:
 
 
 def as_attributes(b: Builder, node: Node) -> list[Value] | None:
-    """A rewriting rule: RuntimeAttributes whose values are known is the operator itself."""
+    """Rewrite RuntimeAttributes with known values to the operator itself; None otherwise."""
     if not isinstance(node.op, RuntimeAttributes):
         return None
-    op = node.op.resolved(node.inputs)
+    op = node.op.resolve(node.inputs)
     return None if op is None else b.add(op, *node.op.own_inputs(node.inputs))
 
 
-def _unused(kind: type[Op], name: str) -> Any:
-    """What stands in the place of an attribute that comes as an input: its default, or the plainest value.
+def _placeholder(kind: type[Op], name: str) -> Any:
+    """Return the placeholder for an attribute that comes as an input: its default, or the simplest value.
 
     Raises RuleError [attribute.input] where the attribute cannot be an input.
     """

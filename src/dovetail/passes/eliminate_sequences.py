@@ -51,7 +51,7 @@ def _eliminate(b: Builder, node: Node) -> Any:
     mark = len(b.graph.nodes)
     made = eliminate_in_subgraphs(b, node) or decompose_sequence_op(b, node)
     if isinstance(made, Value) and made.node not in b.graph.nodes[mark:]:
-        # What it is called stays.
+        # Identity keeps the name of the node's output.
         return b.apply("Identity", made)
     return made
 
@@ -68,7 +68,7 @@ def decompose_sequence_op(b: Builder, node: Node) -> Any:
 
 
 def eliminate_in_subgraphs(b: Builder, node: Node) -> list[Value] | None:
-    """The outputs of If or Loop with a list less, written through ``b``; None where there is none that can go."""
+    """Rewrite If or Loop with one sequence fewer; return the outputs, None where no sequence can go."""
     rules: tuple[Callable[..., list[Value] | None], ...] = ()
     if isinstance(node.op, If):
         rules = (_move_maker_inside, _split_if_output)
@@ -78,7 +78,7 @@ def eliminate_in_subgraphs(b: Builder, node: Node) -> list[Value] | None:
 
 
 def _move_maker_inside(b: Builder, op: Any, node: Node) -> list[Value] | None:
-    """The first list that comes in and whose maker is known is made by the bodies themselves."""
+    """Move the maker of the first sequence among the inputs into the subgraphs."""
     start = 1 if isinstance(op, If) else 2 + op.carried + len(op.scan_inputs)
     for place, x in enumerate(node.inputs[start:], start):
         if x is None or isinstance(x.type, Tensor) or x.node is None or not isinstance(x.node.op, SEQUENCE_MAKERS):
@@ -94,7 +94,7 @@ def _move_maker_inside(b: Builder, op: Any, node: Node) -> list[Value] | None:
 
 
 def _insert_maker(body: Graph, place: int, maker: Node) -> None:
-    """Let a body do what ``maker`` does for its input at ``place``, which the maker's inputs take the place of."""
+    """Insert a copy of ``maker`` for the input at ``place`` of a subgraph; the maker's inputs replace that input."""
     nodes, body.nodes = body.nodes, []
     b = Builder(graph=body)
     xs = [_value_inside(b, x) for x in maker.inputs]
@@ -105,7 +105,7 @@ def _insert_maker(body: Graph, place: int, maker: Node) -> None:
 
 
 def _value_inside(b: Builder, x: Value | None) -> Value | None:
-    """What stands for an outer value in a body: a constant, or an input."""
+    """Return the value in a subgraph for an outer value: a constant, or an input."""
     if x is None:
         return None
     if x.constant is not None:
@@ -116,7 +116,7 @@ def _value_inside(b: Builder, x: Value | None) -> Value | None:
 
 
 def _split_if_output(b: Builder, op: If, node: Node) -> list[Value] | None:
-    """A list of which both branches know as many elements."""
+    """Replace a sequence that both branches return with equally many known elements by its elements."""
     for place, y in enumerate(node.outputs):
         pair = [elements_of_sequence(branch.outputs[place]) for branch in (op.then_branch, op.else_branch)]
         if not isinstance(y.type, Sequence) or pair[0] is None or pair[1] is None or len(pair[0]) != len(pair[1]):
@@ -140,7 +140,7 @@ def _construct_sequence(b: Builder, parts: list[Value], y: Value) -> Value:
 
 
 def _append_as_scan_output(b: Builder, op: Loop, node: Node) -> list[Value] | None:
-    """A list that begins empty, and to which every trip adds an element at the end."""
+    """Replace a sequence that starts empty and grows by one element per trip by a scan output."""
     for place, y in enumerate(node.outputs[: op.carried]):
         x, old, new = node.inputs[2 + place], op.body.inputs[1 + place], op.body.outputs[1 + place]
         if x is None or not isinstance(y.type, Sequence) or elements_of_sequence(x) != [] or not _only_appends(op.body, old, new):
@@ -153,7 +153,7 @@ def _append_as_scan_output(b: Builder, op: Loop, node: Node) -> list[Value] | No
         assert inserted is not None
         part = inserted.inputs[1]
         assert part is not None
-        # Parts of other sizes along the axis are what no format's loop lays end to end.
+        # No format's loop concatenates parts of different sizes.
         if not is_fixed and (axis is None or part.shape is None or not isinstance(part.shape[axis], int)):
             continue
         body.outputs.append(Builder(graph=body).apply("Unsqueeze", part, [0]) if is_fixed else part)
@@ -171,7 +171,7 @@ def _append_as_scan_output(b: Builder, op: Loop, node: Node) -> list[Value] | No
 
 
 def _only_appends(body: Graph, old: Value, new: Value) -> bool:
-    """Whether ``new`` is ``old`` with an element behind it, and nothing else reads either."""
+    """Test whether ``new`` is ``old`` with an element appended, and nothing else reads either."""
     node = new.node
     if node is None or not isinstance(node.op, SequenceInsert) or node.inputs[0] is not old or len(node.inputs) > 2:
         return False
@@ -179,7 +179,7 @@ def _only_appends(body: Graph, old: Value, new: Value) -> bool:
 
 
 def _axis_of_readers(b: Builder, y: Value) -> int | None:
-    """The axis along which all that reads a list lays its elements end to end."""
+    """Return the axis along which every reader concatenates a sequence; None where they differ."""
     element = y.type.element if isinstance(y.type, Sequence) else None
     if not y.uses or any(value is y for value in b.graph.outputs) or not isinstance(element, Tensor) or element.shape is None:
         return None
@@ -192,7 +192,7 @@ def _axis_of_readers(b: Builder, y: Value) -> int | None:
 
 
 def _split_carried(b: Builder, op: Loop, node: Node) -> list[Value] | None:
-    """A list that is carried and has as many known elements after every trip."""
+    """Replace a carried sequence with a constant number of known elements by its elements."""
     for place in range(op.carried):
         parts = None if node.inputs[2 + place] is None else elements_of_sequence(node.inputs[2 + place])
         if not parts or not isinstance(node.outputs[place].type, Sequence):

@@ -1,4 +1,4 @@
-"""Constant folding: what follows from constants alone becomes a constant, bit for bit the run-time value."""
+"""Constant folding: replace nodes by constants, bit for bit the values at run time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from dovetail.ops.runtime_attributes import as_attributes
 
 
 def fold(graph: Graph) -> int:
-    """Replace every node whose inputs are constants by its outputs' values, and every attribute that is an input of known value
-    by an attribute. Returns how many nodes changed.
+    """Replace nodes with constant inputs by their outputs, and known attribute inputs by attributes.
 
-    Random operators, operators without a rule, and whatever would grow a constant (see ``evaluate.FOLD_LIMIT``)
-    stay.
+    Returns the number of nodes that changed. Random operators, operators without rules, and results larger than
+    ``evaluate.FOLD_LIMIT`` stay.
     """
     changed = rewrite(graph, _fold_node)
     if changed:

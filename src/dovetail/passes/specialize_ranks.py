@@ -1,4 +1,4 @@
-"""Give every If results of one rank: what follows an If whose branches differ in rank goes into both branches."""
+"""Give every If results of one rank: the nodes after an If whose branches differ in rank move into both branches."""
 
 from __future__ import annotations
 
@@ -20,33 +20,34 @@ from dovetail.ops.control_flow.if_op import If, known_branch
 from dovetail.ops.tensor.reshape import Reshape
 
 GROWTH = 32
-"""The most nodes that are written for each node of a graph: n such choices in a row have 2**n combinations of ranks."""
+"""Largest growth, in nodes written per node of the graph: n such If in sequence have 2**n combinations of ranks."""
 
 Step = Node | list[tuple[Value, Value]]
-"""A node to write, or pairs of values whose second one is the first."""
+"""A node to write, or pairs of an existing value and its second name."""
 
 
 def has_open_rank(graph: Graph) -> bool:
-    """Whether some If in ``graph``, bodies included, has branches that differ in rank, a result of unknown rank, or a branch that
-    cannot run."""
+    """Test whether some If in ``graph`` or its subgraphs has branches of different rank or a result of unknown rank.
+
+    A branch that cannot run counts too.
+    """
     return graph.fault is not None or any(
         _is_open(node) or any(has_open_rank(body) for _, body in bodies(node.op)) for node in graph.nodes
     )
 
 
 def specialize_ranks(graph: Graph) -> Graph:
-    """A graph that computes the same, in which no If has branches that differ in rank, nor one with a known condition.
-
-    Let ``y`` be the result of an If whose branches make different ranks. The nodes that depend on ``y`` move into both branches,
-    where its rank is known; then a condition on that rank is constant, and the branch that it takes stands for its If.
-    A branch that its rules refuse at all sizes becomes one that raises when it runs.
-    Raises UnsupportedError [if.rank] where an output of the graph itself has two ranks, or beyond GROWTH.
+    """Return an equivalent graph in which no If has branches of different rank, nor a constant condition.
+     Let ``y`` be the result of an If whose branches differ in rank. The nodes that depend on ``y`` move into both branches, where
+    its rank is known; then a condition on that rank is constant, and the branch that it selects replaces its If. A branch that
+    its rules refuse at all sizes becomes one that raises when it runs. Raises UnsupportedError [if.rank] where an output of the
+    graph itself has two ranks, or beyond GROWTH.
     """
     return _Specializer(graph).graph()
 
 
 class _TwoRanks(UnsupportedError):
-    """A result of a graph has two ranks; whoever holds the graph may move what follows into it."""
+    """A result of a graph has two ranks; the caller may move the following nodes into the graph."""
 
 
 class _Specializer:
@@ -97,23 +98,25 @@ class _Specializer:
             condition, *captures = (env[id(x)] for x in step.inputs if x is not None)
             taken = known_branch(condition)
             if taken is not None:
-                todo.extendleft(reversed(_unfolded(step, taken)))
+                todo.extendleft(reversed(_branch_steps(step, taken)))
                 continue
             inputs = [(x.type, x.value) for x in captures]
             choices = [partial(self.body, branch, inputs) for branch in (step.op.then_branch, step.op.else_branch)]
-            branches = self._agreeing(choices, condition)
+            branches = self._branches_of_one_rank(choices, condition)
             if branches is not None:
                 op = step.op.with_(then_branch=branches[0], else_branch=branches[1])
                 self._add(b, step, op, [condition, *captures, condition], env)
                 continue
             if not todo:
-                raise _TwoRanks("if.rank", "the branches differ in rank, and their results leave the graph", node=step.label)
+                raise _TwoRanks(
+                    "if.rank", "results that leave the graph must have one rank, and the branches differ", node=step.label
+                )
             after = self._write_independent(b, step, todo, env)
             self._sink(b, step, after, env, outputs)
             return
 
-    def _agreeing(self, choices: Sequence[Callable[[], Graph]], condition: Value) -> list[Graph] | None:
-        """The branches by themselves; None where their results have more than one rank."""
+    def _branches_of_one_rank(self, choices: Sequence[Callable[[], Graph]], condition: Value) -> list[Graph] | None:
+        """Return the specialized branches; None where their results have more than one rank."""
         try:
             branches = _branches(choices, condition)
         except _TwoRanks:
@@ -124,7 +127,7 @@ class _Specializer:
         xs = [None if x is None else env[id(x)] for x in node.inputs]
         op = copy_op(node.op)
         for fault in (body.fault for _, body in bodies(op) if body.fault is not None):
-            # A body that cannot run is that of a loop without trips, which is no error.
+            # A subgraph that cannot run belongs to a loop without trips, which is no error.
             raise UnsupportedError(fault.code, fault.message, node=fault.node, op=fault.op)
         open_bodies = [(name, body) for name, body in bodies(op) if has_open_rank(body)]
         changes = {name: self.body(body, [(x.type, x.value) for x in body.inputs]) for name, body in open_bodies}
@@ -135,7 +138,9 @@ class _Specializer:
             raise fault
         self.left -= 1
         if self.left < 0:
-            raise UnsupportedError("if.rank", "the branches that differ in rank have too many combinations", node=node.label)
+            raise UnsupportedError(
+                "if.rank", f"branches of different ranks must not multiply the nodes more than {GROWTH} times", node=node.label
+            )
         if not node.inputs and (data := node.outputs[0].constant) is not None:
             made = [b.constant(data, node.outputs[0].dtype, node.outputs[0].name)]
         else:
@@ -153,36 +158,38 @@ class _Specializer:
         after: list[Step] = []
         before: list[Step] = []
         for step in todo:
-            xs, ys = _ends(step)
+            xs, ys = _reads_and_writes(step)
             if any(id(x) in reached for x in xs):
                 reached.update(map(id, ys))
                 after.append(step)
             else:
                 before.append(step)
-        self.write(b, before, env, [x for step in after for x in _ends(step)[0]])
+        self.write(b, before, env, [x for step in after for x in _reads_and_writes(step)[0]])
         return after
 
     def _sink(self, b: Builder, node: Node, after: list[Step], env: dict[int, Value], outputs: Sequence[Value]) -> None:
-        """Write an If whose branches go on with ``after``, as far as ``outputs`` depend on it."""
-        made = {id(y) for step in [node, *after] for y in _ends(step)[1]}
+        """Write an If whose branches continue with ``after``, as far as ``outputs`` depend on it."""
+        made = {id(y) for step in [node, *after] for y in _reads_and_writes(step)[1]}
         wanted = list({id(value): value for value in outputs if id(value) in made}.values())
-        read = {id(x): x for step in [node, *after] for x in _ends(step)[0] if id(x) in env and id(x) not in made}
+        read = {id(x): x for step in [node, *after] for x in _reads_and_writes(step)[0] if id(x) in env and id(x) not in made}
         condition = node.inputs[0]
         assert condition is not None
         captures = [x for x in read.values() if env[id(x)].constant is None]
         outside = [(x, env[id(x)]) for x in read.values()]
-        choices = [partial(self._tail, [*_unfolded(node, index), *after], outside, wanted) for index in (0, 1)]
+        choices = [partial(self._tail, [*_branch_steps(node, index), *after], outside, wanted) for index in (0, 1)]
         branches = _branches(choices, env[id(condition)])
         if _differ(branches):
             ranks = [[_rank(y) for y in branch.outputs] for branch in branches]
-            raise _TwoRanks("if.rank", f"results of ranks {ranks[0]} and {ranks[1]} leave the graph", node=node.label)
+            raise _TwoRanks(
+                "if.rank", f"results that leave the graph must have one rank, got {ranks[0]} and {ranks[1]}", node=node.label
+            )
         op = If(then_branch=branches[0], else_branch=branches[1], outputs=len(wanted))
         results = b.add(op, env[id(condition)], *(env[id(x)] for x in captures), env[id(condition)], name=node.name)
         for old, new in zip(wanted, results, strict=True):
             env[id(old)] = new
 
     def _tail(self, steps: Iterable[Step], outside: Iterable[tuple[Value, Value]], wanted: Sequence[Value]) -> Graph:
-        """A branch that makes ``wanted`` by ``steps``, which read values from ``outside``; constants are copied into it."""
+        """Return a branch that computes ``wanted`` by ``steps``, which read values from ``outside``; copy constants into it."""
         b = Builder(strict=False)
         env: dict[int, Value] = {}
         for old, outer in outside:
@@ -197,7 +204,7 @@ class _Specializer:
 
 
 def _branches(choices: Sequence[Callable[[], Graph]], condition: Value) -> list[Graph]:
-    """The graphs that ``choices`` make, each with one more input, for ``condition``.
+    """Return the graphs of ``choices``, each with the condition as one more input.
 
     A branch that can run with no size of its inputs raises an error when it runs. Raises RuleError where that is true of both.
     """
@@ -213,13 +220,13 @@ def _branches(choices: Sequence[Callable[[], Graph]], condition: Value) -> list[
             faults.append(error)
     if len(faults) == 2:
         raise faults[0]
-    return [_raising(next(filter(None, made)), faults[0]) if branch is None else branch for branch in made]
+    return [_raising_branch(next(filter(None, made)), faults[0]) if branch is None else branch for branch in made]
 
 
-def _raising(other: Graph, fault: RuleError) -> Graph:
-    """A branch with inputs and outputs like ``other`` that always raises: it reshapes two elements to one.
+def _raising_branch(other: Graph, fault: RuleError) -> Graph:
+    """Return a branch with inputs and outputs like ``other`` that always raises: it reshapes two elements to one.
 
-    The number two is computed from the condition, so that no reader of the file finds the error before the branch runs. Each
+    The number two is computed from the condition, so that no reader of the file reports the error before the branch runs. Each
     Reshape is named after the node and the code of ``fault``.
     """
     b = Builder("raises")
@@ -233,16 +240,16 @@ def _raising(other: Graph, fault: RuleError) -> Graph:
     return b.graph
 
 
-def _unfolded(node: Node, index: int) -> list[Step]:
-    """The steps of one branch in the place of its If."""
+def _branch_steps(node: Node, index: int) -> list[Step]:
+    """Return the steps of one branch in place of its If."""
     op: Any = node.op
     branch: Graph = op.else_branch if index else op.then_branch
     into = [(x, inner) for x, inner in zip(node.inputs[1:], branch.inputs, strict=True) if x is not None]
     return [into, *branch.nodes, list(zip(branch.outputs, node.outputs, strict=True))]
 
 
-def _ends(step: Step) -> tuple[list[Value], list[Value]]:
-    """What a step reads and what it makes."""
+def _reads_and_writes(step: Step) -> tuple[list[Value], list[Value]]:
+    """Return the values that a step reads and those that it writes."""
     if isinstance(step, list):
         return [old for old, _ in step], [new for _, new in step]
     return [x for x in step.inputs if x is not None], list(step.outputs)

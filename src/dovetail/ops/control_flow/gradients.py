@@ -1,7 +1,7 @@
-"""Gradients through operators that hold graphs: of a choice by both branches, of a loop by a loop back over what it carried.
+"""Gradients of If and Loop: an If of the branches' gradients, and a loop back over the states.
 
-Neither keeps what its body computed on the way: the bodies of the gradient compute it again from the body's inputs. What a loop
-carries into each trip is therefore laid up by the loop as further outputs.
+Neither stores intermediate results of its subgraphs: the subgraphs of the gradient recompute them from the inputs. The forward
+loop therefore returns the states before each trip as further outputs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Deltas = Sequence[Value | None]
 END = 2**63 - 1
 
 
-def _refuse_draws(node: Node) -> None:
+def _refuse_random(node: Node) -> None:
     if draws(node.op, node.inputs):
-        raise UnsupportedError("grad.draws", "the gradient computes the body again, and its random numbers would be others")
+        raise UnsupportedError("grad.draws", "the gradient recomputes the subgraph, which must not draw random numbers")
 
 
 def _is_smooth(x: Value | None) -> bool:
@@ -36,8 +36,8 @@ def _is_smooth(x: Value | None) -> bool:
 
 
 def through_if(op: Any, b: Builder, walk: Walk, node: Node, g: Deltas, wanted: Sequence[bool]) -> list[Value | None]:
-    """A choice between the gradients of the branches."""
-    _refuse_draws(node)
+    """Return an If between the gradients of its branches."""
+    _refuse_random(node)
     condition, *captures = node.inputs
     places = [place for place, x in enumerate(captures) if wanted[1 + place] and _is_smooth(x)]
     branches = [_branch(branch, g, places, walk) for branch in (op.then_branch, op.else_branch)]
@@ -49,15 +49,15 @@ def through_if(op: Any, b: Builder, walk: Walk, node: Node, g: Deltas, wanted: S
 
 def _branch(branch: Graph, g: Deltas, places: Sequence[int], walk: Walk) -> Graph:
     inner = Builder(f"{branch.name}_gradient")
-    xs, ys = _again(inner, branch)
+    xs, ys = _recompute(inner, branch)
     pairs = [(y, inner.input_of("delta", delta.type)) for y, delta in zip(ys, g, strict=True) if delta is not None]
     inner.graph.outputs = walk(inner, [y for y, _ in pairs], [delta for _, delta in pairs], [xs[place] for place in places])
     remove_dead(inner.graph)
     return inner.graph
 
 
-def _again(inner: Builder, body: Graph) -> tuple[list[Value], list[Value]]:
-    """A body's nodes over inputs like its own. The inputs and the outputs."""
+def _recompute(inner: Builder, body: Graph) -> tuple[list[Value], list[Value]]:
+    """Inline a body's nodes over inputs like its own; return the inputs and the outputs."""
     xs = [inner.input_of(x.name, x.type) for x in body.inputs]
     for x, old in zip(xs, body.inputs, strict=True):
         if old.value is not None:
@@ -66,15 +66,18 @@ def _again(inner: Builder, body: Graph) -> tuple[list[Value], list[Value]]:
 
 
 def through_loop(op: Any, b: Builder, walk: Walk, node: Node, g: Deltas, wanted: Sequence[bool]) -> list[Value | None]:
-    """A loop from the last trip to the first, which carries the gradients of the states and the sums of those of what is read
-    whole, and lays the gradients of parts where the parts were."""
-    _refuse_draws(node)
+    """Return a loop from the last trip to the first that carries the gradients of the states.
+
+    It also carries the sums of the gradients of values that every trip reads whole, and returns the gradients of parts as scan
+    outputs.
+    """
+    _refuse_random(node)
     back = _Back(op, b, node, g, wanted)
     return [*[None] * min(2, len(node.inputs)), *back.gradients(walk)]
 
 
 class _Back:
-    """The loop back over ``node``. Places count the inputs of the loop behind its condition: states, cut ones, whole ones."""
+    """The backward loop of ``node``. Places index the inputs of the loop after its condition: states, scan inputs, others."""
 
     def __init__(self, op: Any, b: Builder, node: Node, g: Deltas, wanted: Sequence[bool]) -> None:
         self.op, self.b, self.node, self.body = op, b, node, op.body
@@ -90,7 +93,7 @@ class _Back:
         self.is_scan = is_free and bool(op.scan_inputs) and _is_endless(self.body)
 
     def _reached(self, places: set[int]) -> set[int]:
-        """Of ``places`` those that are smooth, and the states that come to depend on them."""
+        """Return those of ``places`` that are floats, and the states that depend on them."""
         inputs = self.body.inputs[1:]
         found = {place for place in places if _is_smooth(inputs[place])}
         while True:
@@ -104,7 +107,7 @@ class _Back:
             found |= more
 
     def gradients(self, walk: Walk) -> list[Value | None]:
-        self._are_fixed(self.moving)
+        self._check_fixed_types(self.moving)
         inner = Builder(f"{self.body.name}_gradient")
         trip = inner.input_of("trip", Tensor(dtypes.i64, ()))
         number = inner.input_of("number_part", Tensor(dtypes.i64, (1,)))
@@ -140,14 +143,14 @@ class _Back:
         sums: list[Value],
         laid: list[tuple[tuple[int, Value], Value]],
     ) -> list[Value | None]:
-        """The loop around the body, over what the forward loop lays up for it."""
+        """Write the loop around the body, over the values that the forward loop stores for it."""
         saved = [place for place in self.states if _is_read(body, kept[place])]
-        numbers, states = self._laid_up(saved, not self.is_scan or _is_read(body, number))
+        numbers, states = self._store_states(saved, not self.is_scan or _is_read(body, number))
         rows: list[tuple[Value, Value, tuple[int, int, bool]]] = []
         if numbers is not None:
             rows.append((number, numbers, (0, 1, True)))
         rows += [(kept[place], stack, (0, 1, True)) for place, stack in zip(saved, states, strict=True)]
-        pieces = {place: self._pieces(place, numbers) for place in self.cut}
+        pieces = {place: self._read_and_rest(place, numbers) for place in self.cut}
         for place in self.cut:
             axis, size, is_reversed = self.op.scan_inputs[place - self.cut.start]
             part = given[place - self.cut.start]
@@ -165,18 +168,18 @@ class _Back:
             body=body, carried=len(first), scan_inputs=tuple(entry for _, _, entry in rows),
             scan_outputs=tuple((axis, not is_reversed) for axis, _, is_reversed in cuts), outputs=len(first) + len(cuts),
         )  # fmt: skip
-        # Said even though the parts say it too: not every runtime goes over no parts.
+        # An explicit trip count, since not every runtime accepts a loop over scan inputs without parts.
         trips = None if numbers is None else self.b.apply("Squeeze", self.b.apply("Shape", numbers, output_type=dtypes.i64), [0])
         made = self.b.add(back, trips, None, *first, *(x for _, x, _ in rows), *(self.xs[place] for place in whole))
         found = dict(zip((*self.moving, *self.summed, *self.parted), made, strict=True))
         found.update({place: self._with_rest(found[place], place, pieces[place][1]) for place in self.parted})
         return [found.get(place) for place in range(len(self.xs))]
 
-    def _laid_up(self, saved: Sequence[int], is_numbered: bool) -> tuple[Value | None, list[Value]]:
-        """The trips' numbers, and the states at the begin of each, as further outputs of the forward loop."""
+    def _store_states(self, saved: Sequence[int], is_numbered: bool) -> tuple[Value | None, list[Value]]:
+        """Store the trip numbers and the states before each trip as further outputs of the forward loop."""
         if not saved and not is_numbered:
             return None, []
-        self._are_fixed(saved)
+        self._check_fixed_types(saved)
         body = copy_graph(self.body)
         inner = Builder(graph=body)
         xs = [body.inputs[0]] * is_numbered + [body.inputs[1 + place] for place in saved]
@@ -186,14 +189,14 @@ class _Back:
         made = grow(self.b.graph, self.node, op, [f"{x.name}_trips" for x in xs])
         return (made[0], made[1:]) if is_numbered else (None, made)
 
-    def _are_fixed(self, places: Sequence[int]) -> None:
+    def _check_fixed_types(self, places: Sequence[int]) -> None:
         for place in places:
             if not _has_rank(self._inside(place)) or self._inside(place).type != self.xs[place].type:
                 what = f"{self._inside(place).name}, {self.xs[place].type} at first, may change its shape from trip to trip"
                 raise UnsupportedError("grad.types", f"the state {what}")
 
-    def _pieces(self, place: int, numbers: Value | None) -> tuple[Value, Value | None]:
-        """Of a cut input what the trips took, and the rest of it."""
+    def _read_and_rest(self, place: int, numbers: Value | None) -> tuple[Value, Value | None]:
+        """Return the part of a scan input that the trips read, and the rest of it."""
         x = self.xs[place]
         if self.is_scan or numbers is None:
             return x, None
@@ -219,14 +222,14 @@ class _Back:
         return found
 
     def _part(self, place: int) -> Type:
-        """A state as it is laid up. It has to be of one shape in all trips."""
+        """Return the type of a stored state, which must have one shape in all trips."""
         type = self._inside(place).type
         if not isinstance(type, Tensor) or type.shape is None:
             return type
         return Tensor(type.dtype, (1, *type.shape))
 
     def _last(self, place: int) -> Value:
-        """The gradient of a state behind the last trip."""
+        """Return the gradient of a state after the last trip."""
         delta = self.last[place]
         found: Value = zeros_like(self.b, self.node.outputs[place]) if delta is None else delta
         return found
@@ -234,7 +237,7 @@ class _Back:
     def _length(self, place: int, axis: int) -> int:
         size = self.body.outputs[1 + len(self.states) + place].dims[axis]
         if not isinstance(size, int):
-            raise UnsupportedError("grad.types", f"parts of {size} along axis {axis} may differ from trip to trip")
+            raise UnsupportedError("grad.types", f"the size of parts along axis {axis} must be constant, got {size}")
         return size
 
 

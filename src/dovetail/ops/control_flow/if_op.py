@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence as Several
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.errors import DovetailError, EngineError, RuleError
-from dovetail.ir.graph import Graph, Value
+from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op, bodies
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, Unknown, View, common_type, sizes_in
 from dovetail.limits import current
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
 
 
-def infer_branch(body: Graph, xs: tuple[Any, ...]) -> list[Type] | None:
+def infer_branch(body: Graph, xs: tuple[View, ...]) -> list[Type] | None:
     """Infer a branch from its input types. Returns its outputs' types; None where it cannot run with these inputs.
 
     The error of a rule is then ``body.fault``, and the branch keeps its previous types.
@@ -97,7 +97,7 @@ def known_boolean(value: View) -> bool | None:
     return item if isinstance(item, bool) else None
 
 
-def symbols_of(xs: Iterable[Any]) -> set[str]:
+def symbols_of(xs: Iterable[View | None]) -> set[str]:
     """Return the names of the symbols in the types and values of the inputs of a subgraph."""
     sizes = (size for x in xs if x is not None for size in (*sizes_in(x.type), *_elements(x.value)))
     return {str(symbol) for size in sizes for symbol in symbolic.symbols(size)}
@@ -186,7 +186,7 @@ class If(SubgraphOp, sig="cond: boolean, *captures: any -> *outputs: any"):
             raise EngineError("if.condition", f"cond must have one element, got the shape {list(cond.shape)}")
         return tuple(call(self.then_branch if bool(cond.reshape(())) else self.else_branch, captures))
 
-    def pull_back(self, b: Builder, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
+    def pull_back(self, b: Builder, walk: Any, node: Node, g: Any, wanted: Several[bool]) -> Any:
         from dovetail.ops.control_flow.gradients import through_if
 
         return through_if(self, b, walk, node, g, wanted)

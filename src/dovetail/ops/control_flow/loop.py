@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
-from dovetail.ir.graph import Graph
+from dovetail.ir.graph import Graph, Node
 from dovetail.ir.op import check_inputs
 from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, View, common_type
 from dovetail.limits import Usage, bytes_of, counting
@@ -105,7 +105,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         ]
         return [type_outside(type, known) for type in (*(x.type for x in inputs[: self.carried]), *stacked)]
 
-    def _is_entered(self, trip_count: View | None, cond: View | None, inputs: Several[Any]) -> bool:
+    def _is_entered(self, trip_count: View | None, cond: View | None, inputs: Several[View]) -> bool:
         """Test whether the body surely runs once."""
         if cond is not None and not is_true(cond):
             return False
@@ -114,7 +114,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         cut = zip(inputs[self.carried :], self.scan_inputs, strict=False)
         return all(x.shape is not None and _is_positive(x.shape[axis]) for x, (axis, _, _) in cut)
 
-    def _infer_once(self, usage: Usage, inputs: Several[Any], known: set[str]) -> list[Type] | None:
+    def _infer_once(self, usage: Usage, inputs: Several[View], known: set[str]) -> list[Type] | None:
         """Return :meth:`_infer_body`, computed once for the same inputs.
 
         An outer loop infers an inner loop in each of its rounds; without the cache, time would double with each level of nesting.
@@ -136,7 +136,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             graph.fault = fault
         return states  # type: ignore[no-any-return]
 
-    def _infer_body(self, inputs: Several[Any], known: set[str]) -> list[Type] | None:
+    def _infer_body(self, inputs: Several[View], known: set[str]) -> list[Type] | None:
         """Infer the body with types of the states wide enough for every trip; return these. ``known``: the symbols outside.
 
         None where a rule refuses; its error is ``self.body.fault``.
@@ -166,7 +166,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             states = wide if round < ROUNDS - 1 else [_without_rank(type) for type in wide]
         raise RuleError("loop.types", "the types of the states must be the same in every trip")
 
-    def _count(self, trip_count: View | None, cond: View | None, inputs: Several[Any]) -> Size | None:
+    def _count(self, trip_count: View | None, cond: View | None, inputs: Several[View]) -> Size | None:
         """Return the number of trips; None where unknown."""
         if not is_endless(self.body) or (cond is not None and not is_true(cond)):
             return None
@@ -186,7 +186,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
                     raise RuleError(
                         "loop.parts", f"the size of axis {axis} ({length}) must be a multiple of the part's size ({size})"
                     )
-                return length // size  # type: ignore[no-any-return]
+                return length // size
         return None
 
     def evaluate(self, xp: Namespace, trip_count: Array | None = None, cond: Array | None = None, *inputs: Array) -> Any:
@@ -281,7 +281,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             sizes[axis] = 0
             yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *[x for x in inputs if hasattr(x, "shape")][:1])
 
-    def pull_back(self, b: Builder, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
+    def pull_back(self, b: Builder, walk: Any, node: Node, g: Any, wanted: Several[bool]) -> Any:
         from dovetail.ops.control_flow.gradients import through_loop
 
         return through_loop(self, b, walk, node, g, wanted)
