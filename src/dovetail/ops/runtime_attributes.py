@@ -103,31 +103,31 @@ class RuntimeAttributes(Op):
         if op.signature.repeated is None:
             xs += [None] * (len(op.signature.inputs) - len(xs))
         xs += given.values()
-        made = cls(op, tuple(given), output_count(op))
-        known = made.resolve(xs)
-        return (made, xs) if known is None else (known, made.own_inputs(xs))
+        results = cls(op, tuple(given), output_count(op))
+        known = results.resolve(xs)
+        return (results, xs) if known is None else (known, results.own_inputs(xs))
 
     # The two parts of the inputs
 
     def own_inputs(self, xs: Iterable[Any]) -> list[Any]:
         """Return the inputs of ``op``."""
-        found = list(xs)[: -len(self.names)]
-        while found and found[-1] is None:
-            found.pop()
-        return found
+        result = list(xs)[: -len(self.names)]
+        while result and result[-1] is None:
+            result.pop()
+        return result
 
     def attribute_inputs(self, xs: Iterable[Any]) -> list[Any]:
         return list(xs)[-len(self.names) :]
 
     def resolve(self, xs: Iterable[Any]) -> Op | None:
         """Return ``op`` with the attributes of the inputs; None where these are unknown."""
-        found = {}
+        result = {}
         for name, x in zip(self.names, self.attribute_inputs(xs), strict=True):
             known = elements_of(x)
             if known is None or not all(isinstance(item, int) for item in known):
                 return None
-            found[name] = self._attribute(name, known, x.shape)
-        return self.op.with_(**found)
+            result[name] = self._attribute(name, known, x.shape)
+        return self.op.with_(**result)
 
     def _attribute(self, name: str, known: list[int], shape: Shape) -> Any:
         self._check_shape(name, shape)
@@ -153,16 +153,16 @@ class RuntimeAttributes(Op):
             return op.types(*own)
         for name, x in zip(self.names, self.attribute_inputs(xs), strict=True):
             self._check_shape(name, x.shape)
-        found = self._choices(xs)
-        if found is None:
+        result = self._choices(xs)
+        if result is None:
             return self._open_types(own)
-        return [_common_type_of([choice.types[index] for choice in found]) for index in range(self.outputs)]
+        return [_common_type_of([choice.types[index] for choice in result]) for index in range(self.outputs)]
 
     def _open_types(self, own: list[Any]) -> list[Type]:
         """Return the element types alone: the shapes are unknown."""
         blurred = [None if x is None else View(Tensor(x.type.dtype, None) if isinstance(x.type, Tensor) else x.type) for x in own]
-        found = self.op.types(*blurred)
-        return [Tensor(type.dtype, None) if isinstance(type, Tensor) else type for type in found]
+        result = self.op.types(*blurred)
+        return [Tensor(type.dtype, None) if isinstance(type, Tensor) else type for type in result]
 
     def _choices(self, xs: Iterable[Any]) -> list[_Choice] | None:
         """Return every form that ``op`` may take, each once; None where they are too many.
@@ -173,16 +173,16 @@ class RuntimeAttributes(Op):
         ranges = self._ranges(xs)
         if ranges is None:
             return None
-        found: dict[Op, _Choice] = {}
+        result: dict[Op, _Choice] = {}
         failed: RuleError | None = None
         for form in self._forms(xs, ranges):
             if isinstance(form, _Choice):
-                found.setdefault(form.op, form)
+                result.setdefault(form.op, form)
             else:
                 failed = form or failed
-        if not found:
+        if not result:
             raise failed or RuleError("axis.range", "no axis is in range")
-        return list(found.values())
+        return list(result.values())
 
     def _ranges(self, xs: list[Any]) -> list[range] | None:
         """Return the possible axes for each element of the attributes; None where unknown or too many."""
@@ -191,7 +191,7 @@ class RuntimeAttributes(Op):
         if first is None or not isinstance(first.type, Tensor) or first.shape is None:
             return None
         rank = len(first.shape)
-        found: list[range] = []
+        result: list[range] = []
         for name, x in zip(self.names, self.attribute_inputs(xs), strict=True):
             if name not in ("axis", "axes"):
                 return None
@@ -200,8 +200,8 @@ class RuntimeAttributes(Op):
                 count = None if x.shape is None else x.shape[0] if x.shape else 1
             if not isinstance(count, int) or count > rank:
                 return None
-            found += [range(rank)] * count
-        return found if rank ** len(found) <= MOST_CHOICES else None
+            result += [range(rank)] * count
+        return result if rank ** len(result) <= MOST_CHOICES else None
 
     def _forms(self, xs: list[Any], ranges: list[range]) -> Iterator[_Choice | RuleError | None]:
         """Return for each combination of axes the form, the rule that it breaks, or None where it is impossible."""
@@ -224,13 +224,13 @@ class RuntimeAttributes(Op):
                 yield error
 
     def _distributed(self, axes: tuple[int, ...], given: list[Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         rest = list(axes)
         for name, x in zip(self.names, given, strict=True):
             count = 1 if not self._is_list(name) else x.shape[0] if x.shape else 1
-            found[name] = tuple(rest[:count]) if self._is_list(name) else rest[0]
+            result[name] = tuple(rest[:count]) if self._is_list(name) else rest[0]
             del rest[:count]
-        return found
+        return result
 
     def value(self, *xs: View) -> Any:
         op = self.resolve(xs)
@@ -241,11 +241,11 @@ class RuntimeAttributes(Op):
     def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         from dovetail.interpreter.evaluate import apply, type_of
 
-        found = {
+        result = {
             name: self._attribute(name, [int(item) for item in np.asarray(x).reshape(-1).tolist()], np.shape(x))
             for name, x in zip(self.names, self.attribute_inputs(xs), strict=True)
         }
-        op, own = self.op.with_(**found), self.own_inputs(xs)
+        op, own = self.op.with_(**result), self.own_inputs(xs)
         # The rules of this form are first checked here: inference knows only the set of forms.
         hosts = host_inputs(op, len(own))
         views = (None if x is None else host_view_of(x) if host else View(type_of(x)) for x, host in zip(own, hosts, strict=True))
@@ -267,8 +267,8 @@ class RuntimeAttributes(Op):
         table, forms = self._table(list(xs), ranges)
         if not forms:
             self._choices(xs)
-        place = self._place(b, self.attribute_inputs(xs), ranges, table, len(forms))
-        return _select_form(b, place, forms, own, 0, len(forms))
+        index = self._place(b, self.attribute_inputs(xs), ranges, table, len(forms))
+        return _select_form(b, index, forms, own, 0, len(forms))
 
     def _table(self, xs: list[Any], ranges: list[range]) -> tuple[list[int], list[Op]]:
         """Return the number of the form for each combination of axes (_NO_FORM where it breaks a rule), and the forms."""
@@ -290,8 +290,8 @@ class RuntimeAttributes(Op):
             code = axis if code is None else b.Add(b.Multiply(code, b.constant(np.array(len(span)))), axis)
         if table == list(range(count)):
             return code
-        place = b.Gather(b.constant(np.array(table)), code, axis=0)
-        return place if _NO_FORM not in table else b.Gather(b.constant(np.arange(count)), place, axis=0)
+        position = b.Gather(b.constant(np.array(table)), code, axis=0)
+        return position if _NO_FORM not in table else b.Gather(b.constant(np.arange(count)), position, axis=0)
 
 
 _NO_FORM = 2**31 - 1
@@ -303,32 +303,32 @@ def _is_possible(element: Any, axis: int, rank: int) -> bool:
     return element is None or any(symbolic.equal(element, number) is not False for number in (axis, axis - rank))
 
 
-def _select_form(b: Builder, place: Any, forms: list[Op], own: list[Any], first: int, stop: int) -> list[Value]:
-    """Write the outputs of the form with the number ``place``, in [first, stop), by binary search with If."""
+def _select_form(b: Builder, index: Any, forms: list[Op], own: list[Any], first: int, stop: int) -> list[Value]:
+    """Write the outputs of the form with the number ``index``, in [first, stop), by binary search with If."""
     middle = max((first + stop) // 2, first + 1)
-    branches = [_branch(forms, own, place, *part) for part in ((first, middle), (min(middle, stop - 1), stop))]
-    given = [place, *(x for x in own if x is not None)]
+    branches = [_branch(forms, own, index, *part) for part in ((first, middle), (min(middle, stop - 1), stop))]
+    given = [index, *(x for x in own if x is not None)]
     choose: Any = b.apply
-    made = choose(
+    results = choose(
         "If",
-        b.Less(place, b.constant(np.array(middle))),
+        b.Less(index, b.constant(np.array(middle))),
         *given,
         then_branch=branches[0],
         else_branch=branches[1],
         outputs=output_count(forms[0]),
     )
-    return list(made)
+    return list(results)
 
 
-def _branch(forms: list[Op], own: list[Any], place: Any, first: int, stop: int) -> Graph:
+def _branch(forms: list[Op], own: list[Any], position: Any, first: int, stop: int) -> Graph:
     b = Builder(f"forms_{first}_{stop}")
-    number = b.input_of("number", place.type)
+    number = b.input_of("number", position.type)
     inputs = [None if x is None else b.input_of(f"x{index}", x.type) for index, x in enumerate(own)]
     for x, value in zip(own, inputs, strict=True):
         if value is not None and x.value is not None:
             value.value = x.value
-    made = b.add(forms[first], *inputs) if stop - first == 1 else _select_form(b, number, forms, inputs, first, stop)
-    b.graph.outputs = made
+    results = b.add(forms[first], *inputs) if stop - first == 1 else _select_form(b, number, forms, inputs, first, stop)
+    b.graph.outputs = results
     return b.graph
 
 

@@ -49,11 +49,11 @@ def eliminate_sequences(graph: Graph) -> int:
 
 def _eliminate(b: Builder, node: Node) -> Any:
     mark = len(b.graph.nodes)
-    made = eliminate_in_subgraphs(b, node) or decompose_sequence_op(b, node)
-    if isinstance(made, Value) and made.node not in b.graph.nodes[mark:]:
+    results = eliminate_in_subgraphs(b, node) or decompose_sequence_op(b, node)
+    if isinstance(results, Value) and results.node not in b.graph.nodes[mark:]:
         # Identity keeps the name of the node's output.
-        return b.apply("Identity", made)
-    return made
+        return b.apply("Identity", results)
+    return results
 
 
 def decompose_sequence_op(b: Builder, node: Node) -> Any:
@@ -74,34 +74,34 @@ def eliminate_in_subgraphs(b: Builder, node: Node) -> list[Value] | None:
         rules = (_move_maker_inside, _split_if_output)
     elif isinstance(node.op, Loop):
         rules = (_move_maker_inside, _append_as_scan_output, _split_carried)
-    return next((made for rule in rules if (made := rule(b, node.op, node)) is not None), None)
+    return next((results for rule in rules if (results := rule(b, node.op, node)) is not None), None)
 
 
 def _move_maker_inside(b: Builder, op: Any, node: Node) -> list[Value] | None:
     """Move the maker of the first sequence among the inputs into the subgraphs."""
     start = 1 if isinstance(op, If) else 2 + op.carried + len(op.scan_inputs)
-    for place, x in enumerate(node.inputs[start:], start):
+    for index, x in enumerate(node.inputs[start:], start):
         if x is None or isinstance(x.type, Tensor) or x.node is None or not isinstance(x.node.op, SEQUENCE_MAKERS):
             continue
         maker = x.node
         names = ("then_branch", "else_branch") if isinstance(op, If) else ("body",)
         changed = {name: copy_graph(getattr(op, name)) for name in names}
         for body in changed.values():
-            _insert_maker(body, place - 1, maker)
-        captures = [each for each in maker.inputs if each is not None and each.constant is None]
-        return b.add(op.with_(**changed), *node.inputs[:place], *captures, *node.inputs[place + 1 :])
+            _insert_maker(body, index - 1, maker)
+        captures = [item for item in maker.inputs if item is not None and item.constant is None]
+        return b.add(op.with_(**changed), *node.inputs[:index], *captures, *node.inputs[index + 1 :])
     return None
 
 
-def _insert_maker(body: Graph, place: int, maker: Node) -> None:
-    """Insert a copy of ``maker`` for the input at ``place`` of a subgraph; the maker's inputs replace that input."""
+def _insert_maker(body: Graph, index: int, maker: Node) -> None:
+    """Insert a copy of ``maker`` for the input at ``index`` of a subgraph; the maker's inputs replace that input."""
     nodes, body.nodes = body.nodes, []
     b = Builder(graph=body)
     xs = [_value_inside(b, x) for x in maker.inputs]
-    made = b.add(maker.op, *xs)[0]
+    results = b.add(maker.op, *xs)[0]
     body.nodes += nodes
-    replace_uses(body, body.inputs[place], made)
-    body.inputs[place : place + 1] = [x for x in xs if x is not None and x.node is None]
+    replace_uses(body, body.inputs[index], results)
+    body.inputs[index : index + 1] = [x for x in xs if x is not None and x.node is None]
 
 
 def _value_inside(b: Builder, x: Value | None) -> Value | None:
@@ -110,46 +110,46 @@ def _value_inside(b: Builder, x: Value | None) -> Value | None:
         return None
     if x.constant is not None:
         return b.constant(x.constant, x.dtype, x.name)
-    found = Value(b.graph.claim(x.name), x.type)
-    found.value = x.value
-    return found
+    result = Value(b.graph.claim(x.name), x.type)
+    result.value = x.value
+    return result
 
 
 def _split_if_output(b: Builder, op: If, node: Node) -> list[Value] | None:
     """Replace a sequence that both branches return with equally many known elements by its elements."""
-    for place, y in enumerate(node.outputs):
-        pair = [elements_of_sequence(branch.outputs[place]) for branch in (op.then_branch, op.else_branch)]
+    for index, y in enumerate(node.outputs):
+        pair = [elements_of_sequence(branch.outputs[index]) for branch in (op.then_branch, op.else_branch)]
         if not isinstance(y.type, Sequence) or pair[0] is None or pair[1] is None or len(pair[0]) != len(pair[1]):
             continue
         count = len(pair[0])
         branches = [copy_graph(branch) for branch in (op.then_branch, op.else_branch)]
         for branch in branches:
-            branch.outputs[place : place + 1] = elements_of_sequence(branch.outputs[place]) or []
+            branch.outputs[index : index + 1] = elements_of_sequence(branch.outputs[index]) or []
         outputs = op.outputs - 1 + count
         if not outputs:
             return [_construct_sequence(b, [], y)]
         chosen = op.with_(then_branch=branches[0], else_branch=branches[1], outputs=outputs)
-        made = list(b.add(chosen, *node.inputs))
-        return [*made[:place], _construct_sequence(b, made[place : place + count], y), *made[place + count :]]
+        results = list(b.add(chosen, *node.inputs))
+        return [*results[:index], _construct_sequence(b, results[index : index + count], y), *results[index + count :]]
     return None
 
 
 def _construct_sequence(b: Builder, parts: list[Value], y: Value) -> Value:
-    made: Value = b.apply("SequenceConstruct", *parts) if parts else b.apply("SequenceEmpty", dtype=dtype_in(y.type))
-    return made
+    results: Value = b.apply("SequenceConstruct", *parts) if parts else b.apply("SequenceEmpty", dtype=dtype_in(y.type))
+    return results
 
 
 def _append_as_scan_output(b: Builder, op: Loop, node: Node) -> list[Value] | None:
     """Replace a sequence that starts empty and grows by one element per trip by a scan output."""
-    for place, y in enumerate(node.outputs[: op.carried]):
-        x, old, new = node.inputs[2 + place], op.body.inputs[1 + place], op.body.outputs[1 + place]
+    for index, y in enumerate(node.outputs[: op.carried]):
+        x, old, new = node.inputs[2 + index], op.body.inputs[1 + index], op.body.outputs[1 + index]
         if x is None or not isinstance(y.type, Sequence) or elements_of_sequence(x) != [] or not _only_appends(op.body, old, new):
             continue
         axis = _axis_of_readers(b, y)
         element = y.type.element
         is_fixed = isinstance(element, Tensor) and element.shape is not None and None not in element.shape
         body = copy_graph(op.body)
-        inserted = body.outputs[1 + place].node
+        inserted = body.outputs[1 + index].node
         assert inserted is not None
         part = inserted.inputs[1]
         assert part is not None
@@ -157,16 +157,16 @@ def _append_as_scan_output(b: Builder, op: Loop, node: Node) -> list[Value] | No
         if not is_fixed and (axis is None or part.shape is None or not isinstance(part.shape[axis], int)):
             continue
         body.outputs.append(Builder(graph=body).apply("Unsqueeze", part, [0]) if is_fixed else part)
-        del body.outputs[1 + place]
+        del body.outputs[1 + index]
         body.nodes.remove(inserted)
         disconnect(inserted)
-        del body.inputs[1 + place]
+        del body.inputs[1 + index]
         entry = (0 if is_fixed or axis is None else axis, False)
         loop = op.with_(body=body, carried=op.carried - 1, scan_outputs=(*op.scan_outputs, entry))
-        made = list(b.add(loop, *node.inputs[: 2 + place], *node.inputs[3 + place :]))
-        laid = made.pop()
+        results = list(b.add(loop, *node.inputs[: 2 + index], *node.inputs[3 + index :]))
+        laid = results.pop()
         listed = b.apply("SplitToSequence", laid, axis=0, keepdims=False) if is_fixed else b.apply("SequenceConstruct", laid)
-        return [*made[:place], listed, *made[place:]]
+        return [*results[:index], listed, *results[index:]]
     return None
 
 
@@ -193,26 +193,30 @@ def _axis_of_readers(b: Builder, y: Value) -> int | None:
 
 def _split_carried(b: Builder, op: Loop, node: Node) -> list[Value] | None:
     """Replace a carried sequence with a constant number of known elements by its elements."""
-    for place in range(op.carried):
-        parts = None if node.inputs[2 + place] is None else elements_of_sequence(node.inputs[2 + place])
-        if not parts or not isinstance(node.outputs[place].type, Sequence):
+    for index in range(op.carried):
+        parts = None if node.inputs[2 + index] is None else elements_of_sequence(node.inputs[2 + index])
+        if not parts or not isinstance(node.outputs[index].type, Sequence):
             continue
         count, body = len(parts), copy_graph(op.body)
         inner = Builder(graph=body)
         nodes, body.nodes = body.nodes, []
         states = [Value(body.claim(part.name), part.type) for part in parts]
-        old = body.inputs[1 + place]
+        old = body.inputs[1 + index]
         replace_uses(body, old, inner.apply("SequenceConstruct", *states))
         body.nodes += nodes
-        after = elements_of_sequence(body.outputs[1 + place])
+        after = elements_of_sequence(body.outputs[1 + index])
         if after is None or len(after) != count:
             continue
-        body.inputs[1 + place : 2 + place] = states
-        body.outputs[1 + place : 2 + place] = after
+        body.inputs[1 + index : 2 + index] = states
+        body.outputs[1 + index : 2 + index] = after
         outputs = op.outputs - 1 + count
         loop = op.with_(body=body, carried=op.carried - 1 + count, outputs=outputs)
-        made = list(b.add(loop, *node.inputs[: 2 + place], *parts, *node.inputs[3 + place :]))
-        return [*made[:place], _construct_sequence(b, made[place : place + count], node.outputs[place]), *made[place + count :]]
+        results = list(b.add(loop, *node.inputs[: 2 + index], *parts, *node.inputs[3 + index :]))
+        return [
+            *results[:index],
+            _construct_sequence(b, results[index : index + count], node.outputs[index]),
+            *results[index + count :],
+        ]
     return None
 
 

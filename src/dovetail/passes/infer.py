@@ -34,9 +34,9 @@ def infer_graph(graph: Graph, *, file: str | None = None) -> int:
             continue
         values = infer_values(op, xs, types)
         for y, type_, value in zip(node.outputs, types, values, strict=True):
-            found = keep_names(type_, y.type)
-            if found != y.type:
-                y.type = found
+            result = keep_names(type_, y.type)
+            if result != y.type:
+                y.type = result
                 changed += 1
             y._value = value
     raise_all(errors, "faults while inferring types")

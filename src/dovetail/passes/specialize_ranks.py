@@ -68,19 +68,23 @@ class _Specializer:
         new.doc, new.metadata = graph.doc, dict(graph.metadata)
         env: dict[int, Value] = {}
         for old, (type_, known) in zip(graph.inputs, inputs, strict=True):
-            made = b.input_of(old.name, type_)
-            made.names, made.doc, made.metadata, made.value = old.names, old.doc, dict(old.metadata), known
-            env[id(old)] = made
+            results = b.input_of(old.name, type_)
+            results.names, results.doc, results.metadata, results.value = old.names, old.doc, dict(old.metadata), known
+            env[id(old)] = results
         self.write(b, graph.nodes, env, graph.outputs)
         seen = {id(value) for value in new.inputs}
         for old in graph.outputs:
-            made = env[id(old)]
-            if id(made) in seen:
-                made = b.apply("Identity", made)
-            seen.add(id(made))
-            rename(new, made, old.name)
-            made.names, made.doc, made.metadata = old.names or made.names, old.doc or made.doc, {**made.metadata, **old.metadata}
-            new.outputs.append(made)
+            results = env[id(old)]
+            if id(results) in seen:
+                results = b.apply("Identity", results)
+            seen.add(id(results))
+            rename(new, results, old.name)
+            results.names, results.doc, results.metadata = (
+                old.names or results.names,
+                old.doc or results.doc,
+                {**results.metadata, **old.metadata},
+            )
+            new.outputs.append(results)
         remove_dead(new)
         return new
 
@@ -142,13 +146,13 @@ class _Specializer:
                 "if.rank", f"branches of different ranks must not multiply the nodes more than {GROWTH} times", node=node.label
             )
         if not node.inputs and (data := node.outputs[0].constant) is not None:
-            made = [b.constant(data, node.outputs[0].dtype, node.outputs[0].name)]
+            results = [b.constant(data, node.outputs[0].dtype, node.outputs[0].name)]
         else:
             b.place = node.place
-            made = b.add(op, *xs, names=[y.name for y in node.outputs], name=node.name)
-        if made and made[0].node is not None:
-            made[0].node.doc, made[0].node.metadata = node.doc, dict(node.metadata)
-        for old, new in zip(node.outputs, made, strict=True):
+            results = b.add(op, *xs, names=[y.name for y in node.outputs], name=node.name)
+        if results and results[0].node is not None:
+            results[0].node.doc, results[0].node.metadata = node.doc, dict(node.metadata)
+        for old, new in zip(node.outputs, results, strict=True):
             new.names, new.doc, new.metadata = old.names, old.doc, dict(old.metadata)
             env[id(old)] = new
 
@@ -208,19 +212,19 @@ def _branches(choices: Sequence[Callable[[], Graph]], condition: Value) -> list[
 
     A branch that can run with no size of its inputs raises an error when it runs. Raises RuleError where that is true of both.
     """
-    made: list[Graph | None] = []
+    results: list[Graph | None] = []
     faults: list[RuleError] = []
     for choice in choices:
         try:
             branch = choice()
             branch.inputs.append(Value(branch.claim(condition.name), condition.type))
-            made.append(branch)
+            results.append(branch)
         except RuleError as error:
-            made.append(None)
+            results.append(None)
             faults.append(error)
     if len(faults) == 2:
         raise faults[0]
-    return [_raising_branch(next(filter(None, made)), faults[0]) if branch is None else branch for branch in made]
+    return [_raising_branch(next(filter(None, results)), faults[0]) if branch is None else branch for branch in results]
 
 
 def _raising_branch(other: Graph, fault: RuleError) -> Graph:

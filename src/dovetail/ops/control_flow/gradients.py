@@ -39,19 +39,19 @@ def through_if(op: Any, b: Builder, walk: Walk, node: Node, g: Deltas, wanted: S
     """Return an If between the gradients of its branches."""
     _refuse_random(node)
     condition, *captures = node.inputs
-    places = [place for place, x in enumerate(captures) if wanted[1 + place] and _is_smooth(x)]
-    branches = [_branch(branch, g, places, walk) for branch in (op.then_branch, op.else_branch)]
-    chosen = op.with_(then_branch=branches[0], else_branch=branches[1], outputs=len(places))
-    made = b.add(chosen, condition, *captures, *(delta for delta in g if delta is not None))
-    found = dict(zip(places, made, strict=True))
-    return [None, *(found.get(place) for place in range(len(captures)))]
+    indices = [index for index, x in enumerate(captures) if wanted[1 + index] and _is_smooth(x)]
+    branches = [_branch(branch, g, indices, walk) for branch in (op.then_branch, op.else_branch)]
+    chosen = op.with_(then_branch=branches[0], else_branch=branches[1], outputs=len(indices))
+    results = b.add(chosen, condition, *captures, *(delta for delta in g if delta is not None))
+    result = dict(zip(indices, results, strict=True))
+    return [None, *(result.get(index) for index in range(len(captures)))]
 
 
-def _branch(branch: Graph, g: Deltas, places: Sequence[int], walk: Walk) -> Graph:
+def _branch(branch: Graph, g: Deltas, indices: Sequence[int], walk: Walk) -> Graph:
     inner = Builder(f"{branch.name}_gradient")
     xs, ys = _recompute(inner, branch)
     pairs = [(y, inner.input_of("delta", delta.type)) for y, delta in zip(ys, g, strict=True) if delta is not None]
-    inner.graph.outputs = walk(inner, [y for y, _ in pairs], [delta for _, delta in pairs], [xs[place] for place in places])
+    inner.graph.outputs = walk(inner, [y for y, _ in pairs], [delta for _, delta in pairs], [xs[index] for index in indices])
     remove_dead(inner.graph)
     return inner.graph
 
@@ -85,50 +85,50 @@ class _Back:
         self.states, self.cut = range(op.carried), range(op.carried, op.carried + len(op.scan_inputs))
         self.whole = range(self.cut.stop, len(self.xs))
         self.last, self.laid = list(g[: op.carried]), list(g[op.carried :])
-        self.sources = self._reached({place for place in range(len(self.xs)) if wanted[2 + place]})
-        self.moving = [place for place in self.states if place in self.sources]
-        self.summed = [place for place in self.whole if place in self.sources]
-        self.parted = [place for place in self.cut if place in self.sources]
+        self.sources = self._reached({index for index in range(len(self.xs)) if wanted[2 + index]})
+        self.moving = [index for index in self.states if index in self.sources]
+        self.summed = [index for index in self.whole if index in self.sources]
+        self.parted = [index for index in self.cut if index in self.sources]
         is_free = all(x is None for x in node.inputs[:2])
         self.is_scan = is_free and bool(op.scan_inputs) and _is_endless(self.body)
 
-    def _reached(self, places: set[int]) -> set[int]:
-        """Return those of ``places`` that are floats, and the states that depend on them."""
+    def _reached(self, indices: set[int]) -> set[int]:
+        """Return those of ``indices`` that are floats, and the states that depend on them."""
         inputs = self.body.inputs[1:]
-        found = {place for place in places if _is_smooth(inputs[place])}
+        result = {index for index in indices if _is_smooth(inputs[index])}
         while True:
-            reached = {id(inputs[place]) for place in found}
+            reached = {id(inputs[index]) for index in result}
             for inner in self.body.nodes:
                 if any(id(x) in reached for x in inner.inputs):
                     reached.update(id(y) for y in inner.outputs if _is_smooth(y))
-            more = {place for place in self.states if id(self.body.outputs[1 + place]) in reached and _is_smooth(inputs[place])}
-            if more <= found:
-                return found
-            found |= more
+            more = {index for index in self.states if id(self.body.outputs[1 + index]) in reached and _is_smooth(inputs[index])}
+            if more <= result:
+                return result
+            result |= more
 
     def gradients(self, walk: Walk) -> list[Value | None]:
         self._check_fixed_types(self.moving)
         inner = Builder(f"{self.body.name}_gradient")
         trip = inner.input_of("trip", Tensor(dtypes.i64, ()))
         number = inner.input_of("number_part", Tensor(dtypes.i64, (1,)))
-        kept = [inner.input_of(f"{self._inside(place).name}_part", self._part(place)) for place in self.states]
-        given = [inner.input_of(self._inside(place).name, self._inside(place).type) for place in (*self.cut, *self.whole)]
-        for x, place in zip(given, (*self.cut, *self.whole), strict=True):
-            if place in self.whole and self._inside(place).value is not None:
-                x.value = self._inside(place).value
+        kept = [inner.input_of(f"{self._inside(index).name}_part", self._part(index)) for index in self.states]
+        given = [inner.input_of(self._inside(index).name, self._inside(index).type) for index in (*self.cut, *self.whole)]
+        for x, index in zip(given, (*self.cut, *self.whole), strict=True):
+            if index in self.whole and self._inside(index).value is not None:
+                x.value = self._inside(index).value
         xs = [*(inner.apply("Squeeze", part, [0]) if _has_rank(part) else part for part in kept), *given]
         ys = inline(inner, self.body, [inner.apply("Squeeze", number, [0]), *xs])
-        moving = [inner.input_of("delta", self._inside(place).type) for place in self.moving]
-        sums = [inner.input_of("sum", self.xs[place].type) for place in self.summed]
-        laid = [(place, delta) for place, delta in enumerate(self.laid) if delta is not None]
-        parts = [inner.input_of("delta_part", ys[1 + len(self.states) + place].type) for place, _ in laid]
-        ends = [*(ys[1 + place] for place in self.moving), *(ys[1 + len(self.states) + place] for place, _ in laid)]
-        sources = [xs[place] for place in (*self.moving, *self.summed, *self.parted)]
-        found = walk(inner, ends, [*moving, *parts], sources)
-        moved, added = found[: len(moving)], found[len(moving) : len(moving) + len(sums)]
+        moving = [inner.input_of("delta", self._inside(index).type) for index in self.moving]
+        sums = [inner.input_of("sum", self.xs[index].type) for index in self.summed]
+        laid = [(index, delta) for index, delta in enumerate(self.laid) if delta is not None]
+        parts = [inner.input_of("delta_part", ys[1 + len(self.states) + index].type) for index, _ in laid]
+        ends = [*(ys[1 + index] for index in self.moving), *(ys[1 + len(self.states) + index] for index, _ in laid)]
+        sources = [xs[index] for index in (*self.moving, *self.summed, *self.parted)]
+        result = walk(inner, ends, [*moving, *parts], sources)
+        moved, added = result[: len(moving)], result[len(moving) : len(moving) + len(sums)]
         added = [inner.apply("Add", total, more) for total, more in zip(sums, added, strict=True)]
         going = inner.constant(np.array(True), dtypes.boolean, "goes_on")
-        inner.graph.outputs = [going, *moved, *added, *found[len(moving) + len(sums) :]]
+        inner.graph.outputs = [going, *moved, *added, *result[len(moving) + len(sums) :]]
         remove_dead(inner.graph)
         return self._loop(inner.graph, trip, number, kept, given, moving, sums, list(zip(laid, parts, strict=True)))
 
@@ -144,36 +144,36 @@ class _Back:
         laid: list[tuple[tuple[int, Value], Value]],
     ) -> list[Value | None]:
         """Write the loop around the body, over the values that the forward loop stores for it."""
-        saved = [place for place in self.states if _is_read(body, kept[place])]
+        saved = [index for index in self.states if _is_read(body, kept[index])]
         numbers, states = self._store_states(saved, not self.is_scan or _is_read(body, number))
         rows: list[tuple[Value, Value, tuple[int, int, bool]]] = []
         if numbers is not None:
             rows.append((number, numbers, (0, 1, True)))
-        rows += [(kept[place], stack, (0, 1, True)) for place, stack in zip(saved, states, strict=True)]
-        pieces = {place: self._read_and_rest(place, numbers) for place in self.cut}
-        for place in self.cut:
-            axis, size, is_reversed = self.op.scan_inputs[place - self.cut.start]
-            part = given[place - self.cut.start]
-            if _is_read(body, part) or (not rows and not laid and place == self.cut[-1]):
-                rows.append((part, pieces[place][0], (axis, size, not is_reversed)))
-        for (place, delta), part in laid:
-            axis, is_reversed = self.op.scan_outputs[place]
-            rows.append((part, delta, (axis, self._length(place, axis), not is_reversed)))
-        whole = [place for place in self.whole if _is_read(body, given[place - self.cut.start])]
-        body.inputs = [trip, *moving, *sums, *(part for part, _, _ in rows), *(given[place - self.cut.start] for place in whole)]
-        first = [self._last(place) for place in self.moving]
-        first += [zeros_like(self.b, self.xs[place]) for place in self.summed]
-        cuts = [self.op.scan_inputs[place - self.cut.start] for place in self.parted]
+        rows += [(kept[index], stack, (0, 1, True)) for index, stack in zip(saved, states, strict=True)]
+        pieces = {index: self._read_and_rest(index, numbers) for index in self.cut}
+        for index in self.cut:
+            axis, size, is_reversed = self.op.scan_inputs[index - self.cut.start]
+            part = given[index - self.cut.start]
+            if _is_read(body, part) or (not rows and not laid and index == self.cut[-1]):
+                rows.append((part, pieces[index][0], (axis, size, not is_reversed)))
+        for (index, delta), part in laid:
+            axis, is_reversed = self.op.scan_outputs[index]
+            rows.append((part, delta, (axis, self._length(index, axis), not is_reversed)))
+        whole = [index for index in self.whole if _is_read(body, given[index - self.cut.start])]
+        body.inputs = [trip, *moving, *sums, *(part for part, _, _ in rows), *(given[index - self.cut.start] for index in whole)]
+        first = [self._last(index) for index in self.moving]
+        first += [zeros_like(self.b, self.xs[index]) for index in self.summed]
+        cuts = [self.op.scan_inputs[index - self.cut.start] for index in self.parted]
         back = self.op.with_(
             body=body, carried=len(first), scan_inputs=tuple(entry for _, _, entry in rows),
             scan_outputs=tuple((axis, not is_reversed) for axis, _, is_reversed in cuts), outputs=len(first) + len(cuts),
         )  # fmt: skip
         # An explicit trip count, since not every runtime accepts a loop over scan inputs without parts.
         trips = None if numbers is None else self.b.apply("Squeeze", self.b.apply("Shape", numbers, output_type=dtypes.i64), [0])
-        made = self.b.add(back, trips, None, *first, *(x for _, x, _ in rows), *(self.xs[place] for place in whole))
-        found = dict(zip((*self.moving, *self.summed, *self.parted), made, strict=True))
-        found.update({place: self._with_rest(found[place], place, pieces[place][1]) for place in self.parted})
-        return [found.get(place) for place in range(len(self.xs))]
+        results = self.b.add(back, trips, None, *first, *(x for _, x, _ in rows), *(self.xs[index] for index in whole))
+        result = dict(zip((*self.moving, *self.summed, *self.parted), results, strict=True))
+        result.update({index: self._with_rest(result[index], index, pieces[index][1]) for index in self.parted})
+        return [result.get(index) for index in range(len(self.xs))]
 
     def _store_states(self, saved: Sequence[int], is_numbered: bool) -> tuple[Value | None, list[Value]]:
         """Store the trip numbers and the states before each trip as further outputs of the forward loop."""
@@ -182,25 +182,25 @@ class _Back:
         self._check_fixed_types(saved)
         body = copy_graph(self.body)
         inner = Builder(graph=body)
-        xs = [body.inputs[0]] * is_numbered + [body.inputs[1 + place] for place in saved]
+        xs = [body.inputs[0]] * is_numbered + [body.inputs[1 + index] for index in saved]
         body.outputs += [inner.apply("Unsqueeze", x, [0]) for x in xs]
         scan_outputs = (*self.op.scan_outputs, *((0, False),) * len(xs))
         op = self.op.with_(body=body, scan_outputs=scan_outputs, outputs=self.op.outputs + len(xs))
-        made = grow(self.b.graph, self.node, op, [f"{x.name}_trips" for x in xs])
-        return (made[0], made[1:]) if is_numbered else (None, made)
+        results = grow(self.b.graph, self.node, op, [f"{x.name}_trips" for x in xs])
+        return (results[0], results[1:]) if is_numbered else (None, results)
 
-    def _check_fixed_types(self, places: Sequence[int]) -> None:
-        for place in places:
-            if not _has_rank(self._inside(place)) or self._inside(place).type != self.xs[place].type:
-                what = f"{self._inside(place).name}, {self.xs[place].type} at first, may change its shape from trip to trip"
+    def _check_fixed_types(self, indices: Sequence[int]) -> None:
+        for index in indices:
+            if not _has_rank(self._inside(index)) or self._inside(index).type != self.xs[index].type:
+                what = f"{self._inside(index).name}, {self.xs[index].type} at first, may change its shape from trip to trip"
                 raise UnsupportedError("grad.types", f"the state {what}")
 
-    def _read_and_rest(self, place: int, numbers: Value | None) -> tuple[Value, Value | None]:
+    def _read_and_rest(self, index: int, numbers: Value | None) -> tuple[Value, Value | None]:
         """Return the part of a scan input that the trips read, and the rest of it."""
-        x = self.xs[place]
+        x = self.xs[index]
         if self.is_scan or numbers is None:
             return x, None
-        axis, size, is_reversed = self.op.scan_inputs[place - self.cut.start]
+        axis, size, is_reversed = self.op.scan_inputs[index - self.cut.start]
         taken = self.b.apply("Multiply", self.b.apply("Shape", numbers, output_type=dtypes.i64), size)
         if is_reversed:
             length = self.b.apply("Gather", self.b.apply("Shape", x, output_type=dtypes.i64), [axis], axis=0)
@@ -209,33 +209,33 @@ class _Back:
         back = self.b.apply("Slice", x, taken, [END], [axis])
         return (back, front) if is_reversed else (front, back)
 
-    def _with_rest(self, gradient: Value, place: int, rest: Value | None) -> Value:
+    def _with_rest(self, gradient: Value, index: int, rest: Value | None) -> Value:
         if rest is None:
             return gradient
-        axis, _, is_reversed = self.op.scan_inputs[place - self.cut.start]
+        axis, _, is_reversed = self.op.scan_inputs[index - self.cut.start]
         pair = (gradient, zeros_like(self.b, rest))
-        found: Value = self.b.apply("Concat", *(reversed(pair) if is_reversed else pair), axis=axis)
-        return found
+        result: Value = self.b.apply("Concat", *(reversed(pair) if is_reversed else pair), axis=axis)
+        return result
 
-    def _inside(self, place: int) -> Value:
-        found: Value = self.body.inputs[1 + place]
-        return found
+    def _inside(self, index: int) -> Value:
+        result: Value = self.body.inputs[1 + index]
+        return result
 
-    def _part(self, place: int) -> Type:
+    def _part(self, index: int) -> Type:
         """Return the type of a stored state, which must have one shape in all trips."""
-        type = self._inside(place).type
+        type = self._inside(index).type
         if not isinstance(type, Tensor) or type.shape is None:
             return type
         return Tensor(type.dtype, (1, *type.shape))
 
-    def _last(self, place: int) -> Value:
+    def _last(self, index: int) -> Value:
         """Return the gradient of a state after the last trip."""
-        delta = self.last[place]
-        found: Value = zeros_like(self.b, self.node.outputs[place]) if delta is None else delta
-        return found
+        delta = self.last[index]
+        result: Value = zeros_like(self.b, self.node.outputs[index]) if delta is None else delta
+        return result
 
-    def _length(self, place: int, axis: int) -> int:
-        size = self.body.outputs[1 + len(self.states) + place].dims[axis]
+    def _length(self, index: int, axis: int) -> int:
+        size = self.body.outputs[1 + len(self.states) + index].dims[axis]
         if not isinstance(size, int):
             raise UnsupportedError("grad.types", f"the size of parts along axis {axis} must be constant, got {size}")
         return size

@@ -49,11 +49,11 @@ def infer_subgraph(body: Graph) -> bool:
 
 def types_in(body: Graph) -> list[tuple[Value, Type, Any]]:
     """Return the type and the shape value of every value of a subgraph and of nested subgraphs."""
-    found = [(value, value.type, value._value) for value in body.values()]
+    result = [(value, value.type, value._value) for value in body.values()]
     for node in body.nodes:
         for _, inner in bodies(node.op):
-            found += types_in(inner)
-    return found
+            result += types_in(inner)
+    return result
 
 
 def restore_types(before: list[tuple[Value, Type, Any]]) -> None:
@@ -64,11 +64,11 @@ def restore_types(before: list[tuple[Value, Type, Any]]) -> None:
 
 def faults_in(body: Graph) -> list[tuple[Graph, DovetailError | None]]:
     """Return the fault of a subgraph and of nested subgraphs."""
-    found = [(body, body.fault)]
+    result = [(body, body.fault)]
     for node in body.nodes:
         for _, inner in bodies(node.op):
-            found += faults_in(inner)
-    return found
+            result += faults_in(inner)
+    return result
 
 
 def clear_faults(body: Graph) -> None:

@@ -64,14 +64,14 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
         for name, x in (("trip_count", trip_count), ("cond", cond)):
             if x is not None and x.shape is not None and any(isinstance(size, int) and size != 1 for size in x.shape):
                 raise RuleError("loop.scalar", f"{name} must have one element, got the shape {list(x.shape)}")
-        inside, made = len(self.body.inputs), len(self.body.outputs)
+        inside, results = len(self.body.inputs), len(self.body.outputs)
         if inside != 1 + len(inputs) or len(inputs) < self.carried + len(self.scan_inputs):
             raise RuleError(
                 "loop.body", f"the body must have {1 + len(inputs)} inputs (the trip number and those of the loop), got {inside}"
             )
-        if made != 1 + self.outputs or self.outputs != self.carried + len(self.scan_outputs):
+        if results != 1 + self.outputs or self.outputs != self.carried + len(self.scan_outputs):
             raise RuleError(
-                "loop.body", f"the body must have {1 + self.outputs} outputs (the condition and those of the loop), got {made}"
+                "loop.body", f"the body must have {1 + self.outputs} outputs (the condition and those of the loop), got {results}"
             )
         known = symbols_of(inputs)
         before = types_in(self.body)
@@ -157,10 +157,10 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
             clear_types(body)
             if not infer_subgraph(body):
                 return None
-            made = [value.type for value in body.outputs[1:first]]
+            results = [value.type for value in body.outputs[1:first]]
             # Elements of a sequence may come from several trips: symbols of one trip do not describe them.
-            made = [type if isinstance(type, Tensor) else type_outside(type, known) for type in made]
-            wide = [_join_types(a, b, inner.name) for a, b, inner in zip(states, made, body.inputs[1:first], strict=True)]
+            results = [type if isinstance(type, Tensor) else type_outside(type, known) for type in results]
+            wide = [_join_types(a, b, inner.name) for a, b, inner in zip(states, results, body.inputs[1:first], strict=True)]
             if wide == states:
                 return states
             states = wide if round < ROUNDS - 1 else [_without_rank(type) for type in wide]
@@ -210,7 +210,7 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
     ) -> Any:
         states, first = list(inputs[: self.carried]), self.carried + len(self.scan_inputs)
         cut, rest = inputs[self.carried : first], inputs[first:]
-        made: list[list[Any]] = [[] for _ in self.scan_outputs]
+        outputs: list[list[Any]] = [[] for _ in self.scan_outputs]
         goes_on = cond is None or bool(cond.reshape(()))
         count = self._run_count(trip_count, cut)
         is_counted = goes_on and count is not None and count > COUNTED_TRIPS and is_endless(self.body)
@@ -230,15 +230,15 @@ class Loop(SubgraphOp, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *out
                 )
             goes_on = bool(going.reshape(()))
             states = results[: self.carried]
-            for row, part in zip(made, results[self.carried :], strict=True):
+            for row, part in zip(outputs, results[self.carried :], strict=True):
                 row.append(part)
                 usage.hold(bytes_of(part), "scan outputs")
             trip += 1
-        if not trip and made:
-            made = [[empty] for empty in self._no_parts(xp, inputs)]
+        if not trip and outputs:
+            outputs = [[empty] for empty in self._no_parts(xp, inputs)]
         laid = [
             row[0] if len(row) == 1 else xp.concat(row[::-1] if is_reversed else row, axis=axis)
-            for row, (axis, is_reversed) in zip(made, self.scan_outputs, strict=True)
+            for row, (axis, is_reversed) in zip(outputs, self.scan_outputs, strict=True)
         ]
         return (*states, *laid)
 

@@ -313,8 +313,8 @@ class QGemm(
         _, scale, point = (*xs, None, None, None)[6:9]
         if (scale is None) != (point is None):
             raise RuleError("quantize.scale", "z_scale and z_zero_point must be given together, got one of them")
-        (made,) = super().types(*xs)
-        return [made if point is not None else Tensor(dtypes.f32, made.shape)]
+        (results,) = super().types(*xs)
+        return [results if point is not None else Tensor(dtypes.f32, results.shape)]
 
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("I3")
@@ -323,14 +323,14 @@ class QGemm(
         bias, z_scale, zz = (*rest, None, None, None)[:3]
         for values, what in ((x_scale, "scale"), (zx, "zero point"), (z_scale, "scale"), (zz, "zero point")):
             check_single(values, what)
-        made = Gemm(transpose_a=self.trans_a, transpose_b=self.trans_b).shape(_Untyped(x), _Untyped(y), bias)
+        results = Gemm(transpose_a=self.trans_a, transpose_b=self.trans_b).shape(_Untyped(x), _Untyped(y), bias)
         for values, what in ((y_scale, "scale"), (zy, "zero point")):
             if values is not None and is_single(values.shape) is False:
                 if len(values.dims) != 1:
                     raise RuleError("quantize.scale", f"a {what} must be a scalar or one number per column, got {values.type}")
-                if made[1] is not None:
-                    agree(values.dims[0], made[1])
-        return made
+                if results[1] is not None:
+                    agree(values.dims[0], results[1])
+        return results
 
     def evaluate(
         self, xp: Namespace, x: Array, x_scale: Array, zx: Array, y: Array, y_scale: Array, zy: Array, *rest: Array

@@ -122,8 +122,8 @@ class MatMulNBits(
         """Unpack codes into one axis: the first of a byte is in its lowest bits."""
         mask = xp.asarray(2**self.bits - 1, dtype=packed.dtype)
         parts = [
-            xp.bitwise_and(xp.bitwise_right_shift(packed, xp.asarray(place, dtype=packed.dtype)), mask)
-            for place in range(0, 8, self.bits)
+            xp.bitwise_and(xp.bitwise_right_shift(packed, xp.asarray(index, dtype=packed.dtype)), mask)
+            for index in range(0, 8, self.bits)
         ]
         return xp.reshape(xp.stack(parts, axis=-1), (-1,))
 
@@ -162,7 +162,7 @@ class MatMulNBits(
             kind = dtypes.dtype(f"u{self.bits}")
             return b.constant(self._codes(np, packed.constant).reshape(shape).astype(kind.numpy), kind)
         whole = b.Cast(packed, to=dtypes.i32)
-        parts = [b.Unsqueeze(b.Mod(b.Divide(whole, 2**place), 2**self.bits, fmod=True), [-1]) for place in range(0, 8, self.bits)]
+        parts = [b.Unsqueeze(b.Mod(b.Divide(whole, 2**index), 2**self.bits, fmod=True), [-1]) for index in range(0, 8, self.bits)]
         return b.Reshape(b.Concat(*parts, axis=-1), list(shape), special_zero=False)
 
     def _points_value(self, b: Builder, zero_points: Value | None, wide: Any) -> Any:

@@ -60,8 +60,8 @@ def dequantize_value(b: Builder, x: Value, scale: Value, zero_point: Value) -> A
 def _check_all_single(scales: tuple[Any, ...], points: tuple[Any, ...]) -> None:
     for scale in scales:
         check_single(scale, "scale")
-    for each in points:
-        check_single(each, "zero point")
+    for item in points:
+        check_single(item, "zero point")
 
 
 class _QLinearOp(IntegerOp):
@@ -93,24 +93,24 @@ class QLinearAdd(_QLinearBinary, sig=_TWO, onnx=f"com.microsoft:QLinearAdd-1{_TW
             middle = zero_point_f32(xp, zz) - _fused_multiply_add(
                 xp, zero_point_f32(xp, zx), first, zero_point_f32(xp, zy) * second
             )
-            wide = [arrays.cast(xp, each, dtypes.f32) for each in (x, y)]
+            wide = [arrays.cast(xp, item, dtypes.f32) for item in (x, y)]
             total = _fused_multiply_add(xp, wide[0], first, _fused_multiply_add(xp, wide[1], second, middle))
             return quantize(xp, total, 0, kind)
 
     def decompose(
         self, b: Builder, x: Value, sx: Value, zx: Value, y: Value, sy: Value, zy: Value, sz: Value, zz: Value | None = None
     ) -> Any:
-        first, second = (b.Divide(as_scalar_value(b, each), as_scalar_value(b, sz)) for each in (sx, sy))
+        first, second = (b.Divide(as_scalar_value(b, item), as_scalar_value(b, sz)) for item in (sx, sy))
         moved = b.Add(b.Multiply(zero_point_f32_value(b, zx), first), b.Multiply(zero_point_f32_value(b, zy), second))
         middle = b.Subtract(zero_point_f32_value(b, zz), moved)
-        wide = [as_type(b, each, dtypes.f32) for each in (x, y)]
+        wide = [as_type(b, item, dtypes.f32) for item in (x, y)]
         total = b.Add(b.Multiply(wide[0], first), b.Add(b.Multiply(wide[1], second), middle))
         return quantize_value(b, total, None, x.dtype)
 
 
 def _fused_multiply_add(xp: Namespace, x: Array, y: Array, z: Any) -> Any:
     """Return x * y + z of f32, rounded once: f64 represents the product exactly."""
-    wide = [arrays.cast(xp, xp.asarray(each), dtypes.f64) for each in (x, y, z)]
+    wide = [arrays.cast(xp, xp.asarray(item), dtypes.f64) for item in (x, y, z)]
     return arrays.cast(xp, wide[0] * wide[1] + wide[2], dtypes.f32)
 
 
@@ -205,8 +205,8 @@ class QLinearSoftmax(
     coerce_to_2d: bool = False
 
     def function(self) -> Op:
-        made: Op = Softmax(self.axis, self.coerce_to_2d)
-        return made
+        results: Op = Softmax(self.axis, self.coerce_to_2d)
+        return results
 
 
 class QLinearGlobalAveragePool(

@@ -57,8 +57,8 @@ class _QuantizationOp(Op):
         if self.block_size:
             assert self.axis is not None
             return apply_by_blocks(b, x, [scale, zero_point], self.axis, self.block_size, compute)
-        found = [None if each is None else broadcast_parameter_value(b, each, x, self.axis) for each in (scale, zero_point)]
-        return compute(x, *found)
+        result = [None if item is None else broadcast_parameter_value(b, item, x, self.axis) for item in (scale, zero_point)]
+        return compute(x, *result)
 
 
 class QuantizeLinear(
@@ -102,10 +102,10 @@ class QuantizeLinear(
             return self.output_dtype
         if kind is not None and self.output_dtype is not None and kind is not self.output_dtype:
             raise RuleError("quantize.type", f"a zero point of {kind} for a result of {self.output_dtype}")
-        found = kind or self.output_dtype or dtypes.u8
-        if found.name not in _QUANTIZED_TYPES:
-            raise RuleError("quantize.type", f"the quantized type must not be {found}")
-        return found
+        result = kind or self.output_dtype or dtypes.u8
+        if result.name not in _QUANTIZED_TYPES:
+            raise RuleError("quantize.type", f"the quantized type must not be {result}")
+        return result
 
     def canonical(self, x: View, y_scale: View, y_zero_point: View | None = None) -> Op:
         """Drop what has no effect: the axis of a scalar scale, the zero point's type, a precision already reached."""
@@ -345,7 +345,7 @@ class FakeQuantize(
 
     def decompose(self, b: Builder, data: Value, *limits: Value) -> Any:
         kind = dtypes.f64 if data.dtype == "f64" else dtypes.f32
-        wide, low, high, least, most = (as_type(b, each, kind) for each in (data, *limits))
+        wide, low, high, least, most = (as_type(b, item, kind) for item in (data, *limits))
         steps = b.constant(self.levels - 1, kind)
         share = b.Divide(b.Subtract(wide, low), b.Subtract(high, low))
         y = b.Divide(b.Round(b.Multiply(share, steps)), steps)

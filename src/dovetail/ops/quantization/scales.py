@@ -48,9 +48,9 @@ def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | 
             if is_single(scale.shape) is False:
                 raise RuleError("quantize.scale", f"a scale without axis must have one element, got {scale.shape[0]}")
         elif x.shape is not None:
-            place = axis_in(axis, len(x.shape))
+            index = axis_in(axis, len(x.shape))
             if is_single(scale.shape) is False:
-                agree(scale.shape[0], x.shape[place])
+                agree(scale.shape[0], x.shape[index])
 
 
 def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
@@ -62,17 +62,17 @@ def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
         raise RuleError(
             "quantize.block", f"the rank of a blocked scale ({len(shape)}) must be that of the tensor ({len(x.shape)})"
         )
-    place = axis_in(axis, len(x.shape))
+    position = axis_in(axis, len(x.shape))
     for index, (theirs, ours) in enumerate(zip(shape, x.shape, strict=True)):
-        agree(theirs, symbolic.ceil_divide(ours, block) if index == place else ours)
+        agree(theirs, symbolic.ceil_divide(ours, block) if index == position else ours)
 
 
 def broadcast_parameter(xp: Namespace, values: Array, shape: Any, axis: int | None, block: int) -> Any:
     """Reshape or repeat a scale or zero point so that it broadcasts to ``shape``."""
     if block:
-        place = axis_in(axis or 0, len(shape))
-        wide = arrays.repeat(xp, values, block, place)
-        cut = tuple(slice(0, shape[place]) if index == place else slice(None) for index in range(len(shape)))
+        position = axis_in(axis or 0, len(shape))
+        wide = arrays.repeat(xp, values, block, position)
+        cut = tuple(slice(0, shape[position]) if index == position else slice(None) for index in range(len(shape)))
         return wide[cut]
     if prod(values.shape) == 1:
         return xp.reshape(values, ())
@@ -96,14 +96,14 @@ def apply_by_blocks(b: Builder, x: Value, parameters: list[Any], axis: int, bloc
 
     No parameter is repeated, except where the last block is partial: then each is repeated for every element.
     """
-    place = axis_in(axis, len(x.dims))
-    size = x.dims[place]
+    index = axis_in(axis, len(x.dims))
+    size = x.dims[index]
     if isinstance(size, int) and size % block == 0:
-        before, after = shape_value(b, x, range(place)), shape_value(b, x, range(place + 1, len(x.dims)))
+        before, after = shape_value(b, x, range(index)), shape_value(b, x, range(index + 1, len(x.dims)))
         parts = b.Reshape(x, _concat_sizes(b, before, [size // block, block], after), special_zero=False)
-        held = [None if each is None else b.Unsqueeze(each, [place + 1]) for each in parameters]
+        held = [None if item is None else b.Unsqueeze(item, [index + 1]) for item in parameters]
         return b.Reshape(compute(parts, *held), shape_value(b, x), special_zero=False)
-    laid = [None if each is None else _repeat_blocks(b, each, x, place, block) for each in parameters]
+    laid = [None if item is None else _repeat_blocks(b, item, x, index, block) for item in parameters]
     return compute(x, *laid)
 
 
@@ -113,13 +113,13 @@ def _concat_sizes(b: Builder, *parts: Any) -> Any:
     return b.Concat(*(b.constant(part, "i64") if isinstance(part, list) else part for part in parts), axis=0)
 
 
-def _repeat_blocks(b: Builder, values: Value, x: Value, place: int, block: int) -> Any:
+def _repeat_blocks(b: Builder, values: Value, x: Value, index: int, block: int) -> Any:
     rank = len(values.dims)
-    wide = b.Tile(b.Unsqueeze(values, [place + 1]), [block if axis == place + 1 else 1 for axis in range(rank + 1)])
-    shape = _concat_sizes(b, shape_value(b, values, range(place)), [-1], shape_value(b, values, range(place + 1, rank)))
+    wide = b.Tile(b.Unsqueeze(values, [index + 1]), [block if axis == index + 1 else 1 for axis in range(rank + 1)])
+    shape = _concat_sizes(b, shape_value(b, values, range(index)), [-1], shape_value(b, values, range(index + 1, rank)))
     flat = b.Reshape(wide, shape, special_zero=False)
-    size = shape_value(b, x, [place])
-    return b.Slice(flat, [0], size, [place], [1])
+    size = shape_value(b, x, [index])
+    return b.Slice(flat, [0], size, [index], [1])
 
 
 def check_single(values: View | None, what: str) -> None:

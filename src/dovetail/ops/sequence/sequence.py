@@ -61,29 +61,29 @@ def elements_of_sequence(x: View | None) -> list[Any] | None:
 
 def _apply_changes(parts: list[Any], changes: list[_Change]) -> list[Any] | None:
     """Return the elements after these changes, given from the last to the first; None where unknown."""
-    for part, place, is_at_end in reversed(changes):
-        if place is None and not is_at_end:
+    for part, index, is_at_end in reversed(changes):
+        if index is None and not is_at_end:
             return None
         count = len(parts)
         try:
             if part is None:
-                del parts[position_in(-1 if place is None else place, count)]
+                del parts[position_in(-1 if index is None else index, count)]
             else:
-                parts.insert(count if place is None else position_in(place, count + 1, count), part)
+                parts.insert(count if index is None else position_in(index, count + 1, count), part)
         except RuleError:
             return None
     return parts
 
 
-def position_in(place: int, count: int, back: int | None = None) -> int:
+def position_in(index: int, count: int, back: int | None = None) -> int:
     """Return ``place`` counted from the front of ``count``; a negative one counts back from ``back``.
 
     Raises RuleError [sequence.position].
     """
     back = count if back is None else back
-    if not -back <= place < count:
-        raise RuleError("sequence.position", f"position must be in [{-back}, {count - 1}], got {place}")
-    return place + back if place < 0 else place
+    if not -back <= index < count:
+        raise RuleError("sequence.position", f"position must be in [{-back}, {count - 1}], got {index}")
+    return index + back if index < 0 else index
 
 
 def known_position(position: View | None) -> int | None:
@@ -92,8 +92,8 @@ def known_position(position: View | None) -> int | None:
         return None
     if position.shape is not None and any(isinstance(size, int) and size != 1 for size in position.shape):
         raise RuleError("sequence.position", f"position must have one element, got the shape {list(position.shape)}")
-    found = integers_of(position)
-    return found[0] if found else None
+    result = integers_of(position)
+    return result[0] if result else None
 
 
 def _position(position: Array) -> int:
@@ -140,17 +140,17 @@ class SequenceInsert(
 
     def types(self, input_sequence: View, tensor: View, position: View | None = None) -> list[Type]:
         check_inputs(self, (input_sequence, tensor, position))
-        place, before = known_position(position), sequence_of(input_sequence.type)
-        if place is not None and isinstance(before.length, int):
-            position_in(place, before.length + 1, before.length)
+        index, before = known_position(position), sequence_of(input_sequence.type)
+        if index is not None and isinstance(before.length, int):
+            position_in(index, before.length + 1, before.length)
         after = common_type(before, Sequence(tensor.type, 1))
         assert isinstance(after, Sequence)
         return [Sequence(after.element, None if before.length is None else before.length + 1)]
 
     def evaluate(self, xp: Namespace, input_sequence: Array, tensor: Array, position: Array | None = None) -> Any:
         count = len(input_sequence)
-        place = count if position is None else position_in(_position(position), count + 1, count)
-        return [*input_sequence[:place], tensor, *input_sequence[place:]]
+        index = count if position is None else position_in(_position(position), count + 1, count)
+        return [*input_sequence[:index], tensor, *input_sequence[index:]]
 
 
 class SequenceErase(
@@ -163,14 +163,14 @@ class SequenceErase(
 
     def types(self, input_sequence: View, position: View | None = None) -> list[Type]:
         check_inputs(self, (input_sequence, position))
-        place, before = known_position(position), sequence_of(input_sequence.type)
+        index, before = known_position(position), sequence_of(input_sequence.type)
         if isinstance(before.length, int):
-            position_in(-1 if place is None else place, before.length)
+            position_in(-1 if index is None else index, before.length)
         return [Sequence(before.element, None if before.length is None else before.length - 1)]
 
     def evaluate(self, xp: Namespace, input_sequence: Array, position: Array | None = None) -> Any:
-        place = position_in(-1 if position is None else _position(position), len(input_sequence))
-        return [*input_sequence[:place], *input_sequence[place + 1 :]]
+        index = position_in(-1 if position is None else _position(position), len(input_sequence))
+        return [*input_sequence[:index], *input_sequence[index + 1 :]]
 
 
 class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onnx="SequenceAt-11(input_sequence, position)"):
@@ -178,9 +178,9 @@ class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onn
 
     def types(self, input_sequence: View, position: View) -> list[Type]:
         check_inputs(self, (input_sequence, position))
-        place, known = known_position(position), sequence_of(input_sequence.type)
-        if place is not None and isinstance(known.length, int):
-            position_in(place, known.length)
+        index, known = known_position(position), sequence_of(input_sequence.type)
+        if index is not None and isinstance(known.length, int):
+            position_in(index, known.length)
         part = self._part(input_sequence, position)
         return [known.element if part is None else part.type]
 
@@ -191,9 +191,9 @@ class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onn
         return part.exact
 
     def _part(self, input_sequence: View, position: View) -> Any:
-        place = known_position(position)
-        parts = None if place is None else elements_of_sequence(input_sequence)
-        return None if parts is None or place is None else parts[position_in(place, len(parts))]
+        index = known_position(position)
+        parts = None if index is None else elements_of_sequence(input_sequence)
+        return None if parts is None or index is None else parts[position_in(index, len(parts))]
 
     def evaluate(self, xp: Namespace, input_sequence: Array, position: Array) -> Any:
         return input_sequence[position_in(_position(position), len(input_sequence))]
@@ -295,7 +295,7 @@ class SplitToSequence(
         if pieces is None:
             count, piece = (count, None) if is_vector else self._even(input.shape[axis], split)
         else:
-            alike = bool(pieces) and is_size(pieces[0]) and all(each == pieces[0] for each in pieces)
+            alike = bool(pieces) and is_size(pieces[0]) and all(item == pieces[0] for item in pieces)
             count, piece = len(pieces), pieces[0] if alike else None
         middle = () if split is None and not self.keepdims else (piece,)
         return [Sequence(Tensor(input.dtype, (*input.shape[:axis], *middle, *input.shape[axis + 1 :])), count)]
@@ -346,11 +346,11 @@ class SplitToSequence(
         self.types(_view_with_type(input), host_view_of(split))
         axis = axis_in(self.axis, input.ndim)
         pieces: Any = self._pieces(input.shape[axis], host_view_of(split))
-        front, start, made = (slice(None),) * axis, 0, []
+        front, start, results = (slice(None),) * axis, 0, []
         for piece in pieces:
-            made.append(input[(*front, start if split is None and not self.keepdims else slice(start, start + piece))])
+            results.append(input[(*front, start if split is None and not self.keepdims else slice(start, start + piece))])
             start += piece
-        return [np.asarray(each) for each in made] if isinstance(input, np.ndarray) else made
+        return [np.asarray(item) for item in results] if isinstance(input, np.ndarray) else results
 
     def decompose(self, b: Builder, input: Value, split: Value | None = None) -> Any:
         axis = axis_in(self.axis, len(input.dims))
@@ -391,8 +391,8 @@ class ConcatFromSequence(
             sizes.insert(axis, known.length)
         else:
             # All elements have equal sizes off the axis; along the axis the sizes add up.
-            each = sizes[axis]
-            sizes[axis] = None if each is None or known.length is None else each * known.length
+            item = sizes[axis]
+            sizes[axis] = None if item is None or known.length is None else item * known.length
         return [Tensor(part.dtype, tuple(sizes))]
 
     def _axis(self, rank: int) -> int:
@@ -438,7 +438,7 @@ class ConcatFromSequence(
             return whole if axis == target else None
         if keeps:
             whole, rank = b.Unsqueeze(whole, [axis + 1]), rank + 1
-        order = [place for place in range(rank) if place != axis]
+        order = [index for index in range(rank) if index != axis]
         order.insert(target, axis)
         moved = whole if order == list(range(rank)) else b.Transpose(whole, order)
         if self.new_axis:
@@ -447,7 +447,7 @@ class ConcatFromSequence(
         sizes = b.Shape(moved)
         pair = b.Multiply(b.Gather(sizes, [target], axis=0), b.Gather(sizes, [target + 1], axis=0))
         before, after = list(range(target)), list(range(target + 2, rank))
-        rows = [b.Gather(sizes, places, axis=0) for places in (before, after) if places]
+        rows = [b.Gather(sizes, indices, axis=0) for indices in (before, after) if indices]
         rows.insert(1 if before else 0, pair)
         return b.Reshape(moved, b.Concat(*rows, axis=0) if len(rows) > 1 else pair, special_zero=False)
 

@@ -53,8 +53,8 @@ class Concat(
         for shape in known[1:]:
             if len(shape) != rank:
                 raise RuleError("shape.rank", f"ranks of the inputs must be equal, got {rank} and {len(shape)}")
-            for place, size in enumerate(shape):
-                sizes[place] = sizes[place] + size if place == axis else agree(sizes[place], size)
+            for index, size in enumerate(shape):
+                sizes[index] = sizes[index] + size if index == axis else agree(sizes[index], size)
         if isinstance(sizes[axis], int) and sizes[axis] > INT64_MAX:
             raise RuleError("shape.overflow", f"the size of axis {axis} must be at most 2**63 - 1, got {sizes[axis]}")
         if len(known) < len(inputs):
@@ -202,7 +202,7 @@ class Split(
         return tuple(input[(*front, slice(start, start + piece))] for start, piece in zip(starts, pieces, strict=False))
 
     def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], input: Value, split: Value | None = None) -> Any:
-        parts = [zeros_like(b, y[place]) if gradient is None else gradient for place, gradient in enumerate(g)]
+        parts = [zeros_like(b, y[index]) if gradient is None else gradient for index, gradient in enumerate(g)]
         return [b.Concat(*parts, axis=self.axis), None]
 
     def decompose(self, b: Builder, input: Value, split: Value | None = None) -> Any:

@@ -31,8 +31,8 @@ class _Blocks(Op):
     def windows(self, x: View) -> Windows:
         sizes, order = self.split(static(x.shape))
         ours = strides_of(sizes)
-        moved = tuple(sizes[place] for place in order)
-        return Windows((Window(0, 0, moved, 0, tuple(ours[place] for place in order), 0, strides_of(moved)),))
+        moved = tuple(sizes[index] for index in order)
+        return Windows((Window(0, 0, moved, 0, tuple(ours[index] for index in order), 0, strides_of(moved)),))
 
     def evaluate(self, xp: Namespace, x: Array) -> Any:
         shape = self.shape(view_of(x))
@@ -132,7 +132,7 @@ class DepthToSpace(
         first = self.mode == "blocks_first"
         depth = [*blocks, channels] if first else [channels, *blocks]
         channel, block = (count + 1, 1) if first else (1, 2)
-        pairs = [place for axis in range(count) for place in (count + 2 + axis, block + axis)]
+        pairs = [index for axis in range(count) for index in (count + 2 + axis, block + axis)]
         return [shape[0], *depth, *spatial], [0, channel, *pairs]
 
     def vjp(self, b: Builder, g: Value, y: Value, input: Value) -> Any:
@@ -209,5 +209,5 @@ class ShuffleChannels(_Blocks, sig="data: T -> output: T", openvino="ShuffleChan
         """Transpose the matrix of the indices back."""
         sizes, order = self.split(y.dims)
         factors = self.factors(len(y.dims))
-        moved = _reshape_to(b, g, [sizes[place] for place in order], data, factors)
+        moved = _reshape_to(b, g, [sizes[index] for index in order], data, factors)
         return [_reshape_to(b, b.Transpose(moved, inverse_of(order)), y.dims, data, factors)]

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 def check_indices(indices: View, size: Any, natural: bool = False) -> None:
     """Check known indices against the size of the axis. Raises RuleError [index.range]."""
-    found = elements_of(indices)
-    if found is None or not isinstance(size, int):
+    result = elements_of(indices)
+    if result is None or not isinstance(size, int):
         return
     low = 0 if natural else -size
-    for index in found:
+    for index in result:
         if isinstance(index, int) and not low <= index < size:
             raise RuleError("index.range", f"indices must be in [{low}, {size - 1}], got {index}")
 
@@ -38,9 +38,9 @@ def check_indices_shape(shape: Shape, indices: Any, axis: int) -> None:
     """
     if len(shape) != len(indices):
         raise RuleError("shape.rank", f"ranks of data ({len(shape)}) and indices ({len(indices)}) must be equal")
-    for place, (size, count) in enumerate(zip(shape, indices, strict=True)):
-        if place != axis and symbolic.less(size, count) is True:
-            raise RuleError("scatter.shape", f"indices must not be larger than axis {place} (size {size}), got {count}")
+    for index, (size, count) in enumerate(zip(shape, indices, strict=True)):
+        if index != axis and symbolic.less(size, count) is True:
+            raise RuleError("scatter.shape", f"indices must not be larger than axis {index} (size {size}), got {count}")
 
 
 class Gather(
@@ -102,10 +102,10 @@ class Gather(
             changes["axis"] = axis_in(self.axis, len(data.shape))
             if indices.shape is not None:
                 changes["batch_dims"] = self._batch(len(data.shape), len(indices.shape))
-        found = elements_of(indices)
-        if found is not None and all(symbolic.less_equal(0, index) is True for index in found):
+        result = elements_of(indices)
+        if result is not None and all(symbolic.less_equal(0, index) is True for index in result):
             size = data.shape[axis_in(self.axis, len(data.shape))] if data.shape is not None else None
-            inside = size is not None and all(symbolic.less(index, size) is True for index in found)
+            inside = size is not None and all(symbolic.less(index, size) is True for index in result)
             if inside or self.bounds == "error":
                 changes["bounds"] = "natural"
         return self.with_(**changes) if changes else self
@@ -123,9 +123,9 @@ class Gather(
             shape = (*data.shape[:axis], *indices.shape[batch:], *data.shape[axis + 1 :])
             return xp.zeros(shape, dtype=data.dtype)
         safe = xp.where(inside, indices, xp.zeros_like(indices))
-        found = arrays.take(xp, data, safe, axis, batch)
+        result = arrays.take(xp, data, safe, axis, batch)
         shape = (*indices.shape[:batch], *(1,) * (axis - batch), *indices.shape[batch:], *(1,) * (data.ndim - axis - 1))
-        return xp.where(xp.reshape(inside, shape), found, xp.zeros_like(found))
+        return xp.where(xp.reshape(inside, shape), result, xp.zeros_like(result))
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value) -> Any:
         from dovetail.ir.builder import shape_value
@@ -140,8 +140,8 @@ class Gather(
         order, back = _batch_permutations(len(data.dims), len(indices.dims), axis, batch)
         base = b.Transpose(data, order)
         columns = _with_batch_coordinates(b, b.Unsqueeze(indices, [-1]), base, batch)
-        found = b.ScatterND(zeros_like(b, base), columns, b.Transpose(g, inverse_of(back)), reduction="add")
-        return [b.Transpose(found, inverse_of(order)), None]
+        result = b.ScatterND(zeros_like(b, base), columns, b.Transpose(g, inverse_of(back)), reduction="add")
+        return [b.Transpose(result, inverse_of(order)), None]
 
     def decompose(self, b: Builder, data: Value, indices: Value) -> Any:
         """Allow negative indices; with batch axes write GatherND with the axis moved behind them."""
@@ -162,7 +162,7 @@ def _batch_permutations(rank: int, count: int, axis: int, batch: int) -> tuple[l
     """Return the permutation that moves the gathered axis behind the batch, and the one for the result of GatherND."""
     order = [*range(batch), axis, *range(batch, axis), *range(axis + 1, rank)]
     rest = count - batch
-    between = [count + place for place in range(axis - batch)]
+    between = [count + index for index in range(axis - batch)]
     back = [*range(batch), *between, *range(batch, batch + rest), *range(count + axis - batch, rank - 1 + rest)]
     return order, back
 
@@ -188,8 +188,10 @@ def _with_batch_coordinates(b: Builder, indices: Value, x: Value, batch: int) ->
     shape = join_sizes(b, [shape_value(b, indices, range(rank - 1)), 1])
     columns = []
     for axis in range(batch):
-        places = b.Cast(indices_of_axis(b, x, axis), to=indices.dtype) if indices.dtype != "i64" else indices_of_axis(b, x, axis)
-        upright = b.Unsqueeze(places, [place for place in range(rank) if place != axis])
+        positions = (
+            b.Cast(indices_of_axis(b, x, axis), to=indices.dtype) if indices.dtype != "i64" else indices_of_axis(b, x, axis)
+        )
+        upright = b.Unsqueeze(positions, [index for index in range(rank) if index != axis])
         columns.append(b.Expand(upright, shape))
     return b.Concat(*columns, indices, axis=-1)
 
@@ -241,9 +243,9 @@ def check_tuples(shape: Shape, indices: View, batch: int) -> int | None:
         )
     if indices.value is not None:
         columns = np.asarray(indices.value)
-        for place in range(depth):
-            size = shape[batch + place]
-            known = [int(index) for index in columns[..., place].reshape(-1).tolist() if not isinstance(index, symbolic.Dim)]
+        for position in range(depth):
+            size = shape[batch + position]
+            known = [int(index) for index in columns[..., position].reshape(-1).tolist() if not isinstance(index, symbolic.Dim)]
             if isinstance(size, int) and any(not -size <= index < size for index in known):
                 wrong = next(index for index in known if not -size <= index < size)
                 raise RuleError("index.range", f"indices must be in [{-size}, {size - 1}], got {wrong}")

@@ -93,10 +93,12 @@ class Compress(
         return (*input.shape[:axis], count, *input.shape[axis + 1 :])
 
     def evaluate(self, xp: Namespace, input: Array, condition: Array) -> Any:
-        (places,) = xp.nonzero(condition)
+        (indices,) = xp.nonzero(condition)
         source, axis = (xp.reshape(input, (-1,)), 0) if self.axis is None else (input, axis_in(self.axis, input.ndim))
-        return arrays.take(xp, source, places, axis)
+        return arrays.take(xp, source, indices, axis)
 
     def decompose(self, b: Builder, input: Value, condition: Value) -> Any:
-        places = b.Squeeze(b.NonZero(condition), [0])
-        return b.Gather(b.Reshape(input, [-1]), places, axis=0) if self.axis is None else b.Gather(input, places, axis=self.axis)
+        indices = b.Squeeze(b.NonZero(condition), [0])
+        return (
+            b.Gather(b.Reshape(input, [-1]), indices, axis=0) if self.axis is None else b.Gather(input, indices, axis=self.axis)
+        )

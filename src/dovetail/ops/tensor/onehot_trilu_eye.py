@@ -78,9 +78,9 @@ def _sum(b: Builder, x: Value) -> Any:
 
 
 def _depth(depth: View) -> Any:
-    found = elements_of(depth)
-    if found is not None:
-        return found[0] if len(found) == 1 else None
+    result = elements_of(depth)
+    if result is not None:
+        return result[0] if len(result) == 1 else None
     data = getattr(depth, "constant", None)
     return int(data.reshape(()).item()) if data is not None and data.size == 1 else None
 
@@ -101,10 +101,10 @@ class Trilu(Op, sig="input: T, k?!: I -> output: T", onnx="Trilu-14(input, k?; u
         return input.shape
 
     def evaluate(self, xp: Namespace, input: Array, k: Array | None = None) -> Any:
-        found = [0] if k is None else integers_of(host_view_of(k))
-        if not found:
+        result = [0] if k is None else integers_of(host_view_of(k))
+        if not result:
             raise symbolic.Inexact("the diagonal is not known")
-        return arrays.triangle(xp, input, found[0], self.upper)
+        return arrays.triangle(xp, input, result[0], self.upper)
 
     def vjp(self, b: Builder, g: Value, y: Value, input: Value, k: Value | None = None) -> Any:
         return [b.apply("Trilu", g, k, upper=self.upper), None][: 1 if k is None else 2]
@@ -113,7 +113,7 @@ class Trilu(Op, sig="input: T, k?!: I -> output: T", onnx="Trilu-14(input, k?; u
         """Select by a mask: column - row is at least (without ``upper``: at most) k."""
         from dovetail.ops.shape_values import indices_of_axis
 
-        rows, columns = (indices_of_axis(b, input, len(input.dims) - 2 + place) for place in (0, 1))
+        rows, columns = (indices_of_axis(b, input, len(input.dims) - 2 + index) for index in (0, 1))
         distance = b.Subtract(columns, b.Unsqueeze(rows, [1]))
         limit = b.constant([0]) if k is None else b.Reshape(k, [1])
         limit = limit if limit.dtype == "i64" else b.Cast(limit, to=dtypes.i64)

@@ -88,12 +88,12 @@ class Pad(
         count = rank if axes is None else length_of_vector(axes, "axes")
         if isinstance(length, int) and isinstance(count, int) and length != 2 * count:
             raise RuleError("pad.pads", f"the number of pads must be twice the number of axes ({2 * count}), got {length}")
-        places = list(range(rank)) if axes is None else integers_of(axes)
-        if places is None:
+        indices = list(range(rank)) if axes is None else integers_of(axes)
+        if indices is None:
             return None
-        wanted = elements_of(pads) or [None] * (2 * len(places))
-        found = axes_in(places, rank)
-        return {axis: (wanted[index], wanted[len(found) + index]) for index, axis in enumerate(found)}
+        wanted = elements_of(pads) or [None] * (2 * len(indices))
+        result = axes_in(indices, rank)
+        return {axis: (wanted[index], wanted[len(result) + index]) for index, axis in enumerate(result)}
 
     def evaluate(
         self, xp: Namespace, data: Array, pads: Array, constant_value: Array | None = None, axes: Array | None = None
@@ -188,28 +188,28 @@ class Pad(
         if isinstance(length, int):
             return Pad(self.mode).evaluate(np, np.arange(length), np.array([before, after]))
         size = b.Gather(b.Shape(data), b.constant(np.array(axis)), axis=0)
-        places = b.Range(b.constant(-before), b.Add(size, after), b.constant(1))
+        indices = b.Range(b.constant(-before), b.Add(size, after), b.constant(1))
         last = b.Subtract(size, 1)
         match self.mode:
             case "edge":
-                return b.Minimum(b.Maximum(places, 0), last)
+                return b.Minimum(b.Maximum(indices, 0), last)
             case "wrap":
-                return b.Mod(places, size)
+                return b.Mod(indices, size)
             case "symmetric":
-                turn = b.Mod(places, b.Multiply(size, 2))
+                turn = b.Mod(indices, b.Multiply(size, 2))
                 return b.Minimum(turn, b.Subtract(b.Subtract(b.Multiply(size, 2), 1), turn))
-        turn = b.Mod(places, b.Maximum(b.Multiply(last, 2), 1))
+        turn = b.Mod(indices, b.Maximum(b.Multiply(last, 2), 1))
         return b.Subtract(last, b.Abs(b.Subtract(turn, last)))
 
     def _pads_of_all_axes(self, b: Builder, data: Value, pads: Value, rows: dict[int, tuple[Any, Any]]) -> Any:
         """Return the pads of all axes: 0 for those that ``axes`` does not name."""
-        places = {axis: index for index, axis in enumerate(rows)}
+        indices = {axis: index for index, axis in enumerate(rows)}
         vector = pads if pads.dtype == "i64" or pads.constant is not None else b.Cast(pads, to=dtypes.i64)
         parts: list[Any] = []
         for side in (0, 1):
             for axis in range(len(data.dims)):
                 pad = rows.get(axis, (0, 0))[side]
-                at = side * len(rows) + places.get(axis, 0)
+                at = side * len(rows) + indices.get(axis, 0)
                 parts.append(pad if isinstance(pad, int) else b.Gather(vector, [at], axis=0))
         return join_sizes(b, parts)
 
@@ -232,13 +232,13 @@ def _pieces(mode: str, size: int, before: int, after: int, target: int) -> Itera
     turns = np.flatnonzero(np.diff(steps)) + 1
     if len(turns) > 2 * MOST_WINDOWS:
         raise UnsupportedError("windows.many", f"a movement may have at most {MOST_WINDOWS} windows, and this Pad has more")
-    place = 0
-    while place < target:
-        step = int(steps[place]) if place + 1 < target else 1
-        if step in (-1, 0, 1) and place + 1 < target:
-            turn = np.searchsorted(turns, place, side="right")
+    index = 0
+    while index < target:
+        step = int(steps[index]) if index + 1 < target else 1
+        if step in (-1, 0, 1) and index + 1 < target:
+            turn = np.searchsorted(turns, index, side="right")
             end = int(turns[turn]) + 1 if turn < len(turns) else target
         else:
-            step, end = 1, place + 1
-        yield Run(end - place, int(indices[place]), step, place)
-        place = end
+            step, end = 1, index + 1
+        yield Run(end - index, int(indices[index]), step, index)
+        index = end

@@ -47,10 +47,10 @@ class _Scatter(Op):
         """Scatter into shape values, one update after the other."""
         if self.reduction != "replace":
             raise symbolic.Inexact(f"the reduction {self.reduction} of dimensions")
-        found = np.array(x, dtype=object)
+        result = np.array(x, dtype=object)
         for row, update in zip(rows, updates, strict=True):
-            found[tuple(map(operator.index, row))] = update
-        return symbolic.xp.asarray(found)
+            result[tuple(map(operator.index, row))] = update
+        return symbolic.xp.asarray(result)
 
     def slopes(
         self, b: Builder, g: Any, y: Value, x: Value, updates: Value, put: Put, read: Read, initial: bool = True
@@ -79,15 +79,15 @@ class _Scatter(Op):
         """
         zero, one = number(b, 0, x), number(b, 1, x)
         first = x if initial else put(x, b.Add(zeros_like(b, updates), one), "replace")
-        is_zero = [b.Equal(each, zero) for each in (first, updates)]
+        is_zero = [b.Equal(item, zero) for item in (first, updates)]
         zeros = put(b.Cast(is_zero[0], to=x.dtype), b.Cast(is_zero[1], to=x.dtype), "add")
-        factors = [b.Where(each, one, value) for each, value in zip(is_zero, (first, updates), strict=True)]
+        factors = [b.Where(item, one, value) for item, value in zip(is_zero, (first, updates), strict=True)]
         product = put(factors[0], factors[1], "mul")
         lone = b.Where(b.Equal(zeros, one), b.Multiply(g, product), zero)
         none = b.Where(b.Equal(zeros, zero), b.Multiply(g, product), zero)
         mine, theirs = (
-            b.Where(each, alone, b.Divide(others, factor))
-            for each, alone, others, factor in (
+            b.Where(item, alone, b.Divide(others, factor))
+            for item, alone, others, factor in (
                 (is_zero[0], lone, none, factors[0]),
                 (is_zero[1], read(lone), read(none), factors[1]),
             )
@@ -140,7 +140,7 @@ class ScatterElements(
     def evaluate(self, xp: Namespace, data: Array, indices: Array, updates: Array) -> Any:
         if xp is symbolic.xp:
             axis = axis_in(self.axis, data.ndim)
-            rows = ((*place[:axis], index, *place[axis + 1 :]) for place, index in np.ndenumerate(np.asarray(indices)))
+            rows = ((*position[:axis], index, *position[axis + 1 :]) for position, index in np.ndenumerate(np.asarray(indices)))
             return self.on_sizes(data, rows, np.asarray(updates).reshape(-1))
         if self.reduction == "replace" or (self.use_init_val and self.reduction != "mean"):
             return arrays.scatter_along(xp, data, indices, updates, self.axis, _reduction_name(self.reduction))
@@ -237,7 +237,7 @@ class ScatterND(
     def evaluate(self, xp: Namespace, data: Array, indices: Array, updates: Array) -> Any:
         if xp is symbolic.xp:
             table = np.asarray(indices)
-            rows = (tuple(table[place].tolist()) for place in np.ndindex(table.shape[:-1]))
+            rows = (tuple(table[index].tolist()) for index in np.ndindex(table.shape[:-1]))
             return self.on_sizes(
                 data, rows, np.asarray(updates).reshape((prod(table.shape[:-1]), *data.shape[table.shape[-1] :]))
             )
@@ -288,8 +288,8 @@ class ScatterUpdate(
         if bool(xp.any(indices < 0)):
             raise EngineError("array.index-range", "indices must not be negative")
         front = xp.permute_dims(data, tuple(ours))
-        found = arrays.scatter_nd(xp, front, indices[..., None], xp.permute_dims(updates, tuple(theirs)))
-        return xp.permute_dims(found, tuple(inverse_of(ours)))
+        result = arrays.scatter_nd(xp, front, indices[..., None], xp.permute_dims(updates, tuple(theirs)))
+        return xp.permute_dims(result, tuple(inverse_of(ours)))
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value, updates: Value) -> Any:
         mine = b.ScatterUpdate(g, indices, zeros_like(b, updates), axis=self.axis)
@@ -300,8 +300,8 @@ class ScatterUpdate(
         columns = b.Unsqueeze(indices, [-1])
         if ours[0] == 0:
             return b.ScatterND(data, columns, updates)
-        found = b.ScatterND(b.Transpose(data, ours), columns, b.Transpose(updates, theirs))
-        return b.Transpose(found, inverse_of(ours))
+        result = b.ScatterND(b.Transpose(data, ours), columns, b.Transpose(updates, theirs))
+        return b.Transpose(result, inverse_of(ours))
 
 
 def gradient_of_gather(b: Builder, g: Any, indices: Value, axis: int, size: Any) -> Any:
@@ -317,9 +317,9 @@ def gradient_of_gather(b: Builder, g: Any, indices: Value, axis: int, size: Any)
     moved = g if order == list(range(len(order))) else b.Transpose(g, order)
     whole = join_sizes(b, [size, shape_value(b, g, others)])
     zero = b.constant(np.zeros((), dtype=g.dtype.numpy), g.dtype)
-    found = b.ScatterND(b.Expand(zero, whole), b.Unsqueeze(indices, [-1]), moved, reduction="add")
+    result = b.ScatterND(b.Expand(zero, whole), b.Unsqueeze(indices, [-1]), moved, reduction="add")
     ours = [axis, *range(axis), *range(axis + 1, rank)]
-    return found if axis == 0 else b.Transpose(found, inverse_of(ours))
+    return result if axis == 0 else b.Transpose(result, inverse_of(ours))
 
 
 class TensorScatter(
@@ -374,14 +374,14 @@ class TensorScatter(
             if write_indices is None
             else arrays.to_numpy(write_indices).reshape(-1, 1)
         )
-        places = rows + np.arange(update.shape[axis])
+        indices = rows + np.arange(update.shape[axis])
         if self.mode == "circular":
-            places = places % max(size, 1)
-        elif places.size and (places.min() < 0 or places.max() >= size):
-            raise EngineError("scatter.range", f"positions must be in [0, {size - 1}], got {places.min()} to {places.max()}")
+            indices = indices % max(size, 1)
+        elif indices.size and (indices.min() < 0 or indices.max() >= size):
+            raise EngineError("scatter.range", f"positions must be in [0, {size - 1}], got {indices.min()} to {indices.max()}")
         shape = [1] * past_cache.ndim
-        shape[0], shape[axis] = places.shape
-        wide = np.ascontiguousarray(np.broadcast_to(places.reshape(shape), tuple(update.shape)))
+        shape[0], shape[axis] = indices.shape
+        wide = np.ascontiguousarray(np.broadcast_to(indices.reshape(shape), tuple(update.shape)))
         return arrays.scatter_along(xp, past_cache, arrays.from_numpy(xp, wide, past_cache), update, axis)
 
     def decompose(self, b: Builder, past_cache: Value, update: Value, write_indices: Value | None = None) -> Any:
@@ -391,11 +391,13 @@ class TensorScatter(
         axis = axis_in(self.axis, rank)
         count = update.dims[axis]
         stop = b.constant(count, dtypes.i64) if isinstance(count, int) else b.Reshape(shape_value(b, update, [axis]), [])
-        places = b.Range(b.constant(0, dtypes.i64), stop, b.constant(1, dtypes.i64))
-        places = b.Unsqueeze(places, [place for place in range(rank) if place != axis])
+        indices = b.Range(b.constant(0, dtypes.i64), stop, b.constant(1, dtypes.i64))
+        indices = b.Unsqueeze(indices, [index for index in range(rank) if index != axis])
         if write_indices is not None:
-            places = b.Add(places, b.Unsqueeze(write_indices, list(range(1, rank))))
+            indices = b.Add(indices, b.Unsqueeze(write_indices, list(range(1, rank))))
         if self.mode == "circular":
             size = past_cache.dims[axis]
-            places = b.Mod(places, b.constant(size, dtypes.i64) if isinstance(size, int) else shape_value(b, past_cache, [axis]))
-        return b.ScatterElements(past_cache, b.Expand(places, shape_value(b, update)), update, axis=axis)
+            indices = b.Mod(
+                indices, b.constant(size, dtypes.i64) if isinstance(size, int) else shape_value(b, past_cache, [axis])
+            )
+        return b.ScatterElements(past_cache, b.Expand(indices, shape_value(b, update)), update, axis=axis)

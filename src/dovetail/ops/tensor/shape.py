@@ -48,9 +48,9 @@ class Shape(
 
     def value(self, data: View) -> Any:
         sizes = data.dims[self._cut(len(data.dims))]
-        found = np.empty(len(sizes), dtype=object)
-        found[:] = sizes
-        return found
+        result = np.empty(len(sizes), dtype=object)
+        result[:] = sizes
+        return result
 
     def canonical(self, data: View) -> Op:
         if data.shape is None:
@@ -80,9 +80,9 @@ class Size(Op, sig="data: T -> size: i64", onnx="Size-1,13,19,21,23,24,25(data)"
         return ()
 
     def value(self, data: View) -> Any:
-        found = np.empty((), dtype=object)
-        found[()] = total(data.dims)
-        return found
+        result = np.empty((), dtype=object)
+        result[()] = total(data.dims)
+        return result
 
     def evaluate(self, xp: Namespace, data: Array) -> Any:
         return arrays.from_numpy(xp, np.array(prod(data.shape), dtype=np.int64), data)
@@ -157,13 +157,13 @@ class Range(
         return [Tensor(dtype, (_count(*(_scalar(x) for x in (start, limit, delta))),))]
 
     def value(self, start: View, limit: View, delta: View) -> Any:
-        first, last, each = (_scalar(x) for x in (start, limit, delta))
-        count = _count(first, last, each)
+        first, last, item = (_scalar(x) for x in (start, limit, delta))
+        count = _count(first, last, item)
         if not isinstance(count, int) or isinstance(first, float) or count > 1024:
             raise symbolic.Inexact
-        found = np.empty(count, dtype=object)
-        found[:] = [first + index * each for index in range(count)]
-        return found
+        result = np.empty(count, dtype=object)
+        result[:] = [first + index * item for index in range(count)]
+        return result
 
     def evaluate(self, xp: Namespace, start: Array, limit: Array, delta: Array) -> Any:
         kind = self.output_type or dtypes.dtype(start.dtype)
@@ -175,19 +175,19 @@ class Range(
             refuse_array((count,), 8, "a range")
             whole = start_ + np.arange(count, dtype=object) * step_
             return arrays.from_numpy(xp, whole.astype(object).astype(work))
-        first, last, each = (number.astype(work) for number in numbers)
-        if each == 0:
+        first, last, item = (number.astype(work) for number in numbers)
+        if item == 0:
             raise RuleError("range.step", "delta must not be 0")
-        count = _float_count(0.0, float(last - first), float(each))
+        count = _float_count(0.0, float(last - first), float(item))
         refuse_array((count,), work.itemsize + 8, "a range")
-        found = (first + np.arange(count).astype(work) * each).astype(work)
-        return arrays.from_numpy(xp, arrays.cast(np, found, kind, saturate=False))
+        result = (first + np.arange(count).astype(work) * item).astype(work)
+        return arrays.from_numpy(xp, arrays.cast(np, result, kind, saturate=False))
 
     def vjp(self, b: Builder, g: Value, y: Value, start: Value, limit: Value, delta: Value) -> Any:
         if not y.dtype.is_float:
             return [None, None, None]
-        places = b.Range(b.constant(0), b.Gather(b.Shape(y), b.constant(np.array(0)), axis=0), b.constant(1))
-        steps = b.ReduceSum(b.Multiply(g, b.Cast(places, to=y.dtype)), [0], keepdims=False)
+        indices = b.Range(b.constant(0), b.Gather(b.Shape(y), b.constant(np.array(0)), axis=0), b.constant(1))
+        steps = b.ReduceSum(b.Multiply(g, b.Cast(indices, to=y.dtype)), [0], keepdims=False)
         return [b.ReduceSum(g, [0], keepdims=False), None, steps]
 
     def decompose(self, b: Builder, start: Value, limit: Value, delta: Value) -> Any:
@@ -207,9 +207,9 @@ class Range(
 
 def _scalar(x: View) -> Any:
     """Return the one element of an input where it is known: an integer, a dim or a float."""
-    found = elements_of(x)
-    if found is not None:
-        return found[0] if len(found) == 1 else None
+    result = elements_of(x)
+    if result is not None:
+        return result[0] if len(result) == 1 else None
     data = getattr(x, "constant", None)
     return float(data.reshape(()).item()) if data is not None and data.size == 1 else None
 
@@ -227,7 +227,7 @@ def _count(start: Any, stop: Any, step: Any) -> Any:
         raise RuleError("range.step", "delta must not be 0")
     if start is None or stop is None or not isinstance(step, int | float):
         return None
-    if any(isinstance(each, float) for each in (start, stop, step)):
-        return None if any(isinstance(each, symbolic.Dim) for each in (start, stop)) else _float_count(start, stop, step)
+    if any(isinstance(item, float) for item in (start, stop, step)):
+        return None if any(isinstance(item, symbolic.Dim) for item in (start, stop)) else _float_count(start, stop, step)
     distance = stop - start if step > 0 else start - stop
     return symbolic.maximum(symbolic.ceil_divide(distance, abs(int(step))), 0)

@@ -132,13 +132,13 @@ class Slice(
             return None
         if axes is None and count > len(data.shape):
             raise RuleError("slice.axes", f"the number of bounds ({count}) must not exceed the rank ({len(data.shape)})")
-        places = list(range(count)) if axes is None else integers_of(axes)
-        if places is None:
+        indices = list(range(count)) if axes is None else integers_of(axes)
+        if indices is None:
             return None
         blank = [None] * count
         columns = (_bounds_of(starts) or blank, _bounds_of(ends) or blank, [1] * count if steps is None else step or blank)
         return [
-            (axis, Bounds(*row)) for axis, row in zip(axes_in(places, len(data.shape)), zip(*columns, strict=True), strict=True)
+            (axis, Bounds(*row)) for axis, row in zip(axes_in(indices, len(data.shape)), zip(*columns, strict=True), strict=True)
         ]
 
     def evaluate(
@@ -174,11 +174,11 @@ class Slice(
         padded: list[int] = []
         before: list[int] = []
         after: list[Any] = []
-        for place, (axis, bounds) in enumerate(rows):
+        for index, (axis, bounds) in enumerate(rows):
             size, length = data.dims[axis], y.dims[axis]
             begin = _known_begin(size, bounds)
             if begin is None:
-                cut = [_element_value(b, each, place) for each in (starts, ends, steps)]
+                cut = [_element_value(b, item, index) for item in (starts, ends, steps)]
                 indices = b.Slice(indices_of_axis(b, data, axis), cut[0], cut[1], [0], cut[2])
                 g = gradient_of_gather(b, g, indices, axis, shape_value(b, data, [axis]))
                 continue
@@ -191,17 +191,17 @@ class Slice(
             after.append(b.Subtract(rest, begin) if begin else rest)
         if padded:
             g = b.Pad(g, join_sizes(b, [*before, *after]), None, padded)
-        return [g, None, None, *(None for each in (axes, steps) if each is not None)]
+        return [g, None, None, *(None for item in (axes, steps) if item is not None)]
 
     def decompose(
         self, b: Builder, data: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
     ) -> Any:
         """Drop steps that are all 1 and count the axes from the front; None where that changes nothing."""
-        places = integers_of(axes) if axes is not None else None
-        plain = places is None or data.shape is None or all(place >= 0 for place in places)
+        indices = integers_of(axes) if axes is not None else None
+        plain = indices is None or data.shape is None or all(index >= 0 for index in indices)
         if steps is not None and set(elements_of(steps) or [None]) == {1}:
             return b.Slice(data, starts, ends, axes)
-        return None if plain else b.Slice(data, starts, ends, list(axes_in(places or [], len(data.dims))), steps)
+        return None if plain else b.Slice(data, starts, ends, list(axes_in(indices or [], len(data.dims))), steps)
 
     def windows(self, data: View, starts: View, ends: View, axes: View | None = None, steps: View | None = None) -> Windows:
         shape = static(data.shape)
@@ -227,12 +227,12 @@ def _common_length(vectors: dict[str, Any]) -> Any:
 
 def _bounds_of(x: View) -> list[Any] | None:
     """Return the bounds in a vector; the extremes of i32 become those of i64."""
-    found = elements_of(x)
+    result = elements_of(x)
     dtype = dtype_in(x.type)
-    if found is None or dtype is None or dtype != "i32":
-        return found
+    if result is None or dtype is None or dtype != "i32":
+        return result
     low, high = dtype.range()
-    return [{low: -INT64_MAX, high: INT64_MAX}.get(item, item) if isinstance(item, int) else item for item in found]
+    return [{low: -INT64_MAX, high: INT64_MAX}.get(item, item) if isinstance(item, int) else item for item in result]
 
 
 def _python_slice(size: int, bounds: Bounds) -> slice:
@@ -257,14 +257,14 @@ def _known_begin(size: Any, bounds: Bounds) -> int | None:
     return first if symbolic.less_equal(first, size) is True else size if isinstance(size, int) else None
 
 
-def _element_value(b: Builder, vector: Value | None, place: int) -> Any:
+def _element_value(b: Builder, vector: Value | None, index: int) -> Any:
     """Return one element of a vector, as a vector."""
     if vector is None:
         return [1]
     data = vector.constant
     if data is not None:
-        return b.constant(data[place : place + 1], vector.dtype)
-    return b.Gather(vector, [place], axis=0)
+        return b.constant(data[index : index + 1], vector.dtype)
+    return b.Gather(vector, [index], axis=0)
 
 
 class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-7(data, shift, axes)"):
@@ -283,22 +283,22 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
 
     def _shifts(self, data: View, shift: View, axes: View) -> dict[int, Any] | None:
         """Return the sum of the shifts by axis; None where unknown."""
-        places, steps = integers_of(axes), elements_of(shift)
-        if places is None or steps is None:
+        indices, steps = integers_of(axes), elements_of(shift)
+        if indices is None or steps is None:
             return None
-        found: dict[int, Any] = {}
-        for place, step in zip(places, steps * len(places) if len(steps) == 1 else steps, strict=True):
-            axis = axis_in(place, len(data.dims))
-            found[axis] = found.get(axis, 0) + step
-        return found
+        result: dict[int, Any] = {}
+        for index, step in zip(indices, steps * len(indices) if len(steps) == 1 else steps, strict=True):
+            axis = axis_in(index, len(data.dims))
+            result[axis] = result.get(axis, 0) + step
+        return result
 
     def evaluate(self, xp: Namespace, data: Array, shift: Array, axes: Array) -> Any:
         self.shape(view_of(data), host_view_of(shift), host_view_of(axes))
-        found = self._shifts(view_of(data), host_view_of(shift), host_view_of(axes))
-        if found is None or any(isinstance(step, symbolic.Dim) for step in found.values()):
+        result = self._shifts(view_of(data), host_view_of(shift), host_view_of(axes))
+        if result is None or any(isinstance(step, symbolic.Dim) for step in result.values()):
             raise symbolic.Inexact
         # xp.roll takes int64; the remainder of a shift by the size always fits.
-        steps = {axis: step % data.shape[axis] for axis, step in found.items() if data.shape[axis]}
+        steps = {axis: step % data.shape[axis] for axis, step in result.items() if data.shape[axis]}
         return xp.roll(data, tuple(steps.values()), axis=tuple(steps)) if steps else data
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, shift: Value, axes: Value) -> Any:
@@ -306,27 +306,27 @@ class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-
 
     def windows(self, data: View, shift: View, axes: View) -> Windows:
         shape = static(data.shape)
-        found = self._shifts(data, shift, axes)
-        if found is None:
+        result = self._shifts(data, shift, axes)
+        if result is None:
             raise UnsupportedError("windows.shift", "windows of Roll need constant shifts")
-        pieces = [list(_runs_of_roll(size, found.get(axis, 0))) for axis, size in enumerate(shape)]
+        pieces = [list(_runs_of_roll(size, result.get(axis, 0))) for axis, size in enumerate(shape)]
         return Windows(tuple(windows_of(pieces, shape, shape)))
 
     def decompose(self, b: Builder, data: Value, shift: Value, axes: Value) -> Any:
         """Concatenate along each axis the end and the beginning."""
-        places = None if data.shape is None else integers_of(axes)
-        if places is None:
+        indices = None if data.shape is None else integers_of(axes)
+        if indices is None:
             raise UnsupportedError("roll.axes", "Roll needs constant axes, got computed ones")
         known = self._shifts(data, shift, axes)
         y = data
-        for axis in sorted({axis_in(place, len(data.dims)) for place in places}):
-            steps = [index for index, place in enumerate(places) if axis_in(place, len(data.dims)) == axis]
+        for axis in sorted({axis_in(position, len(data.dims)) for position in indices}):
+            steps = [index for index, position in enumerate(indices) if axis_in(position, len(data.dims)) == axis]
             y = _roll_axis(b, y, axis, None if known is None else known[axis], shift, steps)
         return b.Identity(data) if y is data else y
 
 
-def _roll_axis(b: Builder, x: Value, axis: int, step: Any, shift: Value, places: Sequence[int]) -> Any:
-    """Roll one axis by ``step``; where that is None, by the sum of the elements of ``shift`` at ``places``."""
+def _roll_axis(b: Builder, x: Value, axis: int, step: Any, shift: Value, indices: Sequence[int]) -> Any:
+    """Roll one axis by ``step``; where that is None, by the sum of the elements of ``shift`` at ``indices``."""
     size = x.dims[axis]
     if isinstance(size, int) and isinstance(step, int):
         step = step % size if size else 0
@@ -334,22 +334,22 @@ def _roll_axis(b: Builder, x: Value, axis: int, step: Any, shift: Value, places:
         return x
     if isinstance(step, int) and symbolic.less_equal(abs(step), size) is True:
         return _rotate(b, x, axis, [-step])
-    back = b.constant([-step]) if isinstance(step, int) else b.Negative(_sum_of_elements(b, shift, places))
+    back = b.constant([-step]) if isinstance(step, int) else b.Negative(_sum_of_elements(b, shift, indices))
     # The modulus of an empty axis is 1: division by 0 is an error.
     return _rotate(b, x, axis, b.Mod(back, b.Maximum(_axis_size(b, x, axis), b.constant([1]))))
 
 
-def _sum_of_elements(b: Builder, vector: Value, places: Sequence[int]) -> Any:
-    """Return the sum of the elements at ``places`` as an i64 vector; a vector of one stands for all."""
+def _sum_of_elements(b: Builder, vector: Value, indices: Sequence[int]) -> Any:
+    """Return the sum of the elements at ``indices`` as an i64 vector; a vector of one stands for all."""
     wide = vector if vector.dtype == "i64" else b.Cast(vector, to=dtypes.i64)
     if wide.shape == ():
         wide = b.Unsqueeze(wide, [0])
     if wide.dims == (1,):
-        return wide if len(places) == 1 else b.Multiply(wide, b.constant([len(places)]))
-    found = b.Gather(wide, [places[0]], axis=0)
-    for place in places[1:]:
-        found = b.Add(found, b.Gather(wide, [place], axis=0))
-    return found
+        return wide if len(indices) == 1 else b.Multiply(wide, b.constant([len(indices)]))
+    result = b.Gather(wide, [indices[0]], axis=0)
+    for index in indices[1:]:
+        result = b.Add(result, b.Gather(wide, [index], axis=0))
+    return result
 
 
 def _axis_size(b: Builder, x: Value, axis: int) -> Any:
@@ -387,10 +387,10 @@ class ReverseSequence(
             raise RuleError("axis.repeated", f"batch_axis and time_axis must differ, got {batch} twice")
         if sequence_lens.shape is not None:
             agree(input.shape[batch], sequence_lens.shape[0])
-        found = integers_of(sequence_lens)
+        result = integers_of(sequence_lens)
         size = input.shape[time]
-        if found is not None and any(length < 0 or (isinstance(size, int) and length > size) for length in found):
-            raise RuleError("sequence.length", f"lengths {found} of sequences of {size}")
+        if result is not None and any(length < 0 or (isinstance(size, int) and length > size) for length in result):
+            raise RuleError("sequence.length", f"lengths {result} of sequences of {size}")
         return input.shape
 
     def canonical(self, input: View, sequence_lens: View) -> Op:
@@ -402,10 +402,10 @@ class ReverseSequence(
     def evaluate(self, xp: Namespace, input: Array, sequence_lens: Array) -> Any:
         batch, time = (axis_in(axis, input.ndim) for axis in (self.batch_axis, self.time_axis))
         counts = np.asarray(arrays.to_numpy(sequence_lens)).astype(np.int64)[:, None]
-        places = np.arange(input.shape[time], dtype=np.int64)[None, :]
+        positions = np.arange(input.shape[time], dtype=np.int64)[None, :]
         if counts.size and (counts.min() < 0 or counts.max() > input.shape[time]):
             raise RuleError("sequence.length", f"lengths {counts[:, 0].tolist()} of sequences of {input.shape[time]}")
-        indices = arrays.from_numpy(xp, np.where(places < counts, counts - 1 - places, places), input)
+        indices = arrays.from_numpy(xp, np.where(positions < counts, counts - 1 - positions, positions), input)
         front = xp.moveaxis(input, (batch, time), (0, 1))
         return xp.moveaxis(arrays.take(xp, front, indices, 1, 1), (0, 1), (batch, time))
 

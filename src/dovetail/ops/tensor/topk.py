@@ -81,18 +81,18 @@ class TopK(
             raise RuleError("topk.k", f"k must have one element, got {k.shape[0]}")
         if k.value is None:
             return None
-        found = np.asarray(k.value).reshape(-1).tolist()[0]
-        if isinstance(found, int) and found < 0:
-            raise RuleError("topk.k", f"k must not be negative, got {found}")
-        low = symbolic.bounds(found)[0] if isinstance(found, symbolic.Dim) else found
-        return found if low is not None and low >= 0 else None
+        result = np.asarray(k.value).reshape(-1).tolist()[0]
+        if isinstance(result, int) and result < 0:
+            raise RuleError("topk.k", f"k must not be negative, got {result}")
+        low = symbolic.bounds(result)[0] if isinstance(result, symbolic.Dim) else result
+        return result if low is not None and low >= 0 else None
 
     def canonical(self, x: View, k: View) -> Op:
         return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
 
     def value(self, x: View, k: View) -> Any:
-        found = integers_of(x)
-        if found is None or k.value is None:
+        result = integers_of(x)
+        if result is None or k.value is None:
             raise symbolic.Inexact("the order of elements")
         return self.evaluate(np, np.asarray(x.exact).astype(np.int64), np.asarray(k.exact).astype(np.int64))
 
@@ -127,15 +127,15 @@ class TopK(
         """Cast indices from i64, sort indices by a second TopK, and compute narrow types in wider ones."""
         wide = _WIDER.get(x.dtype.name)
         if wide is not None:
-            values, places = b.add(self, b.Cast(x, to=wide), k)
-            return [b.Cast(values, to=x.dtype), places]
+            values, indices = b.add(self, b.Cast(x, to=wide), k)
+            return [b.Cast(values, to=x.dtype), indices]
         if self.index_element_type != "i64":
-            values, places = b.add(self.with_(index_element_type=dtypes.i64), x, k)
-            return [values, b.Cast(places, to=self.index_element_type)]
+            values, indices = b.add(self.with_(index_element_type=dtypes.i64), x, k)
+            return [values, b.Cast(indices, to=self.index_element_type)]
         if self.sort == "index":
             _, some = b.add(self.with_(sort="none"), x, k)
-            places = b.TopK(some, shape_value(b, some, [self.axis]), axis=self.axis, largest=False)[0]
-            return [b.GatherElements(x, places, axis=self.axis), places]
+            indices = b.TopK(some, shape_value(b, some, [self.axis]), axis=self.axis, largest=False)[0]
+            return [b.GatherElements(x, indices, axis=self.axis), indices]
         return None
 
 

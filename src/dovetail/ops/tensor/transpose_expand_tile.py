@@ -45,31 +45,31 @@ class Transpose(
         length = None if perm is None else length_of_vector(perm, "perm")
         if data.shape is None:
             return shape_of_rank(length or None)
-        places = _permutation(len(data.shape), perm)
-        return shape_of_rank(len(data.shape)) if places is None else tuple(data.shape[place] for place in places)
+        indices = _permutation(len(data.shape), perm)
+        return shape_of_rank(len(data.shape)) if indices is None else tuple(data.shape[index] for index in indices)
 
     def evaluate(self, xp: Namespace, data: Array, perm: Array | None = None) -> Any:
-        places = _permutation(data.ndim, host_view_of(perm))
-        if places is None:
+        indices = _permutation(data.ndim, host_view_of(perm))
+        if indices is None:
             raise symbolic.Inexact
-        return xp.permute_dims(data, tuple(places))
+        return xp.permute_dims(data, tuple(indices))
 
     def vjp(self, b: Builder, g: Value, y: Value, data: Value, perm: Value | None = None) -> Any:
         if perm is None:
             return [b.Transpose(g)]
-        places = integers_of(perm)
-        if places is None:
+        indices = integers_of(perm)
+        if indices is None:
             raise UnsupportedError("grad.order", "the gradient of Transpose needs a constant perm")
-        return [b.Transpose(g, inverse_of(places)) if places else b.Transpose(g), None]
+        return [b.Transpose(g, inverse_of(indices)) if indices else b.Transpose(g), None]
 
     def windows(self, data: View, perm: View | None = None) -> Windows:
         shape = static(data.shape)
-        places = _permutation(len(shape), perm)
-        if places is None:
+        indices = _permutation(len(shape), perm)
+        if indices is None:
             raise UnsupportedError("windows.order", "windows of Transpose need a constant perm")
-        sizes = tuple(shape[place] for place in places)
+        sizes = tuple(shape[index] for index in indices)
         strides = strides_of(shape)
-        return Windows((Window(0, 0, sizes, 0, tuple(strides[place] for place in places), 0, strides_of(sizes)),))
+        return Windows((Window(0, 0, sizes, 0, tuple(strides[index] for index in indices), 0, strides_of(sizes)),))
 
     def decompose(self, b: Builder, data: Value, perm: Value | None = None) -> Any:
         """Write out ``perm``; None where it is given."""
@@ -80,14 +80,14 @@ class Transpose(
 
 
 def _permutation(rank: int, order: View | None) -> list[int] | None:
-    places = [] if order is None else integers_of(order)
-    if places is None:
+    indices = [] if order is None else integers_of(order)
+    if indices is None:
         return None
-    if not places:
+    if not indices:
         return list(reversed(range(rank)))
-    if sorted(places) != list(range(rank)):
-        raise RuleError("transpose.order", f"perm must be a permutation of the {rank} axes, got {places}")
-    return places
+    if sorted(indices) != list(range(rank)):
+        raise RuleError("transpose.order", f"perm must be a permutation of the {rank} axes, got {indices}")
+    return indices
 
 
 def inverse_of(order: Sequence[int]) -> list[int]:
@@ -134,8 +134,8 @@ class Expand(
         sizes = elements_of(shape)
         if self.bidirectional or sizes is None or input.shape is None or len(sizes) < len(input.shape):
             return self
-        found = Expand().shape(input, shape)
-        same = all(size is not None and symbolic.equal(size, wanted) is True for size, wanted in zip(found, sizes, strict=True))
+        result = Expand().shape(input, shape)
+        same = all(size is not None and symbolic.equal(size, wanted) is True for size, wanted in zip(result, sizes, strict=True))
         return Expand() if same else self
 
     def _open(self, shape: Any, length: Any) -> Any:
@@ -154,20 +154,20 @@ class Expand(
         if theirs is None:
             return ours if symbolic.equal(ours, 1) is False else None
         try:
-            found = broadcast_size(ours, theirs)
+            result = broadcast_size(ours, theirs)
         except RuleError:
             raise RuleError("shape.broadcast", f"a size must be 1 or {theirs} to broadcast to {theirs}, got {ours}") from None
         if self.bidirectional:
-            return found
+            return result
         if theirs == 1 and symbolic.equal(ours, 1) is False:
             raise RuleError("shape.broadcast", f"a size must be 1 to broadcast to 1, got {ours}")
         return theirs
 
     def evaluate(self, xp: Namespace, input: Array, shape: Array) -> Any:
-        found = self.shape(view_of(input), host_view_of(shape))
-        if found is None or None in found:
+        result = self.shape(view_of(input), host_view_of(shape))
+        if result is None or None in result:
             raise symbolic.Inexact
-        return xp.broadcast_to(input, tuple(found))
+        return xp.broadcast_to(input, tuple(result))
 
     def vjp(self, b: Builder, g: Value, y: Value, input: Value, shape: Value) -> Any:
         from dovetail.ops.elementwise.broadcast import unbroadcast

@@ -85,14 +85,14 @@ class Unique(
             order = np.argsort(indices, kind="stable")
             indices, counts, inverse = indices[order], counts[order], np.argsort(order, kind="stable")[inverse]
         values = np.take(data.reshape(-1) if self.axis is None else data, indices, axis=axis)
-        made = (
+        results = (
             values,
             indices.astype(self.index_element_type.numpy),
             inverse.astype(self.index_element_type.numpy),
             counts.astype(self.count_element_type.numpy),
         )
-        found = tuple(arrays.from_numpy(xp, item, x) for item in made[: self.outputs])
-        return found if self.outputs > 1 else found[0]
+        result = tuple(arrays.from_numpy(xp, item, x) for item in results[: self.outputs])
+        return result if self.outputs > 1 else result[0]
 
     def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value) -> Any:
         """Add the gradient of each unique element to its first occurrence."""
@@ -102,19 +102,19 @@ class Unique(
         first = g[0]
         if first is None or not is_float(x):
             return [None]
-        places = y[1] if self.outputs > 1 else b.add(self.with_(outputs=2), x)[1]
+        indices = y[1] if self.outputs > 1 else b.add(self.with_(outputs=2), x)[1]
         flat = x if self.axis is not None else b.Reshape(x, [-1])
         axis = 0 if self.axis is None else axis_in(self.axis, len(x.dims))
-        found = gradient_of_gather(b, first, places, axis, shape_value(b, flat, [axis]))
-        return [found if self.axis is not None else b.Reshape(found, shape_value(b, x), special_zero=False)]
+        result = gradient_of_gather(b, first, indices, axis, shape_value(b, flat, [axis]))
+        return [result if self.axis is not None else b.Reshape(result, shape_value(b, x), special_zero=False)]
 
     def decompose(self, b: Builder, x: Value) -> Any:
         """Cast indices and counts from i64; None where they are i64."""
         if self.index_element_type == "i64" and self.count_element_type == "i64":
             return None
-        made = b.add(self.with_(index_element_type=dtypes.i64, count_element_type=dtypes.i64), x)
+        results = b.add(self.with_(index_element_type=dtypes.i64, count_element_type=dtypes.i64), x)
         kinds = (x.dtype, self.index_element_type, self.index_element_type, self.count_element_type)
-        return [as_type(b, item, kind) for item, kind in zip(made, kinds, strict=False)]
+        return [as_type(b, item, kind) for item, kind in zip(results, kinds, strict=False)]
 
 
 class SearchSorted(
@@ -138,8 +138,8 @@ class SearchSorted(
             raise RuleError("unique.dtype", f"indices must be i32 or i64, got {self.output_type}")
 
     def types(self, sorted_sequence: View, values: View) -> list[Type]:
-        found = default_types(self, (sorted_sequence, values))[0]
-        return [Tensor(self.output_type, getattr(found, "shape", None))]
+        result = default_types(self, (sorted_sequence, values))[0]
+        return [Tensor(self.output_type, getattr(result, "shape", None))]
 
     def shape(self, sorted_sequence: View, values: View) -> Any:
         ours, theirs = sorted_sequence.shape, values.shape
@@ -153,8 +153,8 @@ class SearchSorted(
 
     def decompose(self, b: Builder, sorted_sequence: Value, values: Value) -> Any:
         if len(sorted_sequence.dims) == 1:
-            each = b.Unsqueeze(values, [len(values.dims)])
+            item = b.Unsqueeze(values, [len(values.dims)])
         else:
-            sorted_sequence, each = b.Unsqueeze(sorted_sequence, [-2]), b.Unsqueeze(values, [-1])
-        before = b.LessEqual(sorted_sequence, each) if self.right_mode else b.Less(sorted_sequence, each)
+            sorted_sequence, item = b.Unsqueeze(sorted_sequence, [-2]), b.Unsqueeze(values, [-1])
+        before = b.LessEqual(sorted_sequence, item) if self.right_mode else b.Less(sorted_sequence, item)
         return as_type(b, b.ReduceSum(b.Cast(before, to=dtypes.i64), [-1], keepdims=False), self.output_type)
