@@ -22,14 +22,14 @@ Activation activation_of(const Spec& spec, const std::string& name) {
         {"gelu_erf", Activation::gelu_erf},
         {"gelu_tanh", Activation::gelu_tanh},
     };
-    for (const auto& [each, activation] : table)
-        if (name == each) return activation;
+    for (const auto& [candidate, activation] : table)
+        if (name == candidate) return activation;
     throw std::invalid_argument(spec.kernel + ": no activation " + name);
 }
 
 }  // namespace
 
-Finish::Finish(const Spec& spec) : low(-std::numeric_limits<float>::infinity()), high(std::numeric_limits<float>::infinity()) {
+Epilogue::Epilogue(const Spec& spec) : low(-std::numeric_limits<float>::infinity()), high(std::numeric_limits<float>::infinity()) {
     const std::string name = spec.text("activation", "none");
     activation = activation_of(spec, name);
     if (name == "relu") low = 0;
@@ -46,8 +46,8 @@ Finish::Finish(const Spec& spec) : low(-std::numeric_limits<float>::infinity()),
     if (residual.sizes != spec.outputs.at(0).sizes) throw std::invalid_argument(spec.kernel + ": the residual has other sizes");
 }
 
-void Finish::set(ProductTile& tile) const {
-    tile.finishes = true;
+void Epilogue::apply_to(GemmTile& tile) const {
+    tile.has_epilogue = true;
     tile.residual_last = residual_last;
     tile.low = low;
     tile.high = high;

@@ -1,4 +1,4 @@
-// Softmax, layer normalisation and local response of f32.
+// Softmax, LogSoftmax, LayerNormalization, RMSNormalization and LRN of f32.
 #include "kernels/norm.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kElementsPerTask = 8 * 1024;
 
-NormFunctions functions() { return DOVETAIL_CHOSEN(norm_functions)(); }
+NormFunctions norm_kernels() { return DOVETAIL_SELECT_ISA(norm_functions)(); }
 
 struct Axis {
     std::int64_t size;
@@ -20,7 +20,7 @@ struct Axis {
     std::int64_t y;
 };
 
-// The axes [first, last) of both operands, those of size 1 gone, neighbours that are walked as one joined.
+// The axes [first, last) of both operands, without those of size 1, with contiguous axes merged.
 std::vector<Axis> axes_of(const Operand& x, const Operand& y, std::size_t first, std::size_t last) {
     std::vector<Axis> axes;
     for (std::size_t i = first; i < last; ++i) {
@@ -41,10 +41,10 @@ void check_operands(const Spec& spec) {
     if (spec.inputs.at(0).sizes != spec.outputs.at(0).sizes) throw std::invalid_argument(spec.kernel + ": sizes differ");
 }
 
-// A function of rows along one axis, with all other axes walked around it.
-class Rows : public Step {
+// A function of the rows along one axis, in a loop over all other axes.
+class RowNormalization : public Kernel {
 public:
-    Rows(const Spec& spec, void (*function)(const NormBlock&))
+    RowNormalization(const Spec& spec, void (*function)(const NormBlock&))
         : kernel_(spec.kernel), x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), function_(function) {}
 
     std::string name() const override {
@@ -56,21 +56,21 @@ public:
         if (x_.count() == 0) return;
         const std::int64_t rows = rows_count();
         const std::int64_t tasks =
-            run.pool->parts(std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, (rows + step_ - 1) / step_), x_.count());
-        if (tasks == 1) return walk(run, 0, rows, 0);
-        run.pool->each(
-            tasks, [&](std::int64_t task, int worker) { walk(run, cut(task, tasks, rows), cut(task + 1, tasks, rows), worker); });
+            run.pool->task_count(std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, (rows + step_ - 1) / step_), x_.count());
+        if (tasks == 1) return run_rows(run, 0, rows, 0);
+        run.pool->parallel_for(
+            tasks, [&](std::int64_t task, int worker) { run_rows(run, task_boundary(task, tasks, rows), task_boundary(task + 1, tasks, rows), worker); });
     }
 
 protected:
-    // `across`: rows may be handled a vector of them at a time, where they lie beside each other.
-    void lay_out(Axis along, std::vector<Axis> others, bool across) {
+    // `across`: a vector of adjacent rows may be processed together.
+    void set_axes(Axis along, std::vector<Axis> others, bool across) {
         along_ = along;
         const bool is_dense = along.x == 4 && along.y == 4;
-        const auto beside =
+        const auto adjacent =
             std::find_if(others.begin(), others.end(), [](const Axis& axis) { return axis.x == 4 && axis.y == 4; });
-        is_across_ = across && !is_dense && beside != others.end();
-        if (is_across_) std::rotate(beside, beside + 1, others.end());
+        is_across_ = across && !is_dense && adjacent != others.end();
+        if (is_across_) std::rotate(adjacent, adjacent + 1, others.end());
         if (others.empty()) others.push_back({1, 0, 0});
         step_ = is_across_ ? 16 : 1;
         is_gathered_ = !is_dense && !is_across_;
@@ -92,12 +92,12 @@ private:
         return count;
     }
 
-    // Where tasks part: between whole vectors of rows that are handled together.
-    std::int64_t cut(std::int64_t task, std::int64_t tasks, std::int64_t rows) const {
+    // The boundary of a task: a multiple of the rows that are processed together.
+    std::int64_t task_boundary(std::int64_t task, std::int64_t tasks, std::int64_t rows) const {
         return task == tasks ? rows : task * rows / tasks / step_ * step_;
     }
 
-    void walk(const Run& run, std::int64_t first, std::int64_t last, int worker) const {
+    void run_rows(const Run& run, std::int64_t first, std::int64_t last, int worker) const {
         while (first < last) {
             const std::int64_t start = first % inner_.size;
             const std::int64_t width = std::min(last - first, inner_.size - start);
@@ -113,25 +113,25 @@ private:
             if (has_scale_) block.scale = reinterpret_cast<const float*>(run.at(scale_));
             if (has_bias_) block.bias = reinterpret_cast<const float*>(run.at(bias_));
             if (is_gathered_)
-                gathered(block, run.scratch_of(worker));
+                run_gathered(block, run.scratch_of(worker));
             else
                 function_(block);
             first += width;
         }
     }
 
-    // Row by row through scratch memory.
-    void gathered(NormBlock block, std::byte* scratch) const {
+    // Processes row by row through scratch memory.
+    void run_gathered(NormBlock block, std::byte* scratch) const {
         const NormBlock all = block;
         for (std::int64_t row = 0; row < all.width; ++row) {
             std::byte* x = const_cast<std::byte*>(all.x) + row * all.x_width_stride;
             std::byte* y = all.y + row * all.y_width_stride;
-            copy_grid({scratch, 0, 4}, {x, 0, all.x_stride}, 1, all.count, 4);
+            copy_strided({scratch, 0, 4}, {x, 0, all.x_stride}, 1, all.count, 4);
             block.x = block.y = scratch;
             block.x_stride = block.y_stride = 4;
             block.width = 1;
             function_(block);
-            copy_grid({y, 0, all.y_stride}, {scratch, 0, 4}, 1, all.count, 4);
+            copy_strided({y, 0, all.y_stride}, {scratch, 0, 4}, 1, all.count, 4);
         }
     }
 
@@ -147,9 +147,9 @@ private:
     bool is_gathered_ = false;
 };
 
-class Softmax : public Rows {
+class Softmax : public RowNormalization {
 public:
-    Softmax(const Spec& spec, void (*function)(const NormBlock&)) : Rows(spec, function) {
+    Softmax(const Spec& spec, void (*function)(const NormBlock&)) : RowNormalization(spec, function) {
         check_operands(spec);
         const Operand& x = spec.inputs[0];
         const Operand& y = spec.outputs[0];
@@ -159,14 +159,14 @@ public:
         for (const Axis& each : axes_of(x, y, axis + 1, x.rank())) others.push_back(each);
         Axis along{x.sizes[axis], x.strides[axis], y.strides[axis]};
         if (along.size == 1) along.x = along.y = 4;
-        lay_out(along, others, true);
+        set_axes(along, others, true);
     }
 };
 
-// Inputs: x, scale, bias (with has_bias); scale and bias are as large as the axes from `axis` on, and dense.
-class Normalization : public Rows {
+// Inputs: x, scale, bias (with has_bias). Scale and bias are contiguous and as large as the axes from `axis` on.
+class Normalization : public RowNormalization {
 public:
-    Normalization(const Spec& spec, void (*function)(const NormBlock&)) : Rows(spec, function) {
+    Normalization(const Spec& spec, void (*function)(const NormBlock&)) : RowNormalization(spec, function) {
         check_operands(spec);
         const Operand& x = spec.inputs[0];
         const auto axis = static_cast<std::size_t>(spec.integer("axis", -1));
@@ -179,7 +179,7 @@ public:
         if (has_scale_) scale_ = parameter(spec, 1, row.size);
         if (has_bias_) bias_ = parameter(spec, spec.inputs.size() - 1, row.size);
         epsilon_ = static_cast<float>(spec.real("epsilon"));
-        lay_out(row, axes_of(x, spec.outputs[0], 0, axis), false);
+        set_axes(row, axes_of(x, spec.outputs[0], 0, axis), false);
     }
 
 private:
@@ -194,9 +194,9 @@ private:
     }
 };
 
-class Response : public Step {
+class LocalResponse : public Kernel {
 public:
-    explicit Response(const Spec& spec) : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)) {
+    explicit LocalResponse(const Spec& spec) : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)) {
         check_operands(spec);
         if (x_.rank() < 2) throw std::invalid_argument("lrn: a batch and channels are needed");
         auto spatial = axes_of(x_, y_, 2, x_.rank());
@@ -212,7 +212,7 @@ public:
                   0,       0,       0, nullptr};
         if (block_.size < 1) throw std::invalid_argument("lrn: the size is at least 1");
         block_.alpha = static_cast<float>(spec.real("alpha") / static_cast<double>(block_.size));
-        // A region that shows all channels from each of them needs to be no larger.
+        // A larger window than all channels gives the same sums.
         block_.size = std::min(block_.size, 2 * block_.channels + 2 - block_.size % 2);
         block_.beta = static_cast<float>(spec.real("beta"));
         block_.bias = static_cast<float>(spec.real("bias"));
@@ -227,16 +227,16 @@ public:
         for (const Axis& axis : outer_) rows *= axis.size;
         const std::int64_t total = rows * pixels_.size;
         const std::int64_t tasks =
-            run.pool->parts(std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, (total + 63) / 64), x_.count());
-        const auto cut = [&](std::int64_t task) { return task == tasks ? total : task * total / tasks / 16 * 16; };
-        if (tasks == 1) return walk(run, 0, total, 0);
-        run.pool->each(tasks, [&](std::int64_t task, int worker) { walk(run, cut(task), cut(task + 1), worker); });
+            run.pool->task_count(std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, (total + 63) / 64), x_.count());
+        const auto task_boundary = [&](std::int64_t task) { return task == tasks ? total : task * total / tasks / 16 * 16; };
+        if (tasks == 1) return run_rows(run, 0, total, 0);
+        run.pool->parallel_for(tasks, [&](std::int64_t task, int worker) { run_rows(run, task_boundary(task), task_boundary(task + 1), worker); });
     }
 
 private:
-    void walk(const Run& run, std::int64_t first, std::int64_t last, int worker) const {
+    void run_rows(const Run& run, std::int64_t first, std::int64_t last, int worker) const {
         while (first < last) {
-            ResponseBlock block = block_;
+            LrnBlock block = block_;
             const std::int64_t start = first % pixels_.size;
             block.pixels = std::min(last - first, pixels_.size - start);
             block.x = run.at(x_) + start * pixels_.x;
@@ -247,15 +247,15 @@ private:
                 block.y += rest % outer_[i].size * outer_[i].y;
             }
             block.scratch = reinterpret_cast<float*>(run.scratch_of(worker));
-            functions_.response(block);
+            kernels_.lrn(block);
             first += block.pixels;
         }
     }
 
     Operand x_;
     Operand y_;
-    NormFunctions functions_ = functions();
-    ResponseBlock block_;
+    NormFunctions kernels_ = norm_kernels();
+    LrnBlock block_;
     Axis pixels_{1, 4, 4};
     std::vector<Axis> outer_;
     bool is_dense_ = false;
@@ -263,16 +263,16 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Step> make_softmax(const Spec& spec, Store&) { return std::make_unique<Softmax>(spec, functions().softmax); }
-std::unique_ptr<Step> make_log_softmax(const Spec& spec, Store&) {
-    return std::make_unique<Softmax>(spec, functions().log_softmax);
+std::unique_ptr<Kernel> make_softmax(const Spec& spec, WeightCache&) { return std::make_unique<Softmax>(spec, norm_kernels().softmax); }
+std::unique_ptr<Kernel> make_log_softmax(const Spec& spec, WeightCache&) {
+    return std::make_unique<Softmax>(spec, norm_kernels().log_softmax);
 }
-std::unique_ptr<Step> make_layer_norm(const Spec& spec, Store&) {
-    return std::make_unique<Normalization>(spec, functions().layer);
+std::unique_ptr<Kernel> make_layer_norm(const Spec& spec, WeightCache&) {
+    return std::make_unique<Normalization>(spec, norm_kernels().layer_norm);
 }
-std::unique_ptr<Step> make_rms_norm(const Spec& spec, Store&) {
-    return std::make_unique<Normalization>(spec, functions().root_mean_square);
+std::unique_ptr<Kernel> make_rms_norm(const Spec& spec, WeightCache&) {
+    return std::make_unique<Normalization>(spec, norm_kernels().rms_norm);
 }
-std::unique_ptr<Step> make_lrn(const Spec& spec, Store&) { return std::make_unique<Response>(spec); }
+std::unique_ptr<Kernel> make_lrn(const Spec& spec, WeightCache&) { return std::make_unique<LocalResponse>(spec); }
 
 }  // namespace dovetail

@@ -1,4 +1,4 @@
-// range: whole numbers a step apart.
+// Range of integers: start + i * step.
 #include <stdexcept>
 
 #include "kernels/kernels.h"
@@ -7,7 +7,7 @@ namespace dovetail {
 namespace {
 
 template <typename T>
-class Range : public Step {
+class Range : public Kernel {
 public:
     explicit Range(const Spec& spec) : y_(spec.outputs[0]), start_(spec.integer("start")), step_(spec.integer("step")) {}
 
@@ -30,7 +30,7 @@ void require(bool holds, const Spec& spec, const char* what) {
 
 }  // namespace
 
-std::unique_ptr<Step> make_range(const Spec& spec, Store&) {
+std::unique_ptr<Kernel> make_range(const Spec& spec, WeightCache&) {
     require(spec.inputs.empty() && spec.outputs.size() == 1 && spec.outputs[0].rank() == 1, spec, "no input, one vector");
     switch (spec.outputs[0].element) {
         case Element::i32: return std::make_unique<Range<std::int32_t>>(spec);
