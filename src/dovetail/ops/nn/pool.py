@@ -14,7 +14,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, static
-from dovetail.ops.constant import zeros_like
+from dovetail.ops.builders import zeros_like
 from dovetail.ops.nn.conv import Conv, input_gradient, joined, sizes_of
 from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, _refuse_small, _Sliding, spatial
 from dovetail.ops.reduction.reduce import ReduceMax
@@ -344,7 +344,7 @@ class GlobalAveragePool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool
     """The mean over all spatial axes. Source: ONNX GlobalAveragePool 1, 22."""
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        mean = xp.mean(arrays.widened(xp, x), axis=tuple(range(2, x.ndim)), keepdims=True)
+        mean = arrays.mean(xp, arrays.widened(xp, x), tuple(range(2, x.ndim)))
         return arrays.cast(xp, mean, arrays.element(x), saturate=False)
 
     def decompose(self, b: Any, x: Any) -> Any:

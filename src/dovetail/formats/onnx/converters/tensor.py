@@ -18,10 +18,10 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import axes_in
+from dovetail.ops.shape_values import integers_of
 from dovetail.ops.tensor.depth_to_space import _Blocks
 from dovetail.ops.tensor.gather import Gather
 from dovetail.ops.tensor.nonzero_compress import OneHot
-from dovetail.ops.tensor.reshape import numbers
 from dovetail.ops.tensor.shape import ConstantOfShape
 from dovetail.ops.tensor.transpose_expand_tile import inverse
 
@@ -99,7 +99,7 @@ def squeeze(b: Builder, node: Node) -> Any:
     assert x is not None
     if axes is None:
         return b.Squeeze(x) if op.skip else None
-    places = numbers(axes)
+    places = integers_of(axes)
     if places is None or x.shape is None:
         return b.Squeeze(x, axes) if op.skip else _upright(b, node)
     rank = len(x.shape)
@@ -300,7 +300,7 @@ class _OneHot(
 @ONNX.lift("Gather", 1)
 def gather_from_the_end(node: Lifting) -> Op | None:
     """Negative indices, which came with version 11: where they are known, as every runtime reads them in older versions too."""
-    x, found = node.input(0), numbers(node.optional(1))
+    x, found = node.input(0), integers_of(node.optional(1))
     if not found or min(found) >= 0 or x.shape is None:
         return None
     op, _ = node.reading(*node.inputs, **node.node.attributes)
@@ -339,7 +339,7 @@ def _halves(first: Value, second: Value) -> Value | None:
     if not all(node is not None and isinstance(node.op, Gather) for node in nodes):
         return None
     sources = [node.inputs[0] for node in nodes if node is not None]
-    places = [numbers(node.inputs[1]) for node in nodes if node is not None]
+    places = [integers_of(node.inputs[1]) for node in nodes if node is not None]
     return sources[0] if sources[0] is sources[1] and places == [[0], [1]] and sources[0].shape == (2,) else None  # type: ignore[union-attr]
 
 

@@ -13,7 +13,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import axis_in
-from dovetail.ops.tensor.slice import count_up
+from dovetail.ops.shape_values import indices_of_axis
 
 
 @OPENVINO.lift("GatherND", 5)
@@ -54,7 +54,7 @@ def gather_elements(b: Builder, node: Node) -> Any:
     if not larger:
         return None
     for place in larger:
-        x = b.Gather(x, count_up(b, indices, place), axis=place)
+        x = b.Gather(x, indices_of_axis(b, indices, place), axis=place)
     return b.GatherElements(x, indices, axis=axis)
 
 

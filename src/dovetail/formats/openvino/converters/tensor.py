@@ -15,8 +15,8 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REQUIRED, Op
 from dovetail.ir.types import INT64_MAX
+from dovetail.ops.shape_values import elements_of, integers_of, length_of_vector
 from dovetail.ops.tensor.concat_split import Split
-from dovetail.ops.tensor.reshape import items, numbers, vector_length
 from dovetail.ops.tensor.transpose_expand_tile import Tile
 
 # Pad
@@ -34,7 +34,7 @@ class _Pad(
     def shape(self, x: Any, begin: Any, end: Any, value: Any = None) -> Any:
         if x.shape is None:
             return None
-        first, last = numbers(begin), numbers(end)
+        first, last = integers_of(begin), integers_of(end)
         if first is None or last is None:
             return (None,) * len(x.shape)
         return tuple(size + before + after for size, before, after in zip(x.shape, first, last, strict=True))
@@ -50,8 +50,8 @@ def pad(node: Lifting) -> Any:
         raise FormatError("node.inputs", f"Pad takes 4 inputs, not {len(node.inputs)}")
     x, begin, end = (node.input(index) for index in range(3))
     for vector, name in ((begin, "pads_begin"), (end, "pads_end")):
-        vector_length(vector, name)
-        known = numbers(vector)
+        length_of_vector(vector, name)
+        known = integers_of(vector)
         if node.node.version == 1 and known is not None and min(known, default=0) < 0:
             raise RuleError("pad.negative", f"{name} {known} should not be negative")
     return node.b.Pad(x, _joined(node.b, begin, end), node.optional(3) if mode == "constant" else None, mode=mode)
@@ -110,7 +110,7 @@ def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
 
 def _is_far(op: Any, x: Value, pads: Value) -> bool:
     """Whether a mirror would have to show more than there is."""
-    known = numbers(pads)
+    known = integers_of(pads)
     if op.mode == "edge" or known is None or x.shape is None:
         return False
     room = [size - (op.mode == "reflect") for size in x.shape] * 2
@@ -169,7 +169,7 @@ def strided_slice(node: Lifting) -> Any:
 
 def _bounds_length(begin: Value, end: Value, strides: Value | None) -> int:
     found = {
-        vector_length(each, name) for each, name in ((begin, "begin"), (end, "end"), (strides, "strides")) if each is not None
+        length_of_vector(each, name) for each, name in ((begin, "begin"), (end, "end"), (strides, "strides")) if each is not None
     }
     lengths = {length for length in found if isinstance(length, int)}
     if len(lengths) > 1:
@@ -356,7 +356,7 @@ def broadcast(node: Lifting) -> Any:
         mode = "explicit"
     if mode != "explicit":
         return None
-    rank = vector_length(shape, "target_shape")
+    rank = length_of_vector(shape, "target_shape")
     if not isinstance(rank, int) or x.shape is None:
         raise UnsupportedError("broadcast.rank", "Broadcast with explicit axes between unknown ranks")
     known = constant_or_none(node.input(2))
@@ -390,7 +390,7 @@ def squeeze(node: Lifting) -> Any:
     axes = node.optional(1)
     if len(node.inputs) > 2:
         raise FormatError("node.inputs", f"Squeeze takes 2 inputs, not {len(node.inputs)}")
-    if axes is not None and vector_length(axes, "axes", scalar=True) == 0:
+    if axes is not None and length_of_vector(axes, "axes", scalar=True) == 0:
         axes = None
     return node.b.apply("Squeeze", node.input(0), *([] if axes is None else [axes]), skip=True)
 
@@ -434,7 +434,7 @@ def expand(b: Builder, node: Node) -> Any:
     assert x is not None and shape is not None
     if shape.shape == (0,):
         return b.Identity(x)
-    sizes = items(shape)
+    sizes = elements_of(shape)
     if not op.both or sizes is None or x.shape is None or all(symbolic.equal(size, 0) is False for size in sizes):
         return None
     found = node.outputs[0].shape
