@@ -119,10 +119,12 @@ class Ours:
             (i + 1, 0, "f32", 4, list(each.shape), list(each.strides), each.ctypes.data if i in constants else 0, *extent(each))
             for i, each in enumerate(arrays)
         ]
-        program = _native.Program(_native.Pool(threads), _native.Store(), 0, [extent(each) for each in arrays])
+        program = _native.Program(
+            _native.ThreadPool(threads), _native.WeightCache(), _native.ArenaPool(), 0, [extent(each) for each in arrays]
+        )
         program.add(kernel, rows[:-1], rows[-1:], attributes)
         self.kept, self.name = arrays, program.names()[0]
-        self.visit, self.addresses = _native.Visit(program), [0, *(each.ctypes.data for each in arrays)]
+        self.visit, self.addresses = _native.Execution(program), [0, *(each.ctypes.data for each in arrays)]
 
     def __call__(self) -> None:
         self.visit.run(self.addresses, 0, 1)

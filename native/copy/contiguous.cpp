@@ -20,7 +20,7 @@ public:
     }
 
     std::int64_t tasks() const override { return ceil_div(bytes_, task_bytes_); }
-    const char* name() const override { return "blocks"; }
+    const char* name() const override { return "contiguous"; }
     bool has_long_runs() const override { return true; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {

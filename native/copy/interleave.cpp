@@ -48,7 +48,7 @@ public:
     }
 
     std::int64_t tasks() const override { return ceil_div(rows_, task_rows_); }
-    const char* name() const override { return "table"; }
+    const char* name() const override { return "columns"; }
     bool has_long_runs() const override { return columns_[0].bytes >= 1024; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
@@ -128,7 +128,7 @@ public:
     }
 
     std::int64_t tasks() const override { return ceil_div(rows_, task_rows_); }
-    const char* name() const override { return "lanes"; }
+    const char* name() const override { return "interleave"; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
         const std::int64_t row = task * task_rows_;

@@ -37,21 +37,21 @@ CopyRegion region_of(const std::vector<std::int64_t>& sizes, const Operand& to, 
 }
 
 void check_elements(const Spec& spec) {
-    require(!spec.outputs.empty(), spec, "nothing is written");
+    require(!spec.outputs.empty(), spec, "needs at least 1 output");
     const std::int64_t itemsize = spec.outputs[0].itemsize;
-    require(itemsize > 0, spec, "an element has at least one byte");
+    require(itemsize > 0, spec, "itemsize must be at least 1");
     for (const auto* operands : {&spec.inputs, &spec.outputs})
-        for (const Operand& operand : *operands) require(operand.itemsize == itemsize, spec, "operands have elements of different sizes");
-    for (const Operand& operand : spec.outputs) require(!operand.is_constant(), spec, "a constant is written");
+        for (const Operand& operand : *operands) require(operand.itemsize == itemsize, spec, "operands must have equal item sizes");
+    for (const Operand& operand : spec.outputs) require(!operand.is_constant(), spec, "an output must not be a constant");
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_copy(const Spec& spec, WeightCache&) {
-    require(spec.inputs.size() == 1 && spec.outputs.size() == 1, spec, "one input, one output");
+    require(spec.inputs.size() == 1 && spec.outputs.size() == 1, spec, "needs 1 input and 1 output");
     check_elements(spec);
     const Operand &from = spec.inputs[0], &to = spec.outputs[0];
-    require(from.sizes == to.sizes, spec, "sizes differ");
+    require(from.sizes == to.sizes, spec, "input and output must have equal sizes");
     return std::make_unique<Copy>(spec.kernel, std::vector<CopyRegion>{region_of(to.sizes, to, location_of(to), from, location_of(from))});
 }
 
@@ -78,11 +78,11 @@ private:
 }  // namespace
 
 std::unique_ptr<Kernel> make_fill(const Spec& spec, WeightCache&) {
-    require(spec.inputs.empty() && spec.outputs.size() == 1, spec, "no input, one output");
+    require(spec.inputs.empty() && spec.outputs.size() == 1, spec, "needs 0 inputs and 1 output");
     check_elements(spec);
     std::vector<std::byte> element;
     for (const std::int64_t byte : spec.integers("bytes")) element.push_back(static_cast<std::byte>(byte));
-    require(static_cast<std::int64_t>(element.size()) == spec.outputs[0].itemsize, spec, "bytes: not those of one element");
+    require(static_cast<std::int64_t>(element.size()) == spec.outputs[0].itemsize, spec, "bytes must be those of one element");
     return std::make_unique<Fill>(spec.outputs[0], std::move(element));
 }
 

@@ -55,7 +55,7 @@ public:
     std::size_t bytes() const { return bytes_; }
     // `pool` may be null: the copy is then single-threaded.
     void run(std::byte* const* bases, ThreadPool* pool) const;
-    // The name of the strategy in a plan: "rows", "tiles", "interleave" ...
+    // The name of the strategy in a plan: "rows", "tiled transpose", "interleave" ...
     const char* name() const;
 
 private:

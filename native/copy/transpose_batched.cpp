@@ -24,7 +24,7 @@ public:
     }
 
     std::int64_t tasks() const override { return tasks_; }
-    const char* name() const override { return "matrices"; }
+    const char* name() const override { return "batched transpose"; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
         std::byte* dst = dst_.resolve(bases);

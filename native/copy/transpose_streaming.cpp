@@ -99,7 +99,7 @@ public:
     }
 
     std::int64_t tasks() const override { return ceil_div(blocks_, task_blocks_); }
-    const char* name() const override { return "turns"; }
+    const char* name() const override { return "streaming transpose"; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
         std::byte* const dst = dst_.resolve(bases);

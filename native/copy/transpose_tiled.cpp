@@ -50,7 +50,7 @@ public:
     }
 
     std::int64_t tasks() const override { return ceil_div(blocks_, task_blocks_); }
-    const char* name() const override { return "tiles"; }
+    const char* name() const override { return "tiled transpose"; }
 
     void run(std::byte* const* bases, std::int64_t task) const override {
         std::byte* const dst = dst_.resolve(bases);

@@ -47,7 +47,7 @@ void check_written_once(const Window& window) {
     std::sort(axes.begin(), axes.end());
     std::uint64_t reached = 0;
     for (const auto& [step, steps] : axes) {
-        if (step <= reached) throw std::invalid_argument("dst: the window writes an element twice");
+        if (step <= reached) throw std::invalid_argument("dst: the window writes an element more than once");
         reached += step * steps;
     }
 }
@@ -205,9 +205,9 @@ bool Window::is_empty() const {
 }
 
 void check(const Window& window, std::size_t dst_bytes, std::size_t src_bytes) {
-    if (window.itemsize == 0) throw std::invalid_argument("an element has at least one byte");
+    if (window.itemsize == 0) throw std::invalid_argument("itemsize must be at least 1");
     for (const Axis& axis : window.axes)
-        if (axis.size < 0) throw std::invalid_argument("a size is negative");
+        if (axis.size < 0) throw std::invalid_argument("sizes must not be negative");
     if (window.is_empty()) return;
     check_bounds(window, &Axis::dst_stride, window.dst_offset, dst_bytes, "dst");
     check_bounds(window, &Axis::src_stride, window.src_offset, src_bytes, "src");

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/kernels.h"
+#include "int_math.h"
 #include "kernels/axis_lines.h"
 
 namespace dovetail {
@@ -33,7 +34,7 @@ public:
         if (y_.count() == 0) return;
         const std::int64_t lines_per_task = std::max<std::int64_t>(1, kElementsPerTask / size_);
         const bool in_columns = stride_ != sizeof(T) && lines_.step(0) == sizeof(T);
-        run.pool->parallel_for((lines_.count() + lines_per_task - 1) / lines_per_task, [&](std::int64_t task, int) {
+        run.pool->parallel_for(ceil_div(lines_.count(), lines_per_task), [&](std::int64_t task, int) {
             const std::int64_t end = std::min(lines_.count(), (task + 1) * lines_per_task);
             for (std::int64_t line = task * lines_per_task; line < end;) {
                 const std::byte* x = run.at(x_) + lines_.start(0, line);
@@ -87,7 +88,7 @@ private:
     template <typename F>
     std::int64_t find_first(const std::byte* x, const F& matches) const {
         T buffer[kBlock];
-        const std::int64_t blocks = (size_ + kBlock - 1) / kBlock;
+        const std::int64_t blocks = ceil_div(size_, kBlock);
         for (std::int64_t block_number = 0; block_number < blocks; ++block_number) {
             const std::int64_t first = (is_last_ ? blocks - 1 - block_number : block_number) * kBlock;
             const T* block = block_at(x, first, buffer);
@@ -130,22 +131,22 @@ void require(bool holds, const char* what) {
 }  // namespace
 
 std::unique_ptr<Kernel> make_argminmax(const Spec& spec, WeightCache&) {
-    require(spec.inputs.size() == 1 && spec.outputs.size() == 1, "one input, one output");
+    require(spec.inputs.size() == 1 && spec.outputs.size() == 1, "needs 1 input and 1 output");
     const Operand& x = spec.inputs[0];
     Operand indices = spec.outputs[0];
     const auto axis = static_cast<std::size_t>(spec.integer("axis", -1));
-    require(axis < x.rank() && x.sizes[axis] > 0 && x.sizes[axis] < std::int64_t{1} << 31 && indices.element == Element::i64, "there is no such axis, or places of another type");
+    require(axis < x.rank() && x.sizes[axis] > 0 && x.sizes[axis] < std::int64_t{1} << 31 && indices.element == Element::i64, "axis must be in range and not empty, and indices i64");
     if (indices.rank() + 1 == x.rank()) {
         indices.sizes.insert(indices.sizes.begin() + static_cast<std::ptrdiff_t>(axis), 1);
         indices.strides.insert(indices.strides.begin() + static_cast<std::ptrdiff_t>(axis), 0);
     }
-    require(indices.rank() == x.rank() && indices.sizes[axis] == 1, "the output has another shape");
+    require(indices.rank() == x.rank() && indices.sizes[axis] == 1, "the output has the wrong shape");
     switch (x.element) {
         case Element::f32: return make<float>(spec, axis, indices);
         case Element::f64: return make<double>(spec, axis, indices);
         case Element::i32: return make<std::int32_t>(spec, axis, indices);
         case Element::i64: return make<std::int64_t>(spec, axis, indices);
-        default: throw std::invalid_argument("argminmax: f32, f64, i32 and i64 alone");
+        default: throw std::invalid_argument("argminmax: element type must be f32, f64, i32 or i64");
     }
 }
 

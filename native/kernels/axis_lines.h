@@ -17,17 +17,17 @@ public:
     // Throws std::invalid_argument if the operands' other sizes differ.
     AxisLines(std::size_t axis, std::initializer_list<const Operand*> operands) {
         const Operand& first = **operands.begin();
-        if (axis >= first.rank()) throw std::invalid_argument("there is no such axis");
+        if (axis >= first.rank()) throw std::invalid_argument("axis is out of range");
         for (std::size_t i = 0; i < first.rank(); ++i)
             if (i != axis) {
                 sizes_.push_back(first.sizes[i]);
                 count_ *= first.sizes[i];
             }
         for (const Operand* operand : operands) {
-            if (operand->rank() != first.rank()) throw std::invalid_argument("ranks differ");
+            if (operand->rank() != first.rank()) throw std::invalid_argument("operands must have equal ranks");
             for (std::size_t i = 0; i < first.rank(); ++i) {
                 if (i == axis) continue;
-                if (operand->sizes[i] != first.sizes[i]) throw std::invalid_argument("sizes off the axis differ");
+                if (operand->sizes[i] != first.sizes[i]) throw std::invalid_argument("operands must have equal sizes on all other axes");
                 strides_.push_back(operand->strides[i]);
             }
         }

@@ -39,20 +39,20 @@ Conv::Conv(const Spec& spec, WeightCache& cache)
       kernels_(gemm_kernels()),
       prologue_(prologue_kernels()) {
     const Operand& w = spec.inputs.at(1);
-    if (!w.is_constant()) throw std::invalid_argument("conv: the weights are no constant");
+    if (!w.is_constant()) throw std::invalid_argument("conv: the weights must be constant");
     if (w.sizes[0] != geometry_.outputs * geometry_.groups || w.sizes[1] != geometry_.channels)
-        throw std::invalid_argument("conv: the weights have other channels than the operands");
+        throw std::invalid_argument("conv: the channels of weights and operands disagree");
     merge_depthwise_groups();
     has_prologue_ = spec.has("prologue_scale");
     scale_ = to_floats(spec.reals("prologue_scale"));
     shift_ = to_floats(spec.reals("prologue_shift"));
     prologue_relu_ = spec.integer("prologue_relu") != 0;
     const auto channels = static_cast<std::size_t>(has_prologue_ ? x_.sizes[1] : 0);
-    if (scale_.size() != channels || shift_.size() != channels) throw std::invalid_argument("conv: a prologue of other channels");
+    if (scale_.size() != channels || shift_.size() != channels) throw std::invalid_argument("conv: the prologue must have one value for each input channel");
     if (spec.integer("has_bias") != 0) {
         bias_ = with_padding(floats_of(spec.inputs.at(2)), kMaxVectors * 16);
         if (bias_.size() != static_cast<std::size_t>(y_.sizes[1] + kMaxVectors * 16))
-            throw std::invalid_argument("conv: another bias");
+            throw std::invalid_argument("conv: the bias must have one value for each output channel");
     }
     if (y_.count() == 0) return;
     choose_input_mode();
@@ -164,7 +164,7 @@ void Conv::pack_weights(const Spec& spec, WeightCache& cache) {
     // One factor per output channel.
     const bool scaled = spec.integer("has_factor") != 0;
     const auto factor = scaled ? floats_of(spec.inputs.at(3)) : std::vector<float>();
-    if (scaled && factor.size() != static_cast<std::size_t>(y_.sizes[1])) throw std::invalid_argument("conv: another factor");
+    if (scaled && factor.size() != static_cast<std::size_t>(y_.sizes[1])) throw std::invalid_argument("conv: the factor must have one value for each output channel");
     for (std::int64_t group = 0; group < geometry_.groups; ++group) {
         const float* of_group = scaled ? factor.data() + group * geometry_.outputs : nullptr;
         weights_.push_back(pack_cached(cache, "conv", {from + group * apart, order, column, of_group}, panels_, kernels_.lanes));
@@ -208,8 +208,8 @@ Conv::Workspace Conv::workspace_of(const Run& run, int worker) const {
 }
 
 std::string Conv::name() const {
-    static const char* const ways[] = {"in place", "pixels", "rows"};
-    return std::string("conv ") + ways[static_cast<int>(input_mode_)] + " " + name_of(isa());
+    static const char* const modes[] = {"in place", "pixels", "rows"};
+    return std::string("conv ") + modes[static_cast<int>(input_mode_)] + " " + name_of(isa());
 }
 
 void Conv::run(const Run& run) const {
@@ -251,8 +251,8 @@ void Conv::run(const Run& run) const {
 
 WeightPrefetch Conv::prefetch_of(const Task& task, std::int64_t chunk, std::int64_t chunks) const {
     const auto panels = static_cast<std::int64_t>(panels_.size()), depth = segments_ * length_;
-    const auto begin = [&](std::int64_t each) {
-        const std::int64_t panel = each * panels / chunks;
+    const auto begin = [&](std::int64_t index) {
+        const std::int64_t panel = index * panels / chunks;
         return panel < panels ? panels_[static_cast<std::size_t>(panel)].first
                               : ceil_div(geometry_.outputs, kernels_.lanes) * kernels_.lanes;
     };
@@ -272,9 +272,9 @@ void Conv::run_task(const Run& run, const Task& task, int worker) const {
 // Divisions are made once per line: a tile of few channels takes no longer than some of them.
 void Conv::multiply_lines(const Run& run, const Task& task, Workspace& workspace) const {
     std::int64_t line = task.first_unit / tiling_.tiles, tile = task.first_unit % tiling_.tiles;
-    for (std::int64_t left = task.last_unit - task.first_unit; left > 0; ++line, tile = 0) {
+    for (std::int64_t remaining = task.last_unit - task.first_unit; remaining > 0; ++line, tile = 0) {
         const OutputLine at = line_of(geometry_, spans_rows_ ? line * geometry_.out[1] : line);
-        for (; left > 0 && tile < tiling_.tiles; ++tile, --left) {
+        for (; remaining > 0 && tile < tiling_.tiles; ++tile, --remaining) {
             const std::int64_t first = tile_begin(tile), count = tile_begin(tile + 1) - first;
             if (input_mode_ == InputMode::pixels)
                 multiply_pixels(run, task, workspace, at, first, count);

@@ -20,7 +20,7 @@ TensorStrides strides_of(const Spec& spec, const Operand& operand) {
 
 Spatial attribute(const Spec& spec, const char* name, std::size_t rank, std::int64_t fallback) {
     const auto values = spec.integers(name);
-    if (!values.empty() && values.size() != rank) throw std::invalid_argument(spec.kernel + ": " + name + " has another rank");
+    if (!values.empty() && values.size() != rank) throw std::invalid_argument(spec.kernel + ": " + name + " must have one value for each spatial axis");
     return to_spatial(values, fallback);
 }
 
@@ -50,10 +50,10 @@ ConvGeometry::ConvGeometry(const Spec& spec, const Epilogue& epilogue) {
     const Operand &to = spec.outputs.at(0), &from = spec.inputs.at(0), &w = spec.inputs.at(1);
     const std::size_t rank = from.rank() - 2;
     if (from.rank() < 3 || from.rank() > 5 || to.rank() != from.rank() || w.rank() != from.rank())
-        throw std::invalid_argument(spec.kernel + ": one to three spatial axes are served");
+        throw std::invalid_argument(spec.kernel + ": operands must have 1 to 3 spatial axes");
     images = from.sizes[0];
     groups = spec.integer("groups", 1);
-    if (groups < 1) throw std::invalid_argument(spec.kernel + ": there are no groups");
+    if (groups < 1) throw std::invalid_argument(spec.kernel + ": groups must be at least 1");
     channels = from.sizes[1] / groups;
     outputs = to.sizes[1] / groups;
     in = spatial_sizes(from.sizes);
@@ -65,7 +65,7 @@ ConvGeometry::ConvGeometry(const Spec& spec, const Epilogue& epilogue) {
     check_windows(spec.kernel, {w.sizes.begin() + 2, w.sizes.end()}, {stride.begin(), stride.end()},
                   {dilation.begin(), dilation.end()}, {pad_begin.begin(), pad_begin.end()});
     if (channels * groups != from.sizes[1] || outputs * groups != to.sizes[1] || to.sizes[0] != images)
-        throw std::invalid_argument(spec.kernel + ": the operands disagree");
+        throw std::invalid_argument(spec.kernel + ": the shapes of the operands disagree");
     x = strides_of(spec, from);
     y = strides_of(spec, to);
     if (epilogue.has_residual) residual = strides_of(spec, epilogue.residual);

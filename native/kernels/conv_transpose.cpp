@@ -60,20 +60,20 @@ private:
 
 std::vector<std::int64_t> integers_of(const Spec& spec, const char* name, std::size_t count, std::int64_t fallback) {
     const auto values = spec.integers(name);
-    if (!values.empty() && values.size() != count) throw std::invalid_argument(spec.kernel + ": " + name + " has another rank");
+    if (!values.empty() && values.size() != count) throw std::invalid_argument(spec.kernel + ": " + name + " must have one value for each spatial axis");
     return values.empty() ? std::vector<std::int64_t>(count, fallback) : values;
 }
 
 ConvTranspose::ConvTranspose(const Spec& spec, WeightCache& cache) {
     const Operand &w = spec.inputs.at(1), &x = spec.inputs.at(0), &y = spec.outputs.at(0);
     if (w.rank() < 3 || w.rank() != y.rank() || x.rank() != y.rank() || !w.is_constant() || w.element != Element::f32)
-        throw std::invalid_argument("conv_transpose: these weights are not served");
-    if (spec.has("prologue_scale")) throw std::invalid_argument("conv_transpose: no prologue");
+        throw std::invalid_argument("conv_transpose: the weights must be a constant f32 tensor of the rank of the operands");
+    if (spec.has("prologue_scale")) throw std::invalid_argument("conv_transpose: has no prologue");
     const std::int64_t groups = spec.integer("groups", 1);
     if (groups < 1 || w.sizes[0] != x.sizes[1] || w.sizes[0] % groups != 0 || w.sizes[1] * groups != y.sizes[1])
-        throw std::invalid_argument("conv_transpose: the operands disagree");
+        throw std::invalid_argument("conv_transpose: the shapes of the operands disagree");
     if (spec.integer("has_residual") != 0 && spec.inputs.back().sizes != y.sizes)
-        throw std::invalid_argument("conv_transpose: the residual has other sizes");
+        throw std::invalid_argument("conv_transpose: the residual must have the sizes of the output");
     zeros_.assign(static_cast<std::size_t>(w.sizes[0] * w.sizes[1]), 0.0f);
     const std::size_t count = w.rank() - 2;
     const auto strides = integers_of(spec, "strides", count, 1), dilations = integers_of(spec, "dilations", count, 1);
@@ -81,7 +81,7 @@ ConvTranspose::ConvTranspose(const Spec& spec, WeightCache& cache) {
     check_windows("conv_transpose", {w.sizes.begin() + 2, w.sizes.end()}, strides, dilations, pad_begin);
     std::int64_t all = 1;
     for (const auto stride : strides) {
-        if (stride > kMaxPhases / all) throw std::invalid_argument("conv_transpose: too many phases");
+        if (stride > kMaxPhases / all) throw std::invalid_argument("conv_transpose: the product of the strides must be at most 4096");
         all *= stride;
     }
     for (std::int64_t index = 0; index < all; ++index) {

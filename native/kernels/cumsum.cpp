@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/kernels.h"
+#include "int_math.h"
 #include "kernels/axis_lines.h"
 
 namespace dovetail {
@@ -41,7 +42,7 @@ public:
         if (y_.count() == 0) return;
         const std::int64_t lines_per_task = std::max<std::int64_t>(1, kElementsPerTask / size_);
         const bool in_columns = x_stride_ != sizeof(T) && lines_.step(0) == sizeof(T) && lines_.step(1) == sizeof(T);
-        run.pool->parallel_for((lines_.count() + lines_per_task - 1) / lines_per_task, [&](std::int64_t task, int) {
+        run.pool->parallel_for(ceil_div(lines_.count(), lines_per_task), [&](std::int64_t task, int) {
             const std::int64_t end = std::min(lines_.count(), (task + 1) * lines_per_task);
             for (std::int64_t line = task * lines_per_task; line < end;) {
                 const std::int64_t width = in_columns ? std::min({kColumns, lines_.adjacent(line), end - line}) : 1;
@@ -87,16 +88,16 @@ void require(bool holds, const Spec& spec, const char* what) {
 }  // namespace
 
 std::unique_ptr<Kernel> make_cumsum(const Spec& spec, WeightCache&) {
-    require(spec.inputs.size() == 1 && spec.outputs.size() == 1, spec, "one input, one output");
+    require(spec.inputs.size() == 1 && spec.outputs.size() == 1, spec, "needs 1 input and 1 output");
     const Operand &x = spec.inputs[0], &y = spec.outputs[0];
     const auto axis = static_cast<std::size_t>(spec.integer("axis", -1));
-    require(axis < x.rank() && x.sizes == y.sizes && x.element == y.element, spec, "input and output differ");
+    require(axis < x.rank() && x.sizes == y.sizes && x.element == y.element, spec, "axis must be in range, and input and output equal in shape and type");
     switch (x.element) {
         case Element::f32: return std::make_unique<CumSum<float>>(spec, axis);
         case Element::f64: return std::make_unique<CumSum<double>>(spec, axis);
         case Element::i32: return std::make_unique<CumSum<std::int32_t>>(spec, axis);
         case Element::i64: return std::make_unique<CumSum<std::int64_t>>(spec, axis);
-        default: throw std::invalid_argument("cumsum: f32, f64, i32 and i64 alone");
+        default: throw std::invalid_argument("cumsum: element type must be f32, f64, i32 or i64");
     }
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels/kernels.h"
+#include "int_math.h"
 #include "kernels/strided_loop.h"
 
 namespace dovetail {
@@ -181,9 +182,9 @@ private:
         tile_columns_ = std::min(columns_, limit);
         tile_rows_ = std::min(rows_, std::max<std::int64_t>(1, limit / tile_columns_));
         // One extra cache line, so that the slots do not map to the same cache sets.
-        slot_bytes_ = (tile_rows_ * tile_columns_ * max_itemsize_ + 63) / 64 * 64 + 64;
-        column_tiles_ = (columns_ + tile_columns_ - 1) / tile_columns_;
-        row_tiles_ = (rows_ + tile_rows_ - 1) / tile_rows_;
+        slot_bytes_ = round_up(tile_rows_ * tile_columns_ * max_itemsize_, 64) + 64;
+        column_tiles_ = ceil_div(columns_, tile_columns_);
+        row_tiles_ = ceil_div(rows_, tile_rows_);
         tiles_ = column_tiles_ * row_tiles_;
         for (const std::int64_t size : outer_) tiles_ *= size;
     }

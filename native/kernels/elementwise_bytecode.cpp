@@ -57,7 +57,7 @@ void write_constant(std::byte* to, Element element, double value) {
         case Element::i8: return write(static_cast<std::int8_t>(value));
         case Element::u8: return write(static_cast<std::uint8_t>(value));
         case Element::boolean: return write(static_cast<std::uint8_t>(value != 0));
-        default: throw error("a constant of this type");
+        default: throw error("a constant must be a float, an i64, i32, i8, u8 or boolean");
     }
 }
 
@@ -75,13 +75,13 @@ Bytecode parse_bytecode(const Spec& spec) {
     const auto code = spec.integers("code");
     if (code.size() % kInstructionNumbers) throw error("the code ends within an instruction");
     for (std::size_t position = 0; position < code.size(); position += kInstructionNumbers) {
-        if (code[position] < 0 || code[position] >= static_cast<std::int64_t>(opcodes.size())) throw error("no such opcode");
+        if (code[position] < 0 || code[position] >= static_cast<std::int64_t>(opcodes.size())) throw error("there is no such opcode");
         const Opcode& opcode = opcodes[static_cast<std::size_t>(code[position])];
-        if (code[position + 1] != static_cast<std::int64_t>(bytecode.registers.size())) throw error("registers are made in order");
+        if (code[position + 1] != static_cast<std::int64_t>(bytecode.registers.size())) throw error("destinations must be consecutive registers");
         Instruction instruction{opcode.function, opcode.arity, static_cast<int>(code[position + 1]), {kNone, kNone, kNone}};
         for (int i = 0; i < opcode.arity; ++i) {
             const std::int64_t from = code[position + 2 + static_cast<std::size_t>(i)];
-            if (from < 0 || from >= code[position + 1]) throw error("an operand that was not made yet");
+            if (from < 0 || from >= code[position + 1]) throw error("an operand must be an earlier register");
             assign_type(bytecode.registers[static_cast<std::size_t>(from)], opcode.operands[i]);
             bytecode.registers[static_cast<std::size_t>(from)].last_use = static_cast<int>(bytecode.instructions.size());
             instruction.operands[i] = static_cast<int>(from);
@@ -92,15 +92,15 @@ Bytecode parse_bytecode(const Spec& spec) {
     }
     if (bytecode.registers.size() > kMaxRegisters) throw error("too many registers");
     for (const std::int64_t result : spec.integers("results")) {
-        if (result < 0 || result >= static_cast<std::int64_t>(bytecode.registers.size())) throw error("no such result");
+        if (result < 0 || result >= static_cast<std::int64_t>(bytecode.registers.size())) throw error("a result must be a register");
         bytecode.results.push_back(static_cast<int>(result));
     }
-    if (bytecode.results.size() != spec.outputs.size() || spec.outputs.empty()) throw error("one result for each output");
+    if (bytecode.results.size() != spec.outputs.size() || spec.outputs.empty()) throw error("needs one result for each output");
     for (std::size_t i = 0; i < spec.outputs.size(); ++i)
         assign_type(bytecode.registers[static_cast<std::size_t>(bytecode.results[i])], spec.outputs[i].element);
     for (const auto* operands : {&spec.inputs, &spec.outputs})
         for (const Operand& operand : *operands)
-            if (operand.itemsize != size_of(operand.element)) throw error("an element type without arithmetic");
+            if (operand.itemsize != size_of(operand.element)) throw error("operands must have an element type with arithmetic");
     return bytecode;
 }
 

@@ -24,7 +24,7 @@ Activation activation_of(const Spec& spec, const std::string& name) {
     };
     for (const auto& [candidate, activation] : table)
         if (name == candidate) return activation;
-    throw std::invalid_argument(spec.kernel + ": no activation " + name);
+    throw std::invalid_argument(spec.kernel + ": there is no activation " + name);
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ Epilogue::Epilogue(const Spec& spec) : low(-std::numeric_limits<float>::infinity
     residual_last = has_residual && spec.integer("residual_after_activation") != 0;
     if (!has_residual) return;
     residual = spec.inputs.back();
-    if (residual.sizes != spec.outputs.at(0).sizes) throw std::invalid_argument(spec.kernel + ": the residual has other sizes");
+    if (residual.sizes != spec.outputs.at(0).sizes) throw std::invalid_argument(spec.kernel + ": the residual must have the sizes of the output");
 }
 
 void Epilogue::apply_to(GemmTile& tile) const {
@@ -56,11 +56,11 @@ void Epilogue::apply_to(GemmTile& tile) const {
 }
 
 std::vector<std::int64_t> float_strides(const Spec& spec, const Operand& operand) {
-    if (operand.element != Element::f32) throw std::invalid_argument(spec.kernel + ": an operand is not f32");
+    if (operand.element != Element::f32) throw std::invalid_argument(spec.kernel + ": operands must be f32");
     std::vector<std::int64_t> strides;
     for (std::size_t i = 0; i < operand.rank(); ++i) {
         const std::int64_t stride = operand.sizes[i] > 1 ? operand.strides[i] : 0;
-        if (stride % 4 != 0) throw std::invalid_argument(spec.kernel + ": a stride is no whole number of floats");
+        if (stride % 4 != 0) throw std::invalid_argument(spec.kernel + ": strides must be multiples of 4 bytes");
         strides.push_back(stride / 4);
     }
     return strides;

@@ -49,7 +49,7 @@ public:
 
     // Calls visit(offsets, length) for the slices [first, end), row by row.
     template <typename F>
-    void each(std::int64_t first, std::int64_t end, const F& visit) const {
+    void for_each_row(std::int64_t first, std::int64_t end, const F& visit) const {
         while (first < end) {
             const std::int64_t at = first % row_.size;
             const std::int64_t length = std::min(row_.size - at, end - first);
@@ -168,7 +168,7 @@ private:
         const std::byte* data = run.at(data_) + slice_.src.offset;
         const std::byte* indices = run.at(indices_);
         run.pool->parallel_for(ceil_div(count, slices_per_task), [&](std::int64_t task, int) {
-            slices_.each(task * slices_per_task, min(count, (task + 1) * slices_per_task), [&](const Offsets& at, std::int64_t length) {
+            slices_.for_each_row(task * slices_per_task, min(count, (task + 1) * slices_per_task), [&](const Offsets& at, std::int64_t length) {
                 copy_slices(to + at.to, data + at.data, indices + at.index, length, reader);
             });
         });
@@ -187,7 +187,7 @@ private:
         const std::byte* indices = run.at(indices_);
         std::atomic<bool> in_range{true};
         run.pool->parallel_for(ceil_div(count, kIndicesPerTask), [&](std::int64_t task, int) {
-            index_space_.each(task * kIndicesPerTask, min(count, (task + 1) * kIndicesPerTask), [&](const Offsets& at, std::int64_t length) {
+            index_space_.for_each_row(task * kIndicesPerTask, min(count, (task + 1) * kIndicesPerTask), [&](const Offsets& at, std::int64_t length) {
                 const IndexReader<Index> reader = prototype;
                 const std::byte* index = indices + at.index;
                 std::int64_t unused = 0;
@@ -282,10 +282,10 @@ void require(const Spec& spec, bool holds, const char* what) {
 }
 
 void check_operands(const Spec& spec) {
-    require(spec, spec.inputs.size() == 2 && spec.outputs.size() == 1, "two inputs, one output");
+    require(spec, spec.inputs.size() == 2 && spec.outputs.size() == 1, "needs 2 inputs and 1 output");
     const Operand &data = spec.inputs[0], &indices = spec.inputs[1], &to = spec.outputs[0];
-    require(spec, indices.element == Element::i32 || indices.element == Element::i64, "indices are i32 or i64");
-    require(spec, data.itemsize > 0 && data.itemsize == to.itemsize && !to.is_constant(), "data and output differ");
+    require(spec, indices.element == Element::i32 || indices.element == Element::i64, "indices must be i32 or i64");
+    require(spec, data.itemsize > 0 && data.itemsize == to.itemsize && !to.is_constant(), "data and output must have equal item sizes");
 }
 
 void append(std::vector<std::int64_t>& sizes, const Operand& operand, std::size_t first, std::size_t end) {
@@ -298,15 +298,15 @@ std::unique_ptr<Kernel> make_gather(const Spec& spec, WeightCache&) {
     check_operands(spec);
     const Operand &data = spec.inputs[0], &indices = spec.inputs[1], &to = spec.outputs[0];
     const auto axis = static_cast<std::size_t>(spec.integer("axis", -1)), batch = static_cast<std::size_t>(spec.integer("batch"));
-    require(spec, axis < data.rank() && batch <= axis && batch <= indices.rank(), "there is no such axis");
+    require(spec, axis < data.rank() && batch <= axis && batch <= indices.rank(), "axis is out of range");
     std::vector<std::int64_t> sizes;
     append(sizes, data, 0, axis);
     append(sizes, indices, batch, indices.rank());
     append(sizes, data, axis + 1, data.rank());
-    require(spec, to.sizes == sizes, "the output has another shape");
+    require(spec, to.sizes == sizes, "the output has the wrong shape");
     GatherPlan plan;
     for (std::size_t i = 0; i < batch; ++i) {
-        require(spec, indices.sizes[i] == data.sizes[i], "batch axes differ");
+        require(spec, indices.sizes[i] == data.sizes[i], "batch axes must be equal");
         plan.chosen.push_back({data.sizes[i], to.strides[i], data.strides[i], indices.strides[i]});
     }
     for (std::size_t i = batch; i < axis; ++i) plan.shared.push_back({data.sizes[i], to.strides[i], data.strides[i], 0});
@@ -326,11 +326,11 @@ std::unique_ptr<Kernel> make_gather_elements(const Spec& spec, WeightCache&) {
     check_operands(spec);
     const Operand &data = spec.inputs[0], &indices = spec.inputs[1], &to = spec.outputs[0];
     const auto axis = static_cast<std::size_t>(spec.integer("axis", -1));
-    require(spec, axis < data.rank() && indices.rank() == data.rank(), "there is no such axis");
-    require(spec, to.sizes == indices.sizes, "the output has another shape");
+    require(spec, axis < data.rank() && indices.rank() == data.rank(), "axis is out of range");
+    require(spec, to.sizes == indices.sizes, "the output has the wrong shape");
     GatherPlan plan;
     for (std::size_t i = 0; i < data.rank(); ++i) {
-        require(spec, i == axis || indices.sizes[i] <= data.sizes[i], "more indices than elements");
+        require(spec, i == axis || indices.sizes[i] <= data.sizes[i], "indices must not exceed the data on other axes");
         plan.chosen.push_back({to.sizes[i], to.strides[i], i == axis ? std::int64_t{0} : data.strides[i], indices.strides[i]});
     }
     plan.coordinates = {{data.sizes[axis], data.strides[axis]}};
@@ -341,17 +341,17 @@ std::unique_ptr<Kernel> make_gather_nd(const Spec& spec, WeightCache&) {
     check_operands(spec);
     const Operand &data = spec.inputs[0], &indices = spec.inputs[1], &to = spec.outputs[0];
     const auto batch = static_cast<std::size_t>(spec.integer("batch"));
-    require(spec, indices.rank() > batch, "no coordinates");
+    require(spec, indices.rank() > batch, "indices must have more axes than batch_dims");
     const std::size_t last = indices.rank() - 1;
     const std::size_t depth = batch + static_cast<std::size_t>(indices.sizes[last]);
-    require(spec, depth <= data.rank() && depth - batch <= kMaxCoordinates, "too many coordinates");
+    require(spec, depth <= data.rank() && depth - batch <= kMaxCoordinates, "an index has too many coordinates");
     std::vector<std::int64_t> sizes;
     append(sizes, indices, 0, last);
     append(sizes, data, depth, data.rank());
-    require(spec, to.sizes == sizes, "the output has another shape");
+    require(spec, to.sizes == sizes, "the output has the wrong shape");
     GatherPlan plan;
     for (std::size_t i = 0; i < last; ++i) {
-        require(spec, i >= batch || indices.sizes[i] == data.sizes[i], "batch axes differ");
+        require(spec, i >= batch || indices.sizes[i] == data.sizes[i], "batch axes must be equal");
         plan.chosen.push_back({indices.sizes[i], to.strides[i], i < batch ? data.strides[i] : std::int64_t{0}, indices.strides[i]});
     }
     for (std::size_t i = batch; i < depth; ++i) plan.coordinates.push_back({data.sizes[i], data.strides[i]});

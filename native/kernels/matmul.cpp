@@ -34,12 +34,12 @@ BatchStrides batch_strides_of(const Spec& spec, const Operand& operand, const st
     sizes.push_back(rows);
     sizes.push_back(columns);
     const auto strides = float_strides(spec, operand);
-    if (operand.rank() > sizes.size()) throw std::invalid_argument(spec.kernel + ": an operand has more axes than the result");
+    if (operand.rank() > sizes.size()) throw std::invalid_argument(spec.kernel + ": an operand must not have more axes than the output");
     const std::size_t missing = sizes.size() - operand.rank();
     std::vector<std::int64_t> all(sizes.size(), 0);
     for (std::size_t i = 0; i < operand.rank(); ++i) {
         if (operand.sizes[i] != sizes[i + missing] && operand.sizes[i] != 1)
-            throw std::invalid_argument(spec.kernel + ": the operands disagree");
+            throw std::invalid_argument(spec.kernel + ": the shapes of the operands disagree");
         all[i + missing] = strides[i];
     }
     return {{all.begin(), all.end() - 2}, all[all.size() - 2], columns == 1 ? 1 : all.back()};
@@ -115,13 +115,13 @@ private:
 MatMul::MatMul(const Spec& spec, WeightCache& cache)
     : a_(spec.inputs.at(0)), b_(spec.inputs.at(1)), y_(spec.outputs.at(0)), epilogue_(spec) {
     const std::size_t rank = y_.rank();
-    if (rank < 2 || a_.rank() < 2 || b_.rank() < 2) throw std::invalid_argument("matmul: an operand is no matrix");
+    if (rank < 2 || a_.rank() < 2 || b_.rank() < 2) throw std::invalid_argument("matmul: operands must have rank 2 or more");
     batch_.assign(y_.sizes.begin(), y_.sizes.end() - 2);
     rows_ = y_.sizes[rank - 2];
     columns_ = y_.sizes[rank - 1];
     depth_ = a_.sizes.back();
     if (a_.sizes[a_.rank() - 2] != rows_ || b_.sizes.back() != columns_ || b_.sizes[b_.rank() - 2] != depth_)
-        throw std::invalid_argument("matmul: the operands disagree");
+        throw std::invalid_argument("matmul: the shapes of the operands disagree");
     a = batch_strides_of(spec, a_, batch_, rows_, depth_);
     b = batch_strides_of(spec, b_, batch_, depth_, columns_);
     y = batch_strides_of(spec, y_, batch_, rows_, columns_);
@@ -199,7 +199,7 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
         for (std::int64_t j = 0; j < columns_; ++j) bias_row_.push_back(from[j * bias.column]);
         bias_row_.resize(bias_row_.size() + kMaxVectors * 16);
     } else if (has_bias_ && epilogue_.residual_last)
-        throw std::invalid_argument(spec.kernel + ": a bias by rows and a residual after the activation");
+        throw std::invalid_argument(spec.kernel + ": a bias by row excludes a residual after the activation");
     if (right_ != RightOperand::constant) return;
     std::vector<std::int64_t> order;
     for (std::int64_t k = 0; k < depth_; ++k) order.push_back(k * b.row);
@@ -216,8 +216,8 @@ std::size_t MatMul::scratch_bytes() const {
 }
 
 std::string MatMul::name() const {
-    static const char* const ways[] = {"constant", "in place", "packed", "dots"};
-    return std::string("matmul ") + ways[static_cast<int>(right_)] + " " + name_of(isa());
+    static const char* const modes[] = {"constant", "in place", "packed", "dots"};
+    return std::string("matmul ") + modes[static_cast<int>(right_)] + " " + name_of(isa());
 }
 
 void MatMul::run(const Run& run) const {

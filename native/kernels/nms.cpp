@@ -145,16 +145,16 @@ void require(bool holds, const char* what) {
 }  // namespace
 
 std::unique_ptr<Kernel> make_nms(const Spec& spec, WeightCache&) {
-    require(spec.inputs.size() == 4 && spec.outputs.size() == 2, "four inputs, two outputs");
-    for (const Operand& x : spec.inputs) require(x.element == Element::f32, "f32 alone");
-    for (const Operand& y : spec.outputs) require(y.element == Element::i32, "results of i32 alone");
+    require(spec.inputs.size() == 4 && spec.outputs.size() == 2, "needs 4 inputs and 2 outputs");
+    for (const Operand& x : spec.inputs) require(x.element == Element::f32, "inputs must be f32");
+    for (const Operand& y : spec.outputs) require(y.element == Element::i32, "outputs must be i32");
     const Operand &boxes = spec.inputs[0], &scores = spec.inputs[1], &table = spec.outputs[0], &counts = spec.outputs[1];
-    require(boxes.rank() == 3 && scores.rank() == 3 && table.rank() == 3 && counts.rank() == 2, "tables of three axes");
-    require(boxes.sizes[0] == scores.sizes[0] && boxes.sizes[1] == scores.sizes[2] && boxes.sizes[2] == 4, "a box for each score");
+    require(boxes.rank() == 3 && scores.rank() == 3 && table.rank() == 3 && counts.rank() == 2, "boxes, scores and selected indices must have rank 3, counts rank 2");
+    require(boxes.sizes[0] == scores.sizes[0] && boxes.sizes[1] == scores.sizes[2] && boxes.sizes[2] == 4, "needs a box of 4 numbers for each score");
     for (std::size_t i = 0; i < 2; ++i)
-        require(table.sizes[i] == scores.sizes[i] && counts.sizes[i] == scores.sizes[i], "the outputs have other shapes");
-    require(spec.inputs[2].count() == 1 && spec.inputs[3].count() == 1, "limits of one number");
-    require(scores.sizes[2] < std::int64_t{1} << 31, "2^31 boxes");
+        require(table.sizes[i] == scores.sizes[i] && counts.sizes[i] == scores.sizes[i], "the outputs have wrong shapes");
+    require(spec.inputs[2].count() == 1 && spec.inputs[3].count() == 1, "thresholds must be scalars");
+    require(scores.sizes[2] < std::int64_t{1} << 31, "needs less than 2^31 boxes");
     return std::make_unique<NonMaxSuppression>(spec);
 }
 

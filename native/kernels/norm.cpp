@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "kernels/kernels.h"
+#include "int_math.h"
 #include "kernels/strided_loop.h"
 
 namespace dovetail {
@@ -36,9 +37,9 @@ std::vector<Axis> axes_of(const Operand& x, const Operand& y, std::size_t first,
 
 void check_operands(const Spec& spec) {
     for (const auto* operands : {&spec.inputs, &spec.outputs})
-        for (const Operand& each : *operands)
-            if (each.element != Element::f32) throw std::invalid_argument(spec.kernel + ": f32 alone");
-    if (spec.inputs.at(0).sizes != spec.outputs.at(0).sizes) throw std::invalid_argument(spec.kernel + ": sizes differ");
+        for (const Operand& operand : *operands)
+            if (operand.element != Element::f32) throw std::invalid_argument(spec.kernel + ": operands must be f32");
+    if (spec.inputs.at(0).sizes != spec.outputs.at(0).sizes) throw std::invalid_argument(spec.kernel + ": input and output must have equal sizes");
 }
 
 // A function of the rows along one axis, in a loop over all other axes.
@@ -56,7 +57,7 @@ public:
         if (x_.count() == 0) return;
         const std::int64_t rows = rows_count();
         const std::int64_t tasks =
-            run.pool->task_count(std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, (rows + step_ - 1) / step_), x_.count());
+            run.pool->task_count(std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, ceil_div(rows, step_)), x_.count());
         if (tasks == 1) return run_rows(run, 0, rows, 0);
         run.pool->parallel_for(
             tasks, [&](std::int64_t task, int worker) { run_rows(run, task_boundary(task, tasks, rows), task_boundary(task + 1, tasks, rows), worker); });
@@ -154,9 +155,9 @@ public:
         const Operand& x = spec.inputs[0];
         const Operand& y = spec.outputs[0];
         const auto axis = static_cast<std::size_t>(spec.integer("axis", -1));
-        if (axis >= x.rank()) throw std::invalid_argument(spec.kernel + ": no such axis");
+        if (axis >= x.rank()) throw std::invalid_argument(spec.kernel + ": axis is out of range");
         auto others = axes_of(x, y, 0, axis);
-        for (const Axis& each : axes_of(x, y, axis + 1, x.rank())) others.push_back(each);
+        for (const Axis& other : axes_of(x, y, axis + 1, x.rank())) others.push_back(other);
         Axis along{x.sizes[axis], x.strides[axis], y.strides[axis]};
         if (along.size == 1) along.x = along.y = 4;
         set_axes(along, others, true);
@@ -170,9 +171,9 @@ public:
         check_operands(spec);
         const Operand& x = spec.inputs[0];
         const auto axis = static_cast<std::size_t>(spec.integer("axis", -1));
-        if (axis >= x.rank()) throw std::invalid_argument(spec.kernel + ": no such axis");
+        if (axis >= x.rank()) throw std::invalid_argument(spec.kernel + ": axis is out of range");
         const auto along = axes_of(x, spec.outputs[0], axis, x.rank());
-        if (along.size() > 1) throw std::invalid_argument(spec.kernel + ": the axes of a row are not walked as one");
+        if (along.size() > 1) throw std::invalid_argument(spec.kernel + ": the normalized axes must be contiguous");
         const Axis row = along.empty() ? Axis{1, 4, 4} : along[0];
         has_bias_ = spec.integer("has_bias", spec.inputs.size() > 2) != 0;
         has_scale_ = spec.inputs.size() > (has_bias_ ? 2u : 1u);
@@ -188,8 +189,8 @@ private:
         std::int64_t dense = 4;
         for (std::size_t i = operand.rank(); i-- > 0; dense *= operand.sizes[i])
             if (operand.sizes[i] != 1 && operand.strides[i] != dense)
-                throw std::invalid_argument(spec.kernel + ": a parameter is not dense");
-        if (operand.count() != size) throw std::invalid_argument(spec.kernel + ": the size of a parameter");
+                throw std::invalid_argument(spec.kernel + ": a parameter must be contiguous");
+        if (operand.count() != size) throw std::invalid_argument(spec.kernel + ": a parameter must have the size of the normalized axes");
         return operand;
     }
 };
@@ -198,19 +199,19 @@ class LocalResponse : public Kernel {
 public:
     explicit LocalResponse(const Spec& spec) : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)) {
         check_operands(spec);
-        if (x_.rank() < 2) throw std::invalid_argument("lrn: a batch and channels are needed");
+        if (x_.rank() < 2) throw std::invalid_argument("lrn: the input must have rank 2 or more");
         auto spatial = axes_of(x_, y_, 2, x_.rank());
         is_dense_ = x_.strides[1] == 4 && y_.strides[1] == 4;
         if (spatial.empty()) spatial.push_back({1, 4, 4});
         if (!is_dense_ && (spatial.back().x != 4 || spatial.back().y != 4))
-            throw std::invalid_argument("lrn: neither channels nor pixels lie dense");
+            throw std::invalid_argument("lrn: channels or pixels must be contiguous");
         pixels_ = spatial.back();
         spatial.pop_back();
         outer_ = spatial;
         outer_.insert(outer_.begin(), {x_.sizes[0], x_.strides[0], y_.strides[0]});
         block_ = {nullptr, nullptr, 0, pixels_.x, pixels_.y, x_.sizes[1], x_.strides[1], y_.strides[1], spec.integer("size", 1),
                   0,       0,       0, nullptr};
-        if (block_.size < 1) throw std::invalid_argument("lrn: the size is at least 1");
+        if (block_.size < 1) throw std::invalid_argument("lrn: size must be at least 1");
         block_.alpha = static_cast<float>(spec.real("alpha") / static_cast<double>(block_.size));
         // A larger window than all channels gives the same sums.
         block_.size = std::min(block_.size, 2 * block_.channels + 2 - block_.size % 2);

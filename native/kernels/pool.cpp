@@ -21,16 +21,16 @@ constexpr std::int64_t kMaxSpan = 1 << 26;
 std::vector<std::int64_t> per_axis(const Spec& spec, const char* name, std::size_t count, std::int64_t fallback) {
     auto values = spec.integers(name);
     if (values.empty()) values.assign(count, fallback);
-    if (values.size() != count) throw std::invalid_argument("pool: one of " + std::string(name) + " for each spatial axis");
+    if (values.size() != count) throw std::invalid_argument("pool: " + std::string(name) + " must have one value for each spatial axis");
     return values;
 }
 
 class Pooling : public Kernel {
 public:
     explicit Pooling(const Spec& spec) : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)) {
-        if (x_.element != Element::f32 || y_.element != Element::f32) throw std::invalid_argument("pool: f32 alone");
+        if (x_.element != Element::f32 || y_.element != Element::f32) throw std::invalid_argument("pool: operands must be f32");
         if (x_.rank() < 3 || x_.rank() > 5 || y_.rank() != x_.rank())
-            throw std::invalid_argument("pool: one to three spatial axes");
+            throw std::invalid_argument("pool: operands must have 1 to 3 spatial axes");
         const std::string mode = spec.text("mode");
         if (mode != "max" && mode != "average") throw std::invalid_argument("pool: there is no mode " + mode);
         read_axes(spec);
@@ -38,13 +38,13 @@ public:
         if (!is_empty_) {
             if (mode == "average") set_divisors(spec);
             for (PoolAxis& axis : plan_.axes) axis.trim();
-            if (plan_.axes[2].span() > kMaxSpan) throw std::invalid_argument("pool: windows far apart");
+            if (plan_.axes[2].span() > kMaxSpan) throw std::invalid_argument("pool: the windows of a row span too many elements");
         }
         is_dense_ = (plan_.x_channel == 4 && plan_.y_channel == 4) || (plan_.channels == 1 && plan_.axes[2].x_stride != 4);
         if (copying::prefetches_within_pages() && x_.count() * 4 > kL2Bytes) plan_.prefetch_bytes = kPage;
-        const PoolFunctions found = DOVETAIL_SELECT_ISA(pool_functions)();
+        const PoolFunctions functions = DOVETAIL_SELECT_ISA(pool_functions)();
         const bool is_max = mode == "max";
-        function_ = is_dense_ ? (is_max ? found.dense_max : found.dense_average) : (is_max ? found.row_max : found.row_average);
+        function_ = is_dense_ ? (is_max ? functions.dense_max : functions.dense_average) : (is_max ? functions.row_max : functions.row_average);
         name_ = "pool " + mode + (is_dense_ ? " channels " : " rows ") + name_of(isa());
     }
 
@@ -75,7 +75,7 @@ private:
     void read_axes(const Spec& spec) {
         const std::size_t spatial = x_.rank() - 2;
         const auto kernel = spec.integers("kernel");
-        if (kernel.size() != spatial) throw std::invalid_argument("pool: a kernel size for each spatial axis");
+        if (kernel.size() != spatial) throw std::invalid_argument("pool: kernel must have one value for each spatial axis");
         const auto strides = per_axis(spec, "strides", spatial, 1);
         const auto dilations = per_axis(spec, "dilations", spatial, 1);
         const auto begins = per_axis(spec, "pads_begin", spatial, 0);
@@ -85,7 +85,7 @@ private:
                                            dilations[i],    begins[i],       x_.strides[i + 2], y_.strides[i + 2]};
         }
         if (x_.sizes[0] != y_.sizes[0] || x_.sizes[1] != y_.sizes[1])
-            throw std::invalid_argument("pool: batch or channels differ");
+            throw std::invalid_argument("pool: input and output must have equal batch and channels");
         plan_.batch = x_.sizes[0];
         plan_.channels = x_.sizes[1];
         plan_.x_batch = x_.strides[0];
@@ -101,16 +101,16 @@ private:
         const auto ends = per_axis(spec, "pads_end", spatial, 0);
         const std::string divisor = spec.text("divisor", "inside");
         if (divisor != "inside" && divisor != "padded" && divisor != "window")
-            throw std::invalid_argument("pool: no such divisor");
+            throw std::invalid_argument("pool: there is no divisor " + divisor);
         bool is_padded = false;
         for (std::size_t i = 0; i < spatial; ++i) is_padded = is_padded || ends[i] != 0 || plan_.axes[3 - spatial + i].begin != 0;
         for (std::size_t i = 0; i < 3; ++i) {
             const PoolAxis& axis = plan_.axes[i];
             const std::int64_t end = i + spatial < 3 ? 0 : ends[i + spatial - 3];
             for (std::int64_t o = 0; o < axis.out; ++o) {
-                std::int64_t found = divisor == "padded" ? axis.padded(o, end) : axis.last(o) - axis.first(o);
-                if (divisor == "window" && is_padded) found = axis.kernel;
-                divisors_[i].push_back(static_cast<float>(std::max<std::int64_t>(found, 1)));
+                std::int64_t elements = divisor == "padded" ? axis.padded(o, end) : axis.last(o) - axis.first(o);
+                if (divisor == "window" && is_padded) elements = axis.kernel;
+                divisors_[i].push_back(static_cast<float>(std::max<std::int64_t>(elements, 1)));
             }
         }
     }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "int_math.h"
 #include "kernel.h"
 
 namespace dovetail {
@@ -26,17 +27,17 @@ struct PoolAxis {
     DOVETAIL_ALWAYS_INLINE std::int64_t start(std::int64_t o) const { return o * stride - begin; }
     DOVETAIL_ALWAYS_INLINE std::int64_t first(std::int64_t o) const {
         const std::int64_t missing = -start(o);
-        return missing <= 0 ? 0 : (missing + dilation - 1) / dilation;
+        return missing <= 0 ? 0 : ceil_div(missing, dilation);
     }
     DOVETAIL_ALWAYS_INLINE std::int64_t last(std::int64_t o) const {
         const std::int64_t available = size - start(o);
-        const std::int64_t fitting = available <= 0 ? 0 : (available + dilation - 1) / dilation;
+        const std::int64_t fitting = available <= 0 ? 0 : ceil_div(available, dilation);
         return fitting < kernel ? fitting : kernel;
     }
     // The number of taps of window `o` inside the padded input, with `end` elements of padding at the end.
     DOVETAIL_ALWAYS_INLINE std::int64_t padded(std::int64_t o, std::int64_t end) const {
         const std::int64_t available = size + end - start(o);
-        const std::int64_t fitting = available <= 0 ? 0 : (available + dilation - 1) / dilation;
+        const std::int64_t fitting = available <= 0 ? 0 : ceil_div(available, dilation);
         return fitting < kernel ? fitting : kernel;
     }
     // Drops the taps that are outside the input in every window; one remains if all are.

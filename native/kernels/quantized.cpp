@@ -26,9 +26,9 @@ public:
     QuantizedConv(const Spec& spec, WeightCache& cache)
         : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), kernels_(DOVETAIL_SELECT_ISA(int8_kernels)()), unit_(amx_unit() ? amx_unit() : vnni_unit()) {
         if (!is_byte(x_) || !is_byte(y_) || x_.rank() != 4 || y_.rank() != 4)
-            throw std::invalid_argument("quantized_conv: images of bytes");
+            throw std::invalid_argument("quantized_conv: images must have rank 4 and 8-bit elements");
         if ((!has_dense_channels(x_) && x_.sizes[1] > kFewChannels) || !has_dense_channels(y_))
-            throw std::invalid_argument("quantized_conv: channels that do not lie side by side");
+            throw std::invalid_argument("quantized_conv: images must be channels-last");
         read_windows(spec);
         read_requantization(spec);
         choose();
@@ -36,7 +36,7 @@ public:
     }
 
     std::string name() const override {
-        const char* mode = in_place_ ? "in place " : is_im2col_ ? "gathered " : "rows ";
+        const char* mode = in_place_ ? "in depth " : is_im2col_ ? "im2col " : "rows ";
         return std::string("quantized_conv ") + mode + (unit_ ? unit_->name : name_of(isa()));
     }
 
@@ -69,8 +69,8 @@ private:
         const auto strides = spec.integers("strides"), dilations = spec.integers("dilations"), begins = spec.integers("pads_begin");
         if (strides.size() != 2 || dilations.size() != 2 || begins.size() != 2 || w.rank() != 4 || w.element != Element::i8 ||
             !w.is_constant() || w.sizes[0] != y_.sizes[1] || w.sizes[1] != x_.sizes[1])
-            throw std::invalid_argument("quantized_conv: windows of two axes, weights of i8 that are constant, no groups");
-        if (x_.sizes[0] != y_.sizes[0]) throw std::invalid_argument("quantized_conv: another number of images");
+            throw std::invalid_argument("quantized_conv: needs windows of 2 axes, constant i8 weights and 1 group");
+        if (x_.sizes[0] != y_.sizes[0]) throw std::invalid_argument("quantized_conv: input and output must have equal batch sizes");
         check_windows("quantized_conv", {w.sizes[2], w.sizes[3]}, strides, dilations, begins);
         channels_ = x_.sizes[1];
         for (std::size_t i = 0; i < 2; ++i) {
@@ -94,7 +94,7 @@ private:
         const Operand &bias = spec.inputs.at(2), &factor = spec.inputs.at(3);
         if (!bias.is_constant() || bias.element != Element::i32 || bias.rank() != 1 || bias.sizes[0] != y_.sizes[1] ||
             !factor.is_constant() || factor.element != Element::f32 || factor.rank() != 1 || factor.sizes[0] != y_.sizes[1])
-            throw std::invalid_argument("quantized_conv: a constant bias of i32 and factors of f32");
+            throw std::invalid_argument("quantized_conv: needs a constant i32 bias and constant f32 factors, one for each channel");
         for (std::int64_t j = 0; j < y_.sizes[1]; ++j) {
             std::memcpy(&offset_[static_cast<std::size_t>(j)], bias.constant + j * bias.strides[0], 4);
             std::memcpy(&factor_[static_cast<std::size_t>(j)], factor.constant + j * factor.strides[0], 4);
@@ -107,7 +107,7 @@ private:
         if (spec.integer("has_residual") == 0) return;
         residual_ = spec.inputs.at(4);
         if (!is_byte(residual_) || residual_.sizes != y_.sizes || !has_dense_channels(residual_))
-            throw std::invalid_argument("quantized_conv: another residual");
+            throw std::invalid_argument("quantized_conv: the residual must have 8-bit elements and the sizes of the output, channels-last");
         has_residual_ = true;
         requantization_.other_is_signed = residual_.element == Element::i8;
         requantization_.other_zero = real("other_zero");
@@ -161,12 +161,12 @@ private:
             auto floats = aligned_floats(bytes / 4);
             auto* to = reinterpret_cast<std::int8_t*>(floats.get());
             std::memset(to, 0, bytes);
-            for_each_weight([&](std::int64_t j, std::int64_t segment, std::int64_t place, std::int8_t value) {
+            for_each_weight([&](std::int64_t j, std::int64_t segment, std::int64_t depth, std::int8_t value) {
                 // Panels are packed in pairs; an odd last panel is alone.
                 const std::int64_t own = j / kInt8Columns, pair = own / 2 * 2, width = std::min<std::int64_t>(panels_ - pair, 2);
-                const std::int64_t block = segment * blocks_ + place / kInt8Depth;
-                to[pair * panel + (block * width + own - pair) * kInt8Block + place % kInt8Depth / 4 * 64 +
-                   j % kInt8Columns * 4 + place % 4] = value;
+                const std::int64_t block = segment * blocks_ + depth / kInt8Depth;
+                to[pair * panel + (block * width + own - pair) * kInt8Block + depth % kInt8Depth / 4 * 64 +
+                   j % kInt8Columns * 4 + depth % 4] = value;
             }, w);
             return std::shared_ptr<const void>(floats, floats.get());
         }));
@@ -176,14 +176,14 @@ private:
         for (std::size_t j = 0; j < offset_.size(); ++j) offset_[j] -= static_cast<std::int32_t>(x_zero_ * total[j]);
     }
 
-    template <typename Each>
-    void for_each_weight(const Each& each, const Operand& w) const {
+    template <typename F>
+    void for_each_weight(const F& visit, const Operand& w) const {
         const std::int64_t run = kernel_[0] * kernel_[1] * channels_ / segments_;
         for (std::int64_t j = 0; j < w.sizes[0]; ++j)
             for (std::int64_t c = 0; c < channels_; ++c)
                 for (std::int64_t h = 0; h < kernel_[0]; ++h)
                     for (std::int64_t k = 0; k < kernel_[1]; ++k)
-                        each(j, ((h * kernel_[1] + k) * channels_ + c) / run, ((h * kernel_[1] + k) * channels_ + c) % run,
+                        visit(j, ((h * kernel_[1] + k) * channels_ + c) / run, ((h * kernel_[1] + k) * channels_ + c) % run,
                              static_cast<std::int8_t>(w.constant[j * w.strides[0] + c * w.strides[1] + h * w.strides[2] + k * w.strides[3]]));
     }
 
@@ -210,11 +210,11 @@ private:
             const std::int64_t begin = part * kInt8Pixels, count = std::min(length - begin, kInt8Pixels);
             const int width = static_cast<int>(std::min<std::int64_t>(end - j, 2));
             const std::int8_t* weights = weights_.get() + j * step;
-            const Int8Tile each{from + at * line_step + begin * step_, step_, offsets_.data(), segments_, blocks_, last_depth_,
+            const Int8Tile int8_tile{from + at * line_step + begin * step_, step_, offsets_.data(), segments_, blocks_, last_depth_,
                                 weights, offset_.data() + j * kInt8Columns, weights + 2 * step + (at * parts + part) * share,
                                 j + 2 < end ? fetched : 0,
                                 static_cast<int>(count), width, x_.element == Element::i8, accumulators};
-            (unit_ ? unit_->multiply : kernels_.multiply)(each);
+            (unit_ ? unit_->multiply : kernels_.multiply)(int8_tile);
             requantize(run, image, first + at, begin, count, j, width, accumulators);
         };
         if (is_weight_bound_) {
@@ -328,11 +328,11 @@ public:
           begins_(spec.integers("pads_begin")) {
         if (!is_byte(x_) || y_.element != x_.element || x_.rank() != 4 || y_.rank() != 4 || kernel_.size() != 2 ||
             strides_.size() != 2 || dilations_.size() != 2 || begins_.size() != 2)
-            throw std::invalid_argument("quantized_pool: windows of two axes over images of bytes");
+            throw std::invalid_argument("quantized_pool: needs windows of 2 axes and images of rank 4 with 8-bit elements");
         if (!has_dense_channels(x_) || !has_dense_channels(y_))
-            throw std::invalid_argument("quantized_pool: channels that do not lie side by side");
+            throw std::invalid_argument("quantized_pool: images must be channels-last");
         if (x_.sizes[0] != y_.sizes[0] || x_.sizes[1] != y_.sizes[1])
-            throw std::invalid_argument("quantized_pool: the operands disagree");
+            throw std::invalid_argument("quantized_pool: input and output must have equal batch and channels");
         check_windows("quantized_pool", kernel_, strides_, dilations_, begins_);
         if (y_.count() == 0) return;
         for (std::size_t i = 0; i < 2; ++i) {

@@ -31,11 +31,11 @@ void require(bool holds, const Spec& spec, const char* what) {
 }  // namespace
 
 std::unique_ptr<Kernel> make_range(const Spec& spec, WeightCache&) {
-    require(spec.inputs.empty() && spec.outputs.size() == 1 && spec.outputs[0].rank() == 1, spec, "no input, one vector");
+    require(spec.inputs.empty() && spec.outputs.size() == 1 && spec.outputs[0].rank() == 1, spec, "needs 0 inputs and 1 output of rank 1");
     switch (spec.outputs[0].element) {
         case Element::i32: return std::make_unique<Range<std::int32_t>>(spec);
         case Element::i64: return std::make_unique<Range<std::int64_t>>(spec);
-        default: throw std::invalid_argument("range: i32 and i64 alone");
+        default: throw std::invalid_argument("range: element type must be i32 or i64");
     }
 }
 

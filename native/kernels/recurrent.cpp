@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "kernels/kernels.h"
+#include "int_math.h"
 #include "kernels/weight_packing.h"
 
 namespace dovetail {
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kMaxBatchRows = 6;  // batch rows; the widest tile has registers for so many
 
-std::int64_t round_to_line(std::int64_t floats) { return (floats + 15) / 16 * 16; }
+std::int64_t round_to_line(std::int64_t floats) { return round_up(floats, 16); }
 
 class Recurrent : public Kernel {
 public:
@@ -31,18 +32,18 @@ public:
         const std::string order = spec.text("gates", "iofc");
         check_sizes(spec);
         for (const char gate : {'i', 'o', 'f', 'c'})
-            if (order.size() != 4 || order.find(gate) == std::string::npos) throw std::invalid_argument("recurrent: other gates");
+            if (order.size() != 4 || order.find(gate) == std::string::npos) throw std::invalid_argument("recurrent: gates must be a permutation of iofc");
         for (std::size_t i = 0; i < 4; ++i) cell_row_.gate_offsets[i] = static_cast<std::int64_t>(order.find("iofc"[i])) * hidden_;
         cell_row_.input_forget = spec.integer("input_forget") != 0;
         cell_row_.size = hidden_;
         const Operand& r = spec.inputs.at(1);
         if (!r.is_constant() || r.rank() != 3 || r.element != Element::f32)
-            throw std::invalid_argument("recurrent: weights of the states are no constant");
+            throw std::invalid_argument("recurrent: the recurrence weights must be a constant f32 tensor of rank 3");
         for (const auto stride : r.strides)
-            if (stride % 4 != 0) throw std::invalid_argument("recurrent: a stride is no whole number of floats");
+            if (stride % 4 != 0) throw std::invalid_argument("recurrent: strides must be multiples of 4 bytes");
         if (r.sizes[0] != directions_ || r.sizes[1] != gates_ * hidden_ || r.sizes[2] != hidden_ ||
             steps_.sizes[2] != directions_ * gates_ * hidden_)
-            throw std::invalid_argument("recurrent: the operands disagree");
+            throw std::invalid_argument("recurrent: the shapes of the operands disagree");
         rows_ = std::min(batch_, kMaxBatchRows);
         int widest = kMaxVectors;
         while (kernels_.rows[widest - 1] < rows_) --widest;
@@ -67,7 +68,7 @@ public:
         if (has_lengths_)
             for (std::int64_t row = 0; row < batch_; ++row)
                 if (length(run, row) < 0 || length(run, row) > steps_.sizes[0]) return run.fail("recurrent.lengths");
-        const std::int64_t blocks = (batch_ + kMaxBatchRows - 1) / kMaxBatchRows;
+        const std::int64_t blocks = ceil_div(batch_, kMaxBatchRows);
         const auto task = [&](std::int64_t index, int worker) {
             const std::int64_t block = index / directions_;
             run_direction(run, index % directions_, block * batch_ / blocks, (block + 1) * batch_ / blocks, worker);
@@ -90,19 +91,19 @@ private:
         has_c0_ = take("has_c", c0_);
         outputs_ = spec.outputs;
         const Operand& y = outputs_.at(0);
-        if (steps_.rank() != 3 || y.rank() != 4) throw std::invalid_argument("recurrent: other axes");
+        if (steps_.rank() != 3 || y.rank() != 4) throw std::invalid_argument("recurrent: the input must have rank 3 and the output rank 4");
         directions_ = y.sizes[1];
         batch_ = y.sizes[2];
         hidden_ = y.sizes[3];
         for (const auto* operands : {&spec.inputs, &spec.outputs})
-            for (const Operand& each : *operands)
-                if (each.element != Element::f32 && !(has_lengths_ && each.element == lengths_.element))
-                    throw std::invalid_argument("recurrent: f32 alone");
-        for (const Operand* each : std::initializer_list<const Operand*>{&steps_, &recurrent_bias_, &y})
-            if (each->rank() != 0 && each->sizes.back() != 1 && each->strides.back() != 4)
-                throw std::invalid_argument("recurrent: rows of f32 that lie side by side");
+            for (const Operand& operand : *operands)
+                if (operand.element != Element::f32 && !(has_lengths_ && operand.element == lengths_.element))
+                    throw std::invalid_argument("recurrent: operands must be f32");
+        for (const Operand* operand : std::initializer_list<const Operand*>{&steps_, &recurrent_bias_, &y})
+            if (operand->rank() != 0 && operand->sizes.back() != 1 && operand->strides.back() != 4)
+                throw std::invalid_argument("recurrent: rows must be contiguous");
         if (has_lengths_ && lengths_.element != Element::i32 && lengths_.element != Element::i64)
-            throw std::invalid_argument("recurrent: lengths of another type");
+            throw std::invalid_argument("recurrent: lengths must be i32 or i64");
     }
 
     // Checks the shapes of all operands.
@@ -118,7 +119,7 @@ private:
         agree = agree && (!has_lengths_ || lengths_.sizes == std::vector<std::int64_t>{batch_});
         agree = agree && (!has_recurrent_bias_ || (recurrent_bias_.rank() == 2 && recurrent_bias_.sizes[0] == directions_ && recurrent_bias_.sizes[1] >= hidden_));
         agree = agree && steps_.strides[1] % 4 == 0 && steps_.strides[0] % 4 == 0;
-        if (!agree) throw std::invalid_argument("recurrent: the operands disagree");
+        if (!agree) throw std::invalid_argument("recurrent: the shapes of the operands disagree");
     }
 
     std::int64_t length(const Run& run, std::int64_t row) const {
@@ -154,14 +155,14 @@ private:
                     std::fill(y, y + hidden_, 0.0f);
                     continue;
                 }
-                CellStep each = cell_row_;
-                each.gates = gates + row * gates_ * hidden_;
-                each.input = input + row * steps_.strides[1] / 4;
-                each.recurrent_bias = has_recurrent_bias_ ? reinterpret_cast<const float*>(run.at(recurrent_bias_) + direction * recurrent_bias_.strides[0]) : nullptr;
-                each.h = h + row * hidden_;
-                each.c = c + row * hidden_;
-                cell_(each);
-                std::copy_n(reinterpret_cast<const std::byte*>(each.h), bytes, reinterpret_cast<std::byte*>(y));
+                CellStep step = cell_row_;
+                step.gates = gates + row * gates_ * hidden_;
+                step.input = input + row * steps_.strides[1] / 4;
+                step.recurrent_bias = has_recurrent_bias_ ? reinterpret_cast<const float*>(run.at(recurrent_bias_) + direction * recurrent_bias_.strides[0]) : nullptr;
+                step.h = h + row * hidden_;
+                step.c = c + row * hidden_;
+                cell_(step);
+                std::copy_n(reinterpret_cast<const std::byte*>(step.h), bytes, reinterpret_cast<std::byte*>(y));
             }
         }
         for (std::size_t i = 1; i < outputs_.size(); ++i)

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "kernels/kernels.h"
+#include "int_math.h"
 #include "kernel.h"
 
 namespace dovetail {
@@ -75,7 +76,7 @@ const Mode& mode_of(const std::string& name) {
 class Reduce : public Kernel {
 public:
     explicit Reduce(const Spec& spec) : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), mode_(mode_of(spec.text("mode"))) {
-        if (x_.element != Element::f32 || y_.element != Element::f32) throw std::invalid_argument("reduce: f32 alone");
+        if (x_.element != Element::f32 || y_.element != Element::f32) throw std::invalid_argument("reduce: operands must be f32");
         read_axes(spec.integers("axes"));
         count_ = count_of(reduced_);
         is_empty_ = y_.count() == 0;
@@ -112,10 +113,10 @@ private:
                 next += keeps_rank;
                 continue;
             }
-            if (next >= y_.rank() || y_.sizes[next] != x_.sizes[i]) throw std::invalid_argument("reduce: sizes of the result");
+            if (next >= y_.rank() || y_.sizes[next] != x_.sizes[i]) throw std::invalid_argument("reduce: the output has wrong sizes");
             kept_.push_back({x_.sizes[i], x_.strides[i], y_.strides[next++]});
         }
-        if (next != y_.rank()) throw std::invalid_argument("reduce: rank of the result");
+        if (next != y_.rank()) throw std::invalid_argument("reduce: the output has the wrong rank");
         reduced_ = merge_axes(reduced_);
         kept_ = merge_axes(kept_);
     }
@@ -133,13 +134,13 @@ private:
     }
 
     void choose_blocks() {
-        column_blocks_ = (columns_.size + kColumns - 1) / kColumns;
+        column_blocks_ = ceil_div(columns_.size, kColumns);
         // Narrower blocks if there would be too few for the threads.
         width_ = std::min(columns_.size, kColumns);
         const std::int64_t positions = count_of(kept_);
         while (width_ > 64 && positions * column_blocks_ < 8 && x_.count() > 2 * kElementsPerTask) {
             width_ = (width_ / 2 + 63) / 64 * 64;
-            column_blocks_ = (columns_.size + width_ - 1) / width_;
+            column_blocks_ = ceil_div(columns_.size, width_);
         }
         blocks_ = positions * column_blocks_;
         slices_ = 1;

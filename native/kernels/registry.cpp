@@ -31,8 +31,8 @@ Factory factory_of(const std::string& kernel) {
         {"gather_elements", make_gather_elements},
         {"gather_nd", make_gather_nd},
     };
-    const auto found = table.find(kernel);
-    return found == table.end() ? nullptr : found->second;
+    const auto factory = table.find(kernel);
+    return factory == table.end() ? nullptr : factory->second;
 }
 
 }  // namespace dovetail

@@ -14,16 +14,16 @@ constexpr std::int64_t kElementsPerTask = 1 << 15;
 class Resizing : public Kernel {
 public:
     explicit Resizing(const Spec& spec) : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)) {
-        if (x_.element != Element::f32 || y_.element != Element::f32) throw std::invalid_argument("resize: f32 alone");
+        if (x_.element != Element::f32 || y_.element != Element::f32) throw std::invalid_argument("resize: operands must be f32");
         if (x_.rank() < 3 || x_.rank() > 5 || y_.rank() != x_.rank())
-            throw std::invalid_argument("resize: one to three spatial axes");
+            throw std::invalid_argument("resize: operands must have 1 to 3 spatial axes");
         if (x_.sizes[0] != y_.sizes[0] || x_.sizes[1] != y_.sizes[1])
-            throw std::invalid_argument("resize: batch or channels differ");
+            throw std::invalid_argument("resize: input and output must have equal batch and channels");
         const std::size_t spatial = x_.rank() - 2;
         const auto taps = spec.integers("taps"), indices = spec.integers("places");
         const auto weights = spec.reals("weights");
         if (taps.size() != spatial || indices.size() != weights.size())
-            throw std::invalid_argument("resize: taps for each spatial axis, and a weight for each place");
+            throw std::invalid_argument("resize: needs taps for each spatial axis and a weight for each index");
         std::size_t at = 0;
         for (std::size_t i = 0; i < 3; ++i) {
             ResizeAxis& axis = plan_.axes[i];
@@ -39,9 +39,9 @@ public:
             axis.y_stride = y_.strides[own + 2];
             axis.taps = taps[own];
             const auto count = static_cast<std::size_t>(axis.taps * axis.out);
-            if (axis.taps < 1 || at + count > indices.size()) throw std::invalid_argument("resize: too few places");
+            if (axis.taps < 1 || at + count > indices.size()) throw std::invalid_argument("resize: needs out * taps indices for each axis");
             for (; indices_[i].size() < count; ++at) {
-                if (indices[at] < 0 || indices[at] >= axis.size) throw std::invalid_argument("resize: a place outside");
+                if (indices[at] < 0 || indices[at] >= axis.size) throw std::invalid_argument("resize: an index is out of range");
                 indices_[i].push_back(indices[at]);
                 weights_[i].push_back(static_cast<float>(weights[at]));
             }
@@ -54,8 +54,8 @@ public:
         plan_.y_batch = y_.strides[0];
         plan_.y_channel = y_.strides[1];
         is_dense_ = plan_.channels > 1 && plan_.x_channel == 4 && plan_.y_channel == 4;
-        const ResizeFunctions found = DOVETAIL_SELECT_ISA(resize_functions)();
-        function_ = is_dense_ ? found.dense : found.rows;
+        const ResizeFunctions functions = DOVETAIL_SELECT_ISA(resize_functions)();
+        function_ = is_dense_ ? functions.dense : functions.rows;
     }
 
     std::string name() const override {

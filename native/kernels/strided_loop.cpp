@@ -75,7 +75,7 @@ std::vector<CommonAxis> common_axes(const Operands& inputs, const Operands& outp
     Operands all = inputs;
     all.insert(all.end(), outputs.begin(), outputs.end());
     for (const Operand* operand : all)
-        if (operand->sizes != all.front()->sizes) throw std::invalid_argument("operands differ in size");
+        if (operand->sizes != all.front()->sizes) throw std::invalid_argument("operands must have equal sizes");
     auto axes = axes_of(all);
     std::stable_sort(axes.begin(), axes.end(), [](const CommonAxis& a, const CommonAxis& b) { return reach(a) > reach(b); });
     // Merged before the choice, so that the axes are as long as possible, and again after it, since the choice moves one axis.

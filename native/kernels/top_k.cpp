@@ -7,6 +7,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/axis_lines.h"
+#include "int_math.h"
 #include "kernels/sort_keys.h"
 
 namespace dovetail {
@@ -42,7 +43,7 @@ public:
     void run(const Run& run) const override {
         if (values_.count() == 0) return;
         const std::int64_t lines_per_task = std::max<std::int64_t>(1, kElementsPerTask / size_);
-        run.pool->parallel_for((lines_.count() + lines_per_task - 1) / lines_per_task, [&](std::int64_t task, int worker) {
+        run.pool->parallel_for(ceil_div(lines_.count(), lines_per_task), [&](std::int64_t task, int worker) {
             const std::int64_t end = std::min(lines_.count(), (task + 1) * lines_per_task);
             for (std::int64_t line = task * lines_per_task; line < end; ++line)
                 run_line(run, line, reinterpret_cast<Entry*>(run.scratch_of(worker)));
@@ -141,20 +142,20 @@ void require(bool holds, const char* what) {
 }  // namespace
 
 std::unique_ptr<Kernel> make_top_k(const Spec& spec, WeightCache&) {
-    require(spec.inputs.size() == 1 && spec.outputs.size() == 2, "one input, two outputs");
+    require(spec.inputs.size() == 1 && spec.outputs.size() == 2, "needs 1 input and 2 outputs");
     const Operand &x = spec.inputs[0], &values = spec.outputs[0], &indices = spec.outputs[1];
     const auto axis = static_cast<std::size_t>(spec.integer("axis", -1));
-    require(axis < x.rank() && values.rank() == x.rank(), "there is no such axis");
-    require(values.sizes == indices.sizes && values.sizes[axis] <= x.sizes[axis], "more than there are");
-    require(x.sizes[axis] < std::int64_t{1} << 31, "lines of 2^31 elements");
-    require(values.element == x.element, "values of another type");
-    require(indices.element == Element::i32 || indices.element == Element::i64, "places are i32 or i64");
+    require(axis < x.rank() && values.rank() == x.rank(), "axis is out of range");
+    require(values.sizes == indices.sizes && values.sizes[axis] <= x.sizes[axis], "k must be at most the size of the axis");
+    require(x.sizes[axis] < std::int64_t{1} << 31, "the axis must have less than 2^31 elements");
+    require(values.element == x.element, "values must have the type of the input");
+    require(indices.element == Element::i32 || indices.element == Element::i64, "indices must be i32 or i64");
     switch (x.element) {
         case Element::f32: return std::make_unique<TopK<float>>(spec, axis);
         case Element::f64: return std::make_unique<TopK<double>>(spec, axis);
         case Element::i32: return std::make_unique<TopK<std::int32_t>>(spec, axis);
         case Element::i64: return std::make_unique<TopK<std::int64_t>>(spec, axis);
-        default: throw std::invalid_argument("top_k: f32, f64, i32 and i64 alone");
+        default: throw std::invalid_argument("top_k: element type must be f32, f64, i32 or i64");
     }
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 
+#include "int_math.h"
 #include "kernels/kernels.h"
 
 namespace dovetail {
@@ -95,7 +96,7 @@ public:
 
     void run(const Run& run) const override {
         const std::int64_t rows = x_.sizes[0];
-        run.pool->parallel_for((rows + rows_ - 1) / rows_, [&](std::int64_t task, int worker) {
+        run.pool->parallel_for(ceil_div(rows, rows_), [&](std::int64_t task, int worker) {
             const std::int64_t first = task * rows_;
             auto* totals = reinterpret_cast<T*>(run.scratch_of(worker));
             block(run, first, std::min(rows - first, rows_), totals, reinterpret_cast<unsigned char*>(totals + rows_ * targets_));
@@ -249,14 +250,14 @@ void check_tables(const Spec& spec) {
     std::vector<std::int32_t> before(static_cast<std::size_t>(count));
     for (std::int64_t i = 0; i < count; ++i) {
         const std::int64_t feature = read<std::int32_t>(table, i, kFeature), mode = read<std::int32_t>(table, i, kMode);
-        require(feature >= 0 && feature < spec.inputs[kX].sizes[1], "a feature that the rows lack");
-        require(feature * spec.inputs[kX].strides[1] <= std::numeric_limits<std::int32_t>::max(), "rows of 2 GiB");
-        require(mode >= 0 && mode <= kMember, "a test that there is not");
+        require(feature >= 0 && feature < spec.inputs[kX].sizes[1], "a feature index is out of range");
+        require(feature * spec.inputs[kX].strides[1] <= std::numeric_limits<std::int32_t>::max(), "a row must have less than 2 GiB");
+        require(mode >= 0 && mode <= kMember, "a node mode is out of range");
         const std::int64_t begin = read<std::int32_t>(table, i, kMembersBegin), end = read<std::int32_t>(table, i, kMembersEnd);
-        require(begin >= 0 && begin <= end && end <= members, "members that are not there");
+        require(begin >= 0 && begin <= end && end <= members, "a range of member values is out of range");
         for (const Column side : {kTrue, kFalse}) {
             const std::int64_t next = read<std::int32_t>(table, i, side);
-            require(next >= 0 && next < count + leaves, "a way that leads nowhere");
+            require(next >= 0 && next < count + leaves, "a child index is out of range");
             if (next < count) ++before[static_cast<std::size_t>(next)];
         }
     }
@@ -272,34 +273,34 @@ void check_tables(const Spec& spec) {
             if (next < count && --before[static_cast<std::size_t>(next)] == 0) open.push_back(next);
         }
     }
-    require(visited == count, "a way that comes back to a node");
-    for (const std::int32_t root : read_all<std::int32_t>(spec.inputs[kRoots])) require(root >= 0 && root < count, "a root that is no node");
+    require(visited == count, "the nodes must not form a cycle");
+    for (const std::int32_t root : read_all<std::int32_t>(spec.inputs[kRoots])) require(root >= 0 && root < count, "a root must be a node");
     const auto starts = read_all<std::int32_t>(spec.inputs[kLeafStarts]);
-    require(starts.front() == 0 && starts.back() == weights && std::is_sorted(starts.begin(), starts.end()), "leaves without weights of their own");
+    require(starts.front() == 0 && starts.back() == weights && std::is_sorted(starts.begin(), starts.end()), "leaf ranges must be ascending and cover all weights");
     for (const std::int32_t target : read_all<std::int32_t>(spec.inputs[kLeafTargets]))
-        require(target >= 0 && target < spec.outputs[0].sizes[1], "a target that there is not");
+        require(target >= 0 && target < spec.outputs[0].sizes[1], "a target index is out of range");
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_tree_ensemble(const Spec& spec, WeightCache& cache) {
-    require(spec.inputs.size() == kInputs && spec.outputs.size() == 1, "eight inputs, one output");
+    require(spec.inputs.size() == kInputs && spec.outputs.size() == 1, "needs 8 inputs and 1 output");
     const Operand &x = spec.inputs[kX], &y = spec.outputs[0], &table = spec.inputs[kNodes];
-    require(x.element == Element::f32 || x.element == Element::f64, "f32 and f64 alone");
-    require(x.rank() == 2 && y.rank() == 2 && y.sizes[0] == x.sizes[0] && y.element == x.element, "the output is of another shape or type");
-    require(x.strides[1] >= 0 && x.sizes[1] > 0, "features that run backwards");
+    require(x.element == Element::f32 || x.element == Element::f64, "element type must be f32 or f64");
+    require(x.rank() == 2 && y.rank() == 2 && y.sizes[0] == x.sizes[0] && y.element == x.element, "the output must have the rows and the type of the input");
+    require(x.strides[1] >= 0 && x.sizes[1] > 0, "features must have a stride of at least 0");
     for (std::size_t i = 1; i < kInputs; ++i) {
-        const Operand& each = spec.inputs[i];
+        const Operand& operand = spec.inputs[i];
         const bool is_values = i == kSplits || i == kLeafWeights || i == kMemberValues;
-        require(each.is_constant() && each.element == (is_values ? x.element : Element::i32), "tables that are no constants of their type");
-        require(each.rank() == (i == kNodes ? 2U : 1U), "tables of another rank");
+        require(operand.is_constant() && operand.element == (is_values ? x.element : Element::i32), "tables must be constants of their type");
+        require(operand.rank() == (i == kNodes ? 2U : 1U), "tables must have rank 1, nodes rank 2");
     }
-    require(table.sizes[1] == kColumns && spec.inputs[kSplits].sizes[0] == table.sizes[0], "tables of nodes");
-    require(spec.inputs[kRoots].sizes[0] > 0 && spec.inputs[kLeafStarts].sizes[0] > 0, "no tree");
-    require(spec.inputs[kLeafTargets].sizes[0] == spec.inputs[kLeafWeights].sizes[0], "as many targets as weights");
-    require(table.sizes[0] + spec.inputs[kLeafStarts].sizes[0] < std::int64_t{1} << 31, "2^31 nodes");
+    require(table.sizes[1] == kColumns && spec.inputs[kSplits].sizes[0] == table.sizes[0], "nodes must have a row for each split");
+    require(spec.inputs[kRoots].sizes[0] > 0 && spec.inputs[kLeafStarts].sizes[0] > 0, "needs at least 1 tree");
+    require(spec.inputs[kLeafTargets].sizes[0] == spec.inputs[kLeafWeights].sizes[0], "needs as many targets as weights");
+    require(table.sizes[0] + spec.inputs[kLeafStarts].sizes[0] < std::int64_t{1} << 31, "needs less than 2^31 nodes");
     const std::int64_t aggregate = spec.integer("aggregate", -1);
-    require(aggregate >= 0 && aggregate <= 3, "sum, average, min and max alone");
+    require(aggregate >= 0 && aggregate <= 3, "aggregate must be sum, average, min or max");
     check_tables(spec);
     if (x.element == Element::f64) return std::make_unique<TreeEnsemble<double>>(spec, cache);
     return std::make_unique<TreeEnsemble<float>>(spec, cache);

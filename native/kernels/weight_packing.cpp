@@ -3,18 +3,20 @@
 #include <algorithm>
 #include <cstring>
 
+#include "int_math.h"
+
 namespace dovetail {
 
 std::vector<Panel> panels_of(std::int64_t columns, int widest, int lanes) {
     std::vector<Panel> panels;
-    std::int64_t left = (columns + lanes - 1) / lanes;
-    for (std::int64_t first = 0; left > 0;) {
-        int vectors = static_cast<int>(std::min<std::int64_t>(left, widest));
-        if (left == widest + 1 && widest > 2) --vectors;
+    std::int64_t remaining = ceil_div(columns, lanes);
+    for (std::int64_t first = 0; remaining > 0;) {
+        int vectors = static_cast<int>(std::min<std::int64_t>(remaining, widest));
+        if (remaining == widest + 1 && widest > 2) --vectors;
         const std::int64_t width = static_cast<std::int64_t>(vectors) * lanes;
         panels.push_back({first, std::min(width, columns - first), vectors});
         first += width;
-        left -= vectors;
+        remaining -= vectors;
     }
     return panels;
 }
@@ -52,8 +54,8 @@ std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& 
                                        const std::vector<Panel>& panels, int lanes) {
     // The same constant may be packed in several orders: the key holds an FNV hash of all of them.
     auto hash = static_cast<std::uint64_t>(matrix.stride);
-    const auto mix = [&hash](std::uint64_t each) { hash = (hash ^ each) * 0x100000001b3u; };
-    for (const auto each : matrix.order) mix(static_cast<std::uint64_t>(each));
+    const auto mix = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3u; };
+    for (const auto offset : matrix.order) mix(static_cast<std::uint64_t>(offset));
     if (matrix.factor != nullptr)
         for (const Panel& panel : panels)
             for (std::int64_t j = panel.first; j < panel.first + panel.columns; ++j) mix(bits_of(matrix.factor[j]));
@@ -97,7 +99,7 @@ std::int64_t max_rows(int vectors, std::int64_t step, const GemmKernels& table) 
 
 double cost_of(std::int64_t length, std::int64_t columns, int widest, std::int64_t most, int lanes) {
     double cost = 0;
-    const auto tiles = static_cast<double>((length + most - 1) / most);
+    const auto tiles = static_cast<double>(ceil_div(length, most));
     for (const Panel& panel : panels_of(columns, widest, lanes))
         cost += tiles * cost_of(static_cast<double>(length) / tiles, panel.vectors, lanes);
     return cost;
@@ -115,7 +117,7 @@ Tiling tiling_of(std::int64_t length, std::int64_t columns, std::int64_t step, s
         const double cost = cost_of(length, columns, widest, most, table.lanes);
         if (best.vectors != 0 && cost >= lowest_cost) continue;
         lowest_cost = cost;
-        best = {widest, std::max<std::int64_t>((length + most - 1) / most, 1), cost};
+        best = {widest, std::max<std::int64_t>(ceil_div(length, most), 1), cost};
     }
     return best;
 }

@@ -1,4 +1,4 @@
-// Functions of f32 vectors, each accurate to about two units in the last place; tests/unit/test_kernels_chain.py checks their
+// Functions of f32 vectors, each accurate to about two units in the last place; tests/unit/test_kernels_elementwise.py checks their
 // errors.
 //
 // Every multiply-add is explicit (fma), so that the compiler's contraction makes no difference between files. Arguments out of

@@ -6,8 +6,8 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-DOVETAIL_INLINE const float* floats(const std::byte* place) { return reinterpret_cast<const float*>(place); }
-DOVETAIL_INLINE float* floats(std::byte* place) { return reinterpret_cast<float*>(place); }
+DOVETAIL_INLINE const float* floats(const std::byte* address) { return reinterpret_cast<const float*>(address); }
+DOVETAIL_INLINE float* floats(std::byte* address) { return reinterpret_cast<float*>(address); }
 
 // Calls body(i, lanes) for each vector of a row; the last one may have fewer lanes.
 template <typename Body>

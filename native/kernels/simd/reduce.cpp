@@ -129,8 +129,8 @@ DOVETAIL_INLINE void columns(const ReduceBlock& block, std::int64_t column, std:
         for (std::int64_t i = row; i < stop; ++i) {
             const float* x = floats(block.x + i * block.stride) + column;
             for (int v = 0; v < Vectors; ++v) {
-                const Floats each = IsPartial ? load_first(x + v * kLanes, tail) : load(x + v * kLanes);
-                parts[v] = F::combine(parts[v], F::map(each, offsets[v]));
+                const Floats x_values = IsPartial ? load_first(x + v * kLanes, tail) : load(x + v * kLanes);
+                parts[v] = F::combine(parts[v], F::map(x_values, offsets[v]));
             }
         }
         for (int v = 0; v < Vectors; ++v) {

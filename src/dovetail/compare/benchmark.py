@@ -176,4 +176,4 @@ def instruction_set() -> str:
     for bytes beside it; ``python`` without a compiled core."""
     if not native_core.is_compiled:
         return "python"
-    return "amx" if native_core.core().has_matrix_unit() else str(native_core.core().isa())
+    return "amx" if native_core.core().has_amx() else str(native_core.core().isa())

@@ -58,8 +58,9 @@ class Engine:
         self._lock = ForkLock()
         self._core = native_core.core()
         # A body's program has the threads and the memory of the one around it.
-        self._pool: Any = within._pool if within else self._core.Pool(self.threads) if self._core else None
-        self._store: Any = within._store if within else self._core.Store() if self._core else None
+        self._pool: Any = within._pool if within else self._core.ThreadPool(self.threads) if self._core else None
+        self._weight_cache: Any = within._weight_cache if within else self._core.WeightCache() if self._core else None
+        self._arena_pool: Any = within._arena_pool if within else self._core.ArenaPool() if self._core else None
         self._output_pool = OutputPool()
         if self._core:
             compile_subgraphs(self.graph, lambda body: Engine(body, self.threads, elide, self))
@@ -144,7 +145,9 @@ class Engine:
         self._check_memory(plan)
         try:
             tensor_map = TensorMap(self.graph, sizes, [array.shape for array in arrays], self._weights)
-            return Executable(plan, tensor_map, arrays, self._core, self._pool, self._store, self._output_pool, fill)
+            return Executable(
+                plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self._output_pool, fill
+            )
         except ValueError:
             # A kernel that takes the template's sizes and not these: they are planned for themselves.
             return None
@@ -162,7 +165,9 @@ class Engine:
         self._check_memory(plan)
         verify_plan(plan, graph, tensor_map)
         log_plan(plan, self.model.file, sizes)
-        return Executable(plan, tensor_map, arrays, self._core, self._pool, self._store, self._output_pool)
+        return Executable(
+            plan, tensor_map, arrays, self._core, self._pool, self._weight_cache, self._arena_pool, self._output_pool
+        )
 
     def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, TensorMap]:
         with collector_paused():

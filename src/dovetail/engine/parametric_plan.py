@@ -109,7 +109,7 @@ def _fitted(first: int, last: int, found: Sequence[tuple[Plan, list[Spec]]], cor
         return None
     numbers = iter(slopes.tolist())
     lines = [[(size, next(numbers)) for size in tensor.sizes] for tensor in (*plan.inputs, *plan.outputs)]
-    steps = core.Template(at_first, [_sloped(each, numbers) for each in at_first])
+    steps = core.ParametricProgram(at_first, [_sloped(each, numbers) for each in at_first])
     return ParametricPlan(first, last, plan, steps, lines, largest.arena_bytes)
 
 

@@ -21,7 +21,7 @@ def overwritable_reads(kernel: str, attributes: Mapping[str, Any], reads: int, w
     """
     if writes != 1:
         return frozenset()
-    if kernel == "chain":
+    if kernel == "elementwise":
         return frozenset(range(reads))
     if kernel in WITH_RESIDUAL and attributes.get("has_residual"):
         return frozenset((reads - 1,))

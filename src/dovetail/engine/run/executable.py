@@ -50,7 +50,8 @@ class Executable:
         arrays: Sequence[Any],
         core: Any,
         pool: Any,
-        store: Any,
+        weight_cache: Any,
+        arena_pool: Any,
         output_pool: OutputPool,
         fill: Callable[[Any], None] | None = None,
     ) -> None:
@@ -60,7 +61,8 @@ class Executable:
         self.native_steps: list[Step] = []
         self.python_steps: list[tuple[Step, str]] = []
         self._core = core
-        self._program = core.Program(pool, store, plan.arena_bytes, _extents(plan, arrays)) if core else None
+        ranges = _extents(plan, arrays) if core else []
+        self._program = core.Program(pool, weight_cache, arena_pool, plan.arena_bytes, ranges) if core else None
         self._addresses: Callable[[list[Any]], list[int]] = getattr(core, "addresses", _addresses)
         self._pieces: list[Piece] = []
         # The native steps of each piece, from the first to the one after the last; None: a step in Python.
@@ -165,7 +167,7 @@ class Executable:
         self._output_pool.begin()
         dynamic = {tensor: array for tensor, array in zip(self.plan.inputs, arrays, strict=True) if tensor.is_dynamic}
         results = [self._result(tensor, name, arrays, out) for tensor, name in zip(self.plan.outputs, names, strict=True)]
-        memory = self._core.Visit(self._program) if self._core else _PythonArena(self.plan.arena_bytes)
+        memory = self._core.Execution(self._program) if self._core else _PythonArena(self.plan.arena_bytes)
         addresses = [memory.arena, *self._addresses([*arrays, *results])]
         return ExecutionContext(memory, addresses, results, dynamic, finder(addresses, dynamic))
 

@@ -19,7 +19,7 @@ def spec(step: Step) -> Spec:
     reads = [_row(operand) for operand in step.reads if operand is not None]
     writes = [_row(operand) for operand in step.writes]
     attributes = dict(step.attributes)
-    if step.kernel == "chain":
+    if step.kernel == "elementwise":
         return _chain(step, reads, writes)
     if step.kernel == "matmul":
         for place, name in enumerate(("transpose_a", "transpose_b")):
@@ -62,7 +62,7 @@ def _chain(step: Step, reads: list[Row], writes: list[Row]) -> Spec:
         chain = compiled(step.attributes["body"], step.attributes["results"], inputs)
     except NoInstruction as why:
         raise ValueError(str(why)) from None
-    return "chain", [_stretched(row, writes[0][4]) for row in reads], writes, chain._asdict()
+    return "elementwise", [_stretched(row, writes[0][4]) for row in reads], writes, chain._asdict()
 
 
 def _stretched(row: Row, sizes: list[int]) -> Row:

@@ -26,7 +26,7 @@ class Input(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """What the kernel ``chain`` takes as its attributes."""
+    """What the kernel ``elementwise`` takes as its attributes."""
 
     code: list[int]
     constants: list[float]
@@ -99,7 +99,7 @@ class Assembler:
 def opcodes() -> dict[str, tuple[int, list[str], str]]:
     """The core's instructions by name: number, operand types, result type. None where there is no core."""
     core = native_core.core()
-    return core.chain_opcodes() if core else {}
+    return core.elementwise_opcodes() if core else {}
 
 
 def compiled(body: Sequence[tuple[Any, Sequence[int]]], results: Sequence[int], inputs: Sequence[Input]) -> Chain:

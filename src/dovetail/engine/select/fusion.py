@@ -64,7 +64,7 @@ def _after_products(calls: list[KernelCall], kept: set[RunTensor]) -> list[Kerne
 
 def _merged(call: KernelCall, follower: KernelCall) -> KernelCall | None:
     """A convolution or product with the operator after it, where that is a factor, a bias, a sum or an activation."""
-    if follower.kernel != "chain":
+    if follower.kernel != "elementwise":
         return None
     (made,), (result,) = call.writes, follower.writes
     if result.sizes != made.sizes:
@@ -160,12 +160,12 @@ def _chains(calls: list[KernelCall], kept: set[RunTensor]) -> list[KernelCall]:
     result = dict(enumerate(calls))
     uses = _Uses(calls)
     for place, call in enumerate(calls):
-        if call.kernel != "chain":
+        if call.kernel != "elementwise":
             continue
         for tensor in dict.fromkeys(call.given):
             before = uses.maker.get(tensor, place)
             first = result[before]
-            if before == place or first.kernel != "chain":
+            if before == place or first.kernel != "elementwise":
                 continue
             readers = {each: uses.readers.get(each, []) for each in first.writes}
             if any(before < reader < place for places in readers.values() for reader in places):
@@ -203,7 +203,7 @@ def _joined(first: KernelCall, second: KernelCall, needed: list[RunTensor]) -> K
         body.append((op, tuple(refs[ref] if ref >= 0 else ~(~ref + shift) for ref in inputs)))
     results = [~made[tensor] for tensor in needed] + [index + shift for index in second.attributes["results"]]
     nodes = (*first.nodes, *second.nodes)
-    return KernelCall("chain", nodes, reads, [*needed, *second.writes], {"body": body, "results": results})
+    return KernelCall("elementwise", nodes, reads, [*needed, *second.writes], {"body": body, "results": results})
 
 
 # What comes before a convolution
@@ -236,7 +236,7 @@ def _before_convolutions(calls: list[KernelCall], kept: set[RunTensor]) -> list[
 def _prologue(call: KernelCall) -> tuple[RunTensor, dict[str, Any]] | None:
     """A chain as ``x * scale + shift``, rectified at the end or not: the tensor it is of, and the numbers per channel."""
     sources = [tensor for tensor in call.given if tensor.data is None]
-    if call.kernel != "chain" or len(sources) != 1 or len(call.writes) != 1:
+    if call.kernel != "elementwise" or len(sources) != 1 or len(call.writes) != 1:
         return None
     (source,), (made,) = sources, call.writes
     if source.sizes != made.sizes:

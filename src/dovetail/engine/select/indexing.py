@@ -62,12 +62,12 @@ def arg_extreme_work(node: Node, reads: list[RunTensor | None], writes: list[Run
     if x.dtype.name not in ORDERED:
         return f"the order of {x.dtype}"
     attributes = {"axis": axis_in(op.axis, len(x.sizes)), "greatest": int(isinstance(op, ArgMax)), "last": int(op.last)}
-    return KernelCall("arg_extreme", (node,), [x], writes, attributes)
+    return KernelCall("argminmax", (node,), [x], writes, attributes)
 
 
 def suppress_work(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     op: Any = node.op
-    return KernelCall("suppress", (node,), reads, writes, {"center": int(op.center), "inclusive": int(op.inclusive)})
+    return KernelCall("nms", (node,), reads, writes, {"center": int(op.center), "inclusive": int(op.inclusive)})
 
 
 def cum_sum_work(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
@@ -78,7 +78,7 @@ def cum_sum_work(node: Node, reads: list[RunTensor | None], writes: list[RunTens
         return f"sums of {x.dtype}"
     attributes = {"axis": axis_in(int(axis.data.reshape(())), len(x.sizes))}
     attributes |= {"exclusive": int(op.exclusive), "reverse": int(op.reverse)}
-    return KernelCall("cum_sum", (node,), [x], writes, attributes)
+    return KernelCall("cumsum", (node,), [x], writes, attributes)
 
 
 def range_work(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:

@@ -146,7 +146,7 @@ def _pool(mode: str) -> Choice:
         attributes = sliding(found) | {"mode": mode, "kernel": list(found.kernel)}
         if mode == "average":
             attributes["divisor"] = op.divisor
-        return KernelCall("byte_pool" if of_bytes else "pool", (node,), [x], writes, attributes, images=(x, writes[0]))
+        return KernelCall("quantized_pool" if of_bytes else "pool", (node,), [x], writes, attributes, images=(x, writes[0]))
 
     return choice
 
@@ -323,7 +323,7 @@ def _elementwise(node: Node, reads: list[RunTensor | None], writes: list[RunTens
     reason = refusal(node.op, [tensor.dtype for tensor in given], writes[0].dtype, [tensor.data for tensor in given])
     if reason:
         return reason
-    return KernelCall("chain", (node,), reads, writes, {"body": [(node.op, tuple(range(len(given))))], "results": [0]})
+    return KernelCall("elementwise", (node,), reads, writes, {"body": [(node.op, tuple(range(len(given))))], "results": [0]})
 
 
 KERNELS: dict[str, Choice] = {
