@@ -1,6 +1,7 @@
 // Integer minimum, maximum and rounding division.
 //
-// The functions have internal linkage and are always inlined: code for one instruction set must not call a copy compiled for another.
+// The functions have internal linkage and are always inlined: code for one instruction set must not call a copy compiled for
+// another.
 #pragma once
 
 #include <cstdint>

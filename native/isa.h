@@ -10,8 +10,8 @@ constexpr std::int64_t kL2Bytes = 1 << 20;
 
 enum class Isa { base, avx2, avx512 };
 
-// The best instruction set of this processor, or the one that the environment variable DOVETAIL_ISA names if the processor has it.
-// Where DOVETAIL_ISA is set, the AMX and VNNI units are not used.
+// The best instruction set of this processor, or the one that the environment variable DOVETAIL_ISA names if the processor has
+// it. Where DOVETAIL_ISA is set, the AMX and VNNI units are not used.
 Isa isa();
 const char* name_of(Isa isa);
 

@@ -9,8 +9,8 @@ namespace dovetail {
 namespace {
 
 constexpr std::pair<const char*, Element> kElements[] = {
-    {"f64", Element::f64}, {"f32", Element::f32}, {"f16", Element::f16}, {"bf16", Element::bf16}, {"i64", Element::i64},
-    {"i32", Element::i32}, {"i16", Element::i16}, {"i8", Element::i8},   {"u64", Element::u64},   {"u32", Element::u32},
+    {"f64", Element::f64}, {"f32", Element::f32}, {"f16", Element::f16},         {"bf16", Element::bf16}, {"i64", Element::i64},
+    {"i32", Element::i32}, {"i16", Element::i16}, {"i8", Element::i8},           {"u64", Element::u64},   {"u32", Element::u32},
     {"u16", Element::u16}, {"u8", Element::u8},   {"boolean", Element::boolean},
 };
 
@@ -85,7 +85,8 @@ std::vector<double> Spec::reals(const std::string& name) const {
     // The binding converts an empty Python list to a vector of integers.
     const auto attribute = attributes.find(name);
     if (attribute != attributes.end())
-        if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&attribute->second)) return {integers->begin(), integers->end()};
+        if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&attribute->second))
+            return {integers->begin(), integers->end()};
     const auto* value = find<std::vector<double>>(*this, name);
     return value ? *value : std::vector<double>();
 }

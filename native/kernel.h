@@ -16,13 +16,14 @@
 
 namespace dovetail {
 
-// Element types by name ("f32", "i64", "boolean" ...), as in dovetail.dtypes. Kernels copy elements of type `other` by their size alone.
+// Element types by name ("f32", "i64", "boolean" ...), as in dovetail.dtypes. Kernels copy elements of type `other` by their size
+// alone.
 enum class Element : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean, other };
 Element element_of(const std::string& name);
 const char* name_of(Element element);
 
-// One tensor that a kernel reads or writes: the base pointer of `buffer` plus `offset`, with a stride for each axis, all in bytes.
-// Strides have any sign; a stride of zero repeats elements. Elements of less than a byte take one byte each.
+// One tensor that a kernel reads or writes: the base pointer of `buffer` plus `offset`, with a stride for each axis, all in
+// bytes. Strides have any sign; a stride of zero repeats elements. Elements of less than a byte take one byte each.
 struct Operand {
     int buffer = 0;
     std::int64_t offset = 0;
@@ -68,8 +69,9 @@ struct Run {
     std::size_t scratch_bytes;
     std::atomic<const char*>* fault;
 
-    // Reports data that the kernel cannot process; the kernel must not have written anything. The program stops after this kernel and
-    // throws StepFailed. `code` is an error code of docs/errors.md with static storage duration. Any thread may call this function.
+    // Reports data that the kernel cannot process; the kernel must not have written anything. The program stops after this kernel
+    // and throws StepFailed. `code` is an error code of docs/errors.md with static storage duration. Any thread may call this
+    // function.
     void fail(const char* code) const { fault->store(code, std::memory_order_relaxed); }
 
     std::byte* at(const Operand& operand) const {
@@ -78,8 +80,8 @@ struct Run {
     std::byte* scratch_of(int worker) const { return scratch + static_cast<std::size_t>(worker) * scratch_bytes; }
 };
 
-// A kernel bound to its operands. `run` must not throw, allocate or depend on which worker runs a task. For a given number of threads
-// its results are always the same bits.
+// A kernel bound to its operands. `run` must not throw, allocate or depend on which worker runs a task. For a given number of
+// threads its results are always the same bits.
 class Kernel {
 public:
     virtual ~Kernel() = default;

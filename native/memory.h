@@ -24,7 +24,8 @@ private:
     std::unique_ptr<State> state_;
 };
 
-// A pool of memory blocks for runs. It never holds more blocks than there were runs at one time, each as large as the largest request.
+// A pool of memory blocks for runs. It never holds more blocks than there were runs at one time, each as large as the largest
+// request.
 class ArenaPool {
 public:
     struct Block {

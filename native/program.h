@@ -28,8 +28,8 @@ struct StepFailed : std::exception {
 // The bytes [first, second) of a buffer, counted from the address that a run passes for it.
 using ByteRange = std::pair<std::int64_t, std::int64_t>;
 
-// Kernels in order over numbered buffers. Buffer 0 is the arena, which each run acquires from the arena pool; the caller owns all other
-// buffers. A finished program is immutable: several threads may run it, each with an arena of its own.
+// Kernels in order over numbered buffers. Buffer 0 is the arena, which each run acquires from the arena pool; the caller owns all
+// other buffers. A finished program is immutable: several threads may run it, each with an arena of its own.
 class Program {
 public:
     // `ranges`: the valid bytes of each buffer after the arena.
@@ -38,9 +38,9 @@ public:
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
 
-    // Appends a kernel. Throws std::invalid_argument for an unknown kernel, for operands that it does not serve and for an operand outside
-    // its buffer. `shared`: the constants live as long as the weight cache, which then keeps their packed form under their address;
-    // otherwise the kernel alone owns it.
+    // Appends a kernel. Throws std::invalid_argument for an unknown kernel, for operands that it does not serve and for an
+    // operand outside its buffer. `shared`: the constants live as long as the weight cache, which then keeps their packed form
+    // under their address; otherwise the kernel alone owns it.
     void add(const Spec& spec, bool shared = true);
     std::size_t size() const { return kernels_.size(); }
     std::size_t buffers() const { return ranges_.size(); }

@@ -249,7 +249,8 @@ private:
     bool claim() {
         std::int64_t left = unclaimed_.load(std::memory_order_relaxed);
         while (left > 0)
-            if (unclaimed_.compare_exchange_weak(left, left - 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+            if (unclaimed_.compare_exchange_weak(left, left - 1, std::memory_order_acquire, std::memory_order_relaxed))
+                return true;
         return false;
     }
 
@@ -308,7 +309,8 @@ bool ForkLock::lock() {
     const std::uint64_t self = forks.load(std::memory_order_relaxed) + 1;
     for (;;) {
         std::uint64_t now = holder_.load(std::memory_order_relaxed);
-        if (now != self && holder_.compare_exchange_weak(now, self, std::memory_order_acquire, std::memory_order_relaxed)) return now == 0;
+        if (now != self && holder_.compare_exchange_weak(now, self, std::memory_order_acquire, std::memory_order_relaxed))
+            return now == 0;
         std::this_thread::yield();
     }
 }

@@ -28,12 +28,12 @@ private:
 
 // A pool of the caller and up to `threads() - 1` workers.
 //
-// Each thread begins with its share of the tasks, the same in every run: what it wrote in one kernel is then in its cache for the next.
-// It goes on with tasks of other shares that no thread has begun, so that a worker without a core delays nobody. The caller waits only for
-// tasks that were begun.
+// Each thread begins with its share of the tasks, the same in every run: what it wrote in one kernel is then in its cache for the
+// next. It goes on with tasks of other shares that no thread has begun, so that a worker without a core delays nobody. The caller
+// waits only for tasks that were begun.
 //
-// Results must not depend on which thread runs a task, and tasks must not throw. A pool serves one caller at a time; a second caller
-// meanwhile runs its tasks alone. After a fork, the child's pool starts new workers.
+// Results must not depend on which thread runs a task, and tasks must not throw. A pool serves one caller at a time; a second
+// caller meanwhile runs its tasks alone. After a fork, the child's pool starts new workers.
 class ThreadPool {
 public:
     using Task = void (*)(const void* state, std::int64_t task, int worker);
@@ -46,8 +46,8 @@ public:
 
     int threads() const;
 
-    // The number of tasks for `work` units: `tasks` for several threads. One thread gets as few tasks as take at least `grain` units each,
-    // some milliseconds, so that an interrupt is polled between them.
+    // The number of tasks for `work` units: `tasks` for several threads. One thread gets as few tasks as take at least `grain`
+    // units each, some milliseconds, so that an interrupt is polled between them.
     std::int64_t task_count(std::int64_t tasks, std::int64_t work, std::int64_t grain = 1 << 22) const {
         return threads() > 1 ? tasks : tasks < 1 + work / grain ? tasks : 1 + work / grain;
     }
@@ -55,12 +55,15 @@ public:
     // True if this function or a job was called so recently that the workers are awake or worth waking.
     bool is_warm() const;
 
-    // Runs tasks 0 .. count - 1, each exactly once, and returns when all are done. `worker` is in [0, threads()) and may index scratch.
+    // Runs tasks 0 .. count - 1, each exactly once, and returns when all are done. `worker` is in [0, threads()) and may index
+    // scratch.
     void run(std::int64_t count, Task task, const void* state);
 
     template <typename F>
     void parallel_for(std::int64_t count, const F& task) {
-        run(count, [](const void* state, std::int64_t index, int worker) { (*static_cast<const F*>(state))(index, worker); }, &task);
+        run(
+            count, [](const void* state, std::int64_t index, int worker) { (*static_cast<const F*>(state))(index, worker); },
+            &task);
     }
 
 private:

@@ -15,8 +15,10 @@ struct Block {
 // Copies contiguous blocks. A task is a range of all bytes and may begin and end within a block.
 class ContiguousCopy : public CopyStrategy {
 public:
-    ContiguousCopy(const std::vector<NormalizedCopy>& regions, const CopyOptions& options) : non_temporal_(options.non_temporal), task_bytes_(options.task_bytes) {
-        for (const NormalizedCopy& normalized : regions) blocks_.push_back({normalized.dst, normalized.src, bytes_ += normalized.run});
+    ContiguousCopy(const std::vector<NormalizedCopy>& regions, const CopyOptions& options)
+        : non_temporal_(options.non_temporal), task_bytes_(options.task_bytes) {
+        for (const NormalizedCopy& normalized : regions)
+            blocks_.push_back({normalized.dst, normalized.src, bytes_ += normalized.run});
     }
 
     std::int64_t tasks() const override { return ceil_div(bytes_, task_bytes_); }
@@ -31,7 +33,8 @@ public:
         for (; position < end; ++block) {
             const std::int64_t first = block == blocks_.begin() ? 0 : (block - 1)->end;
             const std::int64_t bytes = min(end, block->end) - position;
-            copy(block->dst.resolve(bases) + (position - first), block->src.resolve(bases) + (position - first), static_cast<std::size_t>(bytes));
+            copy(block->dst.resolve(bases) + (position - first), block->src.resolve(bases) + (position - first),
+                 static_cast<std::size_t>(bytes));
             position += bytes;
         }
         if (non_temporal_) copy_kernels().store_fence();
@@ -57,4 +60,4 @@ std::unique_ptr<CopyStrategy> make_contiguous_copy(const std::vector<NormalizedC
     return std::make_unique<ContiguousCopy>(regions, options);
 }
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

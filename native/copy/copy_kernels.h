@@ -79,10 +79,12 @@ struct CopyKernels {
 
     // Interleaves elements of `width` bytes from `count` <= kMaxInterleave contiguous sources: dst[i * count + k] = src[k][i],
     // for i < rows.
-    void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows, bool non_temporal);
+    void (*interleave)(std::byte* dst, const std::byte* const* src, int count, std::size_t width, std::int64_t rows,
+                       bool non_temporal);
 
     // The inverse: dst[k][i] = src[i * count + k]. Stores are non-temporal only if all destinations are aligned to 16 bytes.
-    void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool non_temporal);
+    void (*deinterleave)(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows,
+                         bool non_temporal);
 
     // Transposes: dst + c * dst_step + r * width = src + r * src_step + c * width, for r < rows and c < columns; any width.
     void (*transpose)(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
@@ -97,7 +99,8 @@ struct CopyKernels {
 
     // Transposes each matrix with ordinary stores: column c of matrix i goes to dst + i * dst_step + c * column_step. Widths as
     // above.
-    void (*transpose_batch)(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const MatrixBatch& from, std::size_t width);
+    void (*transpose_batch)(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const MatrixBatch& from,
+                            std::size_t width);
 };
 
 // The kernels of the instruction set in use.

@@ -44,7 +44,8 @@ public:
         // Long rows of a column are adjacent on the side that is not shared. Larger blocks then share fewer cache lines, and the
         // hardware prefetcher sees one run.
         if (min_bytes >= kMinStreamedRow && !(is_concat_ && non_temporal_)) block_rows_ = task_rows_;
-        by_rows_ = !non_temporal_ && prefetches_within_pages() && columns_.size() <= kMaxColumnsByRows && min_bytes >= kMinBytesByRows && max_bytes < kPage;
+        by_rows_ = !non_temporal_ && prefetches_within_pages() && columns_.size() <= kMaxColumnsByRows &&
+                   min_bytes >= kMinBytesByRows && max_bytes < kPage;
     }
 
     std::int64_t tasks() const override { return ceil_div(rows_, task_rows_); }
@@ -80,8 +81,9 @@ private:
         ColumnCopy at[kMaxColumnsByRows];
         int count = 0;
         for (const Column& column : columns_)
-            at[count++] = {column.dst.resolve(bases) + row * column.dst_step, column.dst_step, column.src.resolve(bases) + row * column.src_step,
-                           column.src_step, static_cast<std::size_t>(column.bytes)};
+            at[count++] = {column.dst.resolve(bases) + row * column.dst_step, column.dst_step,
+                           column.src.resolve(bases) + row * column.src_step, column.src_step,
+                           static_cast<std::size_t>(column.bytes)};
         copy_kernels().copy_columns(at, count, end - row);
     }
 
@@ -122,7 +124,8 @@ private:
 class InterleaveStrategy : public CopyStrategy {
 public:
     InterleaveStrategy(std::vector<Column> columns, std::int64_t rows, bool is_concat, const CopyOptions& options)
-        : columns_(std::move(columns)), rows_(rows), is_concat_(is_concat), non_temporal_(options.non_temporal), width_(columns_[0].bytes) {
+        : columns_(std::move(columns)), rows_(rows), is_concat_(is_concat), non_temporal_(options.non_temporal),
+          width_(columns_[0].bytes) {
         // Multiples of 64 rows: each task begins at a whole vector.
         task_rows_ = ceil_div(options.task_bytes, 64 * width_ * static_cast<std::int64_t>(columns_.size())) * 64;
     }
@@ -144,14 +147,16 @@ private:
         const std::byte* from[kMaxInterleave];
         for (std::size_t k = 0; k < columns_.size(); ++k) from[k] = columns_[k].src.resolve(bases) + row * width_;
         std::byte* const dst = columns_[0].dst.resolve(bases) + row * columns_[0].dst_step;
-        copy_kernels().interleave(dst, from, static_cast<int>(columns_.size()), static_cast<std::size_t>(width_), rows, non_temporal_);
+        copy_kernels().interleave(dst, from, static_cast<int>(columns_.size()), static_cast<std::size_t>(width_), rows,
+                                  non_temporal_);
     }
 
     void deinterleave(std::byte* const* bases, std::int64_t row, std::int64_t rows) const {
         std::byte* dst_columns[kMaxInterleave];
         for (std::size_t k = 0; k < columns_.size(); ++k) dst_columns[k] = columns_[k].dst.resolve(bases) + row * width_;
         const std::byte* const src = columns_[0].src.resolve(bases) + row * columns_[0].src_step;
-        copy_kernels().deinterleave(dst_columns, src, static_cast<int>(columns_.size()), static_cast<std::size_t>(width_), rows, non_temporal_);
+        copy_kernels().deinterleave(dst_columns, src, static_cast<int>(columns_.size()), static_cast<std::size_t>(width_), rows,
+                                    non_temporal_);
     }
 
     std::vector<Column> columns_;
@@ -196,7 +201,8 @@ std::unique_ptr<CopyStrategy> make_column_copy(const std::vector<NormalizedCopy>
     std::vector<Column> sorted = columns;
     std::sort(sorted.begin(), sorted.end(), [](const Column& a, const Column& b) { return a.dst.offset < b.dst.offset; });
     if (fill_rows(sorted, &Column::dst, &Column::dst_step)) {
-        if (are_interleavable(sorted, &Column::src_step, options.non_temporal)) return std::make_unique<InterleaveStrategy>(sorted, rows, true, options);
+        if (are_interleavable(sorted, &Column::src_step, options.non_temporal))
+            return std::make_unique<InterleaveStrategy>(sorted, rows, true, options);
         return std::make_unique<ColumnCopyStrategy>(sorted, rows, true, options);
     }
     std::sort(sorted.begin(), sorted.end(), [](const Column& a, const Column& b) { return a.src.offset < b.src.offset; });
@@ -205,4 +211,4 @@ std::unique_ptr<CopyStrategy> make_column_copy(const std::vector<NormalizedCopy>
     return std::make_unique<ColumnCopyStrategy>(columns, rows, false, options);
 }
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

@@ -10,7 +10,8 @@ namespace {
 class RowCopy : public CopyStrategy {
 public:
     RowCopy(const NormalizedCopy& normalized, const CopyOptions& options)
-        : normalized_(normalized), non_temporal_(options.non_temporal), bytes_(normalized.rows() * normalized.run), task_bytes_(options.task_bytes) {
+        : normalized_(normalized), non_temporal_(options.non_temporal), bytes_(normalized.rows() * normalized.run),
+          task_bytes_(options.task_bytes) {
         if (normalized_.axes.empty()) normalized_.axes.push_back({1, normalized_.run, normalized_.run});
         if (normalized_.run < task_bytes_) task_bytes_ = max(1, task_bytes_ / normalized_.run) * normalized_.run;
     }
@@ -69,7 +70,7 @@ private:
 }  // namespace
 
 void stream_rows(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
-                    std::int64_t bytes) {
+                 std::int64_t bytes) {
     const CopyKernels& kernels = copy_kernels();
     if (bytes >= kMinStreamedRow && dst_step == bytes) {
         RunStream runs(dst);
@@ -91,6 +92,8 @@ void stream_rows(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, 
     }
 }
 
-std::unique_ptr<CopyStrategy> make_row_copy(const NormalizedCopy& normalized, const CopyOptions& options) { return std::make_unique<RowCopy>(normalized, options); }
+std::unique_ptr<CopyStrategy> make_row_copy(const NormalizedCopy& normalized, const CopyOptions& options) {
+    return std::make_unique<RowCopy>(normalized, options);
+}
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

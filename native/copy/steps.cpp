@@ -2,8 +2,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "kernels/kernels.h"
 #include "copy/strided_copy.h"
+#include "kernels/kernels.h"
 
 namespace dovetail {
 namespace {
@@ -12,7 +12,8 @@ using namespace copying;
 
 class Copy : public Kernel {
 public:
-    Copy(std::string kernel, std::vector<CopyRegion> regions) : plan_(std::move(regions)), name_(std::move(kernel) + " " + plan_.name()) {}
+    Copy(std::string kernel, std::vector<CopyRegion> regions)
+        : plan_(std::move(regions)), name_(std::move(kernel) + " " + plan_.name()) {}
     void run(const Run& run) const override { plan_.run(run.bases, run.pool); }
     std::string name() const override { return name_; }
 
@@ -41,7 +42,8 @@ void check_elements(const Spec& spec) {
     const std::int64_t itemsize = spec.outputs[0].itemsize;
     require(itemsize > 0, spec, "itemsize must be at least 1");
     for (const auto* operands : {&spec.inputs, &spec.outputs})
-        for (const Operand& operand : *operands) require(operand.itemsize == itemsize, spec, "operands must have equal item sizes");
+        for (const Operand& operand : *operands)
+            require(operand.itemsize == itemsize, spec, "operands must have equal item sizes");
     for (const Operand& operand : spec.outputs) require(!operand.is_constant(), spec, "an output must not be a constant");
 }
 
@@ -52,7 +54,8 @@ std::unique_ptr<Kernel> make_copy(const Spec& spec, WeightCache&) {
     check_elements(spec);
     const Operand &from = spec.inputs[0], &to = spec.outputs[0];
     require(from.sizes == to.sizes, spec, "input and output must have equal sizes");
-    return std::make_unique<Copy>(spec.kernel, std::vector<CopyRegion>{region_of(to.sizes, to, location_of(to), from, location_of(from))});
+    return std::make_unique<Copy>(spec.kernel,
+                                  std::vector<CopyRegion>{region_of(to.sizes, to, location_of(to), from, location_of(from))});
 }
 
 namespace {

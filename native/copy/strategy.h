@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
+#include "copy/copy_kernels.h"
 #include "copy/strided_copy.h"
 #include "int_math.h"
-#include "copy/copy_kernels.h"
 
 namespace dovetail::copying {
 
@@ -66,12 +66,13 @@ std::unique_ptr<CopyStrategy> make_transpose(const NormalizedCopy& normalized, c
 
 // Transposes with non-temporal stores of whole cache lines (transpose_streaming.cpp); returns `fallback` where that is
 // impossible. Axis `src_inner` is contiguous in the source.
-std::unique_ptr<CopyStrategy> make_streaming_transpose(const NormalizedCopy& normalized, std::size_t src_inner, std::unique_ptr<CopyStrategy> fallback, const CopyOptions& options);
+std::unique_ptr<CopyStrategy> make_streaming_transpose(const NormalizedCopy& normalized, std::size_t src_inner,
+                                                       std::unique_ptr<CopyStrategy> fallback, const CopyOptions& options);
 
 // Transposes batches of small matrices (transpose_batched.cpp); with non-temporal stores, only matrices that are consecutive in
 // the destination. Null if the region has no such batch.
-std::unique_ptr<CopyStrategy> make_batched_transpose(const NormalizedCopy& normalized, std::size_t dst_inner, std::size_t src_inner, const CopyOptions& options);
-
+std::unique_ptr<CopyStrategy> make_batched_transpose(const NormalizedCopy& normalized, std::size_t dst_inner,
+                                                     std::size_t src_inner, const CopyOptions& options);
 
 // Non-temporal copies of runs to consecutive addresses.
 class RunStream {
@@ -105,6 +106,6 @@ private:
 
 // Copies rows with non-temporal stores where their length allows it.
 void stream_rows(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
-                    std::int64_t bytes);
+                 std::int64_t bytes);
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

@@ -99,7 +99,8 @@ CopyPlan::CopyPlan(std::vector<CopyRegion> regions) {
     }
     const bool non_temporal = bytes_ >= non_temporal_threshold();
     choose_strategies(normalized_regions, {non_temporal, task_bytes_for(bytes_, non_temporal)});
-    const bool long_runs = std::all_of(strategies_.begin(), strategies_.end(), [](const auto& strategy) { return strategy->has_long_runs(); });
+    const bool long_runs =
+        std::all_of(strategies_.begin(), strategies_.end(), [](const auto& strategy) { return strategy->has_long_runs(); });
     threads_from_ = long_runs ? kMinThreadedBytesLongRuns : kMinThreadedBytes;
     warm_threads_from_ = long_runs ? kMinWarmThreadedBytesLongRuns : kMinThreadedBytes;
     std::int64_t tasks = 0;
@@ -107,7 +108,8 @@ CopyPlan::CopyPlan(std::vector<CopyRegion> regions) {
 }
 
 void CopyPlan::choose_strategies(std::vector<NormalizedCopy>& normalized_regions, const CopyOptions& options) {
-    const auto strided = std::stable_partition(normalized_regions.begin(), normalized_regions.end(), [](const NormalizedCopy& normalized) { return normalized.axes.empty(); });
+    const auto strided = std::stable_partition(normalized_regions.begin(), normalized_regions.end(),
+                                               [](const NormalizedCopy& normalized) { return normalized.axes.empty(); });
     const std::vector<NormalizedCopy> blocks(normalized_regions.begin(), strided), others(strided, normalized_regions.end());
     if (!blocks.empty()) strategies_.push_back(make_contiguous_copy(blocks, options));
     if (auto table = make_column_copy(others, options)) {
@@ -140,4 +142,4 @@ void CopyPlan::run(std::byte* const* bases, ThreadPool* pool) const {
 
 const char* CopyPlan::name() const { return strategies_.empty() ? "nothing" : strategies_.front()->name(); }
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

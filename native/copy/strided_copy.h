@@ -23,7 +23,9 @@ struct Location {
     std::int64_t offset = 0;
     const std::byte* constant = nullptr;
 
-    std::byte* resolve(std::byte* const* bases) const { return constant ? const_cast<std::byte*>(constant) + offset : bases[base] + offset; }
+    std::byte* resolve(std::byte* const* bases) const {
+        return constant ? const_cast<std::byte*>(constant) + offset : bases[base] + offset;
+    }
 };
 
 struct CopyRegion {
@@ -68,4 +70,4 @@ private:
     std::vector<std::int64_t> tasks_;  // cumulative task count, by strategy
 };
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

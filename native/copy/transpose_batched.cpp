@@ -14,8 +14,10 @@ constexpr std::int64_t kMinTaskBytes = 2 * 1024;
 // the batch.
 class BatchedTranspose : public CopyStrategy {
 public:
-    BatchedTranspose(const NormalizedCopy& normalized, std::size_t dst_inner, std::size_t src_inner, std::size_t batch, const CopyOptions& options)
-        : dst_(normalized.dst), src_(normalized.src), width_(normalized.run), non_temporal_(options.non_temporal), dst_inner_(normalized.axes[dst_inner]), src_inner_(normalized.axes[src_inner]), batch_(normalized.axes[batch]) {
+    BatchedTranspose(const NormalizedCopy& normalized, std::size_t dst_inner, std::size_t src_inner, std::size_t batch,
+                     const CopyOptions& options)
+        : dst_(normalized.dst), src_(normalized.src), width_(normalized.run), non_temporal_(options.non_temporal),
+          dst_inner_(normalized.axes[dst_inner]), src_inner_(normalized.axes[src_inner]), batch_(normalized.axes[batch]) {
         for (std::size_t i = 0; i < normalized.axes.size(); ++i)
             if (i != dst_inner && i != src_inner && i != batch) others_.push_back(normalized.axes[i]);
         task_matrices_ = min(batch_.size, max(1, options.task_bytes / (dst_inner_.size * src_inner_.size * width_)));
@@ -37,8 +39,10 @@ public:
             dst += task % others_[i].size * others_[i].dst;
             src += task % others_[i].size * others_[i].src;
         }
-        const MatrixBatch from{src, batch_.src, min(task_matrices_, batch_.size - first), dst_inner_.src, dst_inner_.size, src_inner_.size};
-        if (!non_temporal_) return copy_kernels().transpose_batch(dst, batch_.dst, src_inner_.dst, from, static_cast<std::size_t>(width_));
+        const MatrixBatch from{
+            src, batch_.src, min(task_matrices_, batch_.size - first), dst_inner_.src, dst_inner_.size, src_inner_.size};
+        if (!non_temporal_)
+            return copy_kernels().transpose_batch(dst, batch_.dst, src_inner_.dst, from, static_cast<std::size_t>(width_));
         copy_kernels().transpose_batch_streaming(dst, from, static_cast<std::size_t>(width_));
         copy_kernels().store_fence();
     }
@@ -56,15 +60,18 @@ private:
 
 }  // namespace
 
-std::unique_ptr<CopyStrategy> make_batched_transpose(const NormalizedCopy& normalized, std::size_t dst_inner, std::size_t src_inner, const CopyOptions& options) {
-    const std::int64_t width = normalized.run, run = normalized.axes[dst_inner].size * width, bytes = run * normalized.axes[src_inner].size;
+std::unique_ptr<CopyStrategy> make_batched_transpose(const NormalizedCopy& normalized, std::size_t dst_inner,
+                                                     std::size_t src_inner, const CopyOptions& options) {
+    const std::int64_t width = normalized.run, run = normalized.axes[dst_inner].size * width,
+                       bytes = run * normalized.axes[src_inner].size;
     if (8 % width != 0) return nullptr;
     std::size_t batch = 0;
     if (!options.non_temporal) {
         // The longest of the other axes.
         for (std::size_t i = 0; i < dst_inner; ++i)
             if (i != src_inner && (batch == src_inner || normalized.axes[i].size > normalized.axes[batch].size)) batch = i;
-        if (batch == src_inner || bytes > kMaxCachedMatrixBytes || normalized.axes[batch].size * bytes < kMinTaskBytes) return nullptr;
+        if (batch == src_inner || bytes > kMaxCachedMatrixBytes || normalized.axes[batch].size * bytes < kMinTaskBytes)
+            return nullptr;
         return std::make_unique<BatchedTranspose>(normalized, dst_inner, src_inner, batch, options);
     }
     if (normalized.axes[src_inner].dst != run || bytes > kMatrixBytes) return nullptr;
@@ -74,4 +81,4 @@ std::unique_ptr<CopyStrategy> make_batched_transpose(const NormalizedCopy& norma
     return std::make_unique<BatchedTranspose>(normalized, dst_inner, src_inner, batch, options);
 }
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

@@ -23,11 +23,11 @@ constexpr std::int64_t kMinTasks = 32;
 
 // Sizes of the two staging buffers: one block is transposed while the next one is loaded.
 struct StagingSizes {
-    std::int64_t bytes;     // of each staging buffer
-    std::int64_t max_run;  // maximum bytes of a row in one block
-    std::int64_t min_run;  // minimum bytes of a source run; a second axis lengthens shorter ones
-    std::int64_t row_gap;       // bytes between the rows of a staging buffer
-    std::int64_t prefetch_bytes;     // prefetch distance, bytes
+    std::int64_t bytes;           // of each staging buffer
+    std::int64_t max_run;         // maximum bytes of a row in one block
+    std::int64_t min_run;         // minimum bytes of a source run; a second axis lengthens shorter ones
+    std::int64_t row_gap;         // bytes between the rows of a staging buffer
+    std::int64_t prefetch_bytes;  // prefetch distance, bytes
 };
 
 StagingSizes staging_sizes(std::int64_t width) {
@@ -47,7 +47,8 @@ public:
         static thread_local StagingMemory buffers;
         if (buffers.bytes_ < bytes) {
             buffers.bytes_ = 0;
-            buffers.memory_.reset(static_cast<std::byte*>(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{kLine}, std::nothrow)));
+            buffers.memory_.reset(
+                static_cast<std::byte*>(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{kLine}, std::nothrow)));
             if (buffers.memory_ != nullptr) buffers.bytes_ = bytes;
         }
         return buffers.memory_.get();
@@ -75,8 +76,10 @@ public:
         std::vector<CopyAxis> others;
     };
 
-    StreamingTranspose(const NormalizedCopy& normalized, Axes axes, std::unique_ptr<CopyStrategy> fallback, const CopyOptions& options)
-        : dst_(normalized.dst), src_(normalized.src), width_(normalized.run), axes_(std::move(axes)), fallback_(std::move(fallback)) {
+    StreamingTranspose(const NormalizedCopy& normalized, Axes axes, std::unique_ptr<CopyStrategy> fallback,
+                       const CopyOptions& options)
+        : dst_(normalized.dst), src_(normalized.src), width_(normalized.run), axes_(std::move(axes)),
+          fallback_(std::move(fallback)) {
         for (const CopyAxis& axis : axes_.rows) rows_ *= axis.size;
         group_ = min(kMaxLines, rows_ * width_ / kLine) * kLine / width_;
         groups_ = ceil_div(rows_, group_);
@@ -85,7 +88,8 @@ public:
         const std::int64_t max_columns = min(sizes.bytes / group_, sizes.max_run) / width_;
         is_dense_ = axes_.rows.size() == 1 && axes_.rows[0].src == src_inner.size * width_ &&
                     group_ * src_inner.size * width_ <= min(sizes.bytes, kDenseBytes);
-        const std::int64_t even_columns = ceil_div(ceil_div(src_inner.size, ceil_div(src_inner.size, max_columns)) * width_, kTileBytes) * kTileBytes / width_;
+        const std::int64_t even_columns =
+            ceil_div(ceil_div(src_inner.size, ceil_div(src_inner.size, max_columns)) * width_, kTileBytes) * kTileBytes / width_;
         columns_ = is_dense_ ? src_inner.size : min(src_inner.size, even_columns);
         outer_ = columns_ < src_inner.size ? 1 : min(axes_.src_outer.size, max(1, max_columns / columns_));
         wraps_ = axes_.src_outer.size == 1 && src_inner.dst == rows_ * width_ && columns_ * width_ > kLine;
@@ -110,7 +114,9 @@ public:
         std::byte* const memory = StagingMemory::of_this_thread(2 * staging_bytes_ + kPage);
         if (memory == nullptr) return run_fallback(bases, task);
         const std::byte* const begin = src + row_offset(bytes_to_line / width_ % rows_);
-        std::byte* const buffers = memory + (reinterpret_cast<std::uintptr_t>(begin) + kPage / 2 - reinterpret_cast<std::uintptr_t>(memory)) % kPage / kLine * kLine;
+        std::byte* const buffers =
+            memory + (reinterpret_cast<std::uintptr_t>(begin) + kPage / 2 - reinterpret_cast<std::uintptr_t>(memory)) % kPage /
+                         kLine * kLine;
         RowOffsets rows;
         StagedTranspose now;
         int staging = 0;
@@ -120,7 +126,8 @@ public:
             copy_edges(view);
             if (view.lines == 0) continue;
             StagingLoad next = staging_load(view, rows, buffers + (staging ^= 1) * staging_bytes_);
-            if (next.prefetch_rows != 0 && block + 1 < end) next.known_rows += append_next_offsets(rows, view, next, at(dst, src, block + 1, bytes_to_line / width_));
+            if (next.prefetch_rows != 0 && block + 1 < end)
+                next.known_rows += append_next_offsets(rows, view, next, at(dst, src, block + 1, bytes_to_line / width_));
             copy_kernels().transpose_staged(now, next, static_cast<std::size_t>(width_));
             now = staged_transpose(view, next);
         }
@@ -151,7 +158,8 @@ private:
             view.src += number * axes_.others[i].src;
         }
         view.rows = min(group_, rows_ + (wraps_ ? lead : 0) - view.row);
-        if (view.rows > 0 && (is_dense_ || view.columns * view.outer * width_ >= kLine)) view.lines = static_cast<int>(view.rows * width_ / kLine);
+        if (view.rows > 0 && (is_dense_ || view.columns * view.outer * width_ >= kLine))
+            view.lines = static_cast<int>(view.rows * width_ / kLine);
         return view;
     }
 
@@ -175,8 +183,10 @@ private:
 
     // Copies what does not fill whole lines with ordinary stores.
     void copy_edges(BlockView& view) const {
-        const bool is_first = view.row == view.lead, begins = view.column == 0, ends = view.column + view.columns == axes_.src_inner.size;
-        if (is_first && view.lead > 0 && (!wraps_ || begins)) copy_edge(view, 0, min(view.lead, rows_), 0, wraps_ ? 1 : view.columns);
+        const bool is_first = view.row == view.lead, begins = view.column == 0,
+                   ends = view.column + view.columns == axes_.src_inner.size;
+        if (is_first && view.lead > 0 && (!wraps_ || begins))
+            copy_edge(view, 0, min(view.lead, rows_), 0, wraps_ ? 1 : view.columns);
         if (view.rows <= 0) return;
         if (wraps_ && ends && view.row + view.rows > rows_) {
             --view.columns;
@@ -192,9 +202,10 @@ private:
         while (row < end && first < last) {
             const std::int64_t count = min(end - row, inner.size - row % inner.size);
             for (std::int64_t o = 0; o < view.outer; ++o)
-                copy_kernels().transpose(view.dst + o * axes_.src_outer.dst + row * width_ + first * axes_.src_inner.dst, axes_.src_inner.dst,
-                                   view.src + o * axes_.src_outer.src + row_offset(row) + first * width_, inner.src, count, last - first,
-                                   static_cast<std::size_t>(width_));
+                copy_kernels().transpose(view.dst + o * axes_.src_outer.dst + row * width_ + first * axes_.src_inner.dst,
+                                         axes_.src_inner.dst,
+                                         view.src + o * axes_.src_outer.src + row_offset(row) + first * width_, inner.src, count,
+                                         last - first, static_cast<std::size_t>(width_));
             row += count;
         }
     }
@@ -226,16 +237,25 @@ private:
     }
 
     // Appends the offsets of the next block's first rows to those of this block; returns their number.
-    std::int64_t append_next_offsets(RowOffsets& rows, const BlockView& view, const StagingLoad& from, const BlockView& following) const {
+    std::int64_t append_next_offsets(RowOffsets& rows, const BlockView& view, const StagingLoad& from,
+                                     const BlockView& following) const {
         for (std::int64_t i = 0; i < from.prefetch_rows; ++i)
-            rows.at[from.rows + i] = following.src - view.src + (following.row == view.row ? rows.at[i] : row_offset(min(following.row + i, rows_ - 1)));
+            rows.at[from.rows + i] = following.src - view.src +
+                                     (following.row == view.row ? rows.at[i] : row_offset(min(following.row + i, rows_ - 1)));
         return from.prefetch_rows;
     }
 
     StagedTranspose staged_transpose(const BlockView& view, const StagingLoad& from) const {
         // In L2, columns that share lines of the staging buffer follow each other, so that each line is fetched once.
-        return {view.dst + view.row * width_, axes_.src_inner.dst, view.columns, axes_.src_outer.dst, view.outer,
-                from.staging,                   from.step,       view.lines,   prefetch_rows_ != 0};
+        return {view.dst + view.row * width_,
+                axes_.src_inner.dst,
+                view.columns,
+                axes_.src_outer.dst,
+                view.outer,
+                from.staging,
+                from.step,
+                view.lines,
+                prefetch_rows_ != 0};
     }
 
     void run_fallback(std::byte* const* bases, std::int64_t task) const {
@@ -270,7 +290,8 @@ CopyAxis take_axis(std::vector<CopyAxis>& axes, std::size_t i) {
 
 }  // namespace
 
-std::unique_ptr<CopyStrategy> make_streaming_transpose(const NormalizedCopy& normalized, std::size_t src_inner, std::unique_ptr<CopyStrategy> fallback, const CopyOptions& options) {
+std::unique_ptr<CopyStrategy> make_streaming_transpose(const NormalizedCopy& normalized, std::size_t src_inner,
+                                                       std::unique_ptr<CopyStrategy> fallback, const CopyOptions& options) {
     const std::int64_t width = normalized.run;
     if (!options.non_temporal || 8 % width != 0) return fallback;
     StreamingTranspose::Axes axes;
@@ -279,7 +300,8 @@ std::unique_ptr<CopyStrategy> make_streaming_transpose(const NormalizedCopy& nor
     // First rows until two lines are full, then the axis that lengthens the source runs, then all other row axes.
     std::int64_t rows = 1;
     const auto take_rows = [&](std::int64_t bytes) {
-        for (std::size_t i = 0; rows * width < bytes && (i = find_axis(axes.others, &CopyAxis::dst, rows * width)) < axes.others.size();) {
+        for (std::size_t i = 0;
+             rows * width < bytes && (i = find_axis(axes.others, &CopyAxis::dst, rows * width)) < axes.others.size();) {
             axes.rows.push_back(take_axis(axes.others, i));
             rows *= axes.rows.back().size;
         }
@@ -290,11 +312,14 @@ std::unique_ptr<CopyStrategy> make_streaming_transpose(const NormalizedCopy& nor
     if (run < staging_sizes(width).min_run && src_outer < axes.others.size()) axes.src_outer = take_axis(axes.others, src_outer);
     take_rows(normalized.rows() * width);
     const auto is_odd = [](const CopyAxis& axis) { return axis.dst % kLine != 0; };
-    if (is_odd(axes.src_inner) || is_odd(axes.src_outer) || std::any_of(axes.others.begin(), axes.others.end(), is_odd)) return fallback;
+    if (is_odd(axes.src_inner) || is_odd(axes.src_outer) || std::any_of(axes.others.begin(), axes.others.end(), is_odd))
+        return fallback;
     const bool wraps = axes.src_outer.size == 1 && axes.src_inner.dst == rows * width && run > kLine;
     const bool is_dense = axes.rows.size() == 1 && axes.rows[0].src == run && run >= kMinDenseRun;
-    if (rows * width < (wraps ? kLine : kMinDestinationRun) || run < kTileBytes || (run * axes.src_outer.size < kLine && !is_dense)) return fallback;
+    if (rows * width < (wraps ? kLine : kMinDestinationRun) || run < kTileBytes ||
+        (run * axes.src_outer.size < kLine && !is_dense))
+        return fallback;
     return std::make_unique<StreamingTranspose>(normalized, std::move(axes), std::move(fallback), options);
 }
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

@@ -19,8 +19,12 @@ struct BlockedAxis {
 
     // Shifted blocks: the first block is short, so that the others begin at cache lines; the first and last may be empty.
     std::int64_t blocks() const { return ceil_div(size, block) + shifts; }
-    std::int64_t first(std::int64_t index, std::int64_t shift) const { return shifts ? max(0, (index - 1) * block + shift) : index * block; }
-    std::int64_t last(std::int64_t index, std::int64_t shift) const { return min(size, shifts ? index * block + shift : (index + 1) * block); }
+    std::int64_t first(std::int64_t index, std::int64_t shift) const {
+        return shifts ? max(0, (index - 1) * block + shift) : index * block;
+    }
+    std::int64_t last(std::int64_t index, std::int64_t shift) const {
+        return min(size, shifts ? index * block + shift : (index + 1) * block);
+    }
 };
 
 // A transpose in blocks of four axes; all other axes are outer loops. `dst_inner` is contiguous in the destination, `src_inner`
@@ -39,9 +43,11 @@ public:
         dst_inner_.block = min(dst_inner_.size, max(1, kWrittenBytes / width_));
         src_inner_.block = min(src_inner_.size, columns);
         if (run < kWrittenBytes) dst_outer_ = take_axis(axes, &CopyAxis::dst, run, kWrittenBytes / run);
-        if (src_inner_.size < columns) src_outer_ = take_axis(axes, &CopyAxis::src, src_inner_.size * width_, columns / src_inner_.size);
+        if (src_inner_.size < columns)
+            src_outer_ = take_axis(axes, &CopyAxis::src, src_inner_.size * width_, columns / src_inner_.size);
         dst_inner_.shifts = non_temporal_ && dst_inner_.size > dst_inner_.block && 64 % width_ == 0;
-        src_inner_.shifts = non_temporal_ && src_inner_.size * width_ >= kWrittenBytes && src_inner_.size > src_inner_.block && 64 % width_ == 0;
+        src_inner_.shifts =
+            non_temporal_ && src_inner_.size * width_ >= kWrittenBytes && src_inner_.size > src_inner_.block && 64 % width_ == 0;
         for (const CopyAxis& axis : axes) axes_.push_back(axis_of(axis));
         axes_.insert(axes_.end(), {dst_outer_, dst_inner_, src_outer_, src_inner_});
         for (const BlockedAxis& axis : axes_) blocks_ *= axis.blocks();
@@ -70,7 +76,8 @@ private:
 
     static BlockedAxis axis_of(const CopyAxis& axis) { return {axis.size, 1, axis.dst, axis.src}; }
 
-    static BlockedAxis take_axis(std::vector<CopyAxis>& axes, std::int64_t CopyAxis::* stride, std::int64_t bytes, std::int64_t block) {
+    static BlockedAxis take_axis(std::vector<CopyAxis>& axes, std::int64_t CopyAxis::* stride, std::int64_t bytes,
+                                 std::int64_t block) {
         for (std::size_t i = 0; i < axes.size(); ++i)
             if (axes[i].*stride == bytes) {
                 BlockedAxis axis = axis_of(axes[i]);
@@ -82,7 +89,9 @@ private:
     }
 
     // Elements up to the next cache line.
-    std::int64_t elements_to_line(const std::byte* position) const { return (0 - reinterpret_cast<std::uintptr_t>(position)) % 64 / width_; }
+    std::int64_t elements_to_line(const std::byte* position) const {
+        return (0 - reinterpret_cast<std::uintptr_t>(position)) % 64 / width_;
+    }
 
     void transpose_block(std::byte* dst, const std::byte* src, std::int64_t block) const {
         std::int64_t sizes[4];
@@ -104,11 +113,13 @@ private:
             transpose_into(view, dst, dst_outer_.dst, src_outer_.dst, src_inner_.dst);
     }
 
-    void transpose_into(const BlockView& view, std::byte* dst, std::ptrdiff_t dst_outer, std::ptrdiff_t src_outer, std::ptrdiff_t src_inner) const {
+    void transpose_into(const BlockView& view, std::byte* dst, std::ptrdiff_t dst_outer, std::ptrdiff_t src_outer,
+                        std::ptrdiff_t src_inner) const {
         for (std::int64_t i = 0; i < view.dst_outer; ++i)
             for (std::int64_t j = 0; j < view.src_outer; ++j)
-                copy_kernels().transpose(dst + i * dst_outer + j * src_outer, src_inner, view.src + i * dst_outer_.src + j * src_outer_.src, dst_inner_.src, view.dst_inner,
-                                   view.src_inner, static_cast<std::size_t>(width_));
+                copy_kernels().transpose(dst + i * dst_outer + j * src_outer, src_inner,
+                                         view.src + i * dst_outer_.src + j * src_outer_.src, dst_inner_.src, view.dst_inner,
+                                         view.src_inner, static_cast<std::size_t>(width_));
     }
 
     // Transposes into a block in L1, then streams its runs: a single run if the columns are consecutive in the destination too.
@@ -121,12 +132,13 @@ private:
         transpose_into(view, block, view.dst_inner * width_, view.src_inner * step, step);
         for (std::int64_t j = 0; j < view.src_outer; ++j) {
             if (is_consecutive) {
-                copy_kernels().stream(view.dst + j * src_outer_.dst, block + j * view.src_inner * step, static_cast<std::size_t>(view.src_inner * run));
+                copy_kernels().stream(view.dst + j * src_outer_.dst, block + j * view.src_inner * step,
+                                      static_cast<std::size_t>(view.src_inner * run));
                 continue;
             }
             for (std::int64_t i = 0; i < view.src_inner; ++i)
                 copy_kernels().stream(view.dst + j * src_outer_.dst + i * src_inner_.dst, block + (j * view.src_inner + i) * step,
-                                static_cast<std::size_t>(run));
+                                      static_cast<std::size_t>(run));
         }
     }
 
@@ -150,11 +162,13 @@ std::size_t contiguous_in_source(const NormalizedCopy& normalized) {
 }  // namespace
 
 std::unique_ptr<CopyStrategy> make_transpose(const NormalizedCopy& normalized, const CopyOptions& options) {
-    if (normalized.axes.size() < 2 || normalized.run > kReadBytes / 2 || normalized.axes.back().dst != normalized.run) return nullptr;
+    if (normalized.axes.size() < 2 || normalized.run > kReadBytes / 2 || normalized.axes.back().dst != normalized.run)
+        return nullptr;
     const std::size_t dst_inner = normalized.axes.size() - 1, src_inner = contiguous_in_source(normalized);
     if (src_inner >= dst_inner) return nullptr;
     if (auto matrices = make_batched_transpose(normalized, dst_inner, src_inner, options)) return matrices;
-    return make_streaming_transpose(normalized, src_inner, std::make_unique<TiledTranspose>(normalized, dst_inner, src_inner, options), options);
+    return make_streaming_transpose(normalized, src_inner,
+                                    std::make_unique<TiledTranspose>(normalized, dst_inner, src_inner, options), options);
 }
 
-}  // namespace dovetail::moving
+}  // namespace dovetail::copying

@@ -97,7 +97,8 @@ Traversal plan(const Window& window) {
 // A memcpy of constant length compiles to one load and one store, aligned or not. Strides are passed by value, since a stored
 // byte might alias anything passed by reference.
 template <std::size_t Bytes>
-inline void step_typed(std::byte* dst, const std::byte* src, std::int64_t size, std::ptrdiff_t dst_step, std::ptrdiff_t src_step) {
+inline void step_typed(std::byte* dst, const std::byte* src, std::int64_t size, std::ptrdiff_t dst_step,
+                       std::ptrdiff_t src_step) {
     std::int64_t i = 0;
     for (; i + 4 <= size; i += 4, dst += 4 * dst_step, src += 4 * src_step) {
         std::byte elements[4][Bytes];
@@ -172,8 +173,8 @@ void copy_disjoint(const Window& window, std::byte* dst, const std::byte* src) {
 }
 
 // The first byte that a window touches, and the byte after its last one.
-std::pair<const std::byte*, const std::byte*> extent(
-    const Window& window, std::int64_t Axis::* stride, std::int64_t offset, const std::byte* buffer) {
+std::pair<const std::byte*, const std::byte*> extent(const Window& window, std::int64_t Axis::* stride, std::int64_t offset,
+                                                     const std::byte* buffer) {
     std::int64_t low = offset;
     std::int64_t high = offset;
     for (const Axis& axis : window.axes) {

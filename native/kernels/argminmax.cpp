@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "kernels/kernels.h"
 #include "int_math.h"
 #include "kernels/axis_lines.h"
+#include "kernels/kernels.h"
 
 namespace dovetail {
 namespace {
@@ -78,7 +78,8 @@ private:
         for (std::int64_t first = 0; first < size_; first += kBlock) {
             const T* block = block_at(x, first, buffer);
             for (std::int64_t i = 0; i < kBlock; ++i) any_nan |= block[i] != block[i] ? 1 : 0;
-            for (std::int64_t i = 0; i < kBlock; ++i) bests[i] = (kIsMax ? block[i] > bests[i] : block[i] < bests[i]) ? block[i] : bests[i];
+            for (std::int64_t i = 0; i < kBlock; ++i)
+                bests[i] = (kIsMax ? block[i] > bests[i] : block[i] < bests[i]) ? block[i] : bests[i];
         }
         if (any_nan) return find_first(x, [](T value) { return value != value; });
         const T best = *std::max_element(bests, bests + kBlock, [](T a, T b) { return kIsMax ? a < b : b < a; });
@@ -135,7 +136,8 @@ std::unique_ptr<Kernel> make_argminmax(const Spec& spec, WeightCache&) {
     const Operand& x = spec.inputs[0];
     Operand indices = spec.outputs[0];
     const auto axis = static_cast<std::size_t>(spec.integer("axis", -1));
-    require(axis < x.rank() && x.sizes[axis] > 0 && x.sizes[axis] < std::int64_t{1} << 31 && indices.element == Element::i64, "axis must be in range and not empty, and indices i64");
+    require(axis < x.rank() && x.sizes[axis] > 0 && x.sizes[axis] < std::int64_t{1} << 31 && indices.element == Element::i64,
+            "axis must be in range and not empty, and indices i64");
     if (indices.rank() + 1 == x.rank()) {
         indices.sizes.insert(indices.sizes.begin() + static_cast<std::ptrdiff_t>(axis), 1);
         indices.strides.insert(indices.strides.begin() + static_cast<std::ptrdiff_t>(axis), 0);

@@ -27,7 +27,8 @@ public:
             if (operand->rank() != first.rank()) throw std::invalid_argument("operands must have equal ranks");
             for (std::size_t i = 0; i < first.rank(); ++i) {
                 if (i == axis) continue;
-                if (operand->sizes[i] != first.sizes[i]) throw std::invalid_argument("operands must have equal sizes on all other axes");
+                if (operand->sizes[i] != first.sizes[i])
+                    throw std::invalid_argument("operands must have equal sizes on all other axes");
                 strides_.push_back(operand->strides[i]);
             }
         }

@@ -32,11 +32,7 @@ std::vector<float> to_floats(const std::vector<double>& values) { return {values
 }  // namespace
 
 Conv::Conv(const Spec& spec, WeightCache& cache)
-    : x_(spec.inputs.at(0)),
-      y_(spec.outputs.at(0)),
-      epilogue_(spec),
-      geometry_(spec, epilogue_),
-      kernels_(gemm_kernels()),
+    : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), epilogue_(spec), geometry_(spec, epilogue_), kernels_(gemm_kernels()),
       prologue_(prologue_kernels()) {
     const Operand& w = spec.inputs.at(1);
     if (!w.is_constant()) throw std::invalid_argument("conv: the weights must be constant");
@@ -48,7 +44,8 @@ Conv::Conv(const Spec& spec, WeightCache& cache)
     shift_ = to_floats(spec.reals("prologue_shift"));
     prologue_relu_ = spec.integer("prologue_relu") != 0;
     const auto channels = static_cast<std::size_t>(has_prologue_ ? x_.sizes[1] : 0);
-    if (scale_.size() != channels || shift_.size() != channels) throw std::invalid_argument("conv: the prologue must have one value for each input channel");
+    if (scale_.size() != channels || shift_.size() != channels)
+        throw std::invalid_argument("conv: the prologue must have one value for each input channel");
     if (spec.integer("has_bias") != 0) {
         bias_ = with_padding(floats_of(spec.inputs.at(2)), kMaxVectors * 16);
         if (bias_.size() != static_cast<std::size_t>(y_.sizes[1] + kMaxVectors * 16))
@@ -82,14 +79,17 @@ void Conv::choose_input_mode() {
 // True if each row of the output continues where the one before it ends.
 bool Conv::has_contiguous_rows() const {
     const ConvGeometry& g = geometry_;
-    const auto has_contiguous_rows = [&g](const TensorStrides& layout) { return layout.spatial[1] == layout.spatial[2] * g.out[2]; };
+    const auto has_contiguous_rows = [&g](const TensorStrides& layout) {
+        return layout.spatial[1] == layout.spatial[2] * g.out[2];
+    };
     return g.out[1] > 1 && has_contiguous_rows(g.y) && (!epilogue_.has_residual || has_contiguous_rows(g.residual));
 }
 
 // Short rows leave tiles half empty: where it pays, all rows of a plane are tiled as one line.
 void Conv::choose_tiling() {
     const ConvGeometry& g = geometry_;
-    const std::int64_t step = input_mode_ == InputMode::in_place ? g.x.spatial[2] * g.stride[2] : 0, depth = g.taps() * g.channels;
+    const std::int64_t step = input_mode_ == InputMode::in_place ? g.x.spatial[2] * g.stride[2] : 0,
+                       depth = g.taps() * g.channels;
     tiling_ = tiling_of(g.out[2], g.outputs, step, depth, kernels_);
     if (input_mode_ != InputMode::in_place || is_depthwise_ || depth < kMinDepth || !has_contiguous_rows()) return;
     const Tiling across_rows = tiling_of(g.out[1] * g.out[2], g.outputs, step, depth, kernels_);
@@ -164,7 +164,8 @@ void Conv::pack_weights(const Spec& spec, WeightCache& cache) {
     // One factor per output channel.
     const bool scaled = spec.integer("has_factor") != 0;
     const auto factor = scaled ? floats_of(spec.inputs.at(3)) : std::vector<float>();
-    if (scaled && factor.size() != static_cast<std::size_t>(y_.sizes[1])) throw std::invalid_argument("conv: the factor must have one value for each output channel");
+    if (scaled && factor.size() != static_cast<std::size_t>(y_.sizes[1]))
+        throw std::invalid_argument("conv: the factor must have one value for each output channel");
     for (std::int64_t group = 0; group < geometry_.groups; ++group) {
         const float* of_group = scaled ? factor.data() + group * geometry_.outputs : nullptr;
         weights_.push_back(pack_cached(cache, "conv", {from + group * apart, order, column, of_group}, panels_, kernels_.lanes));
@@ -195,10 +196,11 @@ std::int64_t Conv::units() const {
 }
 
 std::size_t Conv::scratch_bytes() const {
-    const std::int64_t patch = copies_rows()                    ? geometry_.kernel[0] * patch_rows_ * patch_pixels_ * geometry_.channels
-                             : input_mode_ == InputMode::pixels ? kMaxRows * pitch_
-                                                           : 0;
-    return static_cast<std::size_t>(round_to_line(segments_ * kMaxRows * 2) + round_to_line(patch) + 2 * tile_floats_) * sizeof(float);
+    const std::int64_t patch = copies_rows() ? geometry_.kernel[0] * patch_rows_ * patch_pixels_ * geometry_.channels
+                               : input_mode_ == InputMode::pixels ? kMaxRows * pitch_
+                                                                  : 0;
+    return static_cast<std::size_t>(round_to_line(segments_ * kMaxRows * 2) + round_to_line(patch) + 2 * tile_floats_) *
+           sizeof(float);
 }
 
 Conv::Workspace Conv::workspace_of(const Run& run, int worker) const {
@@ -221,9 +223,9 @@ void Conv::run(const Run& run) const {
     const std::int64_t groups_per_task = chunks == 1 && threads > 1 && all >= kTasksPerThread * threads ? geometry_.groups : 1;
     const std::int64_t apart = geometry_.groups / groups_per_task;
     const std::int64_t work_alone = y_.count() / geometry_.groups * segments_ * length_ / chunks;
-    const std::int64_t target_parts = is_small           ? 1
-                                : threads == 1 ? run.pool->task_count(all, work_alone, kSingleThreadTaskWork)
-                                               : ceil_div(kTasksPerThread * threads, chunks * apart);
+    const std::int64_t target_parts = is_small       ? 1
+                                      : threads == 1 ? run.pool->task_count(all, work_alone, kSingleThreadTaskWork)
+                                                     : ceil_div(kTasksPerThread * threads, chunks * apart);
     const std::int64_t parts = std::min(all, target_parts);
     const auto of_group = [&](std::int64_t index, std::int64_t group, int worker) {
         const std::int64_t part = index % parts, chunk = index / parts % chunks;
@@ -289,8 +291,8 @@ void Conv::multiply_lines(const Run& run, const Task& task, Workspace& workspace
 namespace {
 
 float* at(float* base, const TensorStrides& layout, const OutputLine& line, std::int64_t pixel, std::int64_t channel) {
-    return base + line.image * layout.image + channel * layout.channel + line.depth * layout.spatial[0] + line.row * layout.spatial[1] +
-           pixel * layout.spatial[2];
+    return base + line.image * layout.image + channel * layout.channel + line.depth * layout.spatial[0] +
+           line.row * layout.spatial[1] + pixel * layout.spatial[2];
 }
 
 }  // namespace
@@ -318,7 +320,7 @@ void Conv::multiply(const Run& run, const Task& task, Workspace& workspace, cons
                        position.first_segment * length_ * width;
         tile.weights_stride = width;
         task.prefetch.set(tile, index, static_cast<std::int64_t>(p - task.first_panel),
-                       static_cast<std::int64_t>(task.last_panel - task.first_panel));
+                          static_cast<std::int64_t>(task.last_panel - task.first_panel));
         tile.columns = panel.columns;
         tile.bias = bias_.empty() ? nullptr : bias_.data() + channel;
         tile.y = apart ? workspace.y : to;
@@ -333,7 +335,8 @@ void Conv::multiply(const Run& run, const Task& task, Workspace& workspace, cons
         }
         (is_depthwise_ ? depthwise[position.count - 1] : kernels_.tile[panel.vectors - 1][position.count - 1])(tile);
         for (std::int64_t j = 0; apart && j < panel.columns; ++j)
-            for (std::int64_t r = 0; r < position.count; ++r) to[r * g.y.spatial[2] + j * g.y.channel] = workspace.y[r * width + j];
+            for (std::int64_t r = 0; r < position.count; ++r)
+                to[r * g.y.spatial[2] + j * g.y.channel] = workspace.y[r * width + j];
     }
 }
 

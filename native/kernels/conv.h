@@ -7,8 +7,8 @@
 
 #include "int_math.h"
 #include "kernels/conv_geometry.h"
-#include "kernels/weight_packing.h"
 #include "kernels/conv_prologue.h"
+#include "kernels/weight_packing.h"
 
 namespace dovetail {
 
@@ -45,7 +45,7 @@ private:
     };
     struct Workspace {
         std::int64_t* rows;  // offsets of one tile
-        float* patch;          // copied pixels
+        float* patch;        // copied pixels
         float* y;            // a tile, for an output that is not channels-last
         float* residual;
         std::int64_t tiles;  // completed by the task
@@ -62,16 +62,21 @@ private:
 
     std::int64_t tile_begin(std::int64_t tile) const { return tile * small_count_ + std::min(tile, large_tiles_); }
     std::int64_t line_pixels() const { return spans_rows_ ? geometry_.out[1] * geometry_.out[2] : geometry_.out[2]; }
-    const std::int64_t* offsets_for(std::int64_t count) const { return (count == small_count_ ? small_offsets_ : large_offsets_).data(); }
+    const std::int64_t* offsets_for(std::int64_t count) const {
+        return (count == small_count_ ? small_offsets_ : large_offsets_).data();
+    }
     bool copies_rows() const { return input_mode_ == InputMode::rows; }
     std::int64_t units() const;
     WeightPrefetch prefetch_of(const Task& task, std::int64_t chunk, std::int64_t chunks) const;
     Workspace workspace_of(const Run& run, int worker) const;
     void run_task(const Run& run, const Task& task, int worker) const;
     void multiply_lines(const Run& run, const Task& task, Workspace& workspace) const;
-    void multiply_in_place(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first, std::int64_t count) const;
-    void multiply_across_rows(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first, std::int64_t count) const;
-    void multiply_pixels(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first, std::int64_t count) const;
+    void multiply_in_place(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first,
+                           std::int64_t count) const;
+    void multiply_across_rows(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first,
+                              std::int64_t count) const;
+    void multiply_pixels(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first,
+                         std::int64_t count) const;
     void multiply_block(const Run& run, const Task& task, Workspace& workspace, std::int64_t block) const;
     void fill_patch(const float* x, const Task& task, float* patch, std::int64_t depth, std::int64_t first) const;
     void fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const;
@@ -93,17 +98,18 @@ private:
     const PrologueKernels& prologue_;
     InputMode input_mode_ = InputMode::in_place;
     bool has_prologue_ = false, prologue_relu_ = false;
-    bool is_depthwise_ = false;  // depthwise: each channel has one output
-    bool in_triples_ = false;   // depthwise with three taps of a row multiplied together
-    bool prefetches_input_ = false;        // tiles prefetch what the next tile is the first to read
-    bool spans_rows_ = false;      // all rows of a plane are one line, so that a tile may continue in the next row
+    bool is_depthwise_ = false;      // depthwise: each channel has one output
+    bool in_triples_ = false;        // depthwise with three taps of a row multiplied together
+    bool prefetches_input_ = false;  // tiles prefetch what the next tile is the first to read
+    bool spans_rows_ = false;        // all rows of a plane are one line, so that a tile may continue in the next row
     Tiling tiling_{};
-    std::int64_t small_count_ = 0, large_tiles_ = 0;  // pixels of a tile; number of tiles, the first of a line, with one pixel more
-    GemmTile shared_fields_{};                            // the fields that all tiles share
+    std::int64_t small_count_ = 0,
+                 large_tiles_ = 0;  // pixels of a tile; number of tiles, the first of a line, with one pixel more
+    GemmTile shared_fields_{};      // the fields that all tiles share
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;  // of one task
     std::int64_t segments_ = 0, length_ = 0, width_ = 0;
-    std::int64_t block_lines_ = 0;                // output lines whose input rows are copied together
+    std::int64_t block_lines_ = 0;                    // output lines whose input rows are copied together
     std::int64_t patch_rows_ = 0, patch_pixels_ = 0;  // of the patch buffer, for each depth: rows, and pixels of a row
     std::int64_t tile_floats_ = 0;
     std::int64_t pitch_ = 0;                             // floats of a copied pixel

@@ -20,7 +20,8 @@ TensorStrides strides_of(const Spec& spec, const Operand& operand) {
 
 Spatial attribute(const Spec& spec, const char* name, std::size_t rank, std::int64_t fallback) {
     const auto values = spec.integers(name);
-    if (!values.empty() && values.size() != rank) throw std::invalid_argument(spec.kernel + ": " + name + " must have one value for each spatial axis");
+    if (!values.empty() && values.size() != rank)
+        throw std::invalid_argument(spec.kernel + ": " + name + " must have one value for each spatial axis");
     return to_spatial(values, fallback);
 }
 

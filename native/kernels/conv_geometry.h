@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/epilogue.h"
 #include "kernel.h"
+#include "kernels/epilogue.h"
 
 namespace dovetail {
 

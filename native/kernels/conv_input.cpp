@@ -21,21 +21,16 @@ Taps taps_of(const ConvGeometry& g, std::size_t axis, std::int64_t at) {
 
 }  // namespace
 
-void Conv::multiply_in_place(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first, std::int64_t count) const {
+void Conv::multiply_in_place(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first,
+                             std::int64_t count) const {
     const ConvGeometry& g = geometry_;
     const Taps deep = taps_of(g, 0, at.depth), down = taps_of(g, 1, at.row);
     const std::int64_t left = first * g.stride[2] - g.pad_begin[2];
     const std::int64_t right = left + (count - 1) * g.stride[2] + (g.kernel[2] - 1) * g.dilation[2];
     const float* x = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels;
     const float* base = x + deep.start * g.x.spatial[0] + down.start * g.x.spatial[1] + left * g.x.spatial[2];
-    TilePosition position{at,
-                first,
-                count,
-                base,
-                offsets_for(count),
-                0,
-                segments_,
-                prefetches_input_ ? count * g.stride[2] * g.x.spatial[2] : 0};
+    TilePosition position{
+        at, first, count, base, offsets_for(count), 0, segments_, prefetches_input_ ? count * g.stride[2] * g.x.spatial[2] : 0};
     const bool is_inside_row = left >= 0 && right < g.in[2];
     if (is_inside_row && g.kernel[0] == 1 && deep.first == 0 && deep.last == 1) {
         position.first_segment = down.first * g.kernel[2];
@@ -77,7 +72,8 @@ void Conv::multiply_in_place(const Run& run, const Task& task, Workspace& worksp
 }
 
 // A tile that spans rows: the input offset of each tap of each pixel is computed for the tile.
-void Conv::multiply_across_rows(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first, std::int64_t count) const {
+void Conv::multiply_across_rows(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first,
+                                std::int64_t count) const {
     const ConvGeometry& g = geometry_;
     const std::int64_t width = g.out[2], row = first / width;
     if ((first + count - 1) / width == row)
@@ -87,7 +83,8 @@ void Conv::multiply_across_rows(const Run& run, const Task& task, Workspace& wor
     const auto is_inside = [&g](std::size_t axis, std::int64_t position) { return position >= 0 && position < g.in[axis]; };
     std::int64_t first_segment = segments_, last_segment = 0;
     for (std::int64_t segment = 0; segment < segments_; ++segment) {
-        const std::int64_t w = segment % g.kernel[2], h = segment / g.kernel[2] % g.kernel[1], d = segment / (g.kernel[2] * g.kernel[1]);
+        const std::int64_t w = segment % g.kernel[2], h = segment / g.kernel[2] % g.kernel[1],
+                           d = segment / (g.kernel[2] * g.kernel[1]);
         const std::int64_t deep = at.depth * g.stride[0] - g.pad_begin[0] + d * g.dilation[0];
         bool is_any_inside = false;
         std::int64_t line = row, pixel = first - row * width;
@@ -96,7 +93,8 @@ void Conv::multiply_across_rows(const Run& run, const Task& task, Workspace& wor
             const std::int64_t down = line * g.stride[1] - g.pad_begin[1] + h * g.dilation[1];
             const std::int64_t along = pixel * g.stride[2] - g.pad_begin[2] + w * g.dilation[2];
             const bool is_inside_input = is_inside(0, deep) && is_inside(1, down) && is_inside(2, along);
-            workspace.rows[segment * count + r] = is_inside_input ? deep * g.x.spatial[0] + down * g.x.spatial[1] + along * g.x.spatial[2] : zeros;
+            workspace.rows[segment * count + r] =
+                is_inside_input ? deep * g.x.spatial[0] + down * g.x.spatial[1] + along * g.x.spatial[2] : zeros;
             is_any_inside |= is_inside_input;
         }
         if (!is_any_inside) continue;
@@ -105,21 +103,30 @@ void Conv::multiply_across_rows(const Run& run, const Task& task, Workspace& wor
     }
     first_segment = std::min(first_segment, last_segment);
     multiply(run, task, workspace,
-             {{at.image, at.depth, 0}, first, count, base, workspace.rows + first_segment * count, first_segment, last_segment - first_segment, 0});
+             {{at.image, at.depth, 0},
+              first,
+              count,
+              base,
+              workspace.rows + first_segment * count,
+              first_segment,
+              last_segment - first_segment,
+              0});
 }
 
-void Conv::multiply_pixels(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first, std::int64_t count) const {
+void Conv::multiply_pixels(const Run& run, const Task& task, Workspace& workspace, const OutputLine& at, std::int64_t first,
+                           std::int64_t count) const {
     const ConvGeometry& g = geometry_;
     const float* x = reinterpret_cast<const float*>(run.at(x_)) + at.image * g.x.image + task.group * g.channels * g.x.channel +
-                     at.depth * g.stride[0] * g.x.spatial[0] + at.row * g.stride[1] * g.x.spatial[1] + first * g.stride[2] * g.x.spatial[2];
+                     at.depth * g.stride[0] * g.x.spatial[0] + at.row * g.stride[1] * g.x.spatial[1] +
+                     first * g.stride[2] * g.x.spatial[2];
     const Prologue prologue{has_prologue_ ? scale_.data() : nullptr, shift_.data(), prologue_relu_};
     if (g.x.channel == 1)
-        prologue_.pixels(workspace.patch, pitch_, x, g.stride[2] * g.x.spatial[2], count, g.channels, prologue, task.group * g.channels);
+        prologue_.pixels(workspace.patch, pitch_, x, g.stride[2] * g.x.spatial[2], count, g.channels, prologue,
+                         task.group * g.channels);
     for (std::int64_t r = 0; g.x.channel != 1 && r < count; ++r)
         prologue_.run(workspace.patch + r * pitch_, x + r * g.stride[2] * g.x.spatial[2], g.channels, g.x.channel, prologue,
-                    task.group * g.channels);
-    multiply(run, task, workspace,
-             {at, first, count, workspace.patch, offsets_for(count), 0, segments_, 0});
+                      task.group * g.channels);
+    multiply(run, task, workspace, {at, first, count, workspace.patch, offsets_for(count), 0, segments_, 0});
 }
 
 void Conv::multiply_block(const Run& run, const Task& task, Workspace& workspace, std::int64_t block) const {
@@ -133,9 +140,14 @@ void Conv::multiply_block(const Run& run, const Task& task, Workspace& workspace
         for (std::int64_t tile = 0; tile < tiling_.tiles; ++tile) {
             const std::int64_t begin = tile_begin(tile), count = tile_begin(tile + 1) - begin;
             multiply(run, task, workspace,
-                     {{image, depth, line}, begin, count,
+                     {{image, depth, line},
+                      begin,
+                      count,
                       workspace.patch + (line - first) * g.stride[1] * row + begin * g.stride[2] * g.channels,
-                      offsets_for(count), 0, segments_, 0});
+                      offsets_for(count),
+                      0,
+                      segments_,
+                      0});
         }
 }
 
@@ -143,7 +155,8 @@ void Conv::fill_patch(const float* x, const Task& task, float* patch, std::int64
     const ConvGeometry& g = geometry_;
     for (std::int64_t d = 0; d < g.kernel[0]; ++d)
         for (std::int64_t r = 0; r < patch_rows_; ++r, patch += patch_pixels_ * g.channels)
-            fill_row(x, task, patch, depth * g.stride[0] - g.pad_begin[0] + d * g.dilation[0], first * g.stride[1] - g.pad_begin[1] + r);
+            fill_row(x, task, patch, depth * g.stride[0] - g.pad_begin[0] + d * g.dilation[0],
+                     first * g.stride[1] - g.pad_begin[1] + r);
 }
 
 void Conv::fill_row(const float* x, const Task& task, float* to, std::int64_t depth, std::int64_t row) const {
@@ -155,7 +168,8 @@ void Conv::fill_row(const float* x, const Task& task, float* to, std::int64_t de
     const std::int64_t last = std::clamp<std::int64_t>(g.pad_begin[2] + g.in[2], left, patch_pixels_);
     const Prologue prologue{has_prologue_ ? scale_.data() : nullptr, shift_.data(), prologue_relu_};
     const std::int64_t channel = task.group * g.channels;
-    const float* from = x + channel * g.x.channel + depth * g.x.spatial[0] + row * g.x.spatial[1] + (left - g.pad_begin[2]) * g.x.spatial[2];
+    const float* from =
+        x + channel * g.x.channel + depth * g.x.spatial[0] + row * g.x.spatial[1] + (left - g.pad_begin[2]) * g.x.spatial[2];
     prologue_.clear(to, left * g.channels);
     if (!has_prologue_ && g.x.channel == 1 && g.x.spatial[2] == g.channels)
         prologue_.run(to + left * g.channels, from, (last - left) * g.channels, 1, prologue, channel);

@@ -14,7 +14,7 @@ namespace {
 struct Phase {
     std::int64_t first, pixels;        // of the output
     std::int64_t tap, taps, tap_step;  // the taps that contribute, from the one that reads the first input pixel
-    std::int64_t pad_begin, dilation;     // of the convolution
+    std::int64_t pad_begin, dilation;  // of the convolution
 };
 
 constexpr std::int64_t kMaxPhases = 1 << 12;
@@ -60,7 +60,8 @@ private:
 
 std::vector<std::int64_t> integers_of(const Spec& spec, const char* name, std::size_t count, std::int64_t fallback) {
     const auto values = spec.integers(name);
-    if (!values.empty() && values.size() != count) throw std::invalid_argument(spec.kernel + ": " + name + " must have one value for each spatial axis");
+    if (!values.empty() && values.size() != count)
+        throw std::invalid_argument(spec.kernel + ": " + name + " must have one value for each spatial axis");
     return values.empty() ? std::vector<std::int64_t>(count, fallback) : values;
 }
 
@@ -81,14 +82,16 @@ ConvTranspose::ConvTranspose(const Spec& spec, WeightCache& cache) {
     check_windows("conv_transpose", {w.sizes.begin() + 2, w.sizes.end()}, strides, dilations, pad_begin);
     std::int64_t all = 1;
     for (const auto stride : strides) {
-        if (stride > kMaxPhases / all) throw std::invalid_argument("conv_transpose: the product of the strides must be at most 4096");
+        if (stride > kMaxPhases / all)
+            throw std::invalid_argument("conv_transpose: the product of the strides must be at most 4096");
         all *= stride;
     }
     for (std::int64_t index = 0; index < all; ++index) {
         std::vector<Phase> phases;
         std::int64_t rest = index;
         for (std::size_t i = 0; i < count; rest /= strides[i++])
-            phases.push_back(phase_of({y.sizes[i + 2], w.sizes[i + 2], strides[i], dilations[i], pad_begin[i]}, rest % strides[i]));
+            phases.push_back(
+                phase_of({y.sizes[i + 2], w.sizes[i + 2], strides[i], dilations[i], pad_begin[i]}, rest % strides[i]));
         add(spec, cache, phases);
     }
 }
@@ -147,6 +150,8 @@ std::size_t ConvTranspose::scratch_bytes() const {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_conv_transpose(const Spec& spec, WeightCache& cache) { return std::make_unique<ConvTranspose>(spec, cache); }
+std::unique_ptr<Kernel> make_conv_transpose(const Spec& spec, WeightCache& cache) {
+    return std::make_unique<ConvTranspose>(spec, cache);
+}
 
 }  // namespace dovetail

@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "kernels/kernels.h"
 #include "int_math.h"
 #include "kernels/axis_lines.h"
+#include "kernels/kernels.h"
 
 namespace dovetail {
 namespace {
@@ -91,7 +91,8 @@ std::unique_ptr<Kernel> make_cumsum(const Spec& spec, WeightCache&) {
     require(spec.inputs.size() == 1 && spec.outputs.size() == 1, spec, "needs 1 input and 1 output");
     const Operand &x = spec.inputs[0], &y = spec.outputs[0];
     const auto axis = static_cast<std::size_t>(spec.integer("axis", -1));
-    require(axis < x.rank() && x.sizes == y.sizes && x.element == y.element, spec, "axis must be in range, and input and output equal in shape and type");
+    require(axis < x.rank() && x.sizes == y.sizes && x.element == y.element, spec,
+            "axis must be in range, and input and output equal in shape and type");
     switch (x.element) {
         case Element::f32: return std::make_unique<CumSum<float>>(spec, axis);
         case Element::f64: return std::make_unique<CumSum<double>>(spec, axis);

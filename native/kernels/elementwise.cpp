@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "kernels/kernels.h"
 #include "int_math.h"
+#include "kernels/kernels.h"
 #include "kernels/strided_loop.h"
 
 namespace dovetail {
@@ -68,8 +68,9 @@ public:
         const std::int64_t tasks =
             run.pool->task_count(std::min(tiles_, std::max<std::int64_t>(1, elements_ / kElementsPerTask)), elements_);
         if (tasks == 1) return run_tiles(run, 0, tiles_, 0);
-        run.pool->parallel_for(
-            tasks, [&](std::int64_t task, int worker) { run_tiles(run, task * tiles_ / tasks, (task + 1) * tiles_ / tasks, worker); });
+        run.pool->parallel_for(tasks, [&](std::int64_t task, int worker) {
+            run_tiles(run, task * tiles_ / tasks, (task + 1) * tiles_ / tasks, worker);
+        });
     }
 
 private:
@@ -221,7 +222,7 @@ private:
             state.at[index] = item;
         else
             copy_strided({state.at[index], 0, constant.itemsize}, {item, 0, 0}, 1,
-                      is_packed_ ? tile_rows_ * tile_columns_ : tile_columns_, constant.itemsize);
+                         is_packed_ ? tile_rows_ * tile_columns_ : tile_columns_, constant.itemsize);
     }
 
     struct Corner {
@@ -270,7 +271,7 @@ private:
         if (state.filled_from[index] == from && state.filled_rows[index] == rows && state.filled_columns[index] == state.columns)
             return;
         copy_strided({state.at[index], state.columns * entry.itemsize, entry.itemsize}, {from, layout.row, layout.column}, rows,
-                  state.columns, entry.itemsize);
+                     state.columns, entry.itemsize);
         state.filled_from[index] = from;
         state.filled_rows[index] = rows;
         state.filled_columns[index] = state.columns;
@@ -301,8 +302,8 @@ private:
         const auto index = static_cast<std::size_t>(results_[static_cast<std::size_t>(result)]);
         const Layout& layout = layouts_[static_cast<std::size_t>(inputs_ + result)];
         copy_strided({base_of(run, layout, corner), layout.row, layout.column},
-                  {state.at[index], state.step[index], registers_[index].itemsize}, state.rows, state.columns,
-                  layout.operand.itemsize);
+                     {state.at[index], state.step[index], registers_[index].itemsize}, state.rows, state.columns,
+                     layout.operand.itemsize);
     }
 
     int inputs_ = 0;

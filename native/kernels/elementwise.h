@@ -40,6 +40,7 @@ struct OpcodeTable {
 const std::vector<Opcode>& elementwise_opcodes();
 
 // The parts of the table, compiled once per instruction set.
-DOVETAIL_DECLARE_PER_ISA(OpcodeTable float_opcodes(); OpcodeTable arithmetic_opcodes(); OpcodeTable logical_opcodes(); OpcodeTable cast_opcodes();)
+DOVETAIL_DECLARE_PER_ISA(OpcodeTable float_opcodes(); OpcodeTable arithmetic_opcodes(); OpcodeTable logical_opcodes();
+                         OpcodeTable cast_opcodes();)
 
 }  // namespace dovetail

@@ -9,7 +9,7 @@ const std::vector<Opcode>& elementwise_opcodes() {
     static const std::vector<Opcode> table = [] {
         std::vector<Opcode> all;
         for (const OpcodeTable table_part : {DOVETAIL_SELECT_ISA(float_opcodes)(), DOVETAIL_SELECT_ISA(arithmetic_opcodes)(),
-                                   DOVETAIL_SELECT_ISA(logical_opcodes)(), DOVETAIL_SELECT_ISA(cast_opcodes)()})
+                                             DOVETAIL_SELECT_ISA(logical_opcodes)(), DOVETAIL_SELECT_ISA(cast_opcodes)()})
             all.insert(all.end(), table_part.first, table_part.first + table_part.count);
         return all;
     }();
@@ -75,9 +75,11 @@ Bytecode parse_bytecode(const Spec& spec) {
     const auto code = spec.integers("code");
     if (code.size() % kInstructionNumbers) throw error("the code ends within an instruction");
     for (std::size_t position = 0; position < code.size(); position += kInstructionNumbers) {
-        if (code[position] < 0 || code[position] >= static_cast<std::int64_t>(opcodes.size())) throw error("there is no such opcode");
+        if (code[position] < 0 || code[position] >= static_cast<std::int64_t>(opcodes.size()))
+            throw error("there is no such opcode");
         const Opcode& opcode = opcodes[static_cast<std::size_t>(code[position])];
-        if (code[position + 1] != static_cast<std::int64_t>(bytecode.registers.size())) throw error("destinations must be consecutive registers");
+        if (code[position + 1] != static_cast<std::int64_t>(bytecode.registers.size()))
+            throw error("destinations must be consecutive registers");
         Instruction instruction{opcode.function, opcode.arity, static_cast<int>(code[position + 1]), {kNone, kNone, kNone}};
         for (int i = 0; i < opcode.arity; ++i) {
             const std::int64_t from = code[position + 2 + static_cast<std::size_t>(i)];
@@ -92,7 +94,8 @@ Bytecode parse_bytecode(const Spec& spec) {
     }
     if (bytecode.registers.size() > kMaxRegisters) throw error("too many registers");
     for (const std::int64_t result : spec.integers("results")) {
-        if (result < 0 || result >= static_cast<std::int64_t>(bytecode.registers.size())) throw error("a result must be a register");
+        if (result < 0 || result >= static_cast<std::int64_t>(bytecode.registers.size()))
+            throw error("a result must be a register");
         bytecode.results.push_back(static_cast<int>(result));
     }
     if (bytecode.results.size() != spec.outputs.size() || spec.outputs.empty()) throw error("needs one result for each output");

@@ -3,8 +3,8 @@
 // Registers are numbered: the inputs, then the constants, then the results of the instructions, each assigned once.
 #pragma once
 
-#include "kernels/elementwise.h"
 #include "kernel.h"
+#include "kernels/elementwise.h"
 
 namespace dovetail {
 
@@ -20,8 +20,8 @@ struct Register {
     int slot = kNone;
     int operand = kNone;
     double constant = 0;
-    bool row_repeats = false;  // one row in the slot serves all rows
-    bool is_scalar = false;       // one element serves a whole row; needs no slot
+    bool row_repeats = false;           // one row in the slot serves all rows
+    bool is_scalar = false;             // one element serves a whole row; needs no slot
     alignas(8) std::byte item[8] = {};  // the element of a constant
 };
 

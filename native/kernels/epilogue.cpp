@@ -29,7 +29,8 @@ Activation activation_of(const Spec& spec, const std::string& name) {
 
 }  // namespace
 
-Epilogue::Epilogue(const Spec& spec) : low(-std::numeric_limits<float>::infinity()), high(std::numeric_limits<float>::infinity()) {
+Epilogue::Epilogue(const Spec& spec)
+    : low(-std::numeric_limits<float>::infinity()), high(std::numeric_limits<float>::infinity()) {
     const std::string name = spec.text("activation", "none");
     activation = activation_of(spec, name);
     if (name == "relu") low = 0;
@@ -43,7 +44,8 @@ Epilogue::Epilogue(const Spec& spec) : low(-std::numeric_limits<float>::infinity
     residual_last = has_residual && spec.integer("residual_after_activation") != 0;
     if (!has_residual) return;
     residual = spec.inputs.back();
-    if (residual.sizes != spec.outputs.at(0).sizes) throw std::invalid_argument(spec.kernel + ": the residual must have the sizes of the output");
+    if (residual.sizes != spec.outputs.at(0).sizes)
+        throw std::invalid_argument(spec.kernel + ": the residual must have the sizes of the output");
 }
 
 void Epilogue::apply_to(GemmTile& tile) const {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/gemm_microkernel.h"
 #include "kernel.h"
+#include "kernels/gemm_microkernel.h"
 
 namespace dovetail {
 

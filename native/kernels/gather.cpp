@@ -4,8 +4,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "kernels/kernels.h"
 #include "copy/strategy.h"
+#include "kernels/kernels.h"
 
 namespace dovetail {
 namespace {
@@ -129,15 +129,15 @@ struct GatherPlan {
     std::vector<Coordinate> coordinates;
     std::int64_t coordinate_stride = 0;  // between coordinates, in the indices
     std::vector<CopyAxis> slice;
-    bool wraps = true;  // negative indices count from the end
+    bool wraps = true;   // negative indices count from the end
     bool zeros = false;  // an index out of range yields zeros instead of an error
 };
 
 class Gather : public Kernel {
 public:
     Gather(const Spec& spec, GatherPlan plan)
-        : name_(spec.kernel), data_(spec.inputs[0]), indices_(spec.inputs[1]), to_(spec.outputs[0]),
-          is_empty_(to_.count() == 0), plan_(std::move(plan)), index_space_(plan_.chosen) {
+        : name_(spec.kernel), data_(spec.inputs[0]), indices_(spec.inputs[1]), to_(spec.outputs[0]), is_empty_(to_.count() == 0),
+          plan_(std::move(plan)), index_space_(plan_.chosen) {
         std::vector<GatherAxis> all = plan_.shared;
         all.insert(all.end(), plan_.chosen.begin(), plan_.chosen.end());
         if (is_empty_) return;
@@ -168,9 +168,10 @@ private:
         const std::byte* data = run.at(data_) + slice_.src.offset;
         const std::byte* indices = run.at(indices_);
         run.pool->parallel_for(ceil_div(count, slices_per_task), [&](std::int64_t task, int) {
-            slices_.for_each_row(task * slices_per_task, min(count, (task + 1) * slices_per_task), [&](const Offsets& at, std::int64_t length) {
-                copy_slices(to + at.to, data + at.data, indices + at.index, length, reader);
-            });
+            slices_.for_each_row(task * slices_per_task, min(count, (task + 1) * slices_per_task),
+                                 [&](const Offsets& at, std::int64_t length) {
+                                     copy_slices(to + at.to, data + at.data, indices + at.index, length, reader);
+                                 });
         });
     }
 
@@ -187,29 +188,33 @@ private:
         const std::byte* indices = run.at(indices_);
         std::atomic<bool> in_range{true};
         run.pool->parallel_for(ceil_div(count, kIndicesPerTask), [&](std::int64_t task, int) {
-            index_space_.for_each_row(task * kIndicesPerTask, min(count, (task + 1) * kIndicesPerTask), [&](const Offsets& at, std::int64_t length) {
-                const IndexReader<Index> reader = prototype;
-                const std::byte* index = indices + at.index;
-                std::int64_t unused = 0;
-                bool all = true;
-                if (reader.count == 1)
-                    for (std::int64_t i = 0; i < length; ++i, index += step) all &= reader.read_one(reader.axes[0], index, unused);
-                else
-                    for (std::int64_t i = 0; i < length; ++i, index += step) all &= reader.read(index, unused);
-                if (!all) in_range.store(false, std::memory_order_relaxed);
-            });
+            index_space_.for_each_row(task * kIndicesPerTask, min(count, (task + 1) * kIndicesPerTask),
+                                      [&](const Offsets& at, std::int64_t length) {
+                                          const IndexReader<Index> reader = prototype;
+                                          const std::byte* index = indices + at.index;
+                                          std::int64_t unused = 0;
+                                          bool all = true;
+                                          if (reader.count == 1)
+                                              for (std::int64_t i = 0; i < length; ++i, index += step)
+                                                  all &= reader.read_one(reader.axes[0], index, unused);
+                                          else
+                                              for (std::int64_t i = 0; i < length; ++i, index += step)
+                                                  all &= reader.read(index, unused);
+                                          if (!all) in_range.store(false, std::memory_order_relaxed);
+                                      });
         });
         return in_range.load();
     }
 
     template <typename Index>
-    void copy_slices(std::byte* to, const std::byte* data, const std::byte* index, std::int64_t length, const IndexReader<Index>& reader) const {
+    void copy_slices(std::byte* to, const std::byte* data, const std::byte* index, std::int64_t length,
+                     const IndexReader<Index>& reader) const {
         if (is_element_ && !plan_.zeros) switch (slice_.run) {
-            case 1: return copy_elements<std::uint8_t>(to, data, index, length, reader);
-            case 4: return copy_elements<std::uint32_t>(to, data, index, length, reader);
-            case 8: return copy_elements<std::uint64_t>(to, data, index, length, reader);
-            default: break;
-        }
+                case 1: return copy_elements<std::uint8_t>(to, data, index, length, reader);
+                case 4: return copy_elements<std::uint32_t>(to, data, index, length, reader);
+                case 8: return copy_elements<std::uint64_t>(to, data, index, length, reader);
+                default: break;
+            }
         const GatherAxis row = slices_.row();
         for (std::int64_t i = 0; i < length; ++i, to += row.to, data += row.data, index += row.index) {
             std::int64_t source = 0;
@@ -222,7 +227,8 @@ private:
 
     // Copies elements of indices that are in range.
     template <typename Element, typename Index>
-    void copy_elements(std::byte* to, const std::byte* data, const std::byte* index, std::int64_t length, const IndexReader<Index>& prototype) const {
+    void copy_elements(std::byte* to, const std::byte* data, const std::byte* index, std::int64_t length,
+                       const IndexReader<Index>& prototype) const {
         const IndexReader<Index> reader = prototype;
         const GatherAxis row = slices_.row();
         const auto copy_all = [&](const auto& read) {
@@ -285,7 +291,8 @@ void check_operands(const Spec& spec) {
     require(spec, spec.inputs.size() == 2 && spec.outputs.size() == 1, "needs 2 inputs and 1 output");
     const Operand &data = spec.inputs[0], &indices = spec.inputs[1], &to = spec.outputs[0];
     require(spec, indices.element == Element::i32 || indices.element == Element::i64, "indices must be i32 or i64");
-    require(spec, data.itemsize > 0 && data.itemsize == to.itemsize && !to.is_constant(), "data and output must have equal item sizes");
+    require(spec, data.itemsize > 0 && data.itemsize == to.itemsize && !to.is_constant(),
+            "data and output must have equal item sizes");
 }
 
 void append(std::vector<std::int64_t>& sizes, const Operand& operand, std::size_t first, std::size_t end) {
@@ -352,10 +359,12 @@ std::unique_ptr<Kernel> make_gather_nd(const Spec& spec, WeightCache&) {
     GatherPlan plan;
     for (std::size_t i = 0; i < last; ++i) {
         require(spec, i >= batch || indices.sizes[i] == data.sizes[i], "batch axes must be equal");
-        plan.chosen.push_back({indices.sizes[i], to.strides[i], i < batch ? data.strides[i] : std::int64_t{0}, indices.strides[i]});
+        plan.chosen.push_back(
+            {indices.sizes[i], to.strides[i], i < batch ? data.strides[i] : std::int64_t{0}, indices.strides[i]});
     }
     for (std::size_t i = batch; i < depth; ++i) plan.coordinates.push_back({data.sizes[i], data.strides[i]});
-    for (std::size_t i = depth; i < data.rank(); ++i) plan.slice.push_back({data.sizes[i], to.strides[last + i - depth], data.strides[i]});
+    for (std::size_t i = depth; i < data.rank(); ++i)
+        plan.slice.push_back({data.sizes[i], to.strides[last + i - depth], data.strides[i]});
     plan.coordinate_stride = indices.strides[last];
     return std::make_unique<Gather>(spec, std::move(plan));
 }

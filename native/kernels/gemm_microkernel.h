@@ -18,13 +18,13 @@ struct GemmTile {
     std::int64_t length;
     const float* weights;
     std::int64_t weights_stride;  // floats from one position to the next
-    const float* next_weights;            // weights of a later tile, and how many of them to prefetch for each position
+    const float* next_weights;    // weights of a later tile, and how many of them to prefetch for each position
     std::int64_t next_weights_step;
     float* y;
-    std::int64_t y_stride;  // floats from row to row
-    std::int64_t columns;   // valid columns: at most vectors * lanes
-    std::int64_t next_input;     // floats from the last segment's input to the next tile's input, which is prefetched; 0: none
-    const float* initial;      // initial values of the accumulators; null: zero
+    std::int64_t y_stride;    // floats from row to row
+    std::int64_t columns;     // valid columns: at most vectors * lanes
+    std::int64_t next_input;  // floats from the last segment's input to the next tile's input, which is prefetched; 0: none
+    const float* initial;     // initial values of the accumulators; null: zero
     std::int64_t initial_stride;
     bool has_epilogue;  // false: y gets the accumulators themselves
 

@@ -1,14 +1,14 @@
 // Selection of the vector code for the instruction set in use.
-#include "isa.h"
 #include "copy/copy_kernels.h"
-#include "kernels/runtime_packing.h"
-#include "kernels/gemm_microkernel.h"
+#include "isa.h"
 #include "kernels/conv_prologue.h"
+#include "kernels/gemm_microkernel.h"
+#include "kernels/runtime_packing.h"
 
 namespace dovetail {
 
-DOVETAIL_DECLARE_PER_ISA(extern const PackingKernels packing_kernel_table; extern const GemmKernels gemm_kernel_table; extern const PrologueKernels prologue_kernel_table;
-                      const CopyKernels& isa_copy_kernels();)
+DOVETAIL_DECLARE_PER_ISA(extern const PackingKernels packing_kernel_table; extern const GemmKernels gemm_kernel_table;
+                         extern const PrologueKernels prologue_kernel_table; const CopyKernels& isa_copy_kernels();)
 
 const GemmKernels& gemm_kernels() { return DOVETAIL_SELECT_ISA(gemm_kernel_table); }
 const PackingKernels& packing_kernels() { return DOVETAIL_SELECT_ISA(packing_kernel_table); }

@@ -3,11 +3,11 @@
 #include <stdexcept>
 
 #include "int_math.h"
+#include "kernels/conv_prologue.h"
 #include "kernels/epilogue.h"
 #include "kernels/kernels.h"
 #include "kernels/runtime_packing.h"
 #include "kernels/weight_packing.h"
-#include "kernels/conv_prologue.h"
 
 namespace dovetail {
 namespace {
@@ -16,7 +16,7 @@ constexpr std::int64_t kTileFloats = kMaxRows * kMaxVectors * 16;
 constexpr std::int64_t kChunkBytes = 512 << 10;  // of packed columns that stay in L2
 constexpr std::int64_t kTasksPerThread = 6;
 constexpr std::int64_t kSingleThreadTaskWork = std::int64_t{1} << 29;  // multiplications of one task with a single thread
-constexpr std::int64_t kSmallWork = 1 << 17;  // multiplications below which waking a thread does not pay
+constexpr std::int64_t kSmallWork = 1 << 17;                           // multiplications below which waking a thread does not pay
 constexpr std::int64_t kBlockDepth = 1024;
 constexpr std::int64_t kMinRowsForPacking = 24;
 
@@ -29,12 +29,13 @@ struct BatchStrides {
 };
 
 BatchStrides batch_strides_of(const Spec& spec, const Operand& operand, const std::vector<std::int64_t>& batch, std::int64_t rows,
-               std::int64_t columns) {
+                              std::int64_t columns) {
     std::vector<std::int64_t> sizes = batch;
     sizes.push_back(rows);
     sizes.push_back(columns);
     const auto strides = float_strides(spec, operand);
-    if (operand.rank() > sizes.size()) throw std::invalid_argument(spec.kernel + ": an operand must not have more axes than the output");
+    if (operand.rank() > sizes.size())
+        throw std::invalid_argument(spec.kernel + ": an operand must not have more axes than the output");
     const std::size_t missing = sizes.size() - operand.rank();
     std::vector<std::int64_t> all(sizes.size(), 0);
     for (std::size_t i = 0; i < operand.rank(); ++i) {
@@ -80,15 +81,16 @@ private:
     std::int64_t row_of(std::int64_t tile) const { return tile * small_count_ + std::min(tile, large_tiles_); }
     void run_task(const Run& run, const Task& task, int worker) const;
     Workspace workspace_of(const Run& run, int worker) const;
-    const float* rows_of(const Run& run, const Task& task, const Workspace& workspace, std::int64_t row, std::int64_t count) const;
+    const float* rows_of(const Run& run, const Task& task, const Workspace& workspace, std::int64_t row,
+                         std::int64_t count) const;
     Block columns_of(const Run& run, const Task& task, const Workspace& workspace, std::size_t index) const;
     Block constant_columns(const Task& task, std::size_t index, std::int64_t block) const;
     WeightPrefetch prefetch_of(const Task& task, std::size_t index, std::int64_t block) const;
     void set_initial(GemmTile& tile, const Block& columns) const;
-    void multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel, std::int64_t tile, const float* rows,
-                  const Block& columns) const;
+    void multiply(const Run& run, const Task& task, const Workspace& workspace, std::size_t panel, std::int64_t tile,
+                  const float* rows, const Block& columns) const;
     void set_residual(const Run& run, const Task& task, GemmTile& tile, float* to, const Panel& panel, std::int64_t row,
-                   std::int64_t count) const;
+                      std::int64_t count) const;
     void dot(const Run& run, const Task& task, const Workspace& workspace) const;
 
     Operand a_, b_, bias_operand_, y_;
@@ -104,7 +106,7 @@ private:
     RightOperand right_ = RightOperand::constant;
     Tiling tiling_{};
     std::int64_t small_count_ = 0, large_tiles_ = 0;  // rows of a tile; number of tiles, the first ones, with one row more
-    GemmTile shared_fields_{};                            // the fields that all tiles share
+    GemmTile shared_fields_{};                        // the fields that all tiles share
     std::vector<Panel> panels_;
     std::int64_t chunk_panels_ = 1;
     std::int64_t blocks_ = 1;  // of the depth; rows and columns of a block stay in cache
@@ -186,11 +188,12 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
         right_ = rows_ < kMinRowsForPacking && b.column == 1 ? RightOperand::in_place : RightOperand::packed;
     const bool adds_residual_last = epilogue_.has_residual && (scale_ != 1 || epilogue_.residual_last);
     const bool scales_bias = has_bias_ && scale_ != 1;
-    if (right_ == RightOperand::constant && tiling_.tiles > 3 && depth_ > kBlockDepth * 3 / 2 && y.column == 1 && !adds_residual_last &&
-        !scales_bias)
+    if (right_ == RightOperand::constant && tiling_.tiles > 3 && depth_ > kBlockDepth * 3 / 2 && y.column == 1 &&
+        !adds_residual_last && !scales_bias)
         blocks_ = ceil_div(depth_, kBlockDepth);
     if (right_ == RightOperand::constant)
-        chunk_panels_ = std::max<std::int64_t>(kChunkBytes / (ceil_div(depth_ + 1, blocks_) * tiling_.vectors * kernels_.lanes * 4), 1);
+        chunk_panels_ =
+            std::max<std::int64_t>(kChunkBytes / (ceil_div(depth_ + 1, blocks_) * tiling_.vectors * kernels_.lanes * 4), 1);
     for (std::int64_t r = 0; r < kMaxRows; ++r)
         row_offsets_.push_back(r * (a.column == 1 || depth_ == 1 ? a.row : round_to_line(depth_)));
     if (has_bias_ && bias_operand_.is_constant() && bias.row == 0 &&
@@ -205,8 +208,8 @@ void MatMul::choose_variant(const Spec& spec, WeightCache& cache) {
     for (std::int64_t k = 0; k < depth_; ++k) order.push_back(k * b.row);
     for (std::int64_t i = 0; i < batches(); ++i)
         packed_.push_back(pack_cached(cache, "matmul",
-                                    {reinterpret_cast<const float*>(b_.constant) + offset(b, i), order, b.column}, panels_,
-                                    kernels_.lanes));
+                                      {reinterpret_cast<const float*>(b_.constant) + offset(b, i), order, b.column}, panels_,
+                                      kernels_.lanes));
 }
 
 std::size_t MatMul::scratch_bytes() const {
@@ -226,18 +229,18 @@ void MatMul::run(const Run& run) const {
     const std::int64_t chunks = ceil_div(panels, chunk_panels_), threads = run.pool->threads();
     const bool is_small = y_.count() * depth_ < kSmallWork;
     const std::int64_t work_alone = y_.count() / batches() * depth_ / chunks;
-    const std::int64_t target_parts = is_small           ? 1
-                                : threads == 1 ? run.pool->task_count(tiling_.tiles, work_alone, kSingleThreadTaskWork)
-                                               : ceil_div(kTasksPerThread * threads, chunks * batches());
+    const std::int64_t target_parts = is_small       ? 1
+                                      : threads == 1 ? run.pool->task_count(tiling_.tiles, work_alone, kSingleThreadTaskWork)
+                                                     : ceil_div(kTasksPerThread * threads, chunks * batches());
     const std::int64_t parts = std::min(tiling_.tiles, target_parts);
     const auto task = [&](std::int64_t index, int worker) {
         const std::int64_t part = index % parts, chunk = index / parts % chunks;
         const std::int64_t batch = index / parts / chunks;
         run_task(run,
-             {batch, static_cast<std::size_t>(chunk * panels / chunks),
-              static_cast<std::size_t>((chunk + 1) * panels / chunks), part * tiling_.tiles / parts, (part + 1) * tiling_.tiles / parts,
-              parts == 1 ? threads : 1, offset(a, batch), offset(y, batch)},
-             worker);
+                 {batch, static_cast<std::size_t>(chunk * panels / chunks),
+                  static_cast<std::size_t>((chunk + 1) * panels / chunks), part * tiling_.tiles / parts,
+                  (part + 1) * tiling_.tiles / parts, parts == 1 ? threads : 1, offset(a, batch), offset(y, batch)},
+                 worker);
     };
     const std::int64_t tasks = parts * chunks * batches();
     if (is_small)
@@ -255,7 +258,9 @@ MatMul::Workspace MatMul::workspace_of(const Run& run, int worker) const {
 void MatMul::run_task(const Run& run, const Task& task, int worker) const {
     const Workspace workspace = workspace_of(run, worker);
     if (right_ == RightOperand::dots) return dot(run, task, workspace);
-    const auto rows = [&](std::int64_t tile) { return rows_of(run, task, workspace, row_of(tile), row_of(tile + 1) - row_of(tile)); };
+    const auto rows = [&](std::int64_t tile) {
+        return rows_of(run, task, workspace, row_of(tile), row_of(tile + 1) - row_of(tile));
+    };
     for (std::int64_t block = 0; right_ == RightOperand::constant && block < blocks_; ++block)
         for (std::int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
             const float* from = rows(tile);
@@ -271,7 +276,8 @@ void MatMul::run_task(const Run& run, const Task& task, int worker) const {
 }
 
 // Rows with contiguous elements: in place, or copied.
-const float* MatMul::rows_of(const Run& run, const Task& task, const Workspace& workspace, std::int64_t row, std::int64_t count) const {
+const float* MatMul::rows_of(const Run& run, const Task& task, const Workspace& workspace, std::int64_t row,
+                             std::int64_t count) const {
     const float* from = reinterpret_cast<const float*>(run.at(a_)) + task.a + row * a.row;
     if (a.column == 1) return from;
     // Position by position over all rows: elements that are contiguous along the rows are read once.
@@ -302,7 +308,8 @@ MatMul::Block MatMul::constant_columns(const Task& task, std::size_t index, std:
 WeightPrefetch MatMul::prefetch_of(const Task& task, std::size_t index, std::int64_t block) const {
     const auto chunk = static_cast<std::int64_t>(task.last_panel - task.first_panel);
     const bool is_last_block = block + 1 == blocks_;
-    const auto next = static_cast<std::int64_t>(index) + (is_last_block ? chunk * task.stride : 0), following = is_last_block ? 0 : block + 1;
+    const auto next = static_cast<std::int64_t>(index) + (is_last_block ? chunk * task.stride : 0),
+               following = is_last_block ? 0 : block + 1;
     if (next >= static_cast<std::int64_t>(panels_.size())) return {};
     const Panel& panel = panels_[static_cast<std::size_t>(next)];
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
@@ -323,7 +330,7 @@ void MatMul::set_initial(GemmTile& tile, const Block& columns) const {
 
 // A bias that is not a constant row is added to the residual.
 void MatMul::set_residual(const Run& run, const Task& task, GemmTile& tile, float* to, const Panel& panel, std::int64_t row,
-                       std::int64_t count) const {
+                          std::int64_t count) const {
     const std::int64_t width = static_cast<std::int64_t>(panel.vectors) * kernels_.lanes;
     const auto address = [&](const Operand& operand, const BatchStrides& strides) {
         return reinterpret_cast<const float*>(run.at(operand)) + offset(strides, task.batch) + row * strides.row +

@@ -32,14 +32,15 @@ float max_of(float a, float b) { return a > b || a != a ? a : b; }
 class NonMaxSuppression : public Kernel {
 public:
     explicit NonMaxSuppression(const Spec& spec)
-        : boxes_(spec.inputs[0]), scores_(spec.inputs[1]), iou_threshold_(spec.inputs[2]), score_threshold_(spec.inputs[3]), table_(spec.outputs[0]),
-          counts_(spec.outputs[1]), classes_(scores_.sizes[1]), size_(scores_.sizes[2]), max_boxes_(table_.sizes[2]),
-          is_center_(spec.integer("center") != 0), is_inclusive_(spec.integer("inclusive") != 0) {}
+        : boxes_(spec.inputs[0]), scores_(spec.inputs[1]), iou_threshold_(spec.inputs[2]), score_threshold_(spec.inputs[3]),
+          table_(spec.outputs[0]), counts_(spec.outputs[1]), classes_(scores_.sizes[1]), size_(scores_.sizes[2]),
+          max_boxes_(table_.sizes[2]), is_center_(spec.integer("center") != 0), is_inclusive_(spec.integer("inclusive") != 0) {}
 
     std::string name() const override { return "nms"; }
 
     std::size_t scratch_bytes() const override {
-        return static_cast<std::size_t>(size_) * sizeof(std::uint64_t) + static_cast<std::size_t>(max_boxes_ * kFloatsPerBox) * sizeof(float);
+        return static_cast<std::size_t>(size_) * sizeof(std::uint64_t) +
+               static_cast<std::size_t>(max_boxes_ * kFloatsPerBox) * sizeof(float);
     }
 
     void run(const Run& run) const override {
@@ -149,8 +150,10 @@ std::unique_ptr<Kernel> make_nms(const Spec& spec, WeightCache&) {
     for (const Operand& x : spec.inputs) require(x.element == Element::f32, "inputs must be f32");
     for (const Operand& y : spec.outputs) require(y.element == Element::i32, "outputs must be i32");
     const Operand &boxes = spec.inputs[0], &scores = spec.inputs[1], &table = spec.outputs[0], &counts = spec.outputs[1];
-    require(boxes.rank() == 3 && scores.rank() == 3 && table.rank() == 3 && counts.rank() == 2, "boxes, scores and selected indices must have rank 3, counts rank 2");
-    require(boxes.sizes[0] == scores.sizes[0] && boxes.sizes[1] == scores.sizes[2] && boxes.sizes[2] == 4, "needs a box of 4 numbers for each score");
+    require(boxes.rank() == 3 && scores.rank() == 3 && table.rank() == 3 && counts.rank() == 2,
+            "boxes, scores and selected indices must have rank 3, counts rank 2");
+    require(boxes.sizes[0] == scores.sizes[0] && boxes.sizes[1] == scores.sizes[2] && boxes.sizes[2] == 4,
+            "needs a box of 4 numbers for each score");
     for (std::size_t i = 0; i < 2; ++i)
         require(table.sizes[i] == scores.sizes[i] && counts.sizes[i] == scores.sizes[i], "the outputs have wrong shapes");
     require(spec.inputs[2].count() == 1 && spec.inputs[3].count() == 1, "thresholds must be scalars");

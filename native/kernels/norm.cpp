@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "kernels/kernels.h"
 #include "int_math.h"
+#include "kernels/kernels.h"
 #include "kernels/strided_loop.h"
 
 namespace dovetail {
@@ -39,7 +39,8 @@ void check_operands(const Spec& spec) {
     for (const auto* operands : {&spec.inputs, &spec.outputs})
         for (const Operand& operand : *operands)
             if (operand.element != Element::f32) throw std::invalid_argument(spec.kernel + ": operands must be f32");
-    if (spec.inputs.at(0).sizes != spec.outputs.at(0).sizes) throw std::invalid_argument(spec.kernel + ": input and output must have equal sizes");
+    if (spec.inputs.at(0).sizes != spec.outputs.at(0).sizes)
+        throw std::invalid_argument(spec.kernel + ": input and output must have equal sizes");
 }
 
 // A function of the rows along one axis, in a loop over all other axes.
@@ -59,8 +60,9 @@ public:
         const std::int64_t tasks =
             run.pool->task_count(std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, ceil_div(rows, step_)), x_.count());
         if (tasks == 1) return run_rows(run, 0, rows, 0);
-        run.pool->parallel_for(
-            tasks, [&](std::int64_t task, int worker) { run_rows(run, task_boundary(task, tasks, rows), task_boundary(task + 1, tasks, rows), worker); });
+        run.pool->parallel_for(tasks, [&](std::int64_t task, int worker) {
+            run_rows(run, task_boundary(task, tasks, rows), task_boundary(task + 1, tasks, rows), worker);
+        });
     }
 
 protected:
@@ -190,7 +192,8 @@ private:
         for (std::size_t i = operand.rank(); i-- > 0; dense *= operand.sizes[i])
             if (operand.sizes[i] != 1 && operand.strides[i] != dense)
                 throw std::invalid_argument(spec.kernel + ": a parameter must be contiguous");
-        if (operand.count() != size) throw std::invalid_argument(spec.kernel + ": a parameter must have the size of the normalized axes");
+        if (operand.count() != size)
+            throw std::invalid_argument(spec.kernel + ": a parameter must have the size of the normalized axes");
         return operand;
     }
 };
@@ -231,7 +234,8 @@ public:
             run.pool->task_count(std::clamp<std::int64_t>(x_.count() / kElementsPerTask, 1, (total + 63) / 64), x_.count());
         const auto task_boundary = [&](std::int64_t task) { return task == tasks ? total : task * total / tasks / 16 * 16; };
         if (tasks == 1) return run_rows(run, 0, total, 0);
-        run.pool->parallel_for(tasks, [&](std::int64_t task, int worker) { run_rows(run, task_boundary(task), task_boundary(task + 1), worker); });
+        run.pool->parallel_for(
+            tasks, [&](std::int64_t task, int worker) { run_rows(run, task_boundary(task), task_boundary(task + 1), worker); });
     }
 
 private:
@@ -264,7 +268,9 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_softmax(const Spec& spec, WeightCache&) { return std::make_unique<Softmax>(spec, norm_kernels().softmax); }
+std::unique_ptr<Kernel> make_softmax(const Spec& spec, WeightCache&) {
+    return std::make_unique<Softmax>(spec, norm_kernels().softmax);
+}
 std::unique_ptr<Kernel> make_log_softmax(const Spec& spec, WeightCache&) {
     return std::make_unique<Softmax>(spec, norm_kernels().log_softmax);
 }

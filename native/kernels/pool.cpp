@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "copy/copy_kernels.h"
+#include "copy/strided_copy.h"
 #include "kernels/conv_geometry.h"
 #include "kernels/kernels.h"
-#include "copy/strided_copy.h"
-#include "copy/copy_kernels.h"
 
 namespace dovetail {
 namespace {
@@ -21,7 +21,8 @@ constexpr std::int64_t kMaxSpan = 1 << 26;
 std::vector<std::int64_t> per_axis(const Spec& spec, const char* name, std::size_t count, std::int64_t fallback) {
     auto values = spec.integers(name);
     if (values.empty()) values.assign(count, fallback);
-    if (values.size() != count) throw std::invalid_argument("pool: " + std::string(name) + " must have one value for each spatial axis");
+    if (values.size() != count)
+        throw std::invalid_argument("pool: " + std::string(name) + " must have one value for each spatial axis");
     return values;
 }
 
@@ -44,7 +45,8 @@ public:
         if (copying::prefetches_within_pages() && x_.count() * 4 > kL2Bytes) plan_.prefetch_bytes = kPage;
         const PoolFunctions functions = DOVETAIL_SELECT_ISA(pool_functions)();
         const bool is_max = mode == "max";
-        function_ = is_dense_ ? (is_max ? functions.dense_max : functions.dense_average) : (is_max ? functions.row_max : functions.row_average);
+        function_ = is_dense_ ? (is_max ? functions.dense_max : functions.dense_average)
+                              : (is_max ? functions.row_max : functions.row_average);
         name_ = "pool " + mode + (is_dense_ ? " channels " : " rows ") + name_of(isa());
     }
 
@@ -61,8 +63,11 @@ public:
         std::byte* y = run.at(y_);
         const std::int64_t rows = plan.batch * plan.axes[0].out * plan.axes[1].out * (is_dense_ ? 1 : plan.channels);
         const std::int64_t work = y_.count() * plan.axes[0].kernel * plan.axes[1].kernel * plan.axes[2].kernel;
-        const std::int64_t threads = run.pool->threads(), tasks_per_thread = std::min(work / (kElementsPerTask * threads), kTasksPerThread);
-        const std::int64_t tasks = threads == 1 ? run.pool->task_count(rows, work) : tasks_per_thread == 0 ? 1 : std::min(threads * tasks_per_thread, rows);
+        const std::int64_t threads = run.pool->threads(),
+                           tasks_per_thread = std::min(work / (kElementsPerTask * threads), kTasksPerThread);
+        const std::int64_t tasks = threads == 1            ? run.pool->task_count(rows, work)
+                                   : tasks_per_thread == 0 ? 1
+                                                           : std::min(threads * tasks_per_thread, rows);
         const auto part = [&](std::int64_t task, int worker) {
             function_(plan, x, y, task * rows / tasks, (task + 1) * rows / tasks,
                       reinterpret_cast<float*>(run.scratch_of(worker)));

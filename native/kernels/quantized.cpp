@@ -13,7 +13,7 @@
 namespace dovetail {
 namespace {
 
-constexpr std::int64_t kPatchBytes = 128 << 10;      // of copied pixels that stay in cache
+constexpr std::int64_t kPatchBytes = 128 << 10;  // of copied pixels that stay in cache
 constexpr std::int64_t kReadPadding = 64;
 constexpr std::int64_t kFewChannels = 4;  // channel planes up to which the input is interleaved
 
@@ -24,7 +24,8 @@ bool has_dense_channels(const Operand& image) { return image.strides[1] == 1 || 
 class QuantizedConv : public Kernel {
 public:
     QuantizedConv(const Spec& spec, WeightCache& cache)
-        : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), kernels_(DOVETAIL_SELECT_ISA(int8_kernels)()), unit_(amx_unit() ? amx_unit() : vnni_unit()) {
+        : x_(spec.inputs.at(0)), y_(spec.outputs.at(0)), kernels_(DOVETAIL_SELECT_ISA(int8_kernels)()),
+          unit_(amx_unit() ? amx_unit() : vnni_unit()) {
         if (!is_byte(x_) || !is_byte(y_) || x_.rank() != 4 || y_.rank() != 4)
             throw std::invalid_argument("quantized_conv: images must have rank 4 and 8-bit elements");
         if ((!has_dense_channels(x_) && x_.sizes[1] > kFewChannels) || !has_dense_channels(y_))
@@ -54,7 +55,7 @@ public:
         const auto task = [&](std::int64_t index, int worker) {
             const std::int64_t chunk = index % chunks, block = index / chunks % blocks;
             compute_block(run, index / chunks / blocks, block * block_lines_, std::min((block + 1) * block_lines_, out_[0]),
-                     chunk * pairs / chunks * 2, std::min((chunk + 1) * pairs / chunks * 2, panels_), worker);
+                          chunk * pairs / chunks * 2, std::min((chunk + 1) * pairs / chunks * 2, panels_), worker);
             if (unit_) unit_->end();
         };
         if (y_.count() * segments_ * blocks_ * kInt8Depth < (1 << 19))
@@ -66,11 +67,13 @@ public:
 private:
     void read_windows(const Spec& spec) {
         const Operand& w = spec.inputs.at(1);
-        const auto strides = spec.integers("strides"), dilations = spec.integers("dilations"), begins = spec.integers("pads_begin");
+        const auto strides = spec.integers("strides"), dilations = spec.integers("dilations"),
+                   begins = spec.integers("pads_begin");
         if (strides.size() != 2 || dilations.size() != 2 || begins.size() != 2 || w.rank() != 4 || w.element != Element::i8 ||
             !w.is_constant() || w.sizes[0] != y_.sizes[1] || w.sizes[1] != x_.sizes[1])
             throw std::invalid_argument("quantized_conv: needs windows of 2 axes, constant i8 weights and 1 group");
-        if (x_.sizes[0] != y_.sizes[0]) throw std::invalid_argument("quantized_conv: input and output must have equal batch sizes");
+        if (x_.sizes[0] != y_.sizes[0])
+            throw std::invalid_argument("quantized_conv: input and output must have equal batch sizes");
         check_windows("quantized_conv", {w.sizes[2], w.sizes[3]}, strides, dilations, begins);
         channels_ = x_.sizes[1];
         for (std::size_t i = 0; i < 2; ++i) {
@@ -94,7 +97,8 @@ private:
         const Operand &bias = spec.inputs.at(2), &factor = spec.inputs.at(3);
         if (!bias.is_constant() || bias.element != Element::i32 || bias.rank() != 1 || bias.sizes[0] != y_.sizes[1] ||
             !factor.is_constant() || factor.element != Element::f32 || factor.rank() != 1 || factor.sizes[0] != y_.sizes[1])
-            throw std::invalid_argument("quantized_conv: needs a constant i32 bias and constant f32 factors, one for each channel");
+            throw std::invalid_argument(
+                "quantized_conv: needs a constant i32 bias and constant f32 factors, one for each channel");
         for (std::int64_t j = 0; j < y_.sizes[1]; ++j) {
             std::memcpy(&offset_[static_cast<std::size_t>(j)], bias.constant + j * bias.strides[0], 4);
             std::memcpy(&factor_[static_cast<std::size_t>(j)], factor.constant + j * factor.strides[0], 4);
@@ -103,11 +107,13 @@ private:
         requantization_.low = real("low");
         requantization_.high = real("high");
         requantization_.zero = real("y_zero");
-        requantization_.is_full = y_.element == Element::u8 && real(spec.integer("has_residual") ? "last_high" : "high") + requantization_.zero >= 255;
+        requantization_.is_full =
+            y_.element == Element::u8 && real(spec.integer("has_residual") ? "last_high" : "high") + requantization_.zero >= 255;
         if (spec.integer("has_residual") == 0) return;
         residual_ = spec.inputs.at(4);
         if (!is_byte(residual_) || residual_.sizes != y_.sizes || !has_dense_channels(residual_))
-            throw std::invalid_argument("quantized_conv: the residual must have 8-bit elements and the sizes of the output, channels-last");
+            throw std::invalid_argument(
+                "quantized_conv: the residual must have 8-bit elements and the sizes of the output, channels-last");
         has_residual_ = true;
         requantization_.other_is_signed = residual_.element == Element::i8;
         requantization_.other_zero = real("other_zero");
@@ -120,7 +126,9 @@ private:
     std::int64_t patch_rows(std::int64_t lines) const { return (lines - 1) * stride_[0] + (kernel_[0] - 1) * dilation_[0] + 1; }
     std::int64_t patch_bytes(std::int64_t lines) const { return (is_im2col_ ? lines : patch_rows(lines)) * patch_row_; }
     // Bytes from one output line's input to the next one's.
-    std::int64_t line_bytes() const { return in_place_ ? stride_[0] * x_step_[0] : is_im2col_ ? patch_row_ : stride_[0] * patch_row_; }
+    std::int64_t line_bytes() const {
+        return in_place_ ? stride_[0] * x_step_[0] : is_im2col_ ? patch_row_ : stride_[0] * patch_row_;
+    }
 
     void choose() {
         const bool is_dense = x_.strides[1] == 1;
@@ -135,18 +143,19 @@ private:
         blocks_ = ceil_div(run, kInt8Depth);
         last_depth_ = ceil_div(run - (blocks_ - 1) * kInt8Depth, 8) * 8;
         step_ = is_im2col_ ? run : stride_[1] * (in_place_ ? x_step_[1] : channels_);
-        patch_row_ = is_im2col_ ? out_[1] * run
-                             : ((out_[1] - 1) * stride_[1] + (kernel_[1] - 1) * dilation_[1] + 1) * channels_;
+        patch_row_ = is_im2col_ ? out_[1] * run : ((out_[1] - 1) * stride_[1] + (kernel_[1] - 1) * dilation_[1] + 1) * channels_;
         for (std::int64_t s = 0; s < segments_; ++s)
-            offsets_.push_back(merges_taps_ ? s * dilation_[0] * patch_row_
-                                       : s / kernel_[1] * dilation_[0] * patch_row_ + s % kernel_[1] * dilation_[1] * channels_);
+            offsets_.push_back(merges_taps_
+                                   ? s * dilation_[0] * patch_row_
+                                   : s / kernel_[1] * dilation_[0] * patch_row_ + s % kernel_[1] * dilation_[1] * channels_);
         // Evenly spaced lines are one run, including unused pixels between them.
         const bool even = is_im2col_ || (stride_[0] == 1 && stride_[1] == 1);
         const std::int64_t line = line_bytes();
         line_ = even && step_ != 0 && line % step_ == 0 && line / step_ < out_[1] + kernel_[1] * 2 ? line / step_ : 0;
         is_weight_bound_ = panels_ * segments_ * blocks_ * kInt8Block > in_[0] * in_[1] * channels_;
         block_lines_ = is_weight_bound_ ? out_[0] : std::max<std::int64_t>(ceil_div(out_[0], 8), 1);
-        while (block_lines_ > 1 && !in_place_ && patch_bytes(block_lines_) > (is_weight_bound_ ? 4 : 1) * kPatchBytes) --block_lines_;
+        while (block_lines_ > 1 && !in_place_ && patch_bytes(block_lines_) > (is_weight_bound_ ? 4 : 1) * kPatchBytes)
+            --block_lines_;
     }
 
     // Packs the weights panel by panel in the order in which tiles read them. Padding at the end of a segment has weight 0.
@@ -161,18 +170,23 @@ private:
             auto floats = aligned_floats(bytes / 4);
             auto* to = reinterpret_cast<std::int8_t*>(floats.get());
             std::memset(to, 0, bytes);
-            for_each_weight([&](std::int64_t j, std::int64_t segment, std::int64_t depth, std::int8_t value) {
-                // Panels are packed in pairs; an odd last panel is alone.
-                const std::int64_t own = j / kInt8Columns, pair = own / 2 * 2, width = std::min<std::int64_t>(panels_ - pair, 2);
-                const std::int64_t block = segment * blocks_ + depth / kInt8Depth;
-                to[pair * panel + (block * width + own - pair) * kInt8Block + depth % kInt8Depth / 4 * 64 +
-                   j % kInt8Columns * 4 + depth % 4] = value;
-            }, w);
+            for_each_weight(
+                [&](std::int64_t j, std::int64_t segment, std::int64_t depth, std::int8_t value) {
+                    // Panels are packed in pairs; an odd last panel is alone.
+                    const std::int64_t own = j / kInt8Columns, pair = own / 2 * 2,
+                                       width = std::min<std::int64_t>(panels_ - pair, 2);
+                    const std::int64_t block = segment * blocks_ + depth / kInt8Depth;
+                    to[pair * panel + (block * width + own - pair) * kInt8Block + depth % kInt8Depth / 4 * 64 +
+                       j % kInt8Columns * 4 + depth % 4] = value;
+                },
+                w);
             return std::shared_ptr<const void>(floats, floats.get());
         }));
         // Subtracts the contribution of x's zero point from the offsets.
         std::vector<std::int64_t> total(offset_.size(), 0);
-        for_each_weight([&](std::int64_t j, std::int64_t, std::int64_t, std::int8_t value) { total[static_cast<std::size_t>(j)] += value; }, w);
+        for_each_weight(
+            [&](std::int64_t j, std::int64_t, std::int64_t, std::int8_t value) { total[static_cast<std::size_t>(j)] += value; },
+            w);
         for (std::size_t j = 0; j < offset_.size(); ++j) offset_[j] -= static_cast<std::int32_t>(x_zero_ * total[j]);
     }
 
@@ -184,12 +198,13 @@ private:
                 for (std::int64_t h = 0; h < kernel_[0]; ++h)
                     for (std::int64_t k = 0; k < kernel_[1]; ++k)
                         visit(j, ((h * kernel_[1] + k) * channels_ + c) / run, ((h * kernel_[1] + k) * channels_ + c) % run,
-                             static_cast<std::int8_t>(w.constant[j * w.strides[0] + c * w.strides[1] + h * w.strides[2] + k * w.strides[3]]));
+                              static_cast<std::int8_t>(
+                                  w.constant[j * w.strides[0] + c * w.strides[1] + h * w.strides[2] + k * w.strides[3]]));
     }
 
     // Computes some lines of an image for some panels.
-    void compute_block(const Run& run, std::int64_t image, std::int64_t first, std::int64_t last, std::int64_t panel, std::int64_t end,
-                  int worker) const {
+    void compute_block(const Run& run, std::int64_t image, std::int64_t first, std::int64_t last, std::int64_t panel,
+                       std::int64_t end, int worker) const {
         std::byte* scratch = run.scratch_of(worker);
         auto* accumulators = reinterpret_cast<std::int32_t*>(scratch);
         const std::byte* x = run.at(x_) + image * x_.strides[0];
@@ -210,10 +225,20 @@ private:
             const std::int64_t begin = part * kInt8Pixels, count = std::min(length - begin, kInt8Pixels);
             const int width = static_cast<int>(std::min<std::int64_t>(end - j, 2));
             const std::int8_t* weights = weights_.get() + j * step;
-            const Int8Tile int8_tile{from + at * line_step + begin * step_, step_, offsets_.data(), segments_, blocks_, last_depth_,
-                                weights, offset_.data() + j * kInt8Columns, weights + 2 * step + (at * parts + part) * share,
-                                j + 2 < end ? fetched : 0,
-                                static_cast<int>(count), width, x_.element == Element::i8, accumulators};
+            const Int8Tile int8_tile{from + at * line_step + begin * step_,
+                                     step_,
+                                     offsets_.data(),
+                                     segments_,
+                                     blocks_,
+                                     last_depth_,
+                                     weights,
+                                     offset_.data() + j * kInt8Columns,
+                                     weights + 2 * step + (at * parts + part) * share,
+                                     j + 2 < end ? fetched : 0,
+                                     static_cast<int>(count),
+                                     width,
+                                     x_.element == Element::i8,
+                                     accumulators};
             (unit_ ? unit_->multiply : kernels_.multiply)(int8_tile);
             requantize(run, image, first + at, begin, count, j, width, accumulators);
         };
@@ -229,8 +254,8 @@ private:
     }
 
     // Requantizes `count` pixels from `begin` on, counted along a run that begins at line `line`.
-    void requantize(const Run& run, std::int64_t image, std::int64_t line, std::int64_t begin, std::int64_t count, std::int64_t panel,
-             int width, const std::int32_t* accumulators) const {
+    void requantize(const Run& run, std::int64_t image, std::int64_t line, std::int64_t begin, std::int64_t count,
+                    std::int64_t panel, int width, const std::int32_t* accumulators) const {
         const std::int64_t column = panel * kInt8Columns;
         Requantization pixel = requantization_;
         pixel.factor = factor_.data() + column;
@@ -365,7 +390,8 @@ private:
         auto** addresses = reinterpret_cast<const std::byte**>(maximum + ceil_div(pixels * channels, 64) * 64);
         std::int64_t number = 0;
         for (std::int64_t h = axes_[0].first(o); h < axes_[0].last(o); ++h)
-            addresses[number++] = run.at(x_) + image * x_.strides[0] + (axes_[0].start(o) + h * axes_[0].dilation) * x_.strides[2];
+            addresses[number++] =
+                run.at(x_) + image * x_.strides[0] + (axes_[0].start(o) + h * axes_[0].dilation) * x_.strides[2];
         if (number != 0 && is_whole) kernels_.maximum(maximum, addresses, number, pixels * channels, is_signed);
         for (std::int64_t p = 0; number != 0 && !is_whole && p < pixels; ++p) {
             kernels_.maximum(maximum + p * channels, addresses, number, channels, is_signed);
@@ -393,7 +419,9 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_quantized_conv(const Spec& spec, WeightCache& cache) { return std::make_unique<QuantizedConv>(spec, cache); }
+std::unique_ptr<Kernel> make_quantized_conv(const Spec& spec, WeightCache& cache) {
+    return std::make_unique<QuantizedConv>(spec, cache);
+}
 
 std::unique_ptr<Kernel> make_quantized_pool(const Spec& spec, WeightCache&) { return std::make_unique<QuantizedPool>(spec); }
 

@@ -11,7 +11,7 @@ namespace dovetail {
 constexpr std::int64_t kInt8Columns = 16;  // of a panel of weights
 constexpr std::int64_t kInt8Depth = 64;    // bytes of depth in a block
 constexpr std::int64_t kInt8Block = kInt8Columns * kInt8Depth;
-constexpr std::int64_t kInt8Pixels = 32;   // maximum of a tile
+constexpr std::int64_t kInt8Pixels = 32;  // maximum of a tile
 constexpr std::int64_t kAccumulatorPitch = 2 * kInt8Columns;
 
 // accumulators[p, j] = offset[j] + sum over segments s, blocks k and bytes i < 64 of x[p * step + offsets[s] + 64 k + i] *
@@ -26,8 +26,8 @@ struct Int8Tile {
     std::int64_t blocks;
     std::int64_t last_depth;  // bytes of a segment's last block that have weights, a multiple of 8
     const std::int8_t* weights;
-    const std::int32_t* offset;   // of both panels
-    const std::int8_t* next;  // weights of a later tile, of which each block prefetches `next_step` bytes
+    const std::int32_t* offset;  // of both panels
+    const std::int8_t* next;     // weights of a later tile, of which each block prefetches `next_step` bytes
     std::int64_t next_step;
     int pixels;
     int panels;
@@ -39,11 +39,11 @@ struct Int8Tile {
 // rounded value of r * own + (other - other_zero) * beside.
 struct Requantization {
     const std::int32_t* accumulators;  // [pixels][kAccumulatorPitch]
-    const float* factor;  // by column; whole vectors may be read
+    const float* factor;               // by column; whole vectors may be read
     std::int64_t columns;
     std::int64_t pixels;
     std::byte* y;
-    std::int64_t y_step;  // bytes from pixel to pixel
+    std::int64_t y_step;     // bytes from pixel to pixel
     const std::byte* other;  // the residual; null: none
     std::int64_t other_step;
     bool other_is_signed;

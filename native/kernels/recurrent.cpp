@@ -5,8 +5,8 @@
 #include <limits>
 #include <stdexcept>
 
-#include "kernels/kernels.h"
 #include "int_math.h"
+#include "kernels/kernels.h"
 #include "kernels/weight_packing.h"
 
 namespace dovetail {
@@ -32,8 +32,10 @@ public:
         const std::string order = spec.text("gates", "iofc");
         check_sizes(spec);
         for (const char gate : {'i', 'o', 'f', 'c'})
-            if (order.size() != 4 || order.find(gate) == std::string::npos) throw std::invalid_argument("recurrent: gates must be a permutation of iofc");
-        for (std::size_t i = 0; i < 4; ++i) cell_row_.gate_offsets[i] = static_cast<std::int64_t>(order.find("iofc"[i])) * hidden_;
+            if (order.size() != 4 || order.find(gate) == std::string::npos)
+                throw std::invalid_argument("recurrent: gates must be a permutation of iofc");
+        for (std::size_t i = 0; i < 4; ++i)
+            cell_row_.gate_offsets[i] = static_cast<std::int64_t>(order.find("iofc"[i])) * hidden_;
         cell_row_.input_forget = spec.integer("input_forget") != 0;
         cell_row_.size = hidden_;
         const Operand& r = spec.inputs.at(1);
@@ -51,17 +53,18 @@ public:
         std::vector<std::int64_t> order_of_depth;
         for (std::int64_t k = 0; k < hidden_; ++k) order_of_depth.push_back(k * r.strides[2] / 4);
         for (std::int64_t d = 0; d < directions_; ++d)
-            weights_.push_back(pack_cached(cache, "recurrent",
-                                         {reinterpret_cast<const float*>(r.constant + d * r.strides[0]), order_of_depth,
-                                          r.strides[1] / 4},
-                                         panels_, kernels_.lanes));
+            weights_.push_back(
+                pack_cached(cache, "recurrent",
+                            {reinterpret_cast<const float*>(r.constant + d * r.strides[0]), order_of_depth, r.strides[1] / 4},
+                            panels_, kernels_.lanes));
         for (std::int64_t row = 0; row < rows_; ++row) row_offsets_.push_back(row * hidden_);
     }
 
     std::string name() const override { return name_; }
 
     std::size_t scratch_bytes() const override {
-        return static_cast<std::size_t>(2 * round_to_line(rows_ * hidden_) + round_to_line(rows_ * gates_ * hidden_)) * sizeof(float);
+        return static_cast<std::size_t>(2 * round_to_line(rows_ * hidden_) + round_to_line(rows_ * gates_ * hidden_)) *
+               sizeof(float);
     }
 
     void run(const Run& run) const override {
@@ -91,7 +94,8 @@ private:
         has_c0_ = take("has_c", c0_);
         outputs_ = spec.outputs;
         const Operand& y = outputs_.at(0);
-        if (steps_.rank() != 3 || y.rank() != 4) throw std::invalid_argument("recurrent: the input must have rank 3 and the output rank 4");
+        if (steps_.rank() != 3 || y.rank() != 4)
+            throw std::invalid_argument("recurrent: the input must have rank 3 and the output rank 4");
         directions_ = y.sizes[1];
         batch_ = y.sizes[2];
         hidden_ = y.sizes[3];
@@ -117,7 +121,8 @@ private:
         for (const auto& [is_there, state] : {std::pair{has_h0_, &h0_}, std::pair{has_c0_, &c0_}})
             agree = agree && (!is_there || state->sizes == states);
         agree = agree && (!has_lengths_ || lengths_.sizes == std::vector<std::int64_t>{batch_});
-        agree = agree && (!has_recurrent_bias_ || (recurrent_bias_.rank() == 2 && recurrent_bias_.sizes[0] == directions_ && recurrent_bias_.sizes[1] >= hidden_));
+        agree = agree && (!has_recurrent_bias_ || (recurrent_bias_.rank() == 2 && recurrent_bias_.sizes[0] == directions_ &&
+                                                   recurrent_bias_.sizes[1] >= hidden_));
         agree = agree && steps_.strides[1] % 4 == 0 && steps_.strides[0] % 4 == 0;
         if (!agree) throw std::invalid_argument("recurrent: the shapes of the operands disagree");
     }
@@ -150,7 +155,8 @@ private:
             multiply(h, gates, input, direction, count);
             for (std::int64_t row = 0; row < count; ++row) {
                 const bool is_active = !has_lengths_ || length(run, first + row) > t;
-                auto* y = reinterpret_cast<float*>(address(run, outputs_[0], t, direction) + (first + row) * outputs_[0].strides[2]);
+                auto* y =
+                    reinterpret_cast<float*>(address(run, outputs_[0], t, direction) + (first + row) * outputs_[0].strides[2]);
                 if (!is_active) {
                     std::fill(y, y + hidden_, 0.0f);
                     continue;
@@ -158,7 +164,10 @@ private:
                 CellStep step = cell_row_;
                 step.gates = gates + row * gates_ * hidden_;
                 step.input = input + row * steps_.strides[1] / 4;
-                step.recurrent_bias = has_recurrent_bias_ ? reinterpret_cast<const float*>(run.at(recurrent_bias_) + direction * recurrent_bias_.strides[0]) : nullptr;
+                step.recurrent_bias =
+                    has_recurrent_bias_
+                        ? reinterpret_cast<const float*>(run.at(recurrent_bias_) + direction * recurrent_bias_.strides[0])
+                        : nullptr;
                 step.h = h + row * hidden_;
                 step.c = c + row * hidden_;
                 cell_(step);

@@ -11,13 +11,13 @@ namespace dovetail {
 // and `c` are the states, updated in place.
 struct CellStep {
     const float* gates;
-    const float* input;    // the input's contribution, if `gates` does not include it
+    const float* input;           // the input's contribution, if `gates` does not include it
     const float* recurrent_bias;  // the recurrent bias of the last gate (linear_before_reset); null: none
     float* h;
     float* c;
     std::int64_t size;
     std::int64_t gate_offsets[4];  // of the gates i, o, f, c, in floats
-    bool input_forget;      // f = 1 - i
+    bool input_forget;             // f = 1 - i
 };
 
 struct CellFunctions {

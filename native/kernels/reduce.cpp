@@ -6,9 +6,9 @@
 #include <limits>
 #include <stdexcept>
 
-#include "kernels/kernels.h"
 #include "int_math.h"
 #include "kernel.h"
+#include "kernels/kernels.h"
 
 namespace dovetail {
 namespace {
@@ -113,7 +113,8 @@ private:
                 next += keeps_rank;
                 continue;
             }
-            if (next >= y_.rank() || y_.sizes[next] != x_.sizes[i]) throw std::invalid_argument("reduce: the output has wrong sizes");
+            if (next >= y_.rank() || y_.sizes[next] != x_.sizes[i])
+                throw std::invalid_argument("reduce: the output has wrong sizes");
             kept_.push_back({x_.sizes[i], x_.strides[i], y_.strides[next++]});
         }
         if (next != y_.rank()) throw std::invalid_argument("reduce: the output has the wrong rank");
@@ -195,8 +196,8 @@ private:
         return block_position;
     }
 
-    void accumulate(const Run& run, const BlockPosition& block_position, std::int64_t slice, double* totals, Reduction reduction, double start,
-                  const float* offsets) const {
+    void accumulate(const Run& run, const BlockPosition& block_position, std::int64_t slice, double* totals, Reduction reduction,
+                    double start, const float* offsets) const {
         std::fill(totals, totals + kTotals, start);
         const auto function = functions_.by[static_cast<int>(reduction)];
         const std::int64_t first = slice * sliced_->size / slices_;

@@ -39,14 +39,15 @@ public:
             axis.y_stride = y_.strides[own + 2];
             axis.taps = taps[own];
             const auto count = static_cast<std::size_t>(axis.taps * axis.out);
-            if (axis.taps < 1 || at + count > indices.size()) throw std::invalid_argument("resize: needs out * taps indices for each axis");
+            if (axis.taps < 1 || at + count > indices.size())
+                throw std::invalid_argument("resize: needs out * taps indices for each axis");
             for (; indices_[i].size() < count; ++at) {
                 if (indices[at] < 0 || indices[at] >= axis.size) throw std::invalid_argument("resize: an index is out of range");
                 indices_[i].push_back(indices[at]);
                 weights_[i].push_back(static_cast<float>(weights[at]));
             }
-            axis.is_copy = axis.taps == 1 &&
-                         std::all_of(weights_[i].begin(), weights_[i].end(), [](float weight) { return weight == 1; });
+            axis.is_copy =
+                axis.taps == 1 && std::all_of(weights_[i].begin(), weights_[i].end(), [](float weight) { return weight == 1; });
         }
         plan_.channels = x_.sizes[1];
         plan_.x_batch = x_.strides[0];
@@ -58,9 +59,7 @@ public:
         function_ = is_dense_ ? functions.dense : functions.rows;
     }
 
-    std::string name() const override {
-        return std::string("resize ") + (is_dense_ ? "channels " : "rows ") + name_of(isa());
-    }
+    std::string name() const override { return std::string("resize ") + (is_dense_ ? "channels " : "rows ") + name_of(isa()); }
 
     std::size_t scratch_bytes() const override {
         return static_cast<std::size_t>(plan_.axes[2].size * (is_dense_ ? plan_.channels : 1)) * sizeof(float);
@@ -76,7 +75,8 @@ public:
         const std::byte* x = run.at(x_);
         std::byte* y = run.at(y_);
         const std::int64_t rows = y_.sizes[0] * plan.axes[0].out * plan.axes[1].out * (is_dense_ ? 1 : plan.channels);
-        const std::int64_t tasks = run.pool->task_count(std::clamp<std::int64_t>(y_.count() / kElementsPerTask, 1, rows), y_.count());
+        const std::int64_t tasks =
+            run.pool->task_count(std::clamp<std::int64_t>(y_.count() / kElementsPerTask, 1, rows), y_.count());
         const auto part = [&](std::int64_t task, int worker) {
             function_(plan, x, y, task * rows / tasks, (task + 1) * rows / tasks,
                       reinterpret_cast<float*>(run.scratch_of(worker)));

@@ -5,9 +5,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "kernels/kernels.h"
-#include "kernels/axis_lines.h"
 #include "int_math.h"
+#include "kernels/axis_lines.h"
+#include "kernels/kernels.h"
 #include "kernels/sort_keys.h"
 
 namespace dovetail {
@@ -33,8 +33,8 @@ public:
     TopK(const Spec& spec, std::size_t axis)
         : x_(spec.inputs[0]), values_(spec.outputs[0]), indices_(spec.outputs[1]), lines_(axis, {&x_, &values_, &indices_}),
           size_(x_.sizes[axis]), stride_(x_.strides[axis]), k_(values_.sizes[axis]), value_stride_(values_.strides[axis]),
-          index_stride_(indices_.strides[axis]), is_largest_(spec.integer("largest") != 0), sorts_by_index_(spec.integer("by_place") != 0),
-          capacity_(std::min(size_, 2 * k_)) {}
+          index_stride_(indices_.strides[axis]), is_largest_(spec.integer("largest") != 0),
+          sorts_by_index_(spec.integer("by_place") != 0), capacity_(std::min(size_, 2 * k_)) {}
 
     std::string name() const override { return std::string("top_k ") + name_of(x_.element); }
 

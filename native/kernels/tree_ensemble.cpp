@@ -76,7 +76,8 @@ public:
         const Operand& nodes = spec.inputs[kNodes];
         const std::string key = "tree_ensemble " + std::to_string(reinterpret_cast<std::uintptr_t>(nodes.constant)) + " " +
                                 std::to_string(x_.strides[1]);
-        trees_ = std::static_pointer_cast<const PackedTrees<T>>(cache.get_or_create(key, [&] { return pack_nodes(spec, cache); }));
+        trees_ =
+            std::static_pointer_cast<const PackedTrees<T>>(cache.get_or_create(key, [&] { return pack_nodes(spec, cache); }));
         for (const auto& node : trees_->nodes) {
             if (&node - trees_->nodes.data() >= count_) break;
             has_missing_ |= node.missing != 0;
@@ -111,9 +112,11 @@ private:
         if (!is_sum()) std::memset(is_set, 0, static_cast<std::size_t>(count * targets_));
         const std::byte* x = run.at(x_) + first * x_.strides[0];
         if (is_less_equal_)
-            has_missing_ ? descend_block<kLessEqual, true>(x, count, totals, is_set) : descend_block<kLessEqual, false>(x, count, totals, is_set);
+            has_missing_ ? descend_block<kLessEqual, true>(x, count, totals, is_set)
+                         : descend_block<kLessEqual, false>(x, count, totals, is_set);
         else if (is_less_)
-            has_missing_ ? descend_block<kLess, true>(x, count, totals, is_set) : descend_block<kLess, false>(x, count, totals, is_set);
+            has_missing_ ? descend_block<kLess, true>(x, count, totals, is_set)
+                         : descend_block<kLess, false>(x, count, totals, is_set);
         else
             descend_block<kMember, true>(x, count, totals, is_set);
         std::byte* y = run.at(y_) + first * y_.strides[0];
@@ -147,7 +150,8 @@ private:
         }
         for (const std::int32_t root : roots_)
             for (std::int64_t row = 0; row < count; row += kLanes) {
-                for (std::int64_t lane = 0; lane < kLanes; ++lane) rows[lane] = x + std::min(row + lane, count - 1) * x_.strides[0];
+                for (std::int64_t lane = 0; lane < kLanes; ++lane)
+                    rows[lane] = x + std::min(row + lane, count - 1) * x_.strides[0];
                 std::fill(at, at + kLanes, root);
                 descend<kTest, kNaN>(rows, at);
                 const std::int64_t last = std::min<std::int64_t>(kLanes, count - row);
@@ -165,7 +169,9 @@ private:
                 const TreeNode<T>& node = nodes[at[lane]];
                 T value;
                 std::memcpy(&value, rows[lane] + node.feature, sizeof(T));
-                bool holds = kTest == kLessEqual ? value <= node.split : kTest == kLess ? value < node.split : test(node, at[lane], value);
+                bool holds = kTest == kLessEqual ? value <= node.split
+                             : kTest == kLess    ? value < node.split
+                                                 : test(node, at[lane], value);
                 if (kNaN) holds |= (value != value) & (node.missing != 0);
                 at[lane] = node.next[holds];
                 lowest = std::min(lowest, at[lane]);
@@ -223,7 +229,7 @@ private:
             node.mode = static_cast<std::uint16_t>(read<std::int32_t>(table, i, kMode));
             node.missing = read<std::int32_t>(table, i, kMissing) != 0;
             result->members[static_cast<std::size_t>(i)] = {read<std::int32_t>(table, i, kMembersBegin),
-                                                           read<std::int32_t>(table, i, kMembersEnd)};
+                                                            read<std::int32_t>(table, i, kMembersEnd)};
         }
         for (std::int32_t leaf = count_; leaf < count_ + leaves; ++leaf)
             result->nodes[static_cast<std::size_t>(leaf)] = {T(0), 0, {leaf, leaf}, kLessEqual, 0};
@@ -251,7 +257,8 @@ void check_tables(const Spec& spec) {
     for (std::int64_t i = 0; i < count; ++i) {
         const std::int64_t feature = read<std::int32_t>(table, i, kFeature), mode = read<std::int32_t>(table, i, kMode);
         require(feature >= 0 && feature < spec.inputs[kX].sizes[1], "a feature index is out of range");
-        require(feature * spec.inputs[kX].strides[1] <= std::numeric_limits<std::int32_t>::max(), "a row must have less than 2 GiB");
+        require(feature * spec.inputs[kX].strides[1] <= std::numeric_limits<std::int32_t>::max(),
+                "a row must have less than 2 GiB");
         require(mode >= 0 && mode <= kMember, "a node mode is out of range");
         const std::int64_t begin = read<std::int32_t>(table, i, kMembersBegin), end = read<std::int32_t>(table, i, kMembersEnd);
         require(begin >= 0 && begin <= end && end <= members, "a range of member values is out of range");
@@ -274,9 +281,11 @@ void check_tables(const Spec& spec) {
         }
     }
     require(visited == count, "the nodes must not form a cycle");
-    for (const std::int32_t root : read_all<std::int32_t>(spec.inputs[kRoots])) require(root >= 0 && root < count, "a root must be a node");
+    for (const std::int32_t root : read_all<std::int32_t>(spec.inputs[kRoots]))
+        require(root >= 0 && root < count, "a root must be a node");
     const auto starts = read_all<std::int32_t>(spec.inputs[kLeafStarts]);
-    require(starts.front() == 0 && starts.back() == weights && std::is_sorted(starts.begin(), starts.end()), "leaf ranges must be ascending and cover all weights");
+    require(starts.front() == 0 && starts.back() == weights && std::is_sorted(starts.begin(), starts.end()),
+            "leaf ranges must be ascending and cover all weights");
     for (const std::int32_t target : read_all<std::int32_t>(spec.inputs[kLeafTargets]))
         require(target >= 0 && target < spec.outputs[0].sizes[1], "a target index is out of range");
 }
@@ -287,15 +296,18 @@ std::unique_ptr<Kernel> make_tree_ensemble(const Spec& spec, WeightCache& cache)
     require(spec.inputs.size() == kInputs && spec.outputs.size() == 1, "needs 8 inputs and 1 output");
     const Operand &x = spec.inputs[kX], &y = spec.outputs[0], &table = spec.inputs[kNodes];
     require(x.element == Element::f32 || x.element == Element::f64, "element type must be f32 or f64");
-    require(x.rank() == 2 && y.rank() == 2 && y.sizes[0] == x.sizes[0] && y.element == x.element, "the output must have the rows and the type of the input");
+    require(x.rank() == 2 && y.rank() == 2 && y.sizes[0] == x.sizes[0] && y.element == x.element,
+            "the output must have the rows and the type of the input");
     require(x.strides[1] >= 0 && x.sizes[1] > 0, "features must have a stride of at least 0");
     for (std::size_t i = 1; i < kInputs; ++i) {
         const Operand& operand = spec.inputs[i];
         const bool is_values = i == kSplits || i == kLeafWeights || i == kMemberValues;
-        require(operand.is_constant() && operand.element == (is_values ? x.element : Element::i32), "tables must be constants of their type");
+        require(operand.is_constant() && operand.element == (is_values ? x.element : Element::i32),
+                "tables must be constants of their type");
         require(operand.rank() == (i == kNodes ? 2U : 1U), "tables must have rank 1, nodes rank 2");
     }
-    require(table.sizes[1] == kColumns && spec.inputs[kSplits].sizes[0] == table.sizes[0], "nodes must have a row for each split");
+    require(table.sizes[1] == kColumns && spec.inputs[kSplits].sizes[0] == table.sizes[0],
+            "nodes must have a row for each split");
     require(spec.inputs[kRoots].sizes[0] > 0 && spec.inputs[kLeafStarts].sizes[0] > 0, "needs at least 1 tree");
     require(spec.inputs[kLeafTargets].sizes[0] == spec.inputs[kLeafWeights].sizes[0], "needs as many targets as weights");
     require(table.sizes[0] + spec.inputs[kLeafStarts].sizes[0] < std::int64_t{1} << 31, "needs less than 2^31 nodes");

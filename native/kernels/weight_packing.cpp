@@ -51,7 +51,7 @@ std::uint32_t bits_of(float number) {
 }  // namespace
 
 std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const Matrix& matrix,
-                                       const std::vector<Panel>& panels, int lanes) {
+                                         const std::vector<Panel>& panels, int lanes) {
     // The same constant may be packed in several orders: the key holds an FNV hash of all of them.
     auto hash = static_cast<std::uint64_t>(matrix.stride);
     const auto mix = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3u; };

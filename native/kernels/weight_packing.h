@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/gemm_microkernel.h"
 #include "kernel.h"
+#include "kernels/gemm_microkernel.h"
 
 namespace dovetail {
 
@@ -34,7 +34,7 @@ std::shared_ptr<const float> pack(const Matrix& matrix, const std::vector<Panel>
 
 // The packed matrix in the cache, under the constant's address and all that distinguishes this packing.
 std::shared_ptr<const float> pack_cached(WeightCache& cache, const std::string& packing, const Matrix& matrix,
-                                       const std::vector<Panel>& panels, int lanes);
+                                         const std::vector<Panel>& panels, int lanes);
 
 // A prefetch of the next weights into L2, shared out among the tiles of a task.
 struct WeightPrefetch {

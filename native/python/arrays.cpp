@@ -19,8 +19,8 @@
 #include <sched.h>
 #endif
 
-#include "copy/strided_copy.h"
 #include "copy/copy_kernels.h"
+#include "copy/strided_copy.h"
 
 namespace nb = nanobind;
 
@@ -140,8 +140,10 @@ PyArrayObject* new_reference(PyObject* object) {
 // ---- the operations ----
 
 // A region of these sizes, `to_offset` and `from_offset` bytes from the starts of the arrays.
-copying::CopyRegion region_of(PyArrayObject* to, npy_intp to_offset, PyArrayObject* from, npy_intp from_offset, const npy_intp* sizes) {
-    copying::CopyRegion region{{0, to_offset, data_of(to)}, {0, from_offset, data_of(from)}, {}, static_cast<std::size_t>(PyArray_ITEMSIZE(to))};
+copying::CopyRegion region_of(PyArrayObject* to, npy_intp to_offset, PyArrayObject* from, npy_intp from_offset,
+                              const npy_intp* sizes) {
+    copying::CopyRegion region{
+        {0, to_offset, data_of(to)}, {0, from_offset, data_of(from)}, {}, static_cast<std::size_t>(PyArray_ITEMSIZE(to))};
     for (int i = 0; i < PyArray_NDIM(to); ++i) region.axes.push_back({sizes[i], PyArray_STRIDE(to, i), PyArray_STRIDE(from, i)});
     return region;
 }
@@ -166,7 +168,8 @@ void copy_into_small(PyArrayObject* out, PyArrayObject* const* arrays, std::size
         if (outer == 1)
             std::memcpy(dst, data_of(arrays[k]), run);
         else if (run != 0)
-            copy_kernels().copy_rows(dst, row, data_of(arrays[k]), static_cast<std::ptrdiff_t>(run), static_cast<std::int64_t>(outer), run);
+            copy_kernels().copy_rows(dst, row, data_of(arrays[k]), static_cast<std::ptrdiff_t>(run),
+                                     static_cast<std::int64_t>(outer), run);
         dst += run;
     }
 }
@@ -178,7 +181,8 @@ std::size_t rows_before(PyArrayObject* array, int axis) {
 }
 
 bool is_small(PyArrayObject* out, PyArrayObject* const* arrays, std::size_t count, std::size_t outer) {
-    return bytes_of(out) < (outer == 1 && count > 16 ? kMinThreadedBytesManyArrays : kMinThreadedBytes) && PyArray_IS_C_CONTIGUOUS(out) &&
+    return bytes_of(out) < (outer == 1 && count > 16 ? kMinThreadedBytesManyArrays : kMinThreadedBytes) &&
+           PyArray_IS_C_CONTIGUOUS(out) &&
            std::all_of(arrays, arrays + count, [](PyArrayObject* array) { return PyArray_IS_C_CONTIGUOUS(array); });
 }
 
@@ -225,7 +229,8 @@ bool can_concatenate(PyObject* const* items, std::size_t count, int axis, npy_in
 
 // Reads arguments by position or by name; absent ones are null. Returns false for any other argument.
 template <std::size_t Count>
-bool parse_arguments(PyObject* const* args, Py_ssize_t out_object, PyObject* names, PyObject* const (&keywords)[Count], PyObject* (&arguments)[Count]) {
+bool parse_arguments(PyObject* const* args, Py_ssize_t out_object, PyObject* names, PyObject* const (&keywords)[Count],
+                     PyObject* (&arguments)[Count]) {
     if (out_object > static_cast<Py_ssize_t>(Count)) return false;
     std::copy_n(args, out_object, arguments);
     const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
@@ -296,7 +301,8 @@ PyObject* concat(PyObject* rules, PyObject* const* args, Py_ssize_t out_object, 
     static PyObject* const keywords[] = {interned("arrays"), interned("axis"), interned("out")};
     PyObject* arguments[3] = {};
     PyArrayObject* result = nullptr;
-    if (parse_arguments(args, out_object, names, keywords, arguments) && arguments[0] && arguments[1]) result = concat_plain(arguments[0], arguments[1], arguments[2]);
+    if (parse_arguments(args, out_object, names, keywords, arguments) && arguments[0] && arguments[1])
+        result = concat_plain(arguments[0], arguments[1], arguments[2]);
     return or_delegate(reinterpret_cast<PyObject*>(result), rules, args, out_object, names);
 }
 
@@ -304,7 +310,8 @@ PyObject* copy(PyObject* rules, PyObject* const* args, Py_ssize_t out_object, Py
     static PyObject* const keywords[] = {interned("view"), interned("out")};
     PyObject* arguments[2] = {};
     PyArrayObject* result = nullptr;
-    if (parse_arguments(args, out_object, names, keywords, arguments) && arguments[0]) result = copy_plain(arguments[0], arguments[1]);
+    if (parse_arguments(args, out_object, names, keywords, arguments) && arguments[0])
+        result = copy_plain(arguments[0], arguments[1]);
     return or_delegate(reinterpret_cast<PyObject*>(result), rules, args, out_object, names);
 }
 
@@ -317,7 +324,8 @@ void copy_out_small(PyArrayObject* from, PyArrayObject* const* regions, std::siz
         if (outer == 1)
             std::memcpy(data_of(regions[k]), src, run);
         else if (run != 0)
-            copy_kernels().copy_rows(data_of(regions[k]), static_cast<std::ptrdiff_t>(run), src, row, static_cast<std::int64_t>(outer), run);
+            copy_kernels().copy_rows(data_of(regions[k]), static_cast<std::ptrdiff_t>(run), src, row,
+                                     static_cast<std::int64_t>(outer), run);
         src += run;
     }
 }
@@ -341,7 +349,8 @@ PyArrayObject* view_of(PyArrayObject* from, const npy_intp* sizes, std::byte* da
     PyArray_Descr* descr = PyArray_DESCR(from);
     Py_INCREF(descr);
     const int flags = PyArray_FLAGS(from) & NPY_ARRAY_WRITEABLE;
-    PyObject* view = PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(from), sizes, PyArray_STRIDES(from), data, flags, nullptr);
+    PyObject* view =
+        PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(from), sizes, PyArray_STRIDES(from), data, flags, nullptr);
     if (view == nullptr) return nullptr;
     Py_INCREF(from);
     auto* made = reinterpret_cast<PyArrayObject*>(view);
@@ -405,7 +414,8 @@ PyObject* split_plain(PyObject* array, PyObject* sequence, PyObject* axis_object
 }
 
 PyObject* split(PyObject* rules, PyObject* const* args, Py_ssize_t out_object, PyObject* names) {
-    static PyObject* const keywords[] = {interned("array"), interned("lengths"), interned("axis"), interned("out"), interned("copy")};
+    static PyObject* const keywords[] = {interned("array"), interned("lengths"), interned("axis"), interned("out"),
+                                         interned("copy")};
     PyObject* arguments[5] = {};
     PyObject* result = nullptr;
     if (parse_arguments(args, out_object, names, keywords, arguments) && arguments[0] && arguments[1] && arguments[2])
@@ -432,7 +442,8 @@ nb::object or_none(PyObject* result) {
 // A fast path that delegates other cases to `rules` and takes its docstring.
 nb::object fast_path(PyMethodDef& method, const nb::object& rules, const char* signature) {
     static std::vector<std::unique_ptr<std::string>> texts;
-    texts.push_back(std::make_unique<std::string>(std::string(method.ml_name) + signature + "\n--\n\n" + nb::cast<std::string>(rules.attr("__doc__"))));
+    texts.push_back(std::make_unique<std::string>(std::string(method.ml_name) + signature + "\n--\n\n" +
+                                                  nb::cast<std::string>(rules.attr("__doc__"))));
     method.ml_doc = texts.back()->c_str();
     return nb::steal(PyCFunction_NewEx(&method, rules.ptr(), nb::object(rules.attr("__module__")).ptr()));
 }
@@ -448,7 +459,8 @@ void bind_arrays(nb::module_& m) {
     if (import_numpy() != 0) throw nb::python_error();
     m.def("quick_concat", [](const nb::object& rules) { return fast_path(methods[0], rules, "(arrays, axis, out=None)"); });
     m.def("quick_copy", [](const nb::object& rules) { return fast_path(methods[1], rules, "(view, out=None)"); });
-    m.def("quick_split", [](const nb::object& rules) { return fast_path(methods[2], rules, "(array, lengths, axis, out=None, copy=False)"); });
+    m.def("quick_split",
+          [](const nb::object& rules) { return fast_path(methods[2], rules, "(array, lengths, axis, out=None, copy=False)"); });
     m.def("try_concat", [](nb::handle arrays, nb::handle axis, nb::handle out) {
         return or_none(reinterpret_cast<PyObject*>(concat_plain(arrays.ptr(), axis.ptr(), out.ptr())));
     });
@@ -462,7 +474,8 @@ void bind_arrays(nb::module_& m) {
         nb::list arguments;
         for (const nb::handle item : items) {
             const bool is_array = PyArray_Check(item.ptr());
-            arguments.append(is_array ? reinterpret_cast<std::uintptr_t>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(item.ptr()))) : 0);
+            arguments.append(
+                is_array ? reinterpret_cast<std::uintptr_t>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(item.ptr()))) : 0);
         }
         return arguments;
     });

@@ -12,7 +12,7 @@ namespace nb = nanobind;
 namespace dovetail {
 void bind_program(nb::module_& m);  // program.cpp
 void bind_arrays(nb::module_& m);   // arrays.cpp
-}
+}  // namespace dovetail
 
 namespace {
 

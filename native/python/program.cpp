@@ -93,7 +93,9 @@ public:
 
     std::uintptr_t arena() const { return reinterpret_cast<std::uintptr_t>(program_->arena(workspace_)); }
 
-    void run(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last) { execute(addresses, first, last, nullptr); }
+    void run(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last) {
+        execute(addresses, first, last, nullptr);
+    }
 
     std::vector<std::int64_t> profile(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last) {
         std::vector<std::int64_t> times(program_->size());
@@ -103,8 +105,12 @@ public:
 
 private:
     void execute(const std::vector<std::uintptr_t>& addresses, std::size_t first, std::size_t last, std::int64_t* times) {
-        if (last > program_->size() || first > last) throw std::invalid_argument("steps " + std::to_string(first) + " to " + std::to_string(last) + " of a program of " + std::to_string(program_->size()));
-        if (addresses.size() != program_->buffers()) throw std::invalid_argument("needs " + std::to_string(program_->buffers()) + " addresses, got " + std::to_string(addresses.size()));
+        if (last > program_->size() || first > last)
+            throw std::invalid_argument("steps " + std::to_string(first) + " to " + std::to_string(last) + " of a program of " +
+                                        std::to_string(program_->size()));
+        if (addresses.size() != program_->buffers())
+            throw std::invalid_argument("needs " + std::to_string(program_->buffers()) + " addresses, got " +
+                                        std::to_string(addresses.size()));
         std::vector<std::byte*> bases;
         for (const auto address : addresses) bases.push_back(reinterpret_cast<std::byte*>(address));
         Signals signals;
@@ -141,28 +147,30 @@ void bind_program(nb::module_& m) {
     nb::class_<WeightCache>(m, "WeightCache").def(nb::init<>()).def_prop_ro("bytes", &WeightCache::bytes);
     nb::class_<ArenaPool>(m, "ArenaPool").def(nb::init<>());
     nb::class_<Program>(m, "Program")
-        .def(nb::init<std::shared_ptr<ThreadPool>, std::shared_ptr<WeightCache>, std::shared_ptr<ArenaPool>, std::size_t, std::vector<ByteRange>>(), "pool"_a,
-             "weights"_a, "arenas"_a, "arena_bytes"_a, "ranges"_a)
-        .def("add",
-             [](Program& program, const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
-                const std::map<std::string, Attribute>& attributes, bool shared) {
-                 const Spec spec = spec_of(kernel, inputs, outputs, attributes);
-                 const nb::gil_scoped_release released;
-                 program.add(spec, shared);
-             },
-             "kernel"_a, "inputs"_a, "outputs"_a, "attributes"_a, "shared"_a = true)
-        .def("names",
-             [](const Program& program) {
-                 std::vector<std::string> names;
-                 for (std::size_t i = 0; i < program.size(); ++i) names.push_back(program.kernel(i).name());
-                 return names;
-             });
+        .def(nb::init<std::shared_ptr<ThreadPool>, std::shared_ptr<WeightCache>, std::shared_ptr<ArenaPool>, std::size_t,
+                      std::vector<ByteRange>>(),
+             "pool"_a, "weights"_a, "arenas"_a, "arena_bytes"_a, "ranges"_a)
+        .def(
+            "add",
+            [](Program& program, const std::string& kernel, const std::vector<Row>& inputs, const std::vector<Row>& outputs,
+               const std::map<std::string, Attribute>& attributes, bool shared) {
+                const Spec spec = spec_of(kernel, inputs, outputs, attributes);
+                const nb::gil_scoped_release released;
+                program.add(spec, shared);
+            },
+            "kernel"_a, "inputs"_a, "outputs"_a, "attributes"_a, "shared"_a = true)
+        .def("names", [](const Program& program) {
+            std::vector<std::string> names;
+            for (std::size_t i = 0; i < program.size(); ++i) names.push_back(program.kernel(i).name());
+            return names;
+        });
     nb::class_<ParametricProgram>(m, "ParametricProgram")
-        .def("__init__",
-             [](ParametricProgram* self, const std::vector<SpecRow>& steps, const std::vector<SpecRow>& slopes) {
-                 new (self) ParametricProgram(specs_of(steps), specs_of(slopes));
-             },
-             "steps"_a, "slopes"_a)
+        .def(
+            "__init__",
+            [](ParametricProgram* self, const std::vector<SpecRow>& steps, const std::vector<SpecRow>& slopes) {
+                new (self) ParametricProgram(specs_of(steps), specs_of(slopes));
+            },
+            "steps"_a, "slopes"_a)
         .def("fill", &ParametricProgram::fill, "program"_a, "n"_a, nb::call_guard<nb::gil_scoped_release>());
     nb::class_<Execution>(m, "Execution")
         .def(nb::init<std::shared_ptr<Program>>())

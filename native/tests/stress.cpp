@@ -18,8 +18,8 @@
 namespace {
 
 using dovetail::Operand;
-using dovetail::ThreadPool;
 using dovetail::Program;
+using dovetail::ThreadPool;
 using Clock = std::chrono::steady_clock;
 
 void require(bool condition, const char* what) {
@@ -82,7 +82,10 @@ void fork_during_jobs(double seconds) {
         const pid_t child = fork();
         if (child == 0) {
             run_job(pool, 7);
-            { ThreadPool own(2); run_job(own, 7); }
+            {
+                ThreadPool own(2);
+                run_job(own, 7);
+            }
             std::_Exit(0);
         }
         int status = 1;
@@ -115,8 +118,8 @@ dovetail::Spec copy_spec(Operand from, Operand to) {
 void run_programs(double seconds) {
     const std::int64_t rows = 130, columns = 257;
     const auto pool = std::make_shared<ThreadPool>(3);
-    Program program(pool, std::make_shared<dovetail::WeightCache>(), std::make_shared<dovetail::ArenaPool>(), static_cast<std::size_t>(rows * columns * 4),
-                    {{0, rows * columns * 4}, {0, rows * columns * 4}});
+    Program program(pool, std::make_shared<dovetail::WeightCache>(), std::make_shared<dovetail::ArenaPool>(),
+                    static_cast<std::size_t>(rows * columns * 4), {{0, rows * columns * 4}, {0, rows * columns * 4}});
     program.add(copy_spec(operand_of(1, {rows, columns}, {columns * 4, 4}), operand_of(0, {rows, columns}, {4, rows * 4})));
     program.add(copy_spec(operand_of(0, {rows, columns}, {4, rows * 4}), operand_of(2, {rows, columns}, {columns * 4, 4})));
     const auto run_copies = [&program, seconds](float first) {
@@ -146,7 +149,8 @@ void transpose_large_arrays() {
         const std::vector<std::int64_t> plain = {size * 4, columns * 4, 4}, transposed = {size * 4, 4, rows * 4};
         const std::vector<std::int64_t> sizes = {matrices, rows, columns};
         const dovetail::ByteRange whole{0, matrices * size * 4};
-        Program program(pool, std::make_shared<dovetail::WeightCache>(), std::make_shared<dovetail::ArenaPool>(), 64, {whole, whole, whole});
+        Program program(pool, std::make_shared<dovetail::WeightCache>(), std::make_shared<dovetail::ArenaPool>(), 64,
+                        {whole, whole, whole});
         program.add(copy_spec(operand_of(1, sizes, plain), operand_of(2, sizes, transposed)));
         program.add(copy_spec(operand_of(2, sizes, transposed), operand_of(3, sizes, plain)));
         std::vector<float> in(static_cast<std::size_t>(matrices * size)), between(in.size()), out(in.size());
@@ -178,8 +182,8 @@ void report_stalls(double seconds, int threads, int pause_us) {
     }
     std::sort(times.begin(), times.end());
     const auto quantile = [&](double q) { return times[static_cast<std::size_t>(q * static_cast<double>(times.size() - 1))]; };
-    std::printf("%d threads, %3d us between: %7zu jobs, us: median %.1f  90%% %.1f  99%% %.1f  99.9%% %.1f  most %.1f\n", threads, pause_us,
-                times.size(), quantile(0.5), quantile(0.9), quantile(0.99), quantile(0.999), times.back());
+    std::printf("%d threads, %3d us between: %7zu jobs, us: median %.1f  90%% %.1f  99%% %.1f  99.9%% %.1f  most %.1f\n", threads,
+                pause_us, times.size(), quantile(0.5), quantile(0.9), quantile(0.99), quantile(0.999), times.back());
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ inline Vector<Bytes> load_lanes(const std::byte* src, std::ptrdiff_t step) {
         // Concatenated in halves: assembly in memory would stall the following load (failed store forwarding).
         constexpr std::ptrdiff_t half = static_cast<std::ptrdiff_t>(Bytes) / 32 * Rows;
         return concatenate<Bytes>(load_lanes<Bytes / 2, Rows>(src, step), load_lanes<Bytes / 2, Rows>(src + half * step, step),
-                             typename IndexSequence<static_cast<int>(Bytes)>::type());
+                                  typename IndexSequence<static_cast<int>(Bytes)>::type());
     }
 }
 
@@ -147,10 +147,12 @@ inline void store_lane(std::byte* to, Vector<16> vector) {
 template <std::size_t Bytes, bool NonTemporal>
 inline void store_vector(std::byte* to, Vector<Bytes> vector) {
 #if defined(__AVX512F__)
-    if constexpr (NonTemporal && Bytes == 64) return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), reinterpret_cast<__m512i>(vector));
+    if constexpr (NonTemporal && Bytes == 64)
+        return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), reinterpret_cast<__m512i>(vector));
 #endif
 #if defined(__AVX2__)
-    if constexpr (NonTemporal && Bytes == 32) return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(vector));
+    if constexpr (NonTemporal && Bytes == 32)
+        return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(vector));
 #endif
     if constexpr (Bytes == 16)
         store_lane<NonTemporal>(to, vector);

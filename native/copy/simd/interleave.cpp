@@ -1,6 +1,6 @@
 // Interleaving and deinterleaving of elements in registers.
-#include "copy/simd/write_combining.h"
 #include "copy/simd/copy_kernels.h"
+#include "copy/simd/write_combining.h"
 #include "int_math.h"
 
 namespace dovetail::DOVETAIL_ISA {
@@ -167,7 +167,8 @@ std::int64_t deinterleave_streaming(std::byte* const* dst, const std::byte* src,
     }
     if (steps <= kLineDelay && steps > 0) store_first_line();
     for (std::int64_t line = max(1, steps - kLineDelay); line < steps; ++line) stream_line(line);
-    for (int k = 0; k < Count; ++k) std::memcpy(first[k] + steps * 64, rings[k].at(steps * 64), static_cast<std::size_t>(leads[k]));
+    for (int k = 0; k < Count; ++k)
+        std::memcpy(first[k] + steps * 64, rings[k].at(steps * 64), static_cast<std::size_t>(leads[k]));
     return steps * rows_per_line;
 }
 
@@ -229,14 +230,17 @@ void interleave(std::byte* dst, const std::byte* const* src, int count, std::siz
 
 namespace {
 
-void deinterleave_rows(std::byte* const* dst, const std::byte* src, int count, std::ptrdiff_t step, std::int64_t first, std::int64_t end) {
+void deinterleave_rows(std::byte* const* dst, const std::byte* src, int count, std::ptrdiff_t step, std::int64_t first,
+                       std::int64_t end) {
     for_each_block(first, end, [&](std::int64_t row, std::int64_t size) {
         for (int k = 0; k < count; ++k)
-            copy_rows(dst[k] + row * step, step, src + (row * count + k) * step, count * step, size, static_cast<std::size_t>(step));
+            copy_rows(dst[k] + row * step, step, src + (row * count + k) * step, count * step, size,
+                      static_cast<std::size_t>(step));
     });
 }
 
-std::int64_t deinterleave_any_width(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool non_temporal) {
+std::int64_t deinterleave_any_width(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows,
+                                    bool non_temporal) {
     switch (width) {
         case 1: return deinterleave_whole<1>(dst, src, count, rows, non_temporal);
         case 2: return deinterleave_whole<2>(dst, src, count, rows, non_temporal);
@@ -251,7 +255,8 @@ std::int64_t deinterleave_any_width(std::byte* const* dst, const std::byte* src,
 
 }  // namespace
 
-void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows, bool non_temporal) {
+void deinterleave(std::byte* const* dst, const std::byte* src, int count, std::size_t width, std::int64_t rows,
+                  bool non_temporal) {
     const auto step = static_cast<std::ptrdiff_t>(width);
     deinterleave_rows(dst, src, count, step, deinterleave_any_width(dst, src, count, width, rows, non_temporal), rows);
 }

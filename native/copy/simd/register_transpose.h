@@ -64,8 +64,8 @@ struct NoCallback {
 // Transposes in tiles; the last tile of a row or column may overlap the one before it. `after` is called with the bytes of each
 // tile.
 template <std::size_t Bytes, int Width, bool Squares, typename After>
-void transpose_tiles(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows, std::int64_t columns,
-           const After& after) {
+void transpose_tiles(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
+                     std::int64_t columns, const After& after) {
     constexpr std::int64_t tile_rows = Bytes / Width, tile_columns = 16 / Width;
     for (std::int64_t r = 0; r < rows; r += tile_rows) {
         const std::int64_t row = min(r, rows - tile_rows);
@@ -79,7 +79,8 @@ void transpose_tiles(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* s
 #endif
         for (; c < columns; c += tile_columns) {
             const std::int64_t column = min(c, columns - tile_columns);
-            transpose_tile<Bytes, Width>(dst + column * dst_step + row * Width, dst_step, src + row * src_step + column * Width, src_step);
+            transpose_tile<Bytes, Width>(dst + column * dst_step + row * Width, dst_step, src + row * src_step + column * Width,
+                                         src_step);
             after(static_cast<std::int64_t>(Bytes) * tile_columns);
         }
     }
@@ -89,13 +90,13 @@ void transpose_tiles(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* s
 // Returns false, having done nothing, if no tile fits.
 template <int Width, bool Squares, typename After = NoCallback>
 bool transpose_by_tiles(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows,
-                   std::int64_t columns, const After& after = {}) {
+                        std::int64_t columns, const After& after = {}) {
     constexpr std::int64_t tile_columns = 16 / Width;
     if (columns < tile_columns || rows < tile_columns) return false;
     if (rows >= static_cast<std::int64_t>(kVector) / Width)
         transpose_tiles<kVector, Width, Squares>(dst, dst_step, src, src_step, rows, columns, after);
     else if (kVector > 32 && rows >= 32 / Width)
-        transpose_tiles<kVector < 32 ? kVector : 32, Width, Squares>(dst, dst_step, src, src_step, rows, columns, after);
+        transpose_tiles < kVector<32 ? kVector : 32, Width, Squares>(dst, dst_step, src, src_step, rows, columns, after);
     else
         transpose_tiles<16, Width, Squares>(dst, dst_step, src, src_step, rows, columns, after);
     return true;

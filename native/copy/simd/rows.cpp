@@ -62,7 +62,8 @@ void fill_elements(std::byte* dst, const std::byte* src, std::int64_t rows) {
 }
 
 template <std::size_t Bytes>
-void copy_any_elements(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, std::int64_t rows) {
+void copy_any_elements(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step,
+                       std::int64_t rows) {
     constexpr auto bytes = static_cast<std::ptrdiff_t>(Bytes);
     if (dst_step == bytes && src_step == 0) return fill_elements<Bytes>(dst, src, rows);
     if (dst_step == bytes) return copy_elements<Bytes>(dst, bytes, src, src_step, rows);

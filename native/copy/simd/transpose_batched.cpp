@@ -1,7 +1,7 @@
 // Transposes of small matrices in batches.
-#include "copy/simd/write_combining.h"
 #include "copy/simd/copy_kernels.h"
 #include "copy/simd/register_transpose.h"
+#include "copy/simd/write_combining.h"
 
 namespace dovetail::DOVETAIL_ISA {
 namespace {
@@ -41,7 +41,8 @@ void transpose_all(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t colum
 
 }  // namespace
 
-void transpose_batch(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const MatrixBatch& from, std::size_t width) {
+void transpose_batch(std::byte* dst, std::ptrdiff_t dst_step, std::ptrdiff_t column_step, const MatrixBatch& from,
+                     std::size_t width) {
     switch (width) {
         case 1: return transpose_all<1>(dst, dst_step, column_step, from);
         case 2: return transpose_all<2>(dst, dst_step, column_step, from);

@@ -12,7 +12,9 @@ class StagingLoader {
 public:
     explicit StagingLoader(const StagingLoad& block)
         : src_(block.src), row_(block.row_offsets), end_(block.row_offsets + block.rows), prefetch_rows_(block.prefetch_rows),
-          prefetch_end_(block.prefetch_rows != 0 ? block.row_offsets + block.known_rows - block.prefetch_rows : block.row_offsets), last_(block.bytes - 64), step_(block.step), to_(block.staging) {}
+          prefetch_end_(block.prefetch_rows != 0 ? block.row_offsets + block.known_rows - block.prefetch_rows
+                                                 : block.row_offsets),
+          last_(block.bytes - 64), step_(block.step), to_(block.staging) {}
 
     // Copies up to `lines` lines.
     inline __attribute__((always_inline)) void load_lines(int lines) {
@@ -26,7 +28,8 @@ public:
                 if (offset == last_) __builtin_prefetch(target + 63);
             }
             Vector<kVector> vectors[kLineVectors];
-            for (int j = 0; j < kLineVectors; ++j) vectors[j] = load<kVector>(src_ + *row_ + offset + j * static_cast<int>(kVector));
+            for (int j = 0; j < kLineVectors; ++j)
+                vectors[j] = load<kVector>(src_ + *row_ + offset + j * static_cast<int>(kVector));
             for (int j = 0; j < kLineVectors; ++j) store<kVector>(to_ + offset + j * static_cast<int>(kVector), vectors[j]);
             offset_ += 64;
             if (offset < last_) continue;
@@ -54,19 +57,22 @@ private:
 
 // Transposes 16 / Width columns of `Lines` lines each, one after the other; after each column as many lines are loaded.
 template <int Width, int Lines>
-inline __attribute__((always_inline)) void store_columns(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, std::ptrdiff_t src_step, StagingLoader& loader) {
+inline __attribute__((always_inline)) void store_columns(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src,
+                                                         std::ptrdiff_t src_step, StagingLoader& loader) {
     constexpr int columns = 16 / Width, tile_rows = static_cast<int>(kVector) / Width, count = Lines * kLineVectors;
     Vector<kVector> vectors[count][columns];
 #pragma GCC unroll 8
     for (int j = 0; j < count; ++j) {
 #pragma GCC unroll 64
-        for (int i = 0; i < columns; ++i) vectors[j][i] = load_lanes<kVector, columns>(src + (j * tile_rows + i) * src_step, src_step);
+        for (int i = 0; i < columns; ++i)
+            vectors[j][i] = load_lanes<kVector, columns>(src + (j * tile_rows + i) * src_step, src_step);
         perfect_shuffles<kVector, Width, columns, log2_of(columns)>(vectors[j]);
     }
 #pragma GCC unroll 64
     for (int i = 0; i < columns; ++i) {
 #pragma GCC unroll 8
-        for (int j = 0; j < count; ++j) store_vector<kVector, true>(dst + i * dst_step + j * static_cast<int>(kVector), vectors[j][i]);
+        for (int j = 0; j < count; ++j)
+            store_vector<kVector, true>(dst + i * dst_step + j * static_cast<int>(kVector), vectors[j][i]);
         loader.load_lines(Lines);
     }
 }
@@ -82,8 +88,8 @@ void transpose_block(const StagedTranspose& block, const StagingLoad& next) {
             const std::int64_t o = block.columns_first ? i : j, c = (block.columns_first ? j : i) * tile_columns;
             // The last columns may overlap those before them.
             const std::int64_t column = c + tile_columns <= block.columns ? c : block.columns - tile_columns;
-            store_columns<Width, Lines>(block.dst + o * block.outer_step + column * block.step, block.step, block.staging + (o * block.columns + column) * Width,
-                               block.staging_step, loader);
+            store_columns<Width, Lines>(block.dst + o * block.outer_step + column * block.step, block.step,
+                                        block.staging + (o * block.columns + column) * Width, block.staging_step, loader);
         }
     loader.load_all();
 }

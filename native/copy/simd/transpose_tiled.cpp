@@ -31,7 +31,9 @@ void transpose(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src, st
 }
 
 const CopyKernels& isa_copy_kernels() {
-    static constexpr CopyKernels table = {stream, stream_runs, store_fence, copy_rows, copy_columns, interleave, deinterleave, transpose, transpose_staged, transpose_batch_streaming, transpose_batch};
+    static constexpr CopyKernels table = {stream,         stream_runs,  store_fence, copy_rows,        copy_columns,
+                                          interleave,     deinterleave, transpose,   transpose_staged, transpose_batch_streaming,
+                                          transpose_batch};
     return table;
 }
 

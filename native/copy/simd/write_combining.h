@@ -16,7 +16,10 @@ public:
     // `src` is the address read meanwhile. A buffer lies half a page from it: a load waits for every earlier store with the same
     // offset in its page (4K aliasing).
     WriteCombiner(std::byte* dst, const std::byte* src)
-        : buffers_(memory_ + (reinterpret_cast<std::uintptr_t>(src) + 2048 - reinterpret_cast<std::uintptr_t>(memory_)) % 4096 / 64 * 64), partial_bytes_(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(dst) % 64)), foreign_bytes_(partial_bytes_), line_(dst - partial_bytes_) {}
+        : buffers_(memory_ +
+                   (reinterpret_cast<std::uintptr_t>(src) + 2048 - reinterpret_cast<std::uintptr_t>(memory_)) % 4096 / 64 * 64),
+          partial_bytes_(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(dst) % 64)), foreign_bytes_(partial_bytes_),
+          line_(dst - partial_bytes_) {}
 
     // Begins a batch and returns its address. `next`, unless null, is the source of the batch after it: one line is prefetched
     // for each line stored.
@@ -56,7 +59,9 @@ public:
     // Stores all that remains; no batch follows.
     void flush() {
         stream_lines(pending_lines_);
-        if (partial_bytes_ > foreign_bytes_) std::memcpy(line_ + foreign_bytes_, partial_line_ + foreign_bytes_, static_cast<std::size_t>(partial_bytes_ - foreign_bytes_));
+        if (partial_bytes_ > foreign_bytes_)
+            std::memcpy(line_ + foreign_bytes_, partial_line_ + foreign_bytes_,
+                        static_cast<std::size_t>(partial_bytes_ - foreign_bytes_));
     }
 
 private:
@@ -68,7 +73,8 @@ private:
                 __builtin_prefetch(prefetch_);
                 prefetch_ += 64;
             }
-            for (int i = 0; i < 64; i += static_cast<int>(kVector)) store_vector<kVector, true>(pending_to_ + i, load<kVector>(pending_from_ + i));
+            for (int i = 0; i < 64; i += static_cast<int>(kVector))
+                store_vector<kVector, true>(pending_to_ + i, load<kVector>(pending_from_ + i));
         }
     }
 

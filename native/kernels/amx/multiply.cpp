@@ -40,12 +40,12 @@ void configure(int first, int second) {
 constexpr int kPrefetchBytes = 8 << 10;
 
 // The intrinsics need literal tile numbers.
-#define DOVETAIL_MULTIPLY_ADD(accumulators, pixels, weights)  \
-    do {                                              \
-        if (is_signed)                                \
-            _tile_dpbssd(accumulators, pixels, weights);      \
-        else                                          \
-            _tile_dpbusd(accumulators, pixels, weights);      \
+#define DOVETAIL_MULTIPLY_ADD(accumulators, pixels, weights) \
+    do {                                                     \
+        if (is_signed)                                       \
+            _tile_dpbssd(accumulators, pixels, weights);     \
+        else                                                 \
+            _tile_dpbusd(accumulators, pixels, weights);     \
     } while (false)
 
 template <bool is_signed, bool both_pixels, bool both_panels>
@@ -59,7 +59,8 @@ void accumulate(const Int8Tile& tile, int first) {
     const std::int8_t *weights = tile.weights, *next = tile.next;
     for (std::int64_t s = 0; s < tile.segments; ++s) {
         const std::byte *first_pixels = tile.x + tile.offsets[s], *second_pixels = first_pixels + first * tile.step;
-        for (std::int64_t k = 0; k < tile.blocks; ++k, weights += kPanels * kInt8Block, first_pixels += kInt8Depth, second_pixels += kInt8Depth) {
+        for (std::int64_t k = 0; k < tile.blocks;
+             ++k, weights += kPanels * kInt8Block, first_pixels += kInt8Depth, second_pixels += kInt8Depth) {
             for (int line = 0; line < kPanels * kInt8Block; line += 64)
                 _mm_prefetch(reinterpret_cast<const char*>(weights) + kPrefetchBytes + line, _MM_HINT_T0);
             for (std::int64_t line = 0; line < tile.next_step; line += 64)

@@ -15,7 +15,7 @@ inline float at_least_zero(float value) { return value < 0 ? 0 : value; }
 
 template <bool clamp>
 void map_run(float* __restrict to, const float* __restrict from, std::int64_t count, const float* __restrict scale,
-                  const float* __restrict shift) {
+             const float* __restrict shift) {
     for (std::int64_t i = 0; i < count; ++i) {
         const float value = from[i] * scale[i] + shift[i];
         to[i] = clamp ? at_least_zero(value) : value;

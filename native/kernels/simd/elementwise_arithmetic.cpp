@@ -162,8 +162,9 @@ DOVETAIL_INLINE bool is_shifted_out(T amount) {
 struct ShiftLeft {
     template <typename T>
     DOVETAIL_INLINE T of(T x, T amount) {
-        return is_shifted_out(amount) ? T(0)
-                               : static_cast<T>(static_cast<std::uint64_t>(x) << (static_cast<std::uint64_t>(amount) & 63));
+        return is_shifted_out(amount)
+                   ? T(0)
+                   : static_cast<T>(static_cast<std::uint64_t>(x) << (static_cast<std::uint64_t>(amount) & 63));
     }
 };
 
@@ -175,17 +176,19 @@ struct ShiftRight {
     }
 };
 
-#define DOVETAIL_NUMBERS(T, t)                                                                                        \
+#define DOVETAIL_NUMBERS(T, t)                                                                                                 \
     opcode2<Add, T, T, T>("add." t), opcode2<Subtract, T, T, T>("subtract." t), opcode2<Multiply, T, T, T>("multiply." t),     \
         opcode2<Maximum, T, T, T>("maximum." t), opcode2<Minimum, T, T, T>("minimum." t), opcode2<Prelu, T, T, T>("prelu." t), \
-        opcode1<Relu, T, T>("relu." t), opcode1<Negative, T, T>("negative." t), opcode1<Abs, T, T>("abs." t), opcode1<Sign, T, T>("sign." t)
+        opcode1<Relu, T, T>("relu." t), opcode1<Negative, T, T>("negative." t), opcode1<Abs, T, T>("abs." t),                  \
+        opcode1<Sign, T, T>("sign." t)
 
-#define DOVETAIL_INTEGERS(T, t)                                                                                                 \
-    DOVETAIL_NUMBERS(T, t), opcode2<TruncateDivide, T, T, T>("truncate_divide." t), opcode2<FloorDivide, T, T, T>("floor_divide." t), \
-        opcode2<TruncateMod, T, T, T>("truncate_mod." t), opcode2<FloorMod, T, T, T>("floor_mod." t),                                 \
-        opcode2<BitwiseAnd, T, T, T>("bitwise_and." t), opcode2<BitwiseOr, T, T, T>("bitwise_or." t),                                 \
-        opcode2<BitwiseXor, T, T, T>("bitwise_xor." t), opcode1<BitwiseNot, T, T>("bitwise_not." t),                                  \
-        opcode2<ShiftLeft, T, T, T>("shift_left." t), opcode2<ShiftRight, T, T, T>("shift_right." t)
+#define DOVETAIL_INTEGERS(T, t)                                                                             \
+    DOVETAIL_NUMBERS(T, t), opcode2<TruncateDivide, T, T, T>("truncate_divide." t),                         \
+        opcode2<FloorDivide, T, T, T>("floor_divide." t), opcode2<TruncateMod, T, T, T>("truncate_mod." t), \
+        opcode2<FloorMod, T, T, T>("floor_mod." t), opcode2<BitwiseAnd, T, T, T>("bitwise_and." t),         \
+        opcode2<BitwiseOr, T, T, T>("bitwise_or." t), opcode2<BitwiseXor, T, T, T>("bitwise_xor." t),       \
+        opcode1<BitwiseNot, T, T>("bitwise_not." t), opcode2<ShiftLeft, T, T, T>("shift_left." t),          \
+        opcode2<ShiftRight, T, T, T>("shift_right." t)
 
 constexpr Opcode kOpcodes[] = {
     DOVETAIL_NUMBERS(float, "f32"),

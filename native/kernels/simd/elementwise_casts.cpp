@@ -90,7 +90,7 @@ private:
     // Converts numbers in [0, 2^32): processors without AVX-512 convert to signed integers only.
     DOVETAIL_INLINE Ints words(Floats x) {
 #if defined(__AVX512F__)
-        return (Ints)__builtin_convertvector(x, Words);
+        return (Ints) __builtin_convertvector(x, Words);
 #else
         const Ints is_upper = x >= 0x1p31f;
         const Floats low = x - (Floats)(is_upper & (Ints)splat(0x1p31f));
@@ -173,8 +173,8 @@ struct ToFloat16 {
     }
     DOVETAIL_INLINE void vector(Float16* to, const float* from) {
 #if defined(__AVX512F__)
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                            _mm512_maskz_cvtps_ph(kAllLanes, _mm512_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_maskz_cvtps_ph(kAllLanes, _mm512_loadu_ps(from),
+                                                                                  _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #elif defined(__F16C__)
         _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
                          _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -202,17 +202,17 @@ struct ToBFloat16 {
     }
 };
 
-#define DOVETAIL_CASTS_OF_INTEGERS(To, to)                                                                \
-    opcode1<Cast<To>, To, std::int64_t>("cast.i64." to), opcode1<Cast<To>, To, std::int32_t>("cast.i32." to),   \
+#define DOVETAIL_CASTS_OF_INTEGERS(To, to)                                                                          \
+    opcode1<Cast<To>, To, std::int64_t>("cast.i64." to), opcode1<Cast<To>, To, std::int32_t>("cast.i32." to),       \
         opcode1<Cast<To>, To, std::int16_t>("cast.i16." to), opcode1<Cast<To>, To, std::int8_t>("cast.i8." to),     \
         opcode1<Cast<To>, To, std::uint64_t>("cast.u64." to), opcode1<Cast<To>, To, std::uint32_t>("cast.u32." to), \
         opcode1<Cast<To>, To, std::uint16_t>("cast.u16." to), opcode1<Cast<To>, To, std::uint8_t>("cast.u8." to)
 
-#define DOVETAIL_CASTS_TO(To, to)                                                          \
+#define DOVETAIL_CASTS_TO(To, to)                                                                \
     opcode1<Cast<To>, To, float>("cast.f32." to), opcode1<Cast<To>, To, double>("cast.f64." to), \
         DOVETAIL_CASTS_OF_INTEGERS(To, to)
 
-#define DOVETAIL_CASTS_TO_INTEGERS(To, to)                                                                                 \
+#define DOVETAIL_CASTS_TO_INTEGERS(To, to)                                                                         \
     cast_opcode1<Saturate<To>, To, float>("cast.f32." to), cast_opcode1<Saturate<To>, To, double>("cast.f64." to), \
         DOVETAIL_CASTS_OF_INTEGERS(To, to)
 

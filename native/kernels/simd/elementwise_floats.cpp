@@ -136,7 +136,8 @@ constexpr Opcode kOpcodes[] = {
     DOVETAIL_BOTH(Asinh, "asinh"),
     DOVETAIL_BOTH(Acosh, "acosh"),
     DOVETAIL_BOTH(Atanh, "atanh"),
-#define DOVETAIL_PAIR(Name, name) opcode2<Name, float, float, float>(name ".f32"), opcode2<Name, double, double, double>(name ".f64")
+#define DOVETAIL_PAIR(Name, name) \
+    opcode2<Name, float, float, float>(name ".f32"), opcode2<Name, double, double, double>(name ".f64")
     DOVETAIL_PAIR(Power, "power"),
     DOVETAIL_PAIR(TruncateMod, "truncate_mod"),
     DOVETAIL_PAIR(FloorMod, "floor_mod"),

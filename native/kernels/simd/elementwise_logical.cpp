@@ -4,11 +4,11 @@
 namespace dovetail::DOVETAIL_ISA {
 namespace {
 
-#define DOVETAIL_COMPARISON(Name, operator_)   \
+#define DOVETAIL_COMPARISON(Name, operator_) \
     struct Name {                            \
         template <typename T>                \
-        DOVETAIL_INLINE Bool of(T x, T y) { \
-            return Bool(x operator_ y);     \
+        DOVETAIL_INLINE Bool of(T x, T y) {  \
+            return Bool(x operator_ y);      \
         }                                    \
     };
 DOVETAIL_COMPARISON(Equal, ==)
@@ -20,7 +20,7 @@ DOVETAIL_COMPARISON(GreaterEqual, >=)
 
 DOVETAIL_INLINE bool is_true(Bool x) { return static_cast<std::uint8_t>(x) != 0; }
 
-#define DOVETAIL_LOGICAL(Name, operator_)                                                      \
+#define DOVETAIL_LOGICAL(Name, operator_)                                                         \
     struct Name {                                                                                 \
         DOVETAIL_INLINE Bool of(Bool x, Bool y) { return Bool(is_true(x) operator_ is_true(y)); } \
     };
@@ -62,12 +62,12 @@ struct IsFinite {
     }
 };
 
-#define DOVETAIL_COMPARISONS(T, t)                                                                                            \
+#define DOVETAIL_COMPARISONS(T, t)                                                                                               \
     opcode2<Equal, Bool, T, T>("equal." t), opcode2<NotEqual, Bool, T, T>("not_equal." t), opcode2<Less, Bool, T, T>("less." t), \
-        opcode2<LessEqual, Bool, T, T>("less_equal." t), opcode2<Greater, Bool, T, T>("greater." t),                           \
+        opcode2<LessEqual, Bool, T, T>("less_equal." t), opcode2<Greater, Bool, T, T>("greater." t),                             \
         opcode2<GreaterEqual, Bool, T, T>("greater_equal." t), opcode3<Where, T, Bool, T, T>("where." t)
 
-#define DOVETAIL_CLASSIFICATIONS(T, t)                                                                                        \
+#define DOVETAIL_CLASSIFICATIONS(T, t)                                                                                    \
     opcode1<IsNan, Bool, T>("is_nan." t), opcode1<IsInfinite<0>, Bool, T>("is_infinite." t),                              \
         opcode1<IsInfinite<1>, Bool, T>("is_plus_infinite." t), opcode1<IsInfinite<-1>, Bool, T>("is_minus_infinite." t), \
         opcode1<IsFinite, Bool, T>("is_finite." t)

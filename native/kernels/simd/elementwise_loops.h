@@ -112,7 +112,8 @@ void vector_loop1(const InstructionTile& tile) {
             store(to + i + kLanes, second);
         }
         for (; i + kLanes <= tile.columns; i += kLanes) store(to + i, F::of(load(a + i)));
-        if (const std::int64_t remainder = tile.columns - i; remainder > 0) store_first(to + i, F::of(load_first(a + i, remainder)), remainder);
+        if (const std::int64_t remainder = tile.columns - i; remainder > 0)
+            store_first(to + i, F::of(load_first(a + i, remainder)), remainder);
     }
 }
 

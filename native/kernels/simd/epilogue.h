@@ -40,30 +40,21 @@ DOVETAIL_INLINE Floats clamp(Floats value, Floats low, Floats high) { return les
 
 DOVETAIL_INLINE Floats apply_activation(Activation activation, float alpha, Floats x) {
     switch (activation) {
-        case Activation::leaky_relu:
-            return x < 0.0f ? x * alpha : x;
-        case Activation::elu:
-            return x < 0.0f ? expm1(x) * alpha : x;
-        case Activation::sigmoid:
-            return sigmoid(x);
-        case Activation::silu:
-            return silu(x);
-        case Activation::tanh:
-            return tanh(x);
-        case Activation::hardswish:
-            return x * clamp(x * (1.0f / 6) + 0.5f, Floats{}, splat(1.0f));
-        case Activation::gelu_erf:
-            return gelu_erf(x);
-        case Activation::gelu_tanh:
-            return gelu_tanh(x);
-        default:
-            return x;
+        case Activation::leaky_relu: return x < 0.0f ? x * alpha : x;
+        case Activation::elu: return x < 0.0f ? expm1(x) * alpha : x;
+        case Activation::sigmoid: return sigmoid(x);
+        case Activation::silu: return silu(x);
+        case Activation::tanh: return tanh(x);
+        case Activation::hardswish: return x * clamp(x * (1.0f / 6) + 0.5f, Floats{}, splat(1.0f));
+        case Activation::gelu_erf: return gelu_erf(x);
+        case Activation::gelu_tanh: return gelu_tanh(x);
+        default: return x;
     }
 }
 
 // Applies the epilogue to one vector of accumulators with `count` valid columns.
 DOVETAIL_INLINE Floats apply_epilogue(const GemmTile& tile, Floats value, std::int64_t row, std::int64_t column,
-                                std::int64_t count) {
+                                      std::int64_t count) {
     value *= tile.scale;
     if (tile.bias != nullptr) value += load_partial(tile.bias + column, count);
     Floats residual{};

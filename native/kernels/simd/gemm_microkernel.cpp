@@ -53,7 +53,8 @@ void store_any(const GemmTile& tile, const Floats* accumulators, int count, int 
 void load_initial(const GemmTile& tile, Floats* accumulators, int count, int vectors) {
     for (int r = 0; r < count; ++r)
         for (int v = 0; v < vectors && v * kLanes < tile.columns; ++v)
-            accumulators[r * vectors + v] = load_partial(tile.initial + r * tile.initial_stride + v * kLanes, tile.columns - v * kLanes);
+            accumulators[r * vectors + v] =
+                load_partial(tile.initial + r * tile.initial_stride + v * kLanes, tile.columns - v * kLanes);
 }
 
 // Prefetches the output and the residual, whose rows are far apart.
@@ -149,7 +150,8 @@ void multiply_tile(const GemmTile& tile) {
                             for (int r = 0; r < count; ++r) add_product(accumulators[c][r][v], splat(at[r][k + c]), load(w));
                         }
             if constexpr (kUnroll > 1)
-                for (; is_dense && k + kUnroll <= last; k += kUnroll, weights += kUnroll * width, next_weights += kUnroll * next_weights_step) {
+                for (; is_dense && k + kUnroll <= last;
+                     k += kUnroll, weights += kUnroll * width, next_weights += kUnroll * next_weights_step) {
                     if (next_weights_step != 0) __builtin_prefetch(next_weights, 0, 2);
 #pragma GCC unroll 4
                     for (int i = 0; i < kUnroll; ++i) {
@@ -189,7 +191,8 @@ void multiply_tile(const GemmTile& tile) {
             for (int v = 0; v < vectors; ++v) accumulators[0][r][v] += accumulators[c][r][v];
 
     if (is_simple(tile) && tile.columns == vectors * kLanes) return store_tile<count, vectors, false>(tile, accumulators[0], 0);
-    if (is_simple(tile) && tile.columns > (vectors - 1) * kLanes) return store_tile<count, vectors, true>(tile, accumulators[0], 0);
+    if (is_simple(tile) && tile.columns > (vectors - 1) * kLanes)
+        return store_tile<count, vectors, true>(tile, accumulators[0], 0);
     Floats stored[count * vectors];
 #pragma GCC unroll 32
     for (int r = 0; r < count; ++r)
@@ -200,13 +203,15 @@ void multiply_tile(const GemmTile& tile) {
 
 // The epilogue of a depthwise tile: `count` rows of one vector, with `valid` valid elements.
 template <int count>
-DOVETAIL_INLINE void store_channels(const GemmTile& tile, const Floats (&accumulators)[count][1], std::int64_t c, std::int64_t valid) {
+DOVETAIL_INLINE void store_channels(const GemmTile& tile, const Floats (&accumulators)[count][1], std::int64_t c,
+                                    std::int64_t valid) {
     if (is_simple(tile) && valid >= kLanes) return store_tile<count, 1, false>(tile, accumulators, c);
     if (is_simple(tile)) return store_tile<count, 1, true>(tile, accumulators, c);
     Floats stored[count];
 #pragma GCC unroll 32
     for (int r = 0; r < count; ++r) stored[r] = accumulators[r][0];
-    for (int r = 0; r < count; ++r) store_partial(tile.y + r * tile.y_stride + c, apply_epilogue(tile, stored[r], r, c, valid), valid);
+    for (int r = 0; r < count; ++r)
+        store_partial(tile.y + r * tile.y_stride + c, apply_epilogue(tile, stored[r], r, c, valid), valid);
 }
 
 // Depthwise convolution, one vector of channels at a time.
@@ -283,8 +288,8 @@ const GemmKernels gemm_kernel_table = {
     kLanes,
     {kRows[0], kRows[1], kRows[2], kRows[3]},
     {DOVETAIL_UP_TO_14(DOVETAIL_1), DOVETAIL_UP_TO_14(DOVETAIL_2), DOVETAIL_UP_TO_14(DOVETAIL_3), DOVETAIL_UP_TO_14(DOVETAIL_4)},
-    {depthwise_tile<1>, depthwise_tile<2>, depthwise_tile<3>, depthwise_tile<4>, depthwise_tile<5>, depthwise_tile<6>, depthwise_tile<7>,
-     depthwise_tile<8>},
+    {depthwise_tile<1>, depthwise_tile<2>, depthwise_tile<3>, depthwise_tile<4>, depthwise_tile<5>, depthwise_tile<6>,
+     depthwise_tile<7>, depthwise_tile<8>},
     {depthwise_triples<1>, depthwise_triples<2>, depthwise_triples<3>, depthwise_triples<4>, depthwise_triples<5>,
      depthwise_triples<6>, depthwise_triples<7>, depthwise_triples<8>},
 };

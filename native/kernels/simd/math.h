@@ -1,5 +1,5 @@
-// Functions of f32 vectors, each accurate to about two units in the last place; tests/unit/test_kernels_elementwise.py checks their
-// errors.
+// Functions of f32 vectors, each accurate to about two units in the last place; tests/unit/test_kernels_elementwise.py checks
+// their errors.
 //
 // Every multiply-add is explicit (fma), so that the compiler's contraction makes no difference between files. Arguments out of
 // range, infinities and NaN give the results of the C library, unless a function says otherwise.

@@ -75,7 +75,7 @@ void softmax_row(const float* x, float* y, std::int64_t count) {
     });
     const Floats inverse = splat(static_cast<float>(1 / total));
     for_each_vector(count, [&](std::int64_t i, std::int64_t lanes)
-                           __attribute__((always_inline)) { store_lanes(y + i, load_lanes(y + i, lanes) * inverse, lanes); });
+                               __attribute__((always_inline)) { store_lanes(y + i, load_lanes(y + i, lanes) * inverse, lanes); });
 }
 
 void log_softmax_row(const float* x, float* y, std::int64_t count) {

@@ -34,7 +34,8 @@ struct WindowTaps {
 template <int Vectors, bool IsPartial, bool Prefetches>
 DOVETAIL_INLINE void load_all(Floats* xs, const float* from, std::int64_t tail, std::int64_t prefetch_bytes) {
     if (Prefetches)
-        for (int v = 0; v < Vectors; ++v) __builtin_prefetch(reinterpret_cast<const std::byte*>(from + v * kLanes) + prefetch_bytes);
+        for (int v = 0; v < Vectors; ++v)
+            __builtin_prefetch(reinterpret_cast<const std::byte*>(from + v * kLanes) + prefetch_bytes);
     for (int v = 0; v < Vectors; ++v)
         xs[v] = IsPartial && v == Vectors - 1 ? load_first(from + v * kLanes, tail) : load(from + v * kLanes);
 }
@@ -42,7 +43,8 @@ DOVETAIL_INLINE void load_all(Floats* xs, const float* from, std::int64_t tail, 
 // Pools one window of `Vectors` vectors of channels, the last of `tail` elements. `x` is its first position, inside the input or
 // not.
 template <typename F, int Vectors, bool IsPartial, bool Prefetches>
-DOVETAIL_INLINE void pool_window(const PoolPlan& plan, const WindowTaps& taps, const std::byte* x, float* y, float count, std::int64_t tail) {
+DOVETAIL_INLINE void pool_window(const PoolPlan& plan, const WindowTaps& taps, const std::byte* x, float* y, float count,
+                                 std::int64_t tail) {
     const std::int64_t step0 = plan.axes[0].dilation * plan.axes[0].x_stride;
     const std::int64_t step1 = plan.axes[1].dilation * plan.axes[1].x_stride;
     const std::int64_t step2 = plan.axes[2].dilation * plan.axes[2].x_stride;
@@ -84,7 +86,8 @@ void dense_pixel(const PoolPlan& plan, const WindowTaps& taps, const std::byte* 
         pool_window<F, kVectors, false, Prefetches>(plan, taps, x + channel * 4, y + channel, count, kLanes);
     for (; channel + kLanes <= plan.channels; channel += kLanes)
         pool_window<F, 1, false, Prefetches>(plan, taps, x + channel * 4, y + channel, count, kLanes);
-    if (channel < plan.channels) pool_window<F, 1, true, Prefetches>(plan, taps, x + channel * 4, y + channel, count, plan.channels - channel);
+    if (channel < plan.channels)
+        pool_window<F, 1, true, Prefetches>(plan, taps, x + channel * 4, y + channel, count, plan.channels - channel);
 }
 
 template <typename F, bool Prefetches>
@@ -104,7 +107,8 @@ void pool_dense_rows(const PoolPlan& plan, const std::byte* x, std::byte* y, std
             taps.first[2] = axes[2].first(o2);
             taps.last[2] = is_empty ? taps.first[2] : axes[2].last(o2);
             const float count = F::kDivides ? rows_count * plan.divisors[2][o2] : 0;
-            dense_pixel<F, Prefetches>(plan, taps, x_row + axes[2].start(o2) * axes[2].x_stride, floats(y_row + o2 * axes[2].y_stride), count);
+            dense_pixel<F, Prefetches>(plan, taps, x_row + axes[2].start(o2) * axes[2].x_stride,
+                                       floats(y_row + o2 * axes[2].y_stride), count);
         }
     }
 }

@@ -18,16 +18,16 @@ DOVETAIL_INLINE Ints add_products(Ints accumulators, std::uint32_t x, Ints w) {
     const __m512i bytes = _mm512_set1_epi32((int)x), weights = (__m512i)w;
     const __m512i even = _mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), odd = _mm512_srli_epi16(bytes, 8);
     const __m512i even_weights = _mm512_srai_epi16(_mm512_slli_epi16(weights, 8), 8), odd_weights = _mm512_srai_epi16(weights, 8);
-    return (Ints)_mm512_add_epi32((__m512i)accumulators, _mm512_add_epi32(_mm512_madd_epi16(even, even_weights),
-                                                                  _mm512_madd_epi16(odd, odd_weights)));
+    return (Ints)_mm512_add_epi32((__m512i)accumulators,
+                                  _mm512_add_epi32(_mm512_madd_epi16(even, even_weights), _mm512_madd_epi16(odd, odd_weights)));
 }
 #elif defined(__AVX2__)
 DOVETAIL_INLINE Ints add_products(Ints accumulators, std::uint32_t x, Ints w) {
     const __m256i bytes = _mm256_set1_epi32((int)x), weights = (__m256i)w;
     const __m256i even = _mm256_and_si256(bytes, _mm256_set1_epi16(0xff)), odd = _mm256_srli_epi16(bytes, 8);
     const __m256i even_weights = _mm256_srai_epi16(_mm256_slli_epi16(weights, 8), 8), odd_weights = _mm256_srai_epi16(weights, 8);
-    return (Ints)_mm256_add_epi32((__m256i)accumulators, _mm256_add_epi32(_mm256_madd_epi16(even, even_weights),
-                                                                  _mm256_madd_epi16(odd, odd_weights)));
+    return (Ints)_mm256_add_epi32((__m256i)accumulators,
+                                  _mm256_add_epi32(_mm256_madd_epi16(even, even_weights), _mm256_madd_epi16(odd, odd_weights)));
 }
 #else
 DOVETAIL_INLINE Ints add_products(Ints accumulators, std::uint32_t x, Ints w) {
@@ -48,7 +48,7 @@ DOVETAIL_INLINE std::uint32_t load_word(const std::byte* from) {
 // Accumulates `count` pixels and one vector of columns.
 template <int count>
 void accumulate_pixels(const Int8Tile& tile, const std::byte* x, const std::int8_t* weights, const std::int32_t* offset,
-                 std::int32_t* accumulators) {
+                       std::int32_t* accumulators) {
     const std::uint32_t flip = tile.is_signed ? 0x80808080u : 0;
     Ints total[count];
     for (int r = 0; r < count; ++r) __builtin_memcpy(&total[r], offset, sizeof total[r]);
@@ -77,8 +77,10 @@ void multiply(const Int8Tile& tile) {
             std::int32_t* accumulators = tile.accumulators + panel * kInt8Columns + v;
             const auto from = [&](int r) { return tile.x + r * tile.step; };
             int r = 0;
-            for (; r + 8 <= tile.pixels; r += 8) accumulate_pixels<8>(tile, from(r), weights, offset, accumulators + r * kAccumulatorPitch);
-            for (; r + 2 <= tile.pixels; r += 2) accumulate_pixels<2>(tile, from(r), weights, offset, accumulators + r * kAccumulatorPitch);
+            for (; r + 8 <= tile.pixels; r += 8)
+                accumulate_pixels<8>(tile, from(r), weights, offset, accumulators + r * kAccumulatorPitch);
+            for (; r + 2 <= tile.pixels; r += 2)
+                accumulate_pixels<2>(tile, from(r), weights, offset, accumulators + r * kAccumulatorPitch);
             if (r < tile.pixels) accumulate_pixels<1>(tile, from(r), weights, offset, accumulators + r * kAccumulatorPitch);
         }
 }
@@ -86,8 +88,8 @@ void multiply(const Int8Tile& tile) {
 template <bool is_signed>
 DOVETAIL_INLINE Floats floats_of(Bytes bytes) {
 #if defined(__AVX512F__)
-    const __m512i integers = is_signed ? _mm512_maskz_cvtepi8_epi32(kAllLanes, (__m128i)bytes)
-                                    : _mm512_maskz_cvtepu8_epi32(kAllLanes, (__m128i)bytes);
+    const __m512i integers =
+        is_signed ? _mm512_maskz_cvtepi8_epi32(kAllLanes, (__m128i)bytes) : _mm512_maskz_cvtepu8_epi32(kAllLanes, (__m128i)bytes);
     return (Floats)_mm512_maskz_cvtepi32_ps(kAllLanes, integers);
 #else
     if (is_signed) return __builtin_convertvector((SignedBytes)bytes, Floats);
@@ -172,7 +174,7 @@ void interleave(std::byte* to, const std::byte* from, std::int64_t count, std::i
 
 template <typename Vector, bool is_partial>
 DOVETAIL_INLINE void maximum_at(std::byte* to, const std::byte* const* rows, std::int64_t number, std::int64_t i,
-                                 std::int64_t count) {
+                                std::int64_t count) {
     const std::size_t valid = is_partial ? (std::size_t)(count - i) : sizeof(Vector);
     Vector maximum_value = {};
     __builtin_memcpy(&maximum_value, rows[0] + i, valid);

@@ -24,12 +24,10 @@ void gru(const CellStep& row) {
     const std::int64_t size = row.size;
     for (std::int64_t j = 0; j < size; j += kLanes) {
         const std::int64_t valid = size - j;
-        const auto gate = [&](std::int64_t index) __attribute__((always_inline)) {
-            return load_partial(row.gates + index * size + j, valid);
-        };
-        const auto input = [&](std::int64_t index) __attribute__((always_inline)) {
-            return load_partial(row.input + index * size + j, valid);
-        };
+        const auto gate = [&](std::int64_t index)
+                              __attribute__((always_inline)) { return load_partial(row.gates + index * size + j, valid); };
+        const auto input = [&](std::int64_t index)
+                               __attribute__((always_inline)) { return load_partial(row.input + index * size + j, valid); };
         const Floats z = sigmoid(input(0) + gate(0)), r = sigmoid(input(1) + gate(1));
         Floats linear = gate(2);
         if (row.recurrent_bias != nullptr) linear += load_partial(row.recurrent_bias + j, valid);

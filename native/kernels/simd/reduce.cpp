@@ -71,7 +71,8 @@ DOVETAIL_INLINE double short_row(const float* x, std::int64_t count, Floats offs
         parts[0] = F::combine(parts[0], F::map(load(x + i), offset));
         i += kLanes;
     }
-    if (i < count) parts[1] = F::combine(parts[1], first_lanes(F::map(load_first(x + i, count - i), offset), count - i, F::identity()));
+    if (i < count)
+        parts[1] = F::combine(parts[1], first_lanes(F::map(load_first(x + i, count - i), offset), count - i, F::identity()));
     const auto join = [](Floats a, Floats b) __attribute__((always_inline)) { return F::combine(a, b); };
     return static_cast<double>(reduce_lanes(F::combine(parts[0], parts[1]), join));
 }

@@ -11,23 +11,21 @@ DOVETAIL_INLINE float* floats(std::byte* address) { return reinterpret_cast<floa
 
 // line[i] = from[i] * weight, or line[i] += from[i] * weight.
 DOVETAIL_INLINE void accumulate(float* line, const float* from, std::int64_t count, float weight, bool adds) {
-    if (adds)
-        DOVETAIL_INDEPENDENT
-        for (std::int64_t i = 0; i < count; ++i) line[i] += from[i] * weight;
-    else
-        DOVETAIL_INDEPENDENT
-        for (std::int64_t i = 0; i < count; ++i) line[i] = from[i] * weight;
+    if (adds) DOVETAIL_INDEPENDENT
+    for (std::int64_t i = 0; i < count; ++i) line[i] += from[i] * weight;
+    else DOVETAIL_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) line[i] = from[i] * weight;
 }
 
 // Calls `visit` with each input row of an output row, its weight and whether it is the first; `x` is the image.
 template <typename Visit>
-DOVETAIL_INLINE void for_each_row(const ResizePlan& plan, const std::byte* x, std::int64_t o0, std::int64_t o1, const Visit& visit) {
+DOVETAIL_INLINE void for_each_row(const ResizePlan& plan, const std::byte* x, std::int64_t o0, std::int64_t o1,
+                                  const Visit& visit) {
     const ResizeAxis &outer = plan.axes[0], &inner = plan.axes[1];
     for (std::int64_t t0 = 0; t0 < outer.taps; ++t0)
         for (std::int64_t t1 = 0; t1 < inner.taps; ++t1) {
             const std::int64_t i0 = o0 * outer.taps + t0, i1 = o1 * inner.taps + t1;
-            visit(x + outer.indices[i0] * outer.x_stride + inner.indices[i1] * inner.x_stride, outer.weights[i0] * inner.weights[i1],
-                 t0 + t1 == 0);
+            visit(x + outer.indices[i0] * outer.x_stride + inner.indices[i1] * inner.x_stride,
+                  outer.weights[i0] * inner.weights[i1], t0 + t1 == 0);
         }
 }
 
@@ -46,11 +44,13 @@ void dense(const ResizePlan& plan, const std::byte* x, std::byte* y, std::int64_
             line = image + axes[0].indices[o0] * axes[0].x_stride + axes[1].indices[o1] * axes[1].x_stride;
             step = axis.x_stride;
         } else {
-            for_each_row(plan, image, o0, o1, [&](const std::byte* row, float weight, bool is_first) __attribute__((always_inline)) {
-                if (axis.x_stride == pixel) return accumulate(scratch, floats(row), axis.size * channels, weight, !is_first);
-                for (std::int64_t i = 0; i < axis.size; ++i)
-                    accumulate(scratch + i * channels, floats(row + i * axis.x_stride), channels, weight, !is_first);
-            });
+            for_each_row(plan, image, o0, o1,
+                         [&](const std::byte* row, float weight, bool is_first) __attribute__((always_inline)) {
+                             if (axis.x_stride == pixel)
+                                 return accumulate(scratch, floats(row), axis.size * channels, weight, !is_first);
+                             for (std::int64_t i = 0; i < axis.size; ++i)
+                                 accumulate(scratch + i * channels, floats(row + i * axis.x_stride), channels, weight, !is_first);
+                         });
         }
         std::byte* to = y + n * plan.y_batch + o0 * axes[0].y_stride + o1 * axes[1].y_stride;
         for (std::int64_t o = 0; o < axis.out; ++o, to += axis.y_stride) {
@@ -81,15 +81,15 @@ void rows(const ResizePlan& plan, const std::byte* x, std::byte* y, std::int64_t
         const std::int64_t plane = task / axes[1].out / axes[0].out, n = plane / plan.channels, c = plane % plan.channels;
         const bool in_place = axes[0].is_copy && axes[1].is_copy;
         for_each_row(plan, x + n * plan.x_batch + c * plan.x_channel, o0, o1,
-                 [&](const std::byte* row, float weight, bool is_first) __attribute__((always_inline)) {
-                     if (in_place)
-                         for (std::int64_t i = 0; i < axis.size; ++i) scratch[i] = *floats(row + i * axis.x_stride);
-                     else if (axis.x_stride == 4)
-                         accumulate(scratch, floats(row), axis.size, weight, !is_first);
-                     else
-                         for (std::int64_t i = 0; i < axis.size; ++i)
-                             accumulate(scratch + i, floats(row + i * axis.x_stride), 1, weight, !is_first);
-                 });
+                     [&](const std::byte* row, float weight, bool is_first) __attribute__((always_inline)) {
+                         if (in_place)
+                             for (std::int64_t i = 0; i < axis.size; ++i) scratch[i] = *floats(row + i * axis.x_stride);
+                         else if (axis.x_stride == 4)
+                             accumulate(scratch, floats(row), axis.size, weight, !is_first);
+                         else
+                             for (std::int64_t i = 0; i < axis.size; ++i)
+                                 accumulate(scratch + i, floats(row + i * axis.x_stride), 1, weight, !is_first);
+                     });
         std::byte* to = y + n * plan.y_batch + c * plan.y_channel + o0 * axes[0].y_stride + o1 * axes[1].y_stride;
         const std::int64_t* indices = axis.indices;
         const float* weights = axis.weights;

@@ -27,7 +27,7 @@ inline void transpose_square(Floats (&rows)[kLanes]) {
 
 // Packs columns that are contiguous along their depth.
 void pack_transposed(float* to, const float* from, std::int64_t depth, std::int64_t columns, std::int64_t width,
-                 std::int64_t column_step) {
+                     std::int64_t column_step) {
     std::int64_t j = 0;
     for (; j + kLanes <= columns; j += kLanes) {
         std::int64_t k = 0;

@@ -59,19 +59,22 @@ void accumulate_pixels(const Int8Tile& tile, const std::byte* x, std::int32_t* a
     }
     for (int r = 0; r < rows; ++r)
         for (int p = 0; p < panels; ++p)
-            _mm512_storeu_si512(accumulators + r * kAccumulatorPitch + p * kInt8Columns, _mm512_sub_epi32(total[r][p], excess[p]));
+            _mm512_storeu_si512(accumulators + r * kAccumulatorPitch + p * kInt8Columns,
+                                _mm512_sub_epi32(total[r][p], excess[p]));
 }
 
 template <int rows, int panels>
 void dispatch_sign(const Int8Tile& tile, const std::byte* x, std::int32_t* accumulators, bool prefetches) {
-    tile.is_signed ? accumulate_pixels<rows, panels, true>(tile, x, accumulators, prefetches) : accumulate_pixels<rows, panels, false>(tile, x, accumulators, prefetches);
+    tile.is_signed ? accumulate_pixels<rows, panels, true>(tile, x, accumulators, prefetches)
+                   : accumulate_pixels<rows, panels, false>(tile, x, accumulators, prefetches);
 }
 
 template <int rows>
 void dispatch_count(int count, const Int8Tile& tile, const std::byte* x, std::int32_t* accumulators, bool prefetches) {
     if constexpr (rows > 1)
         if (count < rows) return dispatch_count<rows - 1>(count, tile, x, accumulators, prefetches);
-    tile.panels == 2 ? dispatch_sign<rows, 2>(tile, x, accumulators, prefetches) : dispatch_sign<rows, 1>(tile, x, accumulators, prefetches);
+    tile.panels == 2 ? dispatch_sign<rows, 2>(tile, x, accumulators, prefetches)
+                     : dispatch_sign<rows, 1>(tile, x, accumulators, prefetches);
 }
 
 // Divides the pixels into nearly equal parts.
