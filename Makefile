@@ -9,6 +9,7 @@ venv := .venv/bin/python
 lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 # What the installation depends on. Python sources are read in place; the native core is compiled.
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* native/*/*/*.*)
+native_sources := $(filter %.h %.cpp,$(built_from))
 
 # `native` is a folder too.
 .PHONY: help demo test lint models native bench conformance corpus zoo bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed fuzz sanitize install clean
@@ -16,7 +17,7 @@ built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* n
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
 	@echo "make test          the test suite"
-	@echo "make lint          ruff and mypy"
+	@echo "make lint          ruff, mypy and clang-format"
 	@echo "make models        the worst difference of every way through the nine light models"
 	@echo "make bench         every grid beside every peer that is installed; writes the tables of docs/performance.md"
 	@echo "make corpus        every model of the folder CORPUS asked everything; writes docs/corpus.md"
@@ -42,6 +43,7 @@ test: .venv/.installed-$(EXTRAS)
 lint: .venv/.installed-$(lint_extras)
 	$(venv) -m ruff check
 	$(venv) -m ruff format --check
+	.venv/bin/clang-format --dry-run --Werror $(native_sources)
 	$(venv) -m mypy
 
 bench: .venv/.installed-$(EXTRAS)

@@ -186,7 +186,8 @@ AFTER_PRODUCTS: dict[str, tuple[Write, list[str]]] = {
         lambda b: b.Multiply(b.Add(product(b), ROW), real(0.3)), ["matmul: MatMul Add", "elementwise: Multiply"]
     ),
     "a factor after a tensor": (
-        lambda b: b.Multiply(b.Add(product(b), b.input("z", "f32", (4, 5))), real(0.3)), ["matmul: MatMul Add", "elementwise: Multiply"]
+        lambda b: b.Multiply(b.Add(product(b), b.input("z", "f32", (4, 5))), real(0.3)),
+        ["matmul: MatMul Add", "elementwise: Multiply"],
     ),
     "a factor after an activation": (
         lambda b: b.Multiply(b.Relu(product(b)), real(-0.3)), ["matmul: MatMul Relu", "elementwise: Multiply"]
@@ -274,10 +275,12 @@ CHAINS: dict[str, tuple[Write, list[str]]] = {
         lambda b: (lambda t: b.Multiply(b.Add(b.Exp(t), t), t))(b.Abs(image(b))), ["elementwise: Abs Exp Add Multiply"]
     ),
     "what grows": (
-        lambda b: b.Add(b.Exp(b.input("x", "f32", (4,))), b.Abs(b.input("z", "f32", (3, 4)))), ["elementwise: Exp", "elementwise: Abs Add"]
+        lambda b: b.Add(b.Exp(b.input("x", "f32", (4,))), b.Abs(b.input("z", "f32", (3, 4)))),
+        ["elementwise: Exp", "elementwise: Abs Add"],
     ),
     "something between": (
-        lambda b: (lambda t: b.Add(b.Softmax(t, axis=1), t))(b.Exp(image(b))), ["elementwise: Exp", "softmax: Softmax", "elementwise: Add"]
+        lambda b: (lambda t: b.Add(b.Softmax(t, axis=1), t))(b.Exp(image(b))),
+        ["elementwise: Exp", "softmax: Softmax", "elementwise: Add"],
     ),
     "a result of its own": (lambda b: (lambda t: [t, b.Exp(t)])(b.Abs(image(b))), ["elementwise: Abs Exp"]),
     "a result of its own, read afterwards": (

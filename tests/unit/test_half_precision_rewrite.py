@@ -78,11 +78,25 @@ RULES: dict[str, tuple[Write, list[str]]] = {
     ),
     "kernels that share a cast": (
         lambda b, x, kind: [product(b, x, kind), b.Softmax(x, axis=1), b.MatMul(x, x)],
-        ["elementwise: Cast", "matmul: MatMul", "elementwise: Cast", "softmax: Softmax", "elementwise: Cast", "matmul: MatMul", "elementwise: Cast"],
+        [
+            "elementwise: Cast",
+            "matmul: MatMul",
+            "elementwise: Cast",
+            "softmax: Softmax",
+            "elementwise: Cast",
+            "matmul: MatMul",
+            "elementwise: Cast",
+        ],
     ),
     "operators of chains that do not": (
         lambda b, x, kind: [b.Exp(x), b.MatMul(b.Tanh(x), x)],
-        ["elementwise: Cast Exp Cast", "elementwise: Cast Tanh Cast Cast", "elementwise: Cast", "matmul: MatMul", "elementwise: Cast"],
+        [
+            "elementwise: Cast Exp Cast",
+            "elementwise: Cast Tanh Cast Cast",
+            "elementwise: Cast",
+            "matmul: MatMul",
+            "elementwise: Cast",
+        ],
     ),
     "truths": (lambda b, x, kind: b.Greater(x, b.input("z", x.dtype, (4, 4))), ["elementwise: Cast Cast Greater"]),
     "beside what is no float of 16 bits": (
@@ -90,13 +104,33 @@ RULES: dict[str, tuple[Write, list[str]]] = {
     ),
     "places": (lambda b, x, kind: b.Gather(x, np.array([2, 1]), axis=0), ["gather: Gather"]),
     "axes": (
-        lambda b, x, kind: b.ReduceMean(x, np.array([1]), keep_dims=True), ["elementwise: Cast", "reduce: ReduceMean", "elementwise: Cast"]
+        [
+            lambda b,
+            x,
+            kind: b.ReduceMean(x,
+            np.array([1]),
+            keep_dims=True),
+            ["elementwise: Cast",
+            "reduce: ReduceMean",
+            "elementwise: Cast",
+        ],
     ),
     "several results": (
         lambda b, x, kind: list(b.TopK(x, np.array(2), axis=1)), ["elementwise: Cast", "top_k: TopK", "elementwise: Cast"]
     ),
     "whole numbers beside": (
-        lambda b, x, kind: [b.Clip(b.input("z", "i32", (4, 4)), np.int32(1)), b.Exp(x)], ["elementwise: Clip", "elementwise: Cast Exp Cast"]
+        [
+            lambda b,
+            x,
+            kind: [b.Clip(b.input("z",
+            "i32",
+            (4,
+            4)),
+            np.int32(1)),
+            b.Exp(x)],
+            ["elementwise: Clip",
+            "elementwise: Cast Exp Cast",
+        ],
     ),
     "f32 beside": (
         lambda b, x, kind: [b.Exp(b.input("z", "f32", (4, 4))), b.Exp(x)], ["elementwise: Exp", "elementwise: Cast Exp Cast"]
