@@ -104,33 +104,15 @@ RULES: dict[str, tuple[Write, list[str]]] = {
     ),
     "places": (lambda b, x, kind: b.Gather(x, np.array([2, 1]), axis=0), ["gather: Gather"]),
     "axes": (
-        [
-            lambda b,
-            x,
-            kind: b.ReduceMean(x,
-            np.array([1]),
-            keep_dims=True),
-            ["elementwise: Cast",
-            "reduce: ReduceMean",
-            "elementwise: Cast",
-        ],
+        lambda b, x, kind: b.ReduceMean(x, np.array([1]), keep_dims=True),
+        ["elementwise: Cast", "reduce: ReduceMean", "elementwise: Cast"],
     ),
     "several results": (
         lambda b, x, kind: list(b.TopK(x, np.array(2), axis=1)), ["elementwise: Cast", "top_k: TopK", "elementwise: Cast"]
     ),
     "whole numbers beside": (
-        [
-            lambda b,
-            x,
-            kind: [b.Clip(b.input("z",
-            "i32",
-            (4,
-            4)),
-            np.int32(1)),
-            b.Exp(x)],
-            ["elementwise: Clip",
-            "elementwise: Cast Exp Cast",
-        ],
+        lambda b, x, kind: [b.Clip(b.input("z", "i32", (4, 4)), np.int32(1)), b.Exp(x)],
+        ["elementwise: Clip", "elementwise: Cast Exp Cast"],
     ),
     "f32 beside": (
         lambda b, x, kind: [b.Exp(b.input("z", "f32", (4, 4))), b.Exp(x)], ["elementwise: Exp", "elementwise: Cast Exp Cast"]
