@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from dovetail import _native
-from dovetail.engine.run.step_encoding import extent
+from dovetail.engine.run.step_encoding import extent_of
 
 
 class Layer(NamedTuple):
@@ -116,11 +116,20 @@ class Ours:
     ) -> None:
         arrays = [*inputs, y]
         rows = [
-            (i + 1, 0, "f32", 4, list(each.shape), list(each.strides), each.ctypes.data if i in constants else 0, *extent(each))
-            for i, each in enumerate(arrays)
+            (
+                i + 1,
+                0,
+                "f32",
+                4,
+                list(x.shape),
+                list(x.strides),
+                x.ctypes.data if i in constants else 0,
+                *extent_of(x),
+            )
+            for i, x in enumerate(arrays)
         ]
         program = _native.Program(
-            _native.ThreadPool(threads), _native.WeightCache(), _native.ArenaPool(), 0, [extent(each) for each in arrays]
+            _native.ThreadPool(threads), _native.WeightCache(), _native.ArenaPool(), 0, [extent_of(each) for each in arrays]
         )
         program.add(kernel, rows[:-1], rows[-1:], attributes)
         self.kept, self.name = arrays, program.names()[0]

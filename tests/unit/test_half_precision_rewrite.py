@@ -104,7 +104,7 @@ RULES: dict[str, tuple[Write, list[str]]] = {
     ),
     "places": (lambda b, x, kind: b.Gather(x, np.array([2, 1]), axis=0), ["gather: Gather"]),
     "axes": (
-        lambda b, x, kind: b.ReduceMean(x, np.array([1]), keep_dims=True),
+        lambda b, x, kind: b.ReduceMean(x, np.array([1]), keepdims=True),
         ["elementwise: Cast", "reduce: ReduceMean", "elementwise: Cast"],
     ),
     "several results": (

@@ -68,7 +68,9 @@ def detector(b: Builder, x: Any) -> Any:
     """Two scales, joined by a Resize to the sizes of the finer one; boxes moved by anchors and scaled by strides."""
     fine = b.Swish(b.Conv(x, b.constant(weights(8, 3, 3, 3)), pads=(1, 1, 1, 1), strides=(2, 2)))
     coarse = b.Swish(b.Conv(fine, b.constant(weights(8, 8, 3, 3)), pads=(1, 1, 1, 1), strides=(2, 2)))
-    back = b.apply("Resize", coarse, b.Shape(fine), mode="nearest", coordinates="asymmetric", nearest="floor")
+    back = b.apply(
+        "Resize", coarse, b.Shape(fine), mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    )
     maps = [b.Concat(fine, back, axis=1), b.Concat(coarse, coarse, axis=1)]
     heads = [b.Conv(each, b.constant(weights(4, 16, 1, 1))) for each in maps]
     grids = [grid(b, each, stride) for each, stride in zip(heads, (2.0, 4.0), strict=True)]
@@ -84,7 +86,7 @@ def scaled(b: Builder, x: Any) -> Any:
     """Resized to floor(1.5 * size), computed in floats, and joined with what has that size."""
     sizes = [as_size(b, b.Floor(b.Multiply(as_float(b, size_of(b, x, axis)), np.float32(1.5)))) for axis in (2, 3)]
     shape = b.Concat(b.Slice(b.Shape(x), [0], [2]), *sizes, axis=0)
-    y = b.apply("Resize", b.Relu(x), shape, mode="linear", coordinates="half_pixel")
+    y = b.apply("Resize", b.Relu(x), shape, mode="linear", coordinate_transformation_mode="half_pixel")
     return b.Concat(y, b.ConstantOfShape(shape, b.constant(np.array([2], np.float32))), axis=1)
 
 
@@ -127,7 +129,7 @@ def in_branch(b: Builder, x: Any) -> Any:
         inner = Builder()
         y = inner.input("y", "f32", (None, 3, None, None))
         anchors, strides = grid(inner, y, stride)
-        flat = inner.Reshape(inner.ReduceSum(y, [0, 1], keep_dims=False), [1, -1])
+        flat = inner.Reshape(inner.ReduceSum(y, [0, 1], keepdims=False), [1, -1])
         inner.graph.outputs = [inner.Multiply(inner.Add(anchors, flat), strides)]
         branches.append(inner.graph)
     wide = b.Greater(size_of(b, x, 3), 10)
@@ -224,7 +226,7 @@ def test_what_a_body_makes_of_sizes_is_computed_once(name: str, monkeypatch: pyt
     program = dovetail.compile(model(GRAPHS[name]), "native")
     for _ in range(3):
         program(image(1, 8, 8))
-    assert set(seen) <= {"_If", "_Loop"}
+    assert set(seen) <= {"CompiledIf", "CompiledLoop"}
 
 
 # Errors
@@ -284,7 +286,7 @@ def test_random_numbers_are_drawn_in_each_call(monkeypatch: pytest.MonkeyPatch) 
         seen.clear()
         engine({"x": image(1, 4, 4)})
     # The programs of branches run steps of their own.
-    kinds = {"RandomUniform": 3, "_If": 2} if native_core.is_compiled else {"RandomUniform": 1, "If": 2}
+    kinds = {"RandomUniform": 3, "CompiledIf": 2} if native_core.is_compiled else {"RandomUniform": 1, "If": 2}
     assert {kind: seen.count(kind) for kind in kinds} == kinds
 
 
@@ -315,7 +317,7 @@ def test_what_a_plan_computes_of_sizes_counts_as_its_memory() -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("limit", [0, 64, 1000])
 def test_what_is_too_large_is_computed_in_each_call(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shape_specialization, "LIMIT", limit)
+    monkeypatch.setattr(shape_specialization, "MAX_BYTES", limit)
     made = model(GRAPHS[name])
     engine, reference = Engine(made, 1), dovetail.compile(made, "interpreter")
     for sizes in SIZES[:3]:

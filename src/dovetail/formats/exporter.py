@@ -21,9 +21,10 @@ from dovetail.formats.import_node import constant_of
 from dovetail.formats.op_mapping import Slot, Spelling
 from dovetail.formats.readback import check_rewritten
 from dovetail.ir.builder import Builder, written
-from dovetail.ir.edit import copy_graph, inherit, remove_dead, rewrite
+from dovetail.ir.edit import copy_graph, inherit, remove_dead
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import REQUIRED, UNFORESEEN, Op, bodies, failure, has
+from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import INT64_MAX, Tensor, Type, Unknown, opened
 from dovetail.ops.runtime_attributes import RuntimeAttributes, as_attributes
 

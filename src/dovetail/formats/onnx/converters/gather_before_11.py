@@ -98,7 +98,7 @@ def _slice_numbers(b: Any, indices: Value, shape: list[int]) -> Any:
     """The number, among the slices of all of ``shape``, that each row of coordinates speaks of."""
     sizes, strides = (b.constant(np.asarray(each), indices.dtype) for each in (shape, _strides(shape)))
     scaled = b.Multiply(_from_the_front(b, indices, sizes), strides)
-    return b.ReduceSum(scaled, [len(indices.dims) - 1], keep_dims=False)
+    return b.ReduceSum(scaled, [len(indices.dims) - 1], keepdims=False)
 
 
 def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int], axis: int) -> Any:

@@ -44,7 +44,7 @@ def packed_bags(node: Lifting) -> Value:
     """As many rows in each bag."""
     b, mean = node.b, node.node.version == 15 and _reduction(node) == "mean"
     rows = _rows(b, node.input(0), node.input(1), node.optional(2))
-    result: Value = (b.ReduceMean if mean else b.ReduceSum)(rows, [1], keep_dims=False)
+    result: Value = (b.ReduceMean if mean else b.ReduceSum)(rows, [1], keepdims=False)
     return result
 
 
