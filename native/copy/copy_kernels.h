@@ -65,7 +65,7 @@ struct CopyKernels {
 
     // Copies one or more runs of at least 64 bytes each to consecutive addresses with non-temporal stores; a cache line that two
     // runs share is written once. If `prefetch_runs` is not 0, the run that many further on is prefetched meanwhile.
-    void (*stream_runs)(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int prefetch_rows);
+    void (*stream_runs)(std::byte* dst, const std::byte* const* src, const std::size_t* bytes, int runs, int prefetch_runs);
 
     // Makes non-temporal stores visible; required before another thread may learn of them.
     void (*store_fence)();

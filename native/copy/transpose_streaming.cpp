@@ -163,10 +163,10 @@ private:
         return view;
     }
 
-    static std::int64_t take_range(std::int64_t& block, std::int64_t size, std::int64_t max, std::int64_t& take_axis) {
-        const std::int64_t blocks = ceil_div(size, max), first = block % blocks * max;
+    static std::int64_t take_range(std::int64_t& block, std::int64_t size, std::int64_t limit, std::int64_t& length) {
+        const std::int64_t blocks = ceil_div(size, limit), first = block % blocks * limit;
         block /= blocks;
-        take_axis = min(max, size - first);
+        length = min(limit, size - first);
         return first;
     }
 

@@ -133,7 +133,7 @@ struct Ring {
     std::byte* at(std::int64_t byte) { return lines + (byte & (kRingLines * 64 - 1)); }
 };
 
-// Every destination is aligned to 16 bytes. Line n of a column is the n-th that it touches; the first `lead` bytes of line 0
+// Every destination is aligned to 16 bytes. Line n of a column is the n-th that it touches; the first leads[k] bytes of line 0
 // belong to other data.
 template <int Width, int Count>
 std::int64_t deinterleave_streaming(std::byte* const* dst, const std::byte* src, std::int64_t rows) {
