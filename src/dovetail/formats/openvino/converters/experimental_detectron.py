@@ -134,7 +134,7 @@ def proposals_of_one(node: Lifting) -> list[Value]:
     b, picture, anchors = node.b, node.ranked(0, 1), node.ranked(1, 2)
     deltas, scores = (b.Unsqueeze(node.ranked(index, 3), [0]) for index in (2, 3))
     cells = join_sizes(b, [shape_value(b, scores, [2, 3]), shape_value(b, scores, [1]), 4])
-    grid = b.Reshape(anchors, cells, copy_zeros=False)
+    grid = b.Reshape(anchors, cells, special_zero=False)
     size = b.Unsqueeze(b.Slice(as_type(b, picture, dtypes.f32), [0], [2], [0]), [0])
     low, high, chances = _refined(b, size, grid, deltas, scores, 1.0)
     least = b.constant(np.full((1, 2), node.attribute("min_size", "float"), np.float32))
@@ -146,7 +146,7 @@ def proposals_of_one(node: Lifting) -> list[Value]:
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     missing = b.Subtract(b.constant([wanted]), b.Gather(b.Shape(values), [0], axis=0))
     filled = b.Pad(boxes, join_sizes(b, [[0, 0], missing, [0]])), b.Pad(values, join_sizes(b, [[0], missing]))
-    shaped = b.Reshape(filled[0], [wanted, 4], copy_zeros=False), b.Reshape(filled[1], [wanted], copy_zeros=False)
+    shaped = b.Reshape(filled[0], [wanted, 4], special_zero=False), b.Reshape(filled[1], [wanted], special_zero=False)
     return [as_type(b, x, scores.dtype) for x in shaped]
 
 
@@ -155,7 +155,7 @@ def _refined(b: Any, size: Any, anchors: Any, deltas: Any, scores: Value, last: 
     are: [pictures, boxes, 2] and [pictures, boxes].
     """
     cells = join_sizes(b, [shape_value(b, scores, [0]), shape_value(b, scores, [1]), 4, shape_value(b, scores, [2, 3])])
-    moves = b.Transpose(b.Reshape(as_type(b, deltas, dtypes.f32), cells, copy_zeros=False), [0, 3, 4, 1, 2])
+    moves = b.Transpose(b.Reshape(as_type(b, deltas, dtypes.f32), cells, special_zero=False), [0, 3, 4, 1, 2])
     limit = b.Unsqueeze(b.Gather(b.Subtract(size, last), [1, 0], axis=1), [1])
     low, high = _moved(b, as_type(b, anchors, dtypes.f32), moves, limit, last)
     return low, high, b.Reshape(b.Transpose(as_type(b, scores, dtypes.f32), [0, 2, 3, 1]), [0, -1])
@@ -190,7 +190,7 @@ def _moved(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> tuple[A
     half = b.Multiply(b.Multiply(b.Exp(b.Minimum(b.Slice(moves, [2], [4], [-1]), _MOST_GROWTH)), size), 0.5)
     corners = []
     for corner in (b.Subtract(middle, half), b.Subtract(b.Add(middle, half), last)):
-        flat = b.Reshape(corner, join_sizes(b, [shape_value(b, moves, [0]), -1, 2]), copy_zeros=False)
+        flat = b.Reshape(corner, join_sizes(b, [shape_value(b, moves, [0]), -1, 2]), special_zero=False)
         corners.append(b.Maximum(b.Minimum(flat, limit), 0.0))
     return corners[0], corners[1]
 
