@@ -65,6 +65,7 @@ models: .venv/.installed-$(EXTRAS)
 lint: .venv/.installed-$(lint_extras)
 	$(venv) -m ruff check
 	$(venv) -m ruff format --check
+	.venv/bin/clang-format --dry-run --Werror $(native_sources)
 	$(venv) -m mypy
 
 bench: .venv/.installed-$(EXTRAS)
