@@ -24,7 +24,7 @@ from dovetail.limits import Usage, active
 class ExecutionContext:
     """The state of one call: its arena, the addresses of all buffers, and the dynamic tensors that Python holds.
 
-    ``execution`` is the core's Visit, which runs native steps and owns the arena; without a core it is a :class:`_PythonArena`.
+    ``execution`` is the core's Execution, which runs native steps and owns the arena; without a core, a :class:`_PythonArena`.
     """
 
     execution: Any
