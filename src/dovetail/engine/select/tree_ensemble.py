@@ -45,30 +45,30 @@ def with_tables(b: Builder, op: TreeEnsemble, x: Value) -> Value | None:
     if x.dtype.name not in ("f32", "f64") or x.shape is None:
         return None
     (sums,) = b.add(
-        TreeEnsembleSums(op.with_(transform="none")),
+        TreeEnsembleSums(op.with_(post_transform="none")),
         x,
         *(b.constant(table, dtypes.dtype(table.dtype)) for table in _tables(op, x)),
     )
-    if op.transform == "none":
+    if op.post_transform == "none":
         return sums
-    return b.Softmax(sums, axis=1) if op.transform == "softmax" else b.Sigmoid(sums)
+    return b.Softmax(sums, axis=1) if op.post_transform == "softmax" else b.Sigmoid(sums)
 
 
 def _tables(op: TreeEnsemble, x: Value) -> list[Any]:
-    count, kind = len(op.features), x.dtype.numpy
+    count, kind = len(op.nodes_featureids), x.dtype.numpy
     members = np.zeros((count, 2), np.int64)
-    ends = np.cumsum([0, *(len(group) for group in op.members)])
-    members[np.array(op.modes) == MEMBER] = np.stack([ends[:-1], ends[1:]], axis=1)
+    ends = np.cumsum([0, *(len(group) for group in op.membership_values)])
+    members[np.array(op.nodes_modes) == MEMBER] = np.stack([ends[:-1], ends[1:]], axis=1)
     ways = [
         np.array(goes, np.int64) + count * np.array(is_leaf, bool)
-        for goes, is_leaf in ((op.true_next, op.true_leaf), (op.false_next, op.false_leaf))
+        for goes, is_leaf in ((op.nodes_truenodeids, op.nodes_trueleafs), (op.nodes_falsenodeids, op.nodes_falseleafs))
     ]
-    missing = np.array(op.missing_true or (False,) * count, bool)
-    nodes = np.stack([op.features, op.modes, missing, *ways, members[:, 0], members[:, 1]], axis=1).astype(np.int32)
-    sizes = op.leaf_sizes or (1,) * len(op.leaf_targets)
+    missing = np.array(op.nodes_missing_value_tracks_true or (False,) * count, bool)
+    nodes = np.stack([op.nodes_featureids, op.nodes_modes, missing, *ways, members[:, 0], members[:, 1]], axis=1).astype(np.int32)
+    sizes = op.leaf_sizes or (1,) * len(op.leaf_targetids)
     starts = np.cumsum([0, *sizes])
-    tables = [nodes, np.array(op.splits, kind), np.array(op.roots), starts, np.array(op.leaf_targets)]
-    values = [np.array(op.leaf_weights, kind), np.array([item for group in op.members for item in group], kind)]
+    tables = [nodes, np.array(op.nodes_splits, kind), np.array(op.tree_roots), starts, np.array(op.leaf_targetids)]
+    values = [np.array(op.leaf_weights, kind), np.array([item for group in op.membership_values for item in group], kind)]
     return [table if table.dtype == kind else table.astype(np.int32) for table in tables] + values
 
 
@@ -76,5 +76,5 @@ def forest_work(node: Node, reads: list[RunTensor | None], writes: list[RunTenso
     op: Any = node.op
     if any(tensor is None or tensor.data is None for tensor in reads[1:]):
         return "trees that are no constants"
-    assert op.whole.aggregate in AGGREGATES
-    return KernelCall("tree_ensemble", (node,), reads, writes, {"aggregate": _KERNEL_ORDER.index(op.whole.aggregate)})
+    assert op.whole.aggregate_function in AGGREGATES
+    return KernelCall("tree_ensemble", (node,), reads, writes, {"aggregate": _KERNEL_ORDER.index(op.whole.aggregate_function)})
