@@ -715,26 +715,26 @@ class OperatorMethods:
     def Celu(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). Source: ONNX Celu 12 and 28."""
+        """Compute max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). Source: ONNX Celu 12 and 28."""
 
     def Elu(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
+        """Compute x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
 
     def Gelu(
         self, x: Operand, /, *, approximate: str = 'none',
     ) -> Value:
-        """x times the chance that a normal variable is less: x / 2 * (1 + erf(x / sqrt(2))).
+        """Compute x * P(X <= x) for a standard normal X: x / 2 * (1 + erf(x / sqrt(2))).
 
-        With ``approximate="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
+        ``approximate="tanh"`` computes x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
         Sources: ONNX Gelu 20, OpenVINO Gelu-2 and Gelu-7.
         """
 
     def HardSigmoid(
         self, x: Operand, /, *, alpha: float = 0.20000000298023224, beta: float = 0.5,
     ) -> Value:
-        """max(0, min(1, alpha * x + beta)).
+        """Compute max(0, min(1, alpha * x + beta)).
 
         Sources: ONNX HardSigmoid 1 to 22, OpenVINO HardSigmoid-1 and HSigmoid-5 (alpha 1/6, beta 1/2).
         """
@@ -742,41 +742,41 @@ class OperatorMethods:
     def HardSwish(
         self, x: Operand, /,
     ) -> Value:
-        """x * max(0, min(1, x / 6 + 1/2)). Sources: ONNX HardSwish 14 and 22, OpenVINO HSwish-4."""
+        """Compute x * max(0, min(1, x / 6 + 1/2)). Sources: ONNX HardSwish 14 and 22, OpenVINO HSwish-4."""
 
     def LeakyRelu(
         self, x: Operand, /, *, alpha: float = 0.009999999776482582,
     ) -> Value:
-        """x, or alpha * x where x < 0. Source: ONNX LeakyRelu 1 to 16."""
+        """Compute x, or alpha * x where x < 0. Source: ONNX LeakyRelu 1 to 16."""
 
     def Mish(
         self, x: Operand, /,
     ) -> Value:
-        """x * tanh(log(exp(x) + 1)). Sources: ONNX Mish 18 and 22, OpenVINO Mish-4."""
+        """Compute x * tanh(log(exp(x) + 1)). Sources: ONNX Mish 18 and 22, OpenVINO Mish-4."""
 
     def PRelu(
         self, x: Operand, slope: Operand, /, *, channels: bool = False,
     ) -> Value:
-        """x, or slope * x where x < 0; ``slope`` broadcasts to the shape of ``x``.
+        """Compute x, or slope * x where x < 0; ``slope`` broadcasts to the shape of ``x``.
 
-        With ``channels`` a slope of rank 1 that is as long as axis 1 of ``x`` stands for that axis.
-        Sources: ONNX PRelu 1 and 6 (one slope, or one a channel), 7 to 16; OpenVINO PReLU-1.
+        With ``channels`` a ``slope`` of rank 1 with as many elements as axis 1 of ``x`` applies to that axis.
+        Sources: ONNX PRelu 1 and 6 (one slope, or one per channel), 7 to 16; OpenVINO PReLU-1.
         """
 
     def Relu(
         self, x: Operand, /,
     ) -> Value:
-        """max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
+        """Compute max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
 
     def Selu(
         self, x: Operand, /, *, alpha: float = 1.6732631921768188, gamma: float = 1.0507010221481323,
     ) -> Value:
-        """gamma * x, or gamma * alpha * (exp(x) - 1) where x <= 0. Sources: ONNX Selu 1 to 22, OpenVINO Selu-1."""
+        """Compute gamma * x, or gamma * alpha * (exp(x) - 1) where x <= 0. Sources: ONNX Selu 1 to 22, OpenVINO Selu-1."""
 
     def Shrink(
         self, x: Operand, /, *, bias: float = 0.0, lambd: float = 0.5,
     ) -> Value:
-        """x + bias where x < -lambd, x - bias where x > lambd, otherwise 0; integers are computed in f64 and cut off.
+        """Compute x + bias where x < -lambd, x - bias where x > lambd, otherwise 0; integers are computed in f64 and truncated.
 
         Source: ONNX Shrink 9.
         """
@@ -784,159 +784,167 @@ class OperatorMethods:
     def Sigmoid(
         self, x: Operand, /,
     ) -> Value:
-        """1 / (1 + exp(-x)). Sources: ONNX Sigmoid 1 to 13, OpenVINO Sigmoid-1."""
+        """Compute 1 / (1 + exp(-x)). Sources: ONNX Sigmoid 1 to 13, OpenVINO Sigmoid-1."""
 
     def Softplus(
         self, x: Operand, /,
     ) -> Value:
-        """log(exp(x) + 1). Sources: ONNX Softplus 1 and 22, OpenVINO SoftPlus-4."""
+        """Compute log(exp(x) + 1). Sources: ONNX Softplus 1 and 22, OpenVINO SoftPlus-4."""
 
     def Softsign(
         self, x: Operand, /,
     ) -> Value:
-        """x / (1 + |x|). Sources: ONNX Softsign 1 and 22, OpenVINO SoftSign-9."""
+        """Compute x / (1 + |x|). Sources: ONNX Softsign 1 and 22, OpenVINO SoftSign-9."""
 
     def SwiGLU(
         self, x: Operand, y: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
+        """Compute x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
 
     def Swish(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (its beta)."""
+        """Compute x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (its beta)."""
 
     def ThresholdedRelu(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x where x > alpha, otherwise 0. Source: ONNX ThresholdedRelu 10 and 22."""
+        """Compute x where x > alpha, otherwise 0. Source: ONNX ThresholdedRelu 10 and 22."""
 
     # elementwise.binary
 
     def Add(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
+        """Compute x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
 
     def Divide(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True, m_pythondiv: bool = False,
     ) -> Value:
-        """x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity; the least one by -1 wraps.
+        """Compute x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity.
 
-        Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
+        The minimum of a signed type divided by -1 wraps. Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
         """
 
     def Maximum(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The greatest of ``xs`` at each place; NaN where one is. Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs)."""
+        """Compute the element-wise maximum of ``xs``; NaN where one is NaN.
+
+        Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs).
+        """
 
     def Mean(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The mean of ``xs`` at each place: their sum, divided by their number. Source: ONNX Mean 1 to 13."""
+        """Compute the element-wise mean of ``xs``: their sum divided by their number. Source: ONNX Mean 1 to 13."""
 
     def Minimum(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The least of ``xs`` at each place; NaN where one is. Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs)."""
+        """Compute the element-wise minimum of ``xs``; NaN where one is NaN.
+
+        Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs).
+        """
 
     def Mod(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True, fmod: bool = False,
     ) -> Value:
-        """The remainder of a division toward minus infinity, with the sign of ``y``; with ``fmod`` toward zero, and of ``x``.
+        """Compute the remainder of floor division; with ``fmod`` that of truncating division.
 
-        Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and FloorMod-1.
+        It has the sign of ``y``, with ``fmod`` that of ``x``. Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and
+        FloorMod-1.
         """
 
     def Multiply(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
+        """Compute x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
 
     def Power(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """``x`` to the ``y``, of the type of ``x``. Integers are exact and wrap; a negative exponent gives the truncated reciprocal.
+        """Compute x to the power y, in the type of ``x``.
 
-        Sources: ONNX Pow 1 to 15 (from 12 on the types may differ), OpenVINO Power-1 (equal types).
+        Integers are exact and wrap; a negative exponent gives the truncated reciprocal. Sources: ONNX Pow 1 to 15 (from 12 on the
+        types may differ), OpenVINO Power-1 (equal types).
         """
 
     def SquaredDifference(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """(x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
+        """Compute (x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
 
     def Subtract(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
+        """Compute x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
 
     def Sum(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The sum of ``xs`` at each place, added from the first to the last. Source: ONNX Sum 1 to 13."""
+        """Compute the element-wise sum of ``xs``, added from the first to the last. Source: ONNX Sum 1 to 13."""
 
     # elementwise.bitwise
 
     def BitShift(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True, direction: str = 'left', beyond: str = 'fill',
     ) -> Value:
-        """``x`` shifted ``left`` or ``right`` by ``amount`` bits; to the right the sign of a signed type comes after.
+        """Shift ``x`` ``left`` or ``right`` by ``y`` bits; a right shift of a signed type is arithmetic.
 
-        An amount that is negative, or at least the number of bits, leaves with ``beyond="fill"`` what the sign alone gives; with
-        ``open`` the source does not say.
-        Sources: ONNX BitShift 11 (unsigned) and 28, OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
+        A shift by a negative amount, or by at least the number of bits, gives with ``beyond="fill"`` 0, or -1 for a negative ``x``
+        shifted right. ``beyond="open"`` marks sources that leave this undefined. Sources: ONNX BitShift 11 (unsigned) and 28,
+        OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
         """
 
     def BitwiseAnd(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """The bits that are set in both. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
+        """Compute the bitwise AND. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
 
     def BitwiseNot(
         self, x: Operand, /,
     ) -> Value:
-        """Every bit inverted. Sources: ONNX BitwiseNot 18 (integers), OpenVINO BitwiseNot-13 (integers and booleans)."""
+        """Invert each bit. Sources: ONNX BitwiseNot 18 (integers), OpenVINO BitwiseNot-13 (integers and booleans)."""
 
     def BitwiseOr(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """The bits that are set in either. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
+        """Compute the bitwise OR. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
 
     def BitwiseXor(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """The bits that are set in one. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
+        """Compute the bitwise XOR. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
 
     # elementwise.cast
 
     def BitCast(
         self, x: Operand, /, *, to: DTypeLike,
     ) -> Value:
-        """The bits of each element read as the type ``to``, which has as many. Source: ONNX BitCast 26."""
+        """Reinterpret the bits of each element as the type ``to`` of the same width. Source: ONNX BitCast 26."""
 
     def Cast(
         self, x: Operand, /, *, to: DTypeLike, saturate: bool = True, saturate_infinity: bool = True, round_mode: str = 'up',
         source: DTypeLike | None = None,
     ) -> Value:
-        """The elements of ``x`` as the type ``to``.
+        """Convert the elements of ``x`` to the type ``to``.
 
-        Floats go to integers toward zero, from beyond the range of the type to its nearest value and from NaN to 0, which the
-        specifications leave open (integers of fewer than 8 bits take the low bits of the i64); integers wrap; whatever is not 0
-        is True; numbers are rounded to the nearest, of two to the even one, and beyond the range of a float type to infinity. To
-        f8 with ``saturate`` to the greatest value instead, from infinity too unless ``saturate_infinity`` is off, when
-        f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``round_mode`` (up, down, nearest, of two to
-        the greater, even, of two to the even code) and ``saturate`` rule f8e8m0, which takes magnitudes. ``source`` names the
+        Floats go to integers toward zero. Out of range they go to the nearest value of the type, and NaN to 0, which the
+        specifications leave open; integers of fewer than 8 bits take the low bits of the i64. Integers wrap; every number other
+        than 0 is True. Numbers are rounded to nearest, ties to even, and beyond the range of a float type to infinity.
+
+        To f8 with ``saturate`` they go to the greatest value instead; so does infinity unless ``saturate_infinity`` is off, when
+        f8e4m3fnuz and f8e5m2fnuz take NaN. Without ``saturate`` they go to infinity or NaN. ``round_mode`` (up, down, nearest with
+        ties up, even with ties to the even code) and ``saturate`` apply to f8e8m0, which takes magnitudes. ``source`` names the
         type of ``x`` where its array does not: nf4.
-
         Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
         """
 
     def CastLike(
         self, x: Operand, target_type: Operand, /, *, saturate: bool = True, round_mode: str = 'up',
     ) -> Value:
-        """The elements of ``x`` as the type of ``target_type``, as Cast does it.
+        """Convert the elements of ``x`` to the element type of ``target_type``, as Cast does.
 
         Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1.
         """
@@ -946,8 +954,10 @@ class OperatorMethods:
     def Clip(
         self, x: Operand, min: Operand | None = None, max: Operand | None = None, /,
     ) -> Value:
-        """min(high, max(low, x)), so that ``high`` wins where the two cross. A bound is a scalar; one left out is the least or
-        greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO Clamp-1.
+        """Compute min(max, max(min, x)), so that ``max`` wins where the bounds cross.
+
+        The bounds are scalars; one left out is the least or greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO
+        Clamp-1.
         """
 
     # elementwise.logical
@@ -955,168 +965,177 @@ class OperatorMethods:
     def And(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """Whether both hold. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
+        """Compute the logical AND. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
 
     def Equal(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
+        """Compute x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
 
     def Greater(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x > y. Sources: ONNX Greater 1 to 13, OpenVINO Greater-1."""
+        """Compute x > y. Sources: ONNX Greater 1 to 13, OpenVINO Greater-1."""
 
     def GreaterEqual(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x >= y. Sources: ONNX GreaterOrEqual 12 and 16, OpenVINO GreaterEqual-1."""
+        """Compute x >= y. Sources: ONNX GreaterOrEqual 12 and 16, OpenVINO GreaterEqual-1."""
 
     def IsFinite(
         self, x: Operand, /,
     ) -> Value:
-        """Whether it is neither infinite nor NaN. Source: OpenVINO IsFinite-10."""
+        """Test each element for being neither infinite nor NaN. Source: OpenVINO IsFinite-10."""
 
     def IsInf(
         self, x: Operand, /, *, detect_negative: bool = True, detect_positive: bool = True,
     ) -> Value:
-        """Whether it is infinite; one sign counts only with its flag. Sources: ONNX IsInf 10 and 20, OpenVINO IsInf-10."""
+        """Test each element for infinity, of the signs that ``detect_negative`` and ``detect_positive`` select.
+
+        Sources: ONNX IsInf 10 and 20, OpenVINO IsInf-10.
+        """
 
     def IsNaN(
         self, x: Operand, /,
     ) -> Value:
-        """Whether it is not a number. Sources: ONNX IsNaN 9 to 20, OpenVINO IsNaN-10."""
+        """Test each element for NaN. Sources: ONNX IsNaN 9 to 20, OpenVINO IsNaN-10."""
 
     def Less(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x < y. Sources: ONNX Less 1 to 13, OpenVINO Less-1."""
+        """Compute x < y. Sources: ONNX Less 1 to 13, OpenVINO Less-1."""
 
     def LessEqual(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x <= y. Sources: ONNX LessOrEqual 12 and 16, OpenVINO LessEqual-1."""
+        """Compute x <= y. Sources: ONNX LessOrEqual 12 and 16, OpenVINO LessEqual-1."""
 
     def Not(
         self, x: Operand, /,
     ) -> Value:
-        """Whether it does not hold. Sources: ONNX Not 1, OpenVINO LogicalNot-1."""
+        """Compute the logical NOT. Sources: ONNX Not 1, OpenVINO LogicalNot-1."""
 
     def NotEqual(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x != y, of any type; NaN differs from all. Source: OpenVINO NotEqual-1."""
+        """Compute x != y, of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
 
     def Or(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """Whether one holds, or both. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
+        """Compute the logical OR. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
 
     def Where(
         self, condition: Operand, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """``x`` where ``condition`` holds, otherwise ``y``. Sources: ONNX Where 9 and 16, OpenVINO Select-1."""
+        """Select ``x`` where ``condition`` is true, otherwise ``y``. Sources: ONNX Where 9 and 16, OpenVINO Select-1."""
 
     def Xor(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """Whether exactly one holds. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
+        """Compute the logical XOR. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
 
     # elementwise.unary
 
     def Abs(
         self, x: Operand, /,
     ) -> Value:
-        """The magnitude; the least integer of its type stays what it is. Sources: ONNX Abs 1 to 13, OpenVINO Abs-1."""
+        """Compute the absolute value; that of the minimum of a signed integer type wraps to itself.
+
+        Sources: ONNX Abs 1 to 13, OpenVINO Abs-1.
+        """
 
     def Acos(
         self, x: Operand, /,
     ) -> Value:
-        """The arc cosine. Sources: ONNX Acos 7 and 22, OpenVINO Acos-1."""
+        """Compute the arc cosine. Sources: ONNX Acos 7 and 22, OpenVINO Acos-1."""
 
     def Acosh(
         self, x: Operand, /,
     ) -> Value:
-        """The inverse hyperbolic cosine. Sources: ONNX Acosh 9 and 22, OpenVINO Acosh-3 (opset4)."""
+        """Compute the inverse hyperbolic cosine. Sources: ONNX Acosh 9 and 22, OpenVINO Acosh-3 (opset4)."""
 
     def Asin(
         self, x: Operand, /,
     ) -> Value:
-        """The arc sine. Sources: ONNX Asin 7 and 22, OpenVINO Asin-1."""
+        """Compute the arc sine. Sources: ONNX Asin 7 and 22, OpenVINO Asin-1."""
 
     def Asinh(
         self, x: Operand, /,
     ) -> Value:
-        """The inverse hyperbolic sine. Sources: ONNX Asinh 9 and 22, OpenVINO Asinh-3 (opset4)."""
+        """Compute the inverse hyperbolic sine. Sources: ONNX Asinh 9 and 22, OpenVINO Asinh-3 (opset4)."""
 
     def Atan(
         self, x: Operand, /,
     ) -> Value:
-        """The arc tangent. Sources: ONNX Atan 7 and 22, OpenVINO Atan-1."""
+        """Compute the arc tangent. Sources: ONNX Atan 7 and 22, OpenVINO Atan-1."""
 
     def Atanh(
         self, x: Operand, /,
     ) -> Value:
-        """The inverse hyperbolic tangent. Sources: ONNX Atanh 9 and 22, OpenVINO Atanh-3 (opset4)."""
+        """Compute the inverse hyperbolic tangent. Sources: ONNX Atanh 9 and 22, OpenVINO Atanh-3 (opset4)."""
 
     def Ceil(
         self, x: Operand, /,
     ) -> Value:
-        """The least whole number that is not less. Sources: ONNX Ceil 1 to 13, OpenVINO Ceiling-1."""
+        """Round up to an integer. Sources: ONNX Ceil 1 to 13, OpenVINO Ceiling-1."""
 
     def Cos(
         self, x: Operand, /,
     ) -> Value:
-        """The cosine. Sources: ONNX Cos 7 and 22, OpenVINO Cos-1."""
+        """Compute the cosine. Sources: ONNX Cos 7 and 22, OpenVINO Cos-1."""
 
     def Cosh(
         self, x: Operand, /,
     ) -> Value:
-        """The hyperbolic cosine. Sources: ONNX Cosh 9 and 22, OpenVINO Cosh-1."""
+        """Compute the hyperbolic cosine. Sources: ONNX Cosh 9 and 22, OpenVINO Cosh-1."""
 
     def Erf(
         self, x: Operand, /,
     ) -> Value:
-        """The error function, of floats: what integers give no specification says. Sources: ONNX Erf 9 and 13, OpenVINO Erf-1."""
+        """Compute the error function of floats; no specification defines it for integers.
+
+        Sources: ONNX Erf 9 and 13, OpenVINO Erf-1.
+        """
 
     def ErfInv(
         self, x: Operand, /,
     ) -> Value:
-        """The number whose error function is x: infinite at -1 and 1, NaN beyond.
+        """Compute the inverse of the error function: infinite at -1 and 1, NaN beyond.
 
-        In other operators it is written with the rational functions that it is computed with here, in f64, whose error is less than
-        the last digit of f32. Source: OpenVINO ErfInv-17.
+        Its decomposition evaluates the rational approximations of the interpreter in f64, with an error below the last digit of
+        f32. Source: OpenVINO ErfInv-17.
         """
 
     def Exp(
         self, x: Operand, /,
     ) -> Value:
-        """e to the x. Sources: ONNX Exp 1 to 13, OpenVINO Exp-1."""
+        """Compute e to the power x. Sources: ONNX Exp 1 to 13, OpenVINO Exp-1."""
 
     def Floor(
         self, x: Operand, /,
     ) -> Value:
-        """The greatest whole number that is not greater. Sources: ONNX Floor 1 to 13, OpenVINO Floor-1."""
+        """Round down to an integer. Sources: ONNX Floor 1 to 13, OpenVINO Floor-1."""
 
     def Log(
         self, x: Operand, /,
     ) -> Value:
-        """The natural logarithm. Sources: ONNX Log 1 to 13, OpenVINO Log-1."""
+        """Compute the natural logarithm. Sources: ONNX Log 1 to 13, OpenVINO Log-1."""
 
     def Negative(
         self, x: Operand, /,
     ) -> Value:
-        """-x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
+        """Compute -x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
 
     def Reciprocal(
         self, x: Operand, /,
     ) -> Value:
-        """1 / x. Source: ONNX Reciprocal 1 to 13."""
+        """Compute 1 / x. Source: ONNX Reciprocal 1 to 13."""
 
     def Round(
         self, x: Operand, /, *, mode: str = 'half_to_even',
     ) -> Value:
-        """The nearest whole number; of two the even one (``half_to_even``), or the one farther from zero (``half_away_from_zero``).
+        """Round to the nearest integer, ties to even (``half_to_even``) or away from zero (``half_away_from_zero``).
 
         Sources: ONNX Round 11 and 22, OpenVINO Round-5.
         """
@@ -1124,39 +1143,39 @@ class OperatorMethods:
     def Sign(
         self, x: Operand, /,
     ) -> Value:
-        """-1, 0 or 1. Sources: ONNX Sign 9 and 13, OpenVINO Sign-1."""
+        """Compute the sign: -1, 0 or 1. Sources: ONNX Sign 9 and 13, OpenVINO Sign-1."""
 
     def Sin(
         self, x: Operand, /,
     ) -> Value:
-        """The sine. Sources: ONNX Sin 7 and 22, OpenVINO Sin-1."""
+        """Compute the sine. Sources: ONNX Sin 7 and 22, OpenVINO Sin-1."""
 
     def Sinh(
         self, x: Operand, /,
     ) -> Value:
-        """The hyperbolic sine. Sources: ONNX Sinh 9 and 22, OpenVINO Sinh-1."""
+        """Compute the hyperbolic sine. Sources: ONNX Sinh 9 and 22, OpenVINO Sinh-1."""
 
     def Sqrt(
         self, x: Operand, /,
     ) -> Value:
-        """The square root, NaN of a negative number. Sources: ONNX Sqrt 1 to 13, OpenVINO Sqrt-1."""
+        """Compute the square root; NaN for negative numbers. Sources: ONNX Sqrt 1 to 13, OpenVINO Sqrt-1."""
 
     def Tan(
         self, x: Operand, /,
     ) -> Value:
-        """The tangent. Sources: ONNX Tan 7 and 22, OpenVINO Tan-1."""
+        """Compute the tangent. Sources: ONNX Tan 7 and 22, OpenVINO Tan-1."""
 
     def Tanh(
         self, x: Operand, /,
     ) -> Value:
-        """The hyperbolic tangent. Sources: ONNX Tanh 1 to 13, OpenVINO Tanh-1."""
+        """Compute the hyperbolic tangent. Sources: ONNX Tanh 1 to 13, OpenVINO Tanh-1."""
 
     # linalg.det_inverse
 
     def Det(
         self, x: Operand, /,
     ) -> Value:
-        """The determinants of the matrices in the last two axes of ``x``. Floats of fewer than 32 bits are computed in f32.
+        """Compute the determinants of the matrices in the last two axes. Floats of fewer than 32 bits are computed in f32.
 
         Source: ONNX Det 11, 22.
         """
@@ -1164,10 +1183,10 @@ class OperatorMethods:
     def Inverse(
         self, x: Operand, /, *, adjoint: bool = False,
     ) -> Value:
-        """The inverses of the matrices in the last two axes of ``x``, or with ``adjoint`` their transposes. Floats of fewer than
-        32 bits are computed in f32. A matrix without an inverse is an error.
+        """Compute the inverses of the matrices in the last two axes, or with ``adjoint`` their transposes.
 
-        Sources: OpenVINO Inverse-14; onnxruntime's com.microsoft Inverse.
+        Floats of fewer than 32 bits are computed in f32. A singular matrix is an error. Sources: OpenVINO Inverse-14; onnxruntime's
+        com.microsoft Inverse.
         """
 
     # linalg.einsum
@@ -1175,12 +1194,12 @@ class OperatorMethods:
     def Einsum(
         self, /, *xs: Operand | None, equation: str, broadcast: bool = False,
     ) -> Value:
-        """The sum over all labels that ``equation`` does not have in its result, of products of the ``xs`` at these labels.
+        """Compute the Einstein summation of ``equation``: products of the ``xs``, summed over the labels missing in the result.
 
-        A letter names an axis, one that comes twice in a term its diagonal; an ellipsis stands for axes that broadcast, which come
-        first in a result that is left out, before the labels that come once, in the order of their codes. With ``broadcast`` axes of
-        one letter broadcast too, and ellipses may stand for different numbers of axes. Sources: ONNX Einsum 12, 28; OpenVINO
-        Einsum-7.
+        A letter names an axis; a letter twice in a term names its diagonal; an ellipsis stands for axes that broadcast. Without an
+        explicit result, the ellipsis comes first, then the labels that occur once, in the order of their codes. With ``broadcast``,
+        axes of one letter broadcast too, and ellipses may stand for different numbers of axes.
+        Sources: ONNX Einsum 12, 28; OpenVINO Einsum-7.
         """
 
     # linalg.grouped_matmul
@@ -1188,11 +1207,11 @@ class OperatorMethods:
     def GroupedMatMul(
         self, mat_a: Operand, mat_b: Operand, offsets: Operand | None = None, /,
     ) -> Value:
-        """The product of each group of rows with the matrix of its own, as a mixture of experts has it.
+        """Multiply each group of rows with the matrix of its group, as in a mixture of experts.
 
-        ``y`` is [groups, columns, k]: matrices that are transposed. ``x`` is [groups, rows, k], or [rows, k] with ``ends`` [groups]:
-        up to which row each group goes, the first from 0 and every other from where the one before it ends. Rows behind the last
-        group are 0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
+        ``mat_b`` is [groups, columns, k], transposed matrices. ``mat_a`` is [groups, rows, k], or [rows, k] with ``offsets``
+        [groups]: the end row of each group; a group starts where the one before ends, the first at 0. Rows after the last group are
+        0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
         """
 
     # linalg.matmul
@@ -1201,21 +1220,22 @@ class OperatorMethods:
         self, a: Operand, b: Operand, c: Operand | None = None, /, *, alpha: float = 1.0, beta: float = 1.0,
         transpose_a: bool = False, transpose_b: bool = False, broadcast: bool = True,
     ) -> Value:
-        """``alpha * x @ y + beta * bias`` for matrices ``x`` and ``y``, swapped first where ``transpose_a``, ``transpose_b`` say so.
+        """Compute ``alpha * a @ b + beta * c`` for matrices ``a`` and ``b``.
 
-        ``bias`` broadcasts to the product, or has its shape exactly without ``broadcast``. Floats of fewer than 32 bits are computed
-        in f32 and rounded once. Source: ONNX Gemm 1 to 13. Raises UnsupportedError [gemm.scale]: a fraction of integers is not
-        specified.
+        ``transpose_a`` and ``transpose_b`` transpose them first. ``c`` broadcasts to the product, or without ``broadcast`` has its
+        shape. Floats of fewer than 32 bits are computed in f32 and rounded once. Source: ONNX Gemm 1 to 13. Raises UnsupportedError
+        [gemm.scale]: a fractional alpha or beta for integers is not specified.
         """
 
     def MatMul(
         self, a: Operand, b: Operand, /, *, transpose_a: bool = False, transpose_b: bool = False,
     ) -> Value:
-        """The product of the matrices in the last two axes; the axes before them broadcast.
+        """Compute the product of the matrices in the last two axes; the axes before them broadcast.
 
-        ``transpose_a`` and ``transpose_b`` swap the last two axes of ``x`` and of ``y`` first. A vector is a row on the left, a
-        column on the right, never transposed, and its axis is not in the result. Floats of fewer than 32 bits are summed in f32 and
-        rounded once; integers wrap. Sources: ONNX MatMul 1, 9, 13 (numpy.matmul); OpenVINO MatMul-1.
+        ``transpose_a`` and ``transpose_b`` swap the last two axes of ``a`` and of ``b`` first. A vector is a row as ``a`` and a
+        column as ``b``; it is never transposed, and its axis is not in the result. Floats of fewer than 32 bits are summed in f32
+        and rounded once; integers wrap.
+        Sources: ONNX MatMul 1, 9, 13 (numpy.matmul); OpenVINO MatMul-1.
         """
 
     # ml.feature_encoding
@@ -2420,61 +2440,67 @@ class OperatorMethods:
     def ArgMax(
         self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
-        """The place of the greatest element. Source: ONNX ArgMax 1 to 13 (before 12 any of several; here the first)."""
+        """Compute the index of the maximum along an axis.
+
+        Source: ONNX ArgMax 1 to 13 (before 12 any of equal elements; here the first).
+        """
 
     def ArgMin(
         self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
-        """The place of the least element. Source: ONNX ArgMin 1 to 13 (before 12 any of several; here the first)."""
+        """Compute the index of the minimum along an axis.
+
+        Source: ONNX ArgMin 1 to 13 (before 12 any of equal elements; here the first).
+        """
 
     # reduction.cumulative
 
     def CumProd(
         self, x: Operand, axis: Operand, /, *, exclusive: bool = False, reverse: bool = False,
     ) -> Value:
-        """The running product. Source: ONNX CumProd 26."""
+        """Compute the cumulative product along an axis. Source: ONNX CumProd 26."""
 
     def CumSum(
         self, x: Operand, axis: Operand, /, *, exclusive: bool = False, reverse: bool = False,
     ) -> Value:
-        """The running sum. Sources: ONNX CumSum 11 and 14, OpenVINO CumSum-3."""
+        """Compute the cumulative sum along an axis. Sources: ONNX CumSum 11 and 14, OpenVINO CumSum-3."""
 
     # reduction.reduce
 
     def ReduceAll(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Whether all hold; True of nothing. Source: OpenVINO ReduceLogicalAnd-1."""
+        """Compute the logical AND; True of no elements. Source: OpenVINO ReduceLogicalAnd-1."""
 
     def ReduceAny(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Whether one holds; False of nothing. Source: OpenVINO ReduceLogicalOr-1."""
+        """Compute the logical OR; False of no elements. Source: OpenVINO ReduceLogicalOr-1."""
 
     def ReduceL1(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The sum of magnitudes; 0 of nothing. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
+        """Compute the L1 norm; 0 of no elements. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
 
     def ReduceL2(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The square root of the sum of squares; 0 of nothing. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
+        """Compute the L2 norm; 0 of no elements. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
 
     def ReduceLogSum(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The logarithm of the sum; -inf of nothing. Source: ONNX ReduceLogSum 1 to 28."""
+        """Compute the logarithm of the sum; -inf of no elements. Source: ONNX ReduceLogSum 1 to 28."""
 
     def ReduceLogSumExp(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The logarithm of the sum of exponentials, without overflow; -inf of nothing. Source: ONNX ReduceLogSumExp 1 to 28."""
+        """Compute log(sum(exp(x))) without overflow; -inf of no elements. Source: ONNX ReduceLogSumExp 1 to 28."""
 
     def ReduceMax(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The greatest; NaN where one is; of nothing -inf, or the least value of the type.
+        """Compute the maximum; NaN if any element is NaN; of no elements -inf, or the least value of the type.
 
         Sources: ONNX ReduceMax 1 to 20, OpenVINO ReduceMax-1.
         """
@@ -2482,7 +2508,7 @@ class OperatorMethods:
     def ReduceMean(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The mean; that of integers is their wrapped sum divided toward zero; NaN of nothing (0 for integers).
+        """Compute the mean; NaN of no elements (0 for integers). For integers the wrapped sum is divided with truncation.
 
         Sources: ONNX ReduceMean 1 to 18, OpenVINO ReduceMean-1.
         """
@@ -2490,7 +2516,7 @@ class OperatorMethods:
     def ReduceMin(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The least; NaN where one is; of nothing +inf, or the greatest value of the type.
+        """Compute the minimum; NaN if any element is NaN; of no elements +inf, or the greatest value of the type.
 
         Sources: ONNX ReduceMin 1 to 20, OpenVINO ReduceMin-1.
         """
@@ -2498,32 +2524,32 @@ class OperatorMethods:
     def ReduceProd(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The product; 1 of nothing. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
+        """Compute the product; 1 of no elements. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
 
     def ReduceSum(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The sum; 0 of nothing. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
+        """Compute the sum; 0 of no elements. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
 
     def ReduceSumSquare(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The sum of squares; 0 of nothing. Source: ONNX ReduceSumSquare 1 to 18."""
+        """Compute the sum of squares; 0 of no elements. Source: ONNX ReduceSumSquare 1 to 18."""
 
     # reduction.softmax
 
     def Hardmax(
         self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce_to_2d`` over it and all after it together.
+        """Compute 1 at the first maximum over ``axis`` and 0 elsewhere.
 
-        Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
+        ``coerce_to_2d`` flattens ``axis`` and all later axes into one. Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
         """
 
     def LogSoftmax(
         self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
+        """Compute ``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one.
 
         Sources: ONNX LogSoftmax 1, 11 (coerced to two dimensions), 13; OpenVINO LogSoftmax-5.
         """
@@ -2531,7 +2557,7 @@ class OperatorMethods:
     def Softmax(
         self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
+        """Compute ``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one.
 
         Sources: ONNX Softmax 1, 11 (coerced to two dimensions), 13; OpenVINO SoftMax-1, -8.
         """

@@ -134,8 +134,8 @@ def rest_of_division(b: Any, node: Node) -> Any:
 def shifted_without_sign(b: Any, node: Node) -> Any:
     """Signed integers, before version 28: those of the same bits without a sign; a negative one as what it lacks of -1."""
     op: Any = node.op
-    x, amount = node.inputs
-    kind = x.dtype  # type: ignore[union-attr]
+    x, amount = node.input(0), node.input(1)
+    kind = x.dtype
     if kind.kind != "int" or op.beyond != "open":
         return None
     bare = dtypes.dtype(f"u{kind.bits}")
