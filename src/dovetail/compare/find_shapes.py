@@ -15,7 +15,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.errors import DovetailError
-from dovetail.interpreter.evaluate import last_readers, evaluate_node
+from dovetail.interpreter.evaluate import evaluate_node, last_readers
 from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Graph, Model, Node
 from dovetail.ir.op import infer_types, infer_values

@@ -20,7 +20,7 @@ from dovetail.engine.affine_sizes import affine_symbols_of, input_symbols_of
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, elements_as_array
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, raise_all
-from dovetail.interpreter.evaluate import evaluates_early, evaluate_node
+from dovetail.interpreter.evaluate import evaluate_node, evaluates_early
 from dovetail.ir.builder import Builder, written
 from dovetail.ir.edit import copy_graph, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
