@@ -97,8 +97,15 @@ def _deformed(b: Builder, x: Callable[..., Any], columns: int = 8, outs: Any = (
 
 
 def _terms(b: Builder, x: Any, **changes: Any) -> Any:
-    attributes = {"mode": "tf", "shortest": 1, "longest": 2, "most_skipped": 1, "starts": (0, 1), "numbers": (1, 2, 3, 4, 5)}
-    return b.TfIdfVectorizer(x, **{**attributes, "places": (0, 1, 2), **changes})
+    attributes = {
+        "mode": "tf",
+        "min_gram_length": 1,
+        "max_gram_length": 2,
+        "max_skip_count": 1,
+        "ngram_counts": (0, 1),
+        "pool_int64s": (1, 2, 3, 4, 5),
+    }
+    return b.TfIdfVectorizer(x, **{**attributes, "ngram_indexes": (0, 1, 2), **changes})
 
 
 def _tree(b: Builder, x: Any, **changes: Any) -> Any:
@@ -151,20 +158,22 @@ def _found(x: Callable[..., Any], scores: int = 6, boxes: int = 8, pictures: Any
 
 def _proposed(b: Builder, x: Callable[..., Any], **changes: Any) -> Any:
     """Proposal of one box at each place."""
-    plain = {"base_size": 8, "looked_at": 9, "kept": 4, "overlap": 0.5, "stride": 8, "min_size": 1}
+    plain = {"base_size": 8, "pre_nms_topn": 9, "post_nms_topn": 4, "nms_thresh": 0.5, "feat_stride": 8, "min_size": 1}
     given = x("f32", 1, 2, 3, 3), x("f32", 1, 4, 3, 3), x("f32", 3)
     return b.Proposal(*given, **{**plain, "ratio": (1.0,), "scale": (1.0,), **changes})
 
 
 def _binned(b: Builder, x: Callable[..., Any], **changes: Any) -> Any:
     """PSROIPooling of two channels of two by two bins."""
-    return b.PSROIPooling(x("f32", 1, 8, 5, 5), x("f32", 3, 5), **{"channels": 2, "group": 2, "scale": 1.0, **changes})
+    return b.PSROIPooling(
+        x("f32", 1, 8, 5, 5), x("f32", 3, 5), **{"output_dim": 2, "group_size": 2, "spatial_scale": 1.0, **changes}
+    )
 
 
 def _deformed_bins(b: Builder, x: Callable[..., Any], offsets: int = 4, **changes: Any) -> Any:
     """The same that are moved."""
     inputs = x("f32", 1, 8, 5, 5), x("f32", 3, 5), x("f32", 3, offsets, 1, 1)
-    return b.DeformablePSROIPooling(*inputs, **{"channels": 2, "group": 2, "scale": 1.0, **changes})
+    return b.DeformablePSROIPooling(*inputs, **{"output_dim": 2, "group_size": 2, "spatial_scale": 1.0, **changes})
 
 
 OPEN = ...
@@ -195,8 +204,8 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "Expand": [
         ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3), [2])),
-        ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3, 1), [1], both=False)),
-        ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3), [1], both=False)),
+        ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3, 1), [1], bidirectional=False)),
+        ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3), [1], bidirectional=False)),
         ("expand.shape", lambda b, x: b.Expand(x("f32", 1), [-1])),
         ("input.rank", lambda b, x: b.Expand(x("f32", 1), x("i64", 1, 1))),
     ],
@@ -238,15 +247,15 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("axis.repeated", lambda b, x: b.Pad(x("f32", 2), [0, 0, 0, 0], None, [0, -1])),
     ],
     "DepthToSpace": [
-        ("shape.rank", lambda b, x: b.DepthToSpace(x("f32", 4, 2), block_size=2)),
-        ("blocks.divide", lambda b, x: b.DepthToSpace(x("f32", 1, 6, 1, 1), block_size=2)),
-        ("blocks.size", lambda b, x: b.DepthToSpace(x("f32", 1, 4, 1, 1), block_size=0)),
-        ("blocks.mode", lambda b, x: b.DepthToSpace(x("f32", 1, 4, 1, 1), block_size=2, mode="CRD")),
+        ("shape.rank", lambda b, x: b.DepthToSpace(x("f32", 4, 2), blocksize=2)),
+        ("blocks.divide", lambda b, x: b.DepthToSpace(x("f32", 1, 6, 1, 1), blocksize=2)),
+        ("blocks.size", lambda b, x: b.DepthToSpace(x("f32", 1, 4, 1, 1), blocksize=0)),
+        ("blocks.mode", lambda b, x: b.DepthToSpace(x("f32", 1, 4, 1, 1), blocksize=2, mode="CRD")),
     ],
     "SpaceToDepth": [
-        ("shape.rank", lambda b, x: b.SpaceToDepth(x("f32", 4, 2), block_size=2)),
-        ("blocks.divide", lambda b, x: b.SpaceToDepth(x("f32", 1, 1, 2, 3), block_size=2)),
-        ("blocks.size", lambda b, x: b.SpaceToDepth(x("f32", 1, 1, 2, 2), block_size=-1)),
+        ("shape.rank", lambda b, x: b.SpaceToDepth(x("f32", 4, 2), blocksize=2)),
+        ("blocks.divide", lambda b, x: b.SpaceToDepth(x("f32", 1, 1, 2, 3), blocksize=2)),
+        ("blocks.size", lambda b, x: b.SpaceToDepth(x("f32", 1, 1, 2, 2), blocksize=-1)),
     ],
     "ShuffleChannels": [
         ("blocks.size", lambda b, x: b.ShuffleChannels(x("f32", 1, 4), group=0)),
@@ -342,7 +351,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("input.rank", lambda b, x: b.ConstantOfShape(x("i64"), x("f32"))),
     ],
     "Range": [
-        ("range.type", lambda b, x: b.Range(x("f32"), x("f32"), x("f32"), dtype=dtypes.i64)),
+        ("range.type", lambda b, x: b.Range(x("f32"), x("f32"), x("f32"), output_type=dtypes.i64)),
         ("range.scalar", lambda b, x: b.Range(x("f32", 2), x("f32"), x("f32"))),
         ("range.scalar", lambda b, x: b.Range(x("f32"), x("f32", 1, 1), x("f32"))),
         ("range.scalar", lambda b, x: b.Range(x("f32"), x("f32"), x("f32", 0))),
@@ -350,12 +359,12 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("range.step", lambda b, x: b.Range(np.float32(0), np.float32(1), np.float32(0))),
     ],
     "Cast": [
-        ("cast.rounding", lambda b, x: b.Cast(x("f32"), to=dtypes.i64, rounding="half")),
+        ("cast.rounding", lambda b, x: b.Cast(x("f32"), to=dtypes.i64, round_mode="half")),
         ("cast.source", lambda b, x: b.Cast(x("nf4"), to=dtypes.f32)),
         ("cast.source", lambda b, x: b.Cast(x("f32"), to=dtypes.f32, source=dtypes.dtype("nf4"))),
     ],
     "CastLike": [
-        ("cast.rounding", lambda b, x: b.CastLike(x("f32"), x("i64"), rounding="half")),
+        ("cast.rounding", lambda b, x: b.CastLike(x("f32"), x("i64"), round_mode="half")),
         ("cast.source", lambda b, x: b.CastLike(x("nf4"), x("f32"))),
     ],
     "BitCast": [
@@ -379,7 +388,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shift.direction", lambda b, x: b.BitShift(x("u8", 2), x("u8", 2), direction="up")),
     ],
     "Gelu": [
-        ("gelu.form", lambda b, x: b.Gelu(x("f32", 2), form="sigmoid")),
+        ("gelu.form", lambda b, x: b.Gelu(x("f32", 2), approximate="sigmoid")),
     ],
     "Round": [
         ("round.mode", lambda b, x: b.Round(x("f32", 2), mode="up")),
@@ -449,8 +458,8 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("conv.group", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 3, 1, 1), group=2)),
         ("conv.rank", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1, 1))),
         ("conv.rank", lambda b, x: b.Conv(x("f32", OPEN), x("f32", 2, 2))),
-        ("conv.kernel", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), kernel=(1, 1))),
-        ("shape.disagree", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), kernel=(2,))),
+        ("conv.kernel", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), kernel_shape=(1, 1))),
+        ("shape.disagree", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), kernel_shape=(2,))),
         ("conv.bias", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), x("f32", 2, 1))),
         ("shape.disagree", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), x("f32", 3))),
         ("conv.channels", lambda b, x: b.Conv(x("f32", 1, 3, 4), x("f32", 2, 2, 1))),
@@ -480,21 +489,21 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("op.unsayable", lambda b, x: saved(b, b.GroupConv(x("f32", OPEN), x("f32", OPEN)))),
     ],
     "MaxPool": [
-        ("node.outputs", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=3)),
-        ("node.outputs", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=0)),
-        ("axis.range", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=2, index_axis=3)),
-        ("axis.range", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=2, index_axis=-4)),
-        ("window.size", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(0,))),
-        ("window.size", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(5,), rounding="ceil")),
-        ("window.rank", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2, 2))),
-        ("window.rank", lambda b, x: b.MaxPool(x("f32", 1, 4), kernel=())),
-        ("pool.rounding", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), rounding="up")),
+        ("node.outputs", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2,), outputs=3)),
+        ("node.outputs", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2,), outputs=0)),
+        ("axis.range", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2,), outputs=2, axis=3)),
+        ("axis.range", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2,), outputs=2, axis=-4)),
+        ("window.size", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(0,))),
+        ("window.size", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(5,), rounding_type="ceil")),
+        ("window.rank", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2, 2))),
+        ("window.rank", lambda b, x: b.MaxPool(x("f32", 1, 4), kernel_shape=())),
+        ("pool.rounding", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2,), rounding_type="up")),
     ],
     "AveragePool": [
-        ("pool.divisor", lambda b, x: b.AveragePool(x("f32", 1, 1, 4), kernel=(2,), divisor="all")),
+        ("pool.divisor", lambda b, x: b.AveragePool(x("f32", 1, 1, 4), kernel_shape=(2,), divisor="all")),
     ],
     "LpPool": [
-        ("pool.p", lambda b, x: b.LpPool(x("f32", 1, 1, 4), kernel=(2,), p=0)),
+        ("pool.p", lambda b, x: b.LpPool(x("f32", 1, 1, 4), kernel_shape=(2,), p=0)),
     ],
     "GlobalLpPool": [
         ("pool.p", lambda b, x: b.GlobalLpPool(x("f32", 1, 1, 4), p=0)),
@@ -502,9 +511,9 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "BatchNormalization": [
         ("node.outputs", lambda b, x: normalized(b, x, outputs=2)),
-        ("node.outputs", lambda b, x: normalized(b, x, training=True, outputs=4)),
+        ("node.outputs", lambda b, x: normalized(b, x, training_mode=True, outputs=4)),
         ("node.outputs", lambda b, x: normalized(b, x, outputs=0)),
-        ("norm.training", lambda b, x: normalized(b, x, training=True, spatial=False)),
+        ("norm.training", lambda b, x: normalized(b, x, training_mode=True, spatial=False)),
         ("norm.rank", lambda b, x: b.BatchNormalization(x("f32"), *(x("f32", 1) for _ in range(4)))),
         ("norm.parameters", lambda b, x: b.BatchNormalization(x("f32", 2, 3), x("f32", 1, 3), *(x("f32", 3) for _ in range(3)))),
         ("shape.disagree", lambda b, x: b.BatchNormalization(x("f32", 2, 3), *(x("f32", 3) for _ in range(3)), x("f32", 2))),
@@ -512,7 +521,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.BatchNormalization(x("f32", 2, 3), *(x("f32", 2) for _ in range(4)), spatial=False)),
     ],
     "MeanVarianceNormalization": [
-        ("norm.epsilon-mode", lambda b, x: b.MeanVarianceNormalization(x("f32", 2), [0], epsilon_mode="sum")),
+        ("norm.epsilon-mode", lambda b, x: b.MeanVarianceNormalization(x("f32", 2), [0], eps_mode="sum")),
         ("axis.range", lambda b, x: b.MeanVarianceNormalization(x("f32", 2), [1])),
     ],
     "LayerNormalization": [
@@ -522,19 +531,22 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.broadcast", lambda b, x: b.LayerNormalization(x("f32", 2), x("f32", 2), x("f32", 3))),
     ],
     "GroupNormalization": [
-        ("norm.groups", lambda b, x: b.GroupNormalization(x("f32", 1, 2, 2), x("f32", 2), x("f32", 2), groups=0)),
-        ("norm.groups", lambda b, x: b.GroupNormalization(x("f32", 1, 3, 2), x("f32", 3), x("f32", 3), groups=2)),
+        ("norm.groups", lambda b, x: b.GroupNormalization(x("f32", 1, 2, 2), x("f32", 2), x("f32", 2), num_groups=0)),
+        ("norm.groups", lambda b, x: b.GroupNormalization(x("f32", 1, 3, 2), x("f32", 3), x("f32", 3), num_groups=2)),
         ("norm.rank", lambda b, x: b.GroupNormalization(x("f32", 1), x("f32", 1), x("f32", 1))),
-        ("shape.disagree", lambda b, x: b.GroupNormalization(x("f32", 1, 4, 2), x("f32", 2), x("f32", 4), groups=2)),
-        ("shape.disagree", lambda b, x: b.GroupNormalization(x("f32", 1, 4), x("f32", 4), x("f32", 4), groups=2, per_group=True)),
+        ("shape.disagree", lambda b, x: b.GroupNormalization(x("f32", 1, 4, 2), x("f32", 2), x("f32", 4), num_groups=2)),
+        (
+            "shape.disagree",
+            lambda b, x: b.GroupNormalization(x("f32", 1, 4), x("f32", 4), x("f32", 4), num_groups=2, per_group=True),
+        ),
     ],
     "LRN": [
         ("norm.size", lambda b, x: b.LRN(x("f32", 1, 2, 2), size=0)),
         ("axis.range", lambda b, x: b.LRN(x("f32", 1), size=1)),
     ],
     "NormalizeL2": [
-        ("norm.epsilon-mode", lambda b, x: b.NormalizeL2(x("f32", 1), [0], epsilon=1e-3, mode="min")),
-        ("axis.range", lambda b, x: b.NormalizeL2(x("f32", 1), [1], epsilon=1e-3)),
+        ("norm.epsilon-mode", lambda b, x: b.NormalizeL2(x("f32", 1), [0], eps=1e-3, eps_mode="min")),
+        ("axis.range", lambda b, x: b.NormalizeL2(x("f32", 1), [1], eps=1e-3)),
     ],
     "LpNormalization": [
         ("norm.p", lambda b, x: b.LpNormalization(x("f32", 1), p=3)),
@@ -542,9 +554,9 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "Resize": [
         ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], mode="area")),
-        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], coordinates="half")),
-        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], nearest="round")),
-        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], policy="keep")),
+        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], coordinate_transformation_mode="half")),
+        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], nearest_mode="round")),
+        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], keep_aspect_ratio_policy="keep")),
         ("resize.antialias", lambda b, x: b.Resize(x("f32", 2), [4], antialias=True)),
         ("resize.antialias", lambda b, x: b.Resize(x("f32", 2), [4], mode="linear", narrow=True)),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2))),
@@ -556,23 +568,31 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("resize.target", lambda b, x: b.Resize(x("f32", 2), None, np.float32([2, 2]))),
         (
             "resize.target",
-            lambda b, x: b.Resize(x("f32", 2), [4], None, np.float32([0]), coordinates="tf_crop_and_resize", mode="linear"),
+            lambda b, x: b.Resize(
+                x("f32", 2), [4], None, np.float32([0]), coordinate_transformation_mode="tf_crop_and_resize", mode="linear"
+            ),
         ),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2), [-1])),
-        ("resize.roi", lambda b, x: b.Resize(x("f32", 2), [4], coordinates="tf_crop_and_resize", mode="linear")),
+        (
+            "resize.roi",
+            lambda b, x: b.Resize(x("f32", 2), [4], coordinate_transformation_mode="tf_crop_and_resize", mode="linear"),
+        ),
         ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([0]))),
         ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([-1]))),
         ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([np.inf]))),
         ("axis.range", lambda b, x: b.Resize(x("f32", 2), [4], axes=(1,))),
-        ("resize.dynamic", lambda b, x: taken_apart(b, b.Resize(x("f32", "n"), [4], policy="not_larger"))),
-        ("resize.dynamic", lambda b, x: taken_apart(b, b.Resize(x("f32", 2), x("i64", 1), policy="not_larger"))),
+        ("resize.dynamic", lambda b, x: taken_apart(b, b.Resize(x("f32", "n"), [4], keep_aspect_ratio_policy="not_larger"))),
+        (
+            "resize.dynamic",
+            lambda b, x: taken_apart(b, b.Resize(x("f32", 2), x("i64", 1), keep_aspect_ratio_policy="not_larger")),
+        ),
     ],
     "QuantizeLinear": [
         ("quantize.scale", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32", 3))),
         ("quantize.scale", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32", 2, 3), axis=1)),
         ("quantize.scale", lambda b, x: b.QuantizeLinear(x("i32", 2, 3), x("i32"))),
         ("quantize.type", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32"), x("i32"))),
-        ("quantize.type", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32"), x("i8"), dtype=dtypes.u8)),
+        ("quantize.type", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32"), x("i8"), output_dtype=dtypes.u8)),
         ("quantize.block", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32", 2, 3), block_size=-1)),
         ("quantize.block", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32", 2, 3), block_size=2)),
         ("quantize.block", lambda b, x: b.QuantizeLinear(x("f32", 2, 4), x("f32", 2), axis=1, block_size=2)),
@@ -584,7 +604,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "DequantizeLinear": [
         ("quantize.type", lambda b, x: b.DequantizeLinear(x("i64", 2), x("f32"))),
-        ("quantize.type", lambda b, x: b.DequantizeLinear(x("i8", 2), x("f32"), dtype=dtypes.i32)),
+        ("quantize.type", lambda b, x: b.DequantizeLinear(x("i8", 2), x("f32"), output_dtype=dtypes.i32)),
         ("type.disagree", lambda b, x: b.DequantizeLinear(x("i8", 2), x("f32"), x("u8"))),
     ],
     "MatMulInteger": [
@@ -632,7 +652,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     "QLinearAveragePool": [
         (
             "pool.layout",
-            lambda b, x: b.QLinearAveragePool(x("i8", 1, 2, 3), x("f32"), None, x("f32"), kernel=(2,), channels_last=True),
+            lambda b, x: b.QLinearAveragePool(x("i8", 1, 2, 3), x("f32"), None, x("f32"), kernel_shape=(2,), channels_last=True),
         ),
     ],
     "QLinearGlobalAveragePool": [
@@ -657,11 +677,11 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.FakeQuantize(x("f32", 3), *[x("f32", 1)] * 4, levels=2, broadcast=False)),
     ],
     "RoiAlign": [
-        ("regions.size", lambda b, x: b.RoiAlign(*_regions(x), height=0)),
-        ("regions.size", lambda b, x: b.RoiAlign(*_regions(x), width=0)),
-        ("regions.samples", lambda b, x: b.RoiAlign(*_regions(x), samples=-1)),
-        ("regions.mode", lambda b, x: b.RoiAlign(*_regions(x), pooling="max")),
-        ("regions.mode", lambda b, x: b.RoiAlign(*_regions(x), coordinates="pixel")),
+        ("regions.size", lambda b, x: b.RoiAlign(*_regions(x), output_height=0)),
+        ("regions.size", lambda b, x: b.RoiAlign(*_regions(x), output_width=0)),
+        ("regions.samples", lambda b, x: b.RoiAlign(*_regions(x), sampling_ratio=-1)),
+        ("regions.mode", lambda b, x: b.RoiAlign(*_regions(x), mode="median")),
+        ("regions.mode", lambda b, x: b.RoiAlign(*_regions(x), aligned_mode="pixel")),
         ("regions.rank", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3), x("f32", 5, 4), x("i64", 5))),
         ("regions.rank", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3, 4), x("f32", 5), x("i64", 5))),
         ("regions.rank", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3, 4), x("f32", 5, 4), x("i64", 5, 1))),
@@ -681,7 +701,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "PriorBoxClustered": [
         ("prior.variance", lambda b, x: b.PriorBoxClustered([2, 2], [8, 8], variance=(1.0, 2.0))),
-        ("prior.sizes", lambda b, x: b.PriorBoxClustered([2, 2], [8, 8], widths=(1.0, 2.0))),
+        ("prior.sizes", lambda b, x: b.PriorBoxClustered([2, 2], [8, 8], width=(1.0, 2.0))),
     ],
     "GatherTree": [
         ("beams.rank", lambda b, x: b.GatherTree(x("i32", 2, 3), x("i32", 2, 3), x("i32", 3), x("i32"))),
@@ -691,13 +711,13 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.GatherTree(*[x("i32", 2, 3, 4)] * 2, x("i32", 2), x("i32"))),
     ],
     "DetectionOutput": [
-        ("detection.code", lambda b, x: b.DetectionOutput(*_found(x), code="corner")),
+        ("detection.code", lambda b, x: b.DetectionOutput(*_found(x), code_type="corner")),
         ("detection.limit", lambda b, x: b.DetectionOutput(*_found(x), keep_top_k=(1, 2))),
         ("detection.rank", lambda b, x: b.DetectionOutput(x("f32", 1, 8, 1), *_found(x)[1:])),
         ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x))),
         ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x, 7), normalized=True)),
         ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x, 6, 9), normalized=True)),
-        ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x), normalized=True, classes=4)),
+        ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x), normalized=True, num_classes=4)),
         ("detection.size", lambda b, x: saved(b, b.DetectionOutput(*_found(x, 6, 8, "n"), normalized=True))),
     ],
     "GroupedMatMul": [
@@ -710,7 +730,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.GroupedMatMul(x("f32", 3, 3, 4), x("f32", 2, 5, 4))),
     ],
     "NMSRotated": [
-        ("detection.dtype", lambda b, x: _turned(b, x, dtype=dtypes.i8)),
+        ("detection.dtype", lambda b, x: _turned(b, x, output_type=dtypes.i8)),
         ("detection.rank", lambda b, x: _turned(b, x, boxes=(3, 5))),
         ("detection.rank", lambda b, x: _turned(b, x, scores=(1, 3))),
         ("detection.boxes", lambda b, x: _turned(b, x, boxes=(1, 3, 4))),
@@ -719,8 +739,8 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: _turned(b, x, boxes=(2, 3, 5))),
     ],
     "MulticlassNms": [
-        ("detection.sort", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), sort="class")),
-        ("detection.dtype", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), dtype=dtypes.i8)),
+        ("detection.sort", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), sort_result_type="class")),
+        ("detection.dtype", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), output_type=dtypes.i8)),
         ("detection.rank", lambda b, x: b.MulticlassNms(x("f32", 3, 4), x("f32", 1, 2, 3))),
         ("detection.boxes", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 5), x("f32", 1, 2, 3))),
         ("shape.disagree", lambda b, x: b.MulticlassNms(x("f32", 1, 4, 4), x("f32", 1, 2, 3))),
@@ -728,7 +748,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("detection.size", lambda b, x: saved(b, b.MulticlassNms(x("f32", "n", 3, 4), x("f32", "n", 2, 3))[0])),
     ],
     "MatrixNms": [
-        ("detection.soft", lambda b, x: b.MatrixNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), decay="cubic")),
+        ("detection.soft", lambda b, x: b.MatrixNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), decay_function="cubic")),
         ("shape.disagree", lambda b, x: b.MatrixNms(x("f32", 2, 3, 4), x("f32", 1, 2, 3))),
     ],
     "CTCLoss": [
@@ -743,7 +763,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "Proposal": [
         ("detection.code", lambda b, x: _proposed(b, x, framework="torch")),
-        ("detection.limit", lambda b, x: _proposed(b, x, kept=0)),
+        ("detection.limit", lambda b, x: _proposed(b, x, post_nms_topn=0)),
         ("detection.boxes", lambda b, x: _proposed(b, x, scale=(1.0, 2.0))),
         ("node.outputs", lambda b, x: _proposed(b, x, outputs=3)),
         ("op.unsayable", lambda b, x: saved(b, _proposed(b, x)[0])),
@@ -754,29 +774,29 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("pool.target", lambda b, x: b.AdaptiveAveragePool(x("f32", 2, 3, 4), [0])),
         ("input.rank", lambda b, x: b.AdaptiveAveragePool(x("f32", 2, 3, 4), x("i64", 1, 1))),
         ("pool.adaptive", lambda b, x: saved(b, b.AdaptiveAveragePool(x("f32", 2, 3, 4), x("i64", 1)))),
-        ("topk.dtype", lambda b, x: b.AdaptiveMaxPool(x("f32", 2, 3, 4), [1], dtype=dtypes.i8)),
+        ("topk.dtype", lambda b, x: b.AdaptiveMaxPool(x("f32", 2, 3, 4), [1], index_element_type=dtypes.i8)),
     ],
     "RoiPool": [
-        ("regions.size", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), size=(1,))),
-        ("regions.size", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), size=(1, 0))),
-        ("regions.mode", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), size=(1, 1), method="mean")),
-        ("regions.rank", lambda b, x: b.RoiPool(x("f32", 1, 2, 3), x("f32", 5, 5), size=(1, 1))),
-        ("regions.columns", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 4), size=(1, 1))),
+        ("regions.size", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), pooled_shape=(1,))),
+        ("regions.size", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), pooled_shape=(1, 0))),
+        ("regions.mode", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), pooled_shape=(1, 1), method="mean")),
+        ("regions.rank", lambda b, x: b.RoiPool(x("f32", 1, 2, 3), x("f32", 5, 5), pooled_shape=(1, 1))),
+        ("regions.columns", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 4), pooled_shape=(1, 1))),
     ],
     "PSROIPooling": [
-        ("regions.size", lambda b, x: _binned(b, x, channels=0)),
-        ("regions.size", lambda b, x: _binned(b, x, mode="linear", rows=0)),
+        ("regions.size", lambda b, x: _binned(b, x, output_dim=0)),
+        ("regions.size", lambda b, x: _binned(b, x, mode="bilinear", spatial_bins_y=0)),
         ("regions.mode", lambda b, x: _binned(b, x, mode="max")),
-        ("regions.channels", lambda b, x: _binned(b, x, group=1)),
-        ("regions.channels", lambda b, x: _binned(b, x, mode="linear", rows=2)),
+        ("regions.channels", lambda b, x: _binned(b, x, group_size=1)),
+        ("regions.channels", lambda b, x: _binned(b, x, mode="bilinear", spatial_bins_y=2)),
     ],
     "DeformablePSROIPooling": [
-        ("regions.size", lambda b, x: _deformed_bins(b, x, parts=0)),
-        ("regions.size", lambda b, x: _deformed_bins(b, x, parts=2)),
+        ("regions.size", lambda b, x: _deformed_bins(b, x, part_size=0)),
+        ("regions.size", lambda b, x: _deformed_bins(b, x, part_size=2)),
         ("regions.mode", lambda b, x: _deformed_bins(b, x, mode="max")),
         ("regions.channels", lambda b, x: _deformed_bins(b, x, 3)),
         ("regions.channels", lambda b, x: _deformed_bins(b, x, 6)),
-        ("regions.channels", lambda b, x: _deformed_bins(b, x, group=1)),
+        ("regions.channels", lambda b, x: _deformed_bins(b, x, group_size=1)),
     ],
     "AffineGrid": [
         ("sampling.rank", lambda b, x: b.AffineGrid(x("f32", 2, 3), [1, 1, 2, 2])),
@@ -787,13 +807,13 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("input.rank", lambda b, x: b.AffineGrid(x("f32", 1, 2, 3), x("i64", 1, 4))),
     ],
     "Unique": [
-        ("unique.dtype", lambda b, x: b.Unique(x("f32", 3), dtype=dtypes.i8)),
-        ("unique.dtype", lambda b, x: b.Unique(x("f32", 3), count_dtype=dtypes.f32)),
+        ("unique.dtype", lambda b, x: b.Unique(x("f32", 3), index_element_type=dtypes.i8)),
+        ("unique.dtype", lambda b, x: b.Unique(x("f32", 3), count_element_type=dtypes.f32)),
         ("axis.range", lambda b, x: b.Unique(x("f32", 3), axis=1)),
         ("node.outputs", lambda b, x: b.Unique(x("f32", 3), outputs=5)),
     ],
     "SearchSorted": [
-        ("unique.dtype", lambda b, x: b.SearchSorted(x("f32", 3), x("f32", 2), dtype=dtypes.i8)),
+        ("unique.dtype", lambda b, x: b.SearchSorted(x("f32", 3), x("f32", 2), output_type=dtypes.i8)),
         ("shape.scalar", lambda b, x: b.SearchSorted(x("f32"), x("f32", 2))),
         ("shape.rank", lambda b, x: b.SearchSorted(x("f32", 2, 3), x("f32", 2))),
         ("shape.disagree", lambda b, x: b.SearchSorted(x("f32", 2, 3), x("f32", 3, 3))),
@@ -808,14 +828,14 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("input.rank", lambda b, x: b.Col2Im(x("f32", 1, 4, 4), x("i64", 1, 2), [2, 2])),
     ],
     "MaxUnpool": [
-        ("window.rank", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2, 2), x("i64", 1, 1, 2, 2), kernel=(2,))),
-        ("shape.disagree", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 3), kernel=(2,))),
-        ("pool.target", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 2), [1, 1, 2], kernel=(2,))),
-        ("shape.rank", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 2), [1, 4], kernel=(2,))),
+        ("window.rank", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2, 2), x("i64", 1, 1, 2, 2), kernel_shape=(2,))),
+        ("shape.disagree", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 3), kernel_shape=(2,))),
+        ("pool.target", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 2), [1, 1, 2], kernel_shape=(2,))),
+        ("shape.rank", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 2), [1, 4], kernel_shape=(2,))),
     ],
     "DeformConv": [
-        ("conv.group", lambda b, x: _deformed(b, x, parts=0)),
-        ("conv.group", lambda b, x: _deformed(b, x, parts=3)),
+        ("conv.group", lambda b, x: _deformed(b, x, offset_group=0)),
+        ("conv.group", lambda b, x: _deformed(b, x, offset_group=3)),
         ("conv.channels", lambda b, x: _deformed(b, x, group=2)),
         ("shape.disagree", lambda b, x: _deformed(b, x, 9)),
         ("shape.disagree", lambda b, x: _deformed(b, x, 8, (3, 4))),
@@ -851,7 +871,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.ISTFT(x("f32", 4, 9, 2), x("f32", 4), b.constant(4), b.constant(2))),
     ],
     "MelWeightMatrix": [
-        ("type.class", lambda b, x: b.MelWeightMatrix(*[b.constant(8)] * 3, x("f32"), x("f32"), dtype=dtypes.boolean)),
+        ("type.class", lambda b, x: b.MelWeightMatrix(*[b.constant(8)] * 3, x("f32"), x("f32"), output_datatype=dtypes.boolean)),
         ("input.rank", lambda b, x: b.MelWeightMatrix(*[b.constant(8)] * 3, x("f32", 2), x("f32"))),
         ("input.rank", lambda b, x: b.MelWeightMatrix(x("i64", 2), *[b.constant(8)] * 2, x("f32"), x("f32"))),
     ],
@@ -1090,7 +1110,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("type.class", lambda b, x: b.StringSplit(x("i64", 2))),
         ("type.class", lambda b, x: b.RegexFullMatch(x("i64", 2), pattern="a")),
         ("attribute.missing", lambda b, x: b.RegexFullMatch(x("string", 2))),
-        ("string.case", lambda b, x: b.StringNormalizer(x("string", 2), case="UPPER")),
+        ("string.case", lambda b, x: b.StringNormalizer(x("string", 2), case_change_action="UPPER")),
         ("string.locale", lambda b, x: b.StringNormalizer(x("string", 2), locale="tr_TR.UTF-8")),
         ("input.rank", lambda b, x: b.StringNormalizer(x("string"))),
         ("input.rank", lambda b, x: b.StringNormalizer(x("string", 2, 2))),
@@ -1125,19 +1145,19 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
             )
         ),
         ("terms.mode", lambda b, x: _terms(b, x("i64", 3), mode="TF")),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), shortest=0)),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), shortest=3)),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), most_skipped=-1)),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), longest=3)),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), numbers=())),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), words=("a",))),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=(0, 6))),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=(0, 2))),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=())),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), numbers=(1, 2, 1, 2, 1))),
-        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1))),
-        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1, -1))),
-        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1, 1), mode="idf")),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), min_gram_length=0)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), min_gram_length=3)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), max_skip_count=-1)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), max_gram_length=3)),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), pool_int64s=())),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), pool_strings=("a",))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), ngram_counts=(0, 6))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), ngram_counts=(0, 2))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), ngram_counts=())),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), pool_int64s=(1, 2, 1, 2, 1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), ngram_indexes=(0, 1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), ngram_indexes=(0, 1, -1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), ngram_indexes=(0, 1, 1), mode="idf")),
         ("terms.weights", lambda b, x: _terms(b, x("i64", 3), weights=(1.0,))),
         ("input.rank", lambda b, x: _terms(b, x("i64"))),
         ("input.rank", lambda b, x: _terms(b, x("i64", 1, 1, 1))),

@@ -55,7 +55,7 @@ def if_(m: Maker, steps: Sequence[Steps]) -> str | None:
         return None
     condition = m.pick(lambda x: m.count(x) == 1, dtype="boolean")
     if condition is None or m.chance(0.5):
-        whole = m.one("ReduceMax", captures[0], None, keep_dims=False)
+        whole = m.one("ReduceMax", captures[0], None, keepdims=False)
         condition = None if whole is None else m.one("Greater", whole, m.constant(m.real(m.among((-9.0, 0.7, 2.0)))))
     if condition is None:
         return None
@@ -82,7 +82,7 @@ def loop(m: Maker, steps: Sequence[Steps]) -> str | None:
     outputs = [going, state, *([stacked] if stacked else [])]
     inner.network.inputs.insert(0, Input("trip", "i64", ()))
     body = _graph(inner, outputs)
-    op = REGISTRY["Loop"](body=body, carried=1, stacked=((0, False),) * bool(stacked), outputs=len(outputs) - 1)
+    op = REGISTRY["Loop"](body=body, carried=1, scan_outputs=((0, False),) * bool(stacked), outputs=len(outputs) - 1)
     trips = m.constant(np.int64(m.number(1, 4)))
     found = m.add(op, trips, None, *captures)
     return None if found is None else found[0]

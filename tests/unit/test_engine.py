@@ -334,7 +334,7 @@ def test_sizes_that_are_no_straight_line_are_planned_each() -> None:
     with Builder() as b:
         x = b.input("x", "f32", ("n", "n", 3))
         b.output("flat", b.Concat(b.Reshape(x, [-1, 3]), b.constant(np.ones((1, 3), np.float32)), axis=0))
-        b.output("half", b.MaxPool(b.Transpose(x, [2, 0, 1]), kernel=(2,), strides=(2,)))
+        b.output("half", b.MaxPool(b.Transpose(x, [2, 0, 1]), kernel_shape=(2,), strides=(2,)))
     program, reference = dovetail.compile(b.model), dovetail.compile(b.model, "interpreter")
     for n in (2, 3, 4, 5, 9, 8, 17):
         x = RNG.standard_normal((n, n, 3)).astype(np.float32)
@@ -421,7 +421,7 @@ def test_plans_of_one_model_work_in_the_same_memory() -> None:
 def test_what_is_known_only_at_run_time_stays_with_python() -> None:
     with Builder() as b:
         x = b.input("x", "f32", ("n",))
-        places = b.NonZero(x, dtype=dovetail.dtypes.i64)
+        places = b.NonZero(x, output_type=dovetail.dtypes.i64)
         b.output("found", b.Relu(b.Gather(x, b.Squeeze(places, [0]), axis=0)))
     x = np.array([0, 3, -1, 0, 5], np.float32)
     assert dovetail.compile(b.model)(x)["found"].tolist() == [3, 0, 5]

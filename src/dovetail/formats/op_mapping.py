@@ -256,7 +256,7 @@ def coerce(annotation: str, raw: Any) -> Any:
 
 def fixed_value(field: Field, text: Any) -> Any:
     """A value as a slot line spells it: ``none`` is None."""
-    return None if text == "none" else coerce(field.annotation, text)
+    return None if text == "none" and field.annotation.endswith("| None") else coerce(field.annotation, text)
 
 
 def field_of(op: type[Op], name: str) -> Field | None:
@@ -328,7 +328,7 @@ def read_attribute(spelling: Spelling, slot: Slot, attributes: dict[str, Any], *
         missing = [name for name in slot.theirs if name not in attributes]
         raise FormatError("attribute.missing", f"{spelling.kind} needs the attribute {missing[0]!r}")
     try:
-        if not is_text and slot.how != "table":
+        if not is_text and (slot.how != "table" or annotation == "int"):
             refuse_texts(annotation, raws)
         if len(raws) > 1:
             return tuple(item for raw in raws for item in coerce(annotation, raw))

@@ -28,6 +28,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.attribute_types import WrongType, attribute_type
 from dovetail.ir.graph import VALUE_LIMIT
+from dovetail.ir.registry import Registry
 from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature
 from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Size, Tensor, Type, Unknown, View, is_static, static
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     Adjoints: TypeAlias = Callable[[Builder, Several[Value], Several[Value], Several[Value]], list[Value]]
 
-REGISTRY: dict[str, type[Op]] = {}
+REGISTRY: Registry[type[Op]] = Registry()
 """The operators by name."""
 RuleInput: TypeAlias = Any
 """One input of a rule; a subclass declares each as View, Value or Array, or as optional."""
@@ -274,7 +275,7 @@ class Op:
 
 def _register(cls: type[Op]) -> None:
     """Enter a class into the registry. Raises RuleError [op.name] where another class has its name."""
-    other = REGISTRY.get(cls.__name__)
+    other = REGISTRY[cls.__name__] if REGISTRY.is_loaded(cls.__name__) else None
     # A module that is executed again defines the same class again.
     if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
         raise RuleError("op.name", f"{cls.__module__} and {other.__module__} both define an operator {cls.__name__}")

@@ -43,6 +43,7 @@ def on_grids(b: Builder, op: Any, xs: Inputs) -> Any:
     """The operator in other ones; None for one that is none of these, or where there is no way."""
     if not isinstance(op, ON_GRIDS) or any(x is not None and x.shape is None for x in xs):
         return None
+    inputs: list[Any] = list(xs)
     match op:
         case QLinearConv() if (found := _whole(b, op, xs)) is not None:
             return found
@@ -52,13 +53,13 @@ def on_grids(b: Builder, op: Any, xs: Inputs) -> Any:
             return _own_grid(b, xs)
         case DynamicQuantizeMatMul():
             codes, scale, point = _own_grid(b, xs[:1])
-            return MatMulIntegerToFloat().decompose(b, codes, xs[1], scale, xs[2], point, *xs[3:])
+            return MatMulIntegerToFloat().decompose(b, codes, inputs[1], scale, inputs[2], point, *inputs[3:])
         case ConvInteger():
             return _conv(b, op, xs)
         case MatMulInteger():
             return _matmul(b, op, xs)
     try:
-        return op.decompose(b, *xs)
+        return op.decompose(b, *inputs)
     except UnsupportedError:
         return None
 
@@ -115,8 +116,8 @@ def _own_grid(b: Builder, xs: Inputs) -> tuple[Value, Value, Value]:
     assert x is not None
     zero, most = b.constant(np.float32(0)), b.constant(np.float32(255))
     every = b.constant(np.arange(len(x.dims)))
-    least = b.Minimum(b.add(NonEmptyReduceMin(keep_dims=False), x, every)[0], zero)
-    span = b.Subtract(b.Maximum(b.ReduceMax(x, every, keep_dims=False), zero), least)
+    least = b.Minimum(b.add(NonEmptyReduceMin(keepdims=False), x, every)[0], zero)
+    span = b.Subtract(b.Maximum(b.ReduceMax(x, every, keepdims=False), zero), least)
     scale = b.Where(b.Equal(span, zero), b.constant(np.float32(1)), b.Divide(span, most))
     point = b.Round(b.Clip(b.Subtract(zero, b.Divide(least, scale)), zero, most))
     return grid_value(b, b.Divide(x, scale), point, dtypes.u8), scale, b.Cast(point, to=dtypes.u8)

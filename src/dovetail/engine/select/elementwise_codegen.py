@@ -176,7 +176,7 @@ def is_float(x: Ref) -> bool:
 @rule("Divide", "Mod")
 def _division(w: Assembler, op: Any, x: Ref, y: Ref) -> Ref:
     kind = "divide" if type(op).__name__ == "Divide" else "mod"
-    floor = op.floor if kind == "divide" else not op.truncate
+    floor = op.m_pythondiv if kind == "divide" else not op.fmod
     if is_float(x):
         return w("divide", x, y) if kind == "divide" else w("floor_mod" if floor else "truncate_mod", x, y)
     # Division by zero is an error, which a kernel cannot raise.
@@ -285,7 +285,7 @@ def _softsign(w: Assembler, op: Any, x: Ref) -> Ref:
 
 @rule("Gelu")
 def _gelu(w: Assembler, op: Any, x: Ref) -> Ref:
-    return w(f"gelu_{op.form}", x)
+    return w("gelu_tanh" if op.approximate == "tanh" else "gelu_erf", x)
 
 
 def _swish(w: Assembler, x: Ref, alpha: float) -> Ref:
@@ -316,10 +316,10 @@ def _shrink(w: Assembler, op: Any, x: Ref) -> Ref:
 
 @rule("IsInf")
 def _is_inf(w: Assembler, op: Any, x: Ref) -> Ref:
-    if op.negative and op.positive:
+    if op.detect_negative and op.detect_positive:
         return w("is_infinite", x)
-    if op.negative or op.positive:
-        return w("is_minus_infinite" if op.negative else "is_plus_infinite", x)
+    if op.detect_negative or op.detect_positive:
+        return w("is_minus_infinite" if op.detect_negative else "is_plus_infinite", x)
     return w("less", x, x)
 
 
@@ -390,7 +390,12 @@ def _one(w: Assembler, x: Ref) -> float:
 
 @rule("DequantizeLinear")
 def _dequantize(w: Assembler, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
-    if op.block_size or x.type not in ("u8", "i8", "u16", "i16") or scale.type != "f32" or op.dtype not in (None, dtypes.f32):
+    if (
+        op.block_size
+        or x.type not in ("u8", "i8", "u16", "i16")
+        or scale.type != "f32"
+        or op.output_dtype not in (None, dtypes.f32)
+    ):
         raise NoInstruction("blocks, or types whose differences f32 does not hold")
     number = _one(w, scale)
     value = w(f"cast.{x.type}", x, of="f32")
@@ -401,7 +406,7 @@ def _dequantize(w: Assembler, op: Any, x: Ref, scale: Ref, zero_point: Ref | Non
 
 @rule("QuantizeLinear")
 def _quantize(w: Assembler, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
-    kind = op.dtype or dtypes.u8 if zero_point is None else dtypes.dtype(zero_point.type)
+    kind = op.output_dtype or dtypes.u8 if zero_point is None else dtypes.dtype(zero_point.type)
     if op.block_size or op.precision is not None or x.type != "f32" or scale.type != "f32":
         raise NoInstruction("blocks, or quotients of other types than f32")
     if kind.name not in ("u8", "i8", "u16", "i16"):

@@ -11,7 +11,7 @@ from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree
 from dovetail.ops.shape_values import view_of
-from dovetail.ops.text.strings import texts
+from dovetail.ops.text.strings import strings_of
 
 
 class LabelEncoder(Op, sig="x: T, keys: T, values: T1, other: T1 -> y: T1"):
@@ -49,9 +49,9 @@ class LabelEncoder(Op, sig="x: T, keys: T, values: T1, other: T1 -> y: T1"):
             same = b.Or(same, b.And(b.IsNaN(wide), b.IsNaN(keys)))
         # Counted from 1: OpenVINO's CPU plugin computes an Add of integers after a ReduceMax wrongly, where it fuses the two.
         one = b.constant(1, dtypes.i64)
-        numbers = b.Range(one, b.Add(_count(b, keys), one), one, dtype=dtypes.i64)
+        numbers = b.Range(one, b.Add(_count(b, keys), one), one, output_type=dtypes.i64)
         missing = b.constant(np.array([0]), dtypes.i64)
-        places = b.ReduceMax(b.Where(same, numbers, missing), [-1], keep_dims=False) if count != 0 else None
+        places = b.ReduceMax(b.Where(same, numbers, missing), [-1], keepdims=False) if count != 0 else None
         if places is None:
             return b.Expand(b.Reshape(other, []), b.Shape(x))
         table = b.Concat(b.Reshape(other, [1]), values, axis=0)
@@ -75,5 +75,5 @@ def _count(b: Any, keys: Any) -> Any:
 
 def _hashable(x: Any) -> list[Any]:
     """The elements as they are looked up: every NaN is one and the same."""
-    found = texts(x) if x.dtype == object else x.reshape(-1).tolist()
+    found = strings_of(x) if x.dtype == object else x.reshape(-1).tolist()
     return ["nan" if item != item else item for item in found] if x.dtype.kind == "f" else found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,27 +12,28 @@ from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree, static
+from dovetail.ir.types import Size, View, agree, static
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.conv import Convolution
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.nn.sliding_window import PADS, STALE, spatial
 from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
-_IN_IR = "strides, dilations, group=1, deformable_group:parts=1"
-_PADDED = "bilinear_interpolation_pad:padded=false"
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
+_IN_IR = "strides, dilations, group=1, deformable_group:offset_group=1"
+_PADDED = "bilinear_interpolation_pad=false"
 
 
 class DeformConv(
     Convolution,
     sig="x: F, w: F, offset: F, bias?: F, mask?: F -> y: F",
-    onnx=(
-        "DeformConv-19,22(x, w, offset, bias?, mask?; strides?, pads?, dilations?, group=1, offset_group:parts=1, "
-        "kernel_shape:kernel?)"
-    ),
+    onnx=("DeformConv-19,22(x, w, offset, bias?, mask?; strides?, pads?, dilations?, group=1, offset_group=1, kernel_shape?)"),
     openvino=(
-        f"DeformableConvolution-1(x, offset, w; {_IN_IR}, {PADS} | padded=false)",
-        f"DeformableConvolution-1(x, offset, w; {_IN_IR}, {STALE} | padded=false)",
+        f"DeformableConvolution-1(x, offset, w; {_IN_IR}, {PADS} | bilinear_interpolation_pad=false)",
+        f"DeformableConvolution-1(x, offset, w; {_IN_IR}, {STALE} | bilinear_interpolation_pad=false)",
         f"DeformableConvolution-8(x, offset, w, mask?; {_IN_IR}, {PADS}, {_PADDED})",
         f"DeformableConvolution-8(x, offset, w, mask?; {_IN_IR}, {STALE}, {_PADDED})",
     ),
@@ -46,15 +47,15 @@ class DeformConv(
     Sources: ONNX DeformConv 19, 22; OpenVINO DeformableConvolution-1, -8.
     """
 
-    parts: int = 1
-    padded: bool = True
+    offset_group: int = 1
+    bilinear_interpolation_pad: bool = True
 
     def validate(self) -> None:
         super().validate()
-        if self.parts < 1:
-            raise RuleError("conv.group", f"{self.parts} parts of the channels")
+        if self.offset_group < 1:
+            raise RuleError("conv.group", f"{self.offset_group} parts of the channels")
 
-    def shape(self, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any = None) -> Any:
+    def shape(self, x: View, w: View, offset: View, bias: View | None = None, mask: View | None = None) -> Any:
         if w.shape is None:
             return None
         kernel = self._kernel(x, w)
@@ -64,7 +65,7 @@ class DeformConv(
         if x.shape is not None:
             if symbolic.equal(x.shape[1], w.dims[1] * self.group) is False:
                 raise RuleError("conv.channels", f"{x.shape[1]} channels, and weights for {w.dims[1] * self.group}")
-            for count, what in ((self.group, "groups"), (self.parts, "parts")):
+            for count, what in ((self.group, "groups"), (self.offset_group, "parts")):
                 if isinstance(x.shape[1], int) and x.shape[1] % count:
                     raise RuleError("conv.group", f"{x.shape[1]} channels do not divide into {count} {what}")
             batch, outs = x.shape[0], self.geometry(spatial(x.shape), kernel).outs
@@ -75,49 +76,53 @@ class DeformConv(
                 self._check_places(item, each, kernel, batch, outs)
         return (batch, w.dims[0], *outs)
 
-    def _check_places(self, item: Any, each: int, kernel: Any, batch: Any, outs: Any) -> None:
+    def _check_places(self, item: View, each: int, kernel: Any, batch: Size | None, outs: Any) -> None:
         """Hold offsets, or a mask, against what it should be for."""
-        if len(item.shape) != len(kernel) + 2:
-            raise RuleError("conv.rank", f"offsets and masks should have rank {len(kernel) + 2}, not {len(item.shape)}")
-        agree(item.shape[1], symbolic.product(kernel) * each * self.parts)
-        for ours, theirs in zip((batch, *outs), (item.shape[0], *item.shape[2:]), strict=True):
+        if len(item.dims) != len(kernel) + 2:
+            raise RuleError("conv.rank", f"offsets and masks should have rank {len(kernel) + 2}, not {len(item.dims)}")
+        agree(item.dims[1], symbolic.product(kernel) * each * self.offset_group)
+        for ours, theirs in zip((batch, *outs), (item.dims[0], *item.dims[2:]), strict=True):
             if ours is not None:
                 agree(ours, theirs)
 
-    def canonical(self, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any = None) -> Op:
+    def canonical(self, x: View, w: View, offset: View, bias: View | None = None, mask: View | None = None) -> Op:
         count = len(w.shape) - 2 if w.shape is not None else None
-        return self if count is None else self.with_(kernel=None, **self.plain(count))
+        return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
-    def decompose(self, b: Any, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any = None) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
+    ) -> Any:
         """What each kernel element reads, then a product with the weights."""
         wide = wide_type(x.dtype)
         outputs, _, *kernel = static(w.dims)
         channels, count, elements = w.dims[1] * self.group, len(kernel), prod(kernel)
         batch, outs = shape_value(b, x, [0]), shape_value(b, offset, range(2, count + 2))
-        shift = as_type(b, b.Reshape(offset, join_sizes(b, [batch, self.parts, elements, count, outs]), copy_zeros=False), wide)
+        shift = as_type(
+            b, b.Reshape(offset, join_sizes(b, [batch, self.offset_group, elements, count, outs]), special_zero=False), wide
+        )
         places = [self._places(b, x, offset, axis, kernel, b.Gather(shift, np.array(axis), axis=3)) for axis in range(count)]
         taps = [self._taps(b, place, size_of(b, x, axis + 2, wide)) for axis, place in enumerate(places)]
-        flat = b.Reshape(x, join_sizes(b, [batch, self.parts, channels // self.parts, -1]), copy_zeros=False)
+        flat = b.Reshape(x, join_sizes(b, [batch, self.offset_group, channels // self.offset_group, -1]), special_zero=False)
         flat = b.Transpose(flat, [0, 1, 3, 2])
-        total = None
+        total: Any = None
         for chosen in product(*taps):
             index, weight = _combined(b, x, chosen)
             read = as_type(b, b.GatherND(flat, b.Unsqueeze(index, [-1]), batch_dims=2), wide)
             part = b.Multiply(read, b.Unsqueeze(weight, [-1]))
             total = part if total is None else b.Add(total, part)
         if mask is not None:
-            factors = b.Reshape(mask, join_sizes(b, [batch, self.parts, elements, outs]), copy_zeros=False)
+            factors = b.Reshape(mask, join_sizes(b, [batch, self.offset_group, elements, outs]), special_zero=False)
             total = b.Multiply(total, b.Unsqueeze(as_type(b, factors, wide), [-1]))
         order = [0, 1, count + 3, *range(2, count + 3)]
         inner = channels // self.group * elements
-        columns = b.Reshape(b.Transpose(total, order), join_sizes(b, [batch, self.group, inner, -1]), copy_zeros=False)
-        weights = as_type(b, b.Reshape(w, [self.group, outputs // self.group, inner], copy_zeros=False), wide)
-        y = b.Reshape(b.MatMul(weights, columns), join_sizes(b, [batch, outputs, outs]), copy_zeros=False)
+        columns = b.Reshape(b.Transpose(total, order), join_sizes(b, [batch, self.group, inner, -1]), special_zero=False)
+        weights = as_type(b, b.Reshape(w, [self.group, outputs // self.group, inner], special_zero=False), wide)
+        y = b.Reshape(b.MatMul(weights, columns), join_sizes(b, [batch, outputs, outs]), special_zero=False)
         if bias is not None:
             y = b.Add(y, as_type(b, b.Unsqueeze(bias, list(range(1, count + 1))), wide))
         return as_type(b, y, x.dtype)
 
-    def _places(self, b: Any, x: Any, offset: Any, axis: int, kernel: list[int], shift: Any) -> Any:
+    def _places(self, b: Builder, x: Value, offset: Value, axis: int, kernel: list[int], shift: Value) -> Any:
         """Where is read along an axis: [batch, parts, kernel elements, *outs]."""
         count, wide = len(kernel), shift.dtype
         strides, dilations = self.steps(count)
@@ -128,10 +133,10 @@ class DeformConv(
         steps = b.Unsqueeze(steps, list(range(1, count - axis))) if axis < count - 1 else steps
         return b.Add(shift, b.Add(steps, b.constant(index.astype(wide.numpy), wide)))
 
-    def _taps(self, b: Any, place: Any, size: Any) -> list[tuple[Any, Any]]:
+    def _taps(self, b: Builder, place: Any, size: Any) -> list[tuple[Any, Any]]:
         """The two elements around a place, each with its weight."""
         last = b.Subtract(size, 1.0)
-        if not self.padded:
+        if not self.bilinear_interpolation_pad:
             inside = b.And(b.GreaterEqual(place, 0.0), b.Less(place, size))
             place = b.Minimum(b.Maximum(place, 0.0), last)
         first = b.Floor(place)
@@ -140,12 +145,12 @@ class DeformConv(
         found = []
         for element, weight in pairs:
             held = b.Minimum(b.Maximum(element, 0.0), last)
-            near = b.Equal(held, element) if self.padded else inside
+            near = b.Equal(held, element) if self.bilinear_interpolation_pad else inside
             found.append((b.Cast(held, to=dtypes.i64), b.Where(near, weight, 0.0)))
         return found
 
 
-def _combined(b: Any, x: Any, chosen: tuple[tuple[Any, Any], ...]) -> tuple[Any, Any]:
+def _combined(b: Builder, x: Value, chosen: tuple[tuple[Any, Any], ...]) -> tuple[Any, Any]:
     """One element along each axis: its index in row-major order, and the product of the weights."""
     index, weight = chosen[0]
     for axis, (element, factor) in enumerate(chosen[1:], 3):
@@ -154,7 +159,7 @@ def _combined(b: Any, x: Any, chosen: tuple[tuple[Any, Any], ...]) -> tuple[Any,
     return index, weight
 
 
-def explicit(op: Convolution, x: Any, kernel: Any) -> dict[str, Any]:
+def explicit(op: Convolution, x: View, kernel: Any) -> dict[str, Any]:
     """The padding written out."""
     found = op.geometry(static(x.dims[2:]), list(kernel))
     return {"auto_pad": "explicit", "pads": (*found.begins, *found.ends)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,12 +11,17 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, default_types
-from dovetail.ir.types import Tensor, Type, agree
+from dovetail.ir.types import Tensor, Type, View, agree
 from dovetail.ops.shape_values import elements_of, join_sizes
 from dovetail.ops.signal.dft import DFT, IRDFT
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
-def one(x: Any, what: str) -> Any:
+
+def one(x: View, what: str) -> Any:
     """The number in a scalar, or a vector of one; None where it is not known. Raises RuleError [input.rank]."""
     if x.shape is not None and (len(x.shape) > 1 or (x.shape and symbolic.equal(x.shape[0], 1) is False)):
         raise RuleError("input.rank", f"{what} should be one number, not of shape {list(x.shape)}")
@@ -26,8 +31,8 @@ def one(x: Any, what: str) -> Any:
 
 class STFT(
     Op,
-    sig="x: F, step!: I, window?: F, length?!: I1 -> y: F",
-    onnx="STFT-17(x, step, window?, length?; onesided=1)",
+    sig="x: F, frame_step!: I, window?: F, frame_length?!: I1 -> y: F",
+    onnx="STFT-17(x, frame_step, window?, frame_length?; onesided=1)",
 ):
     """The spectrum of each frame of a signal: [batch, frames, frequencies, 2], the last axis the real and the imaginary part.
 
@@ -39,7 +44,7 @@ class STFT(
 
     onesided: bool = True
 
-    def length_of(self, x: Any, window: Any, length: Any) -> Any:
+    def length_of(self, x: View, window: Any, length: Any) -> Any:
         """How many elements a frame has; None where that is not known."""
         found = None if length is None else one(length, "length")
         size = None if window is None or window.shape is None else window.shape[0]
@@ -51,7 +56,7 @@ class STFT(
             return size
         return None if x.shape is None else x.shape[1]
 
-    def shape(self, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
+    def shape(self, x: View, step: View, window: View | None = None, length: View | None = None) -> Any:
         if window is not None and window.shape is not None and len(window.shape) != 1:
             raise RuleError("fourier.window", f"a window should be a vector, not of rank {len(window.shape)}")
         every = one(step, "step")
@@ -75,10 +80,10 @@ class STFT(
                 frames = (x.shape[1] - size) // every + 1
         return (batch, frames, bins, 2)
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a transform")
 
-    def decompose(self, b: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, step: Value, window: Value | None = None, length: Value | None = None) -> Any:
         """The frames gathered, then transformed."""
         size, every = self.length_of(x, window, length), one(step, "step")
         if not isinstance(size, int) or not isinstance(every, int):
@@ -99,8 +104,8 @@ class STFT(
 
 class ISTFT(
     Op,
-    sig="x: F, window: F, length!: I, step!: I1, size?!: I2 -> y: F",
-    openvino="ISTFT-16(x, window, length, step, size?; center, normalized)",
+    sig="x: F, window: F, frame_size!: I, frame_step!: I1, signal_length?!: I2 -> y: F",
+    openvino="ISTFT-16(x, window, frame_size, frame_step, signal_length?; center, normalized)",
 ):
     """The real signal whose STFT, one side of it, is ``x`` [batch, frequencies, frames, 2], or the same without the batch:
     [batch, elements].
@@ -114,7 +119,7 @@ class ISTFT(
     center: bool = False
     normalized: bool = False
 
-    def sizes(self, x: Any, length: Any, step: Any) -> tuple[Any, Any, Any]:
+    def sizes(self, x: View, length: Any, step: Any) -> tuple[Any, Any, Any]:
         """The length of a frame, the distance between two, and how many elements all of them cover; None where not known."""
         size, every = one(length, "length"), one(step, "step")
         for number, what in ((size, "frame"), (every, "step")):
@@ -124,7 +129,7 @@ class ISTFT(
         whole = None if frames is None or size is None or every is None else (frames - 1) * every + size
         return size, every, whole
 
-    def shape(self, x: Any, window: Any, length: Any, step: Any, size: Any = None) -> Any:
+    def shape(self, x: View, window: View, length: View, step: View, size: View | None = None) -> Any:
         if window.shape is not None and len(window.shape) != 1:
             raise RuleError("fourier.window", f"a window should be a vector, not of rank {len(window.shape)}")
         if x.shape is not None and len(x.shape) not in (3, 4):
@@ -144,10 +149,10 @@ class ISTFT(
             whole = whole - frame
         return None if x.shape is None else (*x.shape[:-3], whole)
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a transform")
 
-    def decompose(self, b: Any, x: Any, window: Any, length: Any, step: Any, size: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, window: Value, length: Value, step: Value, size: Value | None = None) -> Any:
         frame, every, whole = self.sizes(x, length, step)
         given = None if size is None else one(size, "size")
         if not isinstance(whole, int) or not isinstance(window.dims[0], int) or (size is not None and not isinstance(given, int)):
@@ -172,10 +177,10 @@ class ISTFT(
         return b.Pad(y, b.constant([*[0] * (rank - 3), 0, *[0] * (rank - 3), more])) if more > 0 else y
 
 
-def _added(b: Any, pieces: Any, places: Any, size: int) -> Any:
+def _added(b: Builder, pieces: Any, places: np.ndarray[Any, Any], size: int) -> Any:
     """Pieces, the last two axes, added up at ``places`` of ``size`` elements."""
     batch = shape_value(b, pieces, range(len(pieces.dims) - 2))
-    flat = b.Reshape(pieces, join_sizes(b, [batch, places.size]), copy_zeros=False)
+    flat = b.Reshape(pieces, join_sizes(b, [batch, places.size]), special_zero=False)
     zero = b.constant(np.zeros((), pieces.dtype.numpy), pieces.dtype)
     target = b.Expand(b.constant(places.reshape(-1)), shape_value(b, flat))
     return b.ScatterElements(b.Expand(zero, join_sizes(b, [batch, size])), target, flat, axis=-1, reduction="add")
@@ -183,8 +188,8 @@ def _added(b: Any, pieces: Any, places: Any, size: int) -> Any:
 
 class MelWeightMatrix(
     Op,
-    sig="bins!: I, length!: I, rate!: I, low: F, high: F -> y: R",
-    onnx="MelWeightMatrix-17(bins, length, rate, low, high; output_datatype:dtype=f32)",
+    sig="num_mel_bins!: I, dft_length!: I, sample_rate!: I, lower_edge_hertz: F, upper_edge_hertz: F -> y: R",
+    onnx="MelWeightMatrix-17(num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz; output_datatype=f32)",
 ):
     """How much each frequency of a spectrum gives to each of ``bins`` bands, evenly spaced in mels from ``low`` to ``high``
     hertz: [length // 2 + 1, bins].
@@ -194,15 +199,15 @@ class MelWeightMatrix(
     Source: ONNX MelWeightMatrix 17 and its reference evaluator.
     """
 
-    dtype: DType = dtypes.f32
+    output_datatype: DType = dtypes.f32
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View) -> list[Type]:
         found = default_types(self, xs)[0]
-        if not self.dtype.is_number or self.dtype.kind == "complex":
-            raise RuleError("type.class", f"weights of {self.dtype}")
-        return [Tensor(self.dtype, getattr(found, "shape", None))]
+        if not self.output_datatype.is_number or self.output_datatype.kind == "complex":
+            raise RuleError("type.class", f"weights of {self.output_datatype}")
+        return [Tensor(self.output_datatype, getattr(found, "shape", None))]
 
-    def shape(self, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
+    def shape(self, bins: View, length: View, rate: View, low: View, high: View) -> Any:
         for x, what in ((low, "low"), (high, "high")):
             if x.shape:
                 raise RuleError("input.rank", f"{what} should be one number, not of shape {list(x.shape)}")
@@ -210,10 +215,10 @@ class MelWeightMatrix(
         count, size = one(bins, "bins"), one(length, "length")
         return (None if size is None else size // 2 + 1, count)
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("weights")
 
-    def evaluate(self, xp: Any, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
+    def evaluate(self, xp: Namespace, bins: Array, length: Array, rate: Array, low: Array, high: Array) -> Any:
         count, size, every = (int(np.asarray(x).reshape(-1)[0]) for x in (bins, length, rate))
         ends = [2595 * np.log10(1 + float(arrays.to_numpy(x).reshape(-1)[0]) / 700) for x in (low, high)]
         mels = ends[0] + np.arange(count + 2) * ((ends[1] - ends[0]) / (count + 2))
@@ -229,4 +234,4 @@ class MelWeightMatrix(
             if len(fall) and fall[-1] > size // 2:
                 raise RuleError("mel.range", f"bands up to frequency {end} of {size // 2 + 1}")
             y[fall, band] = (end - fall) / (end - top) if len(fall) else 0
-        return arrays.from_numpy(xp, y.astype(self.dtype.numpy), low)
+        return arrays.from_numpy(xp, y.astype(self.output_datatype.numpy), low)

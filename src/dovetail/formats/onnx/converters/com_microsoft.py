@@ -51,7 +51,7 @@ def bias_gelu(node: Lifting) -> Any:
 @ONNX.lift("FastGelu", 1, domain=_DOMAIN)
 def fast_gelu(node: Lifting) -> Any:
     x, bias = node.input(0), node.optional(1)
-    return node.b.Gelu(x if bias is None else node.b.Add(x, bias), form="tanh")
+    return node.b.Gelu(x if bias is None else node.b.Add(x, bias), approximate="tanh")
 
 
 @ONNX.lift("QuickGelu", 1, domain=_DOMAIN)
@@ -117,7 +117,7 @@ def embed_layer_normalization(node: Lifting) -> list[Value]:
     if mask is None:
         index = b.Expand(b.constant(0, dtypes.i32), shape_value(b, ids, [0]))
     else:
-        index = b.ReduceSum(b.Cast(b.Equal(mask, b.constant(1, mask.dtype)), to=dtypes.i32), [1], keep_dims=False)
+        index = b.ReduceSum(b.Cast(b.Equal(mask, b.constant(1, mask.dtype)), to=dtypes.i32), [1], keepdims=False)
     return [y, index, total][: len(node.node.outputs)]
 
 

@@ -45,11 +45,11 @@ def scatter_nd(b: Any, node: Node) -> Any:
         return None
     depth = table[-1]
     rows, columns = prod(shape[:depth]), prod(shape[depth:])
-    places = b.Reshape(_slice_numbers(b, indices, shape[:depth]), [-1, 1], copy_zeros=False)
+    places = b.Reshape(_slice_numbers(b, indices, shape[:depth]), [-1, 1], special_zero=False)
     places = b.Expand(places, [prod(table[:-1]), columns])
-    flat = b.Reshape(x, [rows, columns], copy_zeros=False)
-    new = b.Reshape(updates, [prod(table[:-1]), columns], copy_zeros=False)
-    return b.Reshape(b.ScatterElements(flat, places, new, axis=0), shape, copy_zeros=False)
+    flat = b.Reshape(x, [rows, columns], special_zero=False)
+    new = b.Reshape(updates, [prod(table[:-1]), columns], special_zero=False)
+    return b.Reshape(b.ScatterElements(flat, places, new, axis=0), shape, special_zero=False)
 
 
 @ONNX.substitute("GatherND")
@@ -71,7 +71,7 @@ def gather_nd(b: Any, node: Node) -> Any:
     if batch:
         firsts = np.arange(prod(batches)).reshape(*batches, *(1,) * (len(indices.shape) - 1 - batch)) * prod(front[batch:])
         numbers = b.Add(numbers, b.constant(firsts, indices.dtype))
-    return b.Gather(b.Reshape(x, target, copy_zeros=False), numbers, axis=0, bounds="natural")
+    return b.Gather(b.Reshape(x, target, special_zero=False), numbers, axis=0, bounds="natural")
 
 
 def _sizes(x: Value | None) -> list[int] | None:
@@ -98,7 +98,7 @@ def _slice_numbers(b: Any, indices: Value, shape: list[int]) -> Any:
     """The number, among the slices of all of ``shape``, that each row of coordinates speaks of."""
     sizes, strides = (b.constant(np.asarray(each), indices.dtype) for each in (shape, _strides(shape)))
     scaled = b.Multiply(_from_the_front(b, indices, sizes), strides)
-    return b.ReduceSum(scaled, [len(indices.dims) - 1], keep_dims=False)
+    return b.ReduceSum(scaled, [len(indices.dims) - 1], keepdims=False)
 
 
 def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int], axis: int) -> Any:

@@ -25,7 +25,7 @@ def counted(b: Any, node: Node) -> Any:
     op: Any = node.op
     start, stop, step = node.inputs
     kind = start.dtype  # type: ignore[union-attr]
-    if op.dtype is not None or any(x.dtype is not kind for x in (stop, step)):  # type: ignore[union-attr]
+    if op.output_type is not None or any(x.dtype is not kind for x in (stop, step)):  # type: ignore[union-attr]
         return None
     wide = dtypes.f32 if kind in _HALVES and op.wide else dtypes.i64 if kind.is_integer and kind.bits < 64 else kind
     if wide is not kind:
@@ -105,12 +105,12 @@ def beyond_the_greatest(b: Any, node: Node) -> Any:
     assert x is not None
     if x.dtype == "bf16":
         return b.add(op, b.Cast(x, to=dtypes.f32))
-    if x.dtype not in ("f16", "f32", "f64") or not (op.negative or op.positive):
+    if x.dtype not in ("f16", "f32", "f64") or not (op.detect_negative or op.detect_positive):
         return None
     low, high = (b.constant(np.asarray(end, x.dtype.numpy), x.dtype) for end in finite_range(x.dtype))
-    if op.negative and op.positive:
+    if op.detect_negative and op.detect_positive:
         return b.Greater(b.Abs(x), high)
-    return b.Less(x, low) if op.negative else b.Greater(x, high)
+    return b.Less(x, low) if op.detect_negative else b.Greater(x, high)
 
 
 @ONNX.substitute("Mod")
@@ -123,7 +123,7 @@ def rest_of_division(b: Any, node: Node) -> Any:
         return None
     how = {"broadcast": op.broadcast}
     rest = b.Subtract(x, b.Multiply(b.Divide(x, y, **how), y))
-    if op.truncate or kind.kind != "int":
+    if op.fmod or kind.kind != "int":
         return rest
     zero = number(b, 0, rest)
     is_other = b.And(b.Not(b.Equal(rest, zero)), b.Xor(b.Less(rest, zero), b.Less(y, zero)))
@@ -134,8 +134,8 @@ def rest_of_division(b: Any, node: Node) -> Any:
 def shifted_without_sign(b: Any, node: Node) -> Any:
     """Signed integers, before version 28: those of the same bits without a sign; a negative one as what it lacks of -1."""
     op: Any = node.op
-    x, amount = node.inputs
-    kind = x.dtype  # type: ignore[union-attr]
+    x, amount = node.input(0), node.input(1)
+    kind = x.dtype
     if kind.kind != "int" or op.beyond != "open":
         return None
     bare = dtypes.dtype(f"u{kind.bits}")
@@ -197,7 +197,7 @@ def copying_zeros(b: Any, node: Node) -> Any:
     x, target = node.inputs
     assert x is not None and target is not None
     wanted = elements_of(target)
-    if op.copy_zeros or wanted is None or x.shape is None:
+    if op.special_zero or wanted is None or x.shape is None:
         return None
     open_axes = [axis for axis, size in enumerate(wanted) if _may_be_zero(size)]
     others = [axis for axis in open_axes if symbolic.equal(wanted[axis], _at(x.shape, axis)) is not True]
@@ -207,7 +207,7 @@ def copying_zeros(b: Any, node: Node) -> Any:
         if -1 in wanted:
             return None
         target = b.constant([-1 if axis in others else 0 if axis in open_axes else size for axis, size in enumerate(wanted)])
-    return b.add(op.with_(copy_zeros=True), x, target)
+    return b.add(op.with_(special_zero=True), x, target)
 
 
 def _may_be_zero(size: Any) -> bool:
@@ -228,7 +228,7 @@ def padded_to_the_last_window(b: Any, node: Node) -> Any:
     if x is not None and x.dtype in ("i8", "u8"):
         y, *places = b.add(op, b.Cast(x, to=dtypes.f32))
         return [b.Cast(y, to=x.dtype), *places]
-    if op.rounding == "floor" or getattr(op, "divisor", "inside") != "inside":
+    if op.rounding_type == "floor" or getattr(op, "divisor", "inside") != "inside":
         return None
     simple = op.floored(node.inputs[0])
     return None if simple is None else b.add(simple, node.inputs[0])

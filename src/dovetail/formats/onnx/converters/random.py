@@ -58,7 +58,7 @@ def bernoulli(node: Lifting) -> list[Value]:
 @ONNX.lift("Multinomial", 7, 22)
 def multinomial(node: Lifting) -> list[Value]:
     dtype, count = node.attribute("dtype", "DType", dtypes.i32), node.attribute("sample_size", "int", 1)
-    return node.b.add(Multinomial(seed=_seed(node), count=count, dtype=dtype), node.input(0))
+    return node.b.add(Multinomial(seed=_seed(node), sample_size=count, dtype=dtype), node.input(0))
 
 
 @ONNX.lower("RandomUniform", "RandomNormal")
@@ -94,7 +94,7 @@ def lower_like(b: Any, node: Node) -> Any:
 
 def _seed_said(op: Any) -> dict[str, float]:
     """Two seeds as one."""
-    return {"seed": float(np.float32(op.seed + op.second % 2**20 * 1021 if op.second else op.seed))}
+    return {"seed": float(np.float32(op.seed + op.op_seed % 2**20 * 1021 if op.op_seed else op.seed))}
 
 
 def _version(lowering: Lowering, kind: str) -> int:
@@ -136,6 +136,6 @@ def emit_bernoulli(lowering: Lowering, node: Node) -> list[ForeignNode]:
 @ONNX.emit("Multinomial")
 def emit_multinomial(lowering: Lowering, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    attributes = {**_seed_said(op), "sample_size": op.count, "dtype": spell(op.dtype)}
+    attributes = {**_seed_said(op), "sample_size": op.sample_size, "dtype": spell(op.dtype)}
     version = _version(lowering, "Multinomial")
     return [lowering.finish(node, "", "Multinomial", version, [lowering.key(node.inputs[0])], attributes)]

@@ -48,15 +48,15 @@ def resize(node: Lifting) -> list[Value]:
         raise UnsupportedError("resize.mode", f"Resize-{version} has no coordinate_transformation_mode {coordinates!r}")
     op = Resize(
         mode=node.attribute("mode", "str", "nearest"),
-        coordinates=_ALIGN.get(coordinates, coordinates),
-        nearest=node.attribute("nearest_mode", "str", "round_prefer_floor"),
-        cubic_coefficient=node.attribute("cubic_coeff_a", "float", -0.75),
+        coordinate_transformation_mode=_ALIGN.get(coordinates, coordinates),
+        nearest_mode=node.attribute("nearest_mode", "str", "round_prefer_floor"),
+        cubic_coeff_a=node.attribute("cubic_coeff_a", "float", -0.75),
         exclude_outside=node.attribute("exclude_outside", "bool", False),
         extrapolation_value=node.attribute("extrapolation_value", "float", 0.0),
         **_since_18(node),
     )
     roi, scales, sizes = (_given(node.optional(index)) for index in (1, 2, 3))
-    if op.coordinates != "tf_crop_and_resize":
+    if op.coordinate_transformation_mode != "tf_crop_and_resize":
         roi = None
     inputs = [node.input(0), sizes, scales, roi]
     while inputs[-1] is None:
@@ -70,7 +70,7 @@ def _since_18(node: Lifting) -> dict[str, Any]:
     return {
         "antialias": node.attribute("antialias", "bool", False),
         "axes": node.attribute("axes", "tuple[int, ...]", None),
-        "policy": node.attribute("keep_aspect_ratio_policy", "str", "stretch"),
+        "keep_aspect_ratio_policy": node.attribute("keep_aspect_ratio_policy", "str", "stretch"),
     }
 
 
@@ -88,9 +88,9 @@ def lower_resize(b: Any, node: Node) -> Any:
     x, sizes, scales, roi = (*node.inputs, None, None, None)[:4]
     if sizes is not None and sizes.dtype is not dtypes.i64:
         return b.add(op, x, b.Cast(sizes, to=dtypes.i64), *(each for each in (scales, roi) if each is not None))
-    if op.coordinates == "align_corners" and not op.is_whole(x, sizes, scales):
+    if op.coordinate_transformation_mode == "align_corners" and not op.is_whole(x, sizes, scales):
         return op.decompose(b, x, sizes, scales, roi)
-    if op.mode == "nearest" and op.nearest == "simple" and op.coordinates != "asymmetric":
+    if op.mode == "nearest" and op.nearest_mode == "simple" and op.coordinate_transformation_mode != "asymmetric":
         plain = op.canonical(x, sizes, scales, roi)
-        return op.decompose(b, x, sizes, scales, roi) if plain.nearest == "simple" else b.add(plain, *node.inputs)
+        return op.decompose(b, x, sizes, scales, roi) if plain.nearest_mode == "simple" else b.add(plain, *node.inputs)
     return None

@@ -62,9 +62,9 @@ def reshape(b: Builder, node: Node) -> Any:
     x = node.inputs[0]
     if made is not None or op.empty != "cancel" or x is None or x.shape is None or 0 in x.shape:
         return made
-    if not op.copy_zeros:
+    if not op.special_zero:
         # Without a 0 that copies nothing cancels.
-        return b.Reshape(x, node.input(1), copy_zeros=False)
+        return b.Reshape(x, node.input(1), special_zero=False)
     target = written_sizes(x, node.inputs[1], node.outputs[0])
     return b.Reshape(x, node.input(1) if target is None else target)
 

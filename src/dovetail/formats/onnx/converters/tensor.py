@@ -88,7 +88,7 @@ def gather(b: Builder, node: Node) -> Any:
 def expand(b: Builder, node: Node) -> Any:
     """ONNX expands both ways; a shape that refuses this is taken all the same."""
     op: Any = node.op
-    return typed(b, node) if op.both else b.Expand(node.input(0), node.input(1))
+    return typed(b, node) if op.bidirectional else b.Expand(node.input(0), node.input(1))
 
 
 @ONNX.lower("Squeeze")
@@ -179,7 +179,7 @@ def range_(b: Builder, node: Node) -> Any:
     if any(x.shape is not None and x.shape != () for x in xs):
         return b.add(op, *(x if x.shape == () else b.Reshape(x, []) for x in xs))[0]
     start = xs[0]
-    dtype = op.dtype or start.dtype
+    dtype = op.output_type or start.dtype
     if dtype.name in (*_RANGES, "f16", "bf16") or not dtype.is_integer:
         return None
     return b.Cast(b.Range(*(_cast(b, x, dtypes.i64) for x in xs)), to=dtype)
@@ -285,7 +285,7 @@ class _OneHot(
     negative: bool = True
 
     def shape(self, indices: Any, depth: Any, values: Any) -> Any:
-        return OneHot(self.axis, self.negative).shape(indices, depth, None, None)
+        return OneHot(self.axis, self.negative).shape(indices, depth, values, values)
 
     def decompose(self, b: Builder, *xs: Value) -> Any:
         """With the other meaning of negative indices: made positive, or moved out of the range."""
@@ -318,7 +318,7 @@ def one_hot(node: Lifting) -> Any:
     if axis < -1 and node.node.version < 11:
         node.deviate(FormatError("attribute.value", f"OneHot: axis = {axis} is below -1"))
     off, on = (node.b.Gather(values, node.b.constant(np.array(place)), axis=0) for place in (0, 1))
-    return node.b.apply("OneHot", node.input(0), node.input(1), on, off, axis=axis, negative=node.node.version >= 11)
+    return node.b.apply("OneHot", node.input(0), node.input(1), on, off, axis=axis, negative_indices=node.node.version >= 11)
 
 
 @ONNX.lower("OneHot")
@@ -330,7 +330,7 @@ def one_hot_of_values(b: Builder, node: Node) -> Any:
     if values is None:
         values = b.Concat(b.Reshape(off, [1]), b.Reshape(on, [1]), axis=0)
     axis = op.axis if indices is None or indices.shape is None or op.axis == -1 else op.axis % (len(indices.shape) + 1)
-    return b.add(_OneHot(axis, op.negative), indices, depth, values)[0]
+    return b.add(_OneHot(axis, op.negative_indices), indices, depth, values)[0]
 
 
 def _halves(first: Value, second: Value) -> Value | None:

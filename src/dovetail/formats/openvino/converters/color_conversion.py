@@ -26,7 +26,7 @@ def from_nv12(node: Lifting) -> Value:
     b, y = node.b, node.ranked(0, 4)
     if len(node.inputs) == 1:
         y, below = _parts(b, y, [4, 2])
-        both = b.Reshape(below, join_sizes(b, [shape_value(b, y, [0]), _half(b, y), 2]), copy_zeros=False)
+        both = b.Reshape(below, join_sizes(b, [shape_value(b, y, [0]), _half(b, y), 2]), special_zero=False)
     else:
         both = node.ranked(1, 4)
     return _coloured(node, y, b.Slice(both, [0], [1], [3]), b.Slice(both, [1], [2], [3]))
@@ -40,7 +40,7 @@ def from_i420(node: Lifting) -> Value:
     if len(node.inputs) == 1:
         y, first, second = _parts(b, y, [4, 1, 1])
         shape = join_sizes(b, [shape_value(b, y, [0]), _half(b, y), 1])
-        return _coloured(node, y, *(b.Reshape(each, shape, copy_zeros=False) for each in (first, second)))
+        return _coloured(node, y, *(b.Reshape(each, shape, special_zero=False) for each in (first, second)))
     return _coloured(node, y, node.ranked(1, 4), node.ranked(2, 4))
 
 
@@ -52,10 +52,10 @@ def _parts(b: Builder, x: Value, sixths: list[int]) -> list[Value]:
     if size % 3:
         raise RuleError("picture.height", f"a picture of {size} rows, which are no brightness and half as many differences")
     # Rows of colour may share one row of the picture, which no cut along the height tells apart.
-    flat = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), 6, -1]), copy_zeros=False)
+    flat = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), 6, -1]), special_zero=False)
     parts = b.Split(flat, sixths, axis=1, outputs=len(sixths))
     height, width = size * 2 // 3, shape_value(b, x, [2])
-    brightness = b.Reshape(parts[0], join_sizes(b, [shape_value(b, x, [0]), height, width, 1]), copy_zeros=False)
+    brightness = b.Reshape(parts[0], join_sizes(b, [shape_value(b, x, [0]), height, width, 1]), special_zero=False)
     return [brightness, *parts[1:]]
 
 
@@ -100,8 +100,8 @@ def _number(b: Builder, value: float, dtype: dtypes.DType) -> Value:
 def _spread(b: Builder, x: Value) -> Value:
     """Each element for the four places of its square."""
     batch, height, width = (shape_value(b, x, [axis]) for axis in (0, 1, 2))
-    pairs = b.Reshape(x, join_sizes(b, [batch, height, 1, width, 1, 1]), copy_zeros=False)
+    pairs = b.Reshape(x, join_sizes(b, [batch, height, 1, width, 1, 1]), special_zero=False)
     squares = b.Expand(pairs, join_sizes(b, [batch, height, 2, width, 2, 1]))
     doubled = [[2 * size[0]] if isinstance(size, list) else b.Multiply(size, 2) for size in (height, width)]
-    result: Value = b.Reshape(squares, join_sizes(b, [batch, *doubled, 1]), copy_zeros=False)
+    result: Value = b.Reshape(squares, join_sizes(b, [batch, *doubled, 1]), special_zero=False)
     return result

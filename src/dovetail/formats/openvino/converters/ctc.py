@@ -30,7 +30,7 @@ def _decoded(b: Any, best: Value, counts: Any, blank: Any, merge: bool) -> tuple
     more = [times[0] + 1] if isinstance(times, list) else b.Add(times, [1])
     empty = b.Expand(b.constant(-1), join_sizes(b, [batch, more]))
     found = b.Slice(b.ScatterElements(empty, places, best, axis=1), [0], [-1], [1])
-    return found, b.ReduceSum(number, [1], keep_dims=False)
+    return found, b.ReduceSum(number, [1], keepdims=False)
 
 
 @OPENVINO.lift("CTCGreedyDecoder", 1)
@@ -38,7 +38,7 @@ def greedy(node: Lifting) -> Value:
     """The last class is the blank; a mask says which times are looked at. [batch, times, 1, 1], in the type of the scores."""
     b, scores, mask = node.b, node.input(0), node.input(1)
     merge = node.attribute("ctc_merge_repeated", "bool", True)
-    best = b.Transpose(b.ArgMax(scores, axis=2, keep_dims=False), [1, 0])
+    best = b.Transpose(b.ArgMax(scores, axis=2, keepdims=False), [1, 0])
     size = scores.dims[2]
     blank = b.constant(size - 1) if isinstance(size, int) else b.Subtract(shape_value(b, scores, [2]), [1])
     zero = b.constant(np.zeros((), mask.dtype.numpy), mask.dtype)
@@ -55,7 +55,7 @@ def greedy_of_lengths(node: Lifting) -> list[Value]:
     b, scores, lengths, blank = node.b, node.input(0), node.input(1), node.optional(2)
     merge = node.attribute("merge_repeated", "bool", True)
     kinds = [node.attribute(name, "DType", dtypes.i32) for name in ("classes_index_type", "sequence_length_type")]
-    best = b.ArgMax(scores, axis=2, keep_dims=False)
+    best = b.ArgMax(scores, axis=2, keepdims=False)
     if blank is not None:
         of_blank: Any = b.Reshape(as_type(b, blank, dtypes.i64), [1])
     else:

@@ -210,9 +210,9 @@ def reduction(b: Builder, node: Node) -> Value | None:
     assert x is not None
     if x.dtype.kind == "bool" and type(op).__name__ in ("ReduceMax", "ReduceMin"):
         kind = "ReduceAny" if type(op).__name__ == "ReduceMax" else "ReduceAll"
-        result: Value = b.apply(kind, x, axes, keep_dims=op.keep_dims, empty_is_all=op.empty_is_all)
+        result: Value = b.apply(kind, x, axes, keepdims=op.keepdims, noop_with_empty_axes=op.noop_with_empty_axes)
         return result
-    if axes is not None and not op.empty_is_all and axes.shape != (0,):
+    if axes is not None and op.noop_with_empty_axes and axes.shape != (0,):
         return None
     some = (
         axes is not None
@@ -220,15 +220,15 @@ def reduction(b: Builder, node: Node) -> Value | None:
         and (axes.shape == () or (isinstance(axes.shape[0], int) and axes.shape[0] > 0))
     )
     if some:
-        return b.add(op.with_(empty_is_all=False), x, axes)[0]
+        return b.add(op.with_(noop_with_empty_axes=True), x, axes)[0]
     none = axes is None or (axes.shape is not None and axes.shape == (0,))
-    if not none or (x.shape is None and op.empty_is_all):
+    if not none or (x.shape is None and not op.noop_with_empty_axes):
         raise UnsupportedError("reduce.axes", f"which axes of {x.type} are reduced is known only at run time")
-    listed = list(range(len(x.dims))) if op.empty_is_all else []
+    listed = [] if op.noop_with_empty_axes else list(range(len(x.dims)))
     if not listed:
         # OpenVINO takes no empty constant: each element is put on an axis of its own, which is reduced.
-        return b.add(op.with_(empty_is_all=False, keep_dims=False), b.Unsqueeze(x, [-1]), [-1])[0]
-    return b.add(op.with_(empty_is_all=False), x, listed)[0]
+        return b.add(op.with_(noop_with_empty_axes=True, keepdims=False), b.Unsqueeze(x, [-1]), [-1])[0]
+    return b.add(op.with_(noop_with_empty_axes=True), x, listed)[0]
 
 
 # Casts
@@ -242,7 +242,7 @@ def convert(node: Lifting) -> Op | None:
     if to in ("f8e4m3", "f8e5m2"):
         return REGISTRY["Cast"](to, saturate=False, source=source)
     if to == "f8e8m0":
-        return REGISTRY["Cast"](to, rounding="even", source=source)
+        return REGISTRY["Cast"](to, round_mode="even", source=source)
     return None if source is None else REGISTRY["Cast"](to, source=source)
 
 
@@ -253,7 +253,7 @@ def convert_like(node: Lifting) -> Value | None:
         return None
     f8 = to in ("f8e4m3", "f8e5m2")
     source = x.dtype if x.dtype == "nf4" else None
-    made: Value = node.b.Cast(x, to=to, saturate=not f8, rounding="even" if to == "f8e8m0" else "up", source=source)
+    made: Value = node.b.Cast(x, to=to, saturate=not f8, round_mode="even" if to == "f8e8m0" else "up", source=source)
     return made
 
 
@@ -288,7 +288,7 @@ def emit_cast(lowering: Lowering, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
-    if op.to == "f8e8m0" and (not op.saturate or op.rounding != "even"):
+    if op.to == "f8e8m0" and (not op.saturate or op.round_mode != "even"):
         raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to even within its range, which is not {op}")
     if "string" in (x.dtype.name, op.to.name):
         raise UnsupportedError("op.unsayable", f"Convert does not go from {x.dtype} to {op.to}")

@@ -44,7 +44,7 @@ def packed_bags(node: Lifting) -> Value:
     """As many rows in each bag."""
     b, mean = node.b, node.node.version == 15 and _reduction(node) == "mean"
     rows = _rows(b, node.input(0), node.input(1), node.optional(2))
-    result: Value = (b.ReduceMean if mean else b.ReduceSum)(rows, [1], keep_dims=False)
+    result: Value = (b.ReduceMean if mean else b.ReduceSum)(rows, [1], keepdims=False)
     return result
 
 
@@ -56,7 +56,7 @@ def bags(node: Lifting) -> Value:
     table, indices, offsets = (node.input(place) for place in range(3))
     _hold_vectors(node, indices, offsets)
     places = indices_of_axis(b, indices, 0)
-    before = b.SearchSorted(as_type(b, offsets, dtypes.i64), places, right=True)
+    before = b.SearchSorted(as_type(b, offsets, dtypes.i64), places, right_mode=True)
     ids = b.Subtract(before, b.constant(1))
     rows = _rows(b, table, indices, node.optional(4))
     return _segments(b, table, rows, ids, shape_value(b, offsets, [0]), node.optional(3), mean)

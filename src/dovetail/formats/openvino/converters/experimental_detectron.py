@@ -13,7 +13,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.casts import as_type
-from dovetail.ops.detection.nms_decomposition import greedily
+from dovetail.ops.detection.nms_decomposition import select_boxes_in_loop
 from dovetail.ops.detection.roi_align import RoiAlign
 from dovetail.ops.shape_values import join_sizes
 
@@ -87,7 +87,7 @@ def features(node: Lifting) -> list[Value]:
         is_here = b.Equal(level, b.constant(number))
         seen = b.Multiply(corners, b.constant(np.float32(1) / np.float32(scale)))
         seen = b.Where(is_here, b.Subtract(seen, 0.5) if is_aligned else seen, 0.0)
-        op = RoiAlign(height=size, width=size, samples=samples, scale=1.0, coordinates="asymmetric")
+        op = RoiAlign(output_height=size, output_width=size, sampling_ratio=samples, spatial_scale=1.0, aligned_mode="asymmetric")
         found = b.Where(b.Unsqueeze(is_here, [2, 3]), b.add(op, x, as_type(b, seen, x.dtype), batch)[0], found)
     return [found, b.Identity(regions)]
 
@@ -117,11 +117,11 @@ def proposals(node: Lifting) -> list[Value]:
     is_alive = _are_large(b, low, high, b.Multiply(scales, node.attribute("min_size", "float")), last)
     dropped = _overlapping(b, low, high, node.attribute("nms_threshold", "float"), last)
     alive = b.Unsqueeze(b.Where(is_alive, chances, b.constant(-np.inf, dtypes.f32)), [1])
-    rows, values = greedily(b, alive, None, dropped, b.constant(node.attribute("post_nms_count", "int")), None)
+    rows, values = select_boxes_in_loop(b, alive, None, dropped, b.constant(node.attribute("post_nms_count", "int")), None)
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     pictures = b.Range(b.constant(0), _number(b, scores, 0), b.constant(1))
     is_of = b.Equal(b.Slice(rows, [0], [1], [1]), b.Unsqueeze(pictures, [0]))
-    counts = b.ReduceSum(b.Cast(is_of, to=dtypes.i64), [0], keep_dims=False)
+    counts = b.ReduceSum(b.Cast(is_of, to=dtypes.i64), [0], keepdims=False)
     number = node.attribute("roi_num_type", "DType", dtypes.i64)
     return [as_type(b, boxes, scores.dtype), as_type(b, values, scores.dtype), as_type(b, counts, number)]
 
@@ -134,7 +134,7 @@ def proposals_of_one(node: Lifting) -> list[Value]:
     b, picture, anchors = node.b, node.ranked(0, 1), node.ranked(1, 2)
     deltas, scores = (b.Unsqueeze(node.ranked(index, 3), [0]) for index in (2, 3))
     cells = join_sizes(b, [shape_value(b, scores, [2, 3]), shape_value(b, scores, [1]), 4])
-    grid = b.Reshape(anchors, cells, copy_zeros=False)
+    grid = b.Reshape(anchors, cells, special_zero=False)
     size = b.Unsqueeze(b.Slice(as_type(b, picture, dtypes.f32), [0], [2], [0]), [0])
     low, high, chances = _refined(b, size, grid, deltas, scores, 1.0)
     least = b.constant(np.full((1, 2), node.attribute("min_size", "float"), np.float32))
@@ -142,11 +142,11 @@ def proposals_of_one(node: Lifting) -> list[Value]:
     low, high, chances = _best(b, low, high, chances, node.attribute("pre_nms_count", "int"))
     dropped = _overlapping(b, low, high, node.attribute("nms_threshold", "float"), 0.0)
     wanted = node.attribute("post_nms_count", "int")
-    rows, values = greedily(b, b.Unsqueeze(chances, [1]), None, dropped, b.constant(wanted), None)
+    rows, values = select_boxes_in_loop(b, b.Unsqueeze(chances, [1]), None, dropped, b.constant(wanted), None)
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     missing = b.Subtract(b.constant([wanted]), b.Gather(b.Shape(values), [0], axis=0))
     filled = b.Pad(boxes, join_sizes(b, [[0, 0], missing, [0]])), b.Pad(values, join_sizes(b, [[0], missing]))
-    shaped = b.Reshape(filled[0], [wanted, 4], copy_zeros=False), b.Reshape(filled[1], [wanted], copy_zeros=False)
+    shaped = b.Reshape(filled[0], [wanted, 4], special_zero=False), b.Reshape(filled[1], [wanted], special_zero=False)
     return [as_type(b, x, scores.dtype) for x in shaped]
 
 
@@ -155,7 +155,7 @@ def _refined(b: Any, size: Any, anchors: Any, deltas: Any, scores: Value, last: 
     are: [pictures, boxes, 2] and [pictures, boxes].
     """
     cells = join_sizes(b, [shape_value(b, scores, [0]), shape_value(b, scores, [1]), 4, shape_value(b, scores, [2, 3])])
-    moves = b.Transpose(b.Reshape(as_type(b, deltas, dtypes.f32), cells, copy_zeros=False), [0, 3, 4, 1, 2])
+    moves = b.Transpose(b.Reshape(as_type(b, deltas, dtypes.f32), cells, special_zero=False), [0, 3, 4, 1, 2])
     limit = b.Unsqueeze(b.Gather(b.Subtract(size, last), [1, 0], axis=1), [1])
     low, high = _moved(b, as_type(b, anchors, dtypes.f32), moves, limit, last)
     return low, high, b.Reshape(b.Transpose(as_type(b, scores, dtypes.f32), [0, 2, 3, 1]), [0, -1])
@@ -190,18 +190,18 @@ def _moved(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> tuple[A
     half = b.Multiply(b.Multiply(b.Exp(b.Minimum(b.Slice(moves, [2], [4], [-1]), _MOST_GROWTH)), size), 0.5)
     corners = []
     for corner in (b.Subtract(middle, half), b.Subtract(b.Add(middle, half), last)):
-        flat = b.Reshape(corner, join_sizes(b, [shape_value(b, moves, [0]), -1, 2]), copy_zeros=False)
+        flat = b.Reshape(corner, join_sizes(b, [shape_value(b, moves, [0]), -1, 2]), special_zero=False)
         corners.append(b.Maximum(b.Minimum(flat, limit), 0.0))
     return corners[0], corners[1]
 
 
 def _overlapping(b: Any, low: Any, high: Any, most: float, last: float) -> Any:
     """Which two boxes touch and share more than ``most`` of the area that both cover: [pictures, boxes, boxes]."""
-    areas = b.ReduceProd(b.Add(b.Subtract(high, low), last), [2], keep_dims=False)
+    areas = b.ReduceProd(b.Add(b.Subtract(high, low), last), [2], keepdims=False)
     ours, theirs = ([b.Unsqueeze(x, [place]) for x in (low, high, areas)] for place in (2, 1))
     sides = b.Subtract(b.Minimum(ours[1], theirs[1]), b.Maximum(ours[0], theirs[0]))
-    common = b.ReduceProd(b.Maximum(b.Add(sides, last), 0.0), [3], keep_dims=False)
-    touch = b.GreaterEqual(b.ReduceMin(sides, [3], keep_dims=False), 0.0)
+    common = b.ReduceProd(b.Maximum(b.Add(sides, last), 0.0), [3], keepdims=False)
+    touch = b.GreaterEqual(b.ReduceMin(sides, [3], keepdims=False), 0.0)
     both = b.Subtract(b.Add(ours[2], theirs[2]), common)
     is_sound = b.And(touch, b.Greater(both, 0.0))
     return b.And(is_sound, b.Greater(b.Divide(common, b.Where(is_sound, both, 1.0)), most))

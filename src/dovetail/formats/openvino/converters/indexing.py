@@ -26,7 +26,7 @@ def gather_nd(node: Lifting) -> Any:
     if rows.shape is None:
         raise UnsupportedError("gather.rank", "GatherND-5 with several batch axes between unknown ranks")
     if all(isinstance(size, int) for size in rows.shape[:batch]):
-        return node.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], copy_zeros=False)
+        return node.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], special_zero=False)
     raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes of sizes that only run time knows")
 
 

@@ -128,8 +128,8 @@ class _Reading:
         loop = Loop(
             body=self.body,
             carried=len(carried),
-            scanned=tuple(self._entry(row, rank) for row, rank in zip(cut, ranks, strict=True)),
-            stacked=tuple(self._laid(row) for row in stacked),
+            scan_inputs=tuple(self._entry(row, rank) for row, rank in zip(cut, ranks, strict=True)),
+            scan_outputs=tuple(self._laid(row) for row in stacked),
             outputs=len(carried) + len(stacked),
         )
         xs = [*first, *(self.node.input(int(row["external_port_id"])) for row in (*cut, *whole))]
@@ -146,7 +146,7 @@ class _Reading:
             old = self.inputs[row["internal_layer_id"]]
             new = number if old.dtype == "i64" else self.b.apply("Cast", number, to=old.dtype)
             if old.shape != ():
-                new = self.b.apply("Reshape", new, [1] * len(old.dims), copy_zeros=False)
+                new = self.b.apply("Reshape", new, [1] * len(old.dims), special_zero=False)
             self._replace(old, new)
         self.body.nodes += nodes
         return number
@@ -227,11 +227,11 @@ def lower_loop(b: Builder, node: Node) -> Any:
     if _is_iterator(node) and _holds_iterator(op.body):
         return b.add(op, _parts(b, op, node.inputs[2 + op.carried]), None, *node.inputs[2:])
     trips, condition = (*node.inputs, None, None)[:2]
-    if trips is None and not op.scanned and (condition is None or is_true(condition)) and is_endless(op.body):
+    if trips is None and not op.scan_inputs and (condition is None or is_true(condition)) and is_endless(op.body):
         # What reads IR refuses it.
         raise UnsupportedError("loop.endless", "nothing says how often the body runs")
-    is_plain = all(size == 1 and not is_reversed for _, size, is_reversed in op.scanned)
-    is_plain = is_plain and parts_are_one(op) and not any(is_reversed for _, is_reversed in op.stacked)
+    is_plain = all(size == 1 and not is_reversed for _, size, is_reversed in op.scan_inputs)
+    is_plain = is_plain and parts_are_one(op) and not any(is_reversed for _, is_reversed in op.scan_outputs)
     if not is_plain and not _is_iterator(node):
         return cut_inside(b, node)
     if trips is None or _is_at_least_zero(trips):
@@ -250,7 +250,7 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
     remove_dead(body)
     trips, condition, *xs = (*node.inputs, None, None)[: max(2, len(node.inputs))]
     is_plain = _is_iterator(node)
-    own = op.carried + len(op.scanned)
+    own = op.carried + len(op.scan_inputs)
     # What nobody reads is not handed in; a cut input still says how many trips there are.
     read = [place for place, value in enumerate(body.inputs) if _is_read(body, value) or 0 < place <= own]
     keys = [lowering.key(xs[place - 1]) for place in read if place]
@@ -278,7 +278,7 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
         if place == 0:
             rows.append({**row, "external_port_id": "-1", "purpose": "current_iteration"})
         else:
-            cut = op.scanned[place - 1 - op.carried] if 0 <= place - 1 - op.carried < len(op.scanned) else None
+            cut = op.scan_inputs[place - 1 - op.carried] if 0 <= place - 1 - op.carried < len(op.scan_inputs) else None
             rows.append({**row, "external_port_id": str(next(port)), **(_cut_row(*cut) if cut else {})})
     edges = []
     for place, value in enumerate(foreign.outputs, 1 if is_plain else 0):
@@ -299,7 +299,7 @@ def _is_iterator(node: Node) -> bool:
     """Whether a TensorIterator says the loop: as many trips as there are parts."""
     op: Any = node.op
     is_free = all(x is None for x in node.inputs[:2])
-    return is_free and bool(op.scanned) and not _is_read(op.body, op.body.inputs[0]) and is_endless(op.body)
+    return is_free and bool(op.scan_inputs) and not _is_read(op.body, op.body.inputs[0]) and is_endless(op.body)
 
 
 def _holds_iterator(body: Graph) -> bool:
@@ -313,8 +313,8 @@ def _holds_iterator(body: Graph) -> bool:
 
 def _parts(b: Builder, op: Any, x: Value | None) -> Value:
     """How many parts the first cut input has."""
-    axis, size, _ = op.scanned[0]
-    length = b.apply("Gather", b.apply("Shape", x, dtype=dtypes.i64), np.array(axis), axis=0)
+    axis, size, _ = op.scan_inputs[0]
+    length = b.apply("Gather", b.apply("Shape", x, output_type=dtypes.i64), np.array(axis), axis=0)
     return length if size == 1 else b.apply("Divide", length, size)  # type: ignore[no-any-return]
 
 
@@ -323,7 +323,7 @@ def _is_read(body: Graph, value: Value) -> bool:
 
 
 def _part_of(op: Any, place: int) -> tuple[int, int, bool]:
-    axis, is_reversed = op.stacked[place - 1 - op.carried]
+    axis, is_reversed = op.scan_outputs[place - 1 - op.carried]
     sizes = op.body.outputs[place - 1 - op.outputs].shape
     size = None if sizes is None else sizes[axis]
     if not isinstance(size, int):

@@ -15,7 +15,7 @@ from dovetail.ops.nn.pool import AveragePool
 def max_pool(b: Any, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
-    if op.column_major:
+    if op.storage_order:
         return op.decompose(b, x)
     if op.outputs == 1:
         return [b.add(op.with_(outputs=2), x)[0]]
@@ -31,8 +31,8 @@ def average_pool(b: Any, node: Node) -> Any:
     if op.auto_pad != "explicit" or not any(op.pads or ()):
         # Automatic padding is never exceeded, and without any both mean the elements inside.
         return b.add(op.with_(divisor="window" if op.auto_pad.startswith("same") else "inside"), x)
-    if op.rounding == "floor" or op.canonical(x).rounding == "floor":
-        return b.add(op.with_(divisor="window", rounding="floor"), x)
+    if op.rounding_type == "floor" or op.canonical(x).rounding_type == "floor":
+        return b.add(op.with_(divisor="window", rounding_type="floor"), x)
     return _padded_first(b, op, x)
 
 
@@ -41,15 +41,15 @@ def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
     simple: Any = op.floored(x)
     if simple is None:
         raise UnsupportedError("pool.rounding", f"{op} over sizes that only run time knows")
-    count = len(op.kernel)
+    count = len(op.kernel_shape)
     begins, ends = op.explicit_pads(count)
-    found = op.geometry(x.dims[2:], op.kernel)
+    found = op.geometry(x.dims[2:], op.kernel_shape)
     # How far the windows reach, which is less than the padding where the last one was left out.
     reach = op._reach(found, x.dims[2:])
     kept = [min(end, far) for end, far in zip(ends, reach, strict=True)]
     padded = b.Pad(x, [0, 0, *begins, 0, 0, *kept])
     rest = [max(far - end, 0) for end, far in zip(kept, reach, strict=True)]
-    pool = AveragePool(simple.strides, (*(0,) * count, *rest), simple.dilations, "explicit", op.kernel, "floor", "inside")
+    pool = AveragePool(simple.strides, (*(0,) * count, *rest), simple.dilations, "explicit", op.kernel_shape, "floor", "inside")
     return b.add(pool, padded)[0]
 
 

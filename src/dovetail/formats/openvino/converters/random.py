@@ -44,17 +44,17 @@ def multinomial(node: Lifting) -> Value:
     count = node.attribute_or_input(1, "int")
     if not first and not second:
         first = len(b.graph.nodes)
-    seeds = {"seed": float(first % _EXACT), "second": second}
+    seeds = {"seed": float(first % _EXACT), "op_seed": second}
     result: Value
     x = x if is_log else b.Log(x)
     if is_repeated:
-        result = b.apply("Multinomial", x, count=count, dtype=kind, **seeds)
+        result = b.apply("Multinomial", x, sample_size=count, dtype=kind, **seeds)
         return result
     zero, one = (b.constant(np.array(number, x.dtype.numpy), x.dtype) for number in (0, 1))
     share = b.apply("RandomUniform", shape_value(b, x), zero, one, **seeds)
     drawn = b.Subtract(x, b.Log(b.Negative(b.Log(b.Subtract(one, share)))))
     most = b.Reshape(as_i64(b, count), [1]) if isinstance(count, Value) else b.constant(np.array([count]))
-    result = b.apply("TopK", drawn, most, axis=-1, dtype=kind)[1]
+    result = b.apply("TopK", drawn, most, axis=-1, index_element_type=kind)[1]
     return result
 
 
@@ -66,8 +66,8 @@ def emit_uniform(lowering: Lowering, node: Node) -> list[ForeignNode]:
     seed = int(op.seed) if is_whole else int(np.float32(op.seed).view(np.uint32))
     attributes = {
         "output_type": spell(node.outputs[0].dtype),
-        "global_seed": spell(seed if seed or op.second else _EXACT - 1),
-        "op_seed": spell(op.second),
+        "global_seed": spell(seed if seed or op.op_seed else _EXACT - 1),
+        "op_seed": spell(op.op_seed),
         "alignment": "tensorflow",
     }
     return [lowering.finish(node, "", "RandomUniform", 8, [lowering.key(x) for x in node.inputs], attributes)]

@@ -74,7 +74,7 @@ def _as_pillow(node: Lifting, axes: tuple[int, ...] | None, by_scales: bool) -> 
     op = Resize(
         _PILLOW[node.attribute("mode", "str")],
         "half_pixel",
-        cubic_coefficient=node.attribute("cube_coeff", "float", -0.75),
+        cubic_coeff_a=node.attribute("cube_coeff", "float", -0.75),
         exclude_outside=True,
         antialias=True,
         axes=axes,
@@ -122,7 +122,7 @@ def _for_every_axis(
         assert scales is not None
         ones = b.constant(np.ones(rank, scales.dtype.numpy), scales.dtype)
         return None, b.ScatterElements(ones, axes, scales, axis=0)
-    before = b.Shape(x, dtype=sizes.dtype) if sizes.dtype.name in ("i32", "i64") else b.Cast(b.Shape(x), to=sizes.dtype)
+    before = b.Shape(x, output_type=sizes.dtype) if sizes.dtype.name in ("i32", "i64") else b.Cast(b.Shape(x), to=sizes.dtype)
     more = np.array(pads, np.int64).reshape(2, rank).sum(axis=0)
     padded = b.Add(before, b.constant(more.astype(sizes.dtype.numpy), sizes.dtype)) if any(pads) else before
     return b.ScatterElements(padded, axes, sizes, axis=0), None
@@ -184,9 +184,13 @@ def _resize(
 def _check_row(op: Resize, row: Axis, by_scales: bool) -> None:
     """Raise UnsupportedError [resize.dynamic] where the two formats may mean different things by one axis."""
     equal = None if row.size is None or row.out is None else symbolic.equal(row.size, row.out)
-    if row.scale is not None and row.scale == 1 and op.coordinates != "tf_half_pixel_for_nn":
+    if row.scale is not None and row.scale == 1 and op.coordinate_transformation_mode != "tf_half_pixel_for_nn":
         return
-    if equal is not False and (by_scales or op.coordinates == "tf_half_pixel_for_nn") and not _surely_changes(row):
+    if (
+        equal is not False
+        and (by_scales or op.coordinate_transformation_mode == "tf_half_pixel_for_nn")
+        and not _surely_changes(row)
+    ):
         raise UnsupportedError(
             "resize.dynamic", f"axis {row.axis} from {row.size} to {row.out} elements, which may leave it as it is"
         )
@@ -224,7 +228,7 @@ def lower_resize(b: Any, node: Node) -> Any:
 
 def _is_sayable(op: Resize, x: Value, sizes: Value | None, scales: Value | None) -> bool:
     given = sizes is not None and sizes.shape != (0,)
-    if op.coordinates not in _COORDINATES or op.policy != "stretch" or op.antialias:
+    if op.coordinate_transformation_mode not in _COORDINATES or op.keep_aspect_ratio_policy != "stretch" or op.antialias:
         return False
     if op.exclude_outside and op.mode == "cubic":
         return False
@@ -253,12 +257,12 @@ def emit_resize(lowering: Lowering, node: Node) -> list[ForeignNode]:
     attributes = {
         "mode": mode,
         "shape_calculation_mode": "sizes" if given else "scales",
-        "coordinate_transformation_mode": op.coordinates,
-        "nearest_mode": op.nearest,
+        "coordinate_transformation_mode": op.coordinate_transformation_mode,
+        "nearest_mode": op.nearest_mode,
         "antialias": spell(False),
         "pads_begin": spell((0,) * rank),
         "pads_end": spell((0,) * rank),
-        "cube_coeff": spell(op.cubic_coefficient),
+        "cube_coeff": spell(op.cubic_coeff_a),
     }
     target = sizes if given else scales
     assert target is not None

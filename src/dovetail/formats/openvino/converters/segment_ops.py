@@ -27,8 +27,8 @@ def slice_scatter(node: Lifting) -> Value:
     if isinstance(sizes, list):
         numbers = b.constant(np.arange(prod(sizes)).reshape(sizes))
     else:
-        count = b.ReduceProd(sizes, keep_dims=False)
-        numbers = b.Reshape(b.Range(b.constant(0), count, b.constant(1)), sizes, copy_zeros=False)
+        count = b.ReduceProd(sizes, keepdims=False)
+        numbers = b.Reshape(b.Range(b.constant(0), count, b.constant(1)), sizes, special_zero=False)
     if axes is None:
         length = bounds[0].dims[0]
         if not isinstance(length, int):
@@ -37,7 +37,7 @@ def slice_scatter(node: Lifting) -> Value:
     start, stop, step = bounds
     places = b.Slice(numbers, start, stop, axes, step)
     flat = b.ScatterElements(b.Reshape(x, [-1]), b.Reshape(places, [-1]), b.Reshape(updates, [-1]), axis=0)
-    result: Value = b.Reshape(flat, sizes, copy_zeros=False)
+    result: Value = b.Reshape(flat, sizes, special_zero=False)
     return result
 
 

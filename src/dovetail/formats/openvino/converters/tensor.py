@@ -350,7 +350,7 @@ def broadcast(node: Lifting) -> Any:
     x, shape = node.input(0), node.input(1)
     if mode == "numpy" and node.node.version == 1:
         # The third input, which older tools leave in place, is for the other mode.
-        return node.b.apply("Expand", x, shape, both=False)
+        return node.b.apply("Expand", x, shape, bidirectional=False)
     if mode == "none" and node.node.version == 1:
         # What OpenVINO writes for its ``explicit``.
         mode = "explicit"
@@ -361,12 +361,12 @@ def broadcast(node: Lifting) -> Any:
         raise UnsupportedError("broadcast.rank", "Broadcast with explicit axes between unknown ranks")
     known = constant_or_none(node.input(2))
     if known is None:
-        return node.b.apply("Expand", _spread(node.b, x, node.input(2), rank), shape, both=False)
+        return node.b.apply("Expand", _spread(node.b, x, node.input(2), rank), shape, bidirectional=False)
     mapping = [int(axis) for axis in known.reshape(-1).tolist()]
     if len(mapping) != len(x.shape) or mapping != sorted(set(mapping)) or any(not 0 <= axis < rank for axis in mapping):
         raise RuleError("broadcast.axes", f"axes_mapping {mapping} does not put {len(x.shape)} axes in order into {rank}")
     new = [axis for axis in range(rank) if axis not in mapping]
-    return node.b.apply("Expand", node.b.Unsqueeze(x, new) if new else x, shape, both=False)
+    return node.b.apply("Expand", node.b.Unsqueeze(x, new) if new else x, shape, bidirectional=False)
 
 
 def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
@@ -376,10 +376,10 @@ def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
     count = len(x.dims)
     if count > 1:
         steps = b.Subtract(b.Slice(axes, [1], [count]), b.Slice(axes, [0], [count - 1]))
-        rises = b.Greater(b.ReduceMin(steps, [0], keep_dims=False), 0)
+        rises = b.Greater(b.ReduceMin(steps, [0], keepdims=False), 0)
         axes = b.Where(rises, axes, b.constant(np.array(INT64_MAX)))
     sizes = b.ScatterElements(b.constant(np.ones(rank, np.int64)), axes, b.Shape(x), axis=0)
-    result: Value = b.Reshape(x, sizes, copy_zeros=False)
+    result: Value = b.Reshape(x, sizes, special_zero=False)
     return result
 
 
@@ -435,7 +435,7 @@ def expand(b: Builder, node: Node) -> Any:
     if shape.shape == (0,):
         return b.Identity(x)
     sizes = elements_of(shape)
-    if not op.both or sizes is None or x.shape is None or all(symbolic.equal(size, 0) is False for size in sizes):
+    if not op.bidirectional or sizes is None or x.shape is None or all(symbolic.equal(size, 0) is False for size in sizes):
         return None
     found = node.outputs[0].shape
     same = (
@@ -443,7 +443,7 @@ def expand(b: Builder, node: Node) -> Any:
         and len(found) == len(sizes)
         and all(symbolic.equal(*pair) is True for pair in zip(found, sizes, strict=True))
     )
-    return b.apply("Expand", x, shape, both=False) if same else None
+    return b.apply("Expand", x, shape, bidirectional=False) if same else None
 
 
 @OPENVINO.lower("Range")
