@@ -87,7 +87,7 @@ def _of_step(step: Step) -> set[str]:
 
 def _of_memory(step: Step) -> set[str]:
     found = set()
-    if step.kernel == COPY and step.reason.startswith("channels-last"):
+    if step.kernel == COPY and step.reason == "the kernel reads channels-last":
         found.add("memory: channels-last copy")
     if step.kernel == COPY:
         return found
