@@ -1,4 +1,4 @@
-"""What windows took apart, put together again: Col2Im, MaxUnpool."""
+"""Col2Im and MaxUnpool."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ class Col2Im(
     onnx="Col2Im-18(x, image_shape, block_shape; strides?, pads~natural?, dilations?)",
     openvino="Col2Im-15(x, image_shape, block_shape; strides?, dilations?, pads_begin+pads_end:pads?)",
 ):
-    """Blocks added up where they were taken from: the transpose of taking them out of a picture.
+    """Add blocks of columns into an image, the transpose of im2col.
 
-    ``x`` [N, channels * elements of a block, blocks], or without N, to [N, channels, *image]. Blocks of the sizes ``block``, with
-    ``dilations`` between their elements, begin every ``strides`` elements in the picture with ``pads`` around it, and are counted
-    in row-major order, as are the elements of each. What falls on the padding is dropped. Sources: ONNX Col2Im 18; OpenVINO
-    Col2Im-15.
+    ``x`` [N, channels * block elements, blocks], or without N, to [N, channels, *image_shape]. Blocks of ``block_shape``, with
+    ``dilations`` between their elements, begin every ``strides`` elements in the image with ``pads`` around it. Blocks, and the
+    elements of each, are in row-major order. Elements on the padding are dropped. Sources: ONNX Col2Im 18; OpenVINO Col2Im-15.
     """
 
     def shape(self, x: View, image: View, block: View) -> Any:
@@ -41,17 +40,20 @@ class Col2Im(
             agree(*known)
         shape, sizes, kernel = x.shape, elements_of(image), elements_of(block)
         if shape is not None and len(shape) not in (2, 3):
-            raise RuleError("blocks.rank", f"channels and blocks are needed, not the rank {len(shape)}")
+            raise RuleError("blocks.rank", f"rank must be 2 or 3 (channels, blocks), got {len(shape)}")
         if shape is None or not known:
             return None
         places = None if sizes is None or kernel is None else self.geometry(sizes, kernel).outs
         if places is not None and symbolic.equal(shape[-1], symbolic.product(places)) is False:
-            raise RuleError("blocks.count", f"{shape[-1]} blocks, and places for {symbolic.product(places)}")
+            raise RuleError(
+                "blocks.count",
+                f"number of blocks ({shape[-1]}) must equal the number of block positions ({symbolic.product(places)})",
+            )
         channels = None
         if kernel is not None:
             elements = symbolic.product(kernel)
             if isinstance(shape[-2], int) and isinstance(elements, int) and (not elements or shape[-2] % elements):
-                raise RuleError("blocks.divide", f"{shape[-2]} channels of blocks of {elements} elements")
+                raise RuleError("blocks.divide", f"channels ({shape[-2]}) must be a multiple of the block elements ({elements})")
             channels = shape[-2] // elements if isinstance(elements, int) else None
         return (*shape[:-2], channels, *(sizes or [None] * known[0]))
 
@@ -60,10 +62,10 @@ class Col2Im(
         return self.with_(**self.plain(count)) if isinstance(count, int) else self
 
     def decompose(self, b: Builder, x: Value, image: Value, block: Value) -> Any:
-        """Each element scattered to where it lies, after those that fall on the padding are left out."""
+        """Scatter each element to its position, without those on the padding."""
         sizes, kernel = integers_of(image), integers_of(block)
         if sizes is None or kernel is None:
-            raise UnsupportedError("blocks.size", "pictures and blocks of sizes that only run time knows")
+            raise UnsupportedError("blocks.size", "Col2Im needs image_shape and block_shape before run time")
         self.shape(x, image, block)
         found = self.geometry(sizes, kernel)
         target = np.zeros((*kernel, *found.outs), np.int64)
@@ -99,11 +101,11 @@ class MaxUnpool(
     sig="x: F, indices: i64, output_shape?!: i64 -> y: F",
     onnx="MaxUnpool-9,11,22(x, indices, output_shape?; kernel_shape, strides?, pads~natural?)",
 ):
-    """``x`` put back where MaxPool found it, and 0 elsewhere: ``indices`` count the elements of the whole result in row-major
-    order.
+    """Scatter ``x`` to the positions that MaxPool found, with 0 elsewhere.
 
-    The result has ``(size - 1) * stride + kernel - pads`` elements along an axis; where ``target`` is given it has that shape, of
-    which these are the first. Source: ONNX MaxUnpool 9 to 22 and its reference evaluator (for ``target``).
+    ``indices`` count the elements of the whole result in row-major order. The result has ``(size - 1) * stride + kernel -
+    pads`` elements along an axis; with ``output_shape`` it has that shape, which begins with these elements. Source: ONNX
+    MaxUnpool 9 to 22 and its reference evaluator (for ``output_shape``).
     """
 
     kernel_shape: tuple[int, ...] = ()
@@ -120,17 +122,17 @@ class MaxUnpool(
             return None if shape is None else (None,) * len(shape)
         if inner is not None:
             if len(inner) != len(found):
-                raise RuleError("shape.rank", f"{len(found)} sizes for {len(inner)} axes")
+                raise RuleError("shape.rank", f"output_shape must have {len(inner)} elements, got {len(found)}")
             for size, whole in zip(inner, found, strict=True):
                 if symbolic.less(whole, size) is True:
-                    raise RuleError("pool.target", f"{size} elements do not lie in {whole}")
+                    raise RuleError("pool.target", f"output_shape ({whole}) must hold the {size} elements of the axis")
         return tuple(found)
 
     def inner(self, shape: Shape) -> tuple[Any, ...]:
-        """The shape without a target."""
+        """Return the output shape without ``output_shape``."""
         count = len(shape) - 2
         if count < 1 or len(self.kernel_shape) != count:
-            raise RuleError("window.rank", f"kernel {list(self.kernel_shape)} for {count} spatial axes")
+            raise RuleError("window.rank", f"kernel_shape {list(self.kernel_shape)} must have {count} elements")
         strides, _ = self.steps(count)
         begins, ends = self.explicit_pads(count)
         axes = zip(shape[2:], strides, self.kernel_shape, begins, ends, strict=True)

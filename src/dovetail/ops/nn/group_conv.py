@@ -1,4 +1,4 @@
-"""Convolutions whose weights have an axis for the groups: GroupConv, GroupConvTranspose."""
+"""GroupConv and GroupConvTranspose, whose weights have an axis for the groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GroupConv(
         f"> GroupConvolution-1(x, w; strides, dilations, {STALE})",
     ),
 ):
-    """Conv with weights [G, O / G, C / G, *kernel], which say how many groups there are. Source: OpenVINO GroupConvolution-1."""
+    """Compute Conv with weights [G, O / G, C / G, *kernel] for G groups. Source: OpenVINO GroupConvolution-1."""
 
     def shape(self, x: View, w: View) -> Any:
         _check_rank(w)
@@ -55,7 +55,7 @@ class GroupConvTranspose(
         f"> GroupConvolutionBackpropData-1(x, w, output_shape; {AUTO}{TURNED})",
     ),
 ):
-    """ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""
+    """Compute ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""
 
     output_padding: tuple[int, ...] | None = None
 
@@ -81,11 +81,11 @@ class GroupConvTranspose(
 
 def _check_rank(w: View) -> None:
     if w.shape is not None and len(w.shape) < 4:
-        raise RuleError("conv.rank", f"weights in groups have at least 4 axes, not {len(w.shape)}")
+        raise RuleError("conv.rank", f"rank of grouped weights must be at least 4, got {len(w.shape)}")
 
 
 def _groups(w: View) -> int:
-    """The number of groups. Raises Unknown, RuleError [conv.rank]."""
+    """Return the number of groups. Raises Unknown, RuleError [conv.rank]."""
     _check_rank(w)
     if w.shape is None or not isinstance(w.shape[0], int):
         raise Unknown
@@ -93,7 +93,7 @@ def _groups(w: View) -> int:
 
 
 def _open(x: View, w: View) -> Any:
-    """All that is known where the number of groups is not."""
+    """Return the output shape without a known number of groups."""
     return (None if x.shape is None else x.shape[0], *(None,) * (len(w.dims) - 2))
 
 
@@ -104,18 +104,18 @@ def _merge_groups(w: View) -> View:
 
 
 def merged_weights(b: Builder, w: Value) -> Any:
-    """Weights [G, A / G, ...] as [A, ...]."""
+    """Reshape weights [G, A / G, ...] to [A, ...]."""
     groups, first, *rest = static(w.dims)
     return reshaped_once(b, w, (groups * first, *rest))
 
 
 def grouped_weights(b: Builder, w: Value, group: int) -> Any:
-    """Weights [A, ...] as [group, A / group, ...]."""
+    """Reshape weights [A, ...] to [group, A / group, ...]."""
     first, *rest = static(w.dims)
     return reshaped_once(b, w, (group, first // group, *rest))
 
 
 def reshaped_once(b: Builder, x: Value, shape: tuple[int, ...]) -> Any:
-    """``x`` under another shape; where it is a Reshape of something of that shape, that."""
+    """Reshape ``x``; if ``x`` is itself a Reshape of a value of that shape, return that value."""
     source = x.node.inputs[0] if x.node is not None and type(x.node.op).__name__ == "Reshape" else None
     return source if source is not None and source.shape == shape else b.Reshape(x, list(shape), special_zero=False)

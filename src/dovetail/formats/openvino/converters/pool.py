@@ -45,7 +45,7 @@ def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
     begins, ends = op.explicit_pads(count)
     found = op.geometry(x.dims[2:], op.kernel_shape)
     # How far the windows reach, which is less than the padding where the last one was left out.
-    reach = op._reach(found, x.dims[2:])
+    reach = op.covering_pads(found, x.dims[2:])
     kept = [min(end, far) for end, far in zip(ends, reach, strict=True)]
     padded = b.Pad(x, [0, 0, *begins, 0, 0, *kept])
     rest = [max(far - end, 0) for end, far in zip(kept, reach, strict=True)]
