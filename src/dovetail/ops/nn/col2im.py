@@ -12,7 +12,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Shape, View, agree, agree_shapes
-from dovetail.ops.nn.sliding_window import SlidingWindowOp, span
+from dovetail.ops.nn.sliding_window import SlidingWindowOp, extent_of
 from dovetail.ops.shape_values import elements_of, integers_of, join_sizes, length_of_vector
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class MaxUnpool(
         strides, _ = self.steps(count)
         begins, ends = self.explicit_pads(count)
         axes = zip(shape[2:], strides, self.kernel_shape, begins, ends, strict=True)
-        return (*shape[:2], *((n - 1) * stride + span(size, 1) - begin - end for n, stride, size, begin, end in axes))
+        return (*shape[:2], *((n - 1) * stride + extent_of(size, 1) - begin - end for n, stride, size, begin, end in axes))
 
     def canonical(self, x: View, indices: View, target: View | None = None) -> Op:
         return self if x.shape is None else self.with_(**self.plain(len(x.shape) - 2) | {"dilations": None})

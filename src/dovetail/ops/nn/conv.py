@@ -10,7 +10,16 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, agree, static
-from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, SlidingWindowOp, halves, span, spatial
+from dovetail.ops.nn.sliding_window import (
+    ONNX_PAD,
+    PADS,
+    STALE,
+    Geometry,
+    SlidingWindowOp,
+    extent_of,
+    spatial_sizes,
+    split_padding,
+)
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -92,7 +101,7 @@ class Conv(
         self._check_bias(bias, outputs)
         if x.shape is None:
             return (None, outputs, *(None,) * len(kernel))
-        sizes = spatial(x.shape)
+        sizes = spatial_sizes(x.shape)
         if symbolic.equal(x.shape[1], w.dims[1] * self.group) is False:
             raise RuleError(
                 "conv.channels", f"input channels ({x.shape[1]}) must equal those of the weights ({w.dims[1] * self.group})"
@@ -106,7 +115,7 @@ class Conv(
         return self._with_bias(xp, arrays.element(x), y, bias)
 
     def vjp(self, b: Builder, g: Value, y: Value, x: Value, w: Value, bias: Value | None = None) -> Any:
-        op, padded, _ = settled(b, self, x, w)
+        op, padded, _ = resolve_auto_pad(b, self, x, w)
         return [input_gradient(b, self, g, x, w), weights_gradient(b, padded, g, w, op), *_bias_gradient(b, g, bias)]
 
     def canonical(self, x: View, w: View, bias: View | None = None) -> Op:
@@ -167,7 +176,7 @@ class ConvTranspose(
             raise RuleError("conv.output-shape", f"output_shape must have {len(kernel)} elements, got {len(target)}")
         if x.shape is None:
             return (None, outputs, *(target or (None,) * len(kernel)))
-        sizes = spatial(x.shape)
+        sizes = spatial_sizes(x.shape)
         channels = w.dims[0]
         if symbolic.equal(agree(x.shape[1], channels) % self.group, 0) is False:
             raise RuleError("conv.group", f"input channels ({channels}) must be a multiple of group ({self.group})")
@@ -185,13 +194,13 @@ class ConvTranspose(
         strides, dilations = self.steps(count)
         extra = self._per_axis("output_padding", count, 0)
         begins, ends, outs = list(self.explicit_pads(count)[0]), list(self.explicit_pads(count)[1]), []
-        for axis, (size, stride, reach) in enumerate(zip(sizes, strides, map(span, kernel, dilations), strict=True)):
+        for axis, (size, stride, reach) in enumerate(zip(sizes, strides, map(extent_of, kernel, dilations), strict=True)):
             full = (size - 1) * stride + reach
             if self.auto_pad.startswith("same"):
                 out = size * stride if target is None else target[axis]
                 surplus = full + extra[axis] - out
                 self._check_surplus(surplus, 1 if target is None else stride)
-                begins[axis] = halves(symbolic.maximum(surplus, 0), self.auto_pad == "same_upper")[0]
+                begins[axis] = split_padding(symbolic.maximum(surplus, 0), self.auto_pad == "same_upper")[0]
             else:
                 out = full + extra[axis] - begins[axis] - ends[axis] if target is None else target[axis]
             if isinstance(out, int) and out < 0:
@@ -223,7 +232,7 @@ class ConvTranspose(
         dx = b.add(op, padded, w)[0]
         sizes = x.dims[2:]
         if any(symbolic.equal(ours, theirs) is not True for ours, theirs in zip(dx.dims[2:], sizes, strict=True)):
-            dx = cropped(b, dx, [0] * len(sizes), sizes_of(b, x))
+            dx = crop(b, dx, [0] * len(sizes), sizes_of(b, x))
         dw = weights_gradient(b, padded, x, w, op)
         return [dx, dw, *_bias_gradient(b, g, bias), *([None] if output_shape is not None else [])]
 
@@ -240,7 +249,7 @@ class ConvTranspose(
         except (Unknown, symbolic.Inexact):
             begins, ends = self._pads_at_run_time(b, g, x, w)
         zeros = [0, 0]
-        padded = b.Pad(g, joined(b, zeros, begins, zeros, ends))
+        padded = b.Pad(g, concat_vectors(b, zeros, begins, zeros, ends))
         return Conv(strides, (0,) * 2 * count, dilations, group=self.group), padded
 
     def _pads_at_run_time(self, b: Builder, g: Value, x: Value, w: Value) -> tuple[Any, Any]:
@@ -258,7 +267,7 @@ class ConvTranspose(
         count = len(w.shape) - 2 if w.shape is not None else None
         return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
-    def resolved(self, x: View, w: View, output_shape: Any) -> ConvTranspose | None:
+    def resolve_output_shape(self, x: View, w: View, output_shape: Any) -> ConvTranspose | None:
         """Return the operator with explicit pads and ``output_padding`` and no output shape, where every size is known."""
         try:
             target = None if output_shape is None else [int(size) for size in output_shape.exact]
@@ -276,7 +285,7 @@ class ConvTranspose(
         """
         if output_shape is None and not self.auto_pad.startswith("same"):
             return None
-        found = self.resolved(x, w, output_shape)
+        found = self.resolve_output_shape(x, w, output_shape)
         if found is not None:
             return _grown(b, found, x, w, bias)
         if self.auto_pad.startswith("same"):
@@ -292,8 +301,8 @@ class ConvTranspose(
         full = b.add(ConvTranspose(strides, None, dilations, group=self.group), x, w)[0]
         ends = b.Add(_vector(b, output_shape), begins)
         more = b.Maximum(b.Subtract(ends, _vector(b, sizes_of(b, full))), b.constant([0]))
-        full = b.Pad(full, joined(b, [0, 0], [0] * count, [0, 0], more))
-        return _biased(b, cropped(b, full, begins, output_shape), bias)
+        full = b.Pad(full, concat_vectors(b, [0, 0], [0] * count, [0, 0], more))
+        return _biased(b, crop(b, full, begins, output_shape), bias)
 
 
 def _biased(b: Builder, y: Value, bias: Value | None) -> Any:
@@ -326,14 +335,14 @@ def _vector(b: Builder, items: Value | list[int]) -> Any:
     return b.constant(items, "i64") if isinstance(items, list) else items
 
 
-def joined(b: Builder, *parts: Value | list[int]) -> Any:
+def concat_vectors(b: Builder, *parts: Value | list[int]) -> Any:
     """Concatenate integers and vectors."""
     if all(isinstance(part, list) for part in parts):
         return [item for part in parts for item in part]
     return b.Concat(*(_vector(b, part) for part in parts), axis=0)
 
 
-def cropped(b: Builder, x: Value, starts: Value | list[int], sizes: Value | list[int]) -> Any:
+def crop(b: Builder, x: Value, starts: Value | list[int], sizes: Value | list[int]) -> Any:
     """Slice ``sizes`` elements of each spatial axis of ``x`` from ``starts``."""
     if isinstance(starts, list) and isinstance(sizes, list):
         stops: Any = [start + size for start, size in zip(starts, sizes, strict=True)]
@@ -343,7 +352,7 @@ def cropped(b: Builder, x: Value, starts: Value | list[int], sizes: Value | list
     return b.Slice(x, starts, stops, list(range(2, count + 2)), [1] * count)
 
 
-def settled(b: Builder, op: Conv, x: Value, w: Value) -> tuple[Conv, Any, Any]:
+def resolve_auto_pad(b: Builder, op: Conv, x: Value, w: Value) -> tuple[Conv, Any, Any]:
     """Resolve ``auto_pad``: return the convolution with explicit pads, its input and the inverse of the input's padding.
 
     The input is padded beforehand where the amount is only known at run time.
@@ -363,13 +372,13 @@ def settled(b: Builder, op: Conv, x: Value, w: Value) -> tuple[Conv, Any, Any]:
     reach = b.Add(b.Multiply(b.Subtract(outs, [1] * count), list(strides)), spans_of(b, w, dilations))
     total = b.Maximum(b.Subtract(reach, sizes), b.constant([0]))
     less = b.Divide(b.Add(total, [0 if op.auto_pad == "same_upper" else 1] * count), [2] * count)
-    padded = b.Pad(x, joined(b, [0, 0], less, [0, 0], b.Subtract(total, less)))
-    return Conv(strides, (0,) * 2 * count, dilations, group=op.group), padded, lambda value: cropped(b, value, less, sizes)
+    padded = b.Pad(x, concat_vectors(b, [0, 0], less, [0, 0], b.Subtract(total, less)))
+    return Conv(strides, (0,) * 2 * count, dilations, group=op.group), padded, lambda value: crop(b, value, less, sizes)
 
 
 def input_gradient(b: Builder, op: Conv, g: Value, x: Value, w: Value) -> Any:
     """Compute the gradient of the input ``x`` of ``op``, for its weights and incoming gradient ``g``; 0 outside all windows."""
-    fixed, padded, unpad = settled(b, op, x, w)
+    fixed, padded, unpad = resolve_auto_pad(b, op, x, w)
     back = ConvTranspose(fixed.strides, fixed.pads, fixed.dilations, group=fixed.group)
     return unpad(b.add(back, g, w, None, sizes_of(b, padded))[0])
 
@@ -389,13 +398,13 @@ def weights_gradient(b: Builder, x: Value, g: Value, w: Value, op: Conv) -> Any:
     else:
         batch, sizes = shape_value(b, x, [0]), sizes_of(b, x)
         channels = shape_value(b, w, [1])
-        parts = b.Reshape(x, joined(b, batch, [op.group], channels, sizes), special_zero=False)
+        parts = b.Reshape(x, concat_vectors(b, batch, [op.group], channels, sizes), special_zero=False)
         parts = b.Transpose(parts, [2, 1, 0, *range(3, count + 3)])
-        images = b.Reshape(parts, joined(b, channels, [-1], sizes), special_zero=False)
+        images = b.Reshape(parts, concat_vectors(b, channels, [-1], sizes), special_zero=False)
     deltas = b.Transpose(g, [1, 0, *rest])
     found = b.add(Conv(dilations, op.pads, strides, group=op.group), images, deltas)[0]
     if any(symbolic.equal(ours, theirs) is not True for ours, theirs in zip(found.dims[2:], w.dims[2:], strict=True)):
-        found = cropped(b, found, [0] * count, sizes_of(b, w))
+        found = crop(b, found, [0] * count, sizes_of(b, w))
     return b.Transpose(found, [1, 0, *rest])
 
 

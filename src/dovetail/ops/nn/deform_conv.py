@@ -16,7 +16,7 @@ from dovetail.ir.types import Size, View, agree, static
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.conv import Convolution
 from dovetail.ops.nn.grid_sample import size_of
-from dovetail.ops.nn.sliding_window import PADS, STALE, spatial
+from dovetail.ops.nn.sliding_window import PADS, STALE, spatial_sizes
 from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class DeformConv(
             for count, what in ((self.group, "group"), (self.offset_group, "offset_group")):
                 if isinstance(x.shape[1], int) and x.shape[1] % count:
                     raise RuleError("conv.group", f"input channels ({x.shape[1]}) must be a multiple of {what} ({count})")
-            batch, outs = x.shape[0], self.geometry(spatial(x.shape), kernel).outs
+            batch, outs = x.shape[0], self.geometry(spatial_sizes(x.shape), kernel).outs
         if isinstance(w.dims[0], int) and w.dims[0] % self.group:
             raise RuleError("conv.group", f"output channels ({w.dims[0]}) must be a multiple of group ({self.group})")
         for item, each in ((offset, len(kernel)), (mask, 1)):
@@ -131,7 +131,7 @@ class DeformConv(
         count, wide = len(kernel), shift.dtype
         strides, dilations = self.steps(count)
         is_told = self.auto_pad in ("explicit", "valid")
-        begin = (self.explicit_pads(count)[0] if is_told else explicit(self, x, kernel)["pads"])[axis]
+        begin = (self.explicit_pads(count)[0] if is_told else with_explicit_pads(self, x, kernel)["pads"])[axis]
         index = np.indices(kernel)[axis].reshape(-1, *(1,) * count) * dilations[axis] - begin
         steps = b.Multiply(b.Cast(indices_of_axis(b, offset, axis + 2), to=wide), float(strides[axis]))
         steps = b.Unsqueeze(steps, list(range(1, count - axis))) if axis < count - 1 else steps
@@ -163,7 +163,7 @@ def _combine_taps(b: Builder, x: Value, chosen: tuple[tuple[Any, Any], ...]) -> 
     return index, weight
 
 
-def explicit(op: Convolution, x: View, kernel: Any) -> dict[str, Any]:
+def with_explicit_pads(op: Convolution, x: View, kernel: Any) -> dict[str, Any]:
     """Return the attributes with ``auto_pad`` resolved to explicit pads."""
     found = op.geometry(static(x.dims[2:]), list(kernel))
     return {"auto_pad": "explicit", "pads": (*found.begins, *found.ends)}

@@ -39,7 +39,7 @@ class GroupConv(
         return self._conv(w).evaluate(xp, x, xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:])))
 
     def decompose(self, b: Builder, x: Value, w: Value) -> Any:
-        return b.add(self._conv(w), x, merged_weights(b, w))[0]
+        return b.add(self._conv(w), x, merge_weight_groups(b, w))[0]
 
     def canonical(self, x: View, w: View) -> Op:
         return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
@@ -73,7 +73,7 @@ class GroupConvTranspose(
         return self._conv(w).evaluate(xp, x, merged, None, output_shape)
 
     def decompose(self, b: Builder, x: Value, w: Value, output_shape: Value | None = None) -> Any:
-        return b.add(self._conv(w), x, merged_weights(b, w), None, output_shape)[0]
+        return b.add(self._conv(w), x, merge_weight_groups(b, w), None, output_shape)[0]
 
     def canonical(self, x: View, w: View, output_shape: View | None = None) -> Op:
         return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
@@ -103,19 +103,19 @@ def _merge_groups(w: View) -> View:
     return View(Tensor(w.dtype, (groups * outputs, *rest)))
 
 
-def merged_weights(b: Builder, w: Value) -> Any:
+def merge_weight_groups(b: Builder, w: Value) -> Any:
     """Reshape weights [G, A / G, ...] to [A, ...]."""
     groups, first, *rest = static(w.dims)
-    return reshaped_once(b, w, (groups * first, *rest))
+    return reshape_once(b, w, (groups * first, *rest))
 
 
-def grouped_weights(b: Builder, w: Value, group: int) -> Any:
+def split_weight_groups(b: Builder, w: Value, group: int) -> Any:
     """Reshape weights [A, ...] to [group, A / group, ...]."""
     first, *rest = static(w.dims)
-    return reshaped_once(b, w, (group, first // group, *rest))
+    return reshape_once(b, w, (group, first // group, *rest))
 
 
-def reshaped_once(b: Builder, x: Value, shape: tuple[int, ...]) -> Any:
+def reshape_once(b: Builder, x: Value, shape: tuple[int, ...]) -> Any:
     """Reshape ``x``; if ``x`` is itself a Reshape of a value of that shape, return that value."""
     source = x.node.inputs[0] if x.node is not None and type(x.node.op).__name__ == "Reshape" else None
     return source if source is not None and source.shape == shape else b.Reshape(x, list(shape), special_zero=False)

@@ -9,10 +9,10 @@ from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.types import View, axes_in, axes_of, axis_in
 from dovetail.ops.casts import as_type, round_to, wide_type
-from dovetail.ops.nn.conv import joined
+from dovetail.ops.nn.conv import concat_vectors
 from dovetail.ops.nn.normalization import NormalizationOp
 from dovetail.ops.nn.pool import AveragePool
-from dovetail.ops.nn.sliding_window import halves
+from dovetail.ops.nn.sliding_window import split_padding
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -56,7 +56,7 @@ class LRN(
         wide = arrays.widened(xp, x)
         axes = axes_in(self.axes, x.ndim)
         regions = tuple(self.region(x.shape[axis]) for axis in axes)
-        before, after = zip(*(halves(size - 1, upper=True) for size in regions), strict=True) if axes else ((), ())
+        before, after = zip(*(split_padding(size - 1, upper=True) for size in regions), strict=True) if axes else ((), ())
         count, last = len(axes), range(x.ndim - len(axes), x.ndim)
         squares = xp.moveaxis(wide * wide, axes, tuple(last)) if count else wide * wide
         ones = (1,) * count
@@ -73,8 +73,8 @@ class LRN(
         if axes:
             order = [axis for axis in range(rank) if axis not in axes] + axes
             turned = b.Transpose(squares, order)
-            flat = b.Reshape(turned, joined(b, [-1, 1], shape_value(b, x, axes)), special_zero=False)
-            before, after = halves(self.size - 1, upper=True)
+            flat = b.Reshape(turned, concat_vectors(b, [-1, 1], shape_value(b, x, axes)), special_zero=False)
+            before, after = split_padding(self.size - 1, upper=True)
             pads = (before,) * len(axes) + (after,) * len(axes)
             pool = AveragePool(pads=pads, kernel_shape=(self.size,) * len(axes), divisor="padded")
             means = b.Reshape(b.add(pool, flat)[0], shape_value(b, turned), special_zero=False)

@@ -12,8 +12,8 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Shape, Tensor, Type, View, agree, axes_in, axes_of, axis_in, broadcast
 from dovetail.ops.casts import as_type, round_to, wide_type
-from dovetail.ops.nn.conv import joined
-from dovetail.ops.nn.sliding_window import spatial
+from dovetail.ops.nn.conv import concat_vectors
+from dovetail.ops.nn.sliding_window import spatial_sizes
 
 if TYPE_CHECKING:
     from dovetail.arrays import Array, Namespace
@@ -345,7 +345,7 @@ class InstanceNormalization(
 
     def shape(self, x: View, scale: View, bias: View) -> Any:
         if x.shape is not None:
-            spatial(x.shape)
+            spatial_sizes(x.shape)
             check_vector(scale, x.shape[1], "scale")
             check_vector(bias, x.shape[1], "bias")
         return x.shape
@@ -423,7 +423,7 @@ class GroupNormalization(
         group_size = (
             [channels // self.num_groups] if isinstance(channels, int) else b.Divide(shape_value(b, x, [1]), [self.num_groups])
         )
-        split = joined(b, shape_value(b, x, [0]), [self.num_groups], group_size, shape_value(b, x, range(2, rank)))
+        split = concat_vectors(b, shape_value(b, x, [0]), [self.num_groups], group_size, shape_value(b, x, range(2, rank)))
         work = b.Reshape(as_type(b, x, wide_type(kind, self.stash_type or kind)), split, special_zero=False)
         y = b.Reshape(standardize(b, work, range(2, rank + 1), self.epsilon), shape, special_zero=False)
         scale, bias = (_channels_value(b, as_type(b, values, kind), rank) for values in (scale, bias))
@@ -434,4 +434,4 @@ def _repeat_per_channel(b: Builder, values: Value, x: Value, groups: int) -> Any
     """Repeat one number per group to one number per channel."""
     channels = shape_value(b, x, [1])
     each = [channels[0] // groups] if isinstance(channels, list) else b.Divide(channels, [groups])
-    return b.Reshape(b.Expand(b.Unsqueeze(values, [1]), joined(b, [groups], each)), [-1])
+    return b.Reshape(b.Expand(b.Unsqueeze(values, [1]), concat_vectors(b, [groups], each)), [-1])

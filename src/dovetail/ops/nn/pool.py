@@ -16,8 +16,8 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, View, static
 from dovetail.ops.builders import zeros_like
-from dovetail.ops.nn.conv import Conv, input_gradient, joined, sizes_of
-from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, SlidingWindowOp, refuse_small_input, spatial
+from dovetail.ops.nn.conv import Conv, concat_vectors, input_gradient, sizes_of
+from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, SlidingWindowOp, refuse_small_input, spatial_sizes
 from dovetail.ops.reduction.reduce import ReduceMax
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class _Pool(SlidingWindowOp):
         return symbolic.minimum(count, symbolic.ceil_divide(size + begin, stride))
 
     def _sizes(self, x: View) -> tuple[Any, ...]:
-        sizes = spatial(x.dims)
+        sizes = spatial_sizes(x.dims)
         if len(sizes) != len(self.kernel_shape):
             raise RuleError(
                 "window.rank",
@@ -95,7 +95,7 @@ class _Pool(SlidingWindowOp):
         made: Op = floor if same else plain
         return made
 
-    def floored(self, x: View) -> Op | None:
+    def with_floor_rounding(self, x: View) -> Op | None:
         """Return the operator with explicit padding and ``floor``, where sizes are static and padding is not counted."""
         try:
             sizes = static(x.dims[2:])
@@ -188,7 +188,7 @@ class MaxPool(
 
     def decompose(self, b: Builder, x: Value) -> Any:
         """Use ``floor`` and plain row-major i64 indices, then convert the indices; None where the operator has that form."""
-        simple = self.floored(x) or self
+        simple = self.with_floor_rounding(x) or self
         if self.storage_order == 0 and self.axis == 0 and self.index_element_type == "i64":
             if simple == self:
                 return None
@@ -286,8 +286,8 @@ class AveragePool(
         ones = b.constant(np.ones((1, 1, *self.kernel_shape), dtype=x.dtype.numpy), x.dtype)
         conv = Conv(self.strides, self.pads, self.dilations, self.auto_pad)
         share = b.Divide(g, self._counts_value(b, conv, ones, x))
-        planes = b.Reshape(share, joined(b, [-1, 1], sizes_of(b, share)), special_zero=False)
-        image = b.Reshape(x, joined(b, [-1, 1], sizes_of(b, x)), special_zero=False)
+        planes = b.Reshape(share, concat_vectors(b, [-1, 1], sizes_of(b, share)), special_zero=False)
+        image = b.Reshape(x, concat_vectors(b, [-1, 1], sizes_of(b, x)), special_zero=False)
         found = input_gradient(b, conv, planes, image, ones)
         return [b.Reshape(found, shape_value(b, x), special_zero=False)]
 
@@ -302,7 +302,7 @@ class AveragePool(
         if self.divisor != "inside" and (any(self.pads or ()) or self.auto_pad.startswith("same")):
             # Every window lies completely in the padded input.
             return b.constant(prod(self.kernel_shape), x.dtype)
-        sizes = joined(b, [1, 1], sizes_of(b, x))
+        sizes = concat_vectors(b, [1, 1], sizes_of(b, x))
         return b.add(conv, b.Expand(b.constant(1, x.dtype), sizes), ones)[0]
 
 
@@ -341,7 +341,7 @@ class LpPool(
 
     def decompose(self, b: Builder, x: Value) -> Any:
         """Average the powers over complete windows and scale to the sum."""
-        simple = self.floored(x)
+        simple = self.with_floor_rounding(x)
         if simple is None and self.rounding_type != "floor":
             raise UnsupportedError("pool.rounding", f"{self} needs static sizes")
         op: Any = simple or self
@@ -357,7 +357,7 @@ class _GlobalPool(Op):
     def shape(self, x: View) -> Any:
         if x.shape is None:
             return None
-        return (*x.shape[:2], *(1,) * len(spatial(x.shape)))
+        return (*x.shape[:2], *(1,) * len(spatial_sizes(x.shape)))
 
     def axes(self, x: View) -> list[int]:
         return list(range(2, len(x.dims)))

@@ -107,7 +107,10 @@ def _matrix(b: Builder, op: Resize, axis: RunTimeAxis, kind: DType) -> Any:
 
 
 def _weights(b: Builder, op: Resize, axis: RunTimeAxis, source: Value, last: Value, columns: Value, wide: DType) -> Any:
-    """Return the weights of ``linear`` and ``cubic``; those of positions outside ``x`` go to the border element or are dropped."""
+    """Return the weights of ``linear`` and ``cubic``.
+
+    Weights of positions outside ``x`` go to the border element or are dropped.
+    """
     reach = 1 if op.mode == "linear" else 2
     stretch = None
     if op.antialias:

@@ -32,17 +32,17 @@ class Geometry(NamedTuple):
     @property
     def spans(self) -> tuple[Any, ...]:
         """Return the extent of a window along each axis, its dilation gaps included."""
-        return tuple(span(size, dilation) for size, dilation in zip(self.kernel, self.dilations, strict=True))
+        return tuple(extent_of(size, dilation) for size, dilation in zip(self.kernel, self.dilations, strict=True))
 
 
-def span(kernel: Size, dilation: int) -> Any:
+def extent_of(kernel: Size, dilation: int) -> Any:
     """Return the extent of a dilated kernel. Raises RuleError [window.size] for a kernel without elements."""
     if kernel.__class__ is int and kernel < 1:
         raise RuleError("window.size", f"kernel must have at least 1 element along each axis, got {kernel}")
     return (kernel - 1) * dilation + 1
 
 
-def halves(total: Size, upper: bool) -> tuple[Any, Any]:
+def split_padding(total: Size, upper: bool) -> tuple[Any, Any]:
     """Split padding between both ends; the odd element goes to the end with ``upper``, otherwise to the beginning."""
     less = total // 2
     return (less, total - less) if upper else (total - less, less)
@@ -93,14 +93,14 @@ class SlidingWindowOp(Op):
         """Compute the window positions over axes of ``sizes``, which may hold symbols."""
         count = len(sizes)
         strides, dilations = self.steps(count)
-        spans = [span(size, dilation) for size, dilation in zip(kernel, dilations, strict=True)]
+        spans = [extent_of(size, dilation) for size, dilation in zip(kernel, dilations, strict=True)]
         if self.auto_pad.startswith("same"):
             outs = [symbolic.ceil_divide(n, stride) for n, stride in zip(sizes, strides, strict=True)]
             totals = [
                 symbolic.maximum((out - 1) * stride + reach - n, 0)
                 for n, out, stride, reach in zip(sizes, outs, strides, spans, strict=True)
             ]
-            pairs = [halves(total, self.auto_pad == "same_upper") for total in totals]
+            pairs = [split_padding(total, self.auto_pad == "same_upper") for total in totals]
             begins, ends = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
         else:
             begins, ends = self.explicit_pads(count)
@@ -132,7 +132,7 @@ def refuse_small_input(rest: Any) -> None:
         raise RuleError("window.size", f"window extends {-rest} elements beyond the padded input")
 
 
-def spatial(shape: Sequence[Size]) -> tuple[Size, ...]:
+def spatial_sizes(shape: Sequence[Size]) -> tuple[Size, ...]:
     """Return the spatial sizes. Raises RuleError [window.rank] without a batch and a channel axis."""
     if len(shape) < 3:
         raise RuleError("window.rank", f"rank must be at least 3 (batch, channels, spatial axes), got {len(shape)}")

@@ -12,7 +12,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ops.casts import as_type, round_to, wide_type
 from dovetail.ops.elementwise.activation import Elu, HardSigmoid, LeakyRelu, Relu, Sigmoid, Softplus, Softsign, ThresholdedRelu
 from dovetail.ops.elementwise.unary import Tanh
-from dovetail.ops.nn.conv import joined
+from dovetail.ops.nn.conv import concat_vectors
 
 DEFAULTS: dict[str, tuple[float | None, float | None]] = {
     "affine": (None, None),
@@ -136,7 +136,7 @@ class Values:
 
     def zeros(self, like: Any, x: Any, batch: int, size: Any, before: Sequence[int] = ()) -> Any:
         zero = self.b.constant(0, like.dtype)
-        return self.b.Expand(zero, joined(self.b, list(before), shape_value(self.b, x, [batch]), [size]))
+        return self.b.Expand(zero, concat_vectors(self.b, list(before), shape_value(self.b, x, [batch]), [size]))
 
     def select(self, mask: Any, x: Any, y: Any) -> Any:
         return self.b.Where(mask, x, y)

@@ -9,7 +9,7 @@ import numpy as np
 from dovetail import dtypes, symbolic
 from dovetail.ir.builder import shape_value
 from dovetail.ops.builders import zeros_like
-from dovetail.ops.nn.conv import joined
+from dovetail.ops.nn.conv import concat_vectors
 from dovetail.ops.recurrent.cell_math import Values
 from dovetail.ops.recurrent.layers import STATE_AXES, X_AXES, Y_AXES, listed, order
 
@@ -75,7 +75,7 @@ def completed(b: Any, op: Any, xs: Any) -> list[Any]:
         bias = b.Expand(zero, [op.directions, op.bias_count * size])
     rows = shape_value(b, x, [row])
     parts = (rows, [op.directions]) if STATE_AXES[op.layout] == "bdh" else ([op.directions], rows)
-    states = [b.Expand(zero, joined(b, *parts, [size])) if value is None else value for value in rest[: op.states]]
+    states = [b.Expand(zero, concat_vectors(b, *parts, [size])) if value is None else value for value in rest[: op.states]]
     if lengths is None:
         count = shape_value(b, x, [X_AXES[op.layout].index("s")])
         full = b.constant(count, dtypes.i64) if isinstance(count, list) else count

@@ -38,7 +38,7 @@ def average_pool(b: Any, node: Node) -> Any:
 
 def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
     """The padding made part of the input, so that a window which reaches past it counts what is there."""
-    simple: Any = op.floored(x)
+    simple: Any = op.with_floor_rounding(x)
     if simple is None:
         raise UnsupportedError("pool.rounding", f"{op} over sizes that only run time knows")
     count = len(op.kernel_shape)
