@@ -1,4 +1,4 @@
-"""Col2Im and MaxUnpool."""
+"""Col2Im."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail import dtypes, symbolic
+from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Shape, View, agree, agree_shapes
-from dovetail.ops.nn.sliding_window import SlidingWindowOp, extent_of
+from dovetail.ir.types import View, agree
+from dovetail.ops.nn.sliding_window import SlidingWindowOp
 from dovetail.ops.shape_values import elements_of, integers_of, join_sizes, length_of_vector
 
 if TYPE_CHECKING:
@@ -94,73 +94,3 @@ def _channels(b: Builder, x: Value, kernel: list[int]) -> Any:
     if isinstance(count, int):
         return count // prod(kernel)
     return b.Divide(shape_value(b, x, [len(x.dims) - 2]), [prod(kernel)])
-
-
-class MaxUnpool(
-    SlidingWindowOp,
-    sig="x: F, indices: i64, output_shape?!: i64 -> y: F",
-    onnx="MaxUnpool-9,11,22(x, indices, output_shape?; kernel_shape, strides?, pads~natural?)",
-):
-    """Scatter ``x`` to the positions that MaxPool found, with 0 elsewhere.
-
-    ``indices`` count the elements of the whole result in row-major order. The result has ``(size - 1) * stride + kernel -
-    pads`` elements along an axis; with ``output_shape`` it has that shape, which begins with these elements. Source: ONNX
-    MaxUnpool 9 to 22 and its reference evaluator (for ``output_shape``).
-    """
-
-    kernel_shape: tuple[int, ...] = ()
-
-    def shape(self, x: View, indices: View, target: View | None = None) -> Any:
-        shape = agree_shapes(x.shape, indices.shape)
-        if target is not None:
-            length_of_vector(target, "target")
-        inner = None if shape is None else self.inner(shape)
-        if target is None:
-            return inner
-        found = elements_of(target)
-        if found is None:
-            return None if shape is None else (None,) * len(shape)
-        if inner is not None:
-            if len(inner) != len(found):
-                raise RuleError("shape.rank", f"output_shape must have {len(inner)} elements, got {len(found)}")
-            for size, whole in zip(inner, found, strict=True):
-                if symbolic.less(whole, size) is True:
-                    raise RuleError("pool.target", f"output_shape ({whole}) must hold the {size} elements of the axis")
-        return tuple(found)
-
-    def inner(self, shape: Shape) -> tuple[Any, ...]:
-        """Return the output shape without ``output_shape``."""
-        count = len(shape) - 2
-        if count < 1 or len(self.kernel_shape) != count:
-            raise RuleError("window.rank", f"kernel_shape {list(self.kernel_shape)} must have {count} elements")
-        strides, _ = self.steps(count)
-        begins, ends = self.explicit_pads(count)
-        axes = zip(shape[2:], strides, self.kernel_shape, begins, ends, strict=True)
-        return (*shape[:2], *((n - 1) * stride + extent_of(size, 1) - begin - end for n, stride, size, begin, end in axes))
-
-    def canonical(self, x: View, indices: View, target: View | None = None) -> Op:
-        return self if x.shape is None else self.with_(**self.plain(len(x.shape) - 2) | {"dilations": None})
-
-    def decompose(self, b: Builder, x: Value, indices: Value, target: Value | None = None) -> Any:
-        shape = x.dims
-        inner = self.inner(shape)
-        if all(isinstance(size, int) for size in inner):
-            sizes: Any = list(inner)
-        else:
-            count = len(shape) - 2
-            strides, _ = self.steps(count)
-            begins, ends = self.explicit_pads(count)
-            rest = [
-                size - stride - low - high
-                for size, stride, low, high in zip(self.kernel_shape, strides, begins, ends, strict=True)
-            ]
-            spatial = b.Add(b.Multiply(b.Gather(b.Shape(x), list(range(2, len(shape))), axis=0), list(strides)), rest)
-            sizes = b.Concat(b.Gather(b.Shape(x), [0, 1], axis=0), spatial, axis=0)
-        whole = [prod(sizes)] if isinstance(sizes, list) else b.ReduceProd(sizes, [0])
-        zero = b.constant(np.zeros((), x.dtype.numpy), x.dtype)
-        flat = b.ScatterElements(b.Expand(zero, whole), b.Reshape(indices, [-1]), b.Reshape(x, [-1]), axis=0)
-        y = b.Reshape(flat, sizes, special_zero=False)
-        if target is None:
-            return y
-        more = b.Subtract(b.Cast(target, to=dtypes.i64) if target.dtype != "i64" else target, sizes)
-        return b.Pad(y, b.Concat(b.constant(np.zeros(len(shape), np.int64)), more, axis=0))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, View, axes_in
 from dovetail.limits import current, refuse_array, refuse_memory
+from dovetail.ops.nn.interpolation import COORDINATES, NEAREST, Axis, Taps, keys_kernel, round_positions
 from dovetail.ops.shape_values import elements_of
 
 if TYPE_CHECKING:
@@ -22,37 +23,7 @@ if TYPE_CHECKING:
     from dovetail.ir.graph import Value
 
 MODES = ("nearest", "linear", "cubic")
-NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
 POLICIES = ("stretch", "not_larger", "not_smaller")
-
-_HALF = np.float32(0.5)
-
-# Positions in x, computed in f32 as in onnxruntime and OpenVINO, from output indices, the scale, both sizes and the region.
-_COORDINATES: dict[str, Callable[..., Any]] = {
-    "half_pixel": lambda y, scale, out, size, roi: (y + _HALF) / scale - _HALF,
-    "half_pixel_symmetric": lambda y, scale, out, size, roi: (
-        np.float32(size / 2 * (1 - out / (float(scale) * size)) if size else 0) + (y + _HALF) / scale - _HALF
-    ),
-    "pytorch_half_pixel": lambda y, scale, out, size, roi: (y + _HALF) / scale - _HALF if out > 1 else 0 * y,
-    "asymmetric": lambda y, scale, out, size, roi: y / scale,
-    "tf_half_pixel_for_nn": lambda y, scale, out, size, roi: (y + _HALF) / scale,
-    "align_corners": lambda y, scale, out, size, roi: y * np.float32(size - 1) / np.float32(out - 1) if out > 1 else 0 * y,
-    "align_corners_scaled": lambda y, scale, out, size, roi: _align_scaled(y, float(scale) * size, size),
-    "tf_crop_and_resize": lambda y, scale, out, size, roi: _crop(y, out, size, *roi),
-}
-
-
-def _align_scaled(y: Array, length: float, size: int) -> Any:
-    """Align corners with a scaled length that may be fractional."""
-    return 0 * y if length == 1 else (y * (size - 1) / (length - 1)).astype(np.float32)
-
-
-def _crop(y: Array, out: int, size: int, start: float, end: float) -> Any:
-    if out > 1:
-        places = start * (size - 1) + y.astype(np.float64) * (end - start) * (size - 1) / (out - 1)
-    else:
-        places = 0 * y + 0.5 * (start + end) * (size - 1)
-    return places.astype(np.float32)
 
 
 _SINCE_18 = ", antialias, axes?, keep_aspect_ratio_policy"
@@ -69,31 +40,6 @@ def _line(version: int, inputs: str, more: str = "", attributes: str = "") -> st
         f"> Resize-{version}(x, {inputs}; mode, coordinate_transformation_mode~{{{coordinates}{more}}}, "
         f"nearest_mode~{{{nearest}}}, cubic_coeff_a, exclude_outside, extrapolation_value{attributes})"
     )
-
-
-class Axis(NamedTuple):
-    """One axis of a Resize: ``size`` elements to ``out``, with ``scale``.
-
-    ``roi``: the part of the axis that is sampled; ``narrows``: whether the weights are narrowed where the axis is enlarged.
-    """
-
-    axis: int
-    size: Any
-    out: Any
-    scale: Any
-    roi: tuple[float, float] = (0.0, 1.0)
-    narrows: bool = False
-
-
-class Taps(NamedTuple):
-    """Interpolation along one axis: output element i is the sum of ``weights[i]`` times the elements ``places[i]``.
-
-    ``outside`` marks output elements without a position in the input.
-    """
-
-    places: Any
-    weights: Any
-    outside: Any
 
 
 class Resize(
@@ -143,7 +89,7 @@ class Resize(
     def validate(self) -> None:
         for name, known in (
             ("mode", MODES),
-            ("coordinate_transformation_mode", tuple(_COORDINATES)),
+            ("coordinate_transformation_mode", tuple(COORDINATES)),
             ("nearest_mode", NEAREST),
             ("keep_aspect_ratio_policy", POLICIES),
         ):
@@ -232,7 +178,7 @@ class Resize(
             return [None] * len(wanted), [None] * len(wanted)
         choose = min if self.keep_aspect_ratio_policy == "not_larger" else max
         scale = choose(np.float32(out) / np.float32(size) for out, size in zip(wanted, lengths, strict=True))
-        return [_floor(np.float32(size), scale, _HALF) for size in lengths], [scale] * len(wanted)
+        return [_floor(np.float32(size), scale, np.float32(0.5)) for size in lengths], [scale] * len(wanted)
 
     def value(self, *xs: View) -> Any:
         """Shape values are not tracked through interpolation."""
@@ -294,16 +240,16 @@ class Resize(
         refuse_memory(current().limits, int(min(nbytes, 2.0**62)), "a table of the elements that a Resize reads")
         y = np.arange(out, dtype=np.float32)
         with np.errstate(all="ignore"):
-            x = _COORDINATES[self.coordinate_transformation_mode](y, scale, out, size, row.roi)
+            x = COORDINATES[self.coordinate_transformation_mode](y, scale, out, size, row.roi)
         crop = self.coordinate_transformation_mode == "tf_crop_and_resize"
         outside = (x < 0) | (x > size - 1) if crop else np.zeros(out, dtype=bool)
         if self.mode == "nearest":
-            places = np.clip(_nearest(x, self.nearest_mode, bool(scale < 1)), 0, max(size - 1, 0))[:, None]
+            places = np.clip(round_positions(x, self.nearest_mode, bool(scale < 1)), 0, max(size - 1, 0))[:, None]
             return Taps(places, np.ones(places.shape), outside)
         span = np.arange(int(np.floor(-reach)), int(np.ceil(reach)) + 1)
         places = np.floor(x).astype(np.int64)[:, None] + span
         distance = np.abs(x.astype(np.float64)[:, None] - places) * stretch
-        weights = np.clip(1 - distance, 0, None) if self.mode == "linear" else _keys(distance, self.cubic_coeff_a)
+        weights = np.clip(1 - distance, 0, None) if self.mode == "linear" else keys_kernel(distance, self.cubic_coeff_a)
         if self.exclude_outside:
             weights = np.where((places < 0) | (places >= size), 0, weights)
         if self.exclude_outside or self.antialias:
@@ -545,25 +491,6 @@ def _floor(size: Any, scale: Any, more: Any = 0) -> int:
     if not np.isfinite(found):
         raise RuleError("resize.scale", f"an axis of {size} elements scaled by {scale} has no finite size")
     return int(found)
-
-
-def _nearest(x: Array, mode: str, is_smaller: bool) -> Any:
-    if mode == "simple":
-        mode = "ceil" if is_smaller else "floor"
-    steps: dict[str, Callable[[Any], Any]] = {
-        "floor": np.floor,
-        "ceil": np.ceil,
-        "round_prefer_floor": lambda places: np.ceil(places - _HALF),
-        "round_prefer_ceil": lambda places: np.floor(places + _HALF),
-    }
-    return steps[mode](x).astype(np.int64)
-
-
-def _keys(distance: Array, a: float) -> Any:
-    """Evaluate Keys' cubic kernel: 1 at 0, 0 at all other integers and from 2 on."""
-    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
-    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
 
 
 def _indices(xp: Namespace, places: Array, like: Array) -> Any:
