@@ -14,7 +14,7 @@ import numpy as np
 
 from dovetail import dtypes, native_core
 from dovetail.dtypes import DType
-from dovetail.ops.elementwise.activation import SIXTH
+from dovetail.ops.elementwise.activation import ONE_SIXTH
 from dovetail.ops.elementwise.clip import finite_range
 
 
@@ -275,7 +275,7 @@ def _hard_sigmoid_rule(w: Assembler, op: Any, x: Ref) -> Ref:
 
 @rule("HardSwish")
 def _hard_swish(w: Assembler, op: Any, x: Ref) -> Ref:
-    return w("multiply", x, _hard_sigmoid(w, x, SIXTH, 0.5))
+    return w("multiply", x, _hard_sigmoid(w, x, ONE_SIXTH, 0.5))
 
 
 @rule("Softsign")
