@@ -13,7 +13,7 @@ from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, View, agree_shapes, axis_in, broadcast
 from dovetail.ops.casts import as_type, round_to
-from dovetail.ops.elementwise.broadcast import AUTO
+from dovetail.ops.elementwise.broadcast import AUTO_BROADCAST
 from dovetail.ops.quantization.scales import (
     apply_by_blocks,
     broadcast_parameter,
@@ -302,7 +302,7 @@ def dynamic_scale(xp: Namespace, x: Array) -> tuple[Any, Any]:
 class FakeQuantize(
     Op,
     sig="data: F, input_low: F, input_high: F, output_low: F, output_high: F -> output: F",
-    openvino=f"FakeQuantize-1(data, input_low, input_high, output_low, output_high; levels, {AUTO})",
+    openvino=f"FakeQuantize-1(data, input_low, input_high, output_low, output_high; levels, {AUTO_BROADCAST})",
 ):
     """Quantize ``data`` to ``levels`` steps of the input range and map them to the output range.
      ``round((data - input_low) / (input_high - input_low) * (levels - 1)) / (levels - 1) * (output_high - output_low) +
