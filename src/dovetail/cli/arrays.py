@@ -180,13 +180,14 @@ def read_array(path: str) -> Any:
     """
     if path != STREAM and not Path(path).is_file():
         raise click.UsageError(f"there is no file {path!r}")
-    source = io.BytesIO(read_stdin()) if path == STREAM else path
     try:
-        loaded = np.load(source, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            return loaded
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
+        # numpy leaves a file open that it opened itself and then refuses.
+        with io.BytesIO(read_stdin()) if path == STREAM else open(path, "rb") as source:
+            loaded = np.load(source, allow_pickle=False)
+            if not isinstance(loaded, np.lib.npyio.NpzFile):
+                return loaded
+            with loaded:
+                return {name: loaded[name] for name in loaded.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
         raise EngineError("array.file", f"{path} is no .npy or .npz file of plain arrays: {error}") from None
 
