@@ -17,11 +17,17 @@ def test_the_stub_is_that_of_the_registry() -> None:
     assert is_current, f"the stub is out of date: run `{operator_stub.COMMAND}`"
 
 
+def test_the_index_names_every_operator_of_the_package() -> None:
+    operator_stub.import_operators()
+    is_current = operator_stub.INDEX_PATH.read_text(encoding="utf-8") == operator_stub.index_text()
+    assert is_current, f"the index is out of date: run `{operator_stub.COMMAND}`"
+
+
 def test_operators_complete_and_explain_themselves() -> None:
     b = Builder()
     assert set(REGISTRY) <= set(dir(b)) and {"input", "output", "constant"} <= set(dir(b))
     assert b.Concat.__name__ == "Concat" and b.Concat.__doc__ == REGISTRY["Concat"].__doc__
-    assert list(inspect.signature(b.Concat).parameters) == ["xs", "axis"]
+    assert list(inspect.signature(b.Concat).parameters) == ["inputs", "axis"]
     assert repr(b.Concat).startswith("<operator Concat(")
     for kind in REGISTRY:
         assert inspect.signature(getattr(b, kind)) is not None

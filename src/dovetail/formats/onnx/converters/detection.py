@@ -1,4 +1,4 @@
-"""Operators of object detectors in ONNX's words."""
+"""Export NonMaxSuppression to ONNX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dovetail.ir.graph import Node
 
 
 @ONNX.lower("NonMaxSuppression")
-def suppression(b: Any, node: Node) -> Any:
-    """One output, each class by itself, all in f32."""
+def write_nms(b: Any, node: Node) -> Any:
+    """Write the plain form: one output, f32, each class by itself."""
     op: Any = node.op
     return op.decompose(b, *node.inputs)

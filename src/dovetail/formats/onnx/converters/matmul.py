@@ -15,4 +15,4 @@ def einsum(b: Any, node: Node) -> Any:
     op = node.op
     assert isinstance(op, Einsum)
     left, arrow, _ = op.equation.partition("->")
-    return None if arrow or left == left.lower() else b.add(op.written_out(), *node.inputs)
+    return None if arrow or left == left.lower() else b.add(op.with_explicit_result(), *node.inputs)

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN: the names of activation functions in any case on the way in, ONNX's own form on the way out."""
+"""Import and export RNN, GRU, LSTM and DynamicQuantizeLSTM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dovetail.formats.import_context import Lifting
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
-from dovetail.ops.recurrent.layouts import is_full, padded, recast
+from dovetail.ops.recurrent.layouts import convert_form, has_full_lengths, pad_inputs
 
 WORDS = (
     "Affine Elu HardSigmoid LeakyRelu Relu ScaledTanh Sigmoid Softplus Softsign Tanh ThresholdedRelu"
@@ -30,42 +30,44 @@ def recurrent(node: Lifting) -> Any:
     if "direction" in attributes:
         attributes["direction"] = node.attribute("direction", "str").lower()
     if node.node.kind == "RNN" and attributes.get("direction") != "bidirectional" and "activations" in attributes:
-        # The schema's own default is a list for two directions.
+        # The schema's default lists the activations of two directions.
         attributes["activations"] = attributes["activations"][:1]
     limit = node.attribute("clip", "float", None)
     if limit is not None and not limit > 0:
         raise UnsupportedError("recurrent.clip", f"{node.node.kind} with clip = {limit}")
     op, xs = node.reading(*node.inputs, **attributes)
-    if isinstance(op, DynamicQuantizeLSTM) and is_full(op, xs[0], xs[4]):
+    if isinstance(op, DynamicQuantizeLSTM) and has_full_lengths(op, xs[0], xs[4]):
         xs[4] = None
     return op, xs
 
 
 @ONNX.lower("RNN", "GRU", "LSTM")
 def lower_recurrent(b: Any, node: Node) -> Any:
-    """Biases apart, gates in ONNX's order, lengths in i32 or left out where every row is whole, and the hidden size, which may be
-    left out, but without which onnxruntime does not run."""
+    """Write ONNX's form: separate biases, gates in the order iofc, lengths in i32 or omitted where every row is full.
+
+    ``hidden_size`` is optional, but onnxruntime does not run without it.
+    """
     op: Any = node.op.canonical(*node.inputs)
-    xs = padded(op, node.inputs)
+    xs = pad_inputs(op, node.inputs)
     lengths = xs[4]
-    if is_full(op, xs[0], lengths):
+    if has_full_lengths(op, xs[0], lengths):
         xs[4] = None
     elif lengths is not None and lengths.dtype is not dtypes.i32:
         xs[4] = b.Cast(lengths, to=dtypes.i32)
-    size = op.sizes(*xs)["h"]
-    wanted: dict[str, Any] = {"summed": False, "hidden_size": size if isinstance(size, int) else None}
+    size = op.sizes_of(*xs)["h"]
+    wanted: dict[str, Any] = {"summed_bias": False, "hidden_size": size if isinstance(size, int) else None}
     if op.layout == "direction_second":
         wanted["layout"] = "sequence_first"
-    if "gates" in op.fields_by_name:
-        wanted["gates"] = "iofc"
+    if "weights_format" in op.fields_by_name:
+        wanted["weights_format"] = "iofc"
     if xs[4] is lengths and all(op.__dict__[name] == value for name, value in wanted.items()):
         return None
-    return recast(b, op, xs, **wanted)
+    return convert_form(b, op, xs, **wanted)
 
 
 @ONNX.lower("DynamicQuantizeLSTM")
 def lower_quantized(b: Any, node: Node) -> Any:
-    """With the hidden size, without which onnxruntime does not run."""
+    """Write the hidden size, without which onnxruntime does not run."""
     op: Any = node.op
-    size = op.sizes(*node.inputs)["h"]
+    size = op.sizes_of(*node.inputs)["h"]
     return b.add(op.with_(hidden_size=size), *node.inputs) if isinstance(size, int) and op.hidden_size is None else None

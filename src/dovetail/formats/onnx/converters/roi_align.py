@@ -1,4 +1,4 @@
-"""Regions of a picture in ONNX's words."""
+"""Export RoiAlign to ONNX."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dovetail.ir.graph import Node
 
 
 @ONNX.lower("RoiAlign")
-def regions(b: Any, node: Node) -> Any:
-    """The pictures are numbered in i64."""
-    x, rois, batch = node.inputs
-    assert batch is not None
-    return None if batch.dtype == "i64" else b.add(node.op, x, rois, b.Cast(batch, to=dtypes.i64))[0]
+def write_roi_align(b: Any, node: Node) -> Any:
+    """Cast batch_indices to i64, the only type that ONNX allows."""
+    x, rois, batch_indices = node.inputs
+    assert batch_indices is not None
+    return None if batch_indices.dtype == "i64" else b.add(node.op, x, rois, b.Cast(batch_indices, to=dtypes.i64))[0]

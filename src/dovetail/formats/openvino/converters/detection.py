@@ -1,4 +1,4 @@
-"""Operators of object detectors in OpenVINO's words."""
+"""Import and export OpenVINO's NonMaxSuppression and RegionYolo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import axis_in
-from dovetail.ops.detection.nms import NonMaxSuppression, inclusive, is_soft, known_limit
+from dovetail.ops.detection.nms import NonMaxSuppression, is_soft, known_value_of, next_f32_above
 from dovetail.ops.shape_values import join_sizes
 
 _ENCODINGS = {"corner": False, "center": True}
@@ -27,7 +27,7 @@ def _suppression(node: Lifting, outputs: int, dtype: dtypes.DType) -> list[Value
     sigma = node.optional(5)
     falls = is_soft(sigma)
     limits = [node.optional(2), node.optional(3), node.optional(4)]
-    # A score of 0 and less is never kept where nothing is said.
+    # OpenVINO selects no score of 0 or less where the threshold is omitted.
     limits[2] = node.b.constant(np.zeros((), np.float32)) if limits[2] is None else limits[2]
     op = NonMaxSuppression(_ENCODINGS[encoding], True, descending, dtype, outputs, falls and node.node.version == 5)
     return node.b.add(op, node.input(0), node.input(1), *limits, *([sigma] if falls else []))
@@ -40,16 +40,16 @@ def suppression(node: Lifting) -> list[Value]:
 
 @OPENVINO.lift("NonMaxSuppression", 1, 3, 4)
 def padded_suppression(node: Lifting) -> list[Value]:
-    """As many rows as there may be: those past the kept ones are -1."""
+    """Import with the fixed number of rows of these versions: rows after the selected ones are -1."""
     dtype = dtypes.i64 if node.node.version == 1 else node.attribute("output_type", "DType", dtypes.i64)
     (rows,) = _suppression(node, 1, dtype)
-    b, scores, most = node.b, node.input(1), node.optional(2)
-    limit = b.constant([0]) if most is None else b.Reshape(_long(b, most), [1])
+    b, scores, max_boxes = node.b, node.input(1), node.optional(2)
+    limit = b.constant([0]) if max_boxes is None else b.Reshape(_long(b, max_boxes), [1])
     classes, boxes = _vector(b, scores, 1), _vector(b, scores, 2)
     if node.node.version == 4:
         count = b.Multiply(b.Multiply(b.Minimum(limit, boxes), classes), _vector(b, scores, 0))
     else:
-        # No more than there are boxes, whatever their classes: what comes after is left out.
+        # These versions list at most as many rows as there are boxes, whatever their classes.
         count = b.Minimum(b.Multiply(limit, classes), boxes)
         rows = b.Slice(rows, [0], count, [0])
     missing = b.Subtract(count, b.Gather(b.Shape(rows), [0], axis=0))
@@ -68,30 +68,34 @@ def _long(b: Any, x: Value) -> Value:
 
 @OPENVINO.lower("NonMaxSuppression")
 def lower_suppression(b: Any, node: Node) -> Any:
-    """Always three outputs, all limits given, and an overlap that is enough by itself."""
+    """Export with three outputs, all thresholds, and an inclusive IoU threshold."""
     op: Any = node.op
-    boxes, scores, most, overlap, least, sigma = (*node.inputs, None, None, None, None)[:6]
+    boxes, scores, max_boxes, iou_threshold, score_threshold, sigma = (*node.inputs, None, None, None, None)[:6]
     assert boxes is not None and scores is not None
     falls = is_soft(sigma)
-    plain = op.with_(inclusive=True, outputs=3, both=op.both and falls)
-    if op == plain and None not in (most, overlap, least) and falls == (sigma is not None):
+    plain = op.with_(inclusive=True, outputs=3, soft_and_hard=op.soft_and_hard and falls)
+    if op == plain and None not in (max_boxes, iou_threshold, score_threshold) and falls == (sigma is not None):
         return None
     if not op.inclusive:
-        limit = known_limit(overlap)
+        limit = known_value_of(iou_threshold)
         if limit is None:
-            raise UnsupportedError("detection.limit", "NonMaxSuppression with an overlap that only run time knows")
-        overlap = b.constant(inclusive(limit))
-    most = b.constant(np.zeros((), np.int64)) if most is None else most
-    overlap = b.constant(np.zeros((), np.float32)) if overlap is None else overlap
-    least = b.constant(np.array(-np.inf, np.float32)) if least is None else least
-    made = b.add(plain, boxes, scores, most, overlap, least, *([sigma] if falls else []))
+            raise UnsupportedError(
+                "detection.limit", "NonMaxSuppression with an iou_threshold known only at run time is not supported"
+            )
+        iou_threshold = b.constant(next_f32_above(limit))
+    max_boxes = b.constant(np.zeros((), np.int64)) if max_boxes is None else max_boxes
+    iou_threshold = b.constant(np.zeros((), np.float32)) if iou_threshold is None else iou_threshold
+    score_threshold = b.constant(np.array(-np.inf, np.float32)) if score_threshold is None else score_threshold
+    made = b.add(plain, boxes, scores, max_boxes, iou_threshold, score_threshold, *([sigma] if falls else []))
     return [made[0], *made[1:][: op.outputs - 1]]
 
 
 @OPENVINO.lift("RegionYolo", 1)
 def yolo(node: Lifting) -> Value:
-    """Of each box in each cell: the sigmoid of where it is and whether there is one, its size as it is, and of the classes the
-    sigmoid, or with ``do_softmax`` the softmax."""
+    """Import RegionYolo: per box the sigmoid of center and objectness, the raw size, and of the classes the sigmoid.
+
+    With ``do_softmax`` the classes get a softmax instead.
+    """
     b, x = node.b, node.input(0)
     coords, classes, number = (node.attribute(name, "int") for name in ("coords", "classes", "num"))
     softmax, mask = node.attribute("do_softmax", "bool", True), node.attribute("mask", "tuple[int, ...]", ())
