@@ -60,7 +60,7 @@ def ours() -> str:
 
 def theirs(format: str) -> str:
     rows = ["| operator | versions read | not read | as |", "| --- | --- | --- | --- |"]
-    for each in catalog.foreign(format):
+    for each in catalog.foreign_catalog(format):
         cells = (each.name, ", ".join(map(str, each.versions)), ", ".join(map(str, each.unread)), ", ".join(each.ours))
         rows.append(f"| {' | '.join(cell or '-' for cell in cells)} |")
     return "\n".join(rows)

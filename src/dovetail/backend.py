@@ -14,7 +14,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from dovetail import dtypes
 from dovetail.errors import EngineError
-from dovetail.formats import lifted
+from dovetail.formats import import_foreign
 from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.onnx import codec
 from dovetail.program import Program, compile
@@ -65,7 +65,7 @@ class DovetailBackend(Backend):
         if not cls.supports_device(device):
             raise EngineError("device.unknown", f"no device is called {device!r}; there is CPU")
         deviations = Deviations()
-        loaded = lifted(codec.read(model, deviations=deviations), deviations)
+        loaded = import_foreign(codec.read(model, deviations=deviations), deviations)
         log(deviations.warnings(), "the model")
         return Prepared(compile(loaded, engine))
 

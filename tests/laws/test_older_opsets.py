@@ -7,7 +7,7 @@ import pytest
 
 from cases import Case
 from dovetail.errors import UnsupportedError
-from dovetail.formats import lifted
+from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec, write
 from dovetail.interpreter.interpret import interpret
 from rig import CASES, answer, feeds, model_of, over, skip_where_outside, spread
@@ -32,7 +32,7 @@ def test_an_operator_means_the_same_in_older_opsets(case: Case) -> None:
             refused.append(error.diagnostics[0].message)
             continue
         assert data is not None
-        found = interpret(lifted(codec.read(data)), feeds(case))
+        found = interpret(import_foreign(codec.read(data)), feeds(case))
         for mine, theirs in zip(found.values(), answer(case), strict=False):
             assert_close(np.asarray(mine), theirs, max(case.tolerance or 0, SUMS), f"opset {opset}")
     if len(refused) == len(OPSETS):

@@ -12,7 +12,7 @@ import pytest
 import oracles
 from cases import Case
 from dovetail.errors import UnsupportedError
-from dovetail.formats import lifted, op_mapping
+from dovetail.formats import import_foreign, op_mapping
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.exporter import Lowering
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
@@ -37,7 +37,7 @@ class Onnx(NamedTuple):
     def __call__(self, model: Model) -> Model:
         data = onnx_write.save(model, None, opset=self.opset)
         assert data is not None
-        return sound(lifted(onnx_codec.read(data)))
+        return sound(import_foreign(onnx_codec.read(data)))
 
     def lowering(self) -> Lowering:
         return Lowering(ONNX, lambda domain, kind: since_version(domain, kind, self.opset), file=None, sink=False)
@@ -50,7 +50,7 @@ class OpenVino(NamedTuple):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.xml")
             openvino_write.save(model, path)
-            return sound(lifted(openvino_codec.read(path)))
+            return sound(import_foreign(openvino_codec.read(path)))
 
     def lowering(self) -> Lowering:
         return Lowering(OPENVINO, openvino_write.version_of, file=None, sink=True)
@@ -130,7 +130,7 @@ def test_each_spelling_belongs_to_an_operator_that_onnx_has() -> None:
         for op in REGISTRY.values()
         for spelling in (op_mapping.parse(op, line) for line in op.onnx)
         for version in spelling.versions
-    } | {(domain, kind, version) for domain, kind, version in ONNX.lifts}
+    } | {(domain, kind, version) for domain, kind, version in ONNX.importers}
     # onnxruntime has this one in the default domain, with a schema of its own.
     said = {spelling for spelling in said if spelling[:2] != ("", "SimplifiedLayerNormalization")}
     assert {version for version in said if not version[0]} <= real

@@ -43,7 +43,7 @@ BUILT = frozenset(
 def known() -> frozenset[str]:
     """All operators of ONNX that are built, by their spellings and by what composes them."""
     spelled = (op_mapping.parse(op, line) for op in REGISTRY.values() for line in op.onnx)
-    return frozenset({spelling.kind for spelling in spelled} | {kind for _, kind, _ in ONNX.lifts})
+    return frozenset({spelling.kind for spelling in spelled} | {kind for _, kind, _ in ONNX.importers})
 
 
 REFUSED = {"ImageDecoder"}

@@ -14,7 +14,7 @@ import dovetail
 from dovetail import dtypes, symbolic
 from dovetail.compare.random_inputs import random_inputs
 from dovetail.errors import DovetailError
-from dovetail.formats import lifted
+from dovetail.formats import import_foreign
 from dovetail.formats.dialect import Dialect
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.onnx.converters import ONNX
@@ -40,7 +40,7 @@ IR_VALUES = [
 
 def operators(dialect: Dialect) -> list[tuple[str, str, int]]:
     dialect.readers(ForeignNode("Nothing", 1, [], []))
-    return sorted({*(dialect._readers or {}), *dialect.lifts})
+    return sorted({*(dialect._readers or {}), *dialect.importers})
 
 
 def facts(dialect: Dialect, domain: str, kind: str, version: int) -> tuple[list[str], int]:
@@ -121,7 +121,7 @@ def test_any_node_is_a_graph_or_an_error_of_ours(dialect: Dialect) -> None:
         node = foreign.graph.nodes[0]
         start = time.process_time()
         try:
-            model = lifted(foreign)
+            model = import_foreign(foreign)
             lifts += 1
             use(model)
         except DovetailError as error:

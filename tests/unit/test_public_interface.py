@@ -460,9 +460,7 @@ def test_dask_stays_lazy(shapes: Any) -> None:
 
     data = np.arange(np.prod(first), dtype=np.float32).reshape(first)
     with dask.config.set(scheduler=forbidden):
-        found = dovetail.interpret(
-            b.model, [array.from_array(data, chunks=tuple(max(1, size // 2) for size in first))], xp=array
-        )
+        found = dovetail.interpret(b.model, [array.from_array(data, chunks=tuple(max(1, size // 2) for size in first))], xp=array)
     assert all(isinstance(each, array.Array) for each in found.values())
     np.testing.assert_array_equal(found["y"].compute(), data.reshape(second))
     np.testing.assert_array_equal(found["z"].compute(), data)

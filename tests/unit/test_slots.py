@@ -11,7 +11,7 @@ from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats import op_mapping
-from dovetail.formats.op_mapping import Slot
+from dovetail.formats.op_mapping import ParamMapping
 from dovetail.ir.op import REQUIRED, Op
 
 
@@ -35,15 +35,15 @@ def test_a_line_says_domain_kind_versions_inputs_attributes_and_what_is_fixed() 
     line = "ai.odd:Kind-1,12(x, theirs:more?, *xs; n:count=4, a+b:sizes?, old:_, m~{A:plain,B C:other}:mode=A | flag=false/true)"
     found = op_mapping.parse(_Thing, line)
     assert (found.op, found.domain, found.kind, found.versions) == (_Thing, "ai.odd", "Kind", (1, 12))
-    assert found.inputs == (Slot(("x",), "x"), Slot(("theirs",), "more", optional=True), Slot(("xs",), "xs", repeated=True))
+    assert found.inputs == (ParamMapping(("x",), "x"), ParamMapping(("theirs",), "more", optional=True), ParamMapping(("xs",), "xs", repeated=True))
     assert found.attributes == (
-        Slot(("n",), "count", default="4"),
-        Slot(("a", "b"), "sizes", optional=True),
-        Slot(("old",), "_"),
-        Slot(("m",), "mode", default="A", how="table", table=(("A", "plain"), ("B C", "other"))),
+        ParamMapping(("n",), "count", default="4"),
+        ParamMapping(("a", "b"), "sizes", optional=True),
+        ParamMapping(("old",), "_"),
+        ParamMapping(("m",), "mode", default="A", how="table", table=(("A", "plain"), ("B C", "other"))),
     )
     assert found.fixed == (("flag", ("false", "true")),) and found.implied == (("flag", False),)
-    assert found.known == {"n", "a", "b", "old", "m"} and not found.is_written_only and found.line == line
+    assert found.known == {"n", "a", "b", "old", "m"} and not found.is_export_only and found.line == line
     assert [slot.is_ignored for slot in found.attributes] == [False, False, True, False]
     assert all(map(found.covers, ("x", "more", "xs", "count", "sizes", "mode", "flag", "_")))
     assert not any(map(found.covers, ("ratio", "n", "a", "theirs")))
@@ -51,16 +51,16 @@ def test_a_line_says_domain_kind_versions_inputs_attributes_and_what_is_fixed() 
 
 def test_parts_of_a_line_may_be_left_out() -> None:
     bare = op_mapping.parse(_Thing, "Kind-7(x)")
-    assert (bare.domain, bare.inputs, bare.attributes, bare.fixed, bare.implied) == ("", (Slot(("x",), "x"),), (), (), ())
+    assert (bare.domain, bare.inputs, bare.attributes, bare.fixed, bare.implied) == ("", (ParamMapping(("x",), "x"),), (), (), ())
     assert bare.known == frozenset()
     assert (
         op_mapping.parse(_Thing, "Kind-7(x)").inputs
         == op_mapping.parse(_Thing, "Kind-7(x; count)").inputs
-        == (Slot(("x",), "x"),)
+        == (ParamMapping(("x",), "x"),)
     )
     for line in ("Kind-7(; count~natural)", "Kind-7(;count~natural)"):
         only = op_mapping.parse(_Thing, line)
-        assert (only.inputs, only.attributes) == ((), (Slot(("count",), "count", how="natural"),))
+        assert (only.inputs, only.attributes) == ((), (ParamMapping(("count",), "count", how="natural"),))
     assert op_mapping.parse(_Thing, "Kind-7(x | more=none)").fixed == (("more", ("none",)),)
     # What is fixed of an input is no attribute.
     assert op_mapping.parse(_Thing, "Kind-7(x | more=none, sizes=none)").implied == (("sizes", None),)
@@ -69,17 +69,17 @@ def test_parts_of_a_line_may_be_left_out() -> None:
 def test_a_line_may_stand_between_blanks_and_be_for_writing_only() -> None:
     for line in ("> Kind-1(x)", ">Kind-1(x)", "  > Kind-1(x) "):
         found = op_mapping.parse(_Thing, line)
-        assert found.is_written_only and (found.kind, found.inputs) == ("Kind", (Slot(("x",), "x"),))
+        assert found.is_export_only and (found.kind, found.inputs) == ("Kind", (ParamMapping(("x",), "x"),))
     spaced = op_mapping.parse(_Thing, " Kind-1( x ,more? ;count=4, flag | mode = other , ratio=1/2 ) ")
-    assert [slot.ours for slot in spaced.inputs] == ["x", "more"] and spaced.fixed == (
+    assert [slot.name for slot in spaced.inputs] == ["x", "more"] and spaced.fixed == (
         ("mode", ("other",)),
         ("ratio", ("1", "2")),
     )
 
 
 def test_commas_inside_of_brackets_separate_nothing() -> None:
-    assert op_mapping.split_top("a=[1,2], b~{x:y,z:w}=x,, c ") == ["a=[1,2]", "b~{x:y,z:w}=x", "c"]
-    assert op_mapping.split_top("a;b;{;}", ";") == ["a", "b", "{;}"]
+    assert op_mapping.split_items("a=[1,2], b~{x:y,z:w}=x,, c ") == ["a=[1,2]", "b~{x:y,z:w}=x", "c"]
+    assert op_mapping.split_items("a;b;{;}", ";") == ["a", "b", "{;}"]
     found = op_mapping.parse(_Thing, "Kind-1(x; sizes=[1,2], weights=[0.5,-1])")
     assert [slot.default for slot in found.attributes] == ["[1,2]", "[0.5,-1]"]
 
@@ -145,7 +145,7 @@ def test_what_is_no_value_of_that_type_is_refused(annotation: str, raw: Any) -> 
         op_mapping.coerce(annotation, raw)
 
 
-def slot(text: str) -> Slot:
+def slot(text: str) -> ParamMapping:
     return op_mapping.parse(_Thing, f"Kind-1(; {text})").attributes[0]
 
 
@@ -166,17 +166,17 @@ def slot(text: str) -> Slot:
     ],
 )
 def test_what_goes_out_is_what_came_in(text: str, theirs: Any, ours: Any) -> None:
-    found = op_mapping.coerce(ANNOTATIONS[slot(text).ours], op_mapping.convert_in(slot(text), theirs))
+    found = op_mapping.coerce(ANNOTATIONS[slot(text).ours], op_mapping.import_value(slot(text), theirs))
     assert found == ours
-    out = op_mapping.convert_out(slot(text), found)
+    out = op_mapping.export_value(slot(text), found)
     assert out == theirs and type(out) is type(theirs)
 
 
 def test_a_table_speaks_of_flags_too() -> None:
     inverted = slot("mode~{yes:true,no:false}:flag")
-    assert [op_mapping.coerce("bool", op_mapping.convert_in(inverted, word)) for word in ("yes", "no")] == [True, False]
-    assert [op_mapping.convert_out(inverted, value) for value in (True, False)] == ["yes", "no"]
-    assert op_mapping.convert_in(inverted, " yes ") == "true"
+    assert [op_mapping.coerce("bool", op_mapping.import_value(inverted, word)) for word in ("yes", "no")] == [True, False]
+    assert [op_mapping.export_value(inverted, value) for value in (True, False)] == ["yes", "no"]
+    assert op_mapping.import_value(inverted, " yes ") == "true"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_table_speaks_of_flags_too() -> None:
 )
 def test_what_no_conversion_takes_is_refused(text: str, raw: Any) -> None:
     with pytest.raises(ValueError):
-        op_mapping.convert_in(slot(text), raw)
+        op_mapping.import_value(slot(text), raw)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_what_no_conversion_takes_is_refused(text: str, raw: Any) -> None:
 )
 def test_what_the_spelling_has_no_word_for_does_not_go_out(text: str, value: Any) -> None:
     with pytest.raises(KeyError):
-        op_mapping.convert_out(slot(text), value)
-    assert op_mapping.convert_out(slot("sizes~natural?"), None) is None
+        op_mapping.export_value(slot(text), value)
+    assert op_mapping.export_value(slot("sizes~natural?"), None) is None
 
 
 def read(text: str, attributes: dict[str, Any], is_text: bool = False) -> Any:
@@ -248,7 +248,7 @@ def test_two_lists_become_one() -> None:
 )
 def test_a_value_that_does_not_fit_is_named_with_what_is_wanted(text: str, raw: Any, words: str) -> None:
     with pytest.raises(FormatError) as caught:
-        read(text, dict.fromkeys(slot(text).theirs, raw), text != "more")
+        read(text, dict.fromkeys(slot(text).foreign_names, raw), text != "more")
     assert (caught.value.code, caught.value.message) == ("attribute.value", f"Kind: {words}")
 
 
@@ -275,7 +275,7 @@ def test_a_format_with_typed_attributes_takes_no_text_for_a_number() -> None:
 
 def constant(text: str, data: Any) -> Any:
     found = op_mapping.parse(_Thing, f"Kind-1({text})").inputs[0]
-    return op_mapping.read_constant(found, _Thing.fields_by_name[found.ours], np.asarray(data))
+    return op_mapping.read_constant(found, _Thing.fields_by_name[found.name], np.asarray(data))
 
 
 def test_a_constant_input_becomes_the_attribute_that_it_fills() -> None:

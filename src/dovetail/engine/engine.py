@@ -22,7 +22,7 @@ from dovetail.engine.run.subgraphs import plan_bodies
 from dovetail.engine.shape_specialization import EarlyNodes, specialize, weights_of
 from dovetail.errors import EngineError, RuleError
 from dovetail.forks import ForkLock
-from dovetail.formats import collector_paused
+from dovetail.formats import pause_gc
 from dovetail.interpreter.interpret import check_inputs, named_inputs, owned, to_array
 from dovetail.ir.graph import Graph, Model
 from dovetail.ir.types import Tensor
@@ -148,7 +148,7 @@ class Engine:
 
     def _template(self, symbol: str, sizes: dict[str, int]) -> Template | None:
         try:
-            with collector_paused():
+            with pause_gc():
                 return make_template(self.graph, symbol, sizes, self.elide, self._core, self._early)
         except RuleError:
             # A rule that refuses other sizes than those of this run.
@@ -161,7 +161,7 @@ class Engine:
         return Bound(plan, scene, arrays, self._core, self._pool, self._store, self._shelf)
 
     def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:
-        with collector_paused():
+        with pause_gc():
             return self._planned_at_once(arrays, sizes, strides)
 
     def _planned_at_once(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, Scene]:

@@ -95,7 +95,7 @@ def mapped(source: StrPath | int, offset: int = 0, length: int | None = None) ->
 def contents(source: StrPath | int) -> Bytes:
     """All bytes of a file of weights as a read-only uint8 array: a copy of a small file, a map of a large one.
 
-    ``mapping`` chooses otherwise. Raises as mapped, and FormatError [data.memory] where a copy does not fit into memory.
+    ``mapping_policy`` chooses otherwise. Raises as mapped, and FormatError [data.memory] where a copy does not fit into memory.
     """
     if not isinstance(source, int):
         descriptor = _open_chosen(source)
@@ -128,7 +128,7 @@ def _copied(descriptor: int, size: int) -> Bytes:
 
 
 @contextmanager
-def mapping(policy: str) -> Iterator[None]:
+def mapping_policy(policy: str) -> Iterator[None]:
     """Choose inside how ``contents`` reads: "never" maps, "always", or "auto": files from LEAST_MAPPED bytes on.
 
     Raises FormatError [data.map] for any other word.

@@ -22,7 +22,7 @@ PATH = ("dovetail", "onnx")
 PROPERTY = "dovetail.openvino"
 
 
-def from_onnx(model: Model) -> str:
+def encode_onnx(model: Model) -> str:
     """What IR has no place for in a model that speaks ONNX's words."""
     is_ir = model.format == "openvino"
     kept = model.metadata.get("onnx", {}) if model.format != "onnx" else model.metadata
@@ -60,7 +60,7 @@ def _is_named(size: Any) -> bool:
     return not isinstance(size, int) and not is_unnamed(size)
 
 
-def into_ir(foreign: ForeignModel) -> None:
+def restore_onnx(foreign: ForeignModel) -> None:
     """Give a model just read from IR back what travelled with it."""
     text = rt_info.get(foreign.metadata.get("rt_info", []), *PATH)
     kept = _parsed(text)
@@ -125,14 +125,14 @@ def _texts(found: Any) -> dict[str, str]:
     return {str(name): text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
 
 
-def without_travel(items: list[rt_info.Item]) -> list[rt_info.Item]:
+def without_onnx_record(items: list[rt_info.Item]) -> list[rt_info.Item]:
     """The ``rt_info`` of a model less what this module put there."""
     return [item for item in items if rt_info.name_of(item) != PATH[0]]
 
 
-def from_openvino(model: Model) -> str | None:
+def encode_openvino(model: Model) -> str | None:
     """What ONNX has no place for in a model that speaks IR's words; None where there is nothing."""
-    info = without_travel(model.metadata.get("rt_info", []))
+    info = without_onnx_record(model.metadata.get("rt_info", []))
     names = {value.name: list(value.names) for value in (*model.inputs, *model.outputs) if len(value.names) > 1}
     found = {"rt_info": info, "names": names, **{tag: model.metadata[tag] for tag in _SECTIONS if model.metadata.get(tag)}}
     kept = {name: item for name, item in found.items() if item}
@@ -142,7 +142,7 @@ def from_openvino(model: Model) -> str | None:
 _SECTIONS = ("meta_data", "quantization_parameters")
 
 
-def into_onnx(model: Model) -> dict[str, Any]:
+def openvino_metadata_of(model: Model) -> dict[str, Any]:
     """What travelled with an ONNX model from IR: its metadata there, and the names of its inputs and outputs."""
     kept = _parsed(model.metadata.get("metadata_props", {}).get(PROPERTY))
     found: dict[str, Any] = {}

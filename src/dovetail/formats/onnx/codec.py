@@ -4,7 +4,7 @@
 functions are written out. What has no place of its own in a ForeignModel stands in ``metadata`` and is written back:
 
 - model: ``ir_version``, ``domain``, ``model_version``, ``metadata_props``, ``configuration``, ``training_info``,
-  ``unknown_fields`` (see :mod:`mending`); ``assumed_domains`` (those that are not imported) is for lift only;
+  ``unknown_fields`` (see :mod:`mending`); ``undeclared_domains`` (those that are not imported) is for lift only;
 - graph: ``metadata_props``, ``quantization_annotation``, ``notes`` (of initializers), ``sparse`` (initializers stored so),
   ``overridable`` (initializers that are inputs too, with what is declared of them in ``values``) and ``inputs`` (all names
   in order);
@@ -220,7 +220,7 @@ def _read_model(proto: ModelProto, tensors: TensorReader, faults: Faults) -> For
     if training:
         model.metadata["training_info"] = [item.SerializeToString(deterministic=True) for item in training]
     if reader.assumed:
-        model.metadata["assumed_domains"] = sorted(reader.assumed)
+        model.metadata["undeclared_domains"] = sorted(reader.assumed)
     refuse_rest(fields, "model")
     faults.report()
     return model

@@ -135,7 +135,7 @@ def _fault(
     return None
 
 
-def spell(value: Any) -> Any:
+def encode_attribute(value: Any) -> Any:
     """A core attribute value as an ONNX attribute value."""
     if isinstance(value, bool):
         return int(value)
@@ -144,11 +144,11 @@ def spell(value: Any) -> Any:
             raise UnsupportedError("type.version", f"ONNX has no element type {value}")
         return value.onnx
     if isinstance(value, tuple):
-        return [spell(item) for item in value]
+        return [encode_attribute(item) for item in value]
     return value
 
 
-def arity(domain: str, kind: str, version: int) -> tuple[int, int]:
+def input_arity(domain: str, kind: str, version: int) -> tuple[int, int]:
     """How many inputs do not repeat, and how many a node has at least: those of Loop may be left out, and are counted."""
     found = schema(domain, kind, version)
     return (0, 0) if found is None else (len(found.inputs) - found.is_repeated, found.least_inputs)
@@ -162,7 +162,7 @@ def first_version(domain: str, kind: str) -> int | None:
 _PADDED = frozenset(("Conv", "MaxPool", "AveragePool"))
 
 
-def mend(node: ForeignNode, deviate: Callable[[DovetailError], None]) -> ForeignNode:
+def normalize(node: ForeignNode, deviate: Callable[[DovetailError], None]) -> ForeignNode:
     """A window whose ``auto_pad`` is a word other than NOTSET ignores ``pads`` in every runtime that takes both, and an empty
     ``auto_pad`` is NOTSET."""
     word = node.attributes.get("auto_pad")
@@ -183,5 +183,12 @@ def _without(node: ForeignNode, name: str) -> ForeignNode:
 
 
 ONNX = Dialect(
-    "onnx", lambda cls: cls.onnx, check_types, spell=spell, has_opsets=True, arity=arity, first_version=first_version, mend=mend
+    "onnx",
+    lambda cls: cls.onnx,
+    check_types,
+    encode_attribute=encode_attribute,
+    has_opsets=True,
+    input_arity=input_arity,
+    first_version=first_version,
+    normalize=normalize,
 )

@@ -10,7 +10,7 @@ from typing import Any
 from dovetail.errors import Diagnostic, UnsupportedError
 
 
-def told(error: UnsupportedError, target: int, newest: int, write: Callable[[int], Any]) -> UnsupportedError:
+def with_min_opset(error: UnsupportedError, target: int, newest: int, write: Callable[[int], Any]) -> UnsupportedError:
     """``error``, which writing for the opset ``target`` raised, with what ``write`` raises for newer ones: each fault says from
     which opset on it would not be one."""
 

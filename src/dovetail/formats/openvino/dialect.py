@@ -24,7 +24,7 @@ def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Valu
             raise RuleError("type.version", f"OpenVINO has no element type {value.type.dtype}")
 
 
-def spell(value: Any) -> str:
+def encode_attribute(value: Any) -> str:
     """A core attribute value as the text of an xml attribute."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -33,10 +33,10 @@ def spell(value: Any) -> str:
             raise UnsupportedError("type.version", f"OpenVINO has no element type {value}")
         return value.openvino
     if isinstance(value, tuple | list):
-        return ", ".join(map(spell, value))
+        return ", ".join(map(encode_attribute, value))
     if isinstance(value, float):
         return repr(value)
     return str(value)
 
 
-OPENVINO = Dialect("openvino", lambda cls: cls.openvino, check_types, is_text=True, spell=spell)
+OPENVINO = Dialect("openvino", lambda cls: cls.openvino, check_types, is_text=True, encode_attribute=encode_attribute)

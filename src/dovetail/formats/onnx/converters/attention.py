@@ -12,7 +12,7 @@ from dovetail.ir.graph import Node, Value
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 
 
-@ONNX.lower("ScaledDotProductAttention")
+@ONNX.legalize("ScaledDotProductAttention")
 def scaled_dot_product(b: Any, node: Node) -> Any:
     """As Attention, where every row is known to see a key; what the target has no Attention for is taken apart from there."""
     op = node.op

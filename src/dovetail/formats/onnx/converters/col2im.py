@@ -12,7 +12,7 @@ from dovetail.ops.casts import as_type
 from dovetail.ops.nn.deform_conv import explicit
 
 
-@ONNX.lower("Col2Im")
+@ONNX.legalize("Col2Im")
 def blocks(b: Any, node: Node) -> Any:
     """With a batch, and sizes of i64."""
     x, image, block = node.inputs
@@ -24,7 +24,7 @@ def blocks(b: Any, node: Node) -> Any:
     return y if wide is x else b.Squeeze(y, [0])
 
 
-@ONNX.lower("DeformConv")
+@ONNX.legalize("DeformConv")
 def deformable(b: Any, node: Node) -> Any:
     """The padding is written out, and there are zeros around the tensor."""
     op: Any = node.op

@@ -8,7 +8,7 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 
 
-@ONNX.lower("ConvTranspose")
+@ONNX.legalize("ConvTranspose")
 def conv_transpose(b: Any, node: Node) -> Any:
     """An output shape that keeps the padding at the beginning, which is OpenVINO's explicit and valid."""
     op: Any = node.op
@@ -18,7 +18,7 @@ def conv_transpose(b: Any, node: Node) -> Any:
     return op.decompose(b, x, w, bias, target)
 
 
-@ONNX.lower("Conv")
+@ONNX.legalize("Conv")
 def conv(b: Any, node: Node) -> Any:
     """A negative pad, which crops: OpenVINO has them."""
     op: Any = node.op

@@ -8,7 +8,7 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 
 
-@ONNX.lower("NonMaxSuppression")
+@ONNX.legalize("NonMaxSuppression")
 def suppression(b: Any, node: Node) -> Any:
     """One output, each class by itself, all in f32."""
     op: Any = node.op

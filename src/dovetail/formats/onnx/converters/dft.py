@@ -8,9 +8,9 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
@@ -19,17 +19,17 @@ from dovetail.ops.signal.dft import DFT
 from dovetail.ops.tensor.reshape import items, numbers
 
 
-@ONNX.lift("DFT", 17, 20)
-def transform(node: Lifting) -> list[Value]:
-    b, x, length = node.b, node.input(0), node.optional(1)
-    if node.node.version == 17:
-        axes = _axis(b, x, node.attribute("axis", "int", 1))
-    elif (axis := node.optional(2)) is None or axis.constant is not None:
-        axes = _axis(b, x, node.constant(2, "int", -2))
+@ONNX.importer("DFT", 17, 20)
+def transform(ctx: ImportContext) -> list[Value]:
+    b, x, length = ctx.b, ctx.input(0), ctx.optional_input(1)
+    if ctx.node.version == 17:
+        axes = _axis(b, x, ctx.attribute("axis", "int", 1))
+    elif (axis := ctx.optional_input(2)) is None or axis.constant is not None:
+        axes = _axis(b, x, ctx.constant_input(2, "int", -2))
     else:
         # Counted from the end, the axis of the parts is one of them.
         axes = b.Reshape(b.Where(b.Less(axis, 0), b.Add(axis, 1), axis), [1])
-    op = DFT(node.attribute("inverse", "bool", False), node.attribute("onesided", "bool", False))
+    op = DFT(ctx.attribute("inverse", "bool", False), ctx.attribute("onesided", "bool", False))
     given = () if length is None else (length,)
     return b.add(op, x, axes, *given)
 
@@ -79,8 +79,8 @@ def _read_axis(axes: Value) -> Value | None:
     return axis if is_so and axis.shape == () else None  # type: ignore[union-attr]
 
 
-@ONNX.lower("DFT")
-def lower_transform(b: Any, node: Node) -> Any:
+@ONNX.legalize("DFT")
+def legalize_transform(b: Any, node: Node) -> Any:
     """One axis after the other."""
     op: Any = node.op
     x, axes, lengths = (*node.inputs, None)[:3]
@@ -125,25 +125,25 @@ def _each(b: Any, op: Any, x: Any, places: list[int], lengths: list[Any]) -> Any
     return x
 
 
-@ONNX.substitute("DFT")
+@ONNX.fallback("DFT")
 def by_matrices(b: Any, node: Node) -> Any:
     """Before version 17, where the sizes are known."""
     return node.op.decompose(b, *node.inputs)
 
 
-@ONNX.emit("DFT")
-def emit_transform(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("DFT")
+def export_transform(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x, axes, lengths = (*node.inputs, None)[:3]
     assert x is not None
-    version = lowering.version_of("", "DFT")
+    version = ctx.version_of("", "DFT")
     if version is None:
         raise UnsupportedError("op.unsayable", "the target has no DFT")
     (axis,) = numbers(axes) or [0]
     place = axis_in(axis, len(x.dims) - 1)
     attributes = {"inverse": int(op.inverse), "onesided": int(op.onesided)}
-    inputs = [lowering.key(x), lowering.key(lengths)]
+    inputs = [ctx.key(x), ctx.key(lengths)]
     if version < 20:
-        return [lowering.finish(node, "", "DFT", version, inputs, {**attributes, "axis": place})]
-    inputs.append(lowering.initializer(node, ForeignTensor(dtypes.i64, np.array(place, np.int64), ""), "axis"))
-    return [lowering.finish(node, "", "DFT", version, inputs, attributes)]
+        return [ctx.add_node(node, "", "DFT", version, inputs, {**attributes, "axis": place})]
+    inputs.append(ctx.add_constant(node, ForeignTensor(dtypes.i64, np.array(place, np.int64), ""), "axis"))
+    return [ctx.add_node(node, "", "DFT", version, inputs, attributes)]

@@ -8,9 +8,9 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.legacy_broadcast import aligned
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
@@ -25,38 +25,38 @@ REDUCTIONS = (
 )  # fmt: skip
 
 
-@ONNX.lift("Add", 1, 6)
-@ONNX.lift("Sub", 1, 6)
-@ONNX.lift("Mul", 1, 6)
-@ONNX.lift("Div", 1, 6)
-@ONNX.lift("Pow", 1)
-@ONNX.lift("Equal", 1)
-@ONNX.lift("Less", 1)
-@ONNX.lift("Greater", 1)
-@ONNX.lift("And", 1)
-@ONNX.lift("Or", 1)
-@ONNX.lift("Xor", 1)
-def one_way_broadcast(node: Lifting) -> Value | None:
+@ONNX.importer("Add", 1, 6)
+@ONNX.importer("Sub", 1, 6)
+@ONNX.importer("Mul", 1, 6)
+@ONNX.importer("Div", 1, 6)
+@ONNX.importer("Pow", 1)
+@ONNX.importer("Equal", 1)
+@ONNX.importer("Less", 1)
+@ONNX.importer("Greater", 1)
+@ONNX.importer("And", 1)
+@ONNX.importer("Or", 1)
+@ONNX.importer("Xor", 1)
+def one_way_broadcast(ctx: ImportContext) -> Value | None:
     """Before version 7 the second input broadcasts, on demand, to the first from ``axis`` on."""
-    if not node.attribute("broadcast", "bool", False):
+    if not ctx.attribute("broadcast", "bool", False):
         return None
-    x, y = node.input(0), node.input(1)
-    axis = node.attribute("axis", "int", None)
+    x, y = ctx.input(0), ctx.input(1)
+    axis = ctx.attribute("axis", "int", None)
     if axis is not None and axis < 0:
-        raise FormatError("attribute.value", f"{node.node.kind}: axis = {axis} is negative")
-    op, xs = node.reading(x, aligned(node.b, x, y, axis))
-    return node.b.add(op.with_(broadcast=True), *xs)[0]
+        raise FormatError("attribute.value", f"{ctx.node.kind}: axis = {axis} is negative")
+    op, xs = ctx.apply_mapping(x, aligned(ctx.b, x, y, axis))
+    return ctx.b.add(op.with_(broadcast=True), *xs)[0]
 
 
-@ONNX.lift("Mod", 10, 13)
-def mod(node: Lifting) -> None:
+@ONNX.importer("Mod", 10, 13)
+def mod(ctx: ImportContext) -> None:
     """Floats had only the remainder of C's fmod."""
-    dtype = getattr(node.input(0).type, "dtype", None)
-    if dtype is not None and dtype.is_float and not node.attribute("fmod", "bool", False):
-        raise FormatError("mod.fmod", f"Mod-{node.node.version} of floats needs fmod=1")
+    dtype = getattr(ctx.input(0).type, "dtype", None)
+    if dtype is not None and dtype.is_float and not ctx.attribute("fmod", "bool", False):
+        raise FormatError("mod.fmod", f"Mod-{ctx.node.version} of floats needs fmod=1")
 
 
-@ONNX.lower("Mod")
+@ONNX.legalize("Mod")
 def float_mod(b: Builder, node: Node) -> Value | None:
     """The floor remainder of floats, which came only with version 28, from the truncated one."""
     op: Any = node.op
@@ -72,7 +72,7 @@ def float_mod(b: Builder, node: Node) -> Value | None:
     return result
 
 
-@ONNX.lower("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
+@ONNX.legalize("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
 def bits_of_truth(b: Builder, node: Node) -> Value | None:
     """ONNX's are for integers; those of truth values are the connectives."""
     assert node.inputs[0] is not None
@@ -84,7 +84,7 @@ def bits_of_truth(b: Builder, node: Node) -> Value | None:
     return result
 
 
-@ONNX.lower("Where")
+@ONNX.legalize("Where")
 def choice_of_truth(b: Builder, node: Node) -> Value | None:
     """Truth values are chosen by the connectives: onnxruntime has no kernel of Where for them."""
     condition, x, y = node.inputs
@@ -101,7 +101,7 @@ def choice_of_truth(b: Builder, node: Node) -> Value | None:
     return result
 
 
-@ONNX.lower(*REDUCTIONS)
+@ONNX.legalize(*REDUCTIONS)
 def reduction(b: Builder, node: Node) -> Value | None:
     """Axes are an i64 vector; where there surely are some, what none would mean is left at its default."""
     op: Any = node.op
@@ -123,21 +123,21 @@ def _as_vector(b: Builder, axes: Value) -> Value:
     return b.Reshape(axes, [-1]) if axes.shape == () else axes
 
 
-@ONNX.lift("Cast", 19, 21, 23)
-def cast(node: Lifting) -> Op | None:
+@ONNX.importer("Cast", 19, 21, 23)
+def cast(ctx: ImportContext) -> Op | None:
     """Until version 24 infinities became NaN in the types that lack them, saturated or not."""
     from dovetail.ops.elementwise.cast import Cast
 
-    to, saturate = node.attribute("to", "DType"), node.attribute("saturate", "bool", True)
+    to, saturate = ctx.attribute("to", "DType"), ctx.attribute("saturate", "bool", True)
     return Cast(to, saturate=saturate, saturate_infinity=not saturate) if to in FNUZ and saturate else None
 
 
-@ONNX.lift("CastLike", 19, 21, 23)
-def cast_like(node: Lifting) -> Value | None:
-    to, saturate = node.input(1).dtype, node.attribute("saturate", "bool", True)
+@ONNX.importer("CastLike", 19, 21, 23)
+def cast_like(ctx: ImportContext) -> Value | None:
+    to, saturate = ctx.input(1).dtype, ctx.attribute("saturate", "bool", True)
     if to not in FNUZ or not saturate:
         return None
-    made: Value = node.b.Cast(node.input(0), to=to, saturate_infinity=False)
+    made: Value = ctx.b.Cast(ctx.input(0), to=to, saturate_infinity=False)
     return made
 
 
@@ -145,16 +145,16 @@ def _means_infinity(op: Any, version: int) -> bool:
     return op.to not in FNUZ or not op.saturate or op.saturate_infinity == (version >= 24)
 
 
-@ONNX.emit("Cast", says=_means_infinity)
-def emit_cast(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("Cast", supports=_means_infinity)
+def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    version = lowering.version_of("", "Cast") or 0
+    version = ctx.version_of("", "Cast") or 0
     if not _means_infinity(op, version):
         raise UnsupportedError("op.unsayable", f"Cast-{version} does not mean saturate_infinity={op.saturate_infinity}")
-    return [lowering.spelled(node)]
+    return [ctx.export_by_mapping(node)]
 
 
-@ONNX.lower("CastLike")
+@ONNX.legalize("CastLike")
 def plain_cast(b: Builder, node: Node) -> Value | None:
     """To types whose infinities the versions treat differently, Cast says which way."""
     x, like = node.inputs

@@ -13,7 +13,7 @@ from dovetail.ir.graph import Node, Value
 from dovetail.ops.elementwise.broadcast import number
 
 
-@ONNX.substitute("Gather")
+@ONNX.fallback("Gather")
 def gather(b: Any, node: Node) -> Any:
     """Negative indices, which came with version 11."""
     op: Any = node.op
@@ -24,7 +24,7 @@ def gather(b: Any, node: Node) -> Any:
     return b.add(op.with_(axis=axis, bounds="natural"), x, _from_the_front(b, indices, _size(b, x, axis, indices)))
 
 
-@ONNX.substitute("GatherElements")
+@ONNX.fallback("GatherElements")
 def gather_elements(b: Any, node: Node) -> Any:
     op: Any = node.op
     x, indices = node.inputs
@@ -35,7 +35,7 @@ def gather_elements(b: Any, node: Node) -> Any:
     return b.Gather(b.Reshape(x, [-1]), numbers, axis=0, bounds="natural")
 
 
-@ONNX.substitute("ScatterND")
+@ONNX.fallback("ScatterND")
 def scatter_nd(b: Any, node: Node) -> Any:
     """Whole slices, each element of which goes where Scatter puts it."""
     op: Any = node.op
@@ -52,7 +52,7 @@ def scatter_nd(b: Any, node: Node) -> Any:
     return b.Reshape(b.ScatterElements(flat, places, new, axis=0), shape, copy_zeros=False)
 
 
-@ONNX.substitute("GatherND")
+@ONNX.fallback("GatherND")
 def gather_nd(b: Any, node: Node) -> Any:
     """Also batches, which came with version 12."""
     op: Any = node.op
@@ -112,7 +112,7 @@ def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int],
     return b.Add(here, b.constant(grid, indices.dtype))
 
 
-@ONNX.substitute("CumSum", "CumProd")
+@ONNX.fallback("CumSum", "CumProd")
 def running(b: Any, node: Node) -> Any:
     """Each element with the one before it, then with the two before that, then the four, until all are in."""
     op: Any = node.op

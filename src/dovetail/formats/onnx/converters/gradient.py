@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Value
 from dovetail.ir.types import Tensor
 
 
-@ONNX.lift("Gradient", 1, domain="ai.onnx.preview.training")
-def gradient(node: Lifting) -> list[Value]:
+@ONNX.importer("Gradient", 1, domain="ai.onnx.preview.training")
+def gradient(ctx: ImportContext) -> list[Value]:
     """Written out, where it is taken at the values of the graph itself, of one number."""
     from dovetail.autodiff import adjoints
 
-    named = node.attribute("xs", "tuple[str, ...]"), node.attribute("zs", "tuple[str, ...]", ())
-    target = _found(node, node.attribute("y", "str"))
-    wanted = [_found(node, name) for part in named for name in part]
-    given = [node.input(place) for place in range(len(node.inputs))]
+    named = ctx.attribute("xs", "tuple[str, ...]"), ctx.attribute("zs", "tuple[str, ...]", ())
+    target = _found(ctx, ctx.attribute("y", "str"))
+    wanted = [_found(ctx, name) for part in named for name in part]
+    given = [ctx.input(place) for place in range(len(ctx.inputs))]
     if len(wanted) != len(given):
         raise FormatError("node.inputs", f"Gradient names {len(wanted)} tensors, and has {len(given)} inputs")
     if any(x is not y for x, y in zip(wanted, given, strict=True)):
@@ -30,12 +30,12 @@ def gradient(node: Lifting) -> list[Value]:
             raise FormatError("attribute.value", f"Gradient: {value.name!r} is {value.type}; only float tensors have gradients")
     if target.shape != ():
         raise UnsupportedError("attribute.value", f"Gradient with y: {target.type} is not one number")
-    b = node.b
+    b = ctx.b
     return adjoints(b, [target], [b.constant(np.ones((), target.dtype.numpy), target.dtype)], sources)
 
 
-def _found(node: Lifting, name: str) -> Value:
-    value = node.lifter.found.get(name)
+def _found(ctx: ImportContext, name: str) -> Value:
+    value = ctx.scope.values.get(name)
     if value is None:
         raise FormatError("attribute.value", f"Gradient: there is no {name!r} in this graph before it")
     return value

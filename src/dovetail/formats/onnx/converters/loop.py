@@ -10,11 +10,10 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext, copy_captured_outputs
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.loop_slices import cut_inside, parts_are_one
-from dovetail.formats.onnx.converters.if_op import _version
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead, replace_uses
@@ -30,12 +29,12 @@ NUMBER, BOOLEAN = Tensor(dtypes.i64, ()), Tensor(dtypes.boolean, ())
 # Reading
 
 
-@ONNX.lift("Loop", *LOOP_VERSIONS)
-def lift_loop(node: Lifting) -> list[Value]:
+@ONNX.importer("Loop", *LOOP_VERSIONS)
+def import_loop(ctx: ImportContext) -> list[Value]:
     """Inside, the condition is true: where it is not, the body does not run."""
-    foreign: ForeignGraph = node.attribute("body", "Graph")
-    trips, condition = node.optional(0), node.optional(1)
-    states = [node.input(index) for index in range(2, len(node.inputs))]
+    foreign: ForeignGraph = ctx.attribute("body", "Graph")
+    trips, condition = ctx.optional_input(0), ctx.optional_input(1)
+    states = [ctx.input(index) for index in range(2, len(ctx.inputs))]
     carried = len(states)
     _hold(foreign, 2 + carried, 1 + carried)
     number, going, *inner = foreign.inputs
@@ -43,7 +42,7 @@ def lift_loop(node: Lifting) -> list[Value]:
     types = [NUMBER, *(_open(x.type, item) for x, item in zip(states, inner, strict=True))]
     inputs = [replace(item, type=type) for item, type in zip((number, *inner), types, strict=True)]
     captures: list[Value] = []
-    body = node.body(replace(foreign, inputs=inputs, constants={**foreign.constants, **true}), captures)
+    body = ctx.import_subgraph(replace(foreign, inputs=inputs, constants={**foreign.constants, **true}), captures)
     if condition is None and not is_endless(body):
         raise UnsupportedError(
             "loop.condition", "without a condition the specification goes on whatever the body says, and runtimes do not"
@@ -52,29 +51,29 @@ def lift_loop(node: Lifting) -> list[Value]:
     for place in range(1 + carried, len(body.outputs)):
         body.outputs[place] = Builder(graph=body).apply("Unsqueeze", body.outputs[place], [0])
     loop = Loop(body=body, carried=carried, stacked=((0, False),) * stacked, outputs=carried + stacked)
-    return node.b.add(loop, trips, condition, *states, *captures)
+    return ctx.b.add(loop, trips, condition, *states, *captures)
 
 
-@ONNX.lift("Scan", *SCAN_VERSIONS)
-def lift_scan(node: Lifting) -> list[Value]:
-    count: int = node.attribute("num_scan_inputs", "int")
-    xs = [node.input(index) for index in range(len(node.inputs))]
+@ONNX.importer("Scan", *SCAN_VERSIONS)
+def import_scan(ctx: ImportContext) -> list[Value]:
+    count: int = ctx.attribute("num_scan_inputs", "int")
+    xs = [ctx.input(index) for index in range(len(ctx.inputs))]
     carried = _states(len(xs), count)
-    cut = _entries(node, "input", count, [_rank(x) for x in xs[carried:]])
+    cut = _entries(ctx, "input", count, [_rank(x) for x in xs[carried:]])
     captures: list[Value] = []
-    body = _scan_body(node, [x.type for x in xs], cut, captures)
-    stacked = _entries(node, "output", len(body.outputs) - carried, [_rank(value, 1) for value in body.outputs[carried:]])
+    body = _scan_body(ctx, [x.type for x in xs], cut, captures)
+    stacked = _entries(ctx, "output", len(body.outputs) - carried, [_rank(value, 1) for value in body.outputs[carried:]])
     loop = _scan(body, carried, cut, stacked)
-    return node.b.add(loop, None, None, *xs, *captures)
+    return ctx.b.add(loop, None, None, *xs, *captures)
 
 
-@ONNX.lift("Scan", 8)
-def lift_scan_of_batch(node: Lifting) -> list[Value]:
+@ONNX.importer("Scan", 8)
+def import_scan_of_batch(ctx: ImportContext) -> list[Value]:
     """Each item of the batch is scanned alone; up to its length, where lengths are given, and zeros are put out after that."""
-    lengths = node.optional(0)
-    count: int = node.attribute("num_scan_inputs", "int")
-    turned: Several[int] = node.attribute("directions", "tuple[int, ...]", (0,) * count)
-    xs = [node.input(index) for index in range(1, len(node.inputs))]
+    lengths = ctx.optional_input(0)
+    count: int = ctx.attribute("num_scan_inputs", "int")
+    turned: Several[int] = ctx.attribute("directions", "tuple[int, ...]", (0,) * count)
+    xs = [ctx.input(index) for index in range(1, len(ctx.inputs))]
     carried = _states(len(xs), count)
     if len(turned) != count or any(each not in (0, 1) for each in turned):
         raise FormatError("attribute.value", f"Scan: {count} directions, not {list(turned)}")
@@ -82,7 +81,7 @@ def lift_scan_of_batch(node: Lifting) -> list[Value]:
         raise UnsupportedError("loop.lengths", "Scan-8 with sequence_lens that scans backwards")
     cut = [(0, bool(each)) for each in turned]
     captures: list[Value] = []
-    body = _scan_body(node, [_without(x.type, 0) for x in xs], cut, captures)
+    body = _scan_body(ctx, [_without(x.type, 0) for x in xs], cut, captures)
     loop = _scan(body, carried, cut, [(0, False)] * (len(body.outputs) - carried))
     batch = Graph("batch")
     b = Builder(graph=batch)
@@ -102,7 +101,7 @@ def lift_scan_of_batch(node: Lifting) -> list[Value]:
     batch.outputs.insert(0, b.constant(np.array(True), dtypes.boolean, "goes_on"))
     batch.inputs.insert(0, Value(batch.claim("item"), NUMBER))
     whole = Loop(body=batch, scanned=((0, 1, False),) * len(xs), stacked=((0, False),) * len(made), outputs=len(made))
-    return node.b.add(whole, None, None, *xs, *captures)
+    return ctx.b.add(whole, None, None, *xs, *captures)
 
 
 def _filled(b: Builder, y: Value, cut: Value) -> Value:
@@ -118,15 +117,15 @@ def _states(inputs: int, cut: int) -> int:
     return inputs - cut
 
 
-def _scan_body(node: Lifting, types: Several[Type], cut: Several[tuple[int, bool]], captures: list[Value]) -> Graph:
+def _scan_body(ctx: ImportContext, types: Several[Type], cut: Several[tuple[int, bool]], captures: list[Value]) -> Graph:
     """The body of a Scan over inputs of these types; the last of them are cut."""
-    foreign: ForeignGraph = node.attribute("body", "Graph")
+    foreign: ForeignGraph = ctx.attribute("body", "Graph")
     carried = len(types) - len(cut)
     _hold(foreign, len(types), carried)
     inside = [_open(type, item) for type, item in zip(types[:carried], foreign.inputs, strict=False)]
     inside += [_without(type, axis) for type, (axis, _) in zip(types[carried:], cut, strict=True)]
     inputs = [replace(item, type=type) for item, type in zip(foreign.inputs, inside, strict=True)]
-    body = node.body(replace(foreign, inputs=inputs), captures)
+    body = ctx.import_subgraph(replace(foreign, inputs=inputs), captures)
     for place, (axis, _) in enumerate(cut, carried):
         _take_whole(body, place, axis, types[place])
     return body
@@ -183,9 +182,9 @@ def _rank(x: Value, more: int = 0) -> int | None:
     return None if shape is None else len(shape) + more
 
 
-def _entries(node: Lifting, what: str, count: int, ranks: Several[int | None]) -> list[tuple[int, bool]]:
-    axes: Several[int] = node.attribute(f"scan_{what}_axes", "tuple[int, ...]", (0,) * count)
-    turned: Several[int] = node.attribute(f"scan_{what}_directions", "tuple[int, ...]", (0,) * count)
+def _entries(ctx: ImportContext, what: str, count: int, ranks: Several[int | None]) -> list[tuple[int, bool]]:
+    axes: Several[int] = ctx.attribute(f"scan_{what}_axes", "tuple[int, ...]", (0,) * count)
+    turned: Several[int] = ctx.attribute(f"scan_{what}_directions", "tuple[int, ...]", (0,) * count)
     if len(axes) != count or len(turned) != count or any(each not in (0, 1) for each in turned):
         raise FormatError(
             "attribute.value", f"Scan: {count} axes and directions for its {what}s, not {list(axes)}, {list(turned)}"
@@ -214,8 +213,8 @@ def _take_whole(body: Graph, place: int, axis: int, type: Type) -> None:
 # Writing
 
 
-@ONNX.lower("Loop")
-def lower_loop(b: Builder, node: Node) -> Any:
+@ONNX.legalize("Loop")
+def legalize_loop(b: Builder, node: Node) -> Any:
     """What neither of ONNX's loops can say: a cut is made in the body, parts are laid along a new first axis and moved after."""
     op: Any = node.op
     if _is_scan(node) or _is_loop(node):
@@ -255,18 +254,18 @@ def _with_scalars(b: Builder, node: Node) -> Any:
     return b.add(node.op, trips, condition, *xs)
 
 
-@ONNX.emit("Loop")
-def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("Loop")
+def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     body: Graph = op.body
     b = Builder(graph=body)
     for place, (axis, _) in enumerate(op.stacked, 1 + op.carried):
         body.outputs[place] = _taken_out(b, body.outputs[place], axis)
-    keys = [lowering.key(x) for x in node.inputs]
+    keys = [ctx.key(x) for x in node.inputs]
     own = op.carried + len(op.scanned)
     outer = node.inputs[2 + own :]
     if _is_scan(node) or op.scanned:
-        version = _version(lowering, "Scan")
+        version = ctx.version("Scan")
         if version < SCAN_VERSIONS[0]:
             raise UnsupportedError("op.unsayable", f"Scan-{version} runs over a batch")
         for place, (axis, _, _) in enumerate(op.scanned, 1 + op.carried):
@@ -280,22 +279,22 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
             "scan_output_directions": [int(is_reversed) for _, is_reversed in op.stacked],
         }
         said = {name: value for name, value in attributes.items() if name == "num_scan_inputs" or any(value)}  # type: ignore[arg-type]
-        attributes = {"body": _body(lowering, body, outer, own), **said}
-        return [lowering.finish(node, "", "Scan", version, keys[2 : 2 + own], attributes)]
+        attributes = {"body": _body(ctx, body, outer, own), **said}
+        return [ctx.add_node(node, "", "Scan", version, keys[2 : 2 + own], attributes)]
     for y, made in zip(node.outputs, body.outputs[1:], strict=True):
         # ONNX goes by what a trip makes, also where there may be none.
         if isinstance(y.type, Optional) and not isinstance(made.type, Optional):
             y.type = y.type.element
     body.inputs.insert(1, Value(body.claim("goes_on"), BOOLEAN))
-    attributes = {"body": _body(lowering, body, outer, 2 + own)}
-    return [lowering.finish(node, "", "Loop", _version(lowering, "Loop"), keys[: 2 + own], attributes)]
+    attributes = {"body": _body(ctx, body, outer, 2 + own)}
+    return [ctx.add_node(node, "", "Loop", ctx.version("Loop"), keys[: 2 + own], attributes)]
 
 
-def _body(lowering: Lowering, body: Graph, outer: Several[Value | None], own: int) -> ForeignGraph:
+def _body(ctx: ExportContext, body: Graph, outer: Several[Value | None], own: int) -> ForeignGraph:
     remove_dead(body)
-    lowering.own_outputs(body)
-    keys = {id(inner): lowering.keys[id(x)] for inner, x in zip(body.inputs[own:], outer, strict=True) if x is not None}
-    return lowering.graph(body, keys, own)
+    copy_captured_outputs(body)
+    keys = {id(inner): ctx.keys[id(x)] for inner, x in zip(body.inputs[own:], outer, strict=True) if x is not None}
+    return ctx.export_graph(body, keys, own)
 
 
 def _taken_out(b: Builder, value: Value, axis: int) -> Value:

@@ -9,7 +9,7 @@ from dovetail.ir.graph import Node
 from dovetail.ops.linalg.einsum import Einsum
 
 
-@ONNX.lower("Einsum")
+@ONNX.legalize("Einsum")
 def einsum(b: Any, node: Node) -> Any:
     """With its result where there are capital letters: onnxruntime takes these only so."""
     op = node.op

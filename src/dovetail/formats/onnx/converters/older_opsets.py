@@ -19,7 +19,7 @@ from dovetail.ops.tensor.reshape import items
 _HALVES = ("f16", "bf16")
 
 
-@ONNX.substitute("Range")
+@ONNX.fallback("Range")
 def counted(b: Any, node: Node) -> Any:
     """Before version 11 the places of as many ones as there are; before 27 halves in f32, in which they are computed."""
     op: Any = node.op
@@ -46,7 +46,7 @@ def counted(b: Any, node: Node) -> Any:
     return b.Add(first, b.Multiply(places if kind == "i64" else b.Cast(places, to=kind), each))
 
 
-@ONNX.substitute("Equal")
+@ONNX.fallback("Equal")
 def neither_less_nor_greater(b: Any, node: Node) -> Any:
     """Version 7 compares integers of 32 and 64 bits and truth values only."""
     x, y = node.inputs
@@ -60,7 +60,7 @@ def neither_less_nor_greater(b: Any, node: Node) -> Any:
     return b.Not(differs)
 
 
-@ONNX.substitute("Maximum", "Minimum")
+@ONNX.fallback("Maximum", "Minimum")
 def chosen(b: Any, node: Node) -> Any:
     """Before version 12 these are for floats."""
     first, *rest = node.inputs
@@ -70,7 +70,7 @@ def chosen(b: Any, node: Node) -> Any:
     return reduce(lambda x, y: b.Where(compare(x, y), x, y), rest, b.Identity(first))
 
 
-@ONNX.substitute("Clip")
+@ONNX.fallback("Clip")
 def bounded(b: Any, node: Node) -> Any:
     """Bounds that are no constants, or not both there, before version 11; integers before 12."""
     x, low, high = (*node.inputs, None, None)[:3]
@@ -82,7 +82,7 @@ def bounded(b: Any, node: Node) -> Any:
     return y if high is None else b.Minimum(y, high)
 
 
-@ONNX.substitute("Round")
+@ONNX.fallback("Round")
 def rounded(b: Any, node: Node) -> Any:
     """Before version 11: what is left of the magnitude after its whole part is exact, and a zero keeps its sign."""
     x = node.inputs[0]
@@ -97,7 +97,7 @@ def rounded(b: Any, node: Node) -> Any:
     return b.Where(b.Less(nearest, number(b, 1, x)), b.Multiply(x, number(b, 0, x)), b.Multiply(nearest, b.Sign(x)))
 
 
-@ONNX.substitute("IsInf")
+@ONNX.fallback("IsInf")
 def beyond_the_greatest(b: Any, node: Node) -> Any:
     """Before version 10, and before 20 for other floats than f32 and f64."""
     op: Any = node.op
@@ -113,7 +113,7 @@ def beyond_the_greatest(b: Any, node: Node) -> Any:
     return b.Less(x, low) if op.negative else b.Greater(x, high)
 
 
-@ONNX.substitute("Mod")
+@ONNX.fallback("Mod")
 def rest_of_division(b: Any, node: Node) -> Any:
     """Of integers, before version 10."""
     op: Any = node.op
@@ -130,7 +130,7 @@ def rest_of_division(b: Any, node: Node) -> Any:
     return b.Where(is_other, b.Add(rest, y), rest)
 
 
-@ONNX.substitute("BitShift")
+@ONNX.fallback("BitShift")
 def shifted_without_sign(b: Any, node: Node) -> Any:
     """Signed integers, before version 28: those of the same bits without a sign; a negative one as what it lacks of -1."""
     op: Any = node.op
@@ -150,7 +150,7 @@ def shifted_without_sign(b: Any, node: Node) -> Any:
     return b.Where(is_negative, b.Subtract(minus_one, y), y)
 
 
-@ONNX.substitute("BitwiseNot")
+@ONNX.fallback("BitwiseNot")
 def complement(b: Any, node: Node) -> Any:
     """Before version 18: what an integer lacks of all bits."""
     x = node.inputs[0]
@@ -158,7 +158,7 @@ def complement(b: Any, node: Node) -> Any:
     return b.Subtract(number(b, -1 if x.dtype.kind == "int" else x.dtype.range()[1], x), x) if x.dtype.is_integer else None
 
 
-@ONNX.substitute("Cast")
+@ONNX.fallback("Cast")
 def cast_infinities(b: Any, node: Node) -> Any:
     """To the types without infinity, where the target takes it for the other of NaN and the greatest value."""
     op: Any = node.op
@@ -172,7 +172,7 @@ def cast_infinities(b: Any, node: Node) -> Any:
     return b.add(op.with_(saturate_infinity=not op.saturate_infinity), b.Where(b.IsInf(wide), instead, wide))
 
 
-@ONNX.substitute("Dropout")
+@ONNX.fallback("Dropout")
 def dropped_nothing(b: Any, node: Node) -> Any:
     """In inference a seed says nothing, and the mask is all true."""
     op: Any = node.op
@@ -185,7 +185,7 @@ def dropped_nothing(b: Any, node: Node) -> Any:
     return y if op.outputs == 1 else [y, b.apply("ConstantOfShape", b.Shape(x), np.ones(1, bool))]
 
 
-@ONNX.substitute("Reshape")
+@ONNX.fallback("Reshape")
 def copying_zeros(b: Any, node: Node) -> Any:
     """Sizes that may be 0, before version 14, where a 0 copies the size in its place.
 
@@ -219,7 +219,7 @@ def _at(shape: tuple[Any, ...], axis: int) -> Any:
     return shape[axis] if axis < len(shape) else -1
 
 
-@ONNX.substitute("MaxPool", "AveragePool")
+@ONNX.fallback("MaxPool", "AveragePool")
 def padded_to_the_last_window(b: Any, node: Node) -> Any:
     """Rounding up, before version 10: enough padding for the last windows, where it does not count. Bytes, before version 12, as
     floats."""
@@ -234,13 +234,13 @@ def padded_to_the_last_window(b: Any, node: Node) -> Any:
     return None if simple is None else b.add(simple, node.inputs[0])
 
 
-@ONNX.substitute("Bernoulli")
+@ONNX.fallback("Bernoulli")
 def drawn(b: Any, node: Node) -> Any:
     """Before version 15: a number between 0 and 1 lies below the chance."""
     return node.op.decompose(b, *node.inputs)
 
 
-@ONNX.substitute("TopK")
+@ONNX.fallback("TopK")
 def least_of_negatives(b: Any, node: Node) -> Any:
     """Before version 11 the greatest only."""
     op: Any = node.op
@@ -251,7 +251,7 @@ def least_of_negatives(b: Any, node: Node) -> Any:
     return [b.Negative(values), places]
 
 
-@ONNX.substitute("ReverseSequence", "_OneHot")
+@ONNX.fallback("ReverseSequence", "_OneHot")
 def moved_as_floats(b: Any, node: Node) -> Any:
     """bf16 before version 28, by way of f32."""
     place = 2 if type(node.op).__name__ == "_OneHot" else 0
@@ -262,7 +262,7 @@ def moved_as_floats(b: Any, node: Node) -> Any:
     return b.Cast(b.add(node.op, *xs)[0], to=x.dtype)
 
 
-@ONNX.substitute("Slice")
+@ONNX.fallback("Slice")
 def taken_by_places(b: Any, node: Node) -> Any:
     """Steps, before version 10: the elements at the places that they reach."""
     x, *bounds = (*node.inputs, None, None)[:5]
@@ -283,7 +283,7 @@ def taken_by_places(b: Any, node: Node) -> Any:
     return x
 
 
-@ONNX.substitute("Split")
+@ONNX.fallback("Split")
 def sliced(b: Any, node: Node) -> Any:
     """Lengths that only run time knows, before version 13."""
     op: Any = node.op

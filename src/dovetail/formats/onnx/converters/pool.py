@@ -10,7 +10,7 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 
 
-@ONNX.lower("MaxPool")
+@ONNX.legalize("MaxPool")
 def max_pool(b: Any, node: Node) -> Any:
     """Indices that nobody reads are left out; others count from the first axis and are of i64."""
     op: Any = node.op
@@ -22,7 +22,7 @@ def max_pool(b: Any, node: Node) -> Any:
     return _rounded(b, op, x)
 
 
-@ONNX.lower("AveragePool")
+@ONNX.legalize("AveragePool")
 def average_pool(b: Any, node: Node) -> Any:
     """An average over whole windows: over the padded input, which they do not leave where their padding is written out."""
     op: Any = node.op

@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail import dtypes
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 
 NARROW = ("f16", "bf16")
 
 
-@ONNX.lift("QuantizeLinear", 23, 24, 25, 28)
-def quantize(node: Lifting) -> Any:
+@ONNX.importer("QuantizeLinear", 23, 24, 25, 28)
+def quantize(ctx: ImportContext) -> Any:
     """From 23 on the quotient is of the type of the scale where ``precision`` does not say otherwise."""
-    kind = node.input(1).dtype
-    if node.node.attributes.get("precision", 0) or kind.name not in NARROW:
+    kind = ctx.input(1).dtype
+    if ctx.node.attributes.get("precision", 0) or kind.name not in NARROW:
         return None
-    return node.reading(*node.inputs, **{**node.node.attributes, "precision": kind.onnx})
+    return ctx.apply_mapping(*ctx.inputs, **{**ctx.node.attributes, "precision": kind.onnx})
 
 
-@ONNX.lower("QuantizeLinear")
-def lower_quantize(b: Any, node: Node) -> Any:
+@ONNX.legalize("QuantizeLinear")
+def legalize_quantize(b: Any, node: Node) -> Any:
     """A quotient in f32 by a narrower scale, which versions from 23 on have to be told."""
     op: Any = node.op
     scale = node.inputs[1]

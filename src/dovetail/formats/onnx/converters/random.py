@@ -8,10 +8,11 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import UnsupportedError
-from dovetail.formats.exporter import Lowering, constant_or_none
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
-from dovetail.formats.import_context import Lifting
-from dovetail.formats.onnx.dialect import ONNX, spell
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.mapping_selection import constant_or_none
+from dovetail.formats.onnx.dialect import ONNX, encode_attribute
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.random import Bernoulli, Multinomial, RandomNormal, RandomNormalLike, RandomUniform, RandomUniformLike
 
@@ -19,50 +20,50 @@ _WORDS = {"RandomUniform": (("low", 0.0), ("high", 1.0)), "RandomNormal": (("mea
 _OPS = {"RandomUniform": (RandomUniform, RandomUniformLike), "RandomNormal": (RandomNormal, RandomNormalLike)}
 
 
-def _seed(node: Lifting) -> float:
+def _seed(ctx: ImportContext) -> float:
     """The seed of the file, or else one that no other node of the graph has: unlike nodes draw unlike numbers."""
-    seed = node.attribute("seed", "float", None)
-    return float(len(node.b.graph.nodes)) if seed is None else float(seed)
+    seed = ctx.attribute("seed", "float", None)
+    return float(len(ctx.b.graph.nodes)) if seed is None else float(seed)
 
 
-@ONNX.lift("RandomUniform", 1, 22)
-@ONNX.lift("RandomNormal", 1, 22)
-def drawn(node: Lifting) -> list[Value]:
-    kind = node.attribute("dtype", "DType", dtypes.f32)
-    shape = node.b.constant(np.array(node.attribute("shape", "tuple[int, ...]"), np.int64))
-    return node.b.add(_OPS[node.node.kind][0](seed=_seed(node)), shape, *_bounds(node, node.node.kind, kind))
+@ONNX.importer("RandomUniform", 1, 22)
+@ONNX.importer("RandomNormal", 1, 22)
+def drawn(ctx: ImportContext) -> list[Value]:
+    kind = ctx.attribute("dtype", "DType", dtypes.f32)
+    shape = ctx.b.constant(np.array(ctx.attribute("shape", "tuple[int, ...]"), np.int64))
+    return ctx.b.add(_OPS[ctx.node.kind][0](seed=_seed(ctx)), shape, *_bounds(ctx, ctx.node.kind, kind))
 
 
-@ONNX.lift("RandomUniformLike", 1, 22)
-@ONNX.lift("RandomNormalLike", 1, 22)
-def drawn_like(node: Lifting) -> list[Value]:
-    name = node.node.kind.removesuffix("Like")
-    kind = node.attribute("dtype", "DType", None) or node.input(0).dtype
+@ONNX.importer("RandomUniformLike", 1, 22)
+@ONNX.importer("RandomNormalLike", 1, 22)
+def drawn_like(ctx: ImportContext) -> list[Value]:
+    name = ctx.node.kind.removesuffix("Like")
+    kind = ctx.attribute("dtype", "DType", None) or ctx.input(0).dtype
     if not kind.is_float:
-        raise UnsupportedError("random.dtype", f"{node.node.kind} of {kind}")
-    return node.b.add(_OPS[name][1](seed=_seed(node)), node.input(0), *_bounds(node, name, kind))
+        raise UnsupportedError("random.dtype", f"{ctx.node.kind} of {kind}")
+    return ctx.b.add(_OPS[name][1](seed=_seed(ctx)), ctx.input(0), *_bounds(ctx, name, kind))
 
 
-def _bounds(node: Lifting, name: str, kind: dtypes.DType) -> list[Value]:
+def _bounds(ctx: ImportContext, name: str, kind: dtypes.DType) -> list[Value]:
     if not kind.is_float:
-        raise UnsupportedError("random.dtype", f"{node.node.kind} of {kind}")
-    values = [node.attribute(word, "float", default) for word, default in _WORDS[name]]
-    return [node.b.constant(np.array(value, kind.numpy), kind) for value in values]
+        raise UnsupportedError("random.dtype", f"{ctx.node.kind} of {kind}")
+    values = [ctx.attribute(word, "float", default) for word, default in _WORDS[name]]
+    return [ctx.b.constant(np.array(value, kind.numpy), kind) for value in values]
 
 
-@ONNX.lift("Bernoulli", 15, 22)
-def bernoulli(node: Lifting) -> list[Value]:
-    return node.b.add(Bernoulli(seed=_seed(node), dtype=node.attribute("dtype", "DType", None)), node.input(0))
+@ONNX.importer("Bernoulli", 15, 22)
+def bernoulli(ctx: ImportContext) -> list[Value]:
+    return ctx.b.add(Bernoulli(seed=_seed(ctx), dtype=ctx.attribute("dtype", "DType", None)), ctx.input(0))
 
 
-@ONNX.lift("Multinomial", 7, 22)
-def multinomial(node: Lifting) -> list[Value]:
-    dtype, count = node.attribute("dtype", "DType", dtypes.i32), node.attribute("sample_size", "int", 1)
-    return node.b.add(Multinomial(seed=_seed(node), count=count, dtype=dtype), node.input(0))
+@ONNX.importer("Multinomial", 7, 22)
+def multinomial(ctx: ImportContext) -> list[Value]:
+    dtype, count = ctx.attribute("dtype", "DType", dtypes.i32), ctx.attribute("sample_size", "int", 1)
+    return ctx.b.add(Multinomial(seed=_seed(ctx), count=count, dtype=dtype), ctx.input(0))
 
 
-@ONNX.lower("RandomUniform", "RandomNormal")
-def lower_drawn(b: Any, node: Node) -> Any:
+@ONNX.legalize("RandomUniform", "RandomNormal")
+def legalize_drawn(b: Any, node: Node) -> Any:
     """Bounds that only run time knows stretch what is drawn from 0 to 1; such a shape is that of a tensor of zeros."""
     op: Any = node.op
     shape, first, last = node.inputs
@@ -83,8 +84,8 @@ def _stretched(b: Any, op: Any, shape: Any, mean: Any, deviation: Any) -> Any:
     return b.Add(b.Multiply(b.add(op, shape, zero, one)[0], b.Reshape(deviation, [])), b.Reshape(mean, []))
 
 
-@ONNX.lower("RandomUniformLike", "RandomNormalLike")
-def lower_like(b: Any, node: Node) -> Any:
+@ONNX.legalize("RandomUniformLike", "RandomNormalLike")
+def legalize_like(b: Any, node: Node) -> Any:
     """Bounds that only run time knows, or integers, are said of a shape."""
     op: Any = node.op
     bounds = node.inputs[1:]
@@ -97,45 +98,38 @@ def _seed_said(op: Any) -> dict[str, float]:
     return {"seed": float(np.float32(op.seed + op.second % 2**20 * 1021 if op.second else op.seed))}
 
 
-def _version(lowering: Lowering, kind: str) -> int:
-    version = lowering.version_of("", kind)
-    if version is None:
-        raise UnsupportedError("op.unsayable", f"the target has no {kind}")
-    return version
-
-
-@ONNX.emit("RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike")
-def emit_drawn(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike")
+def export_drawn(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     kind = type(op).__name__
     x, *bounds = node.inputs
     words = _WORDS[kind.removesuffix("Like")]
-    attributes: dict[str, Any] = {"dtype": spell(node.outputs[0].dtype), **_seed_said(op)}
+    attributes: dict[str, Any] = {"dtype": encode_attribute(node.outputs[0].dtype), **_seed_said(op)}
     for (word, _), value in zip(words, bounds, strict=True):
         data = None if value is None else constant_or_none(value)
         if data is None:
             raise UnsupportedError("op.unsayable", f"{kind} with a {word} that only run time knows")
         attributes[word] = float(data.reshape(()))
     if kind.endswith("Like"):
-        return [lowering.finish(node, "", kind, _version(lowering, kind), [lowering.key(x)], attributes)]
+        return [ctx.add_node(node, "", kind, ctx.version(kind), [ctx.key(x)], attributes)]
     shape = None if x is None else constant_or_none(x)
     if shape is None:
         raise UnsupportedError("op.unsayable", f"{kind} of a shape that only run time knows")
     attributes["shape"] = [int(size) for size in shape]
-    return [lowering.finish(node, "", kind, _version(lowering, kind), [], attributes)]
+    return [ctx.add_node(node, "", kind, ctx.version(kind), [], attributes)]
 
 
-@ONNX.emit("Bernoulli")
-def emit_bernoulli(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("Bernoulli")
+def export_bernoulli(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    attributes = _seed_said(op) | ({} if op.dtype is None else {"dtype": spell(op.dtype)})
-    version = _version(lowering, "Bernoulli")
-    return [lowering.finish(node, "", "Bernoulli", version, [lowering.key(node.inputs[0])], attributes)]
+    attributes = _seed_said(op) | ({} if op.dtype is None else {"dtype": encode_attribute(op.dtype)})
+    version = ctx.version("Bernoulli")
+    return [ctx.add_node(node, "", "Bernoulli", version, [ctx.key(node.inputs[0])], attributes)]
 
 
-@ONNX.emit("Multinomial")
-def emit_multinomial(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("Multinomial")
+def export_multinomial(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    attributes = {**_seed_said(op), "sample_size": op.count, "dtype": spell(op.dtype)}
-    version = _version(lowering, "Multinomial")
-    return [lowering.finish(node, "", "Multinomial", version, [lowering.key(node.inputs[0])], attributes)]
+    attributes = {**_seed_said(op), "sample_size": op.count, "dtype": encode_attribute(op.dtype)}
+    version = ctx.version("Multinomial")
+    return [ctx.add_node(node, "", "Multinomial", version, [ctx.key(node.inputs[0])], attributes)]

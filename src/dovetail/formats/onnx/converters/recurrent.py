@@ -6,7 +6,7 @@ from typing import Any
 
 from dovetail import dtypes
 from dovetail.errors import UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
@@ -18,31 +18,31 @@ WORDS = (
 _BY_LOWER = {word.lower(): word for word in WORDS}
 
 
-@ONNX.lift("RNN", 1, 7, 14, 22)
-@ONNX.lift("GRU", 1, 3, 7, 14, 22)
-@ONNX.lift("LSTM", 1, 7, 14, 22)
-@ONNX.lift("DynamicQuantizeLSTM", 1, domain="com.microsoft")
-def recurrent(node: Lifting) -> Any:
-    attributes = dict(node.node.attributes)
+@ONNX.importer("RNN", 1, 7, 14, 22)
+@ONNX.importer("GRU", 1, 3, 7, 14, 22)
+@ONNX.importer("LSTM", 1, 7, 14, 22)
+@ONNX.importer("DynamicQuantizeLSTM", 1, domain="com.microsoft")
+def recurrent(ctx: ImportContext) -> Any:
+    attributes = dict(ctx.node.attributes)
     if "activations" in attributes:
-        words = node.attribute("activations", "tuple[str, ...]")
+        words = ctx.attribute("activations", "tuple[str, ...]")
         attributes["activations"] = [_BY_LOWER.get(word.lower(), word) for word in words]
     if "direction" in attributes:
-        attributes["direction"] = node.attribute("direction", "str").lower()
-    if node.node.kind == "RNN" and attributes.get("direction") != "bidirectional" and "activations" in attributes:
+        attributes["direction"] = ctx.attribute("direction", "str").lower()
+    if ctx.node.kind == "RNN" and attributes.get("direction") != "bidirectional" and "activations" in attributes:
         # The schema's own default is a list for two directions.
         attributes["activations"] = attributes["activations"][:1]
-    limit = node.attribute("clip", "float", None)
+    limit = ctx.attribute("clip", "float", None)
     if limit is not None and not limit > 0:
-        raise UnsupportedError("recurrent.clip", f"{node.node.kind} with clip = {limit}")
-    op, xs = node.reading(*node.inputs, **attributes)
+        raise UnsupportedError("recurrent.clip", f"{ctx.node.kind} with clip = {limit}")
+    op, xs = ctx.apply_mapping(*ctx.inputs, **attributes)
     if isinstance(op, DynamicQuantizeLSTM) and is_full(op, xs[0], xs[4]):
         xs[4] = None
     return op, xs
 
 
-@ONNX.lower("RNN", "GRU", "LSTM")
-def lower_recurrent(b: Any, node: Node) -> Any:
+@ONNX.legalize("RNN", "GRU", "LSTM")
+def legalize_recurrent(b: Any, node: Node) -> Any:
     """Biases apart, gates in ONNX's order, lengths in i32 or left out where every row is whole, and the hidden size, which may be
     left out, but without which onnxruntime does not run."""
     op: Any = node.op.canonical(*node.inputs)
@@ -63,8 +63,8 @@ def lower_recurrent(b: Any, node: Node) -> Any:
     return recast(b, op, xs, **wanted)
 
 
-@ONNX.lower("DynamicQuantizeLSTM")
-def lower_quantized(b: Any, node: Node) -> Any:
+@ONNX.legalize("DynamicQuantizeLSTM")
+def legalize_quantized(b: Any, node: Node) -> Any:
     """With the hidden size, without which onnxruntime does not run."""
     op: Any = node.op
     size = op.sizes(*node.inputs)["h"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.nn.resize import Resize
@@ -16,61 +16,61 @@ from dovetail.ops.nn.resize import Resize
 _ALIGN = {"align_corners": "align_corners_scaled"}
 
 
-@ONNX.lift("Upsample", 1)
-def upsample_by_attributes(node: Lifting) -> list[Value]:
-    height, width = node.attribute("height_scale", "float"), node.attribute("width_scale", "float")
-    return _old(node, node.b.constant(np.array([1, 1, height, width], np.float32)))
+@ONNX.importer("Upsample", 1)
+def upsample_by_attributes(ctx: ImportContext) -> list[Value]:
+    height, width = ctx.attribute("height_scale", "float"), ctx.attribute("width_scale", "float")
+    return _old(ctx, ctx.b.constant(np.array([1, 1, height, width], np.float32)))
 
 
-@ONNX.lift("Upsample", 7)
-def upsample_by_attribute(node: Lifting) -> list[Value]:
-    return _old(node, node.b.constant(np.array(node.attribute("scales", "tuple[float, ...]"), np.float32)))
+@ONNX.importer("Upsample", 7)
+def upsample_by_attribute(ctx: ImportContext) -> list[Value]:
+    return _old(ctx, ctx.b.constant(np.array(ctx.attribute("scales", "tuple[float, ...]"), np.float32)))
 
 
-@ONNX.lift("Upsample", 9)
-@ONNX.lift("Resize", 10)
-def resize_by_scales(node: Lifting) -> list[Value]:
-    return _old(node, node.input(1))
+@ONNX.importer("Upsample", 9)
+@ONNX.importer("Resize", 10)
+def resize_by_scales(ctx: ImportContext) -> list[Value]:
+    return _old(ctx, ctx.input(1))
 
 
-def _old(node: Lifting, scales: Value) -> list[Value]:
+def _old(ctx: ImportContext, scales: Value) -> list[Value]:
     """Before 11 the text is silent, and onnxruntime takes floor for a scale of at least 1 and ceil below, of i / scale."""
-    return node.b.add(Resize(node.attribute("mode", "str", "nearest"), "asymmetric", "simple"), node.input(0), None, scales)
+    return ctx.b.add(Resize(ctx.attribute("mode", "str", "nearest"), "asymmetric", "simple"), ctx.input(0), None, scales)
 
 
-@ONNX.lift("Resize", 11, 13, 18, 19)
-def resize(node: Lifting) -> list[Value]:
-    coordinates = node.attribute("coordinate_transformation_mode", "str", "half_pixel")
-    version = node.node.version
+@ONNX.importer("Resize", 11, 13, 18, 19)
+def resize(ctx: ImportContext) -> list[Value]:
+    coordinates = ctx.attribute("coordinate_transformation_mode", "str", "half_pixel")
+    version = ctx.node.version
     if coordinates in ("align_corners_scaled",) or (coordinates == "tf_half_pixel_for_nn" and version > 11):
         raise UnsupportedError("resize.mode", f"Resize-{version} has no coordinate_transformation_mode {coordinates!r}")
     if coordinates == "half_pixel_symmetric" and version < 19:
         raise UnsupportedError("resize.mode", f"Resize-{version} has no coordinate_transformation_mode {coordinates!r}")
     op = Resize(
-        mode=node.attribute("mode", "str", "nearest"),
+        mode=ctx.attribute("mode", "str", "nearest"),
         coordinates=_ALIGN.get(coordinates, coordinates),
-        nearest=node.attribute("nearest_mode", "str", "round_prefer_floor"),
-        cubic_coefficient=node.attribute("cubic_coeff_a", "float", -0.75),
-        exclude_outside=node.attribute("exclude_outside", "bool", False),
-        extrapolation_value=node.attribute("extrapolation_value", "float", 0.0),
-        **_since_18(node),
+        nearest=ctx.attribute("nearest_mode", "str", "round_prefer_floor"),
+        cubic_coefficient=ctx.attribute("cubic_coeff_a", "float", -0.75),
+        exclude_outside=ctx.attribute("exclude_outside", "bool", False),
+        extrapolation_value=ctx.attribute("extrapolation_value", "float", 0.0),
+        **_since_18(ctx),
     )
-    roi, scales, sizes = (_given(node.optional(index)) for index in (1, 2, 3))
+    roi, scales, sizes = (_given(ctx.optional_input(index)) for index in (1, 2, 3))
     if op.coordinates != "tf_crop_and_resize":
         roi = None
-    inputs = [node.input(0), sizes, scales, roi]
+    inputs = [ctx.input(0), sizes, scales, roi]
     while inputs[-1] is None:
         inputs.pop()
-    return node.b.add(op, *inputs)
+    return ctx.b.add(op, *inputs)
 
 
-def _since_18(node: Lifting) -> dict[str, Any]:
-    if node.node.version < 18:
+def _since_18(ctx: ImportContext) -> dict[str, Any]:
+    if ctx.node.version < 18:
         return {}
     return {
-        "antialias": node.attribute("antialias", "bool", False),
-        "axes": node.attribute("axes", "tuple[int, ...]", None),
-        "policy": node.attribute("keep_aspect_ratio_policy", "str", "stretch"),
+        "antialias": ctx.attribute("antialias", "bool", False),
+        "axes": ctx.attribute("axes", "tuple[int, ...]", None),
+        "policy": ctx.attribute("keep_aspect_ratio_policy", "str", "stretch"),
     }
 
 
@@ -79,8 +79,8 @@ def _given(x: Value | None) -> Value | None:
     return None if x is None or x.shape == (0,) else x
 
 
-@ONNX.lower("Resize")
-def lower_resize(b: Any, node: Node) -> Any:
+@ONNX.legalize("Resize")
+def legalize_resize(b: Any, node: Node) -> Any:
     """In the form that most versions have: sizes of i64, no ``simple`` nearest, corners aligned by whole lengths made
     explicit.
     """

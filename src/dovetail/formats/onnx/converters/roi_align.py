@@ -9,7 +9,7 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 
 
-@ONNX.lower("RoiAlign")
+@ONNX.legalize("RoiAlign")
 def regions(b: Any, node: Node) -> Any:
     """The pictures are numbered in i64."""
     x, rois, batch = node.inputs

@@ -9,10 +9,9 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError, RuleError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignGraph, ForeignNode
-from dovetail.formats.import_context import Lifting
-from dovetail.formats.onnx.converters.if_op import _version
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import rename, replace_uses
@@ -22,16 +21,16 @@ from dovetail.ir.types import Sequence, Tensor, Type, Unknown, common_type, sequ
 from dovetail.ops.control_flow.loop import Loop
 from dovetail.ops.sequence.optional import Optional
 
-ONNX.reasons.update(
+ONNX.unsupported_reasons.update(
     dict.fromkeys(("StringTensorPack", "StringTensorUnpack"), "ONNX has no operator that takes texts for their bytes")
 )
 
 
-@ONNX.lift("Optional", 15, 28)
-def lift_optional(node: Lifting) -> Op:
+@ONNX.importer("Optional", 15, 28)
+def import_optional(ctx: ImportContext) -> Op:
     """The type is needed where nothing is given; beside a value it may say the same."""
-    x = node.optional(0)
-    element = node.attribute("type", "Type", None)
+    x = ctx.optional_input(0)
+    element = ctx.attribute("type", "Type", None)
     if element is not None and not isinstance(element, Type):
         raise FormatError("attribute.value", f"Optional: type = {element!r} is no type")
     if x is None and element is None:
@@ -44,21 +43,21 @@ def lift_optional(node: Lifting) -> Op:
     return Optional(element if x is None else None)
 
 
-@ONNX.emit("Optional")
-def emit_optional(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("Optional")
+def export_optional(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     attributes = {} if node.inputs else {"type": op.element}
-    return [lowering.finish(node, "", "Optional", _version(lowering, "Optional"), [*map(lowering.key, node.inputs)], attributes)]
+    return [ctx.add_node(node, "", "Optional", ctx.version("Optional"), [*map(ctx.key, node.inputs)], attributes)]
 
 
-@ONNX.lift("SequenceMap", 17)
-def lift_sequence_map(node: Lifting) -> list[Value]:
+@ONNX.importer("SequenceMap", 17)
+def import_sequence_map(ctx: ImportContext) -> list[Value]:
     """As its function body in the onnx package has it: a Loop that takes an element of each list, and puts one into each."""
-    foreign: ForeignGraph = node.attribute("body", "Graph")
-    xs = [node.input(index) for index in range(len(node.inputs))]
-    if not xs or len(foreign.inputs) != len(xs) or len(foreign.outputs) != len(node.node.outputs):
+    foreign: ForeignGraph = ctx.attribute("body", "Graph")
+    xs = [ctx.input(index) for index in range(len(ctx.inputs))]
+    if not xs or len(foreign.inputs) != len(xs) or len(foreign.outputs) != len(ctx.node.outputs):
         has = f"the body takes {len(foreign.inputs)} and makes {len(foreign.outputs)}"
-        raise FormatError("loop.body", f"{has}, where {len(xs)} and {len(node.node.outputs)} are needed")
+        raise FormatError("loop.body", f"{has}, where {len(xs)} and {len(ctx.node.outputs)} are needed")
     sequence_of(xs[0].type)
     parts = [x.type.element if isinstance(x.type, Sequence) else x.type for x in xs]
     inputs = [
@@ -66,7 +65,7 @@ def lift_sequence_map(node: Lifting) -> list[Value]:
         for item, part, x in zip(foreign.inputs, parts, xs, strict=True)
     ]
     captures: list[Value] = []
-    body = node.body(replace(foreign, inputs=inputs), captures)
+    body = ctx.import_subgraph(replace(foreign, inputs=inputs), captures)
     made = body.outputs
     if any(not isinstance(value.type, Tensor) or value.type.dtype is None for value in made):
         raise Unknown
@@ -86,10 +85,10 @@ def lift_sequence_map(node: Lifting) -> list[Value]:
     grown = [b.apply("SequenceInsert", state, value) for state, value in zip(states, body.outputs, strict=True)]
     body.inputs = [trip, *states, *body.inputs]
     body.outputs = [going, *grown]
-    empty = [node.b.apply("SequenceEmpty", dtype=value.dtype) for value in made]
+    empty = [ctx.b.apply("SequenceEmpty", dtype=value.dtype) for value in made]
     loop = Loop(body=body, carried=len(made), outputs=len(made))
-    true = node.b.constant(np.array(True), dtypes.boolean)
-    return node.b.add(loop, node.b.apply("SequenceLength", xs[0]), true, *empty, *xs, *captures)
+    true = ctx.b.constant(np.array(True), dtypes.boolean)
+    return ctx.b.add(loop, ctx.b.apply("SequenceLength", xs[0]), true, *empty, *xs, *captures)
 
 
 def _open(type: Type, name: str) -> Type:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.errors import FormatError, RuleError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import constant_of
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
@@ -18,39 +18,39 @@ from dovetail.ops.tensor.concat_split import Split
 from dovetail.ops.tensor.reshape import as_i64, items
 
 
-@ONNX.lift("Split", 1)
-def split_1(node: Lifting) -> list[Value] | None:
+@ONNX.importer("Split", 1)
+def split_1(ctx: ImportContext) -> list[Value] | None:
     """The lengths may also be the second input, in the type of the data."""
-    lengths = node.optional(1)
+    lengths = ctx.optional_input(1)
     if lengths is None:
         return None
-    if "split" in node.node.attributes:
+    if "split" in ctx.node.attributes:
         raise FormatError("split.sizes", "Split has its lengths both as an attribute and as an input")
-    axis = node.attribute("axis", "int", 0)
+    axis = ctx.attribute("axis", "int", 0)
     if axis < 0:
         raise FormatError("attribute.value", f"Split: axis = {axis} is not 0 or a positive 64-bit integer")
-    if lengths.dtype is not node.input(0).dtype:
-        raise RuleError("type.disagree", f"element types {node.input(0).dtype}, {lengths.dtype} should be equal")
+    if lengths.dtype is not ctx.input(0).dtype:
+        raise RuleError("type.disagree", f"element types {ctx.input(0).dtype}, {lengths.dtype} should be equal")
     data = constant_of(lengths, "Split: the lengths").astype(np.float64)
     if not np.array_equal(data, np.trunc(data)) or np.abs(data).max(initial=0) > 2**53:
         raise FormatError("split.sizes", f"lengths {data.tolist()} are no whole numbers")
-    node.lifter.spend(lengths)
-    made: list[Value] = node.b.Split(node.input(0), data.astype(np.int64), axis=axis, outputs=len(node.node.outputs))
+    ctx.scope.constants.mark_folded(lengths)
+    made: list[Value] = ctx.b.Split(ctx.input(0), data.astype(np.int64), axis=axis, outputs=len(ctx.node.outputs))
     return made
 
 
-@ONNX.lift("Split", 18)
-def split_18(node: Lifting) -> Op | None:
+@ONNX.importer("Split", 18)
+def split_18(ctx: ImportContext) -> Op | None:
     """Exactly one of the lengths and num_outputs."""
-    if (node.optional(1) is None) == ("num_outputs" not in node.node.attributes):
-        how = "neither" if node.optional(1) is None else "both"
+    if (ctx.optional_input(1) is None) == ("num_outputs" not in ctx.node.attributes):
+        how = "neither" if ctx.optional_input(1) is None else "both"
         raise FormatError("split.outputs", f"Split needs the lengths or num_outputs, and has {how}")
-    if node.optional(1) is not None:
+    if ctx.optional_input(1) is not None:
         return None
-    return Split(node.attribute("axis", "int", 0), node.attribute("num_outputs", "int"), ragged=True)
+    return Split(ctx.attribute("axis", "int", 0), ctx.attribute("num_outputs", "int"), ragged=True)
 
 
-@ONNX.lower("Reshape")
+@ONNX.legalize("Reshape")
 def reshape(b: Builder, node: Node) -> Any:
     """As ONNX has it: where a size may turn out to be 0, -1 beside it is then refused at run time, and OpenVINO would answer.
 
@@ -88,7 +88,7 @@ def written_sizes(x: Value, target: Value | None, y: Value) -> list[int] | None:
     return found
 
 
-@ONNX.lower("Split")
+@ONNX.legalize("Split")
 def with_i64(b: Builder, node: Node) -> Any:
     """Targets and lengths are i64."""
     vector = node.inputs[1] if len(node.inputs) > 1 else None

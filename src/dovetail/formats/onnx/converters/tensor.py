@@ -9,10 +9,11 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, RuleError, UnsupportedError
-from dovetail.formats.exporter import Lowering, constant_or_none
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode, ForeignTensor
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.import_node import constant_of
+from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
@@ -71,12 +72,12 @@ def _cast(b: Builder, x: Value, dtype: DType) -> Value:
     return result
 
 
-@ONNX.lower("Tile", "Slice", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Trilu")
+@ONNX.legalize("Tile", "Slice", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Trilu")
 def integers(b: Builder, node: Node) -> Any:
     return typed(b, node)
 
 
-@ONNX.lower("Gather")
+@ONNX.legalize("Gather")
 def gather(b: Builder, node: Node) -> Any:
     """An index outside, for which OpenVINO gives zeros, is refused by ONNX at run time."""
     op: Any = node.op
@@ -84,14 +85,14 @@ def gather(b: Builder, node: Node) -> Any:
     return b.add(op.with_(bounds="error"), x, indices)[0] if op.bounds == "zero" else typed(b, node)
 
 
-@ONNX.lower("Expand")
+@ONNX.legalize("Expand")
 def expand(b: Builder, node: Node) -> Any:
     """ONNX expands both ways; a shape that refuses this is taken all the same."""
     op: Any = node.op
     return typed(b, node) if op.both else b.Expand(*node.inputs)
 
 
-@ONNX.lower("Squeeze")
+@ONNX.legalize("Squeeze")
 def squeeze(b: Builder, node: Node) -> Any:
     """Axes that are known to stay are left out; those that only run time tells of are refused there if they are not 1."""
     op: Any = node.op
@@ -111,7 +112,7 @@ def squeeze(b: Builder, node: Node) -> Any:
     return _upright(b, node)
 
 
-@ONNX.lower("Unsqueeze")
+@ONNX.legalize("Unsqueeze")
 def unsqueeze(b: Builder, node: Node) -> Any:
     return _upright(b, node)
 
@@ -127,14 +128,14 @@ def _upright(b: Builder, node: Node) -> Any:
     return typed(b, node)
 
 
-@ONNX.lower("Transpose")
+@ONNX.legalize("Transpose")
 def transpose(b: Builder, node: Node) -> Any:
     """An empty order is left out."""
     x, order = (*node.inputs, None)[:2]
     return b.Transpose(x) if order is not None and order.shape == (0,) else None
 
 
-@ONNX.lower("DepthToSpace", "SpaceToDepth")
+@ONNX.legalize("DepthToSpace", "SpaceToDepth")
 def blocks(b: Builder, node: Node) -> Any:
     """ONNX has them for two spatial axes only."""
     x, op = node.inputs[0], node.op
@@ -150,11 +151,11 @@ def _whole(data: Any, what: str) -> Any:
     return wide.astype(np.int64)
 
 
-@ONNX.lift("Tile", 1)
-def tile(node: Lifting) -> Any:
+@ONNX.importer("Tile", 1)
+def tile(ctx: ImportContext) -> Any:
     """``tiles`` copies along one ``axis``, both scalars of the type of the data."""
-    x = node.input(0)
-    given = [_whole(constant_of(node.input(index), f"Tile: {name}"), name) for index, name in ((1, "tiles"), (2, "axis"))]
+    x = ctx.input(0)
+    given = [_whole(constant_of(ctx.input(index), f"Tile: {name}"), name) for index, name in ((1, "tiles"), (2, "axis"))]
     if any(data.size != 1 for data in given):
         raise FormatError("constant.value", "Tile: tiles and axis are scalars")
     count, axis = (int(data.reshape(())) for data in given)
@@ -162,7 +163,7 @@ def tile(node: Lifting) -> Any:
         raise UnsupportedError("tile.rank", "Tile-1 of a tensor of unknown rank")
     if not 0 <= axis < len(x.shape):
         raise RuleError("axis.range", f"axis {axis} is not in [0, {len(x.shape) - 1}]")
-    return node.b.Tile(x, [count if place == axis else 1 for place in range(len(x.shape))])
+    return ctx.b.Tile(x, [count if place == axis else 1 for place in range(len(x.shape))])
 
 
 # Range
@@ -171,7 +172,7 @@ def tile(node: Lifting) -> Any:
 _RANGES = ("f32", "f64", "i16", "i32", "i64")
 
 
-@ONNX.lower("Range")
+@ONNX.legalize("Range")
 def range_(b: Builder, node: Node) -> Any:
     """One-element vectors are no scalars; types that Range does not have, by one that it has."""
     op: Any = node.op
@@ -199,22 +200,22 @@ _CONSTANT_FORMS: dict[str, tuple[str, DType]] = {
 }
 
 
-@ONNX.lift("Constant", *_CONSTANT_VERSIONS)
-def constant(node: Lifting) -> Value:
+@ONNX.importer("Constant", *_CONSTANT_VERSIONS)
+def constant(ctx: ImportContext) -> Value:
     """One attribute says the value: a tensor (sparse ones too), or from version 12 a number, a text, or a list of them."""
     allowed = ["value"]
-    if node.node.version >= 11:
+    if ctx.node.version >= 11:
         allowed.append("sparse_value")
-    if node.node.version >= 12:
+    if ctx.node.version >= 12:
         allowed += _CONSTANT_FORMS
-    given = [name for name in allowed if name in node.node.attributes]
+    given = [name for name in allowed if name in ctx.node.attributes]
     if len(given) != 1:
         said = " and ".join(given) if given else "none"
         raise FormatError("constant.attribute", f"Constant needs exactly one of {', '.join(allowed)}, and has {said}")
     name = given[0]
     if name in _CONSTANT_FORMS:
         annotation, dtype = _CONSTANT_FORMS[name]
-        data = node.attribute(name, annotation)
+        data = ctx.attribute(name, annotation)
         array = (
             np.empty((), dtype=object)
             if dtype is dtypes.string and isinstance(data, str)
@@ -222,30 +223,30 @@ def constant(node: Lifting) -> Value:
         )
         if dtype is dtypes.string and isinstance(data, str):
             array[()] = data
-        return node.b.constant(array, dtype)
-    tensor = node.attribute(name, "tensor")
+        return ctx.b.constant(array, dtype)
+    tensor = ctx.attribute(name, "tensor")
     if not isinstance(tensor, ForeignTensor):
         raise FormatError("attribute.value", f"Constant: {name} is no tensor")
-    return node.b.constant(tensor.data, tensor.dtype)
+    return ctx.b.constant(tensor.data, tensor.dtype)
 
 
 _OF_SHAPE = (9, 20, 21, 23, 24, 25)
 
 
-@ONNX.lift("ConstantOfShape", *_OF_SHAPE)
-def constant_of_shape(node: Lifting) -> Any:
+@ONNX.importer("ConstantOfShape", *_OF_SHAPE)
+def constant_of_shape(ctx: ImportContext) -> Any:
     """The value is a tensor of one element, by default the f32 0."""
-    tensor = node.attribute("value", "tensor", None)
+    tensor = ctx.attribute("value", "tensor", None)
     if tensor is None:
-        value = node.shared(np.zeros(1), dtypes.f32)
+        value = ctx.add_constant(np.zeros(1), dtypes.f32)
     elif not isinstance(tensor, ForeignTensor) or tensor.data.size != 1:
         raise FormatError("attribute.value", "ConstantOfShape: value is no tensor of one element")
     else:
-        value = node.shared(tensor.data, tensor.dtype)
-    return ConstantOfShape(), [node.input(0), value]
+        value = ctx.add_constant(tensor.data, tensor.dtype)
+    return ConstantOfShape(), [ctx.input(0), value]
 
 
-@ONNX.lower("ConstantOfShape")
+@ONNX.legalize("ConstantOfShape")
 def constant_of_computed_shape(b: Builder, node: Node) -> Any:
     """A value that is computed has to be expanded."""
     shape, value = node.inputs
@@ -255,17 +256,17 @@ def constant_of_computed_shape(b: Builder, node: Node) -> Any:
     return typed(b, node)
 
 
-@ONNX.emit("ConstantOfShape")
-def emit_constant_of_shape(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@ONNX.exporter("ConstantOfShape")
+def export_constant_of_shape(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     shape, value = node.inputs
     assert value is not None
-    version = lowering.version_of("", "ConstantOfShape")
+    version = ctx.version_of("", "ConstantOfShape")
     if version not in _OF_SHAPE:
         raise UnsupportedError("op.unsayable", "onnx cannot say ConstantOfShape before opset 9")
     data = constant_or_none(value)
     assert data is not None
     tensor = ForeignTensor(value.dtype, data.reshape(1))
-    return [lowering.finish(node, "", "ConstantOfShape", version, [lowering.key(shape)], {"value": tensor})]
+    return [ctx.add_node(node, "", "ConstantOfShape", version, [ctx.key(shape)], {"value": tensor})]
 
 
 # Masks and sequences
@@ -297,31 +298,31 @@ class _OneHot(
         return b.add(_OneHot(self.axis, not self.negative), plain, depth, values)[0]
 
 
-@ONNX.lift("Gather", 1)
-def gather_from_the_end(node: Lifting) -> Op | None:
+@ONNX.importer("Gather", 1)
+def gather_from_the_end(ctx: ImportContext) -> Op | None:
     """Negative indices, which came with version 11: where they are known, as every runtime reads them in older versions too."""
-    x, found = node.input(0), numbers(node.optional(1))
+    x, found = ctx.input(0), numbers(ctx.optional_input(1))
     if not found or min(found) >= 0 or x.shape is None:
         return None
-    op, _ = node.reading(*node.inputs, **node.node.attributes)
-    node.deviate(RuleError("index.range", f"the index {min(found)} is negative, before opset 11"))
+    op, _ = ctx.apply_mapping(*ctx.inputs, **ctx.node.attributes)
+    ctx.deviate(RuleError("index.range", f"the index {min(found)} is negative, before opset 11"))
     return op.with_(bounds="error")
 
 
-@ONNX.lift("OneHot", 9, 11, 28)
-def one_hot(node: Lifting) -> Any:
+@ONNX.importer("OneHot", 9, 11, 28)
+def one_hot(ctx: ImportContext) -> Any:
     """The two values come as one vector."""
-    values = node.input(2)
+    values = ctx.input(2)
     if values.shape is not None and values.shape not in ((2,),) and all(isinstance(size, int) for size in values.shape):
         raise RuleError("onehot.values", f"values should be two, not of shape {list(values.shape)}")
-    axis = node.attribute("axis", "int", -1)
-    if axis < -1 and node.node.version < 11:
-        node.deviate(FormatError("attribute.value", f"OneHot: axis = {axis} is below -1"))
-    off, on = (node.b.Gather(values, node.b.constant(np.array(place)), axis=0) for place in (0, 1))
-    return node.b.apply("OneHot", node.input(0), node.input(1), on, off, axis=axis, negative=node.node.version >= 11)
+    axis = ctx.attribute("axis", "int", -1)
+    if axis < -1 and ctx.node.version < 11:
+        ctx.deviate(FormatError("attribute.value", f"OneHot: axis = {axis} is below -1"))
+    off, on = (ctx.b.Gather(values, ctx.b.constant(np.array(place)), axis=0) for place in (0, 1))
+    return ctx.b.apply("OneHot", ctx.input(0), ctx.input(1), on, off, axis=axis, negative=ctx.node.version >= 11)
 
 
-@ONNX.lower("OneHot")
+@ONNX.legalize("OneHot")
 def one_hot_of_values(b: Builder, node: Node) -> Any:
     op: Any = node.op
     indices, depth, on, off = node.inputs
@@ -343,7 +344,7 @@ def _halves(first: Value, second: Value) -> Value | None:
     return sources[0] if sources[0] is sources[1] and places == [[0], [1]] and sources[0].shape == (2,) else None  # type: ignore[union-attr]
 
 
-@ONNX.lower("ReverseSequence")
+@ONNX.legalize("ReverseSequence")
 def reverse_sequence(b: Builder, node: Node) -> Any:
     """ONNX has the batch and the time in the first two axes only."""
     x, lengths = node.inputs
@@ -358,12 +359,12 @@ def reverse_sequence(b: Builder, node: Node) -> Any:
     return b.Transpose(made, inverse(order))
 
 
-@ONNX.lift("CenterCropPad", 18)
-def center_crop_pad(node: Lifting) -> Value:
+@ONNX.importer("CenterCropPad", 18)
+def center_crop_pad(ctx: ImportContext) -> Value:
     """As much of the middle as there is, then zeros on both sides; of an odd rest the larger half is on the right."""
-    b, x, target = node.b, node.input(0), node.input(1)
+    b, x, target = ctx.b, ctx.input(0), ctx.input(1)
     rank = len(x.dims)
-    axes = node.attribute("axes", "tuple[int, ...]", None)
+    axes = ctx.attribute("axes", "tuple[int, ...]", None)
     places = list(range(rank)) if axes is None else list(axes_in(axes, rank))
     wanted = target if target.dtype is dtypes.i64 else b.Cast(target, to=dtypes.i64)
     sizes = b.Gather(b.Shape(x), places, axis=0)

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.tensor.topk import TopK
 
 
-@ONNX.lift("TopK", 1)
-def top_k_by_attribute(node: Lifting) -> list[Value]:
-    k = node.b.constant(np.array([node.attribute("k", "int")], np.int64))
-    return node.b.add(TopK(node.attribute("axis", "int", -1)), node.input(0), k)
+@ONNX.importer("TopK", 1)
+def top_k_by_attribute(ctx: ImportContext) -> list[Value]:
+    k = ctx.b.constant(np.array([ctx.attribute("k", "int")], np.int64))
+    return ctx.b.add(TopK(ctx.attribute("axis", "int", -1)), ctx.input(0), k)
 
 
-@ONNX.lower("TopK")
+@ONNX.legalize("TopK")
 def top_k(b: Any, node: Node) -> Any:
     """k is a vector of one i64 there."""
     x, k = node.inputs

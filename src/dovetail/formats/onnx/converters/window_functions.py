@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Value
 
 _TERMS = {"HannWindow": (0.5, 0.5, 0.0), "HammingWindow": (25 / 46, 21 / 46, 0.0), "BlackmanWindow": (0.42, 0.5, 0.08)}
 
 
-@ONNX.lift("HannWindow", 17)
-@ONNX.lift("HammingWindow", 17)
-@ONNX.lift("BlackmanWindow", 17)
-def window(node: Lifting) -> Value:
+@ONNX.importer("HannWindow", 17)
+@ONNX.importer("HammingWindow", 17)
+@ONNX.importer("BlackmanWindow", 17)
+def window(ctx: ImportContext) -> Value:
     """``a - b * cos(t) + c * cos(2 * t)`` at n places t of a circle, or with ``periodic=0`` of one from end to end."""
-    b, size = node.b, node.input(0)
-    kind = node.attribute("output_datatype", "DType", dtypes.f32)
-    periodic = node.attribute("periodic", "bool", True)
-    first, second, third = _TERMS[node.node.kind]
+    b, size = ctx.b, ctx.input(0)
+    kind = ctx.attribute("output_datatype", "DType", dtypes.f32)
+    periodic = ctx.attribute("periodic", "bool", True)
+    first, second, third = _TERMS[ctx.node.kind]
     whole = _number(b, size)
     places = b.Cast(b.Range(b.constant(np.array(0)), whole, b.constant(np.array(1))), to=dtypes.f32)
     count = b.Cast(whole, to=dtypes.f32)

@@ -1,6 +1,6 @@
 """OpenVINO operators that are several of ours, or ours that are several of theirs; a family a module, registered by importing."""
 
-from dovetail.formats.openvino import unsupported
+from dovetail.formats.openvino import unsupported, variables
 from dovetail.formats.openvino.converters import (
     attention,
     col2im,
@@ -25,7 +25,6 @@ from dovetail.formats.openvino.converters import (
     roi_align,
     segment_ops,
     space_to_batch,
-    state,
     stft,
     tensor,
     topk,
@@ -58,10 +57,10 @@ __all__ = [
     "roi_align",
     "segment_ops",
     "space_to_batch",
-    "state",
     "stft",
     "tensor",
     "topk",
     "type_promotion",
     "unsupported",
+    "variables",
 ]

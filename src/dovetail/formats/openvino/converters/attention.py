@@ -13,7 +13,7 @@ from dovetail.ops.attention.attention import Attention, ScaledDotProductAttentio
 from dovetail.ops.attention.heads import count_of, default_scale, heads_first, is_past
 
 
-@OPENVINO.lower("Attention")
+@OPENVINO.legalize("Attention")
 def attention(b: Any, node: Node) -> Any:
     """As ScaledDotProductAttention, where every row is known to see a key and each head of queries has keys of its own."""
     op = node.op
@@ -60,7 +60,7 @@ def _lacks_keys(mask: Value, k: Value, past_key: Value | None) -> bool:
     return symbolic.equal(mask.dims[-1], keys) is not True
 
 
-@OPENVINO.lower("ScaledDotProductAttention")
+@OPENVINO.legalize("ScaledDotProductAttention")
 def scaled_dot_product(b: Any, node: Node) -> Any:
     """Inputs are left out from the end alone: the number 0 says that there is no mask."""
     op: Any = node.op

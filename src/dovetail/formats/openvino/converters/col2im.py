@@ -9,7 +9,7 @@ from dovetail.ir.graph import Node
 from dovetail.ops.tensor.reshape import vector_length
 
 
-@OPENVINO.lower("Col2Im")
+@OPENVINO.legalize("Col2Im")
 def blocks(b: Any, node: Node) -> Any:
     """Everything is written out: OpenVINO takes no strides for none at all."""
     op: Any = node.op
@@ -21,7 +21,7 @@ def blocks(b: Any, node: Node) -> Any:
     return None if plain == op else b.add(plain, x, image, block)[0]
 
 
-@OPENVINO.lower("DeformConv")
+@OPENVINO.legalize("DeformConv")
 def deformable(b: Any, node: Node) -> Any:
     """A bias is added after."""
     op: Any = node.op

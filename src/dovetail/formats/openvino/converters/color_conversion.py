@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Value
@@ -19,29 +19,29 @@ _RED, _GREEN, _BLUE = {"v": 1.596}, {"u": -0.391, "v": -0.813}, {"u": 2.018}
 _BRIGHTNESS = 1.164
 
 
-@OPENVINO.lift("NV12toRGB", 8)
-@OPENVINO.lift("NV12toBGR", 8)
-def from_nv12(node: Lifting) -> Value:
+@OPENVINO.importer("NV12toRGB", 8)
+@OPENVINO.importer("NV12toBGR", 8)
+def from_nv12(ctx: ImportContext) -> Value:
     """The brightness of each place, then for each square of four both differences side by side."""
-    b, y = node.b, node.ranked(0, 4)
-    if len(node.inputs) == 1:
+    b, y = ctx.b, ctx.input_of_rank(0, 4)
+    if len(ctx.inputs) == 1:
         y, below = _parts(b, y, [4, 2])
         both = b.Reshape(below, joined(b, [shape_value(b, y, [0]), _half(b, y), 2]), copy_zeros=False)
     else:
-        both = node.ranked(1, 4)
-    return _coloured(node, y, b.Slice(both, [0], [1], [3]), b.Slice(both, [1], [2], [3]))
+        both = ctx.input_of_rank(1, 4)
+    return _coloured(ctx, y, b.Slice(both, [0], [1], [3]), b.Slice(both, [1], [2], [3]))
 
 
-@OPENVINO.lift("I420toRGB", 8)
-@OPENVINO.lift("I420toBGR", 8)
-def from_i420(node: Lifting) -> Value:
+@OPENVINO.importer("I420toRGB", 8)
+@OPENVINO.importer("I420toBGR", 8)
+def from_i420(ctx: ImportContext) -> Value:
     """The brightness of each place, then all differences of one kind, then of the other."""
-    b, y = node.b, node.ranked(0, 4)
-    if len(node.inputs) == 1:
+    b, y = ctx.b, ctx.input_of_rank(0, 4)
+    if len(ctx.inputs) == 1:
         y, first, second = _parts(b, y, [4, 1, 1])
         shape = joined(b, [shape_value(b, y, [0]), _half(b, y), 1])
-        return _coloured(node, y, *(b.Reshape(each, shape, copy_zeros=False) for each in (first, second)))
-    return _coloured(node, y, node.ranked(1, 4), node.ranked(2, 4))
+        return _coloured(ctx, y, *(b.Reshape(each, shape, copy_zeros=False) for each in (first, second)))
+    return _coloured(ctx, y, ctx.input_of_rank(1, 4), ctx.input_of_rank(2, 4))
 
 
 def _parts(b: Builder, x: Value, sixths: list[int]) -> list[Value]:
@@ -65,11 +65,11 @@ def _half(b: Builder, y: Value) -> Any:
     return [size // 2 for size in sizes] if isinstance(sizes, list) else b.Divide(sizes, 2)
 
 
-def _coloured(node: Lifting, y: Value, u: Value, v: Value) -> Value:
-    b = node.b
+def _coloured(ctx: ImportContext, y: Value, u: Value, v: Value) -> Value:
+    b = ctx.b
     dtype = y.dtype
     if not dtype.is_number or dtype.kind == "complex":
-        raise RuleError("type.class", f"{node.node.kind} of {dtype}")
+        raise RuleError("type.class", f"{ctx.node.kind} of {dtype}")
     wide = dtypes.f32 if dtype.is_integer else dtype
     planes = {"u": _spread(b, _less(b, u, wide, 128)), "v": _spread(b, _less(b, v, wide, 128))}
     bright = b.Multiply(_less(b, y, wide, 16), _number(b, _BRIGHTNESS, wide))
@@ -79,7 +79,7 @@ def _coloured(node: Lifting, y: Value, u: Value, v: Value) -> Value:
         for name, factor in parts.items():
             total = b.Add(total, b.Multiply(planes[name], _number(b, factor, wide)))
         colours.append(total)
-    if node.node.kind.endswith("BGR"):
+    if ctx.node.kind.endswith("BGR"):
         colours.reverse()
     found = b.Concat(*colours, axis=3)
     if dtype.is_integer:

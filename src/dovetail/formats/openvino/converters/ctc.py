@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
@@ -33,11 +33,11 @@ def _decoded(b: Any, best: Value, counts: Any, blank: Any, merge: bool) -> tuple
     return found, b.ReduceSum(number, [1], keep_dims=False)
 
 
-@OPENVINO.lift("CTCGreedyDecoder", 1)
-def greedy(node: Lifting) -> Value:
+@OPENVINO.importer("CTCGreedyDecoder", 1)
+def greedy(ctx: ImportContext) -> Value:
     """The last class is the blank; a mask says which times are looked at. [batch, times, 1, 1], in the type of the scores."""
-    b, scores, mask = node.b, node.input(0), node.input(1)
-    merge = node.attribute("ctc_merge_repeated", "bool", True)
+    b, scores, mask = ctx.b, ctx.input(0), ctx.input(1)
+    merge = ctx.attribute("ctc_merge_repeated", "bool", True)
     best = b.Transpose(b.ArgMax(scores, axis=2, keep_dims=False), [1, 0])
     size = scores.dims[2]
     blank = b.constant(size - 1) if isinstance(size, int) else b.Subtract(shape_value(b, scores, [2]), [1])
@@ -49,12 +49,12 @@ def greedy(node: Lifting) -> Value:
     return result
 
 
-@OPENVINO.lift("CTCGreedyDecoderSeqLen", 6)
-def greedy_of_lengths(node: Lifting) -> list[Value]:
+@OPENVINO.importer("CTCGreedyDecoderSeqLen", 6)
+def greedy_of_lengths(ctx: ImportContext) -> list[Value]:
     """The blank is the last class, or given; so many times are looked at as the lengths say."""
-    b, scores, lengths, blank = node.b, node.input(0), node.input(1), node.optional(2)
-    merge = node.attribute("merge_repeated", "bool", True)
-    kinds = [node.attribute(name, "DType", dtypes.i32) for name in ("classes_index_type", "sequence_length_type")]
+    b, scores, lengths, blank = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2)
+    merge = ctx.attribute("merge_repeated", "bool", True)
+    kinds = [ctx.attribute(name, "DType", dtypes.i32) for name in ("classes_index_type", "sequence_length_type")]
     best = b.ArgMax(scores, axis=2, keep_dims=False)
     if blank is not None:
         of_blank: Any = b.Reshape(as_type(b, blank, dtypes.i64), [1])

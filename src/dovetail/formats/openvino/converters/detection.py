@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Node, Value
@@ -19,34 +19,34 @@ from dovetail.ops.tensor.slice import joined
 _ENCODINGS = {"corner": False, "center": True}
 
 
-def _suppression(node: Lifting, outputs: int, dtype: dtypes.DType) -> list[Value]:
-    encoding = node.attribute("box_encoding", "str", "corner")
+def _suppression(ctx: ImportContext, outputs: int, dtype: dtypes.DType) -> list[Value]:
+    encoding = ctx.attribute("box_encoding", "str", "corner")
     if encoding not in _ENCODINGS:
         raise UnsupportedError("detection.boxes", f"NonMaxSuppression with box_encoding {encoding!r}")
-    descending = node.attribute("sort_result_descending", "bool", True)
-    sigma = node.optional(5)
+    descending = ctx.attribute("sort_result_descending", "bool", True)
+    sigma = ctx.optional_input(5)
     falls = is_soft(sigma)
-    limits = [node.optional(2), node.optional(3), node.optional(4)]
+    limits = [ctx.optional_input(2), ctx.optional_input(3), ctx.optional_input(4)]
     # A score of 0 and less is never kept where nothing is said.
-    limits[2] = node.b.constant(np.zeros((), np.float32)) if limits[2] is None else limits[2]
-    op = NonMaxSuppression(_ENCODINGS[encoding], True, descending, dtype, outputs, falls and node.node.version == 5)
-    return node.b.add(op, node.input(0), node.input(1), *limits, *([sigma] if falls else []))
+    limits[2] = ctx.b.constant(np.zeros((), np.float32)) if limits[2] is None else limits[2]
+    op = NonMaxSuppression(_ENCODINGS[encoding], True, descending, dtype, outputs, falls and ctx.node.version == 5)
+    return ctx.b.add(op, ctx.input(0), ctx.input(1), *limits, *([sigma] if falls else []))
 
 
-@OPENVINO.lift("NonMaxSuppression", 5, 9)
-def suppression(node: Lifting) -> list[Value]:
-    return _suppression(node, 3, node.attribute("output_type", "DType", dtypes.i64))
+@OPENVINO.importer("NonMaxSuppression", 5, 9)
+def suppression(ctx: ImportContext) -> list[Value]:
+    return _suppression(ctx, 3, ctx.attribute("output_type", "DType", dtypes.i64))
 
 
-@OPENVINO.lift("NonMaxSuppression", 1, 3, 4)
-def padded_suppression(node: Lifting) -> list[Value]:
+@OPENVINO.importer("NonMaxSuppression", 1, 3, 4)
+def padded_suppression(ctx: ImportContext) -> list[Value]:
     """As many rows as there may be: those past the kept ones are -1."""
-    dtype = dtypes.i64 if node.node.version == 1 else node.attribute("output_type", "DType", dtypes.i64)
-    (rows,) = _suppression(node, 1, dtype)
-    b, scores, most = node.b, node.input(1), node.optional(2)
+    dtype = dtypes.i64 if ctx.node.version == 1 else ctx.attribute("output_type", "DType", dtypes.i64)
+    (rows,) = _suppression(ctx, 1, dtype)
+    b, scores, most = ctx.b, ctx.input(1), ctx.optional_input(2)
     limit = b.constant([0]) if most is None else b.Reshape(_long(b, most), [1])
     classes, boxes = _vector(b, scores, 1), _vector(b, scores, 2)
-    if node.node.version == 4:
+    if ctx.node.version == 4:
         count = b.Multiply(b.Multiply(b.Minimum(limit, boxes), classes), _vector(b, scores, 0))
     else:
         # No more than there are boxes, whatever their classes: what comes after is left out.
@@ -66,8 +66,8 @@ def _long(b: Any, x: Value) -> Value:
     return x if x.dtype is dtypes.i64 else b.Cast(x, to=dtypes.i64)
 
 
-@OPENVINO.lower("NonMaxSuppression")
-def lower_suppression(b: Any, node: Node) -> Any:
+@OPENVINO.legalize("NonMaxSuppression")
+def legalize_suppression(b: Any, node: Node) -> Any:
     """Always three outputs, all limits given, and an overlap that is enough by itself."""
     op: Any = node.op
     boxes, scores, most, overlap, least, sigma = (*node.inputs, None, None, None, None)[:6]
@@ -88,15 +88,15 @@ def lower_suppression(b: Any, node: Node) -> Any:
     return [made[0], *made[1:][: op.outputs - 1]]
 
 
-@OPENVINO.lift("RegionYolo", 1)
-def yolo(node: Lifting) -> Value:
+@OPENVINO.importer("RegionYolo", 1)
+def yolo(ctx: ImportContext) -> Value:
     """Of each box in each cell: the sigmoid of where it is and whether there is one, its size as it is, and of the classes the
     sigmoid, or with ``do_softmax`` the softmax."""
-    b, x = node.b, node.input(0)
-    coords, classes, number = (node.attribute(name, "int") for name in ("coords", "classes", "num"))
-    softmax, mask = node.attribute("do_softmax", "bool", True), node.attribute("mask", "tuple[int, ...]", ())
-    axis, end = node.attribute("axis", "int"), node.attribute("end_axis", "int")
-    node.ignore("anchors")
+    b, x = ctx.b, ctx.input(0)
+    coords, classes, number = (ctx.attribute(name, "int") for name in ("coords", "classes", "num"))
+    softmax, mask = ctx.attribute("do_softmax", "bool", True), ctx.attribute("mask", "tuple[int, ...]", ())
+    axis, end = ctx.attribute("axis", "int"), ctx.attribute("end_axis", "int")
+    ctx.ignore("anchors")
     count = number if softmax else len(mask)
     entries = coords + classes + 1
     if len(x.dims) != 4 or coords < 2 or symbolic.equal(x.dims[1], count * entries) is False:

@@ -14,7 +14,7 @@ from dovetail.ir.graph import Node
 from dovetail.ops.signal.dft import IRDFT, RDFT, padded_lengths
 
 
-@OPENVINO.lower("DFT")
+@OPENVINO.legalize("DFT")
 def transform(b: Any, node: Node) -> Any:
     op: Any = node.op
     x, axes, *rest = node.inputs
@@ -35,7 +35,7 @@ def transform(b: Any, node: Node) -> Any:
     return b.add(op, b.Concat(x, b.Expand(zero, shape_value(b, x)), axis=-1), *rest)[0]
 
 
-@OPENVINO.lower("RDFT")
+@OPENVINO.legalize("RDFT")
 def real(b: Any, node: Node) -> Any:
     """OpenVINO's CPU plugin does not fill up."""
     op: Any = node.op

@@ -10,10 +10,11 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.exporter import Lowering, constant_or_none
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.legacy_broadcast import aligned
+from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
@@ -32,42 +33,42 @@ _BROADCASTING = {
 _AXIS = "auto_broadcast.auto_broadcast_axis"
 
 
-def _paddle(node: Lifting) -> Value | None:
+def _paddle(ctx: ImportContext) -> Value | None:
     """PaddlePaddle's broadcasting: the second input goes with the first from an axis on."""
-    attributes = dict(node.node.attributes)
-    if len(node.inputs) != 2:
-        raise FormatError("node.inputs", f"{node.node.kind} takes 2 inputs, not {len(node.inputs)}")
+    attributes = dict(ctx.node.attributes)
+    if len(ctx.inputs) != 2:
+        raise FormatError("node.inputs", f"{ctx.node.kind} takes 2 inputs, not {len(ctx.inputs)}")
     if attributes.get("auto_broadcast") != "pdpd":
         return None
-    x, y = node.input(0), node.input(1)
-    axis = node.attribute(_AXIS, "int", None)
+    x, y = ctx.input(0), ctx.input(1)
+    axis = ctx.attribute(_AXIS, "int", None)
     if axis is None and (x.shape is None or y.shape is None or len(x.shape) != len(y.shape)):
         # The specification lets it mean -1, and the implementation 0.
-        raise UnsupportedError("broadcast.axis", f"{node.node.kind} with auto_broadcast=pdpd does not say from which axis on")
+        raise UnsupportedError("broadcast.axis", f"{ctx.node.kind} with auto_broadcast=pdpd does not say from which axis on")
     attributes.pop("auto_broadcast")
     attributes.pop(_AXIS, None)
-    op, xs = node.reading(x, aligned(node.b, x, y, None if axis == -1 else axis or 0), **attributes)
-    return node.b.add(op, *xs)[0]
+    op, xs = ctx.apply_mapping(x, aligned(ctx.b, x, y, None if axis == -1 else axis or 0), **attributes)
+    return ctx.b.add(op, *xs)[0]
 
 
 for _version, _kinds in _BROADCASTING.items():
     for _kind in _kinds.split():
-        OPENVINO.lift(_kind, _version)(_paddle)
+        OPENVINO.importer(_kind, _version)(_paddle)
 
 
-@OPENVINO.lift("Select", 1)
-def select(node: Lifting) -> None:
-    if node.node.attributes.get("auto_broadcast") == "pdpd":
+@OPENVINO.importer("Select", 1)
+def select(ctx: ImportContext) -> None:
+    if ctx.node.attributes.get("auto_broadcast") == "pdpd":
         raise UnsupportedError("broadcast.pdpd", "Select with auto_broadcast=pdpd is not known")
 
 
-@OPENVINO.lower("Maximum", "Minimum")
+@OPENVINO.legalize("Maximum", "Minimum")
 def two_by_two(b: Builder, node: Node) -> Value | None:
     made: Value | None = None if len(node.inputs) == 2 else node.op.composed(b, *node.inputs)  # type: ignore[attr-defined]
     return made
 
 
-@OPENVINO.lower("Power")
+@OPENVINO.legalize("Power")
 def power(b: Builder, node: Node) -> Value | None:
     """Both of one type: that of the base where it holds the exponent exactly, else in f64."""
     op: Any = node.op
@@ -96,14 +97,14 @@ def _holds(dtype: DType, y: Value) -> bool:
 # Activations
 
 
-@OPENVINO.lift("Clamp", 1)
-def clamp(node: Lifting) -> Value:
+@OPENVINO.importer("Clamp", 1)
+def clamp(ctx: ImportContext) -> Value:
     """The bounds as constants of the type of ``x``; between integers the least and greatest whole numbers inside."""
-    x = node.input(0)
-    low, high = node.attribute("min", "float"), node.attribute("max", "float")
+    x = ctx.input(0)
+    low, high = ctx.attribute("min", "float"), ctx.attribute("max", "float")
     if not low <= high:
         raise FormatError("clip.bound", f"Clamp: min = {low} should not be greater than max = {high}")
-    made: Value = node.b.Clip(x, _bound(node.b, x, low, True), _bound(node.b, x, high, False))
+    made: Value = ctx.b.Clip(x, _bound(ctx.b, x, low, True), _bound(ctx.b, x, high, False))
     return made
 
 
@@ -115,7 +116,7 @@ def _bound(b: Builder, x: Value, value: float, is_low: bool) -> Value:
     return b.constant(np.asarray(min(max(whole, least), greatest)).astype(x.dtype.numpy), x.dtype)
 
 
-@OPENVINO.lower("Clip")
+@OPENVINO.legalize("Clip")
 def clip(b: Builder, node: Node) -> Value | None:
     """Clamp takes constant bounds, both, that do not cross and that a float holds; anything else is a maximum and a minimum."""
     x, low, high = (*node.inputs, None, None)[:3]
@@ -149,7 +150,7 @@ def _like(b: Builder, value: Any, x: Value) -> Value:
     return b.constant(np.asarray(value).astype(x.dtype.numpy), x.dtype)
 
 
-@OPENVINO.lower("PRelu")
+@OPENVINO.legalize("PRelu")
 def prelu(b: Builder, node: Node) -> Value | None:
     """A slope of rank 1 would stand for axis 1 where it is as long: with a rank of 2 it broadcasts as it is."""
     op: Any = node.op
@@ -163,44 +164,44 @@ def prelu(b: Builder, node: Node) -> Value | None:
     return result
 
 
-def _computed(node: Lifting) -> bool:
+def _computed(ctx: ImportContext) -> bool:
     """Whether an input that the core has for an attribute is known only at run time."""
-    return any(x is not None and constant_or_none(x) is None for x in node.inputs[1:])
+    return any(x is not None and constant_or_none(x) is None for x in ctx.inputs[1:])
 
 
-@OPENVINO.lift("HardSigmoid", 1)
-def hard_sigmoid(node: Lifting) -> Value | None:
-    if not _computed(node):
+@OPENVINO.importer("HardSigmoid", 1)
+def hard_sigmoid(ctx: ImportContext) -> Value | None:
+    if not _computed(ctx):
         return None
-    b, x = node.b, node.input(0)
-    line = b.Add(b.Multiply(x, node.input(1)), node.input(2))
+    b, x = ctx.b, ctx.input(0)
+    line = b.Add(b.Multiply(x, ctx.input(1)), ctx.input(2))
     made: Value = b.Maximum(b.Minimum(line, number(b, 1, x)), number(b, 0, x))
     return made
 
 
-@OPENVINO.lift("Selu", 1)
-def selu(node: Lifting) -> Value | None:
-    if not _computed(node):
+@OPENVINO.importer("Selu", 1)
+def selu(ctx: ImportContext) -> Value | None:
+    if not _computed(ctx):
         return None
-    b, x = node.b, node.input(0)
-    below = b.Multiply(b.Subtract(b.Exp(x), 1), node.input(1))
-    made: Value = b.Multiply(b.Where(b.Greater(x, 0), x, below), node.input(2))
+    b, x = ctx.b, ctx.input(0)
+    below = b.Multiply(b.Subtract(b.Exp(x), 1), ctx.input(1))
+    made: Value = b.Multiply(b.Where(b.Greater(x, 0), x, below), ctx.input(2))
     return made
 
 
-@OPENVINO.lift("Swish", 4)
-def swish(node: Lifting) -> Value | None:
-    if not _computed(node):
+@OPENVINO.importer("Swish", 4)
+def swish(ctx: ImportContext) -> Value | None:
+    if not _computed(ctx):
         return None
-    x = node.input(0)
-    made: Value = node.b.Multiply(x, node.b.Sigmoid(node.b.Multiply(x, node.input(1))))
+    x = ctx.input(0)
+    made: Value = ctx.b.Multiply(x, ctx.b.Sigmoid(ctx.b.Multiply(x, ctx.input(1))))
     return made
 
 
 # Reductions
 
 
-@OPENVINO.lower(
+@OPENVINO.legalize(
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceAll", "ReduceAny"
 )  # fmt: skip
 def reduction(b: Builder, node: Node) -> Value | None:
@@ -234,10 +235,10 @@ def reduction(b: Builder, node: Node) -> Value | None:
 # Casts
 
 
-@OPENVINO.lift("Convert", 1)
-def convert(node: Lifting) -> Op | None:
+@OPENVINO.importer("Convert", 1)
+def convert(ctx: ImportContext) -> Op | None:
     """Beyond the range of f8 OpenVINO gives infinity or NaN; it rounds to f8e8m0 within its range; nf4 is named."""
-    to, x = node.attribute("destination_type", "DType"), node.input(0)
+    to, x = ctx.attribute("destination_type", "DType"), ctx.input(0)
     source = x.dtype if x.dtype == "nf4" else None
     if to in ("f8e4m3", "f8e5m2"):
         return REGISTRY["Cast"](to, saturate=False, source=source)
@@ -246,18 +247,18 @@ def convert(node: Lifting) -> Op | None:
     return None if source is None else REGISTRY["Cast"](to, source=source)
 
 
-@OPENVINO.lift("ConvertLike", 1)
-def convert_like(node: Lifting) -> Value | None:
-    to, x = node.input(1).dtype, node.input(0)
+@OPENVINO.importer("ConvertLike", 1)
+def convert_like(ctx: ImportContext) -> Value | None:
+    to, x = ctx.input(1).dtype, ctx.input(0)
     if to not in ("f8e4m3", "f8e5m2", "f8e8m0") and x.dtype != "nf4":
         return None
     f8 = to in ("f8e4m3", "f8e5m2")
     source = x.dtype if x.dtype == "nf4" else None
-    made: Value = node.b.Cast(x, to=to, saturate=not f8, rounding="even" if to == "f8e8m0" else "up", source=source)
+    made: Value = ctx.b.Cast(x, to=to, saturate=not f8, rounding="even" if to == "f8e8m0" else "up", source=source)
     return made
 
 
-@OPENVINO.lower("CastLike")
+@OPENVINO.legalize("CastLike")
 def cast_like(b: Builder, node: Node) -> Value | None:
     """To types that the formats reach differently Cast says which way."""
     x, like = node.inputs
@@ -266,7 +267,7 @@ def cast_like(b: Builder, node: Node) -> Value | None:
     return made
 
 
-@OPENVINO.lower("Cast")
+@OPENVINO.legalize("Cast")
 def cast(b: Builder, node: Node) -> Value | None:
     """Saturation to f8 is a limit before the cast."""
     op: Any = node.op
@@ -283,8 +284,8 @@ def cast(b: Builder, node: Node) -> Value | None:
     return result
 
 
-@OPENVINO.emit("Cast")
-def emit_cast(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@OPENVINO.exporter("Cast")
+def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
@@ -292,4 +293,4 @@ def emit_cast(lowering: Lowering, node: Node) -> list[ForeignNode]:
         raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to even within its range, which is not {op}")
     if "string" in (x.dtype.name, op.to.name):
         raise UnsupportedError("op.unsayable", f"Convert does not go from {x.dtype} to {op.to}")
-    return [lowering.spelled(node)]
+    return [ctx.export_by_mapping(node)]

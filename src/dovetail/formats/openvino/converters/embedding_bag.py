@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError, RuleError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
@@ -16,10 +16,10 @@ from dovetail.ops.casts import as_type
 from dovetail.ops.tensor.slice import count_up, joined
 
 
-def _reduction(node: Lifting) -> str:
-    found: str = node.attribute("reduction", "str", "sum")
+def _reduction(ctx: ImportContext) -> str:
+    found: str = ctx.attribute("reduction", "str", "sum")
     if found not in ("sum", "mean"):
-        raise FormatError("attribute.value", f"{node.node.kind}: reduction = {found!r} is none of sum, mean")
+        raise FormatError("attribute.value", f"{ctx.node.kind}: reduction = {found!r} is none of sum, mean")
     return found
 
 
@@ -38,50 +38,50 @@ def _wide(b: Any, x: Value, more: int) -> Value:
     return result
 
 
-@OPENVINO.lift("EmbeddingBagPackedSum", 3)
-@OPENVINO.lift("EmbeddingBagPacked", 15)
-def packed_bags(node: Lifting) -> Value:
+@OPENVINO.importer("EmbeddingBagPackedSum", 3)
+@OPENVINO.importer("EmbeddingBagPacked", 15)
+def packed_bags(ctx: ImportContext) -> Value:
     """As many rows in each bag."""
-    b, mean = node.b, node.node.version == 15 and _reduction(node) == "mean"
-    rows = _rows(b, node.input(0), node.input(1), node.optional(2))
+    b, mean = ctx.b, ctx.node.version == 15 and _reduction(ctx) == "mean"
+    rows = _rows(b, ctx.input(0), ctx.input(1), ctx.optional_input(2))
     result: Value = (b.ReduceMean if mean else b.ReduceSum)(rows, [1], keep_dims=False)
     return result
 
 
-@OPENVINO.lift("EmbeddingBagOffsetsSum", 3)
-@OPENVINO.lift("EmbeddingBagOffsets", 15)
-def bags(node: Lifting) -> Value:
+@OPENVINO.importer("EmbeddingBagOffsetsSum", 3)
+@OPENVINO.importer("EmbeddingBagOffsets", 15)
+def bags(ctx: ImportContext) -> Value:
     """A bag begins at each offset."""
-    b, mean = node.b, node.node.version == 15 and _reduction(node) == "mean"
-    table, indices, offsets = (node.input(place) for place in range(3))
-    _hold_vectors(node, indices, offsets)
+    b, mean = ctx.b, ctx.node.version == 15 and _reduction(ctx) == "mean"
+    table, indices, offsets = (ctx.input(place) for place in range(3))
+    _hold_vectors(ctx, indices, offsets)
     places = count_up(b, indices, 0)
     before = b.SearchSorted(as_type(b, offsets, dtypes.i64), places, right=True)
     ids = b.Subtract(before, b.constant(1))
-    rows = _rows(b, table, indices, node.optional(4))
-    return _segments(b, table, rows, ids, shape_value(b, offsets, [0]), node.optional(3), mean)
+    rows = _rows(b, table, indices, ctx.optional_input(4))
+    return _segments(b, table, rows, ids, shape_value(b, offsets, [0]), ctx.optional_input(3), mean)
 
 
-@OPENVINO.lift("EmbeddingSegmentsSum", 3)
-def segments(node: Lifting) -> Value:
+@OPENVINO.importer("EmbeddingSegmentsSum", 3)
+def segments(ctx: ImportContext) -> Value:
     """Each row says of which bag it is."""
-    b = node.b
-    table, indices, ids = (node.input(place) for place in range(3))
-    _hold_vectors(node, indices, ids)
-    count = node.optional(3)
+    b = ctx.b
+    table, indices, ids = (ctx.input(place) for place in range(3))
+    _hold_vectors(ctx, indices, ids)
+    count = ctx.optional_input(3)
     wide = as_type(b, ids, dtypes.i64)
     if count is None:
         size = b.Add(b.Gather(wide, [-1], axis=0), b.constant([1]))
     else:
         size = b.Reshape(as_type(b, count, dtypes.i64), [1])
-    rows = _rows(b, table, indices, node.optional(5))
-    return _segments(b, table, rows, wide, size, node.optional(4), False)
+    rows = _rows(b, table, indices, ctx.optional_input(5))
+    return _segments(b, table, rows, wide, size, ctx.optional_input(4), False)
 
 
-def _hold_vectors(node: Lifting, *xs: Value) -> None:
+def _hold_vectors(ctx: ImportContext, *xs: Value) -> None:
     for x in xs:
         if len(x.dims) != 1:
-            raise RuleError("input.rank", f"{node.node.kind} takes vectors of places, not {x.type}")
+            raise RuleError("input.rank", f"{ctx.node.kind} takes vectors of places, not {x.type}")
 
 
 def _segments(b: Any, table: Value, rows: Value, ids: Value, count: Any, default: Value | None, mean: bool) -> Value:

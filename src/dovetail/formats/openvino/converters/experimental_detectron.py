@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
@@ -24,13 +24,13 @@ _MOST_GROWTH = float(np.float32(np.log(1000 / 16)))
 _CANONICAL_SIZE, _CANONICAL_LEVEL = 224.0, 2
 
 
-@OPENVINO.lift("ExperimentalDetectronPriorGridGenerator", 6)
-def prior_grid(node: Lifting) -> Value:
+@OPENVINO.importer("ExperimentalDetectronPriorGridGenerator", 6)
+def prior_grid(ctx: ImportContext) -> Value:
     """The prior boxes around the middle of every cell of a map."""
-    b, priors, cells, picture = node.b, node.ranked(0, 2), node.ranked(1, 4), node.ranked(2, 4)
+    b, priors, cells, picture = ctx.b, ctx.input_of_rank(0, 2), ctx.input_of_rank(1, 4), ctx.input_of_rank(2, 4)
     places = []
     for axis, count, stride in ((2, "h", "stride_y"), (3, "w", "stride_x")):
-        given, step = node.attribute(count, "int", 0), node.attribute(stride, "float", 0.0)
+        given, step = ctx.attribute(count, "int", 0), ctx.attribute(stride, "float", 0.0)
         if given and symbolic.equal(cells.dims[axis], given) is not True:
             raise UnsupportedError(
                 "prior.grid", f"a grid of {given} of the {cells.dims[axis]} cells along an axis leaves the rest open"
@@ -47,7 +47,7 @@ def prior_grid(node: Lifting) -> Value:
     y, x = (b.Expand(b.Unsqueeze(place, axes), shape) for place, axes in zip(places, ([1, 2, 3], [0, 2, 3]), strict=True))
     moved = b.Add(as_type(b, b.Unsqueeze(priors, [0, 1]), dtypes.f32), b.Concat(x, y, x, y, axis=3))
     grid = as_type(b, moved, priors.dtype)
-    flat: Value = b.Reshape(grid, [-1, 4]) if node.attribute("flatten", "bool", True) else grid
+    flat: Value = b.Reshape(grid, [-1, 4]) if ctx.attribute("flatten", "bool", True) else grid
     return flat
 
 
@@ -55,11 +55,11 @@ def _number(b: Any, x: Value, axis: int) -> Any:
     return b.Reshape(b.Slice(b.Shape(x), [axis], [axis + 1], [0]), [])
 
 
-@OPENVINO.lift("ExperimentalDetectronTopKROIs", 6)
-def best_regions(node: Lifting) -> Value:
+@OPENVINO.importer("ExperimentalDetectronTopKROIs", 6)
+def best_regions(ctx: ImportContext) -> Value:
     """The regions of the greatest chances; where there are fewer, rows of 0 fill up what the specification leaves open."""
-    b, regions, chances = node.b, node.ranked(0, 2), node.ranked(1, 1)
-    wanted = node.attribute("max_rois", "int", 0)
+    b, regions, chances = ctx.b, ctx.input_of_rank(0, 2), ctx.input_of_rank(1, 1)
+    wanted = ctx.attribute("max_rois", "int", 0)
     size = shape_value(b, chances, [0])
     count = [min(wanted, *size)] if isinstance(size, list) else b.Minimum(size, b.constant([wanted]))
     rows = b.Gather(regions, b.TopK(chances, count, axis=0)[1], axis=0)
@@ -70,13 +70,13 @@ def best_regions(node: Lifting) -> Value:
     return filled
 
 
-@OPENVINO.lift("ExperimentalDetectronROIFeatureExtractor", 6)
-def features(node: Lifting) -> list[Value]:
+@OPENVINO.importer("ExperimentalDetectronROIFeatureExtractor", 6)
+def features(ctx: ImportContext) -> list[Value]:
     """Each region as RoiAlign reads it of the level of the pyramid that suits its size; without an area it is 0."""
-    b, regions = node.b, node.ranked(0, 2)
-    levels = [node.ranked(index, 4) for index in range(1, len(node.inputs))]
-    size, samples = node.attribute("output_size", "int"), node.attribute("sampling_ratio", "int")
-    scales, is_aligned = node.attribute("pyramid_scales", "tuple[int, ...]"), node.attribute("aligned", "bool", False)
+    b, regions = ctx.b, ctx.input_of_rank(0, 2)
+    levels = [ctx.input_of_rank(index, 4) for index in range(1, len(ctx.inputs))]
+    size, samples = ctx.attribute("output_size", "int"), ctx.attribute("sampling_ratio", "int")
+    scales, is_aligned = ctx.attribute("pyramid_scales", "tuple[int, ...]"), ctx.attribute("aligned", "bool", False)
     corners = as_type(b, regions, dtypes.f32)
     low, high = b.Slice(corners, [0], [2], [1]), b.Slice(corners, [2], [4], [1])
     area = b.ReduceProd(b.Subtract(high, low), [1])
@@ -101,47 +101,47 @@ def _level(b: Any, area: Any, count: int) -> Any:
     return b.Where(b.Greater(area, 0.0), level, b.constant(count))
 
 
-@OPENVINO.lift("GenerateProposals", 9)
-def proposals(node: Lifting) -> list[Value]:
+@OPENVINO.importer("GenerateProposals", 9)
+def proposals(ctx: ImportContext) -> list[Value]:
     """Anchors that are moved and kept within each picture, the best of them without those that overlap a better one."""
-    b, picture, anchors = node.b, node.ranked(0, 2), node.ranked(1, 4)
-    if node.attribute("nms_eta", "float", 1.0) != 1:
+    b, picture, anchors = ctx.b, ctx.input_of_rank(0, 2), ctx.input_of_rank(1, 4)
+    if ctx.attribute("nms_eta", "float", 1.0) != 1:
         raise UnsupportedError("detection.soft", "GenerateProposals with nms_eta below 1, which OpenVINO does not take")
-    last = 0.0 if node.attribute("normalized", "bool", True) else 1.0
-    deltas, scores = node.ranked(2, 4), node.ranked(3, 4)
+    last = 0.0 if ctx.attribute("normalized", "bool", True) else 1.0
+    deltas, scores = ctx.input_of_rank(2, 4), ctx.input_of_rank(3, 4)
     sizes = as_type(b, picture, dtypes.f32)
     low, high, chances = _refined(b, b.Slice(sizes, [0], [2], [1]), anchors, deltas, scores, last)
-    low, high, chances = _best(b, low, high, chances, node.attribute("pre_nms_count", "int"))
+    low, high, chances = _best(b, low, high, chances, ctx.attribute("pre_nms_count", "int"))
     # The scale of both lengths, or one for each; heights come first in what is said of a picture, and widths in a box.
     scales = b.Concat(b.Slice(sizes, [-1], [_END], [1]), b.Slice(sizes, [2], [3], [1]), axis=1)
-    is_alive = _are_large(b, low, high, b.Multiply(scales, node.attribute("min_size", "float")), last)
-    dropped = _overlapping(b, low, high, node.attribute("nms_threshold", "float"), last)
+    is_alive = _are_large(b, low, high, b.Multiply(scales, ctx.attribute("min_size", "float")), last)
+    dropped = _overlapping(b, low, high, ctx.attribute("nms_threshold", "float"), last)
     alive = b.Unsqueeze(b.Where(is_alive, chances, b.constant(-np.inf, dtypes.f32)), [1])
-    rows, values = greedily(b, alive, None, dropped, b.constant(node.attribute("post_nms_count", "int")), None)
+    rows, values = greedily(b, alive, None, dropped, b.constant(ctx.attribute("post_nms_count", "int")), None)
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     pictures = b.Range(b.constant(0), _number(b, scores, 0), b.constant(1))
     is_of = b.Equal(b.Slice(rows, [0], [1], [1]), b.Unsqueeze(pictures, [0]))
     counts = b.ReduceSum(b.Cast(is_of, to=dtypes.i64), [0], keep_dims=False)
-    number = node.attribute("roi_num_type", "DType", dtypes.i64)
+    number = ctx.attribute("roi_num_type", "DType", dtypes.i64)
     return [as_type(b, boxes, scores.dtype), as_type(b, values, scores.dtype), as_type(b, counts, number)]
 
 
-@OPENVINO.lift("ExperimentalDetectronGenerateProposalsSingleImage", 6)
-def proposals_of_one(node: Lifting) -> list[Value]:
+@OPENVINO.importer("ExperimentalDetectronGenerateProposalsSingleImage", 6)
+def proposals_of_one(ctx: ImportContext) -> list[Value]:
     """The same of one picture, whose boxes end with their last element until they are compared; too small ones get the score 0,
     and rows of 0 fill up.
     """
-    b, picture, anchors = node.b, node.ranked(0, 1), node.ranked(1, 2)
-    deltas, scores = (b.Unsqueeze(node.ranked(index, 3), [0]) for index in (2, 3))
+    b, picture, anchors = ctx.b, ctx.input_of_rank(0, 1), ctx.input_of_rank(1, 2)
+    deltas, scores = (b.Unsqueeze(ctx.input_of_rank(index, 3), [0]) for index in (2, 3))
     cells = joined(b, [shape_value(b, scores, [2, 3]), shape_value(b, scores, [1]), 4])
     grid = b.Reshape(anchors, cells, copy_zeros=False)
     size = b.Unsqueeze(b.Slice(as_type(b, picture, dtypes.f32), [0], [2], [0]), [0])
     low, high, chances = _refined(b, size, grid, deltas, scores, 1.0)
-    least = b.constant(np.full((1, 2), node.attribute("min_size", "float"), np.float32))
+    least = b.constant(np.full((1, 2), ctx.attribute("min_size", "float"), np.float32))
     chances = b.Where(_are_large(b, low, high, least, 1.0), chances, 0.0)
-    low, high, chances = _best(b, low, high, chances, node.attribute("pre_nms_count", "int"))
-    dropped = _overlapping(b, low, high, node.attribute("nms_threshold", "float"), 0.0)
-    wanted = node.attribute("post_nms_count", "int")
+    low, high, chances = _best(b, low, high, chances, ctx.attribute("pre_nms_count", "int"))
+    dropped = _overlapping(b, low, high, ctx.attribute("nms_threshold", "float"), 0.0)
+    wanted = ctx.attribute("post_nms_count", "int")
     rows, values = greedily(b, b.Unsqueeze(chances, [1]), None, dropped, b.constant(wanted), None)
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     missing = b.Subtract(b.constant([wanted]), b.Gather(b.Shape(values), [0], axis=0))

@@ -8,7 +8,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node
 
 
-@OPENVINO.lower("GridSample")
+@OPENVINO.legalize("GridSample")
 def grid_sample(b: Any, node: Node) -> Any:
     """It has two spatial axes there."""
     op: Any = node.op

@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
@@ -16,17 +16,17 @@ from dovetail.ir.types import axis_in
 from dovetail.ops.tensor.slice import count_up
 
 
-@OPENVINO.lift("GatherND", 5)
-def gather_nd(node: Lifting) -> Any:
+@OPENVINO.importer("GatherND", 5)
+def gather_nd(ctx: ImportContext) -> Any:
     """Several batch axes come out as one."""
-    batch = node.attribute("batch_dims", "int", 0)
+    batch = ctx.attribute("batch_dims", "int", 0)
     if batch < 2:
         return None
-    rows = node.b.apply("GatherND", node.input(0), node.input(1), batch_dims=batch)
+    rows = ctx.b.apply("GatherND", ctx.input(0), ctx.input(1), batch_dims=batch)
     if rows.shape is None:
         raise UnsupportedError("gather.rank", "GatherND-5 with several batch axes between unknown ranks")
     if all(isinstance(size, int) for size in rows.shape[:batch]):
-        return node.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], copy_zeros=False)
+        return ctx.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], copy_zeros=False)
     raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes of sizes that only run time knows")
 
 
@@ -37,7 +37,7 @@ def _rest(rows: Value, batch: int) -> list[int]:
     return [int(size) for size in rows.shape[batch:]]
 
 
-@OPENVINO.lower("GatherElements")
+@OPENVINO.legalize("GatherElements")
 def gather_elements(b: Builder, node: Node) -> Any:
     """OpenVINO wants the other axes of both alike: the tensor is cut to them, by Gather, as it optimises Slice away."""
     op: Any = node.op
@@ -58,7 +58,7 @@ def gather_elements(b: Builder, node: Node) -> Any:
     return b.GatherElements(x, indices, axis=axis)
 
 
-@OPENVINO.lower("ScatterUpdate")
+@OPENVINO.legalize("ScatterUpdate")
 def scatter_update(b: Builder, node: Node) -> Any:
     """OpenVINO's CPU plugin takes no scalar index: a vector of one, and one more axis for the update."""
     op: Any = node.op
@@ -70,20 +70,20 @@ def scatter_update(b: Builder, node: Node) -> Any:
     return b.ScatterUpdate(x, b.Unsqueeze(indices, [0]), b.Unsqueeze(updates, [axis]), axis=axis)
 
 
-@OPENVINO.lift("ScatterNDUpdate", 15)
-def scatter_nd(node: Lifting) -> Any:
+@OPENVINO.importer("ScatterNDUpdate", 15)
+def scatter_nd(ctx: ImportContext) -> Any:
     """Subtracting is adding the negative."""
-    if node.node.attributes.get("reduction") != "sub":
+    if ctx.node.attributes.get("reduction") != "sub":
         return None
-    node.attribute("reduction", "str")
-    x, indices, updates = (node.input(index) for index in range(3))
+    ctx.attribute("reduction", "str")
+    x, indices, updates = (ctx.input(index) for index in range(3))
     if not updates.dtype.is_number:
         raise UnsupportedError("scatter.reduction", f"ScatterNDUpdate that subtracts {updates.dtype}")
-    zero = node.b.constant(np.zeros((), dtype=updates.dtype.numpy), updates.dtype)
-    return node.b.apply("ScatterND", x, indices, node.b.Subtract(zero, updates), reduction="add")
+    zero = ctx.b.constant(np.zeros((), dtype=updates.dtype.numpy), updates.dtype)
+    return ctx.b.apply("ScatterND", x, indices, ctx.b.Subtract(zero, updates), reduction="add")
 
 
-@OPENVINO.lower("OneHot")
+@OPENVINO.legalize("OneHot")
 def one_hot(b: Builder, node: Node) -> Any:
     """Integers for indices, scalars for the rest."""
     indices, depth, on, off = node.inputs
@@ -97,11 +97,11 @@ def one_hot(b: Builder, node: Node) -> Any:
     return b.add(node.op, *made)[0]
 
 
-@OPENVINO.lift("SparseFillEmptyRows", 16)
-def fill_empty_rows(node: Lifting) -> list[Value]:
+@OPENVINO.importer("SparseFillEmptyRows", 16)
+def fill_empty_rows(ctx: ImportContext) -> list[Value]:
     """One element more for each row that has none, in its first column; then all in the order of rows and columns."""
-    b = node.b
-    values, shape, places, default = (node.ranked(index, rank) for index, rank in enumerate((1, 1, 2, 0)))
+    b = ctx.b
+    values, shape, places, default = (ctx.input_of_rank(index, rank) for index, rank in enumerate((1, 1, 2, 0)))
     kind = places.dtype
     wide = [x if x.dtype is dtypes.i64 else b.Cast(x, to=dtypes.i64) for x in (shape, places)]
     zero, one = b.constant(np.array(0)), b.constant(np.array(1))

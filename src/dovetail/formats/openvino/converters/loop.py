@@ -9,9 +9,9 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext, copy_captured_outputs
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.loop_slices import cut_inside, parts_are_one
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
@@ -29,16 +29,16 @@ NUMBER = Tensor(dtypes.i64, ())
 # Reading
 
 
-@OPENVINO.lift("TensorIterator", 1)
-def lift_tensor_iterator(node: Lifting) -> list[Value]:
-    return _Reading(node).loop(None, None)
+@OPENVINO.importer("TensorIterator", 1)
+def import_tensor_iterator(ctx: ImportContext) -> list[Value]:
+    return _Reading(ctx).loop(None, None)
 
 
-@OPENVINO.lift("Loop", 5)
-def lift_loop(node: Lifting) -> list[Value]:
+@OPENVINO.importer("Loop", 5)
+def import_loop(ctx: ImportContext) -> list[Value]:
     """A negative number of trips is no limit here; the core makes none then."""
-    trips, condition = node.input(0), node.input(1)
-    return _Reading(node).loop(_limit(node.b, trips), None if is_true(condition) else condition)
+    trips, condition = ctx.input(0), ctx.input(1)
+    return _Reading(ctx).loop(_limit(ctx.b, trips), None if is_true(condition) else condition)
 
 
 def _limit(b: Builder, trips: Value) -> Value | None:
@@ -81,12 +81,12 @@ def _is_zero(x: Value | None) -> bool:
 class _Reading:
     """One layer on its way in: the rows of its port map, by what they are."""
 
-    def __init__(self, node: Lifting) -> None:
-        self.node = node
-        foreign: ForeignGraph = node.attribute("body", "Graph")
-        rows: list[Row] = node.attribute("port_map", "list")
-        edges: list[Row] = node.attribute("back_edges", "list", [])
-        self.body = node.body(foreign, [])
+    def __init__(self, ctx: ImportContext) -> None:
+        self.node = ctx
+        foreign: ForeignGraph = ctx.attribute("body", "Graph")
+        rows: list[Row] = ctx.attribute("port_map", "list")
+        edges: list[Row] = ctx.attribute("back_edges", "list", [])
+        self.body = ctx.import_subgraph(foreign, [])
         self.b = Builder(graph=self.body)
         layers = [str(value.metadata["layer"]) for value in foreign.inputs]
         self.inputs = dict(zip(layers, self.body.inputs, strict=True))
@@ -217,8 +217,8 @@ class _Reading:
 # Writing
 
 
-@OPENVINO.lower("Loop")
-def lower_loop(b: Builder, node: Node) -> Any:
+@OPENVINO.legalize("Loop")
+def legalize_loop(b: Builder, node: Node) -> Any:
     """What is below no trips for us is no limit for OpenVINO; its Loop cuts into parts of one, in order. A TensorIterator holds
     no other one."""
     op: Any = node.op
@@ -243,8 +243,8 @@ def lower_loop(b: Builder, node: Node) -> Any:
     return b.add(node.op, b.apply("Maximum", trips, 0), *node.inputs[1:])
 
 
-@OPENVINO.emit("Loop")
-def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@OPENVINO.exporter("Loop")
+def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     body: Graph = op.body
     remove_dead(body)
@@ -253,7 +253,7 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
     own = op.carried + len(op.scanned)
     # What nobody reads is not handed in; a cut input still says how many trips there are.
     read = [place for place, value in enumerate(body.inputs) if _is_read(body, value) or 0 < place <= own]
-    keys = [lowering.key(xs[place - 1]) for place in read if place]
+    keys = [ctx.key(xs[place - 1]) for place in read if place]
     if is_plain:
         # The condition that every trip goes on is said by no layer.
         del body.outputs[0]
@@ -262,14 +262,14 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
         endless = ForeignTensor(dtypes.i64, np.array(-1), "")
         true = ForeignTensor(dtypes.boolean, np.array(True), "")
         keys = [
-            lowering.initializer(node, endless, "trips") if trips is None else lowering.key(trips),
-            lowering.initializer(node, true, "condition") if condition is None else lowering.key(condition),
+            ctx.add_constant(node, endless, "trips") if trips is None else ctx.key(trips),
+            ctx.add_constant(node, true, "condition") if condition is None else ctx.key(condition),
             *keys,
         ]
     ports = range(len(keys) - sum(place > 0 for place in read), len(keys))
     body.inputs = [body.inputs[place] for place in read]
-    lowering.own_outputs(body)
-    foreign = lowering.body(body)
+    copy_captured_outputs(body)
+    foreign = ctx.export_subgraph(body)
     rows, layers = [], {}
     port = iter(ports)
     for place, value in zip(read, foreign.inputs, strict=True):
@@ -292,7 +292,7 @@ def emit_loop(lowering: Lowering, node: Node) -> list[ForeignNode]:
         if place <= op.carried:
             edges.append({"from-layer": layer, "to-layer": layers[place]})
     attributes: dict[str, Any] = {"body": foreign, "port_map": rows, "back_edges": edges}
-    return [lowering.finish(node, "", "TensorIterator" if is_plain else "Loop", 1 if is_plain else 5, keys, attributes)]
+    return [ctx.add_node(node, "", "TensorIterator" if is_plain else "Loop", 1 if is_plain else 5, keys, attributes)]
 
 
 def _is_iterator(node: Node) -> bool:

@@ -12,7 +12,7 @@ from dovetail.ops.linalg.matmul import MatMul
 from dovetail.ops.tensor.transpose_expand_tile import Transpose
 
 
-@OPENVINO.lower("MatMul")
+@OPENVINO.legalize("MatMul")
 def absorb_transposes(b: Builder, node: Node) -> Value | None:
     """A factor whose last two axes are swapped for this product alone is given as it was, with the flag turned."""
     op = node.op
@@ -44,7 +44,7 @@ def untransposed(factor: Value) -> Value | None:
     return maker.inputs[0] if swaps else None
 
 
-@OPENVINO.lower("Einsum")
+@OPENVINO.legalize("Einsum")
 def einsum(b: Any, node: Node) -> Any:
     """Without blanks, which OpenVINO refuses, and without diagonals in products, of which its plugins make something else."""
     op = node.op

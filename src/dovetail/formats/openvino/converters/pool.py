@@ -11,7 +11,7 @@ from dovetail.ir.graph import Node
 from dovetail.ops.nn.pool import AveragePool
 
 
-@OPENVINO.lower("MaxPool")
+@OPENVINO.legalize("MaxPool")
 def max_pool(b: Any, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
@@ -22,7 +22,7 @@ def max_pool(b: Any, node: Node) -> Any:
     return None
 
 
-@OPENVINO.lower("AveragePool")
+@OPENVINO.legalize("AveragePool")
 def average_pool(b: Any, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
@@ -53,7 +53,7 @@ def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
     return b.add(pool, padded)[0]
 
 
-@OPENVINO.lower("AdaptiveMaxPool")
+@OPENVINO.legalize("AdaptiveMaxPool")
 def adaptive_max_pool(b: Any, node: Node) -> Any:
     """OpenVINO's CPU plugin counts in i32 alone."""
     op: Any = node.op

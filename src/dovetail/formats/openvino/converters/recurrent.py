@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node
 from dovetail.ops.recurrent.layouts import completed, one_by_one, padded, recast
@@ -16,33 +16,33 @@ FUNCTIONS = ("relu", "sigmoid", "tanh")
 """The activation functions that OpenVINO's specification lists."""
 
 
-@OPENVINO.lift("LSTMSequence", 1, 5)
-@OPENVINO.lift("GRUSequence", 5)
-@OPENVINO.lift("RNNSequence", 5)
-@OPENVINO.lift("LSTMCell", 1, 4)
-@OPENVINO.lift("GRUCell", 3)
-@OPENVINO.lift("RNNCell", 1)
-def recurrent(node: Lifting) -> Any:
-    attributes = dict(node.node.attributes)
-    words = [word.lower() for word in node.attribute("activations", "tuple[str, ...]", ())]
+@OPENVINO.importer("LSTMSequence", 1, 5)
+@OPENVINO.importer("GRUSequence", 5)
+@OPENVINO.importer("RNNSequence", 5)
+@OPENVINO.importer("LSTMCell", 1, 4)
+@OPENVINO.importer("GRUCell", 3)
+@OPENVINO.importer("RNNCell", 1)
+def recurrent(ctx: ImportContext) -> Any:
+    attributes = dict(ctx.node.attributes)
+    words = [word.lower() for word in ctx.attribute("activations", "tuple[str, ...]", ())]
     unknown = [word for word in words if word not in FUNCTIONS]
     if unknown:
-        raise UnsupportedError("recurrent.activations", f"{node.node.kind} with the activation function {unknown[0]!r}")
+        raise UnsupportedError("recurrent.activations", f"{ctx.node.kind} with the activation function {unknown[0]!r}")
     if words:
         attributes["activations"] = words
     # Functions without parameters leave them unread.
     attributes["activations_alpha"] = attributes["activations_beta"] = ""
     if "direction" in attributes:
-        attributes["direction"] = node.attribute("direction", "str").lower()
-    limit = node.attribute("clip", "float", 0.0)
+        attributes["direction"] = ctx.attribute("direction", "str").lower()
+    limit = ctx.attribute("clip", "float", 0.0)
     if limit == float("inf"):
         attributes["clip"] = 0.0
-    op, xs = node.reading(*node.inputs, **attributes)
+    op, xs = ctx.apply_mapping(*ctx.inputs, **attributes)
     return op.canonical(*xs), xs
 
 
-@OPENVINO.lower("RNNCell", "GRUCell", "LSTMCell")
-def lower_cell(b: Any, node: Node) -> Any:
+@OPENVINO.legalize("RNNCell", "GRUCell", "LSTMCell")
+def legalize_cell(b: Any, node: Node) -> Any:
     """Every input and attribute said; what has no word there as a layer of one moment."""
     op: Any = node.op
     layer = op.sequence()
@@ -62,8 +62,8 @@ def lower_cell(b: Any, node: Node) -> Any:
     return None if new == op and xs == node.inputs else b.add(new, *xs)
 
 
-@OPENVINO.lower("RNN", "GRU", "LSTM")
-def lower_recurrent(b: Any, node: Node) -> Any:
+@OPENVINO.legalize("RNN", "GRU", "LSTM")
+def legalize_recurrent(b: Any, node: Node) -> Any:
     """Every input and attribute said, biases summed; what has no word there step by step."""
     op: Any = node.op
     xs = padded(op, node.inputs)

@@ -8,10 +8,10 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
-from dovetail.formats.import_context import Lifting
-from dovetail.formats.openvino.dialect import OPENVINO, spell
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.openvino.dialect import OPENVINO, encode_attribute
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.nn.resize import Axis, Resize
 
@@ -25,62 +25,62 @@ _SURE = 1.5
 _MARGIN = np.float32(1e-6)
 
 
-@OPENVINO.lift("Interpolate", 1)
-def interpolate_1(node: Lifting) -> list[Value]:
+@OPENVINO.importer("Interpolate", 1)
+def interpolate_1(ctx: ImportContext) -> list[Value]:
     """The modes that OpenVINO's own conversion to Interpolate-4 takes."""
-    x, axes = node.input(0), node.attribute("axes", _INTS)
-    mode = _mode(node)
-    pads = _pads(node, len(x.dims))
+    x, axes = ctx.input(0), ctx.attribute("axes", _INTS)
+    mode = _mode(ctx)
+    pads = _pads(ctx, len(x.dims))
     coordinates = "asymmetric"
-    if node.attribute("align_corners", "bool", True):
+    if ctx.attribute("align_corners", "bool", True):
         coordinates = "align_corners"
     elif mode == "linear" and not any(pads) and not (len(x.dims) == 4 and set(axes) == {2, 3}):
         coordinates = "half_pixel"
-    antialias = node.attribute("antialias", "bool", False) and mode == "linear" and len(x.dims) == 5
-    return _resize(node, pads, node.input(1), None, mode, coordinates, "simple", -0.75, antialias, axes)
+    antialias = ctx.attribute("antialias", "bool", False) and mode == "linear" and len(x.dims) == 5
+    return _resize(ctx, pads, ctx.input(1), None, mode, coordinates, "simple", -0.75, antialias, axes)
 
 
-@OPENVINO.lift("Interpolate", 4)
-def interpolate_4(node: Lifting) -> list[Value]:
-    by_scales = _by_scales(node)
-    sizes, scales = (None, node.input(2)) if by_scales else (node.input(1), None)
-    return _interpolate(node, sizes, scales, *_axes(node, 3))
+@OPENVINO.importer("Interpolate", 4)
+def interpolate_4(ctx: ImportContext) -> list[Value]:
+    by_scales = _by_scales(ctx)
+    sizes, scales = (None, ctx.input(2)) if by_scales else (ctx.input(1), None)
+    return _interpolate(ctx, sizes, scales, *_axes(ctx, 3))
 
 
-@OPENVINO.lift("Interpolate", 11)
-def interpolate_11(node: Lifting) -> list[Value]:
-    by_scales = _by_scales(node)
-    if node.node.attributes.get("mode") in _PILLOW:
-        return _as_pillow(node, node.constant(2, _INTS, None), by_scales)
-    sizes, scales = (None, node.input(1)) if by_scales else (node.input(1), None)
-    return _interpolate(node, sizes, scales, *_axes(node, 2))
+@OPENVINO.importer("Interpolate", 11)
+def interpolate_11(ctx: ImportContext) -> list[Value]:
+    by_scales = _by_scales(ctx)
+    if ctx.node.attributes.get("mode") in _PILLOW:
+        return _as_pillow(ctx, ctx.constant_input(2, _INTS, None), by_scales)
+    sizes, scales = (None, ctx.input(1)) if by_scales else (ctx.input(1), None)
+    return _interpolate(ctx, sizes, scales, *_axes(ctx, 2))
 
 
-def _axes(node: Lifting, index: int) -> tuple[tuple[int, ...] | None, Value | None]:
+def _axes(ctx: ImportContext, index: int) -> tuple[tuple[int, ...] | None, Value | None]:
     """The axes where they are constant, and as an input where they are not."""
-    if node.optional(index) is None:
+    if ctx.optional_input(index) is None:
         return None, None
-    axes = node.attribute_or_input(index, _INTS)
+    axes = ctx.attribute_or_input(index, _INTS)
     return (None, axes) if isinstance(axes, Value) else (axes, None)
 
 
-def _as_pillow(node: Lifting, axes: tuple[int, ...] | None, by_scales: bool) -> list[Value]:
+def _as_pillow(ctx: ImportContext, axes: tuple[int, ...] | None, by_scales: bool) -> list[Value]:
     """Weights that widen with what is made smaller, of the elements inside alone. Text and reference implementation have
     ``cube_coeff`` in them, which the CPU plugin does not look at; nobody looks at the other attributes.
     """
-    x = node.input(0)
-    pads = _pads(node, len(x.dims))
-    node.ignore("coordinate_transformation_mode", "nearest_mode", "antialias", "shape_calculation_mode")
+    x = ctx.input(0)
+    pads = _pads(ctx, len(x.dims))
+    ctx.ignore("coordinate_transformation_mode", "nearest_mode", "antialias", "shape_calculation_mode")
     op = Resize(
-        _PILLOW[node.attribute("mode", "str")],
+        _PILLOW[ctx.attribute("mode", "str")],
         "half_pixel",
-        cubic_coefficient=node.attribute("cube_coeff", "float", -0.75),
+        cubic_coefficient=ctx.attribute("cube_coeff", "float", -0.75),
         exclude_outside=True,
         antialias=True,
         axes=axes,
     )
-    x = node.b.Pad(x, list(pads)) if any(pads) else x
-    return node.b.add(op, x, _scaled_lengths(op, x, node.input(1)) if by_scales else node.input(1))
+    x = ctx.b.Pad(x, list(pads)) if any(pads) else x
+    return ctx.b.add(op, x, _scaled_lengths(op, x, ctx.input(1)) if by_scales else ctx.input(1))
 
 
 def _scaled_lengths(op: Resize, x: Value, scales: Value) -> list[int]:
@@ -91,32 +91,32 @@ def _scaled_lengths(op: Resize, x: Value, scales: Value) -> list[int]:
     return [row.out for row in rows]
 
 
-def _interpolate(node: Lifting, sizes: Value | None, scales: Value | None, axes: Any, late: Value | None) -> list[Value]:
-    mode = _mode(node)
-    pads = _pads(node, len(node.input(0).dims))
+def _interpolate(ctx: ImportContext, sizes: Value | None, scales: Value | None, axes: Any, late: Value | None) -> list[Value]:
+    mode = _mode(ctx)
+    pads = _pads(ctx, len(ctx.input(0).dims))
     if late is not None:
-        sizes, scales = _for_every_axis(node, pads, late, sizes, scales)
+        sizes, scales = _for_every_axis(ctx, pads, late, sizes, scales)
     # linear_onnx has no antialias, and the other modes none either.
-    antialias = node.attribute("antialias", "bool", False) and node.node.attributes.get("mode") == "linear"
+    antialias = ctx.attribute("antialias", "bool", False) and ctx.node.attributes.get("mode") == "linear"
     return _resize(
-        node,
+        ctx,
         pads,
         sizes,
         scales,
         mode,
-        node.attribute("coordinate_transformation_mode", "str", "half_pixel"),
-        node.attribute("nearest_mode", "str", "round_prefer_floor"),
-        node.attribute("cube_coeff", "float", -0.75),
+        ctx.attribute("coordinate_transformation_mode", "str", "half_pixel"),
+        ctx.attribute("nearest_mode", "str", "round_prefer_floor"),
+        ctx.attribute("cube_coeff", "float", -0.75),
         antialias,
         axes,
     )
 
 
 def _for_every_axis(
-    node: Lifting, pads: tuple[int, ...], axes: Value, sizes: Value | None, scales: Value | None
+    ctx: ImportContext, pads: tuple[int, ...], axes: Value, sizes: Value | None, scales: Value | None
 ) -> tuple[Value | None, Value | None]:
     """The sizes or scales of all axes, where which axes are named is known at run time: the others stay as they are."""
-    b, x = node.b, node.input(0)
+    b, x = ctx.b, ctx.input(0)
     rank = len(x.dims)
     if sizes is None:
         assert scales is not None
@@ -128,24 +128,24 @@ def _for_every_axis(
     return b.ScatterElements(padded, axes, sizes, axis=0), None
 
 
-def _mode(node: Lifting) -> str:
-    name = node.attribute("mode", "str")
+def _mode(ctx: ImportContext) -> str:
+    name = ctx.attribute("mode", "str")
     if name not in _MODES:
         raise UnsupportedError("resize.mode", f"Interpolate with mode {name!r}")
     return _MODES[name]
 
 
-def _by_scales(node: Lifting) -> bool:
-    how = node.attribute("shape_calculation_mode", "str")
+def _by_scales(ctx: ImportContext) -> bool:
+    how = ctx.attribute("shape_calculation_mode", "str")
     if how not in ("sizes", "scales"):
         raise RuleError("resize.mode", f"shape_calculation_mode {how!r} is none of sizes, scales")
     return bool(how == "scales")
 
 
-def _pads(node: Lifting, rank: int) -> tuple[int, ...]:
+def _pads(ctx: ImportContext, rank: int) -> tuple[int, ...]:
     sides: list[int] = []
     for name in ("pads_begin", "pads_end"):
-        given = node.attribute(name, _INTS, ())
+        given = ctx.attribute(name, _INTS, ())
         if len(given) > rank:
             raise RuleError("resize.pads", f"{name} {list(given)} over {rank} axes")
         sides.extend((*given, *(0,) * (rank - len(given))))
@@ -153,7 +153,7 @@ def _pads(node: Lifting, rank: int) -> tuple[int, ...]:
 
 
 def _resize(
-    node: Lifting,
+    ctx: ImportContext,
     pads: tuple[int, ...],
     sizes: Value | None,
     scales: Value | None,
@@ -166,7 +166,7 @@ def _resize(
 ) -> list[Value]:
     if coordinates not in _COORDINATES:
         raise UnsupportedError("resize.mode", f"Interpolate with coordinate_transformation_mode {coordinates!r}")
-    b, x = node.b, node.input(0)
+    b, x = ctx.b, ctx.input(0)
     if any(pads):
         x = b.Pad(x, list(pads))
     # Its linear mode leaves out what lies outside, which is the border repeated where weights are not widened.
@@ -211,8 +211,8 @@ def _same_length(row: Axis) -> bool:
     return float(row.scale) * 1024 == int(float(row.scale) * 1024)
 
 
-@OPENVINO.lower("Resize")
-def lower_resize(b: Any, node: Node) -> Any:
+@OPENVINO.legalize("Resize")
+def legalize_resize(b: Any, node: Node) -> Any:
     op: Any = node.op
     x, sizes, scales, roi = (*node.inputs, None, None, None)[:4]
     plain = op.canonical(x, sizes, scales, roi)
@@ -237,8 +237,8 @@ def _is_sayable(op: Resize, x: Value, sizes: Value | None, scales: Value | None)
     return True
 
 
-@OPENVINO.emit("Resize")
-def emit_resize(lowering: Lowering, node: Node) -> list[ForeignNode]:
+@OPENVINO.exporter("Resize")
+def export_resize(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x, sizes, scales = (*node.inputs, None, None)[:3]
     assert x is not None
@@ -255,15 +255,15 @@ def emit_resize(lowering: Lowering, node: Node) -> list[ForeignNode]:
         "shape_calculation_mode": "sizes" if given else "scales",
         "coordinate_transformation_mode": op.coordinates,
         "nearest_mode": op.nearest,
-        "antialias": spell(False),
-        "pads_begin": spell((0,) * rank),
-        "pads_end": spell((0,) * rank),
-        "cube_coeff": spell(op.cubic_coefficient),
+        "antialias": encode_attribute(False),
+        "pads_begin": encode_attribute((0,) * rank),
+        "pads_end": encode_attribute((0,) * rank),
+        "cube_coeff": encode_attribute(op.cubic_coefficient),
     }
     target = sizes if given else scales
     assert target is not None
-    inputs = [lowering.key(x), lowering.key(target), lowering.constant_key(node, "axes", axes)]
-    return [lowering.finish(node, "", "Interpolate", 11, inputs, attributes)]
+    inputs = [ctx.key(x), ctx.key(target), ctx.add_attribute_constant(node, "axes", axes)]
+    return [ctx.add_node(node, "", "Interpolate", 11, inputs, attributes)]
 
 
 def _suits_linear_onnx(axes: tuple[int, ...], rank: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.errors import FormatError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.detection.roi_pool import RoiPool
@@ -13,23 +13,21 @@ from dovetail.ops.detection.roi_pool import RoiPool
 _METHODS = {"max": "max", "bilinear": "linear"}
 
 
-@OPENVINO.lift("ROIPooling", 2)
-def pooled(node: Lifting) -> list[Value]:
+@OPENVINO.importer("ROIPooling", 2)
+def pooled(ctx: ImportContext) -> list[Value]:
     """The size is one list, under either name, or two numbers, or both."""
-    sizes = [node.attribute(name, "tuple[int, ...]", None) for name in ("output_size", "output_roi")]
-    sides = [node.attribute(name, "int", None) for name in ("pooled_h", "pooled_w")]
+    sizes = [ctx.attribute(name, "tuple[int, ...]", None) for name in ("output_size", "output_roi")]
+    sides = [ctx.attribute(name, "int", None) for name in ("pooled_h", "pooled_w")]
     if None not in sides:
         sizes.append(tuple(sides))
     found = {size for size in sizes if size}
-    method = node.attribute("method", "str", "max")
+    method = ctx.attribute("method", "str", "max")
     if len(found) != 1 or method not in _METHODS:
         raise FormatError("attribute.value", f"ROIPooling: sizes {sorted(found)}, method {method!r}")
-    return node.b.add(
-        RoiPool(found.pop(), _METHODS[method], node.attribute("spatial_scale", "float")), node.input(0), node.input(1)
-    )
+    return ctx.b.add(RoiPool(found.pop(), _METHODS[method], ctx.attribute("spatial_scale", "float")), ctx.input(0), ctx.input(1))
 
 
-@OPENVINO.lower("Proposal")
+@OPENVINO.legalize("Proposal")
 def proposed(b: Any, node: Node) -> Any:
     """Regions and their scores, both."""
     op: Any = node.op

@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
@@ -17,12 +17,12 @@ from dovetail.ops.casts import as_type
 from dovetail.ops.tensor.slice import joined
 
 
-@OPENVINO.lift("SliceScatter", 15)
-def slice_scatter(node: Lifting) -> Value:
+@OPENVINO.importer("SliceScatter", 15)
+def slice_scatter(ctx: ImportContext) -> Value:
     """The slice of the elements' numbers says where the updates go."""
-    b = node.b
-    x, updates, *bounds = (node.input(place) for place in range(5))
-    axes = node.optional(5)
+    b = ctx.b
+    x, updates, *bounds = (ctx.input(place) for place in range(5))
+    axes = ctx.optional_input(5)
     sizes = shape_value(b, x)
     if isinstance(sizes, list):
         numbers = b.constant(np.arange(prod(sizes)).reshape(sizes))
@@ -41,11 +41,11 @@ def slice_scatter(node: Lifting) -> Value:
     return result
 
 
-@OPENVINO.lift("SegmentMax", 16)
-def segment_max(node: Lifting) -> Value:
+@OPENVINO.importer("SegmentMax", 16)
+def segment_max(ctx: ImportContext) -> Value:
     """The greatest of each segment; one without elements is 0, or the least number of the type."""
-    b, x, ids, count = node.b, node.input(0), node.input(1), node.optional(2)
-    mode = node.attribute("fill_mode", "str").lower()
+    b, x, ids, count = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2)
+    mode = ctx.attribute("fill_mode", "str").lower()
     if mode not in ("zero", "lowest"):
         raise FormatError("attribute.value", f"SegmentMax: fill_mode = {mode!r} is none of ZERO, LOWEST")
     wide, kind = as_type(b, ids, dtypes.i64), x.dtype
@@ -65,13 +65,13 @@ def segment_max(node: Lifting) -> Value:
     return result
 
 
-@OPENVINO.lift("Eye", 9)
-def eye(node: Lifting) -> Value:
+@OPENVINO.importer("Eye", 9)
+def eye(ctx: ImportContext) -> Value:
     """Ones along a diagonal, for each of a batch."""
-    b = node.b
-    rows, columns, shift = (b.Reshape(as_type(b, node.input(place), dtypes.i64), []) for place in range(3))
-    batch = node.optional(3)
-    kind = node.attribute("output_type", "DType")
+    b = ctx.b
+    rows, columns, shift = (b.Reshape(as_type(b, ctx.input(place), dtypes.i64), []) for place in range(3))
+    batch = ctx.optional_input(3)
+    kind = ctx.attribute("output_type", "DType")
     down, across = (b.Range(b.constant(0), count, b.constant(1)) for count in (rows, columns))
     found = b.Cast(b.Equal(b.Unsqueeze(b.Add(down, shift), [1]), across), to=kind)
     if batch is None:
@@ -82,7 +82,7 @@ def eye(node: Lifting) -> Value:
     return result
 
 
-@OPENVINO.lift("Identity", 16)
-def identity(node: Lifting) -> Value:
-    result: Value = node.b.Identity(node.input(0))
+@OPENVINO.importer("Identity", 16)
+def identity(ctx: ImportContext) -> Value:
+    result: Value = ctx.b.Identity(ctx.input(0))
     return result

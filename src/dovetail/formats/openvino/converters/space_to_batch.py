@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import FormatError, UnsupportedError
-from dovetail.formats.exporter import constant_or_none
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
@@ -23,14 +23,14 @@ from dovetail.ops.tensor.slice import joined
 _INTS = "tuple[int, ...]"
 
 
-def _three(node: Lifting) -> tuple[Value, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    x = node.input(0)
-    block, begin, end = (node.constant(place, _INTS) for place in (1, 2, 3))
+def _three(ctx: ImportContext) -> tuple[Value, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    x = ctx.input(0)
+    block, begin, end = (ctx.constant_input(place, _INTS) for place in (1, 2, 3))
     rank = len(x.dims)
     if {len(block), len(begin), len(end)} != {rank} or rank < 2 or min(block) < 1 or block[0] != 1 or begin[0] or end[0]:
-        raise FormatError("node.inputs", f"{node.node.kind}: blocks {block}, {begin}, {end} of {x.type}")
+        raise FormatError("node.inputs", f"{ctx.node.kind}: blocks {block}, {begin}, {end} of {x.type}")
     if min(*begin, *end) < 0:
-        raise FormatError("node.inputs", f"{node.node.kind}: pads or crops {begin}, {end} are negative")
+        raise FormatError("node.inputs", f"{ctx.node.kind}: pads or crops {begin}, {end} are negative")
     return x, block, begin, end
 
 
@@ -46,20 +46,20 @@ def _size(b: Any, x: Value, axis: int) -> Any:
     return b.constant(np.array(found)) if isinstance(found, list) else found
 
 
-def _is_late(node: Lifting) -> bool:
+def _is_late(ctx: ImportContext) -> bool:
     """Whether blocks, or what is padded or cropped, are known only at run time."""
-    return any(x is not None and constant_or_none(x) is None for x in node.inputs[1:])
+    return any(x is not None and constant_or_none(x) is None for x in ctx.inputs[1:])
 
 
-def _late(node: Lifting) -> tuple[Value, list[Any], Value, Value]:
+def _late(ctx: ImportContext) -> tuple[Value, list[Any], Value, Value]:
     """As ``_three`` does: the tensor, the blocks as vectors of one, what is padded or cropped. Blocks that do not divide, or of
     the batch, are refused when they run, by Reshape."""
-    b, x = node.b, node.input(0)
-    block, begin, end = (as_i64(b, node.input(place)) for place in (1, 2, 3))
+    b, x = ctx.b, ctx.input(0)
+    block, begin, end = (as_i64(b, ctx.input(place)) for place in (1, 2, 3))
     rank = len(x.dims)
     for vector in (block, begin, end):
         if rank < 2 or vector.shape is None or len(vector.shape) != 1 or vector.shape[0] not in (rank,):
-            raise FormatError("node.inputs", f"{node.node.kind}: a vector {vector.type} for {x.type}")
+            raise FormatError("node.inputs", f"{ctx.node.kind}: a vector {vector.type} for {x.type}")
     return x, [b.Gather(block, [axis], axis=0) for axis in range(rank)], begin, end
 
 
@@ -67,14 +67,14 @@ def _product(b: Any, items: list[Any]) -> Any:
     return reduce(b.Multiply, items)
 
 
-@OPENVINO.lift("SpaceToBatch", 2)
-def space_to_batch(node: Lifting) -> Value:
+@OPENVINO.importer("SpaceToBatch", 2)
+def space_to_batch(ctx: ImportContext) -> Value:
     """Padded, then each place in its block a batch of its own."""
-    b = node.b
-    if _is_late(node):
-        x, late, before, after = _late(node)
+    b = ctx.b
+    if _is_late(ctx):
+        x, late, before, after = _late(ctx)
         return _to_batch(b, b.Pad(x, b.Concat(before, after, axis=0)), late, _product(b, late))
-    x, block, begin, end = _three(node)
+    x, block, begin, end = _three(ctx)
     if any(begin) or any(end):
         x = b.Pad(x, b.constant([*begin, *end]))
     for size, count in zip(x.dims, block, strict=True):
@@ -102,16 +102,16 @@ def _times(b: Any, x: Value, axis: int, by: Any) -> Any:
     return b.Multiply(_size(b, x, axis), [by] if isinstance(by, int) else by)
 
 
-@OPENVINO.lift("BatchToSpace", 2)
-def batch_to_space(node: Lifting) -> Value:
+@OPENVINO.importer("BatchToSpace", 2)
+def batch_to_space(ctx: ImportContext) -> Value:
     """The places of each block from the batch, then cropped."""
-    b = node.b
-    if _is_late(node):
-        x, late, before, after = _late(node)
+    b = ctx.b
+    if _is_late(ctx):
+        x, late, before, after = _late(ctx)
         whole = _from_batch(b, x, late, _product(b, late))
         result: Value = b.Slice(whole, before, b.Subtract(b.Shape(whole), after), list(range(len(late))))
         return result
-    x, block, begin, end = _three(node)
+    x, block, begin, end = _three(ctx)
     rank, all_blocks = len(block), prod(block)
     if isinstance(x.dims[0], int) and x.dims[0] % all_blocks:
         raise FormatError("node.inputs", f"BatchToSpace: a batch of {x.dims[0]} for blocks of {all_blocks}")
@@ -135,11 +135,11 @@ def _from_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Valu
     return y
 
 
-@OPENVINO.lift("ReorgYolo", 2)
-def reorganised(node: Lifting) -> Value:
+@OPENVINO.importer("ReorgYolo", 2)
+def reorganised(ctx: ImportContext) -> Value:
     """SpaceToDepth of the tensor as one of fewer channels and more places, as darknet counts them."""
-    b, x = node.b, node.input(0)
-    strides = node.attribute("stride", _INTS)
+    b, x = ctx.b, ctx.input(0)
+    strides = ctx.attribute("stride", _INTS)
     step = strides[0] if strides else 0
     if len(x.dims) != 4 or not all(isinstance(size, int) for size in x.dims[1:]) or step < 1:
         raise UnsupportedError("blocks.size", f"ReorgYolo with stride {list(strides)} of {x.type}")
@@ -153,12 +153,12 @@ def reorganised(node: Lifting) -> Value:
     return result
 
 
-@OPENVINO.lift("ExtractImagePatches", 3)
-def patches(node: Lifting) -> Value:
+@OPENVINO.importer("ExtractImagePatches", 3)
+def patches(ctx: ImportContext) -> Value:
     """One slice of the picture for each place in a patch, one after the other along the channels."""
-    b, x = node.b, node.input(0)
-    sizes, strides, rates = (node.attribute(name, _INTS) for name in ("sizes", "strides", "rates"))
-    auto_pad = node.attribute("auto_pad", "str")
+    b, x = ctx.b, ctx.input(0)
+    sizes, strides, rates = (ctx.attribute(name, _INTS) for name in ("sizes", "strides", "rates"))
+    auto_pad = ctx.attribute("auto_pad", "str")
     if {len(sizes), len(strides), len(rates)} != {2} or min(*sizes, *strides, *rates) < 1:
         raise FormatError("attribute.value", f"ExtractImagePatches: {list(sizes)}, {list(strides)}, {list(rates)}")
     if auto_pad not in ("valid", "same_upper", "same_lower"):

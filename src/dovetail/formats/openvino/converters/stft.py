@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.interpreter.evaluate import apply, constant_value
 from dovetail.ir.graph import Node, Value
@@ -34,11 +34,11 @@ class _Stft(
         return (None, None, None, 2)
 
 
-@OPENVINO.lift("STFT", 15)
-def lift_stft(node: Lifting) -> Value:
+@OPENVINO.importer("STFT", 15)
+def import_stft(ctx: ImportContext) -> Value:
     """A window that is shorter than a frame stands in its middle."""
-    b, x, window = node.b, node.input(0), node.input(1)
-    length, step = (_scalar(b, node.input(place)) for place in (2, 3))
+    b, x, window = ctx.b, ctx.input(0), ctx.input(1)
+    length, step = (_scalar(b, ctx.input(place)) for place in (2, 3))
     if len(window.dims) != 1:
         raise RuleError("fourier.window", f"the window of STFT should be a vector, and has rank {len(window.dims)}")
     rank, count = len(x.dims), window.dims[0]
@@ -52,7 +52,7 @@ def lift_stft(node: Lifting) -> Value:
         raise UnsupportedError("fourier.window", f"STFT with a window of {count} elements for frames of {int(found)}")
     window = b.Pad(window, [less // 2, less - less // 2]) if less else window
     y = b.add(STFT(), b.Unsqueeze(x, [-1] if rank == 2 else [0, 2]), step, window, length)[0]
-    y = b.Transpose(y, [0, 2, 1, 3]) if node.attribute("transpose_frames", "bool") else y
+    y = b.Transpose(y, [0, 2, 1, 3]) if ctx.attribute("transpose_frames", "bool") else y
     result: Value = y if rank == 2 else b.Squeeze(y, [0])
     return result
 
@@ -65,8 +65,8 @@ def _scalar(b: Any, x: Value) -> Value:
     return x
 
 
-@OPENVINO.lower("STFT")
-def lower_stft(b: Any, node: Node) -> Any:
+@OPENVINO.legalize("STFT")
+def legalize_stft(b: Any, node: Node) -> Any:
     """Complex numbers and both sides are gathered and transformed; windows are always given."""
     op: Any = node.op
     x, step, window, length = (*node.inputs, None, None)[:4]
@@ -84,7 +84,7 @@ def lower_stft(b: Any, node: Node) -> Any:
     return b.add(_Stft(False), signal, window, b.constant(size, dtypes.i64), as_type(b, every, dtypes.i64))[0]
 
 
-@OPENVINO.lower("MelWeightMatrix")
+@OPENVINO.legalize("MelWeightMatrix")
 def mel_weights(b: Any, node: Node) -> Any:
     """OpenVINO has no such operator: weights that follow from constants become one."""
     op: Any = node.op

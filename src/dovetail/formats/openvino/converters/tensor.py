@@ -8,8 +8,8 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import FormatError, RuleError, UnsupportedError
-from dovetail.formats.exporter import constant_or_none
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
+from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
@@ -40,21 +40,21 @@ class _Pad(
         return tuple(size + before + after for size, before, after in zip(x.shape, first, last, strict=True))
 
 
-@OPENVINO.lift("Pad", 1, 12)
-def pad(node: Lifting) -> Any:
+@OPENVINO.importer("Pad", 1, 12)
+def pad(ctx: ImportContext) -> Any:
     """Two vectors become one. Pad-1 does not crop."""
-    mode = node.attribute("pad_mode", "str")
+    mode = ctx.attribute("pad_mode", "str")
     if mode not in ("constant", "edge", "reflect", "symmetric"):
         raise FormatError("attribute.value", f"Pad: pad_mode = {mode!r} is none of constant, edge, reflect, symmetric")
-    if len(node.inputs) > 4:
-        raise FormatError("node.inputs", f"Pad takes 4 inputs, not {len(node.inputs)}")
-    x, begin, end = (node.input(index) for index in range(3))
+    if len(ctx.inputs) > 4:
+        raise FormatError("node.inputs", f"Pad takes 4 inputs, not {len(ctx.inputs)}")
+    x, begin, end = (ctx.input(index) for index in range(3))
     for vector, name in ((begin, "pads_begin"), (end, "pads_end")):
         vector_length(vector, name)
         known = numbers(vector)
-        if node.node.version == 1 and known is not None and min(known, default=0) < 0:
+        if ctx.node.version == 1 and known is not None and min(known, default=0) < 0:
             raise RuleError("pad.negative", f"{name} {known} should not be negative")
-    return node.b.Pad(x, _joined(node.b, begin, end), node.optional(3) if mode == "constant" else None, mode=mode)
+    return ctx.b.Pad(x, _joined(ctx.b, begin, end), ctx.optional_input(3) if mode == "constant" else None, mode=mode)
 
 
 def _joined(b: Builder, begin: Value, end: Value) -> Value:
@@ -78,7 +78,7 @@ def _cast(b: Builder, x: Value) -> Value:
     return result
 
 
-@OPENVINO.lower("Pad")
+@OPENVINO.legalize("Pad")
 def pad_in_two(b: Builder, node: Node) -> Any:
     """What comes before and after in two vectors of all axes; mirrors that are larger than the tensor by gathering."""
     op: Any = node.op
@@ -137,22 +137,22 @@ def _halves(b: Builder, pads: Value) -> tuple[Value, Value]:
 _MASKS = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask")
 
 
-@OPENVINO.lift("StridedSlice", 1)
-def strided_slice(node: Lifting) -> Any:
+@OPENVINO.importer("StridedSlice", 1)
+def strided_slice(ctx: ImportContext) -> Any:
     """Python's indexing as five masks: Slice, then Gather for each axis that shrinks, then Unsqueeze.
 
     Masks shorter than the bounds go on with 0; longer ones are cut. An ellipsis goes before a new axis, that before one that
     shrinks. In reverse a masked end takes the first element along, as OpenVINO's implementation has it (its text stops short of
     it).
     """
-    b = node.b
-    masks = {name: node.attribute(name, "tuple[int, ...]", REQUIRED if name in _MASKS[:2] else ()) for name in _MASKS}
+    b = ctx.b
+    masks = {name: ctx.attribute(name, "tuple[int, ...]", REQUIRED if name in _MASKS[:2] else ()) for name in _MASKS}
     if any(bit not in (0, 1) for mask in masks.values() for bit in mask):
         raise FormatError("attribute.value", "StridedSlice: a mask holds something else than 0 and 1")
-    x, begin, end = (node.input(index) for index in range(3))
-    strides = node.optional(3)
-    if len(node.inputs) > 4:
-        raise FormatError("node.inputs", f"StridedSlice takes 4 inputs, not {len(node.inputs)}")
+    x, begin, end = (ctx.input(index) for index in range(3))
+    strides = ctx.optional_input(3)
+    if len(ctx.inputs) > 4:
+        raise FormatError("node.inputs", f"StridedSlice takes 4 inputs, not {len(ctx.inputs)}")
     length = _bounds_length(begin, end, strides)
     begin_mask, end_mask, new_axis, shrink, ellipsis = ((*masks[name], *(0,) * length)[:length] for name in _MASKS)
     if sum(ellipsis) > 1:
@@ -290,24 +290,24 @@ def _element(b: Builder, vector: Value, place: int) -> Value:
     return result
 
 
-@OPENVINO.lift("Reverse", 1)
-def reverse(node: Lifting) -> Any:
+@OPENVINO.importer("Reverse", 1)
+def reverse(ctx: ImportContext) -> Any:
     """A Slice with steps of -1 along the axes that are named or marked."""
-    mode = node.attribute("mode", "str")
+    mode = ctx.attribute("mode", "str")
     if mode not in ("index", "mask"):
         raise FormatError("attribute.value", f"Reverse: mode = {mode!r} is neither index nor mask")
-    x = node.input(0)
-    known = constant_or_none(node.input(1))
+    x = ctx.input(0)
+    known = constant_or_none(ctx.input(1))
     if known is None:
-        return _reversed_by(node.b, x, node.input(1), mode)
+        return _reversed_by(ctx.b, x, ctx.input(1), mode)
     data = known.reshape(-1)
     axes = [int(axis) for axis in (data if mode == "index" else np.flatnonzero(data)).tolist()]
     if mode == "mask" and x.shape is not None and len(data) != len(x.shape):
         raise RuleError("reverse.mask", f"a mask of {len(data)} for {len(x.shape)} axes")
     if not axes:
-        return node.b.Identity(x)
+        return ctx.b.Identity(x)
     count = len(axes)
-    return node.b.Slice(x, [INT64_MAX] * count, [-INT64_MAX] * count, axes, [-1] * count)
+    return ctx.b.Slice(x, [INT64_MAX] * count, [-INT64_MAX] * count, axes, [-1] * count)
 
 
 def _reversed_by(b: Builder, x: Value, given: Value, mode: str) -> Value:
@@ -322,7 +322,7 @@ def _reversed_by(b: Builder, x: Value, given: Value, mode: str) -> Value:
     return result
 
 
-@OPENVINO.lower("Slice")
+@OPENVINO.legalize("Slice")
 def slice_with_steps(b: Builder, node: Node) -> Any:
     """OpenVINO's steps are not optional."""
     x, starts, stops, axes, steps = (*node.inputs, None, None)[:5]
@@ -343,15 +343,15 @@ def slice_with_steps(b: Builder, node: Node) -> Any:
 # Shapes
 
 
-@OPENVINO.lift("Broadcast", 1, 3)
-def broadcast(node: Lifting) -> Any:
+@OPENVINO.importer("Broadcast", 1, 3)
+def broadcast(ctx: ImportContext) -> Any:
     """``explicit`` says which axis of the result each axis of the data is: Unsqueeze the others, then expand."""
-    mode = node.attribute("mode", "str", "numpy")
-    x, shape = node.input(0), node.input(1)
-    if mode == "numpy" and node.node.version == 1:
+    mode = ctx.attribute("mode", "str", "numpy")
+    x, shape = ctx.input(0), ctx.input(1)
+    if mode == "numpy" and ctx.node.version == 1:
         # The third input, which older tools leave in place, is for the other mode.
-        return node.b.apply("Expand", x, shape, both=False)
-    if mode == "none" and node.node.version == 1:
+        return ctx.b.apply("Expand", x, shape, both=False)
+    if mode == "none" and ctx.node.version == 1:
         # What OpenVINO writes for its ``explicit``.
         mode = "explicit"
     if mode != "explicit":
@@ -359,14 +359,14 @@ def broadcast(node: Lifting) -> Any:
     rank = vector_length(shape, "target_shape")
     if not isinstance(rank, int) or x.shape is None:
         raise UnsupportedError("broadcast.rank", "Broadcast with explicit axes between unknown ranks")
-    known = constant_or_none(node.input(2))
+    known = constant_or_none(ctx.input(2))
     if known is None:
-        return node.b.apply("Expand", _spread(node.b, x, node.input(2), rank), shape, both=False)
+        return ctx.b.apply("Expand", _spread(ctx.b, x, ctx.input(2), rank), shape, both=False)
     mapping = [int(axis) for axis in known.reshape(-1).tolist()]
     if len(mapping) != len(x.shape) or mapping != sorted(set(mapping)) or any(not 0 <= axis < rank for axis in mapping):
         raise RuleError("broadcast.axes", f"axes_mapping {mapping} does not put {len(x.shape)} axes in order into {rank}")
     new = [axis for axis in range(rank) if axis not in mapping]
-    return node.b.apply("Expand", node.b.Unsqueeze(x, new) if new else x, shape, both=False)
+    return ctx.b.apply("Expand", ctx.b.Unsqueeze(x, new) if new else x, shape, both=False)
 
 
 def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
@@ -383,19 +383,19 @@ def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
     return result
 
 
-@OPENVINO.lift("Squeeze", 1, 15)
-def squeeze(node: Lifting) -> Any:
+@OPENVINO.importer("Squeeze", 1, 15)
+def squeeze(ctx: ImportContext) -> Any:
     """Without axes, or with none of them, every axis of size 1 goes."""
-    node.ignore("allow_axis_skip", "pytorch_dynamic_rank")
-    axes = node.optional(1)
-    if len(node.inputs) > 2:
-        raise FormatError("node.inputs", f"Squeeze takes 2 inputs, not {len(node.inputs)}")
+    ctx.ignore("allow_axis_skip", "pytorch_dynamic_rank")
+    axes = ctx.optional_input(1)
+    if len(ctx.inputs) > 2:
+        raise FormatError("node.inputs", f"Squeeze takes 2 inputs, not {len(ctx.inputs)}")
     if axes is not None and vector_length(axes, "axes", scalar=True) == 0:
         axes = None
-    return node.b.apply("Squeeze", node.input(0), *([] if axes is None else [axes]), skip=True)
+    return ctx.b.apply("Squeeze", ctx.input(0), *([] if axes is None else [axes]), skip=True)
 
 
-@OPENVINO.lower("Squeeze")
+@OPENVINO.legalize("Squeeze")
 def squeeze_or_skip(b: Builder, node: Node) -> Any:
     """OpenVINO leaves an axis alone whose size is not 1, where the core may refuse."""
     op: Any = node.op
@@ -405,7 +405,7 @@ def squeeze_or_skip(b: Builder, node: Node) -> Any:
     return None if op.skip else b.apply("Squeeze", x, *([] if axes is None else [axes]), skip=True)
 
 
-@OPENVINO.lower("Unsqueeze", "Tile")
+@OPENVINO.legalize("Unsqueeze", "Tile")
 def nothing(b: Builder, node: Node) -> Any:
     """By no axes, which OpenVINO does not read from an empty constant, nothing happens."""
     x, axes = (*node.inputs, None)[:2]
@@ -414,7 +414,7 @@ def nothing(b: Builder, node: Node) -> Any:
     return b.Identity(x)
 
 
-@OPENVINO.lower("Transpose")
+@OPENVINO.legalize("Transpose")
 def transpose(b: Builder, node: Node) -> Any:
     """One axis has no order, and an empty order is spelled out."""
     x, order = (*node.inputs, None)[:2]
@@ -426,7 +426,7 @@ def transpose(b: Builder, node: Node) -> Any:
     return None
 
 
-@OPENVINO.lower("Expand")
+@OPENVINO.legalize("Expand")
 def expand(b: Builder, node: Node) -> Any:
     """To a size of 0 OpenVINO expands in one direction only; to no shape nothing happens."""
     op: Any = node.op
@@ -446,7 +446,7 @@ def expand(b: Builder, node: Node) -> Any:
     return b.apply("Expand", x, shape, both=False) if same else None
 
 
-@OPENVINO.lower("Range")
+@OPENVINO.legalize("Range")
 def range_of_scalars(b: Builder, node: Node) -> Any:
     """One-element vectors are no scalars."""
     xs = [x for x in node.inputs if x is not None]

@@ -8,7 +8,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node
 
 
-@OPENVINO.lower("TopK")
+@OPENVINO.legalize("TopK")
 def top_k(b: Any, node: Node) -> Any:
     """k is a scalar there."""
     x, k = node.inputs

@@ -9,7 +9,7 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.formats.import_context import Lifting
+from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Value
 
@@ -18,18 +18,18 @@ _SIZES = {"f8e4m3": (4, 3), "f8e5m2": (5, 2), "f16": (5, 10), "bf16": (8, 7), "f
 _PRIORITY = ("boolean", "integer", "float")
 
 
-@OPENVINO.lift("ConvertPromoteTypes", 14)
-def promoted(node: Lifting) -> list[Value]:
+@OPENVINO.importer("ConvertPromoteTypes", 14)
+def promoted(ctx: ImportContext) -> list[Value]:
     """Both inputs in the type that holds what either holds, as far as there is one (OpenVINO's specification)."""
-    xs = [node.input(0), node.input(1)]
-    is_unsafe = node.attribute("promote_unsafe", "bool", False)
-    by_rank = node.attribute("pytorch_scalar_promotion", "bool", False)
-    beyond = node.attribute("u64_integer_promotion_target", "DType", dtypes.f32)
+    xs = [ctx.input(0), ctx.input(1)]
+    is_unsafe = ctx.attribute("promote_unsafe", "bool", False)
+    by_rank = ctx.attribute("pytorch_scalar_promotion", "bool", False)
+    beyond = ctx.attribute("u64_integer_promotion_target", "DType", dtypes.f32)
     kinds = [x.dtype for x in xs]
     found = _common(xs, by_rank, beyond)
     if not is_unsafe:
         _check_safe(kinds, found)
-    return [node.b.Cast(x, to=found) for x in xs]
+    return [ctx.b.Cast(x, to=found) for x in xs]
 
 
 def _priority(kind: DType) -> int:
@@ -81,14 +81,14 @@ def _check_safe(kinds: list[DType], found: DType) -> None:
         raise RuleError("promote.unsafe", f"{kinds[0]} and {kinds[1]} become {found}, which promote_unsafe alone allows")
 
 
-@OPENVINO.lift("FakeConvert", 13)
-def fake_convert(node: Lifting) -> Value:
+@OPENVINO.importer("FakeConvert", 13)
+def fake_convert(ctx: ImportContext) -> Value:
     """Scaled and shifted, rounded to a float of 8 bits by way of f16, and back.
 
     What is too large for f8e4m3 becomes its greatest number; for f8e5m2 what f16 holds does, and infinity stays.
     """
-    b, x, scale, shift = node.b, node.input(0), node.input(1), node.optional(2)
-    name = node.attribute("destination_type", "str", "f8e4m3")
+    b, x, scale, shift = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2)
+    name = ctx.attribute("destination_type", "str", "f8e4m3")
     if name not in ("f8e4m3", "f8e5m2"):
         raise UnsupportedError("convert.type", f"FakeConvert to {name!r}")
     y = b.Multiply(x, scale)
