@@ -1,6 +1,6 @@
 """Tables of models by questions: each model is asked in a process of its own, with limits, since other engines may end it.
 
-The questions are modules under tests/models, which print their answers by tests/models/asking.py. A process that dies is started
+The questions are modules under tests/models, which print their answers by tests/models/worker.py. A process that dies is started
 again with the question after the one that it died of.
 """
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What tests/models/asking.py says of a cell: reason "" where it is filled, None where there is nothing to ask."""
+    """What tests/models/worker.py says of a cell: reason "" where it is filled, None where there is nothing to ask."""
 
     reason: str | None = ""
     note: str = ""

@@ -105,9 +105,9 @@ def _onnx_models() -> Iterator[tuple[str, bytes]]:
 def _cases() -> Iterator[tuple[str, bytes]]:
     """Yield the first case of each operator that ONNX can say."""
     import dovetail
+    from case_runner import model_of
     from cases import all_cases
     from dovetail.errors import DovetailError
-    from rig import model_of
 
     seen: set[type] = set()
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from dovetail import native_core
 
-pytest_plugins = ("gaps", "tally")
+pytest_plugins = ("gaps", "coverage_summary")
 
 # Every plan that a test makes is held against the plan checker.
 os.environ.setdefault("DOVETAIL_VERIFY", "1")

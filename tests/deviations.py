@@ -1,6 +1,6 @@
 """Files that depart from their format, each with what onnxruntime and OpenVINO do with it and what dovetail should.
 
-docs/formats.md has the same table for people; tests/laws/test_liberal_loading.py holds both against the runtimes.
+docs/formats.md has the same table for people; tests/laws/test_deviations.py holds both against the runtimes.
 """
 
 from __future__ import annotations

@@ -38,11 +38,11 @@ ELEMENTS = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 
 
 def steps(every: int, networks: int) -> list[Step]:
     """The steps that the core gets for cases and random networks, each kind once."""
+    from case_runner import CASES, feeds, model_of
     from dovetail.engine.engine import executable
     from dovetail.errors import DovetailError
     from dovetail.program import compile
     from networks.generator import generate
-    from rig import CASES, feeds, model_of
 
     found: dict[str, Step] = {}
     plain = executable.spec

@@ -47,45 +47,57 @@ MISSION: dict[str, tuple[str, ...]] = {
 }
 """The mission's operators: by module, the names at its top; "" stands for all of them."""
 
-_SEMANTICS = [f"tests/laws/test_semantics_{name}.py" for name in ("concat", "reshape", "split", "ngraph", "rulings")]
-_SHAPES = [
-    f"tests/laws/test_{name}.py" for name in ("oracles", "shapes", "forms", "windows", "gradients", "spellings", "refusals")
-]
-_LAWS = [*_SHAPES, *(f"tests/laws/test_{name}.py" for name in ("round_trips", "libraries"))]
+
+def _files(folder: str, *names: str) -> list[str]:
+    return [f"tests/{folder}/test_{name}.py" for name in names]
+
+
+_SEMANTICS = _files("laws", *(f"semantics_{name}" for name in ("concat", "reshape", "split", "ngraph", "rulings")))
+_SHAPES = _files("laws", "oracles", "shapes", "equivalent_forms", "windows", "gradients", "op_mapping_versions", "refusals")
+_LAWS = [*_SHAPES, *_files("laws", "round_trips", "array_backends")]
 _PLANS = [
-    *(f"tests/unit/test_{name}.py" for name in ("fusion", "memory_layout", "half_rules", "quantized_layers")),
-    *(f"tests/laws/test_{name}.py" for name in ("native_graphs", "random_networks")),
-    *(
-        f"tests/unit/test_{name}.py"
-        for name in ("engine", "inplace", "halves", "on_grids", "kernels_quantized", "quantized_weights", "plan_report")
-    ),
-    *(f"tests/unit/test_{name}.py" for name in ("arena", "places", "plan_moves", "plan_facts", "specialization")),
+    *_files("unit", "fusion", "memory_layout", "half_precision_rewrite", "quantized_layers"),
+    *_files("laws", "native_graphs", "random_networks"),
+    *_files("unit", "engine", "in_place", "half_precision", "integer_ops", "kernels_quantized", "quantized_weights"),
+    *_files("unit", "plan_report", "arena", "aliasing", "plan_copies", "plan_facts", "specialization"),
     "tests/models/test_built_models.py",
 ]
-_PLACES = [
+_ALIASING = [
     "tests/laws/test_native_graphs.py",
-    *(f"tests/unit/test_{name}.py" for name in ("arena", "places", "plan_moves", "plan_facts", "plan_report", "specialization")),
-    *(f"tests/unit/test_{name}.py" for name in ("engine", "inplace")),
+    *_files("unit", "arena", "aliasing", "plan_copies", "plan_facts", "plan_report", "specialization", "engine", "in_place"),
 ]
 TESTS: dict[str, tuple[list[str], str]] = {
     "ops/tensor/concat_split.py": ([*_SEMANTICS, *_SHAPES], "semantics or joining"),
     "ops/tensor/reshape.py": ([*_SEMANTICS, *_SHAPES], "semantics or Reshape or Flatten or queeze or is_refused"),
     "formats/op_mapping.py": (
-        [*_SEMANTICS, "tests/laws/test_round_trips.py", "tests/laws/test_spellings.py", "tests/unit/test_slots.py"],
-        "semantics or slots or round_trips or spellings",
+        [
+            *_SEMANTICS,
+            "tests/laws/test_round_trips.py",
+            "tests/laws/test_op_mapping_versions.py",
+            "tests/unit/test_op_mapping.py",
+        ],
+        "semantics or op_mapping or round_trips",
     ),
     **{
         f"engine/{name}.py": (_PLANS, "test")
-        for name in ("checker", "fuse", "halves", "inplace", "layout", "physical", "quantized")
+        for name in (
+            "plan_verifier",
+            "select/fusion",
+            "rewrite/half_precision",
+            "rewrite/qdq_fusion",
+            "memory/in_place",
+            "memory/affine_layout",
+            "memory/physical_layout",
+        )
     },
-    **{f"engine/{name}.py": (_PLACES, "test") for name in ("arena", "places", "plan")},
+    **{f"engine/{name}.py": (_ALIASING, "test") for name in ("memory/arena", "memory/aliasing", "plan", "planner")},
 }
 """By module: the files of its tests, and the -k expression that chooses among them. Any other family: the laws, over the cases of
 its operators, and the tests of what operators share."""
-_LISTS = ("test_sequences",)
-_BODIES = ("test_loops", "test_control_gradients", "test_bodies")
+_SEQUENCES = ("test_sequences",)
+_SUBGRAPHS = ("test_loops", "test_control_gradients", "test_subgraphs")
 BESIDE: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("ops/sequence/sequence.py", "ops/sequence/optional.py", "passes/eliminate_sequences.py"), _LISTS),
+    **dict.fromkeys(("ops/sequence/sequence.py", "ops/sequence/optional.py", "passes/eliminate_sequences.py"), _SEQUENCES),
     **dict.fromkeys(
         (
             "ops/control_flow/if_op.py",
@@ -93,11 +105,11 @@ BESIDE: dict[str, tuple[str, ...]] = {
             "ops/control_flow/loop.py",
             "ops/attention/linear_attention.py",
         ),
-        _BODIES,
+        _SUBGRAPHS,
     ),
 }
 """By module: what beside the laws over cases tests it."""
-_SHARED = ("onnx_movement", "openvino_movement", "sizes_that_move", "test_elementwise", "sliding", "refusals")
+_SHARED = ("onnx_movement", "openvino_movement", "movement_shapes", "test_elementwise", "sliding_window", "refusals")
 
 MEMORY = 12 << 30
 WAITS = 60

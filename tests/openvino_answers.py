@@ -1,4 +1,4 @@
-"""What comes out by OpenVINO's specification, for rows of ``openvino_nodes`` on which OpenVINO itself says something else."""
+"""What comes out by OpenVINO's specification, for rows of ``cases_openvino`` on which OpenVINO itself says something else."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Random networks in both engines: ``python tests/random_networks.py --count 100000 --workers 16 --seconds 1500 --shrink``.
 
-Every seed is one network (see ``networks/generator.py``), compared as ``networks/comparing.py`` says. The workers are
+Every seed is one network (see ``networks/generator.py``), compared as ``networks/comparison.py`` says. The workers are
 processes, so that a crash or a run that does not end is one more failure, with its seed. ``--isa base,avx2,avx512`` gives the
 workers instruction sets in turn; without it they take DOVETAIL_ISA, or the best that the processor has. The last line has the
 counts; the exit code is 1 where there was a failure.
@@ -68,10 +68,10 @@ def work(task: Task, seed: Any, found: Any) -> None:
 
 def one(number: int, coverage: Any, done: Counter[str], task: Task) -> str:
     """What is wrong with network ``number``; empty where nothing is."""
-    from networks.comparing import compare, options_of
+    from networks.comparison import compare, options_of
     from networks.generator import generate
-    from networks.others import compare_with_others
     from networks.reference import Unstable
+    from networks.runtimes import compare_with_others
 
     done["networks"] += 1
     network = generate(number)
@@ -94,8 +94,8 @@ def one(number: int, coverage: Any, done: Counter[str], task: Task) -> str:
 
 def shrunk(number: int, network: Any, difference: Any) -> str:
     """The network made small, as text, and how it fails then."""
-    from networks.comparing import compare, options_of
-    from networks.others import compare_with_others
+    from networks.comparison import compare, options_of
+    from networks.runtimes import compare_with_others
     from networks.shrink import shrink
 
     def again(candidate: Any) -> Any:

@@ -1,7 +1,7 @@
 """The support table of all operators, for ``dovetail ops`` and docs/operators.md.
 
 The operators themselves say how they are imported and exported. Element types, gradients and native kernels are those that a test
-case covers (``shown.toml``, which ``python tests/shown.py`` writes and a test verifies).
+case covers (``shown.toml``, which ``python tests/write_support_table.py`` writes and a test verifies).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _UNLISTED = ("Foreign", "Constant", "RuntimeAttributes")
 class OperatorSupport(NamedTuple):
     """The support of one core operator.
 
-    ``types``: the tested element types of its first input. ``gradient``: ``slope`` where it has one, ``zero`` where all tested ones
-    are 0. ``native``: the types with a native kernel (``moves``: copied as data of any type). Each is empty where no test covers
-    it. ``onnx``, ``openvino``: the foreign operators and versions; ``rewritten`` where it is exported as other operators.
+    ``types``: the tested element types of its first input. ``gradient``: ``slope`` where it has one, ``zero`` where all tested
+    ones are 0. ``native``: the types with a native kernel (``moves``: copied as data of any type). Each is empty where no test
+    covers it. ``onnx``, ``openvino``: the foreign operators and versions; ``rewritten`` where it is exported as other operators.
     """
 
     name: str
@@ -144,4 +144,13 @@ def as_json(rows: Sequence[OperatorSupport | ForeignOperatorSupport]) -> list[di
     return [{name: list(item) if isinstance(item, tuple) else item for name, item in row._asdict().items()} for row in rows]
 
 
-__all__ = ["FORMATS", "ForeignOperatorSupport", "OperatorSupport", "as_json", "catalog", "foreign_catalog", "foreign_operators", "tested_facts"]
+__all__ = [
+    "FORMATS",
+    "ForeignOperatorSupport",
+    "OperatorSupport",
+    "as_json",
+    "catalog",
+    "foreign_catalog",
+    "foreign_operators",
+    "tested_facts",
+]

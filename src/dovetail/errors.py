@@ -7,8 +7,11 @@ Codes are ``room.fact``, lower-case words with hyphens between those of the fact
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -113,6 +116,14 @@ class FormatError(DovetailError, ValueError):
     exit_code = 3
 
 
+class MissingFileError(FormatError, FileNotFoundError):
+    """A file does not exist: as ``FormatError`` and as Python's own ``FileNotFoundError``."""
+
+    def __init__(self, code: str, message: str, **details: Any) -> None:
+        super().__init__(code, message, **details)
+        self.errno, self.strerror, self.filename = errno.ENOENT, os.strerror(errno.ENOENT), self.file
+
+
 class UnsupportedError(DovetailError, NotImplementedError):
     """Ours: something legal that we do not handle exactly, and therefore refuse."""
 
@@ -129,6 +140,10 @@ class EngineError(DovetailError, RuntimeError):
     """Found at run time: inputs that do not fit the model, or a kernel that cannot run."""
 
     exit_code = 6
+
+
+class UnknownOutputError(EngineError, LookupError):
+    """The results of a run hold no output of this name or at this position."""
 
 
 def raise_all(errors: Sequence[DovetailError], what: str) -> None:

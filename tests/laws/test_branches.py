@@ -11,10 +11,10 @@ import onnx.parser
 import pytest
 
 import dovetail
+from assertions import assert_close
 from dovetail import dtypes
 from dovetail.ir.types import Tensor
 from dovetail.ops.control_flow.loop import Loop
-from sameness import assert_close
 
 pytest.importorskip("onnxruntime")
 

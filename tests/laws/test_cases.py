@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from case_runner import CASES, LAWS
 from dovetail.ir.op import REGISTRY
-from rig import CASES, LAWS
 
 WITHOUT_CASES = {
     "Constant": "it is in most other cases",

@@ -12,11 +12,11 @@ import onnx
 import pytest
 
 import dovetail
+from case_runner import feeds, model_of, over, spread_cases
 from cases import Case
 from dovetail import native_core
 from dovetail.errors import DovetailError
 from dovetail.ir.op import host_inputs
-from rig import feeds, model_of, over, spread_cases
 
 MOST = 6
 """The most cases of an operator; they differ in attributes and types rather than in what an empty axis does."""

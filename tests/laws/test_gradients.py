@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import oracles
+from assertions import assert_close
+from case_runner import CASES, feeds, is_constant, over, skip_where_outside, sound, spread, write
 from cases import Case
 from dovetail import dtypes
 from dovetail.autodiff import adjoints
@@ -22,8 +24,6 @@ from dovetail.ir.op import has, host_inputs
 from dovetail.ir.types import Tensor
 from dovetail.ops.nn.resize import Resize
 from dovetail.ops.signal.dft import DFT, IRDFT, RDFT
-from rig import CASES, feeds, is_constant, over, skip_where_outside, sound, spread, write
-from sameness import assert_close
 
 STEP = 2.0**-17
 FLOATS = ("f64", "f32")

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from case_runner import spread_cases
 from cases import Case
-from dovetail import dims, dtypes
+from dovetail import dtypes, symbolic
 from dovetail.errors import DovetailError
 from dovetail.ir.op import infer_types, infer_values
 from dovetail.ir.types import Tensor, View
-from rig import spread_cases
 
 MOST = 2
 """The most cases of an operator: they differ in attributes, on which few questions about ranks depend."""
@@ -37,7 +37,7 @@ def changed(inputs: list[View | None]) -> Iterator[list[View | None]]:
     """One input of another rank, or all of one rank; of sizes that are known, and that are not."""
     for rank in range(6):
         for size in (1, 2, None):
-            shape = tuple(dims.symbol(f"d{axis}") if size is None else size for axis in range(rank))
+            shape = tuple(symbolic.symbol(f"d{axis}") if size is None else size for axis in range(rank))
             given = [None if x is None else View(Tensor(x.dtype, shape)) for x in inputs]
             yield given
             for place, x in enumerate(given):

@@ -11,8 +11,8 @@ import onnx.parser
 import pytest
 
 import dovetail
+from assertions import assert_close
 from oracles import run_onnxruntime
-from sameness import assert_close
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]>'
 

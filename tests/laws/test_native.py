@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assertions import assert_close, assert_same_bits
+from case_runner import CASES, answer, every_case, feeds, model_of, over
 from cases import Case
 from dovetail import dtypes
 from dovetail.ir.graph import Model
 from dovetail.ir.op import has
 from dovetail.program import compile
-from rig import CASES, answer, every_case, feeds, model_of, over
-from sameness import assert_close, assert_same_bits
 
 
 @pytest.fixture(autouse=True)

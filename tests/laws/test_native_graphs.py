@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from assertions import assert_same_bits
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model, rewrite
 from dovetail.ir.graph import Model, Node
 from dovetail.program import compile
-from sameness import assert_same_bits
 from strategies import Moved, movements
 
 GRAPHS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from assertions import assert_close
+from case_runner import CASES, answer, feeds, model_of, over, skip_where_outside, spread
 from cases import Case
 from dovetail.errors import UnsupportedError
 from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec, write
 from dovetail.interpreter.interpret import interpret
-from rig import CASES, answer, feeds, model_of, over, skip_where_outside, spread
-from sameness import assert_close
 
 OPSETS = (9, 10, 12)
 EACH = 5

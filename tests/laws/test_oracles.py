@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import oracles
+from assertions import assert_close
+from case_runner import answer, every_case, feeds, model_of, opsets, skip_where_outside
 from cases import Case
 from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
 from dovetail.ir.graph import Model
-from rig import answer, every_case, feeds, model_of, opsets, skip_where_outside
-from sameness import assert_close
 
 
 @every_case

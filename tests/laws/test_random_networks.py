@@ -16,7 +16,7 @@ import pytest
 
 from dovetail import native_core
 from dovetail.engine.engine import Engine
-from networks.comparing import compare, disagreement, options_of
+from networks.comparison import compare, disagreement, options_of
 from networks.coverage import Coverage
 from networks.generator import generate
 from networks.network import Network, Step

@@ -1,4 +1,4 @@
-"""Lower then lift is the identity, in each format and in each version that says an operator differently; and it holds still."""
+"""Export then import is the identity, in each format and in each version that expresses an operator differently."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 import oracles
+from assertions import assert_close, differences
+from case_runner import answer, every_case, feeds, model_of, opsets, skip_where_outside, sound
 from cases import Case
 from dovetail.errors import UnsupportedError
 from dovetail.formats import import_foreign, op_mapping
 from dovetail.formats.dialect import Dialect
-from dovetail.formats.exporter import Lowering
+from dovetail.formats.export_errors import ExportErrors
+from dovetail.formats.legalize import Legalizer
 from dovetail.formats.onnx import codec as onnx_codec, write as onnx_write
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.formats.onnx.dialect import since_version
@@ -25,8 +28,6 @@ from dovetail.ir.edit import copy_graph
 from dovetail.ir.graph import Model
 from dovetail.ir.op import REGISTRY, Field, Op
 from dovetail.validate import validate
-from rig import answer, every_case, feeds, model_of, opsets, skip_where_outside, sound
-from sameness import assert_close, differences
 
 
 class Onnx(NamedTuple):
@@ -39,8 +40,8 @@ class Onnx(NamedTuple):
         assert data is not None
         return sound(import_foreign(onnx_codec.read(data)))
 
-    def lowering(self) -> Lowering:
-        return Lowering(ONNX, lambda domain, kind: since_version(domain, kind, self.opset), file=None, sink=False)
+    def legalizer(self) -> Legalizer:
+        return Legalizer(ONNX, lambda domain, kind: since_version(domain, kind, self.opset), ExportErrors(None))
 
 
 class OpenVino(NamedTuple):
@@ -52,8 +53,8 @@ class OpenVino(NamedTuple):
             openvino_write.save(model, path)
             return sound(import_foreign(openvino_codec.read(path)))
 
-    def lowering(self) -> Lowering:
-        return Lowering(OPENVINO, openvino_write.version_of, file=None, sink=True)
+    def legalizer(self) -> Legalizer:
+        return Legalizer(OPENVINO, openvino_write.version_of, ExportErrors(None))
 
 
 def check_trip(case: Case, trip: Onnx | OpenVino) -> str | None:
@@ -66,11 +67,13 @@ def check_trip(case: Case, trip: Onnx | OpenVino) -> str | None:
         assert None not in named, f"{trip}: a refusal should name the node: {error}"
         return error.diagnostics[0].message
     prepared = copy_graph(model.graph)
-    lowering = trip.lowering()
-    lowering.prepare(prepared)
+    legalizer = trip.legalizer()
+    legalizer.legalize(prepared)
     assert validate(prepared) == []
     if not differences(model.graph, prepared) and kinds(model) == kinds(once):
-        assert differences(model.graph, once.graph, lambda op, other: is_said_as(op, other, lowering.dialect)) == [], str(trip)
+        assert differences(model.graph, once.graph, lambda op, other: is_exported_as(op, other, legalizer.dialect)) == [], str(
+            trip
+        )
     else:
         # Said through other operators: then the answer stays.
         ours = interpret(once, feeds(case))
@@ -86,11 +89,11 @@ def kinds(model: Model) -> list[str]:
     return [type(node.op).__name__ for node in model.graph.nodes if type(node.op).__name__ != "Constant"]
 
 
-def is_said_as(op: Op, other: Op, dialect: Dialect) -> bool:
-    """Whether some spelling that reads as ``other`` may also say ``op``, which only refuses where ``other`` answers."""
+def is_exported_as(op: Op, other: Op, dialect: Dialect) -> bool:
+    """Tell whether a mapping that imports ``other`` also exports ``op``, which differs only in the errors that it raises."""
     changed = {field.name for field in op.fields if op.__dict__[field.name] != other.__dict__[field.name]}
-    for spelling in dialect.writers(op):
-        lenient = {name: [op_mapping.fixed_value(field_of(op, name), text) for text in texts] for name, texts in spelling.fixed}
+    for mapping in dialect.export_mappings(type(op)):
+        lenient = {name: [op_mapping.fixed_value(field_of(op, name), text) for text in texts] for name, texts in mapping.fixed}
         if all(
             name in lenient and op.__dict__[name] in lenient[name][1:] and other.__dict__[name] == lenient[name][0]
             for name in changed
@@ -126,12 +129,12 @@ def test_each_spelling_belongs_to_an_operator_that_onnx_has() -> None:
     real = {(item.domain, item.name, item.since_version) for item in onnx.defs.get_all_schemas_with_history()}
     contrib = set(oracles.contrib_schemas())
     said = {
-        (spelling.domain, spelling.kind, version)
+        (mapping.domain, mapping.kind, version)
         for op in REGISTRY.values()
-        for spelling in (op_mapping.parse(op, line) for line in op.onnx)
-        for version in spelling.versions
+        for mapping in (op_mapping.parse(op, line) for line in op.onnx)
+        for version in mapping.versions
     } | {(domain, kind, version) for domain, kind, version in ONNX.importers}
     # onnxruntime has this one in the default domain, with a schema of its own.
-    said = {spelling for spelling in said if spelling[:2] != ("", "SimplifiedLayerNormalization")}
+    said = {mapping for mapping in said if mapping[:2] != ("", "SimplifiedLayerNormalization")}
     assert {version for version in said if not version[0]} <= real
     assert not contrib or {version for version in said if version[0]} <= real | contrib

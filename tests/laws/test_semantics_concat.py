@@ -10,9 +10,10 @@ import pytest
 
 import dovetail
 import oracles
+from assertions import assert_same_bits
 from dovetail import dtypes
 from dovetail.errors import DovetailError
-from foreign import (
+from single_node_models import (
     FIFTEEN,
     FLOATS,
     IR_TYPES,
@@ -41,7 +42,6 @@ from foreign import (
     sweep,
     write,
 )
-from sameness import assert_same_bits
 
 ALLOWED = {1: FLOATS, 4: FIFTEEN, 11: FIFTEEN, 13: SIXTEEN}
 FORMS = [("onnx", 1), ("onnx", 4), ("onnx", 11), ("onnx", 13), ("openvino", 1)]

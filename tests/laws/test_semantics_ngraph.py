@@ -13,7 +13,7 @@ import dovetail
 from dovetail import dtypes, ngraph
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ngraph import Constant, Function, Parameter, v1
-from foreign import IR_TYPES, ONNX_TYPES, assert_bits, elements, moved
+from single_node_models import IR_TYPES, ONNX_TYPES, assert_bits, elements, moved
 
 EVERY_TYPE = tuple(dict.fromkeys((*ONNX_TYPES, *IR_TYPES)))
 Make = Callable[..., ngraph.Node]

@@ -13,12 +13,13 @@ import pytest
 
 import dovetail
 import oracles
+from assertions import is_vague
 from dovetail import dtypes, symbolic
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor
 from dovetail.ops.tensor.reshape import Reshape
-from foreign import (
+from single_node_models import (
     FIFTEEN,
     FLOATS,
     IR_TYPES,
@@ -40,7 +41,6 @@ from foreign import (
     sweep,
     write,
 )
-from sameness import is_vague
 
 F8 = ("f8e4m3", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz")
 ALLOWED = {

@@ -13,7 +13,7 @@ import dovetail
 import oracles
 from dovetail import dtypes
 from dovetail.errors import DovetailError
-from foreign import (
+from single_node_models import (
     KNOWN,
     NODE,
     OPEN,
@@ -324,7 +324,7 @@ def test_the_gradient_of_reshape_has_the_shape_of_the_input(format: str, version
 
 def test_shape_axis_and_length_inputs_have_no_gradient(tmp_path: Path) -> None:
     """SEMANTICS: shape, axis and length inputs have none."""
-    from foreign import LATE
+    from single_node_models import LATE
 
     reshape = Operator("onnx", "Reshape", 13, (numbers(2, 6), np.array([3, 4])), {}, host=(1,))
     split = Operator("openvino", "VariadicSplit", 1, (numbers(6), np.int64(0), np.array([4, 2])), {}, 2, host=(1, 2), fixed=(1,))

@@ -13,11 +13,12 @@ import pytest
 
 import dovetail
 import oracles
+from assertions import is_vague
 from dovetail import dtypes
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.edit import remove_dead
 from dovetail.ops.tensor.concat_split import Split
-from foreign import (
+from single_node_models import (
     FIFTEEN,
     FLOATS,
     IR_TYPES,
@@ -39,7 +40,6 @@ from foreign import (
     sweep,
     write,
 )
-from sameness import is_vague
 
 ALLOWED = {1: FLOATS, 2: FIFTEEN, 11: FIFTEEN, 13: SIXTEEN, 18: SIXTEEN}
 VERSIONS = (1, 2, 11, 13, 18)

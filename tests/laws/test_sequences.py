@@ -12,6 +12,7 @@ import onnx.parser
 import pytest
 
 import dovetail
+from assertions import assert_close, assert_same_graph, assert_size_holds
 from dovetail.formats.onnx import write as onnx_write
 from dovetail.interpreter.evaluate import type_of
 from dovetail.interpreter.interpret import interpret
@@ -20,9 +21,8 @@ from dovetail.ir.graph import Graph
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Tensor, Type
 from dovetail.validate import validate
-from lists import SAMPLES, Sample
 from oracles import run_onnxruntime
-from sameness import assert_close, assert_same_graph, assert_size_holds
+from sequence_models import SAMPLES, Sample
 
 ENGINES = ("interpreter", "native")
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assertions import assert_claim_holds, is_vague
+from case_runner import answer, every_case, is_constant, shape_value, view, views
 from cases import Case
 from dovetail import dtypes, symbolic as dims
 from dovetail.ir.op import host_inputs, infer_types, infer_values
 from dovetail.ir.types import UNKNOWN, Tensor, Type, View
-from rig import answer, every_case, is_constant, shape_value, view, views
-from sameness import assert_claim_holds, is_vague
 
 
 def claims(case: Case, xs: Sequence[View | None]) -> list[Type]:

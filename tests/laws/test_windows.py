@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assertions import assert_same_bits
+from case_runner import CASES, answer, is_constant, over, write
 from cases import Case
 from dovetail import native_core
 from dovetail.errors import UnsupportedError
 from dovetail.ir.builder import Builder
 from dovetail.ir.op import Windows, has
-from rig import CASES, answer, is_constant, over, write
-from sameness import assert_same_bits
 
 MOVEMENT = [(family, case) for family, case in CASES if has(case.op, "windows")]
 

@@ -26,7 +26,7 @@ from dovetail.formats import load
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.types import Tensor
 from dovetail.report.model_summary import all_nodes
-from models.asking import Answer, Unfilled, answer, ask, asked_for, short
+from models.worker import Answer, Unfilled, answer, ask, asked_for, short
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 

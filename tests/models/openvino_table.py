@@ -1,4 +1,4 @@
-"""Writes docs/openvino_operators.md, what came of the rows of ``openvino_nodes``:
+"""Writes docs/openvino_operators.md, what came of the rows of ``cases_openvino``:
 ``python tests/models/openvino_table.py [--show] [families ...]``."""
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from openvino_nodes import Row, all_rows
-from openvino_rig import STEPS, WITHOUT_ROWS, known, outcome
+from cases_openvino import Row, all_rows
+from openvino_runner import STEPS, WITHOUT_ROWS, known, outcome
 
 TARGET = Path(__file__).parents[2] / "docs" / "openvino_operators.md"
 HEAD = """# OpenVINO's operators
 
 Written by `python tests/models/openvino_table.py` from one-operator models, built with openvino {version} and saved as IR;
-`tests/openvino_nodes` holds them, and `tests/models/test_openvino_nodes.py` holds every one to what is said here.
+`tests/cases_openvino` holds them, and `tests/models/test_openvino_nodes.py` holds every one to what is said here.
 
 **rows**: models, with other types, shapes and attributes. **values**: read by dovetail, and run in the interpreter and natively,
 they give OpenVINO's shapes, types and values (or, in the rows listed below, those of its specification). **IR**: the IR that

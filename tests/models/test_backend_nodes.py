@@ -14,13 +14,13 @@ import onnx
 import pytest
 
 from backend_data import Sample, assert_similar, samples
+from coverage_summary import NOT_BUILT
 from dovetail import backend
 from dovetail.errors import UnsupportedError
 from dovetail.formats import op_mapping
 from dovetail.formats.onnx.converters import ONNX
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import REGISTRY, bodies
-from tally import NOT_BUILT
 
 BUILT = frozenset(
     """
@@ -41,9 +41,9 @@ BUILT = frozenset(
 
 
 def known() -> frozenset[str]:
-    """All operators of ONNX that are built, by their spellings and by what composes them."""
-    spelled = (op_mapping.parse(op, line) for op in REGISTRY.values() for line in op.onnx)
-    return frozenset({spelling.kind for spelling in spelled} | {kind for _, kind, _ in ONNX.importers})
+    """All operators of ONNX that are built, by their mappings and by what composes them."""
+    mappings = (op_mapping.parse(op, line) for op in REGISTRY.values() for line in op.onnx)
+    return frozenset({mapping.kind for mapping in mappings} | {kind for _, kind, _ in ONNX.importers})
 
 
 REFUSED = {"ImageDecoder"}

@@ -1,4 +1,4 @@
-"""A model of one operator for each row of ``openvino_nodes``, built with openvino and saved as IR: what we read of it is what
+"""A model of one operator for each row of ``cases_openvino``, built with openvino and saved as IR: what we read of it is what
 OpenVINO means, and so is what we write of it, as IR and as ONNX.
 
 All of them count. A row of an operator that is not built here is skipped, by name.
@@ -18,12 +18,12 @@ pytest.importorskip("onnxruntime")
 
 import dovetail  # noqa: E402
 import oracles  # noqa: E402
+from cases_openvino import Row, all_rows  # noqa: E402
+from coverage_summary import NOT_BUILT  # noqa: E402
 from dovetail.compare.verify import compare  # noqa: E402
 from dovetail.errors import UnsupportedError  # noqa: E402
 from dovetail.formats.openvino.opsets import VERSIONS  # noqa: E402
-from openvino_nodes import Row, all_rows  # noqa: E402
-from openvino_rig import STEPS, WITHOUT_ROWS, built, feeds, known, outcome, work  # noqa: E402
-from tally import NOT_BUILT  # noqa: E402
+from openvino_runner import STEPS, WITHOUT_ROWS, built, feeds, known, outcome, work  # noqa: E402
 
 ROWS = all_rows()
 TABLE = Path(__file__).parents[2] / "docs" / "openvino_operators.md"

@@ -17,6 +17,7 @@ import pytest
 
 import oracles
 from backend_data import KINDS, Sample, assert_similar, samples
+from coverage_summary import NOT_BUILT, TRIP
 from dovetail.errors import DovetailError, UnsupportedError
 from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec, write
@@ -24,7 +25,6 @@ from dovetail.formats.onnx.dialect import since_version
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.graph import Model
 from models.test_backend_nodes import kinds, refuse_foreign
-from tally import NOT_BUILT, TRIP
 
 OLDEST, NEWEST = 9, onnx.defs.onnx_opset_version()
 IS_WHOLE = os.environ.get("DOVETAIL_OPSETS", "") == "all"

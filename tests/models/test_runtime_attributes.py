@@ -16,9 +16,9 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 import dovetail  # noqa: E402
 import oracles  # noqa: E402
+from assertions import assert_same_bits, differences  # noqa: E402
 from dovetail.errors import RuleError  # noqa: E402
 from dovetail.ops.runtime_attributes import RuntimeAttributes  # noqa: E402
-from sameness import assert_same_bits, differences  # noqa: E402
 
 _X = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
 _CUBE = np.random.default_rng(1).standard_normal((4, 4, 4)).astype(np.float32)

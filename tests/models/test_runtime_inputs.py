@@ -13,8 +13,8 @@ pytest.importorskip("onnxruntime")
 
 import dovetail  # noqa: E402
 import oracles  # noqa: E402
-from openvino_nodes import Row, fixed, numbers  # noqa: E402
-from openvino_rig import STEPS, outcome  # noqa: E402
+from cases_openvino import Row, fixed, numbers  # noqa: E402
+from openvino_runner import STEPS, outcome  # noqa: E402
 
 _X = numbers(2, 3, 4)
 _IMAGE = numbers(1, 2, 3, 4)
@@ -85,7 +85,7 @@ def test_an_input_that_run_time_gives(row: Row, step: str) -> None:
 
 
 def test_an_axes_mapping_that_does_not_rise_is_refused(tmp_path: Path) -> None:
-    from openvino_rig import built
+    from openvino_runner import built
 
     row = Row("Broadcast-3", (numbers(3, 3), fixed([3, 2, 3]), np.int64([0, 2])), {"mode": "explicit"})
     openvino.serialize(built(row), tmp_path / "model.xml")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dovetail
+from assertions import assert_close
 from oracles import run_onnxruntime
-from sameness import assert_close
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")

@@ -11,8 +11,8 @@ import onnx.parser
 import pytest
 
 import dovetail
-from models.asking import PeersFault, Unfilled, answer
-from models.wide import run_wide
+from models.f64_evaluation import run_wide
+from models.worker import PeersFault, Unfilled, answer
 from models.zoo_cells import CELLS, Record, distance, fill, records
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -30,9 +30,9 @@ from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.types import Tensor
 from dovetail.passes.specialize_ranks import has_open_rank, specialize_ranks
 from dovetail.report.model_summary import all_nodes
-from models.asking import Answer, PeersFault, Unfilled, answer, ask, asked_for
 from models.corpus_cells import check_sizes, sizes_of
-from models.wide import run_wide, wide
+from models.f64_evaluation import run_wide, wide
+from models.worker import Answer, PeersFault, Unfilled, answer, ask, asked_for
 
 Arrays = dict[str, Any]
 SIZES = ("", "2")

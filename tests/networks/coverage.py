@@ -45,7 +45,7 @@ def _of_step(step: Step) -> set[str]:
     kernel, attributes = step.kernel, step.attributes
     found = {f"kernel: {kernel}"}
     if kernel == INTERPRET:
-        found |= {f"interpreted: {type(node.op).__name__}" for node in (step.work.nodes if step.work else ())}
+        found |= {f"interpreted: {type(node.op).__name__}" for node in (step.call.nodes if step.call else ())}
     for name in ("has_bias", "has_factor", "residual_after_activation", "has_lengths", "has_inner", "has_h", "has_c"):
         if attributes.get(name):
             found.add(f"{kernel}: {name}")
@@ -56,7 +56,7 @@ def _of_step(step: Step) -> set[str]:
                 [
                     each
                     for each in step.reads
-                    if each is not None and step.reads[-1] is not None and each.tile is step.reads[-1].tile
+                    if each is not None and step.reads[-1] is not None and each.tensor is step.reads[-1].tensor
                 ]
             )
             > 1
@@ -106,14 +106,14 @@ def _of_memory(step: Step) -> set[str]:
 
 def _is_channels_last(operand: Operand) -> bool:
     sizes, strides = operand.sizes, operand.strides
-    return len(sizes) >= 3 and sizes[1] > 1 and strides[1] == operand.tile.itemsize and any(size > 1 for size in sizes[2:])
+    return len(sizes) >= 3 and sizes[1] > 1 and strides[1] == operand.tensor.itemsize and any(size > 1 for size in sizes[2:])
 
 
 def _is_strided(operand: Operand) -> bool:
-    span: Any = operand.tile.itemsize + sum(
+    span: Any = operand.tensor.itemsize + sum(
         (size - 1) * abs(stride) for size, stride in zip(operand.sizes, operand.strides, strict=True)
     )
-    count = operand.tile.itemsize
+    count = operand.tensor.itemsize
     for size in operand.sizes:
         count *= size
     return bool(span > count > 0)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from networks import control, convolving as conv, elementwise as each, moving as move, products, quantized as bytes_
+from networks import control, convolution as conv, elementwise as each, movement as move, products, quantization as bytes_
 from networks.maker import CHANNELS, Maker
 from networks.network import Network
 

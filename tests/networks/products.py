@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from networks.convolving import follow
+from networks.convolution import follow
 from networks.maker import CHANNELS, Maker
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from dovetail.engine.memory.arena import Span, aligned, arranged, lower_bound
+from dovetail.engine.memory.arena import Lifetime, aligned, assign_offsets, lower_bound
 
 spans = st.builds(
-    lambda nbytes, first, length: Span(nbytes, first, first + length),
+    lambda nbytes, first, length: Lifetime(nbytes, first, first + length),
     st.one_of(st.integers(0, 5).map(lambda count: count * 64), st.integers(0, 400)),
     st.integers(0, 6),
     st.integers(0, 4),
@@ -19,14 +19,14 @@ def padded(nbytes: int) -> int:
     return (nbytes + 63) // 64 * 64
 
 
-def at_once(found: list[Span]) -> int:
+def at_once(found: list[Lifetime]) -> int:
     """The most bytes of spans that live at one step, step by step."""
     return max((sum(padded(span.nbytes) for span in found if span.first <= step <= span.last) for step in range(12)), default=0)
 
 
 @given(st.lists(spans, max_size=9))
-def test_what_lives_at_one_time_does_not_overlap(found: list[Span]) -> None:
-    offsets, total = arranged(found)
+def test_what_lives_at_one_time_does_not_overlap(found: list[Lifetime]) -> None:
+    offsets, total = assign_offsets(found)
     assert len(offsets) == len(found)
     assert all(offset >= 0 and offset % 64 == 0 for offset in offsets)
     placed = [(span, offset, offset + padded(span.nbytes)) for span, offset in zip(found, offsets, strict=True)]
@@ -63,4 +63,4 @@ def test_buffers_begin_at_multiples_of_64() -> None:
     ],
 )
 def test_each_lies_in_the_smallest_gap_that_holds_it(found: list[tuple[int, int, int]], offsets: list[int]) -> None:
-    assert arranged([Span(*each) for each in found])[0] == offsets
+    assert assign_offsets([Lifetime(*each) for each in found])[0] == offsets

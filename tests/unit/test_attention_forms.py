@@ -10,6 +10,8 @@ import onnx
 import pytest
 
 import dovetail
+from assertions import assert_close
+from case_runner import feeds, model_of
 from cases import Case
 from cases.attention import _NONE, flat, heads, past, seen
 from dovetail import backend
@@ -17,8 +19,6 @@ from dovetail.errors import DovetailError
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.graph import Model
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
-from rig import feeds, model_of
-from sameness import assert_close
 
 _QUARTER = np.array(0.25, np.float32)
 _SINK = np.ones((1, 4, 1, 1), np.float32)

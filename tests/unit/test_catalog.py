@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import shown
+import write_support_table
 from dovetail import catalog, native_core
 from dovetail.cli import main
 from dovetail.formats import op_mapping
@@ -16,7 +16,7 @@ from dovetail.ir.op import REGISTRY
 
 @pytest.mark.parametrize("name", sorted(catalog.tested_facts()))
 def test_nothing_is_claimed_that_no_case_shows(name: str) -> None:
-    claimed, found = catalog.tested_facts()[name], shown.facts(name)
+    claimed, found = catalog.tested_facts()[name], write_support_table.facts(name)
     assert set(claimed.get("types", "").split()) <= set(found["types"].split())
     assert claimed.get("gradient", "") in ("", found["gradient"])
     if native_core.is_compiled:

@@ -97,8 +97,8 @@ def test_what_turned_boxes_have_in_common_is_the_area_of_the_polygon_between_the
 
 def test_proposals_whose_overlap_falls_from_box_to_box_are_refused(tmp_path: Path) -> None:
     openvino = pytest.importorskip("openvino")
-    from openvino_nodes.detectron import ROWS
-    from openvino_rig import built
+    from cases_openvino.detectron import ROWS
+    from openvino_runner import built
 
     row = next(row for row in ROWS if row.kind == "GenerateProposals")
     openvino.serialize(built(row), tmp_path / "model.xml")

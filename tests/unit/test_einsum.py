@@ -10,9 +10,9 @@ import pytest
 
 import dovetail
 import oracles
+from assertions import assert_close
 from dovetail.errors import DovetailError
 from dovetail.ops.linalg.einsum import Einsum
-from sameness import assert_close
 
 _SIZES = {"b": 2, "i": 3, "j": 4, "k": 5, "d": 3}
 EQUATIONS = ("bij,bjk->bik", "bijd,bjdk->bik", "ij,ij->", "ij,ij->i", "bid,bjd->bij", "ij,jk,ki->")

@@ -411,10 +411,10 @@ def test_plans_of_one_model_work_in_the_same_memory() -> None:
     bounds = [engine.bind({"x": images(n)})[0] for n in (80, 3, 5)]
     arrays = [[images(n)] for n in (80, 3, 5)]
     names = ["sum", "joined", "left"]
-    places = [bound.call(array, None, names).memory.arena for bound, array in zip(bounds, arrays, strict=True)]
+    places = [bound.create_context(array, None, names).memory.arena for bound, array in zip(bounds, arrays, strict=True)]
     assert len(set(places)) == 1
     # Two calls at one time have memory of their own.
-    first, second = (bound.call(array, None, names) for bound, array in zip(bounds[:2], arrays, strict=False))
+    first, second = (bound.create_context(array, None, names) for bound, array in zip(bounds[:2], arrays, strict=False))
     assert first.memory.arena != second.memory.arena
 
 

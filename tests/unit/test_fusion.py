@@ -56,8 +56,8 @@ def planned(model: Model) -> Plan:
 
 def steps(model: Model) -> list[str]:
     """Each step but copies: its kernel, and the operators that it computes."""
-    works = [step.work for step in planned(model).steps if step.work is not None]
-    return [f"{work.kernel}: {' '.join(type(node.op).__name__ for node in work.nodes)}" for work in works]
+    calls = [step.call for step in planned(model).steps if step.call is not None]
+    return [f"{call.kernel}: {' '.join(type(node.op).__name__ for node in call.nodes)}" for call in calls]
 
 
 def conv(b: Builder, x: Any, channels: int = 8, **attributes: Any) -> Any:

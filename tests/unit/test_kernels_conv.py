@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dovetail import native_core
-from kernels import LAYOUTS, check, random, run
+from kernel_runner import LAYOUTS, check, random, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")
 

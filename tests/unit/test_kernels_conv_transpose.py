@@ -11,7 +11,7 @@ import pytest
 import dovetail
 from dovetail import native_core
 from dovetail.ir.builder import Builder
-from kernels import LAYOUTS, check, random, run
+from kernel_runner import LAYOUTS, check, random, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")
 

@@ -9,7 +9,7 @@ import pytest
 
 from dovetail import native_core
 from dovetail.ops.tensor.gather import Gather, GatherElements, GatherND
-from kernels import LAYOUTS, random, run, spread
+from kernel_runner import LAYOUTS, random, run, spread
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 

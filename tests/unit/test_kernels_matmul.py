@@ -10,7 +10,7 @@ import pytest
 
 import dovetail
 from dovetail import native_core
-from kernels import check, random, run
+from kernel_runner import check, random, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="no compiled core")
 

@@ -11,7 +11,7 @@ from dovetail import native_core
 from dovetail.ops.nn.lrn import LRN
 from dovetail.ops.nn.normalization import LayerNormalization, RMSNormalization
 from dovetail.ops.reduction.softmax import LogSoftmax, Softmax
-from kernels import LAYOUTS, random, run
+from kernel_runner import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 

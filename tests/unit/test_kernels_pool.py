@@ -10,7 +10,7 @@ import pytest
 from dovetail import native_core
 from dovetail.engine.select.kernels import sliding
 from dovetail.ops.nn.pool import AveragePool, MaxPool
-from kernels import LAYOUTS, random, run
+from kernel_runner import LAYOUTS, random, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 

@@ -10,12 +10,12 @@ import pytest
 import dovetail
 from dovetail import dtypes, native_core
 from dovetail.engine.engine import Engine
-from dovetail.engine.rewrite.qdq_fusion import _QuantizedConv
+from dovetail.engine.rewrite.qdq_fusion import QuantizedConv
 from dovetail.engine.select.kernels import sliding
 from dovetail.ir.builder import Builder
 from dovetail.ops.nn.conv import Conv
 from dovetail.ops.nn.pool import MaxPool
-from kernels import channels_last, random, run, sliced_channels_last, wide_channels_last
+from kernel_runner import channels_last, random, run, sliced_channels_last, wide_channels_last
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
@@ -35,7 +35,7 @@ CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]
 }
 
 
-def convolved(op: _QuantizedConv, xs: list[Any], y: Any, threads: int) -> str:
+def convolved(op: QuantizedConv, xs: list[Any], y: Any, threads: int) -> str:
     found = op.conv.geometry(xs[0].shape[2:], xs[1].shape[2:])
     attributes = sliding(found) | {"x_zero": op.x_zero, "has_residual": int(len(xs) > 4)}
     zero = op.zero if op.last_dtype is None else op.last_zero
@@ -61,7 +61,7 @@ def test_convolutions_are_exact(name: str, layout: str, kinds: str) -> None:
     bias = random((weights[0],), "int32") // 2**20
     factor = (np.abs(random((weights[0],), seed=1)) + 0.1).astype(np.float32) / np.float32(700 * np.sqrt(w[0].size))
     low, high = np.iinfo(target).min, np.iinfo(target).max
-    op = _QuantizedConv(Conv(**attributes), 7, int(low) + 100, dtypes.dtype(target), int(low) + 3, int(high))
+    op = QuantizedConv(Conv(**attributes), 7, int(low) + 100, dtypes.dtype(target), int(low) + 3, int(high))
     given = [LAYOUTS[layout](x), w, bias, factor]
     expected = op.evaluate(np, *given)
     for threads in (1, 2):

@@ -12,7 +12,7 @@ from dovetail import native_core
 from dovetail.engine.engine import Engine
 from dovetail.ir.builder import Builder
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, STATE_AXES, X_AXES
-from kernels import check, random
+from kernel_runner import check, random
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 

@@ -11,7 +11,7 @@ from cases.forests import HOLES, MODES, ROWS, forest, weights
 from dovetail import native_core
 from dovetail.interpreter.evaluate import apply
 from dovetail.ops.ml.tree_ensemble_classifier import TreeEnsembleRegressor
-from kernels import LAYOUTS, run
+from kernel_runner import LAYOUTS, run
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 

@@ -1,6 +1,6 @@
 """Time and memory are bounded by the file: each limit refuses, names itself, and can be raised.
 
-The files of ``HOSTILE`` cost too much without a limit; the harness of ``tests/bounded.py`` runs each through every stage.
+The files of ``HOSTILE`` cost too much without a limit; the harness of ``tests/resource_limits.py`` runs each through every stage.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import onnx
 import pytest
 
 import dovetail
-from bounded import ENDED, faults, measure
 from dovetail import Limits
 from dovetail.errors import DovetailError, EngineError
 from dovetail.limits import counting
@@ -38,6 +37,7 @@ from hostile_models import (
     string_doubling,
     swell,
 )
+from resource_limits import ENDED, faults, measure
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
 ENGINES = ("native", "interpreter")

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assertions import assert_close
 from cases.linear import floats
 from dovetail.autodiff import adjoints
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ops.training.losses import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss
-from sameness import assert_close
 
 _X = floats(3, 4, 5, name="f64")
 _TARGET = np.random.default_rng(5).integers(0, 4, (3, 5))

@@ -52,7 +52,7 @@ def laid(write: Callable[[Builder], Any]) -> Laid:
             assert x is None or 0 not in x.sizes or x.offset == 0
         if step.kernel == COPY:
             copies.append(step.reason)
-        elif step.work is not None and step.kernel != "fill":
+        elif step.call is not None and step.kernel != "fill":
             orders += [order_of(y.sizes, y.strides) for y in step.writes]
     return Laid(orders, copies)
 

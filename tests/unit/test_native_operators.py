@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from case_runner import CASES, feeds, model_of
 from cases import Case
 from dovetail import native_core
 from dovetail.engine.engine import Engine
-from rig import CASES, feeds, model_of
 
 NATIVE = """
     Concat Split Reshape Flatten Squeeze Unsqueeze Transpose Slice Pad Expand Tile Roll Identity Gather GatherElements GatherND

@@ -14,7 +14,7 @@ import pytest
 import dovetail
 from dovetail import native_core
 from dovetail.engine.run.step_encoding import extent
-from kernels import row
+from kernel_runner import row
 
 TESTS = Path(__file__).resolve().parents[1]
 needs_core = pytest.mark.skipif(not native_core.is_compiled, reason="no native core")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dovetail
+from assertions import assert_close, assert_same_bits
 from dovetail import dtypes, native_core
 from dovetail.engine import engine as engine_run, shape_specialization
 from dovetail.engine.engine import Engine
@@ -20,7 +21,6 @@ from dovetail.ir.graph import Model
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop
 from oracles import run_onnxruntime
-from sameness import assert_close, assert_same_bits
 
 RNG = np.random.default_rng(39)
 SIZES = [(1, 8, 8), (2, 8, 16), (1, 20, 12), (3, 9, 7), (0, 8, 8), (1, 0, 8), (1, 4, 0)]

@@ -18,9 +18,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail
-from bounded import faults, measure
 from dovetail.errors import DovetailError
 from hostile_models import FLOAT, INT64, declared, model_of, node
+from resource_limits import faults, measure
 
 SECRET = np.full(4, 7.0, np.float32).tobytes()
 _opened: list[str] | None = None

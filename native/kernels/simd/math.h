@@ -1,4 +1,4 @@
-// Functions of f32 vectors, each to about two units in the last place; tests/unit/test_kernels_chain.py holds their errors.
+// Functions of f32 vectors, each to about two units in the last place; tests/unit/test_kernels_elementwise.py holds their errors.
 //
 // Every multiply-add is written out (fma), so that the compiler's contraction makes no difference between files. Arguments out of
 // range, infinities and NaN give what the C library gives, unless a function says otherwise.

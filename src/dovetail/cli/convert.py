@@ -46,7 +46,8 @@ def convert(
     its own runtime (onnxruntime, openvino) where that is installed, and SOURCE in dovetail too. Exit code 1: an output differs,
     or cannot be compared.
     """
-    from dovetail.formats import format_of, save
+    from dovetail.formats import save
+    from dovetail.formats.model_source import format_of
 
     if format_of(target) != "onnx" and (external or opset is not None):
         raise click.UsageError("--opset and --external are for ONNX targets")

@@ -18,7 +18,8 @@ from dovetail.cli.output import load, loading, narrate, progress, say_json
 def grad(source: str, target: str, of: str | None, wrt: tuple[str, ...], opset: int | None, as_json: bool) -> int:
     """Write a model that computes a value of SOURCE and its gradients, in either format."""
     from dovetail.autodiff import grad as differentiate
-    from dovetail.formats import format_of, save
+    from dovetail.formats import save
+    from dovetail.formats.model_source import format_of
 
     if opset is not None and format_of(target) != "onnx":
         raise click.UsageError("--opset is for ONNX targets")

@@ -15,7 +15,8 @@ from dovetail import native_core
 from dovetail.compare.runtimes import Call, Cost, Names, Runner, cost, is_installed, runner
 from dovetail.compare.verify import compare
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
-from dovetail.formats import format_of, save
+from dovetail.formats import save
+from dovetail.formats.model_source import format_of
 from dovetail.ir.graph import Model
 from dovetail.ir.state import own_inputs, own_outputs
 

@@ -16,7 +16,8 @@ from dovetail.compare.random_inputs import apart
 from dovetail.compare.runtimes import Runner
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
-from dovetail.formats import format_of, load
+from dovetail.formats import load
+from dovetail.formats.model_source import format_of
 from dovetail.ir.graph import Model
 from dovetail.ir.op import draws
 from dovetail.ir.state import own_inputs, own_outputs, state_outputs

@@ -15,7 +15,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.engine.affine_sizes import expressions, is_linear
-from dovetail.engine.memory.tensor import INTERPRET, Scene, Tile
+from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap
 from dovetail.engine.plan import Plan, Step
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import make_plan
@@ -31,7 +31,7 @@ LEAST_ROOM = 64
 """The least number of sizes that a template is made for: doubling from there, a loop of n steps makes log2(n / 64) of them."""
 
 
-class Template:
+class ParametricPlan:
     """The steps for sizes ``first`` to ``last`` of one symbol, as numbers at ``first`` and what one more adds to each.
 
     ``plan`` is the plan at ``first``, ``steps`` the core's template of its steps, ``lines`` the sizes of the plan's inputs and
@@ -52,19 +52,19 @@ class Template:
         The steps that the plan itself shows are those for ``first``.
         """
         more, known = size - self.first, self._plan
-        tiles = [
-            _resized(tile, [start + slope * more for start, slope in line])
-            for tile, line in zip((*known.inputs, *known.outputs), self._lines, strict=True)
+        tensors = [
+            _resized(tensor, [start + slope * more for start, slope in line])
+            for tensor, line in zip((*known.inputs, *known.outputs), self._lines, strict=True)
         ]
         plan = copy(known)
-        plan.inputs, plan.outputs = tiles[: len(known.inputs)], tiles[len(known.inputs) :]
+        plan.inputs, plan.outputs = tensors[: len(known.inputs)], tensors[len(known.inputs) :]
         plan.arena_bytes = self._arena_bytes
         return plan, lambda program: self._steps.fill(program, more)
 
 
-def make_template(
+def make_parametric_plan(
     graph: Graph, symbol: str, sizes: Mapping[str, int], elide: str, core: Any, early: EarlyNodes
-) -> Template | None:
+) -> ParametricPlan | None:
     """A template for the size of ``symbol`` in ``sizes`` and as many again, or None where the plan is no straight line in it."""
     others = {name: size for name, size in sizes.items() if name != symbol}
     if not all(is_linear(size, symbol, others) for size in expressions(graph)):
@@ -73,14 +73,14 @@ def make_template(
     def planned(size: int, like: Plan | None = None) -> tuple[Plan, list[Spec]] | None:
         numbers = {**others, symbol: size}
         shapes = [tuple(int(symbolic.substitute(each, numbers)) for each in value.dims) for value in graph.inputs]
-        scene = Scene(graph, numbers, shapes, early.shared)
-        early.evaluate(scene)
-        plan = make_plan(graph, scene, (), elide, [buffer.offset for buffer in like.buffers] if like else None)
+        tensor_map = TensorMap(graph, numbers, shapes, early.shared)
+        early.evaluate(tensor_map)
+        plan = make_plan(graph, tensor_map, (), elide, [buffer.offset for buffer in like.buffers] if like else None)
         if like is not None and _lifetimes(plan) != _lifetimes(like):
             # The offsets are those of other buffers.
             return None
-        verify_plan(plan, graph, scene)
-        specs = _specs(plan, scene)
+        verify_plan(plan, graph, tensor_map)
+        specs = _specs(plan, tensor_map)
         return None if specs is None else (plan, specs)
 
     first = sizes[symbol]
@@ -99,7 +99,7 @@ def _lifetimes(plan: Plan) -> list[tuple[str, int, int]]:
     return [(buffer.root.name, buffer.first, buffer.last) for buffer in plan.buffers]
 
 
-def _fitted(first: int, last: int, found: Sequence[tuple[Plan, list[Spec]]], core: Any) -> Template | None:
+def _fitted(first: int, last: int, found: Sequence[tuple[Plan, list[Spec]]], core: Any) -> ParametricPlan | None:
     (largest, at_last), (plan, at_first), (_, at_next) = found
     if len({_shape_of(specs) for specs in (at_first, at_next, at_last)}) != 1 or not _same_constants([each for each, _ in found]):
         return None
@@ -108,20 +108,20 @@ def _fitted(first: int, last: int, found: Sequence[tuple[Plan, list[Spec]]], cor
     if not np.array_equal(rows[0] + slopes * (last - first), rows[2]):
         return None
     numbers = iter(slopes.tolist())
-    lines = [[(size, next(numbers)) for size in tile.sizes] for tile in (*plan.inputs, *plan.outputs)]
+    lines = [[(size, next(numbers)) for size in tensor.sizes] for tensor in (*plan.inputs, *plan.outputs)]
     steps = core.Template(at_first, [_sloped(each, numbers) for each in at_first])
-    return Template(first, last, plan, steps, lines, largest.arena_bytes)
+    return ParametricPlan(first, last, plan, steps, lines, largest.arena_bytes)
 
 
 # Plans side by side
 
 
-def _specs(plan: Plan, scene: Scene) -> list[Spec] | None:
+def _specs(plan: Plan, tensor_map: TensorMap) -> list[Spec] | None:
     """The steps as the core takes them; None where one runs in Python, or packs a constant of this plan alone."""
     found = []
     for step in plan.steps:
         packed = step.reads[1] if step.kernel in PACKING else None
-        if step.kernel == INTERPRET or (packed is not None and packed.data is not None and not scene.shares([packed.data])):
+        if step.kernel == INTERPRET or (packed is not None and packed.data is not None and not tensor_map.shares([packed.data])):
             return None
         try:
             found.append(spec(step))
@@ -176,12 +176,12 @@ def _numbers(specs: Sequence[Spec]) -> Iterable[int]:
 
 
 def _sizes(plan: Plan) -> Iterable[int]:
-    for tile in (*plan.inputs, *plan.outputs):
-        yield from tile.sizes
+    for tensor in (*plan.inputs, *plan.outputs):
+        yield from tensor.sizes
 
 
-def _resized(tile: Tile, sizes: Iterable[int]) -> Tile:
-    return Tile(tile.name, tile.type, tuple(sizes), tile.dtype)
+def _resized(tensor: RunTensor, sizes: Iterable[int]) -> RunTensor:
+    return RunTensor(tensor.name, tensor.type, tuple(sizes), tensor.dtype)
 
 
 # Slopes in the places of their numbers

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.engine.memory.tensor import Tile, Work
+from dovetail.engine.memory.tensor import KernelCall, RunTensor
 
 COPY, FILL = "copy", "fill"
 
@@ -21,7 +21,7 @@ class Operand(NamedTuple):
     """A tensor as a step sees it: ``offset`` and ``strides`` in bytes, in buffer number ``buffer`` (0: the arena). ``data``
     are the elements of a constant. A constant has no buffer (NOWHERE), and a loose tensor only a name."""
 
-    tile: Tile
+    tensor: RunTensor
     buffer: int
     offset: int
     sizes: tuple[int, ...]
@@ -35,7 +35,7 @@ class Step:
 
     kernel: str
     label: str
-    work: Work | None
+    call: KernelCall | None
     reads: list[Operand | None]
     writes: list[Operand]
     attributes: dict[str, Any]
@@ -44,7 +44,7 @@ class Step:
     @property
     def nbytes(self) -> int:
         """The bytes that it writes."""
-        return sum(prod(operand.sizes) * operand.tile.itemsize for operand in self.writes if operand.buffer >= 0)
+        return sum(prod(operand.sizes) * operand.tensor.itemsize for operand in self.writes if operand.buffer >= 0)
 
     def constants(self) -> list[np.ndarray[Any, Any]]:
         """The constants that it reads."""
@@ -54,7 +54,7 @@ class Step:
 class Buffer(NamedTuple):
     """A piece of the arena: which root lies there, and from which step to which."""
 
-    root: Tile
+    root: RunTensor
     offset: int
     nbytes: int
     first: int
@@ -65,15 +65,15 @@ class Buffer(NamedTuple):
 class Plan:
     """A program before it is bound: buffers are 0 the arena, then the inputs, then the outputs."""
 
-    inputs: list[Tile]
-    outputs: list[Tile]
+    inputs: list[RunTensor]
+    outputs: list[RunTensor]
     steps: list[Step]
     arena_bytes: int
     lower_bound: int
     buffers: list[Buffer]
     moved_bytes: int
     activation_bytes: int
-    results: list[Tile]
+    results: list[RunTensor]
     """The tensors that the outputs are, as the graph has them."""
     constant_bytes: int
     """The bytes of the constants that this plan has for itself, computed from the sizes of the run."""

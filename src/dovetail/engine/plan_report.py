@@ -12,7 +12,7 @@ from dovetail.engine.engine import Engine
 from dovetail.engine.memory.tensor import INTERPRET
 from dovetail.engine.plan import COPY, Buffer, Operand, Step
 from dovetail.engine.profile import median_times
-from dovetail.engine.run.executable import Bound
+from dovetail.engine.run.executable import Executable
 from dovetail.errors import printable
 from dovetail.ir.graph import Model
 
@@ -163,11 +163,11 @@ def report(
     """The facts of the plan of ``model``, timed on ``rounds`` runs with seeded random inputs (0: not timed)."""
     engine = Engine(model, threads, elide=elide)
     inputs = random_inputs(model, seed=seed, sizes=sizes, shapes=shapes)
-    bound, arrays = engine.bind(inputs)
+    executable, arrays = engine.bind(inputs)
     names = [value.name for value in model.outputs]
-    whole, seconds = median_times(bound, arrays, names, rounds) if rounds else (None, None)
-    plan = bound.plan
-    steps = _steps(bound, seconds)
+    whole, seconds = median_times(executable, arrays, names, rounds) if rounds else (None, None)
+    plan = executable.plan
+    steps = _steps(executable, seconds)
     return PlanReport(
         model.graph.name or "model", {name: list(array.shape) for name, array in apart(inputs).items()}, elide, engine.threads,
         plan.moved_bytes, plan.copied_bytes, plan.arena_bytes, plan.activation_bytes, plan.lower_bound, whole,
@@ -179,11 +179,11 @@ def report(
 # Steps
 
 
-def _steps(bound: Bound, seconds: list[float] | None) -> list[StepFact]:
-    refusals = {id(step): reason for step, reason in bound.python_steps}
-    native = iter(bound.names())
+def _steps(executable: Executable, seconds: list[float] | None) -> list[StepFact]:
+    refusals = {id(step): reason for step, reason in executable.python_steps}
+    native = iter(executable.names())
     facts = []
-    for number, step in enumerate(bound.plan.steps):
+    for number, step in enumerate(executable.plan.steps):
         is_native = id(step) not in refusals
         kernel = next(native) if is_native else _operators(step)
         reason = step.reason if is_native else refusals[id(step)]
@@ -193,7 +193,7 @@ def _steps(bound: Bound, seconds: list[float] | None) -> list[StepFact]:
 
 def _operators(step: Step) -> str:
     """What a step without a native kernel is called: its operators, or what it does for the planner."""
-    nodes = step.work.nodes if step.work and step.kernel != COPY else ()
+    nodes = step.call.nodes if step.call and step.kernel != COPY else ()
     kinds = " ".join(dict.fromkeys(type(node.op).__name__.removeprefix("_") for node in nodes))
     return kinds or (step.label if step.kernel == INTERPRET else step.kernel)
 
@@ -201,7 +201,7 @@ def _operators(step: Step) -> str:
 def _copy(step: Step, fact: StepFact) -> CopyFact:
     source = step.reads[0]
     assert source is not None
-    return CopyFact(fact.number, source.tile.name, step.writes[0].tile.name, step.nbytes, step.reason, fact.seconds)
+    return CopyFact(fact.number, source.tensor.name, step.writes[0].tensor.name, step.nbytes, step.reason, fact.seconds)
 
 
 def _kernels(steps: Sequence[StepFact]) -> list[KernelFact]:
@@ -262,7 +262,7 @@ def _holders(buffers: Sequence[Buffer], live: Sequence[int], operand: Operand) -
 def _buffer(buffer: Buffer, written: Sequence[Written], read: Sequence[Operand]) -> BufferFact:
     pieces = _pieces(buffer, written)
     made = {piece.name for piece in pieces}
-    views = [name for name in dict.fromkeys(operand.tile.name for operand in read) if name not in made]
+    views = [name for name in dict.fromkeys(operand.tensor.name for operand in read) if name not in made]
     is_whole = all(piece.end - piece.start == 1 for piece in pieces)
     cuts = _cuts(buffer, read) if is_whole else []
     return BufferFact(buffer.root.name, buffer.offset, buffer.nbytes, buffer.first, buffer.last, pieces, views, cuts)
@@ -283,9 +283,9 @@ def _pieces(buffer: Buffer, written: Sequence[Written]) -> list[PieceFact]:
         start, end = bands[_box(operand)]
         over = (other.step for other in written[place + 1 :] if _covers(bands[_box(other.operand)], (start, end)))
         last = max(number, next(over, buffer.last + 1) - 1)
-        tile = operand.tile
-        text = f"{tile.dtype}[{', '.join(map(str, operand.sizes))}]"
-        facts.append(PieceFact(tile.name, text, prod(operand.sizes) * tile.itemsize, number, last, start, end, is_copied))
+        tensor = operand.tensor
+        text = f"{tensor.dtype}[{', '.join(map(str, operand.sizes))}]"
+        facts.append(PieceFact(tensor.name, text, prod(operand.sizes) * tensor.itemsize, number, last, start, end, is_copied))
     return facts
 
 
@@ -300,7 +300,7 @@ def _box(operand: Operand) -> Box:
 
 def _bands(buffer: Buffer, operands: Sequence[Operand]) -> dict[Box, tuple[float, float]]:
     """A band of the buffer's height for each place that is written, as high as it has bytes, in the order of their offsets."""
-    sizes = {_box(operand): prod(operand.sizes) * operand.tile.itemsize for operand in operands}
+    sizes = {_box(operand): prod(operand.sizes) * operand.tensor.itemsize for operand in operands}
     whole = {box: (0.0, 1.0) for box, nbytes in sizes.items() if nbytes >= buffer.nbytes}
     parts = sorted((box, nbytes) for box, nbytes in sizes.items() if box not in whole)
     total = max(buffer.nbytes, sum(nbytes for _, nbytes in parts))

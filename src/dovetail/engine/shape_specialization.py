@@ -17,7 +17,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.engine.affine_sizes import input_symbols, linear_symbols
-from dovetail.engine.memory.tensor import INTERPRET, Scene, Tile, fitting_elements
+from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap, fitting_elements
 from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, raise_all
 from dovetail.interpreter.evaluate import evaluates_early, placed
@@ -80,40 +80,40 @@ class EarlyNodes:
     def lack_kernels(self, plan: Plan) -> bool:
         """Whether a plan runs an early node in Python, so that there is no template for its sizes."""
         return any(
-            node in self._left for step in plan.steps if step.kernel == INTERPRET and step.work for node in step.work.nodes
+            node in self._left for step in plan.steps if step.kernel == INTERPRET and step.call for node in step.call.nodes
         )
 
-    def evaluate(self, scene: Scene, all_: bool = False) -> None:
+    def evaluate(self, tensor_map: TensorMap, all_: bool = False) -> None:
         """Give the tensors of ``scene`` the elements that early nodes compute; ``all_``: even where a kernel might."""
         left = LIMIT
-        made: list[tuple[Value, Tile]] = []
+        made: list[tuple[Value, RunTensor]] = []
         for node, _ in self._nodes:
             if not all_ and node in self._left:
                 continue
-            data = [None if x is None else scene.tile(x).data for x in node.inputs]
+            data = [None if x is None else tensor_map.of(x).data for x in node.inputs]
             if any(array is None and x is not None for array, x in zip(data, node.inputs, strict=True)):
                 continue
-            tiles = [scene.tile(y) for y in node.outputs]
-            results = _evaluated(node, data, [Tensor(tile.dtype, tile.shape) for tile in tiles], left)
-            if results is None or any(array.shape != tile.shape for array, tile in zip(results, tiles, strict=True)):
+            tensors = [tensor_map.of(y) for y in node.outputs]
+            results = _evaluated(node, data, [Tensor(tensor.dtype, tensor.shape) for tensor in tensors], left)
+            if results is None or any(array.shape != tensor.shape for array, tensor in zip(results, tensors, strict=True)):
                 continue
-            for y, tile, array in zip(node.outputs, tiles, results, strict=True):
+            for y, tensor, array in zip(node.outputs, tensors, results, strict=True):
                 left -= array.nbytes
-                tile.data = np.asarray(array, order="C")
-                made.append((y, tile))
-        scene.early.update(tile for _, tile in made)
-        self._forget(scene, made)
+                tensor.data = np.asarray(array, order="C")
+                made.append((y, tensor))
+        tensor_map.early.update(tensor for _, tensor in made)
+        self._forget(tensor_map, made)
 
-    def _forget(self, scene: Scene, made: Sequence[tuple[Value, Tile]]) -> None:
+    def _forget(self, tensor_map: TensorMap, made: Sequence[tuple[Value, RunTensor]]) -> None:
         """Let go of what is read by evaluated nodes alone."""
         outputs = {id(value) for value in self._graph.outputs}
         over = [
-            tile
-            for y, tile in made
-            if id(y) not in outputs and all(scene.tile(z).data is not None for user, _ in y.uses for z in user.outputs)
+            tensor
+            for y, tensor in made
+            if id(y) not in outputs and all(tensor_map.of(z).data is not None for user, _ in y.uses for z in user.outputs)
         ]
-        for tile in over:
-            tile.data = None
+        for tensor in over:
+            tensor.data = None
 
 
 def _early_nodes(graph: Graph) -> list[Early]:

@@ -7,45 +7,35 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from dovetail.errors import Diagnostic, DovetailError, FormatError, UnsupportedError, raise_all
+from dovetail.errors import Diagnostic, DovetailError, FormatError, raise_all
 from dovetail.formats.deviations import Deviations, log
 from dovetail.formats.files import mapping_policy
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.mapped_files import check_unchanged
+from dovetail.formats.model_source import ModelSource, Source, format_of, resolve_source
 from dovetail.ir.graph import Model
 from dovetail.limits import DEFAULT, Limits, counting, within_memory
 
-SUFFIXES = {".onnx": "onnx", ".xml": "openvino"}
-
-
-def format_of(path: str | PathLike[str]) -> str:
-    """The format that the suffix of a path stands for. Raises UnsupportedError [format.unknown]."""
-    format = SUFFIXES.get(Path(path).suffix.lower())
-    if format is None:
-        raise UnsupportedError("format.unknown", f"{Path(path).name}: a model's file name must end in {' or '.join(SUFFIXES)}")
-    return format
-
 
 def read(
-    path: str | PathLike[str],
+    source: ModelSource,
     *,
     weights: str | PathLike[str] | bytes | None = None,
     deviations: Deviations | None = None,
 ) -> ForeignModel:
-    """Read the file at ``path`` without importing it. Without ``deviations`` to collect them in, every deviation is an error."""
-    if format_of(path) == "onnx":
+    """Read a source without importing it. Without ``deviations`` to collect them in, every deviation is an error."""
+    if source.format == "onnx":
         from dovetail.formats.onnx import codec
 
         if weights is not None:
-            raise FormatError("weights.format", "an ONNX model takes no weights file: the model names its own", file=str(path))
-        return codec.read(path, deviations=deviations)
+            raise FormatError("weights.format", "an ONNX model takes no weights file: the model names its own", file=source.file)
+        return codec.read(source.content, file=source.file, deviations=deviations)
     from dovetail.formats import roundtrip_metadata
     from dovetail.formats.openvino import codec as ir
 
-    foreign = ir.read(path, weights=weights, deviations=deviations)
+    foreign = ir.read(source.content, file=source.file, weights=weights, deviations=deviations)
     roundtrip_metadata.restore_onnx(foreign)
     return foreign
 
@@ -98,7 +88,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def load(
-    path: str | PathLike[str],
+    source: Source,
     *,
     weights: str | PathLike[str] | bytes | None = None,
     strict: bool = False,
@@ -107,50 +97,51 @@ def load(
 ) -> Model:
     """Load a model, and infer its types and shapes: ``.onnx``, or ``.xml`` with its ``.bin`` (or ``weights``).
 
+    ``source``: a path, bytes, a binary file object or an ``onnx.ModelProto``. Bytes have no folder: their tensors are inside
+    (ONNX) or in ``weights`` (IR).
+
     Deviations from the format that every reader which accepts them reads alike (docs/formats.md) become ``model.warnings``.
     They are logged to the logger "dovetail", once for each code; with ``strict`` they are errors. ``limits`` bounds the memory
     and time that the file may cost (docs/security.md); the model keeps them. ``map`` chooses whether the weights file is
     memory-mapped: "never", "always", or "auto" (from 64 MiB). A mapped file must not be changed in place while the model is
     in use: compiling and saving then raise [data.changed], and a run that reads beyond the new end of the file ends the process.
 
-    Raises FormatError (the file violates its format), UnsupportedError (dovetail cannot represent it exactly), RuleError (the
-    model violates an operator's rule), each with every independent fault in ``diagnostics``; OSError where the file cannot be
-    opened.
+    Raises FormatError (the file violates its format; MissingFileError, also a FileNotFoundError, where there is none),
+    UnsupportedError (dovetail cannot represent it exactly), RuleError (the model violates an operator's rule), each with every
+    independent fault in ``diagnostics``; OSError where the file cannot be opened.
     """
     deviations = Deviations()
+    resolved = resolve_source(source)
+    name = resolved.file or "the model"
     try:
         with mapping_policy(map):
-            model = _load(path, weights, deviations, limits or DEFAULT)
+            model = _load(resolved, weights, deviations, limits or DEFAULT)
     except DovetailError as error:
         if strict and deviations.errors:
-            raise_all([*deviations.errors, error], f"faults in {os.fspath(path)}")
+            raise_all([*deviations.errors, error], f"faults in {name}")
         raise
     if strict:
-        raise_all(deviations.errors, f"faults in {os.fspath(path)}")
-    log(model.warnings, os.fspath(path))
+        raise_all(deviations.errors, f"faults in {name}")
+    log(model.warnings, name)
     return model
 
 
-def _load(
-    path: str | PathLike[str], weights: str | PathLike[str] | bytes | None, deviations: Deviations, limits: Limits
-) -> Model:
-    if not os.path.exists(path):
-        raise FormatError("file.missing", f"the file {os.fspath(path)!r} does not exist", file=os.fspath(path))
-    with pause_gc(), counting(limits), within_memory("the model", os.fspath(path)):
-        model = import_foreign(read(path, weights=weights, deviations=deviations), deviations)
+def _load(source: ModelSource, weights: str | PathLike[str] | bytes | None, deviations: Deviations, limits: Limits) -> Model:
+    with pause_gc(), counting(limits), within_memory("the model", source.file):
+        model = import_foreign(read(source, weights=weights, deviations=deviations), deviations)
     model.limits = limits
     model.warnings = [*deviations.warnings(), *model.warnings]
     return model
 
 
-def examine(path: str | PathLike[str], limits: Limits | None = None) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:
-    """Load the model at ``path``, and report on the file.
+def examine(source: Source, limits: Limits | None = None) -> tuple[Model | None, list[Diagnostic], list[Diagnostic]]:
+    """Load a model, and report on its file.
 
     Returns the model if it loads, the faults of the file, deviations included, and the other warnings.
     """
     deviations = Deviations()
     try:
-        model = _load(path, None, deviations, limits or DEFAULT)
+        model = _load(resolve_source(source), None, deviations, limits or DEFAULT)
     except DovetailError as error:
         return None, [*_diagnostics(deviations), *error.diagnostics], []
     faults = _diagnostics(deviations)
@@ -161,21 +152,22 @@ def _diagnostics(deviations: Deviations) -> list[Diagnostic]:
     return [item for error in deviations.errors for item in error.diagnostics]
 
 
-def save(model: Model, path: str | PathLike[str], *, opset: int | None = None, **options: Any) -> None:
+def save(model: Model, path: str | PathLike[str] | BinaryIO, *, opset: int | None = None, **options: Any) -> None:
     """Save ``model`` in the format of the suffix: ONNX at ``opset``, or OpenVINO IR 11 as ``.xml`` with ``.bin``.
 
-    Without ``opset`` an ONNX model keeps its own opset; any other model gets the default of ``formats.onnx.write``.
-    ``external``: for ONNX, write tensors into one separate file. Files are replaced as a whole or not at all. Raises
-    UnsupportedError with all nodes that the target cannot express, and [write.mismatch] where the file would not mean the same
-    as the model.
+    Without ``opset`` an ONNX model keeps its own opset; any other model gets the default of ``formats.onnx.write``. ``path`` may
+    be a binary file object, which takes ONNX. ``external``: for ONNX, write tensors into one separate file. Files are replaced as
+    a whole or not at all. Raises UnsupportedError with all nodes that the target cannot express, and [write.mismatch] where the
+    file would not mean the same as the model.
     """
     check_unchanged(model.graph, model.file)
-    with pause_gc(), counting(model.limits), within_memory("the file to write", os.fspath(path)):
+    name = os.fspath(path) if isinstance(path, str | PathLike) else "the model"
+    with pause_gc(), counting(model.limits), within_memory("the file to write", name):
         _save(model, path, opset, options)
 
 
-def _save(model: Model, path: str | PathLike[str], opset: int | None, options: dict[str, Any]) -> None:
-    if format_of(path) == "onnx":
+def _save(model: Model, path: str | PathLike[str] | BinaryIO, opset: int | None, options: dict[str, Any]) -> None:
+    if not isinstance(path, str | PathLike) or format_of(path) == "onnx":
         from dovetail.formats.onnx.write import save as save_onnx
 
         save_onnx(model, path, opset=opset, **options)

@@ -4,9 +4,10 @@
 
     [domain:]Kind-version[,version...](inputs; attributes | fixed)
 
-``inputs`` are in the foreign order, under core names. ``attributes`` are ``foreign:core``, or one name where both agree. The marks
-of a parameter, in this order: ``*name`` repeated, ``foreign~conversion`` converted, ``:core`` renamed, ``?`` optional, ``=value``
-the foreign default. ``foreign:_`` is an attribute that the specification says is ignored, and ``a+b:core`` concatenates two lists.
+``inputs`` are in the foreign order, under core names. ``attributes`` are ``foreign:core``, or one name where both agree. The
+marks of a parameter, in this order: ``*name`` repeated, ``foreign~conversion`` converted, ``:core`` renamed, ``?`` optional,
+``=value`` the foreign default. ``foreign:_`` is an attribute that the specification says is ignored, and ``a+b:core``
+concatenates two lists.
 
 A core attribute among the inputs is read from a constant and written as one; an integer that is computed at run time stays an
 input (RuntimeAttributes). A core input among the attributes becomes a constant. ``fixed`` lists the core attributes that the
@@ -412,7 +413,7 @@ def as_floats(annotation: str, raw: object) -> Any:
     bare = annotation.removesuffix(" | None")
     if isinstance(raw, list) != bare.startswith("tuple") or not bare.removeprefix("tuple[").startswith("float") or not raw:
         return None
-    items = raw if isinstance(raw, list) else [raw]
+    items: list[Any] = raw if isinstance(raw, list) else [raw]
     if not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
         return None
     floats = [float(item) for item in items]

@@ -82,8 +82,15 @@ class Op:
     _needed: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(
-        cls, *, sig: str | None = None, onnx: str | tuple[str, ...] = (), openvino: str | tuple[str, ...] = (), **rest: Any
+        cls,
+        *,
+        sig: str | None = None,
+        onnx: str | tuple[str, ...] = (),
+        openvino: str | tuple[str, ...] = (),
+        is_registered: bool = True,
+        **rest: Any,
     ) -> None:
+        # Operators that the engine writes into a graph are not registered: no builder method, no file spells them.
         super().__init_subclass__(**rest)
         if sig is not None:
             cls.sig = sig
@@ -105,7 +112,7 @@ class Op:
         cls.__match_args__ = tuple(cls.fields_by_name)  # type: ignore[misc]
         cls._defaults = {field.name: field.default for field in cls.fields}
         cls._needed = tuple(field.name for field in cls.fields if field.default is REQUIRED)
-        if not cls.__name__.startswith("_") and cls.sig:
+        if is_registered and not cls.__name__.startswith("_") and cls.sig:
             REGISTRY[cls.__name__] = cls
 
     def __init__(self, *args: Any, **attributes: Any) -> None:

@@ -11,34 +11,34 @@ from math import prod
 from typing import NamedTuple
 
 from dovetail.engine.memory.affine_layout import Layout, Mode, compose, dense, inverse
-from dovetail.engine.memory.tensor import MOVE, Tile, Work
+from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
 from dovetail.ir.op import Window
 
 
-class Place(NamedTuple):
+class TensorView(NamedTuple):
     """A piece of a root: the layout counts elements of the root in row-major order."""
 
-    root: Tile
+    root: RunTensor
     layout: Layout
 
 
-class Places:
+class AliasMap:
     """Where each tensor lies. A tensor that was not placed is its own root."""
 
     def __init__(self) -> None:
-        self._parents: dict[Tile, Place] = {}
-        self._whole: dict[Tile, Place] = {}
-        self._members: dict[Tile, list[Tile]] = {}
-        self.fixed: set[Tile] = set()
+        self._parents: dict[RunTensor, TensorView] = {}
+        self._whole: dict[RunTensor, TensorView] = {}
+        self._members: dict[RunTensor, list[RunTensor]] = {}
+        self.fixed: set[RunTensor] = set()
         """Roots that lie in memory that is not ours: inputs, constants, outputs."""
 
-    def of(self, tile: Tile) -> Place:
+    def of(self, tensor: RunTensor) -> TensorView:
         """The root of a tensor, and the piece of it that the tensor is."""
-        parent = self._parents.get(tile)
+        parent = self._parents.get(tensor)
         if parent is None:
-            whole = self._whole.get(tile)
+            whole = self._whole.get(tensor)
             if whole is None:
-                whole = self._whole[tile] = Place(tile, dense(tile.count))
+                whole = self._whole[tensor] = TensorView(tensor, dense(tensor.count))
             return whole
         above = self._parents.get(parent.root)
         if above is None:
@@ -46,44 +46,44 @@ class Places:
         root, layout = self.of(parent.root)
         found = compose(layout, parent.layout.offset, parent.layout.modes)
         # A root is put only where each of its pieces composes: see `_fits`.
-        assert found is not None, f"{tile} is no affine piece of {root}"
-        place = Place(root, found)
-        self._parents[tile] = place
+        assert found is not None, f"{tensor} is no affine piece of {root}"
+        place = TensorView(root, found)
+        self._parents[tensor] = place
         return place
 
-    def is_root(self, tile: Tile) -> bool:
-        return tile not in self._parents
+    def is_root(self, tensor: RunTensor) -> bool:
+        return tensor not in self._parents
 
-    def pieces(self, root: Tile) -> list[Tile]:
+    def pieces(self, root: RunTensor) -> list[RunTensor]:
         """All tensors that lie in a root, itself included."""
         return [root, *self._members.get(root, ())]
 
-    def _join(self, tile: Tile, place: Place) -> None:
-        self._parents[tile] = place
+    def _join(self, tensor: RunTensor, place: TensorView) -> None:
+        self._parents[tensor] = place
         members = self._members.setdefault(place.root, [])
-        members.append(tile)
-        members.extend(self._members.pop(tile, ()))
+        members.append(tensor)
+        members.extend(self._members.pop(tensor, ()))
 
-    def view(self, tile: Tile, source: Tile, window: Window) -> None:
+    def view(self, tensor: RunTensor, source: RunTensor, window: Window) -> None:
         """Let ``tile`` be what its window reads of ``source``, if that is all of it and an affine piece of its root."""
         axes = _through(window.sizes, window.source_strides, window.target_strides)
-        if axes is None or tile in self.fixed:
+        if axes is None or tensor in self.fixed:
             return
         root, layout = self.of(source)
         found = compose(layout, window.source_offset, axes)
-        if found is not None and found.elements == tile.count:
-            self._join(tile, Place(root, found))
+        if found is not None and found.elements == tensor.count:
+            self._join(tensor, TensorView(root, found))
 
-    def put(self, tile: Tile, target: Tile, window: Window) -> bool:
+    def write_into(self, tensor: RunTensor, target: RunTensor, window: Window) -> bool:
         """Let ``tile`` be made inside ``target``, where its window puts it, if it has a root to itself that fills it."""
-        place = self._inside(tile, target, window)
+        place = self._inside(tensor, target, window)
         if place is not None:
-            self._join(self.of(tile).root, place)
+            self._join(self.of(tensor).root, place)
         return place is not None
 
-    def _inside(self, tile: Tile, target: Tile, window: Window) -> Place | None:
+    def _inside(self, tensor: RunTensor, target: RunTensor, window: Window) -> TensorView | None:
         """Where the root of ``tile`` would lie."""
-        root, layout = self.of(tile)
+        root, layout = self.of(tensor)
         into = self.of(target)
         if root in self.fixed or root is into.root:
             return None
@@ -94,11 +94,11 @@ class Places:
             return None
         # A window of a part of the tensor does not compose, and a root of which the tensor is a part does not fit.
         found = compose(piece, back.offset, back.modes)
-        return None if found is None or not self._fits(root, found) else Place(into.root, found)
+        return None if found is None or not self._fits(root, found) else TensorView(into.root, found)
 
-    def _fits(self, root: Tile, layout: Layout) -> bool:
+    def _fits(self, root: RunTensor, layout: Layout) -> bool:
         """Whether everything that lies in ``root`` would still be an affine piece of what ``root`` is put into."""
-        pieces = [self.of(tile).layout for tile in self.pieces(root)]
+        pieces = [self.of(tensor).layout for tensor in self.pieces(root)]
         return all(compose(layout, piece.offset, piece.modes) is not None for piece in pieces)
 
 
@@ -119,71 +119,71 @@ def _dense_steps(sizes: list[int]) -> list[int]:
     return steps[::-1]
 
 
-def settle(works: Iterable[Work], places: Places) -> None:
+def assign_aliases(calls: Iterable[KernelCall], places: AliasMap) -> None:
     """Place what the moving works join and cut. What remains to be copied is what they do not cover: see :func:`remaining`."""
-    moving = [work for work in works if work.kernel == MOVE]
-    for work in moving:
-        _views(work, places)
+    moving = [call for call in calls if call.kernel == MOVE]
+    for call in moving:
+        _views(call, places)
     # The outermost first: then what is put somewhere seldom holds much, and its pieces need not be moved again.
-    for work in reversed(moving):
-        _insides(work, places)
+    for call in reversed(moving):
+        _insides(call, places)
 
 
-def _views(work: Work, places: Places) -> None:
-    if not is_covered(work):
+def _views(call: KernelCall, places: AliasMap) -> None:
+    if not is_covered(call):
         return
     by_output: dict[int, list[Window]] = {}
-    for window in _windows(work):
+    for window in _windows(call):
         by_output.setdefault(window.output, []).append(window)
-    for index, tile in enumerate(work.writes):
+    for index, tensor in enumerate(call.writes):
         windows = by_output.get(index, [])
         if len(windows) == 1:
             (window,) = windows
-            places.view(tile, _source(work, window), window)
+            places.view(tensor, _source(call, window), window)
 
 
-def is_covered(work: Work) -> bool:
+def is_covered(call: KernelCall) -> bool:
     """Whether the windows leave nothing to be filled. (Windows of a work with a filling do not overlap.)"""
-    return _covered(work) >= sum(tile.count for tile in work.writes)
+    return _covered(call) >= sum(tensor.count for tensor in call.writes)
 
 
-def _covered(work: Work) -> int:
-    return sum(prod(window.sizes) for window in _windows(work))
+def _covered(call: KernelCall) -> int:
+    return sum(prod(window.sizes) for window in _windows(call))
 
 
-def _windows(work: Work) -> tuple[Window, ...]:
-    assert work.windows is not None
-    return work.windows.windows
+def _windows(call: KernelCall) -> tuple[Window, ...]:
+    assert call.windows is not None
+    return call.windows.windows
 
 
-def _source(work: Work, window: Window) -> Tile:
-    tile = work.reads[window.input]
-    assert tile is not None
-    return tile
+def _source(call: KernelCall, window: Window) -> RunTensor:
+    tensor = call.reads[window.input]
+    assert tensor is not None
+    return tensor
 
 
-def _insides(work: Work, places: Places) -> None:
-    if _overlap(work):
+def _insides(call: KernelCall, places: AliasMap) -> None:
+    if _overlap(call):
         return
-    for window in _windows(work):
+    for window in _windows(call):
         # Of a tensor that comes more than once the first place is its own, and the others are copies.
-        places.put(_source(work, window), work.writes[window.output], window)
+        places.write_into(_source(call, window), call.writes[window.output], window)
 
 
-def _overlap(work: Work) -> bool:
+def _overlap(call: KernelCall) -> bool:
     """Whether some window may write over another: then their order matters, and each is copied."""
-    return _covered(work) > sum(tile.count for tile in work.writes)
+    return _covered(call) > sum(tensor.count for tensor in call.writes)
 
 
-def remaining(work: Work, places: Places) -> list[Window]:
+def remaining(call: KernelCall, places: AliasMap) -> list[Window]:
     """The windows of a moving work whose data is not in its place already."""
     found = []
-    for window in _windows(work):
-        tile, target = _source(work, window), work.writes[window.output]
+    for window in _windows(call):
+        tensor, target = _source(call, window), call.writes[window.output]
         if 0 in window.sizes or target.data is not None:
             # There is nothing to move, or the elements are known beforehand.
             continue
-        source, into = places.of(tile), places.of(target)
+        source, into = places.of(tensor), places.of(target)
         if source.root is into.root and _same(source.layout, into.layout, window):
             continue
         found.append(window)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 ALIGNMENT = 64
 
 
-class Span(NamedTuple):
+class Lifetime(NamedTuple):
     """A buffer's life: it is needed from step ``first`` to step ``last``, both included."""
 
     nbytes: int
@@ -16,7 +16,7 @@ class Span(NamedTuple):
     last: int
 
 
-def arranged(spans: Sequence[Span]) -> tuple[list[int], int]:
+def assign_offsets(spans: Sequence[Lifetime]) -> tuple[list[int], int]:
     """An offset for each span, and how much memory all of them need. No two that live at the same time overlap.
 
     Greedy by size: the largest first, each in the smallest gap that holds it (Pisarchyk and Lee, arXiv 2001.03288).
@@ -42,7 +42,7 @@ def arranged(spans: Sequence[Span]) -> tuple[list[int], int]:
     return [offsets[index] for index in range(len(spans))], total
 
 
-def lower_bound(spans: Sequence[Span]) -> int:
+def lower_bound(spans: Sequence[Lifetime]) -> int:
     """The most memory that is needed at one time: no arrangement takes less."""
     changes: dict[int, int] = {}
     for span in spans:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dovetail.engine.memory.tensor import Tile, Work
+from dovetail.engine.memory.tensor import KernelCall, RunTensor
 
 COPY_BYTES_PER_NANOSECOND = 20.0
 """Bytes read and written by a strided copy in cache and a little beyond it."""
@@ -14,22 +14,22 @@ ALONG = ("softmax", "log_softmax", "layer_norm", "rms_norm")
 """Kernels that do."""
 
 
-def kept_for_speed(work: Work, tile: Tile, strides: Sequence[int]) -> str:
+def reason_to_copy(call: KernelCall, tensor: RunTensor, strides: Sequence[int]) -> str:
     """Why a kernel should read a dense copy of ``tile`` instead of it: both estimated times. Empty where it should not.
 
     ``strides``: in elements. Only an axis that is the last one becomes dense by copying in the order of the axes.
     """
-    if work.kernel not in ALONG or tile is not work.reads[0] or not tile.sizes:
+    if call.kernel not in ALONG or tensor is not call.reads[0] or not tensor.sizes:
         return ""
-    rank = len(tile.sizes)
-    axis = work.attributes.get("axis", rank - 1)
-    last = max((place for place in range(rank) if tile.sizes[place] > 1), default=0)
-    if (work.kernel.endswith("softmax") and axis != last) or strides[last] == 1 or tile.sizes[last] < 2:
+    rank = len(tensor.sizes)
+    axis = call.attributes.get("axis", rank - 1)
+    last = max((place for place in range(rank) if tensor.sizes[place] > 1), default=0)
+    if (call.kernel.endswith("softmax") and axis != last) or strides[last] == 1 or tensor.sizes[last] < 2:
         return ""
-    copied = 2 * tile.nbytes / COPY_BYTES_PER_NANOSECOND
-    gathered = tile.count * GATHERED_NANOSECONDS
+    copied = 2 * tensor.nbytes / COPY_BYTES_PER_NANOSECOND
+    gathered = tensor.count * GATHERED_NANOSECONDS
     if copied >= gathered:
         return ""
     return (
-        f"{work.kernel} reads a copy faster: about {copied / 1e3:.1f} us to copy against {gathered / 1e3:.1f} us through strides"
+        f"{call.kernel} reads a copy faster: about {copied / 1e3:.1f} us to copy against {gathered / 1e3:.1f} us through strides"
     )

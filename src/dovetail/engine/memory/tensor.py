@@ -20,14 +20,14 @@ from dovetail.limits import MOST_AXES, refuse_array
 MOVE, INTERPRET = "move", "interpret"
 
 
-class Tile:
+class RunTensor:
     """One tensor of a program: a value of the graph at the sizes of this run, or one that the planner needs (a copy).
 
     ``shape`` is None where it is known only when the program runs (a loose tensor, which is held by Python). ``data`` are the
     elements where they are known beforehand. Compared by identity.
     """
 
-    __slots__ = ("count", "data", "dtype", "is_loose", "itemsize", "name", "nbytes", "shape", "type")
+    __slots__ = ("count", "data", "dtype", "is_dynamic", "itemsize", "name", "nbytes", "shape", "type")
 
     def __init__(
         self, name: str, type: Type, shape: tuple[int, ...] | None, dtype: DType | None, data: np.ndarray[Any, Any] | None = None
@@ -37,7 +37,7 @@ class Tile:
         self.shape = shape
         self.dtype = dtype
         self.data = data
-        self.is_loose = shape is None
+        self.is_dynamic = shape is None
         # A plan asks for these tens of thousands of times.
         self.count = 0 if shape is None else prod(shape)
         self.itemsize = dtype.numpy.itemsize if dtype is not None else 0
@@ -73,7 +73,7 @@ class _Known(View):
 
 
 @dataclass(eq=False, slots=True)
-class Work:
+class KernelCall:
     """One step to come: ``kernel`` over ``reads`` (None: an optional input left out) and ``writes``, for ``nodes`` of the graph.
 
     ``images`` are the tensors among them that the kernel wants channels-last (their axis 1 the one that moves fastest).
@@ -82,10 +82,10 @@ class Work:
 
     kernel: str
     nodes: tuple[Node, ...]
-    reads: list[Tile | None]
-    writes: list[Tile]
+    reads: list[RunTensor | None]
+    writes: list[RunTensor]
     attributes: dict[str, Any] = field(default_factory=dict)
-    images: tuple[Tile, ...] = ()
+    images: tuple[RunTensor, ...] = ()
     windows: Windows | None = None
     reason: str = ""
 
@@ -94,15 +94,15 @@ class Work:
         return self.nodes[-1].label if self.nodes else self.writes[0].name
 
     @property
-    def given(self) -> list[Tile]:
+    def given(self) -> list[RunTensor]:
         """The tensors that it reads, without optional inputs left out."""
-        return [tile for tile in self.reads if tile is not None]
+        return [tensor for tensor in self.reads if tensor is not None]
 
-    def tiles(self) -> list[Tile]:
+    def tensors(self) -> list[RunTensor]:
         return [*self.given, *self.writes]
 
 
-class Scene:
+class TensorMap:
     """The tensors of one run: the sizes of every value of a prepared graph, from the sizes of the symbols of its inputs.
 
     ``shared``: the identities of the arrays that are constants of every plan of the model; None: all are. ``early``: the tensors
@@ -116,17 +116,17 @@ class Scene:
         shapes: Sequence[tuple[int, ...] | None],
         shared: frozenset[int] | None = None,
     ) -> None:
-        self.early: set[Tile] = set()
+        self.early: set[RunTensor] = set()
         self._shared = shared
         self._sizes = dict(sizes)
-        self._tiles: dict[int, Tile] = {}
+        self._tensors: dict[int, RunTensor] = {}
         self.inputs = [
-            self._put(value, Tile(value.name, value.type, shape if _dtype(value) is not None else None, _dtype(value)))
+            self._put(value, RunTensor(value.name, value.type, shape if _dtype(value) is not None else None, _dtype(value)))
             for value, shape in zip(graph.inputs, shapes, strict=True)
         ]
 
-    def tile(self, value: Value) -> Tile:
-        found = self._tiles.get(id(value))
+    def of(self, value: Value) -> RunTensor:
+        found = self._tensors.get(id(value))
         return found if found is not None else self._put(value, self._made(value))
 
     def shares(self, constants: Iterable[np.ndarray[Any, Any]]) -> bool:
@@ -135,24 +135,24 @@ class Scene:
 
     def has(self, value: Value) -> bool:
         """Whether anything asked for this value."""
-        return id(value) in self._tiles
+        return id(value) in self._tensors
 
-    def _put(self, value: Value, tile: Tile) -> Tile:
-        self._tiles[id(value)] = tile
-        return tile
+    def _put(self, value: Value, tensor: RunTensor) -> RunTensor:
+        self._tensors[id(value)] = tensor
+        return tensor
 
-    def _made(self, value: Value) -> Tile:
+    def _made(self, value: Value) -> RunTensor:
         dtype = _dtype(value)
         data = value.constant
         if data is not None and dtype is not None:
             # Strings are Python's objects, which are never moved as bytes.
             shape = None if dtype.name == "string" else tuple(data.shape)
-            return Tile(value.name, value.type, shape, dtype, dense(data))
+            return RunTensor(value.name, value.type, shape, dtype, dense(data))
         shape = None if dtype is None or dtype.name == "string" else self._shape(value.type)
-        tile = Tile(value.name, value.type, shape, dtype)
+        tensor = RunTensor(value.name, value.type, shape, dtype)
         if shape is not None and dtype is not None and dtype.is_integer and value._value is not None:
-            tile.data = self._elements(value._value, shape, dtype)
-        return tile
+            tensor.data = self._elements(value._value, shape, dtype)
+        return tensor
 
     def _shape(self, type: Type) -> tuple[int, ...] | None:
         if not isinstance(type, Tensor) or type.shape is None:

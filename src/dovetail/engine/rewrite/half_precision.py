@@ -13,7 +13,7 @@ import numpy as np
 
 from dovetail import dtypes
 from dovetail.engine.select.elementwise_codegen import HALVES, RULES
-from dovetail.engine.select.kernels import CHOICES
+from dovetail.engine.select.kernels import KERNELS
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead, rewrite
 from dovetail.ir.graph import Graph, Node, Value
@@ -31,9 +31,9 @@ TAKEN_APART = (
     "ScaledDotProductAttention"
 ).split()
 """Operators whose parts have kernels."""
-AS_THEY_ARE = "Cast CastLike DequantizeLinear Gather GatherElements GatherND QuantizeLinear Range _QuantizedConv _Kept".split()
+AS_THEY_ARE = "Cast CastLike DequantizeLinear Gather GatherElements GatherND QuantizeLinear Range QuantizedConv NmsTable".split()
 """Operators that change types themselves, look at none, or whose grids lie by the roundings of their own type."""
-WIDENED = frozenset({*RULES, *CHOICES, *TAKEN_APART}.difference(AS_THEY_ARE))
+WIDENED = frozenset({*RULES, *KERNELS, *TAKEN_APART}.difference(AS_THEY_ARE))
 SAME_AFTER = (Abs, Clip, Negative, Relu)
 """Operators that make the same of a number and then round it as the other way round: they go into the kernel that made it."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.engine.rewrite.qdq_fusion import _QuantizedConv, fits
+from dovetail.engine.rewrite.qdq_fusion import QuantizedConv, fits
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
@@ -80,7 +80,7 @@ def _whole(b: Builder, op: QLinearConv, xs: Inputs) -> Any:
         return None
     kind = dtypes.dtype(zy.dtype)
     low, high = kind.range()
-    made = _QuantizedConv(op.integers().conv(), int(zx.reshape(())), int(zy.reshape(())), kind, int(low), int(high))
+    made = QuantizedConv(op.integers().conv(), int(zx.reshape(())), int(zy.reshape(())), kind, int(low), int(high))
     return b.add(made, x, b.constant(codes.astype(np.int8)), b.constant(sums), b.constant(factor))
 
 
@@ -100,7 +100,7 @@ def _fused(b: Builder, x: Value, y: Value, z: Value) -> Any:
     return b.Cast(b.Add(b.Multiply(wide[0], wide[1]), wide[2]), to=dtypes.f32)
 
 
-class _Least(ReduceMin):
+class NonEmptyReduceMin(ReduceMin, is_registered=False):
     """ReduceMin of something. Not one of a model's operators."""
 
     def evaluate(self, xp: Any, x: Any, axes: Any = None) -> Any:
@@ -115,7 +115,7 @@ def _own_grid(b: Builder, xs: Inputs) -> tuple[Value, Value, Value]:
     assert x is not None
     zero, most = b.constant(np.float32(0)), b.constant(np.float32(255))
     every = b.constant(np.arange(len(x.dims)))
-    least = b.Minimum(b.add(_Least(keep_dims=False), x, every)[0], zero)
+    least = b.Minimum(b.add(NonEmptyReduceMin(keep_dims=False), x, every)[0], zero)
     span = b.Subtract(b.Maximum(b.ReduceMax(x, every, keep_dims=False), zero), least)
     scale = b.Where(b.Equal(span, zero), b.constant(np.float32(1)), b.Divide(span, most))
     point = b.Round(b.Clip(b.Subtract(zero, b.Divide(least, scale)), zero, most))

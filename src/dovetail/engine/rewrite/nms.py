@@ -15,7 +15,7 @@ from dovetail.ir.types import Tensor, Type
 from dovetail.ops.detection.nms import NonMaxSuppression, _corners, _of_class
 
 
-class _Kept(Op, sig="boxes: f32, scores: f32, overlap: f32, least: f32 -> table: i32, counts: i32"):
+class NmsTable(Op, sig="boxes: f32, scores: f32, overlap: f32, least: f32 -> table: i32, counts: i32", is_registered=False):
     """For each batch and class the boxes that are kept, by falling score, and how many: behind these the table holds anything.
 
     Attributes and inputs are those of NonMaxSuppression. Not one of a model's operators.
@@ -43,7 +43,7 @@ class _Kept(Op, sig="boxes: f32, scores: f32, overlap: f32, least: f32 -> table:
         return table, counts
 
 
-class _Rows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, values: F, count: I"):
+class NmsRows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, values: F, count: I", is_registered=False):
     """What ``whole``, a NonMaxSuppression, says of a table of what is kept. Not one of a model's operators."""
 
     whole: Any
@@ -78,8 +78,8 @@ def suppressed(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Any
     numbers = (
         b.constant(np.full((), value, np.float32)) if x is None else x for x, value in zip(limits, (0, -np.inf), strict=True)
     )
-    kept = _Kept(max(int(found.reshape(())), 0), op.center, op.inclusive)
-    return b.add(_Rows(op, op.outputs), scores, *b.add(kept, boxes, scores, *numbers))
+    kept = NmsTable(max(int(found.reshape(())), 0), op.center, op.inclusive)
+    return b.add(NmsRows(op, op.outputs), scores, *b.add(kept, boxes, scores, *numbers))
 
 
 def _is_zero(x: Value) -> bool:

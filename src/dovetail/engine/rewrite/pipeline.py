@@ -91,7 +91,7 @@ MOMENTS = 256
 """The most moments of a recurrent layer that are written one by one: more make planning long."""
 
 
-class _ScaledConv(Conv, sig="x: N, w: N, bias: N, factor: N -> y: N"):
+class ScaledConv(Conv, sig="x: N, w: N, bias: N, factor: N -> y: N", is_registered=False):
     """Conv with the weights of output channel o multiplied by ``factor[o]``. Not one of a model's operators.
 
     The product is made where the weights are packed, so that they are in memory twice and not three times: as the model has them
@@ -311,6 +311,6 @@ def _merged(b: Builder, op: Multiply | Add, node: Node, values: np.ndarray[Any, 
     else:
         bias = bias + values
     made = [b.constant(np.array(array, kind.numpy), kind) for array in (bias, factor) if array is not None]
-    changed = node.op if factor is None else _ScaledConv(**node.op.__dict__)
+    changed = node.op if factor is None else ScaledConv(**node.op.__dict__)
     found: Value = b.add(changed, x, weights, *made)[0]
     return found

@@ -36,7 +36,7 @@ class Grid(NamedTuple):
     dtype: DType
 
 
-class _QuantizedConv(Op, sig="x: R, w: i8, bias: i32, factor: f32, other?: R2 -> y: R3"):
+class QuantizedConv(Op, sig="x: R, w: i8, bias: i32, factor: f32, other?: R2 -> y: R3", is_registered=False):
     """``round(sum * factor) + zero`` of the type ``dtype``, between ``low`` and ``high``, with the sum of ``conv`` over
     ``(x - x_zero) * w + bias``. Not one of a model's operators.
 
@@ -177,7 +177,7 @@ def _written(
     if whole is None or not fits(codes, whole):
         return None
     factor = (steps / grid.scale).astype(np.float32)
-    made = _QuantizedConv(op, x[1].zero, grid.zero, grid.dtype, low, high)
+    made = QuantizedConv(op, x[1].zero, grid.zero, grid.dtype, low, high)
     return b.add(made, x[0], b.constant(codes), b.constant(whole), b.constant(factor))
 
 
@@ -234,7 +234,7 @@ def _sum(b: Builder, inputs: list[Value | None], grid: Grid, low: int, high: int
             continue
         (codes, step), (others, other_step) = own, beside
         conv = codes.node
-        if conv is None or not isinstance(conv.op, _QuantizedConv) or codes.shape != others.shape or not _is_only(codes, mine, b):
+        if conv is None or not isinstance(conv.op, QuantizedConv) or codes.shape != others.shape or not _is_only(codes, mine, b):
             continue
         # The kernel subtracts the zero point with which the convolution is quantised.
         if conv.op.last_dtype is not None or step.zero != conv.op.zero:

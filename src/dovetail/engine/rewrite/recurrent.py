@@ -15,7 +15,9 @@ from dovetail.ops.recurrent.layouts import padded, recast
 LAYERS = (RNN, GRU, LSTM)
 
 
-class _Moments(Op, sig="moments: F, r: F, inner?: F, lengths?: I, h?: F, c?: F -> y: F, last_h: F, last_c: F"):
+class RecurrentSteps(
+    Op, sig="moments: F, r: F, inner?: F, lengths?: I, h?: F, c?: F -> y: F, last_h: F, last_c: F", is_registered=False
+):
     """A recurrent ``layer`` (sequence first) after the product of all its inputs. Not one of a model's operators.
 
     ``moments``: [sequence, batch, directions * gates * hidden], the biases in them. ``inner``: [directions, hidden], what a GRU
@@ -54,7 +56,7 @@ class _Moments(Op, sig="moments: F, r: F, inner?: F, lengths?: I, h?: F, c?: F -
         return (m.stacked(made, 1), *ends)[: self.outputs]
 
 
-class _CheckedLengths(Op, sig="lengths: I -> y: I"):
+class CheckedLengths(Op, sig="lengths: I -> y: I", is_registered=False):
     """``lengths``, each in [0, ``steps``]. Not one of a model's operators. Raises EngineError [recurrent.lengths]."""
 
     layer: Any
@@ -78,14 +80,14 @@ def with_checked_lengths(b: Builder, op: Any, xs: list[Value | None]) -> list[Va
         return xs
     given = padded(op, xs)
     x, lengths = given[0], given[4]
-    if x is None or lengths is None or (lengths.node is not None and isinstance(lengths.node.op, _CheckedLengths)):
+    if x is None or lengths is None or (lengths.node is not None and isinstance(lengths.node.op, CheckedLengths)):
         return xs
     steps = x.dims[X_AXES[op.layout].index("s")]
-    return [*given[:4], b.add(_CheckedLengths(layer=op, steps=steps), lengths)[0], *given[5:]]
+    return [*given[:4], b.add(CheckedLengths(layer=op, steps=steps), lengths)[0], *given[5:]]
 
 
 def by_moments(b: Builder, op: Any, xs: list[Value | None]) -> Any:
-    """A layer of f32 through :class:`_Moments`, where the kernel knows what its cell does; else None."""
+    """A layer of f32 through :class:`RecurrentSteps`, where the kernel knows what its cell does; else None."""
     given = padded(op, xs)
     x, w, r, bias, lengths, *rest = given
     if x is None or x.dtype.name != "f32" or x.shape is None or len(x.shape) != 3 or x.shape[0] == 0 or r.constant is None:
@@ -106,7 +108,7 @@ def by_moments(b: Builder, op: Any, xs: list[Value | None]) -> Any:
             if isinstance(op, GRU):
                 inner = m.stacked([piece[-size:] for piece in pieces], 0)
         states = [*rest[: op.states], None][:2]
-        return b.add(_Moments(layer=op, outputs=op.outputs), moments, r, inner, lengths, *states)
+        return b.add(RecurrentSteps(layer=op, outputs=op.outputs), moments, r, inner, lengths, *states)
 
 
 def cell_of(op: _Recurrent) -> str:

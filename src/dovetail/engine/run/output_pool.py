@@ -14,14 +14,14 @@ import numpy as np
 
 from dovetail.forks import ForkLock
 
-LEAST = 1 << 17
+MIN_POOLED_BYTES = 1 << 17
 """Results of fewer bytes come from numpy: the system's allocator keeps such blocks itself."""
 _ALIGNMENT = 64
 
 Block = np.ndarray[Any, Any]
 
 
-class Shelf:
+class OutputPool:
     """Blocks that lie ready. One that a whole call did not want is let go: what is kept is what a call or two gave back."""
 
     def __init__(self) -> None:
@@ -35,15 +35,15 @@ class Shelf:
         with self._lock:
             self._collect()
             self._calls += 1
-            self._kept = [(call, block) for call, block in self._kept if call >= self._calls - 2]
+            self._kept = [(generation, block) for generation, block in self._kept if generation >= self._calls - 2]
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """An array of that shape, its elements not set."""
         nbytes = prod(shape) * dtype.itemsize
-        if nbytes < LEAST:
+        if nbytes < MIN_POOLED_BYTES:
             return np.empty(shape, dtype)
         block = self._block(_capacity(nbytes))
-        memory = np.asarray(_Loan(self, block))
+        memory = np.asarray(_PooledBlock(self, block))
         return np.ndarray(shape, dtype, memory, -memory.__array_interface__["data"][0] % _ALIGNMENT)
 
     def take_back(self, block: Block) -> None:
@@ -64,18 +64,18 @@ class Shelf:
             self._kept.append((self._calls, self._returned.popleft()))
 
 
-class _Loan:
+class _PooledBlock:
     """What keeps a block from the shelf: the base of the array made of it, and of every view of that."""
 
-    __slots__ = ("__array_interface__", "_block", "_shelf")
+    __slots__ = ("__array_interface__", "_block", "_output_pool")
 
-    def __init__(self, shelf: Shelf, block: Block) -> None:
-        self._shelf = shelf
+    def __init__(self, output_pool: OutputPool, block: Block) -> None:
+        self._output_pool = output_pool
         self._block = block
         self.__array_interface__ = block.__array_interface__
 
     def __del__(self) -> None:
-        self._shelf.take_back(self._block)
+        self._output_pool.take_back(self._block)
 
 
 def _capacity(nbytes: int) -> int:

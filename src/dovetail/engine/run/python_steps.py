@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.engine.memory.tensor import Scene, Tile
+from dovetail.engine.memory.tensor import RunTensor, TensorMap
 from dovetail.engine.plan import COPY, FILL, Operand, Step
 from dovetail.errors import EngineError
 from dovetail.interpreter.evaluate import placed
@@ -17,13 +17,13 @@ Find = Callable[[Operand], Any]
 """The array of an operand in the memory of one call; a loose one is whatever was kept under its tensor."""
 
 
-def python_step(step: Step, scene: Scene) -> Callable[[Find, dict[Tile, Any]], None]:
+def python_step(step: Step, tensor_map: TensorMap) -> Callable[[Find, dict[RunTensor, Any]], None]:
     """What runs a step: called with what finds operands, and where loose tensors are kept."""
     if step.kernel == COPY:
-        return lambda find, loose: _copy(step, find)
+        return lambda find, dynamic: _copy(step, find)
     if step.kernel == FILL:
-        return lambda find, loose: _fill(step, find)
-    return lambda find, loose: _interpret(step, scene, find, loose)
+        return lambda find, dynamic: _fill(step, find)
+    return lambda find, dynamic: _interpret(step, tensor_map, find, dynamic)
 
 
 def _copy(step: Step, find: Find) -> None:
@@ -37,17 +37,19 @@ def _fill(step: Step, find: Find) -> None:
     target[...] = np.frombuffer(bytes(step.attributes["bytes"]), target.dtype)[0]
 
 
-def _interpret(step: Step, scene: Scene, find: Find, loose: dict[Tile, Any]) -> None:
-    work = step.work
-    assert work is not None
-    known = {tile: None if operand is None else find(operand) for tile, operand in zip(work.reads, step.reads, strict=True)}
-    for node in work.nodes:
-        tiles = [None if x is None else scene.tile(x) for x in node.inputs]
-        results = placed(node, np, [None if tile is None else known.get(tile, tile.data) for tile in tiles])
-        known.update({scene.tile(y): result for y, result in zip(node.outputs, results, strict=False)})
-    lent = [array for tile in work.reads if tile is not None and not tile.is_loose and (array := known[tile]) is not None]
-    for tile, operand in zip(work.writes, step.writes, strict=True):
-        _keep(step, operand, _own(known[tile], lent) if operand.tile.is_loose else known[tile], find, loose)
+def _interpret(step: Step, tensor_map: TensorMap, find: Find, dynamic: dict[RunTensor, Any]) -> None:
+    call = step.call
+    assert call is not None
+    known = {tensor: None if operand is None else find(operand) for tensor, operand in zip(call.reads, step.reads, strict=True)}
+    for node in call.nodes:
+        tensors = [None if x is None else tensor_map.of(x) for x in node.inputs]
+        results = placed(node, np, [None if tensor is None else known.get(tensor, tensor.data) for tensor in tensors])
+        known.update({tensor_map.of(y): result for y, result in zip(node.outputs, results, strict=False)})
+    lent = [
+        array for tensor in call.reads if tensor is not None and not tensor.is_dynamic and (array := known[tensor]) is not None
+    ]
+    for tensor, operand in zip(call.writes, step.writes, strict=True):
+        _keep(step, operand, _own(known[tensor], lent) if operand.tensor.is_dynamic else known[tensor], find, dynamic)
 
 
 def _own(result: Any, lent: Sequence[Any]) -> Any:
@@ -59,9 +61,9 @@ def _own(result: Any, lent: Sequence[Any]) -> Any:
     return result
 
 
-def _keep(step: Step, operand: Operand, result: Any, find: Find, loose: dict[Tile, Any]) -> None:
-    if operand.tile.is_loose:
-        loose[operand.tile] = result
+def _keep(step: Step, operand: Operand, result: Any, find: Find, dynamic: dict[RunTensor, Any]) -> None:
+    if operand.tensor.is_dynamic:
+        dynamic[operand.tensor] = result
         if (usage := active()) is not None:
             usage.hold(bytes_of(result), f"what {step.label} and the steps before it make")
         return
@@ -69,19 +71,19 @@ def _keep(step: Step, operand: Operand, result: Any, find: Find, loose: dict[Til
         # Known beforehand, and not to be written.
         return
     if tuple(result.shape) != operand.sizes:
-        raise EngineError("run.shape", f"{operand.tile} came out with the shape {list(result.shape)}", node=step.label)
+        raise EngineError("run.shape", f"{operand.tensor} came out with the shape {list(result.shape)}", node=step.label)
     find(operand)[...] = result
 
 
-def finder(addresses: Sequence[int], loose: dict[Tile, Any]) -> Find:
+def finder(addresses: Sequence[int], dynamic: dict[RunTensor, Any]) -> Find:
     """What finds operands: the arena, the inputs and the outputs begin at ``addresses``, and live as long as the call."""
 
     def find(operand: Operand) -> Any:
-        tile = operand.tile
-        if tile.is_loose:
-            return loose.get(tile, tile.data)
-        assert tile.dtype is not None
-        dtype = tile.dtype.numpy
+        tensor = operand.tensor
+        if tensor.is_dynamic:
+            return dynamic.get(tensor, tensor.data)
+        assert tensor.dtype is not None
+        dtype = tensor.dtype.numpy
         if operand.data is not None:
             return _piece(operand.data, operand, dtype)
         return _at(addresses[operand.buffer] + operand.offset, operand.sizes, operand.strides, dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.engine.plan import Operand, Step
-from dovetail.engine.select.elementwise_codegen import Input, Unsaid, compiled
+from dovetail.engine.select.elementwise_codegen import Input, NoInstruction, compiled
 
 Row = tuple[int, int, str, int, list[int], list[int], int, int, int]
 """Buffer, offset, element type, its bytes, sizes, strides; of a constant its address and the extent of its memory from there."""
@@ -29,8 +29,8 @@ def spec(step: Step) -> Spec:
 
 
 def _row(operand: Operand) -> Row:
-    tile = operand.tile
-    if tile.dtype is None or tile.dtype.name == "string" or (operand.buffer < 0 and operand.data is None):
+    tensor = operand.tensor
+    if tensor.dtype is None or tensor.dtype.name == "string" or (operand.buffer < 0 and operand.data is None):
         raise ValueError("a tensor whose shape is known only at run time")
     offset, address, low, high = operand.offset, 0, 0, 0
     if operand.data is not None:
@@ -38,7 +38,7 @@ def _row(operand: Operand) -> Row:
         address, low, high = operand.data.__array_interface__["data"][0] + offset, first - offset, last - offset
         offset = 0
     sizes, strides = list(operand.sizes), list(operand.strides)
-    return max(operand.buffer, 0), offset, tile.dtype.name, tile.itemsize, sizes, strides, address, low, high
+    return max(operand.buffer, 0), offset, tensor.dtype.name, tensor.itemsize, sizes, strides, address, low, high
 
 
 def extent(array: np.ndarray[Any, Any]) -> tuple[int, int]:
@@ -57,10 +57,10 @@ def _swapped(row: Row) -> Row:
 
 
 def _chain(step: Step, reads: list[Row], writes: list[Row]) -> Spec:
-    inputs = [Input(operand.tile.dtype, operand.tile.data) for operand in step.reads if operand is not None]
+    inputs = [Input(operand.tensor.dtype, operand.tensor.data) for operand in step.reads if operand is not None]
     try:
         chain = compiled(step.attributes["body"], step.attributes["results"], inputs)
-    except Unsaid as why:
+    except NoInstruction as why:
         raise ValueError(str(why)) from None
     return "chain", [_stretched(row, writes[0][4]) for row in reads], writes, chain._asdict()
 

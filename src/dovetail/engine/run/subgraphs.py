@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dovetail.engine.run.executable import Bound, is_array
+from dovetail.engine.run.executable import Executable, is_array
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, replace_uses
 from dovetail.ir.graph import Graph, Model, Node, Value
@@ -18,7 +18,7 @@ MOST = 64
 """How many sets of input shapes a body's plans are looked up by at once."""
 
 
-class Body:
+class Subgraph:
     """A body made ready to run. What it reads that is constant outside is constant inside, so that weights are packed."""
 
     def __init__(self, body: Graph, outside: Sequence[Value | None], engine: Callable[[Model], Any]) -> None:
@@ -36,24 +36,24 @@ class Body:
             value.value = None
         _own_outputs(graph)
         self._names = [str(place) for place in range(len(graph.outputs))]
-        self._known: dict[tuple[Any, ...], Bound] = {}
+        self._known: dict[tuple[Any, ...], Executable] = {}
 
     def __call__(self, xs: Sequence[Any]) -> list[Any]:
         given = [xs[place] for place in self._read]
         key = tuple([(x.shape, x.strides) if is_array(x) and x.flags.aligned else None for x in given])
-        bound = self._known.get(key)
-        if bound is not None:
-            return list(bound(given, None, self._names).values())
+        executable = self._known.get(key)
+        if executable is not None:
+            return list(executable(given, None, self._names).values())
         if self._engine is None:
             self._engine = self._make(self._model)
-        bound, arrays = self._engine.bind(given)
-        if any(tile.is_loose for tile in (*bound.plan.inputs, *bound.plan.outputs)):
+        executable, arrays = self._engine.bind(given)
+        if any(tensor.is_dynamic for tensor in (*executable.plan.inputs, *executable.plan.outputs)):
             return list(self._engine(given).values())
         if None not in key and all(array is x for array, x in zip(arrays, given, strict=True)):
             if len(self._known) >= MOST:
                 self._known.clear()
-            self._known[key] = bound
-        return list(bound(arrays, None, self._names).values())
+            self._known[key] = executable
+        return list(executable(arrays, None, self._names).values())
 
     def __repr__(self) -> str:
         return f"<Body {self._model!r}>"
@@ -79,10 +79,10 @@ def _own_outputs(graph: Graph) -> None:
         seen.add(id(value))
 
 
-class _If(If, sig=If.sig):
+class CompiledIf(If, sig=If.sig, is_registered=False):
     """If whose branches are programs. Not one of a model's operators."""
 
-    programs: tuple[Body, Body] | None = None
+    programs: tuple[Subgraph, Subgraph] | None = None
     no_kernel = APART
 
     def evaluate(self, xp: Any, condition: Any, *captures: Any) -> Any:
@@ -91,10 +91,10 @@ class _If(If, sig=If.sig):
         return self.through(lambda branch, xs: (then_ if branch is self.then_branch else else_)(xs), xp, condition, *captures)
 
 
-class _Loop(Loop, sig=Loop.sig):
+class CompiledLoop(Loop, sig=Loop.sig, is_registered=False):
     """Loop whose body is a program. Not one of a model's operators."""
 
-    program: Body | None = None
+    program: Subgraph | None = None
     no_kernel = APART
 
     def evaluate(self, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
@@ -103,21 +103,21 @@ class _Loop(Loop, sig=Loop.sig):
         return self.through(lambda _, inputs: program(inputs), xp, trips, condition, *xs)
 
 
-def plan_bodies(graph: Graph, engine: Callable[[Model], Any]) -> None:
+def compile_subgraphs(graph: Graph, engine: Callable[[Model], Any]) -> None:
     """Let the operators of ``graph`` that hold graphs run programs. ``engine`` makes one of a model."""
     for node in graph.nodes:
         if type(node.op) is If:
             then_, else_ = node.op.then_branch, node.op.else_branch
-            programs = (Body(then_, node.inputs[1:], engine), Body(else_, node.inputs[1:], engine))
-            node.op = _If(**node.op.__dict__, programs=programs)
+            programs = (Subgraph(then_, node.inputs[1:], engine), Subgraph(else_, node.inputs[1:], engine))
+            node.op = CompiledIf(**node.op.__dict__, programs=programs)
         elif type(node.op) is Loop:
-            node.op = _Loop(**node.op.__dict__, program=_trip(node, node.op, engine))
+            node.op = CompiledLoop(**node.op.__dict__, program=_trip(node, node.op, engine))
 
 
-def _trip(node: Node, op: Loop, engine: Callable[[Model], Any]) -> Body:
+def _trip(node: Node, op: Loop, engine: Callable[[Model], Any]) -> Subgraph:
     own = op.carried + len(op.scanned)
     outside = [None, *[None] * own, *node.inputs[2 + own :]]
-    return Body(op.body, outside, engine)
+    return Subgraph(op.body, outside, engine)
 
 
-__all__ = ["plan_bodies"]
+__all__ = ["compile_subgraphs"]

@@ -33,7 +33,7 @@ class Chain(NamedTuple):
     results: list[int]
 
 
-class Unsaid(Exception):
+class NoInstruction(Exception):
     """There are no instructions for an operator; why."""
 
 
@@ -45,7 +45,7 @@ class Ref(NamedTuple):
     place: int
 
 
-class Writer:
+class Assembler:
     """Instructions as they come; registers are numbered at the end, when the constants are counted."""
 
     def __init__(self, inputs: Sequence[Input]) -> None:
@@ -57,7 +57,7 @@ class Writer:
     def input(self, place: int) -> Ref:
         dtype = self.inputs[place].dtype
         if dtype is None:
-            raise Unsaid("an element type that only run time knows")
+            raise NoInstruction("an element type that only run time knows")
         return Ref(dtype.name, "input", place)
 
     def data(self, x: Ref) -> Any:
@@ -77,10 +77,10 @@ class Writer:
         full = f"{name}.{of or operands[0].type}"
         found = opcodes().get(full)
         if found is None:
-            raise Unsaid(f"there is no instruction {full}")
+            raise NoInstruction(f"there is no instruction {full}")
         number, types, result = found
         if tuple(types) != tuple(operand.type for operand in operands):
-            raise Unsaid(f"{full} takes {', '.join(types)}, not {', '.join(operand.type for operand in operands)}")
+            raise NoInstruction(f"{full} takes {', '.join(types)}, not {', '.join(operand.type for operand in operands)}")
         key = (number, operands)
         if key not in self.written:
             self.written[key] = Ref(result, "made", len(self.written))
@@ -108,27 +108,27 @@ def compiled(body: Sequence[tuple[Any, Sequence[int]]], results: Sequence[int], 
     Each entry of ``body`` is an operator and where its inputs come from: ``i`` is input i, ``~i`` what entry i makes.
     ``results``: entries whose results are kept. Raises Unsaid for what no instructions say.
     """
-    writer = Writer(inputs)
+    writer = Assembler(inputs)
     made: list[Ref] = []
     for op, sources in body:
         made.append(written(writer, op, [writer.input(i) if i >= 0 else made[~i] for i in sources]))
     return writer.finish([made[i] for i in results])
 
 
-def written(writer: Writer, op: Any, xs: Sequence[Ref]) -> Ref:
+def written(writer: Assembler, op: Any, xs: Sequence[Ref]) -> Ref:
     rule = RULES.get(type(op).__name__)
     if rule is None:
-        raise Unsaid(f"{type(op).__name__} is not elementwise")
+        raise NoInstruction(f"{type(op).__name__} is not elementwise")
     return rule(writer, op, *xs)
 
 
 def refusal(op: Any, dtypes: Sequence[DType | None], out: DType | None, data: Sequence[Any] = ()) -> str:
     """Why a chain cannot do an operator with inputs of these types; empty where it can."""
     known = [*data, *[None] * (len(dtypes) - len(data))]
-    writer = Writer([Input(dtype, values) for dtype, values in zip(dtypes, known, strict=True)])
+    writer = Assembler([Input(dtype, values) for dtype, values in zip(dtypes, known, strict=True)])
     try:
         result = written(writer, op, [writer.input(place) for place in range(len(dtypes))])
-    except Unsaid as why:
+    except NoInstruction as why:
         return str(why)
     return "" if out is not None and result.type == out.name else f"a result of type {out}"
 
@@ -174,7 +174,7 @@ def is_float(x: Ref) -> bool:
 
 
 @rule("Divide", "Mod")
-def _division(w: Writer, op: Any, x: Ref, y: Ref) -> Ref:
+def _division(w: Assembler, op: Any, x: Ref, y: Ref) -> Ref:
     kind = "divide" if type(op).__name__ == "Divide" else "mod"
     floor = op.floor if kind == "divide" else not op.truncate
     if is_float(x):
@@ -182,41 +182,41 @@ def _division(w: Writer, op: Any, x: Ref, y: Ref) -> Ref:
     # Division by zero is an error, which a kernel cannot raise.
     divisors = w.data(y)
     if divisors is None or not np.all(divisors):
-        raise Unsaid("integers divided by what only run time knows not to be 0")
+        raise NoInstruction("integers divided by what only run time knows not to be 0")
     return w(f"{'floor' if floor else 'truncate'}_{kind}", x, y)
 
 
 @rule("Power")
-def _power(w: Writer, op: Any, x: Ref, y: Ref) -> Ref:
+def _power(w: Assembler, op: Any, x: Ref, y: Ref) -> Ref:
     exponent = w.data(y)
     if is_float(x) and x.type == y.type and exponent is not None and np.size(exponent) == 1:
         whole = float(np.reshape(exponent, ()))
         if whole in (1.0, 2.0, 3.0):
             return reduce(lambda product, factor: w("multiply", product, factor), [x] * int(whole))
     if not is_float(x) or x.type != y.type:
-        raise Unsaid(f"{x.type} to the {y.type}")
+        raise NoInstruction(f"{x.type} to the {y.type}")
     return w("power", x, y)
 
 
 @rule("SquaredDifference")
-def _squared_difference(w: Writer, op: Any, x: Ref, y: Ref) -> Ref:
+def _squared_difference(w: Assembler, op: Any, x: Ref, y: Ref) -> Ref:
     difference = w("subtract", x, y)
     return w("multiply", difference, difference)
 
 
 @rule("Mean")
-def _mean(w: Writer, op: Any, *xs: Ref) -> Ref:
+def _mean(w: Assembler, op: Any, *xs: Ref) -> Ref:
     total = reduce(lambda x, y: w("add", x, y), xs)
     return w("divide", total, w.number(len(xs), total))
 
 
 @rule("Abs")
-def _abs(w: Writer, op: Any, x: Ref) -> Ref:
+def _abs(w: Assembler, op: Any, x: Ref) -> Ref:
     return x if x.type.startswith("u") else w("abs", x)
 
 
 @rule("Ceil", "Floor", "Round")
-def _whole(w: Writer, op: Any, x: Ref) -> Ref:
+def _whole(w: Assembler, op: Any, x: Ref) -> Ref:
     if not is_float(x):
         return x
     name = type(op).__name__.lower()
@@ -224,71 +224,71 @@ def _whole(w: Writer, op: Any, x: Ref) -> Ref:
 
 
 @rule("LeakyRelu")
-def _leaky_relu(w: Writer, op: Any, x: Ref) -> Ref:
+def _leaky_relu(w: Assembler, op: Any, x: Ref) -> Ref:
     return w("prelu", x, w.number(op.alpha, x))
 
 
 @rule("PRelu")
-def _prelu(w: Writer, op: Any, x: Ref, slope: Ref) -> Ref:
+def _prelu(w: Assembler, op: Any, x: Ref, slope: Ref) -> Ref:
     if op.channels:
-        raise Unsaid("a slope whose place depends on the shapes")
+        raise NoInstruction("a slope whose place depends on the shapes")
     return w("prelu", x, slope)
 
 
-def _below(w: Writer, x: Ref, alpha: float) -> Ref:
+def _below(w: Assembler, x: Ref, alpha: float) -> Ref:
     """alpha * (exp(x) - 1) where x < 0."""
     return w("multiply", w("expm1", w("minimum", x, w.number(0, x))), w.number(alpha, x))
 
 
 @rule("Elu")
-def _elu(w: Writer, op: Any, x: Ref) -> Ref:
+def _elu(w: Assembler, op: Any, x: Ref) -> Ref:
     return w("where", w("less", x, w.number(0, x)), _below(w, x, op.alpha), x, of=x.type)
 
 
 @rule("Selu")
-def _selu(w: Writer, op: Any, x: Ref) -> Ref:
+def _selu(w: Assembler, op: Any, x: Ref) -> Ref:
     bent = w("where", w("greater", x, w.number(0, x)), x, _below(w, x, op.alpha), of=x.type)
     return w("multiply", bent, w.number(op.gamma, x))
 
 
 @rule("Celu")
-def _celu(w: Writer, op: Any, x: Ref) -> Ref:
+def _celu(w: Assembler, op: Any, x: Ref) -> Ref:
     alpha, zero = w.number(op.alpha, x), w.number(0, x)
     below = w("multiply", w("expm1", w("divide", x, alpha)), alpha)
     return w("add", w("maximum", x, zero), w("minimum", below, zero))
 
 
 @rule("ThresholdedRelu")
-def _thresholded_relu(w: Writer, op: Any, x: Ref) -> Ref:
+def _thresholded_relu(w: Assembler, op: Any, x: Ref) -> Ref:
     return w("where", w("greater", x, w.number(op.alpha, x)), x, w.number(0, x), of=x.type)
 
 
-def _hard_sigmoid(w: Writer, x: Ref, alpha: float, beta: float) -> Ref:
+def _hard_sigmoid(w: Assembler, x: Ref, alpha: float, beta: float) -> Ref:
     line = w("add", w("multiply", x, w.number(alpha, x)), w.number(beta, x))
     return w("maximum", w("minimum", line, w.number(1, x)), w.number(0, x))
 
 
 @rule("HardSigmoid")
-def _hard_sigmoid_rule(w: Writer, op: Any, x: Ref) -> Ref:
+def _hard_sigmoid_rule(w: Assembler, op: Any, x: Ref) -> Ref:
     return _hard_sigmoid(w, x, op.alpha, op.beta)
 
 
 @rule("HardSwish")
-def _hard_swish(w: Writer, op: Any, x: Ref) -> Ref:
+def _hard_swish(w: Assembler, op: Any, x: Ref) -> Ref:
     return w("multiply", x, _hard_sigmoid(w, x, SIXTH, 0.5))
 
 
 @rule("Softsign")
-def _softsign(w: Writer, op: Any, x: Ref) -> Ref:
+def _softsign(w: Assembler, op: Any, x: Ref) -> Ref:
     return w("divide", x, w("add", w.number(1, x), w("abs", x)))
 
 
 @rule("Gelu")
-def _gelu(w: Writer, op: Any, x: Ref) -> Ref:
+def _gelu(w: Assembler, op: Any, x: Ref) -> Ref:
     return w(f"gelu_{op.form}", x)
 
 
-def _swish(w: Writer, x: Ref, alpha: float) -> Ref:
+def _swish(w: Assembler, x: Ref, alpha: float) -> Ref:
     if alpha == 1:
         return w("silu", x)
     one = w.number(1, x)
@@ -296,26 +296,26 @@ def _swish(w: Writer, x: Ref, alpha: float) -> Ref:
 
 
 @rule("Swish")
-def _swish_rule(w: Writer, op: Any, x: Ref) -> Ref:
+def _swish_rule(w: Assembler, op: Any, x: Ref) -> Ref:
     return _swish(w, x, op.alpha)
 
 
 @rule("SwiGLU")
-def _swiglu(w: Writer, op: Any, x: Ref, y: Ref) -> Ref:
+def _swiglu(w: Assembler, op: Any, x: Ref, y: Ref) -> Ref:
     return w("multiply", _swish(w, x, op.alpha), y)
 
 
 @rule("Shrink")
-def _shrink(w: Writer, op: Any, x: Ref) -> Ref:
+def _shrink(w: Assembler, op: Any, x: Ref) -> Ref:
     if not is_float(x):
-        raise Unsaid("integers computed in f64")
+        raise NoInstruction("integers computed in f64")
     bias = w.number(op.bias, x)
     above = w("where", w("greater", x, w.number(op.lambd, x)), w("subtract", x, bias), w.number(0, x), of=x.type)
     return w("where", w("less", x, w.number(-op.lambd, x)), w("add", x, bias), above, of=x.type)
 
 
 @rule("IsInf")
-def _is_inf(w: Writer, op: Any, x: Ref) -> Ref:
+def _is_inf(w: Assembler, op: Any, x: Ref) -> Ref:
     if op.negative and op.positive:
         return w("is_infinite", x)
     if op.negative or op.positive:
@@ -324,12 +324,12 @@ def _is_inf(w: Writer, op: Any, x: Ref) -> Ref:
 
 
 @rule("Where")
-def _where(w: Writer, op: Any, condition: Ref, x: Ref, y: Ref) -> Ref:
+def _where(w: Assembler, op: Any, condition: Ref, x: Ref, y: Ref) -> Ref:
     return w("where", condition, x, y, of=x.type)
 
 
 @rule("Clip")
-def _clip(w: Writer, op: Any, x: Ref, *bounds: Ref) -> Ref:
+def _clip(w: Assembler, op: Any, x: Ref, *bounds: Ref) -> Ref:
     """A bound left out is the last finite value, which changes nothing but infinities."""
     for place, (bound, name) in enumerate(zip([*bounds, None, None][:2], ("maximum", "minimum"), strict=True)):
         if bound is not None:
@@ -340,13 +340,13 @@ def _clip(w: Writer, op: Any, x: Ref, *bounds: Ref) -> Ref:
 
 
 @rule("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
-def _bitwise(w: Writer, op: Any, *xs: Ref) -> Ref:
+def _bitwise(w: Assembler, op: Any, *xs: Ref) -> Ref:
     name = type(op).__name__.removeprefix("Bitwise").lower()
     return w(name if xs[0].type == "boolean" else f"bitwise_{name}", *xs)
 
 
 @rule("BitShift")
-def _bit_shift(w: Writer, op: Any, x: Ref, amount: Ref) -> Ref:
+def _bit_shift(w: Assembler, op: Any, x: Ref, amount: Ref) -> Ref:
     return w(f"shift_{op.direction}", x, amount)
 
 
@@ -355,7 +355,7 @@ HALVES = ("f16", "bf16")
 _WITHIN_F32 = (*HALVES, "f32", "u8", "i8", "u16", "i16", "boolean")
 
 
-def _as(w: Writer, x: Ref, to: str) -> Ref:
+def _as(w: Assembler, x: Ref, to: str) -> Ref:
     """A cast; by way of f32, which holds every float of 16 bits, from one of these or to one."""
     if x.type == to:
         return x
@@ -363,35 +363,35 @@ def _as(w: Writer, x: Ref, to: str) -> Ref:
         return _as(w, w(f"cast.{x.type}", x, of="f32"), to)
     if to in HALVES and x.type != "f32":
         if x.type not in _WITHIN_F32:
-            raise Unsaid(f"{x.type} rounded to {to} at once")
+            raise NoInstruction(f"{x.type} rounded to {to} at once")
         return _as(w, w(f"cast.{x.type}", x, of="f32"), to)
     return w(f"cast.{x.type}", x, of=to)
 
 
 @rule("Cast")
-def _cast(w: Writer, op: Any, x: Ref) -> Ref:
+def _cast(w: Assembler, op: Any, x: Ref) -> Ref:
     if op.source is not None:
-        raise Unsaid("codes cast by a table")
+        raise NoInstruction("codes cast by a table")
     return _as(w, x, op.to.name)
 
 
 @rule("CastLike")
-def _cast_like(w: Writer, op: Any, x: Ref, like: Ref) -> Ref:
+def _cast_like(w: Assembler, op: Any, x: Ref, like: Ref) -> Ref:
     return _as(w, x, like.type)
 
 
-def _one(w: Writer, x: Ref) -> float:
+def _one(w: Assembler, x: Ref) -> float:
     """The number that a constant scale or zero point is, which has to be one for all."""
     data = w.data(x)
     if data is None or np.size(data) != 1:
-        raise Unsaid("a scale or zero point for each place, or one that only run time knows")
+        raise NoInstruction("a scale or zero point for each place, or one that only run time knows")
     return float(np.reshape(data, ()))
 
 
 @rule("DequantizeLinear")
-def _dequantize(w: Writer, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
+def _dequantize(w: Assembler, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
     if op.block_size or x.type not in ("u8", "i8", "u16", "i16") or scale.type != "f32" or op.dtype not in (None, dtypes.f32):
-        raise Unsaid("blocks, or types whose differences f32 does not hold")
+        raise NoInstruction("blocks, or types whose differences f32 does not hold")
     number = _one(w, scale)
     value = w(f"cast.{x.type}", x, of="f32")
     if zero_point is not None and _one(w, zero_point):
@@ -400,12 +400,12 @@ def _dequantize(w: Writer, op: Any, x: Ref, scale: Ref, zero_point: Ref | None =
 
 
 @rule("QuantizeLinear")
-def _quantize(w: Writer, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
+def _quantize(w: Assembler, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
     kind = op.dtype or dtypes.u8 if zero_point is None else dtypes.dtype(zero_point.type)
     if op.block_size or op.precision is not None or x.type != "f32" or scale.type != "f32":
-        raise Unsaid("blocks, or quotients of other types than f32")
+        raise NoInstruction("blocks, or quotients of other types than f32")
     if kind.name not in ("u8", "i8", "u16", "i16"):
-        raise Unsaid(f"a grid of {kind}")
+        raise NoInstruction(f"a grid of {kind}")
     value = w("round_even", w("divide", x, w.number(_one(w, scale), x)))
     if zero_point is not None and _one(w, zero_point):
         value = w("add", value, w.number(_one(w, zero_point), value))

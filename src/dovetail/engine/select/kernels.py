@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import symbolic
-from dovetail.engine.memory.tensor import INTERPRET, MOVE, Scene, Tile, Work
+from dovetail.engine.memory.tensor import INTERPRET, MOVE, KernelCall, RunTensor, TensorMap
 from dovetail.engine.rewrite.recurrent import cell_of
 from dovetail.engine.select import indexing
 from dovetail.engine.select.elementwise_codegen import refusal
@@ -20,46 +20,46 @@ from dovetail.ir.types import Unknown, axis_in
 from dovetail.ops.elementwise.clip import finite_range
 from dovetail.ops.nn.sliding_window import Geometry
 
-Choice = Callable[[Node, list[Tile | None], list[Tile]], Work | str]
+Choice = Callable[[Node, list[RunTensor | None], list[RunTensor]], KernelCall | str]
 """The work for a node, or the reason why there is no kernel for it."""
 
 
-def work_for(node: Node, scene: Scene) -> Work:
+def select_kernel(node: Node, tensor_map: TensorMap) -> KernelCall:
     """The work that does a node: moving data, a native kernel, or the operator's own rule in the interpreter."""
-    reads = [None if x is None else scene.tile(x) for x in node.inputs]
-    writes = [scene.tile(y) for y in node.outputs]
+    reads = [None if x is None else tensor_map.of(x) for x in node.inputs]
+    writes = [tensor_map.of(y) for y in node.outputs]
     reason = "its shape is known only at run time"
-    if not any(tile is not None and tile.is_loose for tile in (*reads, *writes)):
+    if not any(tensor is not None and tensor.is_dynamic for tensor in (*reads, *writes)):
         found = _chosen(node, reads, writes)
-        if isinstance(found, Work):
+        if isinstance(found, KernelCall):
             return found
         reason = found
-    return Work(INTERPRET, (node,), reads, writes, reason=reason)
+    return KernelCall(INTERPRET, (node,), reads, writes, reason=reason)
 
 
-def _chosen(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _chosen(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     if apart := getattr(node.op, "no_kernel", ""):
         return str(apart)
     hosts = host_inputs(node.op, len(reads))
-    if any(host and tile is not None and tile.data is None for host, tile in zip(hosts, reads, strict=True)):
+    if any(host and tensor is not None and tensor.data is None for host, tensor in zip(hosts, reads, strict=True)):
         # Even where the sizes follow without it: the rule has to see the value, and may refuse it.
         return "what its shape depends on is known only at run time"
     if has(node.op, "windows"):
         return _movement(node, reads, writes)
-    choice = CHOICES.get(type(node.op).__name__, _elementwise)
+    choice = KERNELS.get(type(node.op).__name__, _elementwise)
     return choice(node, reads, writes)
 
 
-def _movement(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _movement(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     try:
-        windows = node.op.windows(*(None if tile is None else tile.view() for tile in reads))
+        windows = node.op.windows(*(None if tensor is None else tensor.view() for tensor in reads))
     except (Unknown, symbolic.Inexact, DovetailError, NotImplementedError) as error:
         return f"where its data goes is known only at run time ({error})" if str(error) else "where its data goes is not known"
-    return Work(MOVE, (node,), reads, writes, windows=windows)
+    return KernelCall(MOVE, (node,), reads, writes, windows=windows)
 
 
-def _is_f32(*tiles: Tile | None) -> bool:
-    return all(tile is None or (tile.dtype is not None and tile.dtype.name == "f32") for tile in tiles)
+def _is_f32(*tensors: RunTensor | None) -> bool:
+    return all(tensor is None or (tensor.dtype is not None and tensor.dtype.name == "f32") for tensor in tensors)
 
 
 def sliding(found: Geometry) -> dict[str, Any]:
@@ -72,13 +72,13 @@ def sliding(found: Geometry) -> dict[str, Any]:
     }
 
 
-def _conv(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _conv(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     op: Any = node.op
     x, w, bias, factor = (*reads, None, None)[:4]
     assert x is not None and w is not None
     if not _is_f32(x, w):
         return f"convolution of {x.dtype}"
-    if any(tile is not None and tile.data is None for tile in reads[1:]):
+    if any(tensor is not None and tensor.data is None for tensor in reads[1:]):
         return "weights that are no constants"
     if len(x.sizes) > 5:
         return f"{len(x.sizes) - 2} spatial axes"
@@ -89,11 +89,11 @@ def _conv(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | st
         "has_factor": int(factor is not None),
         "has_residual": 0,
     }
-    kept: list[Tile | None] = [x, w, *(tile for tile in (bias, factor) if tile is not None)]
-    return Work("conv", (node,), kept, writes, attributes, images=(x, writes[0]))
+    kept: list[RunTensor | None] = [x, w, *(tensor for tensor in (bias, factor) if tensor is not None)]
+    return KernelCall("conv", (node,), kept, writes, attributes, images=(x, writes[0]))
 
 
-def _conv_transpose(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _conv_transpose(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     op: Any = node.op
     x, w, bias, target = (*reads, None, None)[:4]
     assert x is not None and w is not None
@@ -113,25 +113,25 @@ def _conv_transpose(node: Node, reads: list[Tile | None], writes: list[Tile]) ->
         "has_bias": int(bias is not None),
         "has_residual": 0,
     }
-    kept: list[Tile | None] = [x, w] if bias is None else [x, w, bias]
-    return Work("conv_transpose", (node,), kept, writes, attributes, images=(x, writes[0]))
+    kept: list[RunTensor | None] = [x, w] if bias is None else [x, w, bias]
+    return KernelCall("conv_transpose", (node,), kept, writes, attributes, images=(x, writes[0]))
 
 
-def _clip(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _clip(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     x, low, high = (*reads, None, None)[:3]
     like = low or high
     if like is None or x is None or x.dtype is None:
         return "bounds left out"
     # One that is left out is the last finite value, which infinities meet.
     low, high = (
-        bound or Tile(like.name, like.type, like.shape, like.dtype, np.asarray(end, x.dtype.numpy))
+        bound or RunTensor(like.name, like.type, like.shape, like.dtype, np.asarray(end, x.dtype.numpy))
         for bound, end in zip((low, high), finite_range(x.dtype), strict=True)
     )
     return _elementwise(node, [x, low, high], writes)
 
 
 def _pool(mode: str) -> Choice:
-    def choice(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    def choice(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
         op: Any = node.op
         x = reads[0]
         assert x is not None
@@ -146,12 +146,12 @@ def _pool(mode: str) -> Choice:
         attributes = sliding(found) | {"mode": mode, "kernel": list(found.kernel)}
         if mode == "average":
             attributes["divisor"] = op.divisor
-        return Work("byte_pool" if of_bytes else "pool", (node,), [x], writes, attributes, images=(x, writes[0]))
+        return KernelCall("byte_pool" if of_bytes else "pool", (node,), [x], writes, attributes, images=(x, writes[0]))
 
     return choice
 
 
-def _resize(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _resize(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     op: Any = node.op
     x = reads[0]
     assert x is not None
@@ -159,9 +159,9 @@ def _resize(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | 
         return f"resampling of {x.dtype}"
     if not 3 <= len(x.sizes) <= 5:
         return f"{len(x.sizes) - 2} spatial axes"
-    if any(tile is not None and tile.data is None for tile in reads[1:]):
+    if any(tensor is not None and tensor.data is None for tensor in reads[1:]):
         return "sizes that are known only at run time"
-    views = [None if tile is None else tile.view() for tile in (*reads, None, None, None)[:4]]
+    views = [None if tensor is None else tensor.view() for tensor in (*reads, None, None, None)[:4]]
     rows = {row.axis: op.taps(row) for row in op.known_rows(*views)}
     if any(axis < 2 or taps.outside.any() for axis, taps in rows.items()):
         return "resampling along batch or channels, or of what lies outside"
@@ -172,10 +172,10 @@ def _resize(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | 
         attributes["taps"].append(places.shape[1])
         attributes["places"] += places.reshape(-1).tolist()
         attributes["weights"] += weights.astype(np.float64).reshape(-1).tolist()
-    return Work("resize", (node,), [x], writes, attributes, images=(x, writes[0]) if x.sizes[1] >= 8 else ())
+    return KernelCall("resize", (node,), [x], writes, attributes, images=(x, writes[0]) if x.sizes[1] >= 8 else ())
 
 
-def _moments(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _moments(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     op: Any = node.op
     moments, r, *optional = (*reads, *[None] * 6)[:6]
     assert moments is not None and r is not None
@@ -185,18 +185,18 @@ def _moments(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work |
         return "a recurrent layer over nothing"
     layer = op.layer
     names = ("has_inner", "has_lengths", "has_h", "has_c")
-    attributes: dict[str, Any] = {name: int(tile is not None) for name, tile in zip(names, optional, strict=True)}
+    attributes: dict[str, Any] = {name: int(tensor is not None) for name, tensor in zip(names, optional, strict=True)}
     attributes |= {"cell": cell_of(layer), "direction": layer.direction, "gates": getattr(layer, "gates", "iofc")}
     attributes["input_forget"] = int(getattr(layer, "input_forget", False))
-    kept: list[Tile | None] = [moments, r, *(tile for tile in optional if tile is not None)]
-    return Work("recurrent", (node,), kept, writes, attributes)
+    kept: list[RunTensor | None] = [moments, r, *(tensor for tensor in optional if tensor is not None)]
+    return KernelCall("recurrent", (node,), kept, writes, attributes)
 
 
-def _quantized_conv(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _quantized_conv(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     op: Any = node.op
     x, w, bias, factor, other = (*reads, None)[:5]
     assert x is not None and w is not None
-    if any(tile is None or tile.data is None for tile in (w, bias, factor)):
+    if any(tensor is None or tensor.data is None for tensor in (w, bias, factor)):
         return "weights that are no constants"
     found = op.conv.geometry(x.sizes[2:], w.sizes[2:])
     attributes = sliding(found) | {"x_zero": op.x_zero, "has_residual": int(other is not None)}
@@ -206,24 +206,26 @@ def _quantized_conv(node: Node, reads: list[Tile | None], writes: list[Tile]) ->
         reals |= {"last_low": op.last_low - op.last_zero, "last_high": op.last_high - op.last_zero}
     attributes |= {name: float(number) for name, number in reals.items()}
     # Few channels are read wherever they lie.
-    images = tuple(tile for tile in (x, writes[0], other) if tile is not None and (tile is not x or x.sizes[1] > 4))
-    return Work("quantized_conv", (node,), [x, w, bias, factor, *([] if other is None else [other])], writes, attributes, images)
+    images = tuple(tensor for tensor in (x, writes[0], other) if tensor is not None and (tensor is not x or x.sizes[1] > 4))
+    return KernelCall(
+        "quantized_conv", (node,), [x, w, bias, factor, *([] if other is None else [other])], writes, attributes, images
+    )
 
 
 def _global_pool(mode: str) -> Choice:
-    def choice(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    def choice(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
         x = reads[0]
         assert x is not None
         if not _is_f32(x):
             return f"pooling of {x.dtype}"
         attributes = {"mode": mode, "axes": list(range(2, len(x.sizes)))}
-        return Work("reduce", (node,), [x], writes, attributes)
+        return KernelCall("reduce", (node,), [x], writes, attributes)
 
     return choice
 
 
 def _reduce(mode: str) -> Choice:
-    def choice(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    def choice(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
         op: Any = node.op
         x, axes = (*reads, None)[:2]
         assert x is not None
@@ -234,13 +236,13 @@ def _reduce(mode: str) -> Choice:
         reduced = op.axes_of(len(x.sizes), None if axes is None else axes.data)
         if not reduced or any(x.sizes[axis] == 0 for axis in reduced):
             return "a reduction of nothing"
-        return Work("reduce", (node,), [x], writes, {"mode": mode, "axes": list(reduced)})
+        return KernelCall("reduce", (node,), [x], writes, {"mode": mode, "axes": list(reduced)})
 
     return choice
 
 
 def _softmax(kernel: str) -> Choice:
-    def choice(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+    def choice(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
         op: Any = node.op
         x = reads[0]
         assert x is not None
@@ -250,39 +252,39 @@ def _softmax(kernel: str) -> Choice:
         if len(axes) > 1:
             return "softmax over several axes"
         axis = axes[0] if axes else axis_in(op.axis, len(x.sizes))
-        return Work(kernel, (node,), [x], writes, {"axis": axis})
+        return KernelCall(kernel, (node,), [x], writes, {"axis": axis})
 
     return choice
 
 
-def _layer_norm(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _layer_norm(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     op: Any = node.op
     x, scale, bias = (*reads, None)[:3]
     assert x is not None and scale is not None
     if not _is_f32(x, scale, bias) or len(writes) > 1 or op.stash.name != "f32":
         return "layer normalisation of other types or with statistics"
     axis = axis_in(op.axis, len(x.sizes))
-    if any(tile is not None and not _is_suffix(tile, x.sizes[axis:]) for tile in (scale, bias)):
+    if any(tensor is not None and not _is_suffix(tensor, x.sizes[axis:]) for tensor in (scale, bias)):
         return "a scale or bias that broadcasts"
     attributes = {"axis": axis, "epsilon": float(op.epsilon), "has_bias": int(bias is not None)}
-    return Work("layer_norm", (node,), [x, scale] if bias is None else [x, scale, bias], writes, attributes)
+    return KernelCall("layer_norm", (node,), [x, scale] if bias is None else [x, scale, bias], writes, attributes)
 
 
-def _is_suffix(tile: Tile, sizes: tuple[int, ...]) -> bool:
-    return tuple(size for size in tile.sizes if size != 1) == tuple(size for size in sizes if size != 1)
+def _is_suffix(tensor: RunTensor, sizes: tuple[int, ...]) -> bool:
+    return tuple(size for size in tensor.sizes if size != 1) == tuple(size for size in sizes if size != 1)
 
 
-def _lrn(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _lrn(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     op: Any = node.op
     x = reads[0]
     assert x is not None
     if not _is_f32(x) or [axis_in(axis, len(x.sizes)) for axis in op.axes] != [1]:
         return "local response over other axes or types"
     attributes = {"size": op.size, "alpha": float(op.alpha), "beta": float(op.beta), "bias": float(op.bias)}
-    return Work("lrn", (node,), [x], writes, attributes, images=(x, writes[0]))
+    return KernelCall("lrn", (node,), [x], writes, attributes, images=(x, writes[0]))
 
 
-def _matmul(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _matmul(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     op: Any = node.op
     x, y = reads[:2]
     assert x is not None and y is not None
@@ -291,10 +293,10 @@ def _matmul(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | 
     if len(x.sizes) < 2 or len(y.sizes) < 2:
         return "product with a vector"
     attributes = {"transpose_a": int(op.transpose_a), "transpose_b": int(op.transpose_b), "has_bias": 0, "has_residual": 0}
-    return Work("matmul", (node,), [x, y], writes, attributes)
+    return KernelCall("matmul", (node,), [x, y], writes, attributes)
 
 
-def _gemm(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def _gemm(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     op: Any = node.op
     x, y, bias = (*reads, None)[:3]
     assert x is not None and y is not None
@@ -303,7 +305,7 @@ def _gemm(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | st
     if bias is not None and op.beta != 1:
         if bias.data is None:
             return "a bias with a factor"
-        bias = Tile(bias.name, bias.type, bias.shape, bias.dtype, np.asarray(bias.data * np.float32(op.beta)))
+        bias = RunTensor(bias.name, bias.type, bias.shape, bias.dtype, np.asarray(bias.data * np.float32(op.beta)))
     attributes = {
         "transpose_a": int(op.transpose_a),
         "transpose_b": int(op.transpose_b),
@@ -311,22 +313,22 @@ def _gemm(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | st
         "has_bias": int(bias is not None),
         "has_residual": 0,
     }
-    return Work("matmul", (node,), [x, y] if bias is None else [x, y, bias], writes, attributes)
+    return KernelCall("matmul", (node,), [x, y] if bias is None else [x, y, bias], writes, attributes)
 
 
-def _elementwise(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
-    given = [tile for tile in reads if tile is not None]
+def _elementwise(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
+    given = [tensor for tensor in reads if tensor is not None]
     if len(given) != len(reads) or len(writes) != 1:
         return "an input left out"
-    reason = refusal(node.op, [tile.dtype for tile in given], writes[0].dtype, [tile.data for tile in given])
+    reason = refusal(node.op, [tensor.dtype for tensor in given], writes[0].dtype, [tensor.data for tensor in given])
     if reason:
         return reason
-    return Work("chain", (node,), reads, writes, {"body": [(node.op, tuple(range(len(given))))], "results": [0]})
+    return KernelCall("chain", (node,), reads, writes, {"body": [(node.op, tuple(range(len(given))))], "results": [0]})
 
 
-CHOICES: dict[str, Choice] = {
+KERNELS: dict[str, Choice] = {
     "Conv": _conv,
-    "_ScaledConv": _conv,
+    "ScaledConv": _conv,
     "ConvTranspose": _conv_transpose,
     "Gather": indexing.gather_work,
     "GatherElements": indexing.gather_elements_work,
@@ -335,15 +337,15 @@ CHOICES: dict[str, Choice] = {
     "MaxPool": _pool("max"),
     "AveragePool": _pool("average"),
     "Resize": _resize,
-    "_QuantizedConv": _quantized_conv,
-    "_Moments": _moments,
+    "QuantizedConv": _quantized_conv,
+    "RecurrentSteps": _moments,
     "GlobalAveragePool": _global_pool("mean"),
     "GlobalMaxPool": _global_pool("max"),
     "ReduceSum": _reduce("sum"),
     "ReduceMean": _reduce("mean"),
     "ReduceMax": _reduce("max"),
     "ReduceMin": _reduce("min"),
-    "_Least": _reduce("min"),
+    "NonEmptyReduceMin": _reduce("min"),
     "ReduceProd": _reduce("prod"),
     "ReduceL1": _reduce("l1"),
     "ReduceL2": _reduce("l2"),
@@ -357,10 +359,10 @@ CHOICES: dict[str, Choice] = {
     "TopK": indexing.top_k_work,
     "ArgMax": indexing.arg_extreme_work,
     "ArgMin": indexing.arg_extreme_work,
-    "_Kept": indexing.suppress_work,
+    "NmsTable": indexing.suppress_work,
     "CumSum": indexing.cum_sum_work,
     "Range": indexing.range_work,
-    "_Forest": forest_work,
+    "TreeEnsembleSums": forest_work,
     "MatMul": _matmul,
     "Gemm": _gemm,
 }

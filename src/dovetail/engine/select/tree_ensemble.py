@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import dtypes
-from dovetail.engine.memory.tensor import Tile, Work
+from dovetail.engine.memory.tensor import KernelCall, RunTensor
 from dovetail.interpreter.evaluate import apply
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
@@ -17,9 +17,10 @@ from dovetail.ops.ml.tree_ensemble import AGGREGATES, MEMBER, TreeEnsemble
 _KERNEL_ORDER = ("sum", "average", "min", "max")
 
 
-class _Forest(
+class TreeEnsembleSums(
     Op,
     sig="x: F, nodes: i32, splits: F, roots: i32, leaf_starts: i32, leaf_targets: i32, leaf_weights: F, members: F -> y: F",
+    is_registered=False,
 ):
     """What ``whole``, a TreeEnsemble, says of ``x``, with its attributes as tables. Not one of a model's operators.
 
@@ -44,7 +45,9 @@ def with_tables(b: Builder, op: TreeEnsemble, x: Value) -> Value | None:
     if x.dtype.name not in ("f32", "f64") or x.shape is None:
         return None
     (sums,) = b.add(
-        _Forest(op.with_(transform="none")), x, *(b.constant(table, dtypes.dtype(table.dtype)) for table in _tables(op, x))
+        TreeEnsembleSums(op.with_(transform="none")),
+        x,
+        *(b.constant(table, dtypes.dtype(table.dtype)) for table in _tables(op, x)),
     )
     if op.transform == "none":
         return sums
@@ -69,9 +72,9 @@ def _tables(op: TreeEnsemble, x: Value) -> list[Any]:
     return [table if table.dtype == kind else table.astype(np.int32) for table in tables] + values
 
 
-def forest_work(node: Node, reads: list[Tile | None], writes: list[Tile]) -> Work | str:
+def forest_work(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     op: Any = node.op
-    if any(tile is None or tile.data is None for tile in reads[1:]):
+    if any(tensor is None or tensor.data is None for tensor in reads[1:]):
         return "trees that are no constants"
     assert op.whole.aggregate in AGGREGATES
-    return Work("tree_ensemble", (node,), reads, writes, {"aggregate": _KERNEL_ORDER.index(op.whole.aggregate)})
+    return KernelCall("tree_ensemble", (node,), reads, writes, {"aggregate": _KERNEL_ORDER.index(op.whole.aggregate)})

@@ -35,22 +35,32 @@ VERSIONS = (10, 11)
 
 
 def read(
-    path: files.StrPath,
+    source: files.StrPath | bytes,
     *,
+    file: files.StrPath | None = None,
     weights: files.StrPath | bytes | None = None,
     allow_symlinks_within: files.StrPath | None = None,
     deviations: Deviations | None = None,
 ) -> ForeignModel:
-    """The model in the IR file ``path``, with constants from ``weights``, by default the file beside it that ends in .bin.
+    """Read the model in an IR file, or in its bytes; its constants are in ``weights``, by default the .bin file beside it.
+
+    ``file`` is the path that errors name and beside which constants are looked for, where ``source`` is bytes.
 
     Constants are read, or map a large file (files.contents). Raises every independent fault of the file as one
     FormatError or UnsupportedError, and what files.open_beside raises for the .bin.
     """
 
-    def read_once(data: bytes, pair: file_pair.Pair, deviations: Deviations | None) -> ForeignModel:
-        return _read(data, os.fspath(path), lambda: _weights(path, weights, allow_symlinks_within, pair), pair, deviations)
+    path = file if isinstance(source, bytes) else source
 
-    return file_pair.read(path, xml_parser.LIMIT, read_once, deviations)
+    def read_once(data: bytes, pair: file_pair.Pair, deviations: Deviations | None) -> ForeignModel:
+        name = "" if path is None else os.fspath(path)
+        return _read(data, name, lambda: _weights(path, weights, allow_symlinks_within, pair), pair, deviations)
+
+    if isinstance(source, bytes):
+        if len(source) > xml_parser.LIMIT:
+            raise FormatError("file.size", f"{len(source)} bytes are more than the {xml_parser.LIMIT} allowed here")
+        return read_once(source, file_pair.Pair(None if file is None else os.fspath(file)), deviations)
+    return file_pair.read(source, xml_parser.LIMIT, read_once, deviations)
 
 
 def _read(
@@ -119,14 +129,16 @@ def _version(root: Any, file: str) -> int:
 
 
 def _weights(
-    path: files.StrPath, weights: files.StrPath | bytes | None, links: files.StrPath | None, pair: file_pair.Pair
+    path: files.StrPath | None, weights: files.StrPath | bytes | None, links: files.StrPath | None, pair: file_pair.Pair
 ) -> constants.Bytes:
-    name = os.path.splitext(os.path.basename(os.fspath(path)))[0] + ".bin"
     if isinstance(weights, bytes | bytearray | memoryview):
         name, data = "weights", np.frombuffer(weights, np.uint8)
     elif weights is not None:
         name, data = os.fspath(weights), files.contents(weights)
+    elif path is None:
+        raise FormatError("weights.missing", "an IR model in bytes needs weights=, the bytes or the path of its .bin file")
     else:
+        name = os.path.splitext(os.path.basename(os.fspath(path)))[0] + ".bin"
         descriptor = files.open_beside(path, name, allow_symlinks_within=links)
         try:
             data = files.contents(descriptor)

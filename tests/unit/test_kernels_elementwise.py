@@ -1,0 +1,280 @@
+"""Chains of elementwise instructions against the operators' own rules: every operator that has instructions, in every layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cases import Case, all_cases
+from dovetail import arrays, dtypes, native_core
+from dovetail.engine.select.elementwise_codegen import RULES, Input, NoInstruction, compiled, opcodes
+from dovetail.ir.op import Op
+from dovetail.ops.elementwise.activation import Gelu, LeakyRelu, Relu, Swish
+from dovetail.ops.elementwise.binary import Add, Divide, Maximum, Minimum, Mod, Multiply, Subtract
+from dovetail.ops.elementwise.cast import Cast
+from dovetail.ops.elementwise.logical import Greater, Where
+from dovetail.ops.elementwise.unary import Abs, Exp, Negative, Sqrt, Tanh
+from kernel_runner import LAYOUTS, random, run
+
+pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
+
+EXACT = set(
+    "Add Subtract Multiply Divide Mod SquaredDifference Maximum Minimum Sum Mean Abs Negative Sign Ceil "
+    "Floor Round Sqrt Reciprocal Relu LeakyRelu PRelu ThresholdedRelu HardSigmoid HardSwish Softsign "
+    "Shrink Clip Where Equal NotEqual Less LessEqual Greater GreaterEqual And Or Xor Not IsNaN IsInf "
+    "IsFinite BitwiseAnd BitwiseOr BitwiseXor BitwiseNot BitShift Cast CastLike".split()
+)
+"""Operators whose instructions round as numpy does."""
+
+
+def chained(
+    body: Sequence[tuple[Op, Sequence[int]]], results: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any]
+) -> str:
+    chain = compiled(body, results, [Input(arrays.element(x), x) for x in inputs])
+    stretched = [np.broadcast_to(x, outputs[0].shape) for x in inputs]
+    return run("chain", stretched, outputs, chain._asdict())
+
+
+def same(op: Op, y: Any, expected: Any) -> None:
+    assert y.dtype == expected.dtype
+    if type(op).__name__ in EXACT or expected.dtype.kind != "f":
+        np.testing.assert_array_equal(y, expected)
+        return
+    # Beside what is relative: where terms of size 1 cancel, and where an exponential underflows.
+    digits = np.finfo(expected.dtype).eps
+    np.testing.assert_allclose(y, expected, rtol=4 * digits, atol=max(2 * digits, 1e-12))
+
+
+CASES = [case for _, case in all_cases() if type(case.op).__name__ in RULES and all(x is not None for x in case.inputs)]
+
+
+def is_said(case: Case) -> bool:
+    try:
+        compiled([(case.op, range(len(case.inputs)))], [0], [Input(arrays.element(x), x) for x in case.inputs])
+    except NoInstruction:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if native_core.is_compiled and is_said(case)], ids=str)
+def test_every_case_of_the_operators_is_the_same(case: Case) -> None:
+    expected = np.asarray(case.op.evaluate(np, *case.inputs))
+    y = np.zeros_like(expected)
+    chained([(case.op, range(len(case.inputs)))], [0], case.inputs, [y])
+    same(case.op, y, expected)
+
+
+def test_every_operator_with_a_rule_has_instructions_for_some_type() -> None:
+    assert {type(case.op).__name__ for case in CASES if is_said(case)} == set(RULES)
+
+
+OPS: dict[str, tuple[Op, tuple[str, ...]]] = {
+    "add": (Add(), ("float32", "float32")),
+    "subtract f64": (Subtract(), ("float64", "float64")),
+    "multiply i64": (Multiply(), ("int64", "int64")),
+    "multiply i8": (Multiply(), ("int8", "int8")),
+    "divide": (Divide(), ("float32", "float32")),
+    "divide i32": (Divide(), ("int32", "int32")),
+    "floor i32": (Divide(floor=True), ("int32", "int32")),
+    "mod u8": (Mod(), ("uint8", "uint8")),
+    "greater": (Greater(), ("float32", "float32")),
+    "where": (Where(), ("bool", "float32", "float32")),
+    "where i64": (Where(), ("bool", "int64", "int64")),
+    "relu": (Relu(), ("float32",)),
+    "maximum": (Maximum(), ("float32", "float32", "float32")),
+    "to i32": (Cast(to=dtypes.i32), ("float32",)),
+    "to f64": (Cast(to=dtypes.f64), ("uint8",)),
+    "tanh": (Tanh(), ("float32",)),
+    "gelu": (Gelu(), ("float32",)),
+}
+SHAPES = [(), (1,), (5,), (0, 3), (2, 3), (1, 7, 5, 3), (2, 40, 9, 11), (1, 3, 70, 31), (3, 2, 5, 4, 7), (2, 1, 130, 140)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", OPS)
+def test_layouts_make_no_difference(name: str, layout: str, shape: tuple[int, ...]) -> None:
+    op, kinds = OPS[name]
+    if "channels" in layout and len(shape) < 3:
+        pytest.skip("no channels")
+    if layout != "row_major" and not shape:
+        pytest.skip("nothing to lay out")
+    xs = [random(shape, kind, seed) for seed, kind in enumerate(kinds)]
+    if kinds[0] != "float32" and type(op) in (Divide, Mod):
+        xs[1] = np.where(xs[1] == 0, np.ones_like(xs[1]), xs[1])
+    expected = np.asarray(op.evaluate(np, *xs))
+    y = LAYOUTS[layout](np.zeros_like(expected))
+    chained([(op, range(len(xs)))], [0], [LAYOUTS[layout](x) for x in xs], [y])
+    same(op, y, expected)
+
+
+@pytest.mark.parametrize("other", [(), (1,), (11,), (9, 1), (40, 1, 1), (1, 40, 1, 11), (2, 1, 1, 1)], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_operands_are_stretched(layout: str, other: tuple[int, ...]) -> None:
+    x, w = random((2, 40, 9, 11)), random(other, seed=1)
+    for op in (Multiply(), Subtract()):
+        y = LAYOUTS[layout](np.zeros_like(x))
+        chained([(op, (0, 1))], [0], [LAYOUTS[layout](x), w], [y])
+        np.testing.assert_array_equal(y, op.evaluate(np, x, w))
+        chained([(op, (1, 0))], [0], [LAYOUTS[layout](x), w], [y])
+        np.testing.assert_array_equal(y, op.evaluate(np, w, x))
+
+
+BODY: list[tuple[Op, tuple[int, ...]]] = [
+    (Multiply(), (0, 1)),
+    (Add(), (~0, 2)),
+    (Relu(), (~1,)),
+    (Negative(), (~2,)),
+    (Exp(), (~3,)),
+    (Greater(), (~4, 0)),
+    (Where(), (~5, ~2, 0)),
+    (Swish(alpha=0.5), (~6,)),
+]
+
+
+def by_hand(inputs: Sequence[Any]) -> list[Any]:
+    made: list[Any] = []
+    for op, sources in BODY:
+        made.append(np.asarray(op.evaluate(np, *(inputs[i] if i >= 0 else made[~i] for i in sources))))
+    return made
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(2, 33, 13, 7), (1, 64, 56, 56)], ids=str)
+def test_several_operators_several_results(shape: tuple[int, ...], layout: str, threads: int) -> None:
+    inputs = [random(shape), random((shape[1], 1, 1), seed=1), random((shape[1], 1, 1), seed=2)]
+    results = [1, 5, 7, 6]
+    chain = compiled(BODY, results, [Input(arrays.element(x)) for x in inputs])
+    made = by_hand(inputs)
+    outputs = [LAYOUTS[layout](np.zeros_like(made[i])) for i in results]
+    stretched = [LAYOUTS[layout](inputs[0]), *(np.broadcast_to(x, shape) for x in inputs[1:])]
+    run("chain", stretched, outputs, chain._asdict(), threads)
+    for place, y in zip(results, outputs, strict=True):
+        np.testing.assert_allclose(y, made[place], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_input_may_be_written_over(layout: str) -> None:
+    """Also where a later instruction reads it once more."""
+    x, w = random((2, 24, 15, 16)), random((24, 1, 1), seed=1)
+    body: list[tuple[Op, Sequence[int]]] = [(Add(), (0, 1)), (Multiply(), (~0, 0)), (Subtract(), (0, ~1))]
+    first = x + w
+    for results, expected in (([2], [x - first * x]), ([0, 2], [first, x - first * x])):
+        place = LAYOUTS[layout](x.copy())
+        extra = [np.zeros_like(x)] if len(results) > 1 else []
+        outputs = [place, *extra]
+        chain = compiled(body, results, [Input(arrays.element(x))] * 2)
+        run("chain", [place, np.broadcast_to(w, x.shape)], outputs, chain._asdict())
+        for y, wanted in zip(outputs, expected, strict=True):
+            np.testing.assert_array_equal(y, wanted)
+
+
+def test_an_input_may_be_a_result() -> None:
+    x = random((3, 4))
+    kept, y = np.zeros_like(x), np.zeros_like(x)
+    chain = compiled([(Maximum(), (0,)), (Abs(), (0,))], [0, 1], [Input(arrays.element(x))])
+    run("chain", [x], [kept, y], chain._asdict())
+    np.testing.assert_array_equal(kept, x)
+    np.testing.assert_array_equal(y, abs(x))
+
+
+def test_nan_and_signed_zeros_are_those_of_numpy() -> None:
+    values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -1.5, 1e-45], np.float32)
+    x, w = np.repeat(values, len(values)), np.tile(values, len(values))
+    x, w = np.tile(x, 3), np.tile(w, 3)
+    for op in (Maximum(), Minimum(), Add(), Multiply(), Divide(), Mod(), Mod(truncate=True), LeakyRelu()):
+        operands = [x] if isinstance(op, LeakyRelu) else [x, w]
+        y = np.zeros_like(x)
+        chained([(op, range(len(operands)))], [0], operands, [y])
+        expected = op.evaluate(np, *operands)
+        np.testing.assert_array_equal(y, expected)
+        np.testing.assert_array_equal(np.signbit(y[y == y]), np.signbit(expected[y == y]))
+
+
+def test_threads_make_no_difference() -> None:
+    x = random((1, 64, 80, 81))
+    results = []
+    for threads in (1, 2, 3):
+        y = np.zeros_like(x)
+        run("chain", [x], [y], compiled([(Gelu(), (0,)), (Sqrt(), (~0,))], [1], [Input(arrays.element(x))])._asdict(), threads)
+        results.append(y.tobytes())
+    assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"code": [0, 1, 0], "constants": [], "results": [1]},
+        {"code": [10**6, 1, 0, 0, 0], "constants": [], "results": [1]},
+        {"code": [0, 1, 1, 0, 0], "constants": [], "results": [1]},
+        {"code": [0, 5, 0, 0, 0], "constants": [], "results": [1]},
+        {"code": [0, 1, 0, 0, 0], "constants": [], "results": [2]},
+        {"code": [0, 1, 0, 0, 0], "constants": [], "results": []},
+    ],
+)
+def test_what_is_no_chain_is_refused(attributes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="chain"):
+        run("chain", [random((4,))], [np.zeros(4, np.float32)], attributes)
+
+
+def test_types_have_to_agree() -> None:
+    attributes = {"code": [opcodes()["add.f32"][0], 2, 0, 1, 0], "constants": [], "results": [2]}
+    with pytest.raises(ValueError, match="two types"):
+        run("chain", [random((4,), "int32")] * 2, [np.zeros(4, np.float32)], attributes)
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "tanh": np.tanh,
+    "erf": lambda x: arrays.erf(np, x),
+    "sqrt": np.sqrt,
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "sin": np.sin,
+    "reciprocal": np.reciprocal,
+}
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_floats_of_16_bits_go_to_f32_and_back_as_numpy_says(kind: Any) -> None:
+    """Every one of them; and of f32 every 9973rd, with what lies halfway between two of 16 bits."""
+    short = np.arange(2**16, dtype=np.uint16).view(kind)
+    wide = np.zeros(short.shape, np.float32)
+    run("chain", [short], [wide], compiled([(Cast(dtypes.f32), [0])], [0], [Input(arrays.element(short))])._asdict())
+    np.testing.assert_array_equal(wide, short.astype(np.float32))
+    steps = np.array([0x7FFF, 0x8000, 0x8001, 0xFFF, 0x1000, 0x1001])
+    halfway = (wide[np.isfinite(wide)].view(np.uint32)[:, None] + steps).ravel()
+    bits = np.concatenate([np.arange(0, 2**32, 9973, dtype=np.uint64), halfway, np.arange(0x33000000, 0x38900000, 4099)])
+    x = bits.astype(np.uint32).view(np.float32)
+    y = np.zeros(x.shape, kind)
+    to = dtypes.dtype(kind)
+    run("chain", [x], [y], compiled([(Cast(to), [0])], [0], [Input(dtypes.f32)])._asdict())
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(y.astype(np.float32), x.astype(kind).astype(np.float32))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_f32_are_right_to_units_in_the_last_place(name: str) -> None:
+    """Over all f32, every 9973rd; the exact value from f64."""
+    x = np.arange(0, 2**32, 9973, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    y = np.zeros_like(x)
+    code = [opcodes()[f"{name}.f32"][0], 1, 0, 0, 0]
+    run("chain", [x], [y], {"code": code, "constants": [], "results": [1]})
+    with np.errstate(all="ignore"):
+        exact = FUNCTIONS[name](x.astype(np.float64))
+        # exp(-x) overflows before its sum's reciprocal underflows; the interpreter's does too.
+        exact = np.where((name == "sigmoid") & (x < -88), 0, exact)
+        y = np.where((name == "sigmoid") & (x < -88), 0, y)
+        rounded = exact.astype(np.float32)
+        unit = np.spacing(np.abs(np.where(np.isfinite(rounded), rounded, 1)))
+        error = np.abs(y - exact) / unit
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(rounded))
+    np.testing.assert_array_equal(y[np.isinf(y)], rounded[np.isinf(y)])
+    assert error[np.isfinite(rounded) & np.isfinite(y)].max() < {"tanh": 2.6, "sigmoid": 2.6, "softplus": 2.2}.get(name, 1.6)

@@ -1,0 +1,141 @@
+"""Memory of results: never given out twice at a time, however a result is held, and not kept for long."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import dovetail
+from dovetail.engine.run.output_pool import MIN_POOLED_BYTES, OutputPool
+
+SIZES = [MIN_POOLED_BYTES - 1, MIN_POOLED_BYTES, MIN_POOLED_BYTES + 1, 3 * MIN_POOLED_BYTES, 5 * MIN_POOLED_BYTES // 2]
+COUNT = MIN_POOLED_BYTES
+
+
+def address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex128, *(each.numpy for each in (dovetail.dtypes.bf16,))])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 5), (7, MIN_POOLED_BYTES), (MIN_POOLED_BYTES // 3, 2, 5)])
+def test_arrays_are_what_numpy_would_make(dtype: Any, shape: tuple[int, ...]) -> None:
+    found, want = OutputPool().array(shape, np.dtype(dtype)), np.empty(shape, dtype)
+    assert (found.shape, found.dtype, found.strides) == (want.shape, want.dtype, want.strides)
+    assert found.flags.writeable and found.flags.aligned and found.flags.c_contiguous
+    found[...] = 1
+    assert (found == np.ones(shape, dtype)).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(SIZES), st.integers(0, 6), st.booleans()), max_size=30))
+def test_no_two_arrays_that_are_held_overlap(asked: list[tuple[int, int, bool]]) -> None:
+    shelf = OutputPool()
+    held: list[tuple[np.ndarray[Any, Any], int]] = []
+    for number, (size, drop, calls) in enumerate(asked):
+        if calls:
+            shelf.begin()
+        array = shelf.array((size,), np.dtype(np.uint8))
+        array[...] = number
+        held.append((array, number))
+        if drop < len(held):
+            del held[drop], array
+    for array, number in held:
+        assert (array == number).all()
+
+
+def test_what_nobody_holds_is_used_again() -> None:
+    shelf = OutputPool()
+    first = shelf.array((COUNT + 1,), np.dtype(np.uint8))
+    place = address(first)
+    del first
+    # A little more still has room there.
+    assert address(shelf.array((COUNT + 100,), np.dtype(np.uint8))) == place
+
+
+HOLDERS: dict[str, Callable[[Any], Any]] = {
+    "a view": lambda array: array[3:],
+    "a view of a view": lambda array: array[3:].reshape(-1, 1)[::2],
+    "a memoryview": lambda array: memoryview(array),
+    "what asks for the interface": lambda array: np.asarray(array).view(np.int8),
+    "DLPack": lambda array: np.from_dlpack(array),
+    "an iterator": lambda array: array.flat,
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_what_is_held_by_any_means_is_not_used_again(holder: str) -> None:
+    shelf = OutputPool()
+    array = shelf.array((COUNT,), np.dtype(np.uint8))
+    place = address(array)
+    held = HOLDERS[holder](array)
+    del array
+    gc.collect()
+    assert address(shelf.array((COUNT,), np.dtype(np.uint8))) != place
+    del held
+    gc.collect()
+    shelf.begin()
+
+
+def test_torch_holds_what_it_was_given() -> None:
+    torch = pytest.importorskip("torch")
+    shelf = OutputPool()
+    held = torch.from_numpy(shelf.array((COUNT,), np.dtype(np.uint8)))
+    held[...] = 7
+    shelf.array((COUNT,), np.dtype(np.uint8))[...] = 1
+    assert (held == 7).all()
+
+
+def test_what_calls_do_not_want_is_let_go() -> None:
+    shelf = OutputPool()
+    for _ in range(8):
+        shelf.begin()
+        arrays = [shelf.array((COUNT,), np.dtype(np.uint8)) for _ in range(4)]
+        del arrays
+    shelf.begin()
+    assert len(shelf._kept) == 4
+    for _ in range(3):
+        shelf.begin()
+    assert not shelf._kept
+
+
+def test_a_result_may_outlive_its_program_and_be_pickled() -> None:
+    with dovetail.Builder() as b:
+        b.output("y", b.Relu(b.input("x", "f32", ("n",))))
+    program = dovetail.compile(b.model)
+    x = np.linspace(-1, 1, COUNT, dtype=np.float32)
+    found = program(x)["y"]
+    want = np.maximum(x, 0)
+    for _ in range(3):
+        program(-x)
+    del program
+    gc.collect()
+    np.testing.assert_array_equal(found, want)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(found)), want)
+
+
+def test_calls_from_several_threads_do_not_share_results() -> None:
+    with dovetail.Builder() as b:
+        b.output("y", b.Relu(b.input("x", "f32", ("n",))))
+    program = dovetail.compile(b.model, threads=1)
+    wrong: list[float] = []
+
+    def work(number: float) -> None:
+        x = np.full(COUNT, number, np.float32)
+        for _ in range(50):
+            y = program(x)["y"]
+            if not (y == number).all():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(float(number),)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
