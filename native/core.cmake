@@ -13,7 +13,7 @@ endif()
 # Release means -O3; no -march: a wheel runs on machines other than the one that built it.
 string(REPLACE "-O2" "-O3" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 
-file(GLOB core_sources CONFIGURE_DEPENDS ${here}/step.cpp ${here}/program.cpp ${here}/threads.cpp ${here}/onednn.cpp ${here}/kernels/*.cpp)
+file(GLOB core_sources CONFIGURE_DEPENDS ${here}/*.cpp ${here}/copy/*.cpp ${here}/kernels/*.cpp)
 find_package(Threads REQUIRED)
 add_library(dovetail_core STATIC ${core_sources})
 target_include_directories(dovetail_core PUBLIC ${here})
@@ -22,9 +22,9 @@ if(NOT MSVC)
   target_compile_options(dovetail_core PRIVATE -Wall -Wextra -Wconversion)
 endif()
 
-# native/kernels/simd/*.cpp hold vector code: each file is compiled once per instruction set, in the namespace that DOVETAIL_ISA
-# names, and the best one is chosen at run time (isa.h).
-file(GLOB simd_sources CONFIGURE_DEPENDS ${here}/kernels/simd/*.cpp)
+# The simd folders hold vector code: each file is compiled once per instruction set, in the namespace that DOVETAIL_ISA names.
+# isa.h chooses the best one at run time.
+file(GLOB simd_sources CONFIGURE_DEPENDS ${here}/copy/simd/*.cpp ${here}/kernels/simd/*.cpp)
 function(add_isa name)
   if(NOT simd_sources)
     return()

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "step.h"
+#include "kernel.h"
 
 namespace dovetail {
 

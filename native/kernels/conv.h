@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/geometry.h"
-#include "kernels/panels.h"
-#include "kernels/stage.h"
+#include "kernels/conv_geometry.h"
+#include "kernels/weight_packing.h"
+#include "kernels/conv_prologue.h"
 
 namespace dovetail {
 

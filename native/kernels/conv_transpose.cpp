@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "kernels/conv.h"
-#include "kernels/geometry.h"
+#include "kernels/conv_geometry.h"
 #include "kernels/kernels.h"
 
 namespace dovetail {

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "kernels/kernels.h"
-#include "kernels/walks.h"
+#include "copy/strategy.h"
 
 namespace dovetail {
 namespace {

@@ -1,7 +1,7 @@
 // The factories of all kernels, by family. One line per kernel here and in table.cpp.
 #pragma once
 
-#include "step.h"
+#include "kernel.h"
 
 namespace dovetail {
 

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "kernels/finish.h"
+#include "kernels/epilogue.h"
 #include "kernels/kernels.h"
-#include "kernels/pack.h"
-#include "kernels/panels.h"
-#include "kernels/stage.h"
+#include "kernels/runtime_packing.h"
+#include "kernels/weight_packing.h"
+#include "kernels/conv_prologue.h"
 
 namespace dovetail {
 namespace {

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "kernels/kernels.h"
-#include "kernels/strided.h"
+#include "kernels/strided_loop.h"
 
 namespace dovetail {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "kernels/geometry.h"
+#include "kernels/conv_geometry.h"
 #include "kernels/kernels.h"
-#include "kernels/movement.h"
-#include "kernels/movers.h"
+#include "copy/strided_copy.h"
+#include "copy/copy_kernels.h"
 
 namespace dovetail {
 namespace {

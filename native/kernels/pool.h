@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "step.h"
+#include "kernel.h"
 
 namespace dovetail {
 

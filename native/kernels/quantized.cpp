@@ -5,7 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "kernels/geometry.h"
+#include "kernels/conv_geometry.h"
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "kernels/kernels.h"
-#include "kernels/panels.h"
+#include "kernels/weight_packing.h"
 
 namespace dovetail {
 namespace {

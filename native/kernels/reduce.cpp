@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "kernels/kernels.h"
-#include "step.h"
+#include "kernel.h"
 
 namespace dovetail {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "isa.h"
-#include "step.h"
+#include "kernel.h"
 
 namespace dovetail {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "kernels/kernels.h"
-#include "kernels/lines.h"
-#include "kernels/ranks.h"
+#include "kernels/axis_lines.h"
+#include "kernels/sort_keys.h"
 
 namespace dovetail {
 namespace {

@@ -144,7 +144,7 @@ def adjoints(b: Builder, outputs: Sequence[Value], deltas: Sequence[Value], sour
         if len(items) == 1:
             raise first
         raise UnsupportedError("grad.op", f"{len(items)} nodes have no gradient", diagnostics=items)
-    from dovetail.ops.constant import zeros_like
+    from dovetail.ops.builders import zeros_like
 
     for source in sources:
         kept[id(source)] = flow[id(source)] if id(source) in flow else zeros_like(b, source)

@@ -6,7 +6,7 @@ as uint8 codes. Sources: onnx.proto ``TensorProto.DataType``; OpenVINO ``element
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -50,6 +50,9 @@ class DType:
         assert self.kind == "int"
         return -(2 ** (self.bits - 1)), 2 ** (self.bits - 1) - 1
 
+
+DTypeLike: TypeAlias = DType | str | type | np.dtype[Any]
+"""Arguments that name an element type: a DType, a name, or a type or dtype of numpy."""
 
 _STANDARD = frozenset("f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 boolean complex64 complex128".split())
 

@@ -136,6 +136,10 @@ class RuleError(DovetailError, ValueError):
     exit_code = 5
 
 
+class MissingAttributeError(RuleError, AttributeError):
+    """A RuleError for Python's attribute protocol: to ``hasattr`` and ``getattr`` with a default the attribute is missing."""
+
+
 class EngineError(DovetailError, RuntimeError):
     """Found at run time: inputs that do not fit the model, or a kernel that cannot run."""
 

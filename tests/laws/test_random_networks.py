@@ -72,7 +72,7 @@ FUSED = (
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 def test_every_kernel_is_reached() -> None:
     """The first networks have every kernel of the core's table in their plans, and what is joined to them."""
-    table = (CLI.parents[1] / "native/kernels/table.cpp").read_text()
+    table = (CLI.parents[1] / "native/kernels/registry.cpp").read_text()
     kernels = set(re.findall(r'\{"(\w+)", make_', table)) - UNPLANNED
     wanted = {f"kernel: {name}" for name in kernels} | set(FUSED)
     assert len(kernels) > 20

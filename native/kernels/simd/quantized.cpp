@@ -1,7 +1,7 @@
 // Sums of products of bytes, exact in 32 bits, and their way back to bytes.
 #include "kernels/quantized.h"
 
-#include "kernels/simd/finish.h"
+#include "kernels/simd/epilogue.h"
 #include "kernels/simd/math.h"
 #include "kernels/simd/vector.h"
 

@@ -1,7 +1,7 @@
 // The gates of recurrent cells.
 #include "kernels/recurrent.h"
 
-#include "kernels/simd/finish.h"
+#include "kernels/simd/epilogue.h"
 #include "kernels/simd/math.h"
 
 namespace dovetail::DOVETAIL_ISA {

@@ -21,9 +21,8 @@ from dovetail.errors import DovetailError, EngineError
 from dovetail.ir.builder import written
 from dovetail.ir.edit import copy_op
 from dovetail.ir.graph import Graph, Node
-from dovetail.ir.op import Window, infer_types
+from dovetail.ir.op import Window, Windows, infer_types
 from dovetail.ir.types import is_static, shape_of
-from dovetail.ops.constant import whole
 
 ELIDE = ("auto", "all", "none")
 
@@ -155,7 +154,7 @@ class _Planner:
             self.outputs.append(out)
             if tensor.data is not None:
                 self.places.fixed.add(tensor)
-            windows = whole(tensor)
+            windows = Windows.whole(tensor.shape)
             (window,) = windows.windows
             root = self.places.of(tensor).root
             is_turned = self.memory.strides(root) != row_major(root.sizes)

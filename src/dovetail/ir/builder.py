@@ -14,7 +14,7 @@ Types are inferred, and the operator's rules are held, as each node is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar, Token
 from typing import Any
 
@@ -26,6 +26,7 @@ from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.edit import connect
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ir.op import REGISTRY, Op, infer_types, infer_values, output_count, raise_fault
+from dovetail.ir.operator_methods import OperatorMethods, operator_class
 from dovetail.ir.signature import allows
 from dovetail.ir.types import Shape, Size, Tensor, Type
 
@@ -51,7 +52,7 @@ def dimension(what: Size | str | None, name: str, axis: int) -> Size:
     return int(what)
 
 
-class Builder:
+class Builder(OperatorMethods):
     """Writes nodes into ``graph`` (a new one when left out). With ``fold``, pure movement of constants is done at once."""
 
     def __init__(self, name: str = "", *, graph: Graph | None = None, fold: bool = False, strict: bool = True) -> None:
@@ -142,11 +143,9 @@ class Builder:
         graph.nodes.append(connect(Node(op, xs, outputs, name, self.place)))
         return outputs
 
-    def apply(self, kind: str, *inputs: Any, **attributes: Any) -> Any:
+    def apply(self, kind: str, /, *inputs: Any, **attributes: Any) -> Any:
         """Write the operator named ``kind``; one output comes back alone, several as a list."""
-        found = REGISTRY.get(kind)
-        if found is None:
-            raise AttributeError(f"no operator is called {kind!r}")
+        found = operator_class(kind)
         for name, value in attributes.items():
             field = found.fields_by_name.get(name)
             if field is not None and isinstance(value, str | type | np.dtype) and field.annotation.startswith("DType"):
@@ -159,11 +158,6 @@ class Builder:
         else:
             outputs = self.add(found(**attributes), *inputs)
         return outputs[0] if len(outputs) == 1 and not found.signature.outputs[0].repeated else outputs
-
-    def __getattr__(self, kind: str) -> Callable[..., Any]:
-        if kind.startswith("_") or kind not in REGISTRY:
-            raise AttributeError(kind)
-        return lambda *inputs, **attributes: self.apply(kind, *inputs, **attributes)
 
     def index(self, x: Value, key: Any) -> Value:
         """``x[key]`` with integers, slices, None and one Ellipsis, as numpy has it."""

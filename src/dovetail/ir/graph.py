@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -144,6 +144,10 @@ def _first_value(value: Value) -> Any:
     return array.reshape(sizes)
 
 
+Operand: TypeAlias = Value | np.ndarray[Any, Any] | np.generic | bool | int | float | complex | str | Sequence[Any]
+"""Inputs of operators as users write them: a Value, or data that becomes a constant."""
+
+
 class Node:
     """One operator at work: ``op`` (an immutable value), ``inputs`` (None: an optional one left out) and ``outputs``."""
 
@@ -162,6 +166,12 @@ class Node:
     def label(self) -> str:
         """What to call this node in a message: its name, or what it makes."""
         return self.name or (self.outputs[0].name if self.outputs else type(self.op).__name__)
+
+    def input(self, index: int) -> Value:
+        """Return an input that the operator requires."""
+        x = self.inputs[index]
+        assert x is not None
+        return x
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a Node is a part of its graph and is not copied or pickled alone; take the Model or the Graph")

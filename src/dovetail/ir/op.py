@@ -21,7 +21,7 @@ from dovetail import dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature
-from dovetail.ir.types import UNKNOWN, Bounded, Optional, Tensor, Type, Unknown, is_static
+from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Tensor, Type, Unknown, is_static, static
 
 REGISTRY: dict[str, type[Op]] = {}
 
@@ -48,6 +48,12 @@ class Windows(NamedTuple):
 
     windows: tuple[Window, ...]
     fill: Any = None
+
+    @classmethod
+    def whole(cls, shape: Shape | None) -> Windows:
+        """Return the window of an output that holds all elements of the first input, of static ``shape``, in order."""
+        size = int(np.prod(static(shape), dtype=object))
+        return cls((Window(0, 0, (size,), 0, (1,), 0, (1,)),))
 
 
 class Field(NamedTuple):

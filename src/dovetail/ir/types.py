@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence as Seq
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from dovetail import symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, printable
@@ -154,6 +156,11 @@ def dims_of(type: Type) -> Shape:
     if shape is None:
         raise Unknown
     return shape
+
+
+def axes_of(axes: Any) -> list[int]:
+    """Return one axis, a sequence or an array of axes as a list of integers."""
+    return [int(axis) for axis in np.atleast_1d(np.asarray(axes)).tolist()]
 
 
 INT64_MAX = 2**63 - 1

@@ -6,18 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail import dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, UnsupportedError, printable
-from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import UNKNOWN, Tensor, Type, static
-
-
-def whole(x: Any, y_shape: tuple[int, ...] | None = None) -> Windows:
-    """All of the input is all of the output, in order."""
-    del y_shape
-    size = int(np.prod(static(x.shape), dtype=object))
-    return Windows((Window(0, 0, (size,), 0, (1,), 0, (1,)),))
+from dovetail.ir.op import Op, Windows
+from dovetail.ir.types import UNKNOWN, Tensor, Type
 
 
 class Constant(Op, sig="-> y: any"):
@@ -63,7 +55,7 @@ class Identity(Op, sig="x: any -> y: any", onnx="Identity-1,13,14,16,19,21,23,24
         return [g]
 
     def windows(self, x: Any) -> Windows:
-        return whole(x)
+        return Windows.whole(x.shape)
 
 
 class Foreign(Op, sig="*xs: any -> *ys: any"):
@@ -96,13 +88,3 @@ class Foreign(Op, sig="*xs: any -> *ys: any"):
 
     def __repr__(self) -> str:
         return printable(f"Foreign({self.domain + '.' if self.domain else ''}{self.kind}-{self.version})")
-
-
-def zeros_like(b: Any, x: Any) -> Any:
-    """A tensor of zeros of the type of ``x``."""
-    from dovetail.ir.builder import shape_value
-
-    zero = b.constant(np.zeros((), dtype=x.dtype.numpy), x.dtype)
-    if x.shape is not None and all(isinstance(size, int) for size in x.shape):
-        return b.Expand(zero, b.constant(np.array(x.shape, dtype=np.int64), dtypes.i64))
-    return b.Expand(zero, shape_value(b, x))

@@ -14,7 +14,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type
 from dovetail.ops.casts import as_type
-from dovetail.ops.tensor.reshape import is_size, items, vector_length
+from dovetail.ops.shape_values import elements_of, is_size, length_of_vector
 
 
 class _Random(Op):
@@ -40,8 +40,8 @@ class _Random(Op):
 
 def _sizes(shape: Any) -> Any:
     """The shape that an input asks for."""
-    count = vector_length(shape, "a shape")
-    found = items(shape)
+    count = length_of_vector(shape, "a shape")
+    found = elements_of(shape)
     if found is None:
         return (None,) * count if isinstance(count, int) else None
     if any(isinstance(size, int) and size < 0 for size in found):
@@ -189,10 +189,10 @@ class Multinomial(_Random, sig="x: F -> y: I"):
 
     def decompose(self, b: Any, x: Any) -> Any:
         """Where what is drawn from Gumbel's distribution, added to the row, is greatest."""
-        from dovetail.ops.tensor.slice import joined
+        from dovetail.ops.shape_values import join_sizes
 
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
-        shape = joined(b, [shape_value(b, x, [0]), [self.count], shape_value(b, x, [1])])
+        shape = join_sizes(b, [shape_value(b, x, [0]), [self.count], shape_value(b, x, [1])])
         share = b.apply("RandomUniform", shape, _number(b, 0, kind), _number(b, 1, kind), **self.seeds())
         exponential = b.Negative(b.Log(b.Subtract(_number(b, 1, kind), share)))
         total = b.Subtract(b.Unsqueeze(as_type(b, x, kind), [1]), b.Log(exponential))

@@ -15,7 +15,7 @@ from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import REQUIRED, Field, Op, check_inputs, draws, host_inputs, output_count
 from dovetail.ir.signature import Signature, parse_signature
 from dovetail.ir.types import Bounded, Tensor, Type, Unknown, View
-from dovetail.ops.tensor.reshape import as_i64, held, items
+from dovetail.ops.shape_values import as_i64, elements_of, host_view_of
 
 MOST_CHOICES = 512
 """The most raw values of an attribute that are tried to learn what may come of it."""
@@ -117,7 +117,7 @@ class RuntimeAttributes(Op):
         """``op`` with the attributes as the inputs say; None where these are not known."""
         found = {}
         for name, x in zip(self.names, self.attribute_inputs(xs), strict=True):
-            known = items(x)
+            known = elements_of(x)
             if known is None or not all(isinstance(item, int) for item in known):
                 return None
             found[name] = self._attribute(name, known, x.shape)
@@ -202,7 +202,7 @@ class RuntimeAttributes(Op):
         own, given = self.own_inputs(xs), self.attribute_inputs(xs)
         elements: list[Any] = []
         for name, x in zip(self.names, given, strict=True):
-            known = items(x)
+            known = elements_of(x)
             count = 1 if not self._is_list(name) else x.shape[0] if x.shape else 1
             elements += [None] * count if known is None else known
         for axes in product(*ranges):
@@ -240,7 +240,7 @@ class RuntimeAttributes(Op):
         op, own = self.op.with_(**found), self.own_inputs(xs)
         # No walk has held the rules of this form against these inputs.
         hosts = host_inputs(op, len(own))
-        views = (None if x is None else held(x) if host else View(type_of(x)) for x, host in zip(own, hosts, strict=True))
+        views = (None if x is None else host_view_of(x) if host else View(type_of(x)) for x, host in zip(own, hosts, strict=True))
         op.types(*views)
         return apply(op, xp, own)
 

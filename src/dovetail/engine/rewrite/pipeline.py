@@ -21,7 +21,6 @@ from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.types import Tensor, Unknown
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
-from dovetail.ops.casts import fits
 from dovetail.ops.constant import Constant
 from dovetail.ops.detection.nms import NonMaxSuppression
 from dovetail.ops.elementwise.activation import Sigmoid
@@ -43,6 +42,7 @@ from dovetail.ops.nn.normalization import (
     InstanceNormalization,
     MeanVarianceNormalization,
     RMSNormalization,
+    is_parameter,
 )
 from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
@@ -174,7 +174,7 @@ def _simpler(b: Builder, node: Node) -> Any:
         return _scale_and_shift(b, op, xs)
     if isinstance(op, MatMulNBits) and xs[1] is not None and xs[1].constant is None:
         return None
-    if isinstance(op, RMSNormalization) and not fits(getattr(xs[0], "shape", None), xs[1]):
+    if isinstance(op, RMSNormalization) and not is_parameter(getattr(xs[0], "shape", None), xs[1]):
         # Taken apart it would not refuse a scale that stretches.
         return None
     if isinstance(op, DECOMPOSED) and _is_plain(xs):
@@ -196,11 +196,11 @@ def _simpler(b: Builder, node: Node) -> Any:
     if isinstance(op, Multiply) and op.broadcast:
         return _gated(b, xs)
     if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:
-        return b.Add(*xs)
+        return b.Add(node.input(0), node.input(1))
     if isinstance(op, GroupConv) and xs[1] is not None and xs[1].constant is not None:
         return op.decompose(b, *xs)
     if isinstance(op, Dropout) and _is_off(xs) and _is_for_the_first(b, node):
-        return [b.Identity(xs[0]), None][: op.outputs]
+        return [b.Identity(node.input(0)), None][: op.outputs]
     if isinstance(op, MaxPool) and op.outputs == 2 and _is_for_the_first(b, node):
         return [*b.add(op.with_(outputs=1), *xs), None]
     return None

@@ -51,7 +51,7 @@ def with_tables(b: Builder, op: TreeEnsemble, x: Value) -> Value | None:
     )
     if op.transform == "none":
         return sums
-    return b.Softmax(sums, axis=1) if op.transform == "softmax" else b.Sigmoid(sums)  # type: ignore[no-any-return]
+    return b.Softmax(sums, axis=1) if op.transform == "softmax" else b.Sigmoid(sums)
 
 
 def _tables(op: TreeEnsemble, x: Value) -> list[Any]:

@@ -13,7 +13,7 @@ from dovetail.ir.op import Op
 from dovetail.ir.types import Type, agree
 from dovetail.ops.attention.heads import count_of, default_scale, grouped, heads_first, length_of, places, share, with_sink
 from dovetail.ops.casts import as_type, wide_type
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 _FAR = 2**40
 """No place in any tensor: reading there is an error."""
@@ -150,7 +150,7 @@ class GroupQueryAttention(
             if positions is not None:
                 first = b.Reshape(b.Slice(positions, [0, 0], [1, 1], [0, 1], [1, 1]), [])
                 at = b.Where(is_first, b.Add(following, first), positions)
-            at = b.Expand(at, joined(b, [length_of(b, q, 0), length_of(b, q, 2)]))
+            at = b.Expand(at, join_sizes(b, [length_of(b, q, 0), length_of(b, q, 2)]))
             q, k = (self._turned(b, x, cos, sin, at) for x in (q, k))
         k, v = (self._present(b, x, cache, past, rows, count) for x, cache in ((k, past_key), (v, past_value)))
         present = (k, v)
@@ -190,7 +190,7 @@ class GroupQueryAttention(
     def _present(self, b: Any, x: Any, cache: Any, past: Any, rows: Any, count: Any) -> Any:
         """The past of each sequence, its new rows and zeros: read out of both and a row of zeros by the place of each row."""
         cached = b.constant(0) if cache is None else count_of(b, cache, 2)
-        empty = b.Expand(b.constant(0, x.dtype), joined(b, [length_of(b, x, 0), length_of(b, x, 1), 1, length_of(b, x, 3)]))
+        empty = b.Expand(b.constant(0, x.dtype), join_sizes(b, [length_of(b, x, 0), length_of(b, x, 1), 1, length_of(b, x, 3)]))
         pieces = b.Concat(*([] if cache is None else [cache]), x, empty, axis=2)
         after = b.Maximum(count, cached)
         row = b.Range(b.constant(0), after, b.constant(1))
@@ -199,7 +199,7 @@ class GroupQueryAttention(
         found = b.Where(b.Less(new, b.constant(0)), row, found)
         is_sound = b.And(b.GreaterEqual(past, b.constant(0)), b.LessEqual(past, cached))
         found = b.Add(found, b.Where(is_sound, b.constant(0), b.constant(_FAR)))
-        target = joined(b, [length_of(b, x, 0), length_of(b, x, 1), b.Reshape(after, [1]), length_of(b, x, 3)])
+        target = join_sizes(b, [length_of(b, x, 0), length_of(b, x, 1), b.Reshape(after, [1]), length_of(b, x, 3)])
         return b.GatherElements(pieces, b.Expand(b.Unsqueeze(found, [1, 3]), target), axis=2)
 
     def _resident(self, b: Any, present: Any, count: Any) -> Any:

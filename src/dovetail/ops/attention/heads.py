@@ -10,7 +10,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ops.casts import as_type, wide_type
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 
 def default_scale(b: Any, q: Any) -> Any:
@@ -79,11 +79,11 @@ def grouped(b: Any, x: Any, y: Any, scale: Any = None) -> Any:
         group = symbolic.exact_quotient(heads, kv_heads)
         many = group * rows if isinstance(group, int) and isinstance(rows, int) else -1
         parts = [length_of(b, x, 1), length_of(b, x, 2)]
-        x = b.Reshape(x, joined(b, [0, length_of(b, y, 1), many, 0]))
+        x = b.Reshape(x, join_sizes(b, [0, length_of(b, y, 1), many, 0]))
     product = b.MatMul(x, y, transpose_b=scale is not None)
     if scale is not None:
         product = b.Multiply(product, scale)
-    return product if one_each else b.Reshape(product, joined(b, [0, *parts, 0]))
+    return product if one_each else b.Reshape(product, join_sizes(b, [0, *parts, 0]))
 
 
 def length_of(b: Any, x: Any, axis: int) -> Any:
@@ -94,5 +94,5 @@ def length_of(b: Any, x: Any, axis: int) -> Any:
 
 def with_sink(b: Any, scores: Any, sink: Any) -> Any:
     """The softmax over the last axis and one more place, whose score is ``sink`` and whose share goes to nothing."""
-    column = b.Expand(sink, joined(b, [*(length_of(b, scores, axis) for axis in range(len(scores.dims) - 1)), 1]))
+    column = b.Expand(sink, join_sizes(b, [*(length_of(b, scores, axis) for axis in range(len(scores.dims) - 1)), 1]))
     return b.Slice(b.Softmax(b.Concat(scores, column, axis=-1), axis=-1), [0], [-1], [-1], [1])

@@ -13,7 +13,7 @@ from dovetail.ir.types import Tensor, Type, agree
 from dovetail.ops.attention.heads import default_scale, length_of, share
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.control_flow.loop import Loop
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 
 def _hold_rank(x: Any, rank: int, what: str) -> None:
@@ -69,7 +69,7 @@ class CausalConvWithState(
         if not isinstance(channels, int) or not isinstance(size, int):
             raise UnsupportedError("state.kernel", f"a kernel whose channels and places are not known: {w.type}")
         if state is None:
-            state = b.Expand(b.constant(0, x.dtype), joined(b, [length_of(b, x, 0), channels, size - 1]))
+            state = b.Expand(b.constant(0, x.dtype), join_sizes(b, [length_of(b, x, 0), channels, size - 1]))
         whole = b.Concat(state, x, axis=2)
         y = b.Conv(whole, w, *([] if bias is None else [bias]), group=channels)
         if self.activation == "silu":
@@ -162,7 +162,7 @@ class LinearAttention(
         }
         if state is None:
             sizes = [length_of(b, xs["k"], 1), self.kv_heads, length_of(b, xs["k"], 3), length_of(b, xs["v"], 4)]
-            state = b.Expand(b.constant(0, wide), joined(b, sizes))
+            state = b.Expand(b.constant(0, wide), join_sizes(b, sizes))
         state = as_type(b, state, wide)
         body = self._body(state, xs)
         if xs["k"].dims[0] == 1:

@@ -18,7 +18,7 @@ from dovetail.ir.edit import copy_graph, grow, inline, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import draws
 from dovetail.ir.types import Tensor, Type
-from dovetail.ops.constant import zeros_like
+from dovetail.ops.builders import zeros_like
 
 Walk = Callable[[Builder, Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
 """``walk(b, outputs, deltas, sources)``: the gradients of outputs with incoming gradients with regard to sources."""

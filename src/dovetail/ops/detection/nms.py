@@ -114,7 +114,7 @@ class NonMaxSuppression(
         given = (*limits, None, None, None, None)[:4]
         kinds = (dtypes.i64, dtypes.f32, dtypes.f32, dtypes.f32)
         most, overlap, least, sigma = (None if x is None else as_type(b, x, kind) for x, kind in zip(given, kinds, strict=True))
-        inputs = [as_type(b, boxes, dtypes.f32), as_type(b, scores, dtypes.f32)]
+        inputs: list[Any] = [as_type(b, boxes, dtypes.f32), as_type(b, scores, dtypes.f32)]
         if is_soft(sigma):
             found = self._softly(b, inputs[0], inputs[1], most, overlap, least, sigma)
             return told(b, *found, self.descending, self.dtype)[: self.outputs]

@@ -10,7 +10,7 @@ from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ops.casts import as_type
-from dovetail.ops.tensor.reshape import items, vector_length
+from dovetail.ops.shape_values import elements_of, length_of_vector
 
 _SIZES = "min_size=[], max_size=[], aspect_ratio=[], density=[], fixed_ratio=[], fixed_size=[]"
 _REST = "clip=false, flip=false, step=0, offset, variance=[], scale_all_sizes=true"
@@ -50,10 +50,10 @@ class _Priors(Op):
 
     def shape(self, size: Any, picture: Any) -> Any:
         for x, what in ((size, "size"), (picture, "picture")):
-            length = vector_length(x, what)
+            length = length_of_vector(x, what)
             if length is not None and symbolic.equal(length, 2) is False:
                 raise RuleError("prior.grid", f"{what} should be two numbers, not {length}")
-        found = items(size)
+        found = elements_of(size)
         return (2, None if found is None else found[0] * found[1] * (4 * len(self.cells())))
 
     def value(self, size: Any, picture: Any) -> Any:

@@ -13,7 +13,7 @@ from dovetail.ir.op import Op
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.detection.roi_pool import of_regions, rounded, spread, whole, zero
 from dovetail.ops.nn.grid_sample import size_of
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 
 class _Bins(Op):
@@ -133,7 +133,7 @@ def _of_part(b: Any, x: Any, part: int, group: int, axis: int) -> Any:
 
 def by_bins(b: Any, x: Any, channels: list[int], order: list[int]) -> Any:
     """``x`` with its channels cut up, all its axes in ``order``, and all but the last as one."""
-    cut = b.Reshape(x, joined(b, [shape_value(b, x, [0]), channels, shape_value(b, x, [2, 3])]), copy_zeros=False)
+    cut = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), channels, shape_value(b, x, [2, 3])]), copy_zeros=False)
     inner = channels[order[-1] - 1]
     return b.Reshape(b.Transpose(cut, order), [-1, inner], copy_zeros=False)
 
@@ -236,5 +236,5 @@ class DeformablePSROIPooling(
         y = b.ReduceSum(total, [4, 5], keep_dims=False)
         number = b.ReduceSum(b.Cast(inside, to=boxes.dtype), [4, 5], keep_dims=False)
         y = b.Divide(y, b.Unsqueeze(b.Maximum(number, 1.0), [4]))
-        shape = joined(b, [shape_value(b, rois, [0]), self.channels, group, group])
+        shape = join_sizes(b, [shape_value(b, rois, [0]), self.channels, group, group])
         return as_type(b, b.Reshape(b.Transpose(y, [0, 1, 4, 2, 3]), shape, copy_zeros=False), x.dtype)

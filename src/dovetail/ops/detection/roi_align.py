@@ -13,7 +13,7 @@ from dovetail.ir.op import Op
 from dovetail.ir.types import agree
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.grid_sample import size_of
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 POOLINGS = ("average", "greatest", "parts")
 _OFFSETS = {"asymmetric": (0.0, 0.0), "half_pixel_for_nn": (0.0, -0.5), "half_pixel": (0.5, -0.5)}
@@ -181,7 +181,7 @@ def _pooled(
     if is_counted is not None:
         inside = b.And(inside, is_counted)
     pictures = b.Unsqueeze(as_type(b, batch, dtypes.i64), [1, 2, 3, 4])
-    flat = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), joined(b, [-1, shape_value(b, x, [1])]), copy_zeros=False)
+    flat = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), join_sizes(b, [-1, shape_value(b, x, [1])]), copy_zeros=False)
     total = None
     for row, height in rows[1]:
         line = b.Add(b.Multiply(pictures, _whole(b, x, 2)), b.Cast(row, to=dtypes.i64))

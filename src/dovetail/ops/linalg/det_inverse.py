@@ -10,8 +10,8 @@ from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree
-from dovetail.ops.casts import as_type, rounded, wide_type
-from dovetail.ops.tensor.reshape import reshaped
+from dovetail.ops.builders import reshape_like
+from dovetail.ops.casts import as_type, round_to, wide_type
 
 
 class _Square(Op):
@@ -41,7 +41,7 @@ class Det(_Square, sig="x: F -> y: F", onnx="Det-11,22(x)"):
         return None if found is None else found[:-2]
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        return rounded(xp, xp.linalg.det(arrays.widened(xp, x)), arrays.element(x))
+        return round_to(xp, xp.linalg.det(arrays.widened(xp, x)), arrays.element(x))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         """That of a matrix is its determinant times its inverse, transposed; small ones are taken apart, inverse or not."""
@@ -84,7 +84,7 @@ def _cofactors(b: Any, g: Any, x: Any) -> Any:
             term = b.Multiply(g, _determinant(b, x, rows, columns)) if size > 1 else g
             made.append(b.Unsqueeze(b.Negative(term) if (row + column) % 2 else term, [-1]))
     flat = b.Concat(*made, axis=-1) if len(made) > 1 else made[0]
-    return reshaped(b, flat, x)
+    return reshape_like(b, flat, x)
 
 
 class Inverse(
@@ -106,7 +106,7 @@ class Inverse(
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         y = xp.linalg.inv(arrays.widened(xp, x))
-        return rounded(xp, xp.matrix_transpose(y) if self.transposed else y, arrays.element(x))
+        return round_to(xp, xp.matrix_transpose(y) if self.transposed else y, arrays.element(x))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         if self.transposed:

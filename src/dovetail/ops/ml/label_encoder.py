@@ -10,7 +10,7 @@ from dovetail import arrays, dtypes
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree
-from dovetail.ops.tensor.reshape import seen
+from dovetail.ops.shape_values import view_of
 from dovetail.ops.text.strings import texts
 
 
@@ -32,7 +32,7 @@ class LabelEncoder(Op, sig="x: T, keys: T, values: T1, other: T1 -> y: T1"):
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, keys: Any, values: Any, other: Any) -> Any:
-        self.shape(*map(seen, (x, keys, values, other)))
+        self.shape(*map(view_of, (x, keys, values, other)))
         if not arrays.is_numpy(xp):
             return _compared(xp, x, keys, values, other)
         rows = dict(zip(_hashable(keys), range(len(keys)), strict=True))

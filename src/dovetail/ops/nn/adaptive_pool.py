@@ -14,21 +14,21 @@ from dovetail.ir.op import Op, default_types
 from dovetail.ir.types import Tensor, Type
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.grid_sample import size_of
-from dovetail.ops.tensor.reshape import items, numbers, vector_length
+from dovetail.ops.shape_values import elements_of, integers_of, length_of_vector
 
 
 class _Adaptive(Op):
     """Window i of an axis of n elements pooled to m goes from floor(i * n / m) to ceil((i + 1) * n / m)."""
 
     def pooled(self, x: Any, size: Any) -> Any:
-        count = vector_length(size, "size")
+        count = length_of_vector(size, "size")
         if x.shape is None:
             return None
         if len(x.shape) < 3:
             raise RuleError("window.rank", f"a batch, channels and at least one spatial axis are needed, not {len(x.shape)}")
         if count is not None and symbolic.equal(count, len(x.shape) - 2) is False:
             raise RuleError("window.rank", f"{count} sizes for {len(x.shape) - 2} spatial axes")
-        sizes = items(size)
+        sizes = elements_of(size)
         if sizes is None:
             return (*x.shape[:2], *(None,) * (len(x.shape) - 2))
         if any(isinstance(item, int) and item < 1 for item in sizes):
@@ -39,7 +39,7 @@ class _Adaptive(Op):
         raise symbolic.Inexact("a pool")
 
     def targets(self, x: Any, size: Any) -> list[int]:
-        found = numbers(size)
+        found = integers_of(size)
         if found is None:
             raise UnsupportedError("pool.adaptive", f"{type(self).__name__} to sizes that only run time knows")
         self.pooled(x, size)

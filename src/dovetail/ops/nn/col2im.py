@@ -13,8 +13,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree, agree_shapes
 from dovetail.ops.nn.sliding_window import _Sliding, span
-from dovetail.ops.tensor.reshape import items, numbers, vector_length
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import elements_of, integers_of, join_sizes, length_of_vector
 
 
 class Col2Im(
@@ -32,11 +31,11 @@ class Col2Im(
     """
 
     def shape(self, x: Any, image: Any, block: Any) -> Any:
-        counts = [vector_length(each, name) for each, name in ((image, "image"), (block, "block"))]
+        counts = [length_of_vector(each, name) for each, name in ((image, "image"), (block, "block"))]
         known = [count for count in counts if isinstance(count, int)]
         if len(known) == 2:
             agree(*known)
-        shape, sizes, kernel = x.shape, items(image), items(block)
+        shape, sizes, kernel = x.shape, elements_of(image), elements_of(block)
         if shape is not None and len(shape) not in (2, 3):
             raise RuleError("blocks.rank", f"channels and blocks are needed, not the rank {len(shape)}")
         if shape is None or not known:
@@ -53,12 +52,12 @@ class Col2Im(
         return (*shape[:-2], channels, *(sizes or [None] * known[0]))
 
     def canonical(self, x: Any, image: Any, block: Any) -> Op:
-        count = vector_length(image, "image")
+        count = length_of_vector(image, "image")
         return self.with_(**self.plain(count)) if isinstance(count, int) else self
 
     def decompose(self, b: Any, x: Any, image: Any, block: Any) -> Any:
         """Each element scattered to where it lies, after those that fall on the padding are left out."""
-        sizes, kernel = numbers(image), numbers(block)
+        sizes, kernel = integers_of(image), integers_of(block)
         if sizes is None or kernel is None:
             raise UnsupportedError("blocks.size", "pictures and blocks of sizes that only run time knows")
         self.shape(x, image, block)
@@ -73,15 +72,15 @@ class Col2Im(
             target = target * size + places.reshape(shape)
             inside &= ((places >= 0) & (places < size)).reshape(shape)
         batch = shape_value(b, x, range(len(x.dims) - 2))
-        columns = b.Reshape(x, joined(b, [batch, -1, target.size]), copy_zeros=False)
+        columns = b.Reshape(x, join_sizes(b, [batch, -1, target.size]), copy_zeros=False)
         if not inside.all():
             columns = b.Gather(columns, b.constant(np.flatnonzero(inside)), axis=-1)
         empty = b.Expand(
-            b.constant(np.zeros((), x.dtype.numpy), x.dtype), joined(b, [batch, _channels(b, x, kernel), prod(sizes)])
+            b.constant(np.zeros((), x.dtype.numpy), x.dtype), join_sizes(b, [batch, _channels(b, x, kernel), prod(sizes)])
         )
         places = b.Expand(b.constant(target[inside]), shape_value(b, columns))
         y = b.ScatterElements(empty, places, columns, axis=-1, reduction="add")
-        return b.Reshape(y, joined(b, [batch, _channels(b, x, kernel), *sizes]), copy_zeros=False)
+        return b.Reshape(y, join_sizes(b, [batch, _channels(b, x, kernel), *sizes]), copy_zeros=False)
 
 
 def _channels(b: Any, x: Any, kernel: list[int]) -> Any:
@@ -108,11 +107,11 @@ class MaxUnpool(
     def shape(self, x: Any, indices: Any, target: Any = None) -> Any:
         shape = agree_shapes(x.shape, indices.shape)
         if target is not None:
-            vector_length(target, "target")
+            length_of_vector(target, "target")
         inner = None if shape is None else self.inner(shape)
         if target is None:
             return inner
-        found = items(target)
+        found = elements_of(target)
         if found is None:
             return None if shape is None else (None,) * len(shape)
         if inner is not None:

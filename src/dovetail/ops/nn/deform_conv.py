@@ -17,7 +17,7 @@ from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.conv import Convolution
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.nn.sliding_window import PADS, STALE, spatial
-from dovetail.ops.tensor.slice import count_up, joined
+from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
 _IN_IR = "strides, dilations, group=1, deformable_group:parts=1"
 _PADDED = "bilinear_interpolation_pad:padded=false"
@@ -94,10 +94,10 @@ class DeformConv(
         outputs, _, *kernel = static(w.dims)
         channels, count, elements = w.dims[1] * self.group, len(kernel), prod(kernel)
         batch, outs = shape_value(b, x, [0]), shape_value(b, offset, range(2, count + 2))
-        shift = as_type(b, b.Reshape(offset, joined(b, [batch, self.parts, elements, count, outs]), copy_zeros=False), wide)
+        shift = as_type(b, b.Reshape(offset, join_sizes(b, [batch, self.parts, elements, count, outs]), copy_zeros=False), wide)
         places = [self._places(b, x, offset, axis, kernel, b.Gather(shift, np.array(axis), axis=3)) for axis in range(count)]
         taps = [self._taps(b, place, size_of(b, x, axis + 2, wide)) for axis, place in enumerate(places)]
-        flat = b.Reshape(x, joined(b, [batch, self.parts, channels // self.parts, -1]), copy_zeros=False)
+        flat = b.Reshape(x, join_sizes(b, [batch, self.parts, channels // self.parts, -1]), copy_zeros=False)
         flat = b.Transpose(flat, [0, 1, 3, 2])
         total = None
         for chosen in product(*taps):
@@ -106,13 +106,13 @@ class DeformConv(
             part = b.Multiply(read, b.Unsqueeze(weight, [-1]))
             total = part if total is None else b.Add(total, part)
         if mask is not None:
-            factors = b.Reshape(mask, joined(b, [batch, self.parts, elements, outs]), copy_zeros=False)
+            factors = b.Reshape(mask, join_sizes(b, [batch, self.parts, elements, outs]), copy_zeros=False)
             total = b.Multiply(total, b.Unsqueeze(as_type(b, factors, wide), [-1]))
         order = [0, 1, count + 3, *range(2, count + 3)]
         inner = channels // self.group * elements
-        columns = b.Reshape(b.Transpose(total, order), joined(b, [batch, self.group, inner, -1]), copy_zeros=False)
+        columns = b.Reshape(b.Transpose(total, order), join_sizes(b, [batch, self.group, inner, -1]), copy_zeros=False)
         weights = as_type(b, b.Reshape(w, [self.group, outputs // self.group, inner], copy_zeros=False), wide)
-        y = b.Reshape(b.MatMul(weights, columns), joined(b, [batch, outputs, outs]), copy_zeros=False)
+        y = b.Reshape(b.MatMul(weights, columns), join_sizes(b, [batch, outputs, outs]), copy_zeros=False)
         if bias is not None:
             y = b.Add(y, as_type(b, b.Unsqueeze(bias, list(range(1, count + 1))), wide))
         return as_type(b, y, x.dtype)
@@ -124,7 +124,7 @@ class DeformConv(
         is_told = self.auto_pad in ("explicit", "valid")
         begin = (self.explicit_pads(count)[0] if is_told else explicit(self, x, kernel)["pads"])[axis]
         index = np.indices(kernel)[axis].reshape(-1, *(1,) * count) * dilations[axis] - begin
-        steps = b.Multiply(b.Cast(count_up(b, offset, axis + 2), to=wide), float(strides[axis]))
+        steps = b.Multiply(b.Cast(indices_of_axis(b, offset, axis + 2), to=wide), float(strides[axis]))
         steps = b.Unsqueeze(steps, list(range(1, count - axis))) if axis < count - 1 else steps
         return b.Add(shift, b.Add(steps, b.constant(index.astype(wide.numpy), wide)))
 

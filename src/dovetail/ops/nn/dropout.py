@@ -10,7 +10,7 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type
-from dovetail.ops.casts import as_type, rounded
+from dovetail.ops.casts import as_type, round_to
 
 
 class Dropout(
@@ -65,7 +65,7 @@ class Dropout(
             draws = np.random.RandomState((self.seed or 0) % 2**32).uniform(0, 1, tuple(x.shape))
             kept = arrays.from_numpy(xp, draws >= share, x)
             wide = arrays.widened(xp, x)
-            y = rounded(xp, xp.where(kept, wide / (1 - share), xp.zeros_like(wide)), kind)
+            y = round_to(xp, xp.where(kept, wide / (1 - share), xp.zeros_like(wide)), kind)
         return (y, arrays.cast(xp, kept, kind) if self.mask_like else kept)[: self.outputs]
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:

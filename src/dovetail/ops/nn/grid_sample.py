@@ -13,8 +13,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree
 from dovetail.ops.casts import as_type, wide_type
-from dovetail.ops.tensor.reshape import items, vector_length
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import elements_of, join_sizes, length_of_vector
 
 MODES = ("nearest", "linear", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
@@ -173,7 +172,7 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
     align_corners: bool = False
 
     def shape(self, theta: Any, size: Any) -> Any:
-        count = vector_length(size, "size")
+        count = length_of_vector(size, "size")
         if theta.shape is not None and len(theta.shape) != 3:
             raise RuleError("sampling.rank", f"theta should have rank 3, not {len(theta.shape)}")
         if not isinstance(count, int):
@@ -181,7 +180,7 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
         axes = count - 2
         if axes not in (2, 3):
             raise RuleError("sampling.rank", f"a size of {count} numbers, of 4 or 5")
-        sizes = items(size) or [None] * count
+        sizes = elements_of(size) or [None] * count
         if theta.shape is not None:
             for given, wanted in ((theta.shape[1], axes), (theta.shape[2], axes + 1)):
                 if symbolic.equal(given, wanted) is False:
@@ -190,12 +189,12 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
         return (batch, *sizes[2:], axes)
 
     def decompose(self, b: Any, theta: Any, size: Any) -> Any:
-        length = vector_length(size, "size")
+        length = length_of_vector(size, "size")
         axes = (length if isinstance(length, int) else theta.dims[2] + 1) - 2
         if not isinstance(axes, int):
             raise UnsupportedError("sampling.rank", "places along as many axes as only run time knows")
         kind = wide_type(theta.dtype)
-        sizes = items(size)
+        sizes = elements_of(size)
         known = sizes if sizes is not None and all(isinstance(item, int) for item in sizes) else None
         if self.align_corners and known is not None and 1 in known[2:]:
             raise UnsupportedError("sampling.single", "the corners of one element, of which sources make different things")
@@ -213,8 +212,8 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
             place = b.Subtract(place, 1.0)
             place = b.Unsqueeze(place, list(range(1, axes - axis))) if axis < axes - 1 else place
             columns.append(b.Unsqueeze(b.Expand(place, spatial), [-1]))
-        ones = b.Expand(b.constant(np.ones((1,) * (axes + 1), kind.numpy), kind), joined(b, [spatial, [1]]))
+        ones = b.Expand(b.constant(np.ones((1,) * (axes + 1), kind.numpy), kind), join_sizes(b, [spatial, [1]]))
         places = b.Reshape(b.Concat(*columns, ones, axis=-1), [-1, axes + 1], copy_zeros=False)
         moved = b.MatMul(places, b.Transpose(as_type(b, theta, kind), [0, 2, 1]))
-        y = b.Reshape(moved, joined(b, [shape_value(b, theta, [0]), spatial, [axes]]), copy_zeros=False)
+        y = b.Reshape(moved, join_sizes(b, [shape_value(b, theta, [0]), spatial, [axes]]), copy_zeros=False)
         return as_type(b, y, theta.dtype)

@@ -7,15 +7,16 @@ from typing import Any
 from dovetail import arrays
 from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
-from dovetail.ir.types import axes_in, axis_in
-from dovetail.ops.casts import _Normalizing, as_type, listed, rounded, wide_type
+from dovetail.ir.types import axes_in, axes_of, axis_in
+from dovetail.ops.casts import as_type, round_to, wide_type
 from dovetail.ops.nn.conv import joined
+from dovetail.ops.nn.normalization import NormalizationOp
 from dovetail.ops.nn.pool import AveragePool
 from dovetail.ops.nn.sliding_window import halves
 
 
 class LRN(
-    _Normalizing,
+    NormalizationOp,
     sig="x: F -> y: F",
     onnx="LRN-1,13(x; size, alpha=9.999999747378752e-05, beta=0.75, bias=1.0)",
     openvino="LRN-1(x, axes; alpha, beta, bias, size)",
@@ -56,7 +57,7 @@ class LRN(
         ones = (1,) * count
         total = arrays.pool_sum(xp, squares, regions, ones, before, after, ones) if count else squares
         total = xp.moveaxis(total, tuple(last), axes) if count else total
-        return rounded(xp, wide / (self.bias + self.alpha / self.size**count * total) ** self.beta, arrays.element(x))
+        return round_to(xp, wide / (self.bias + self.alpha / self.size**count * total) ** self.beta, arrays.element(x))
 
     def decompose(self, b: Any, x: Any) -> Any:
         """The mean of the squares by an average pool over the axes, brought to the end."""
@@ -77,7 +78,7 @@ class LRN(
         return as_type(b, b.Divide(wide, below), x.dtype)
 
 
-class NormalizeL2(_Normalizing, sig="x: F, axes!: I -> y: F", openvino="NormalizeL2-1(x, axes; eps:epsilon, eps_mode:mode)"):
+class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="NormalizeL2-1(x, axes; eps:epsilon, eps_mode:mode)"):
     """``x / sqrt(s + epsilon)`` where s is the sum of squares over ``axes`` (none: of the element alone).
 
     ``mode``: ``add`` as written, ``max`` takes the greater of s and epsilon. Source: OpenVINO NormalizeL2-1.
@@ -92,15 +93,15 @@ class NormalizeL2(_Normalizing, sig="x: F, axes!: I -> y: F", openvino="Normaliz
 
     def shape(self, x: Any, axes: Any) -> Any:
         if x.shape is not None and axes.value is not None:
-            axes_in(listed(axes.value), len(x.shape))
+            axes_in(axes_of(axes.value), len(x.shape))
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, axes: Any) -> Any:
         wide = arrays.widened(xp, x)
-        places = axes_in(listed(axes), x.ndim)
+        places = axes_in(axes_of(axes), x.ndim)
         total = xp.sum(wide * wide, axis=places, keepdims=True) if places else wide * wide
         below = total + self.epsilon if self.mode == "add" else xp.maximum(total, xp.asarray(self.epsilon, dtype=wide.dtype))
-        return rounded(xp, wide / xp.sqrt(below), arrays.element(x))
+        return round_to(xp, wide / xp.sqrt(below), arrays.element(x))
 
     def decompose(self, b: Any, x: Any, axes: Any) -> Any:
         kind = wide_type(x.dtype)
@@ -110,7 +111,7 @@ class NormalizeL2(_Normalizing, sig="x: F, axes!: I -> y: F", openvino="Normaliz
         return as_type(b, b.Divide(wide, b.Sqrt(below)), x.dtype)
 
 
-class LpNormalization(_Normalizing, sig="x: F -> y: F", onnx="LpNormalization-1,22(x; axis=-1, p=2)"):
+class LpNormalization(NormalizationOp, sig="x: F -> y: F", onnx="LpNormalization-1,22(x; axis=-1, p=2)"):
     """``x`` divided by its ``p``-norm (p is 1 or 2) over ``axis``; 0 where the norm is 0. Source: ONNX LpNormalization 1, 22."""
 
     axis: int = -1
@@ -131,7 +132,7 @@ class LpNormalization(_Normalizing, sig="x: F -> y: F", onnx="LpNormalization-1,
         total = xp.sum(size, axis=axis_in(self.axis, x.ndim), keepdims=True)
         norm = total if self.p == 1 else xp.sqrt(total)
         safe = xp.where(norm == 0, xp.ones_like(norm), norm)
-        return rounded(xp, xp.where(norm == 0, xp.zeros_like(wide), wide / safe), arrays.element(x))
+        return round_to(xp, xp.where(norm == 0, xp.zeros_like(wide), wide / safe), arrays.element(x))
 
     def decompose(self, b: Any, x: Any) -> Any:
         kind = wide_type(x.dtype)

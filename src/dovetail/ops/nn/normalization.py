@@ -10,13 +10,45 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, agree, axes_in, axis_in
-from dovetail.ops.casts import _Normalizing, as_type, check_parameter, listed, rounded, wide_type
+from dovetail.ir.types import Tensor, Type, agree, axes_in, axes_of, axis_in, broadcast
+from dovetail.ops.casts import as_type, round_to, wide_type
 from dovetail.ops.nn.conv import joined
 from dovetail.ops.nn.sliding_window import spatial
 
 _EPSILON = "epsilon=9.999999747378752e-06"
 _BATCH = f"x, scale, bias, mean, variance; {_EPSILON}, momentum=0.8999999761581421"
+
+
+class NormalizationOp(Op):
+    """A normalization, whose output has the shape of its first input."""
+
+    def shape(self, x: Any, *rest: Any) -> Any:
+        return x.shape
+
+
+def check_parameter(shape: Any, parameter: Any) -> None:
+    """Check that a scale or bias broadcasts to ``shape`` without extending it.
+
+    Raises RuleError [norm.parameters], [shape.broadcast].
+    """
+    if parameter is None or parameter.shape is None:
+        return
+    own = tuple(parameter.shape)
+    common = broadcast(tuple(shape), own) if len(own) <= len(shape) else None
+    pairs = zip(common or (), shape, strict=False)
+    is_extended = any(size is not None and ours is not None and symbolic.equal(size, ours) is False for size, ours in pairs)
+    if common is None or is_extended:
+        raise RuleError("norm.parameters", f"a scale or bias of shape {list(own)} must broadcast to {list(shape)}")
+
+
+def is_parameter(shape: Any, parameter: Any) -> bool:
+    """Test whether a scale or bias is known to broadcast to ``shape`` without extending it."""
+    if shape is None or parameter is None or parameter.shape is None or len(parameter.shape) > len(shape):
+        return False
+    common = broadcast(tuple(shape), tuple(parameter.shape))
+    return common is not None and all(
+        size is not None and symbolic.equal(size, ours) is True for size, ours in zip(common, shape, strict=True)
+    )
 
 
 def _standardized(xp: Any, x: Any, axes: Sequence[int], epsilon: float) -> tuple[Any, Any, Any]:
@@ -45,7 +77,7 @@ def check_vector(values: Any, size: Any, what: str) -> None:
 
 
 class BatchNormalization(
-    _Normalizing,
+    NormalizationOp,
     sig="x: F, scale: F1, bias: F1, mean: F2, variance: F2 -> y: F, running_mean: F2, running_variance: F2",
     onnx=(
         f"BatchNormalization-1,6({_BATCH}, is_test~{{1:false}}:training, spatial~{{1:true}}=1, consumed_inputs:_ | outputs=1)",
@@ -107,9 +139,9 @@ class BatchNormalization(
         factor = arrays.cast(xp, scale, arrays.element(wide)) / xp.sqrt(used[1] + self.epsilon)
         offset = arrays.cast(xp, bias, arrays.element(wide))
         centre, factor, offset = (self._placed(xp, values, x.ndim) for values in (used[0], factor, offset))
-        y = rounded(xp, (wide - centre) * factor + offset, arrays.element(x))
+        y = round_to(xp, (wide - centre) * factor + offset, arrays.element(x))
         running = [now * (1 - self.momentum) + before * self.momentum for now, before in zip(used, old, strict=True)]
-        return (y, *(rounded(xp, values, arrays.element(mean)) for values in running))[: self.outputs]
+        return (y, *(round_to(xp, values, arrays.element(mean)) for values in running))[: self.outputs]
 
     def _placed(self, xp: Any, values: Any, rank: int) -> Any:
         return _channels(xp, values, rank) if self.spatial else values
@@ -142,7 +174,7 @@ class BatchNormalization(
 
 
 class MeanVarianceNormalization(
-    _Normalizing,
+    NormalizationOp,
     sig="x: F, axes!: I -> y: F",
     onnx="MeanVarianceNormalization-9,13(x; axes=[0,2,3] | normalize_variance=true, epsilon=1e-9/9.999999717180685e-10, "
     "epsilon_mode=outside_sqrt)",
@@ -165,18 +197,18 @@ class MeanVarianceNormalization(
 
     def shape(self, x: Any, axes: Any) -> Any:
         if x.shape is not None and axes.value is not None:
-            axes_in(listed(axes.value), len(x.shape))
+            axes_in(axes_of(axes.value), len(x.shape))
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, axes: Any) -> Any:
-        places = axes_in(listed(axes), x.ndim)
+        places = axes_in(axes_of(axes), x.ndim)
         wide = arrays.widened(xp, x)
         y = wide - xp.mean(wide, axis=places, keepdims=True)
         if self.normalize_variance:
             variance = xp.mean(y * y, axis=places, keepdims=True)
             inside = self.epsilon_mode == "inside_sqrt"
             y = y / (xp.sqrt(variance + self.epsilon) if inside else xp.sqrt(variance) + self.epsilon)
-        return rounded(xp, y, arrays.element(x))
+        return round_to(xp, y, arrays.element(x))
 
     def decompose(self, b: Any, x: Any, axes: Any) -> Any:
         kind = wide_type(x.dtype)
@@ -234,7 +266,7 @@ class LayerNormalization(
         if bias is not None:
             y = y + arrays.widened(xp, bias)
         statistics = (arrays.cast(xp, values, self.stash) for values in (mean, inverse))
-        return (rounded(xp, y, kind), *statistics)[: self.outputs]
+        return (round_to(xp, y, kind), *statistics)[: self.outputs]
 
     def decompose(self, b: Any, x: Any, scale: Any, bias: Any = None) -> Any:
         rank = len(x.dims)
@@ -257,7 +289,7 @@ class LayerNormalization(
 
 
 class RMSNormalization(
-    _Normalizing,
+    NormalizationOp,
     sig="x: F, scale: F1 -> y: F1",
     onnx="RMSNormalization-23(x, scale; axis=-1, epsilon=9.999999747378752e-06, stash_type:stash=f32)",
 ):
@@ -282,7 +314,7 @@ class RMSNormalization(
         axes = tuple(range(axis_in(self.axis, x.ndim), x.ndim))
         y = work / xp.sqrt(xp.mean(work * work, axis=axes, keepdims=True) + self.epsilon)
         kind = arrays.element(scale)
-        return rounded(xp, arrays.cast(xp, y, wide_type(kind)) * arrays.widened(xp, scale), kind)
+        return round_to(xp, arrays.cast(xp, y, wide_type(kind)) * arrays.widened(xp, scale), kind)
 
     def decompose(self, b: Any, x: Any, scale: Any) -> Any:
         rank, kind = len(x.dims), wide_type(scale.dtype)
@@ -293,7 +325,7 @@ class RMSNormalization(
 
 
 class InstanceNormalization(
-    _Normalizing,
+    NormalizationOp,
     sig="x: F, scale: F, bias: F -> y: F",
     onnx=(
         f"InstanceNormalization-1(x, scale, bias; {_EPSILON}, consumed_inputs:_)",
@@ -318,7 +350,7 @@ class InstanceNormalization(
     def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any) -> Any:
         y, _, _ = _standardized(xp, arrays.widened(xp, x), range(2, x.ndim), self.epsilon)
         scale, bias = (_channels(xp, arrays.widened(xp, values), x.ndim) for values in (scale, bias))
-        return rounded(xp, y * scale + bias, arrays.element(x))
+        return round_to(xp, y * scale + bias, arrays.element(x))
 
     def decompose(self, b: Any, x: Any, scale: Any, bias: Any) -> Any:
         rank, kind = len(x.dims), wide_type(x.dtype)
@@ -328,7 +360,7 @@ class InstanceNormalization(
 
 
 class GroupNormalization(
-    _Normalizing,
+    NormalizationOp,
     sig="x: F, scale: F, bias: F -> y: F",
     onnx=(
         f"GroupNormalization-18(x, scale, bias; num_groups:groups, {_EPSILON} | per_group=true)",
@@ -372,7 +404,7 @@ class GroupNormalization(
         y = arrays.cast(xp, y, wide_type(kind))
         placed = (1, self.groups, 1 if self.per_group else split[2], *(1,) * (x.ndim - 2))
         scale, bias = (xp.reshape(arrays.widened(xp, values), placed) for values in (scale, bias))
-        return rounded(xp, xp.reshape(y * scale + bias, x.shape), kind)
+        return round_to(xp, xp.reshape(y * scale + bias, x.shape), kind)
 
     def canonical(self, x: Any, scale: Any, bias: Any) -> Op:
         return self.with_(stash=self.stash or wide_type(x.dtype))

@@ -14,7 +14,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, static
-from dovetail.ops.constant import zeros_like
+from dovetail.ops.builders import zeros_like
 from dovetail.ops.nn.conv import Conv, input_gradient, joined, sizes_of
 from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, _refuse_small, _Sliding, spatial
 from dovetail.ops.reduction.reduce import ReduceMax

@@ -14,7 +14,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, axes_in
 from dovetail.limits import current, refuse_array, refuse_memory
-from dovetail.ops.tensor.reshape import items
+from dovetail.ops.shape_values import elements_of
 
 MODES = ("nearest", "linear", "cubic")
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
@@ -182,7 +182,7 @@ class Resize(
             if sizes.value is None:
                 return None
             self._check_length(x, sizes, 1)
-            wanted = items(sizes) or []
+            wanted = elements_of(sizes) or []
             outs, ratios = self._fitted(lengths, wanted)
         else:
             known = known_scales(scales)

@@ -11,7 +11,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, agree, total
-from dovetail.ops.casts import as_type, rounded
+from dovetail.ops.casts import as_type, round_to
 
 _LINE = "K:inner, N:columns, bits=4, block_size, accuracy_level=0, weight_prepacked~{0:false}:prepacked=0"
 
@@ -97,7 +97,7 @@ class MatMulNBits(
         factor = arrays.cast(xp, xp.reshape(scales, shape), wide)
         w = xp.reshape((codes - self._points(xp, zero_points, wide)) * factor, (self.columns, -1))[:, : self.inner]
         y = xp.matmul(arrays.cast(xp, x, wide), xp.matrix_transpose(w))
-        return rounded(xp, y if bias is None else y + arrays.cast(xp, bias, wide), kind)
+        return round_to(xp, y if bias is None else y + arrays.cast(xp, bias, wide), kind)
 
     def _codes(self, xp: Any, packed: Any) -> Any:
         """The codes of bytes, in one axis: the first in the lowest bits."""

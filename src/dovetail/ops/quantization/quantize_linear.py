@@ -11,7 +11,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, agree_shapes, axis_in, broadcast
-from dovetail.ops.casts import as_type, rounded
+from dovetail.ops.casts import as_type, round_to
 from dovetail.ops.elementwise.broadcast import AUTO
 from dovetail.ops.quantization.granularity import by_blocks, check_parameters, is_single, spread, spread_value
 
@@ -213,7 +213,7 @@ class DequantizeLinear(
             offset = arrays.cast(xp, zero_point, _difference_type(kind, wide))
             values = values - spread(xp, offset, x.shape, self.axis, self.block_size)
         factor = spread(xp, arrays.cast(xp, scale, wide), x.shape, self.axis, self.block_size)
-        return rounded(xp, arrays.cast(xp, values, wide) * factor, result)
+        return round_to(xp, arrays.cast(xp, values, wide) * factor, result)
 
     def decompose(self, b: Any, x: Any, scale: Any, zero_point: Any = None) -> Any:
         result = self.dtype or scale.dtype
@@ -323,7 +323,7 @@ class FakeQuantize(
             y = xp.round((wide - low) / (high - low) * steps) / steps * (most - least) + least
             y = xp.where(wide > xp.maximum(low, high), most, y)
             y = xp.where(wide <= xp.minimum(low, high), least, y)
-        return rounded(xp, y, arrays.element(x))
+        return round_to(xp, y, arrays.element(x))
 
     def decompose(self, b: Any, x: Any, *limits: Any) -> Any:
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32

@@ -9,7 +9,7 @@ from dovetail import arrays
 from dovetail.arrays.backends import filled
 from dovetail.dtypes import DType
 from dovetail.ir.builder import shape_value
-from dovetail.ops.casts import as_type, rounded, wide_type
+from dovetail.ops.casts import as_type, round_to, wide_type
 from dovetail.ops.elementwise.activation import Elu, HardSigmoid, LeakyRelu, Relu, Sigmoid, Softplus, Softsign, ThresholdedRelu
 from dovetail.ops.elementwise.unary import Tanh
 from dovetail.ops.nn.conv import joined
@@ -51,7 +51,7 @@ class Arrays:
         return None if x is None else arrays.widened(self.xp, x)
 
     def rounded(self, x: Any, kind: DType) -> Any:
-        return rounded(self.xp, x, kind)
+        return round_to(self.xp, x, kind)
 
     def kind(self, x: Any) -> DType:
         return arrays.element(x)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.ir.builder import shape_value
-from dovetail.ops.constant import zeros_like
+from dovetail.ops.builders import zeros_like
 from dovetail.ops.nn.conv import joined
 from dovetail.ops.recurrent.cell_math import Values
 from dovetail.ops.recurrent.layers import STATE_AXES, X_AXES, Y_AXES, listed, order

@@ -8,10 +8,10 @@ from dovetail import arrays
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import axis_in, total
-from dovetail.ops.casts import _Normalizing
+from dovetail.ops.nn.normalization import NormalizationOp
 
 
-class _Exponential(_Normalizing, sig="x: F -> y: F"):
+class _Exponential(NormalizationOp, sig="x: F -> y: F"):
     """Over ``axis``; with ``coerce`` over it and all after it together, as if those were one."""
 
     axis: int = -1

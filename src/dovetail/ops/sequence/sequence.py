@@ -18,8 +18,8 @@ from dovetail.errors import RuleError
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Sequence, Tensor, Type, Unknown, View, axis_in, common_type, sequence_of
 from dovetail.ops.sequence.optional import OptionalGetElement, OptionalHasElement
+from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, integers_of, is_size, view_of
 from dovetail.ops.tensor.concat_split import Concat, Split
-from dovetail.ops.tensor.reshape import as_i64, held, is_size, items, numbers, seen
 
 MOST_LINKS = 256
 """How far back the elements of a list are looked for."""
@@ -88,7 +88,7 @@ def known_place(position: Any) -> int | None:
         return None
     if position.shape is not None and any(isinstance(size, int) and size != 1 for size in position.shape):
         raise RuleError("sequence.position", f"a position should be one number, not of shape {list(position.shape)}")
-    found = numbers(position)
+    found = integers_of(position)
     return found[0] if found else None
 
 
@@ -282,7 +282,7 @@ class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequenc
 
     def _pieces(self, size: Any, sizes: Any) -> list[Any] | None:
         """How long the pieces are, where their number is known."""
-        lengths = None if sizes is None else items(sizes)
+        lengths = None if sizes is None else elements_of(sizes)
         if sizes is not None and (lengths is None or sizes.shape is None):
             return None
         if sizes is not None and sizes.shape:
@@ -301,14 +301,14 @@ class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequenc
 
     def _even(self, size: Any, sizes: Any) -> tuple[Any, Any]:
         """How many pieces of one length there are, and how long they are."""
-        piece = 1 if sizes is None else (items(sizes) or [None])[0] if sizes.shape is not None else None
+        piece = 1 if sizes is None else (elements_of(sizes) or [None])[0] if sizes.shape is not None else None
         if not isinstance(piece, int):
             return None, None
         return -(-size // piece), piece if symbolic.equal(size % piece, 0) is True else None
 
     def is_by_one(self, x: Any, sizes: Any = None) -> bool:
         """Whether every piece is known to be of one."""
-        return sizes is None or (sizes.shape == () and numbers(sizes) == [1])
+        return sizes is None or (sizes.shape == () and integers_of(sizes) == [1])
 
     def count(self, b: Any, x: Any, sizes: Any = None) -> Any:
         """How many pieces there are, a scalar, written through ``b``."""
@@ -317,15 +317,15 @@ class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequenc
         if sizes is not None and sizes.shape:
             return b.Squeeze(b.Shape(sizes), [0])
         size = b.Squeeze(b.Gather(b.Shape(x), [axis_in(self.axis, len(x.dims))]), [0])
-        piece = 1 if sizes is None else (numbers(sizes) or [0])[0]
+        piece = 1 if sizes is None else (integers_of(sizes) or [0])[0]
         if piece < 1:
             raise Unknown
         return size if piece == 1 else b.Divide(b.Add(size, piece - 1), piece)
 
     def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:
-        self.types(_typed(x), held(sizes))
+        self.types(_typed(x), host_view_of(sizes))
         axis = axis_in(self.axis, x.ndim)
-        pieces: Any = self._pieces(x.shape[axis], held(sizes))
+        pieces: Any = self._pieces(x.shape[axis], host_view_of(sizes))
         front, start, made = (slice(None),) * axis, 0, []
         for piece in pieces:
             made.append(x[(*front, start if sizes is None and not self.keepdims else slice(start, start + piece))])
@@ -427,7 +427,7 @@ class ConcatFromSequence(Op, sig="x: any -> y: any", onnx="ConcatFromSequence-11
 
 
 def _typed(x: Any) -> Any:
-    view = seen(x)
+    view = view_of(x)
     view.type = Tensor(element(x), tuple(x.shape))
     return view
 

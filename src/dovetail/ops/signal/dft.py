@@ -11,7 +11,7 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ir.types import axes_in, is_static
-from dovetail.ops.tensor.reshape import numbers, vector_length
+from dovetail.ops.shape_values import integers_of, length_of_vector
 
 _MATRIX_LIMIT = 1 << 20
 """The most elements of a transform written as a matrix."""
@@ -26,16 +26,16 @@ class _Transform(Op):
 
     def plan(self, shape: Any, axes: Any, lengths: Any, is_half_given: bool) -> list[tuple[int, Any]] | None:
         """For each axis its place and the length of the transform; None where axes are not known."""
-        count = vector_length(axes, "axes")
+        count = length_of_vector(axes, "axes")
         if lengths is not None:
-            given = vector_length(lengths, "lengths", scalar=True)
+            given = length_of_vector(lengths, "lengths", scalar=True)
             if count is not None and given is not None and symbolic.equal(count, given) is False:
                 raise RuleError("fourier.length", f"{given} lengths for {count} axes")
-        found = numbers(axes)
+        found = integers_of(axes)
         if found is None:
             return None
         places = axes_in(found, len(shape))
-        wanted = [-1] * len(places) if lengths is None else numbers(lengths)
+        wanted = [-1] * len(places) if lengths is None else integers_of(lengths)
         if wanted is None:
             return [(place, None) for place in places]
         plan: list[tuple[int, Any]] = []
@@ -52,7 +52,12 @@ class _Transform(Op):
 def _by_matrices(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
     """Each axis by the matrix of its transform; the matrix is what the transform makes of unit vectors."""
     shape = x.shape
-    if shape is None or not is_static(x.type) or numbers(axes) is None or (lengths is not None and numbers(lengths) is None):
+    if (
+        shape is None
+        or not is_static(x.type)
+        or integers_of(axes) is None
+        or (lengths is not None and integers_of(lengths) is None)
+    ):
         raise UnsupportedError("fourier.size", "a transform of sizes that only run time knows")
     plan = op.plan(shape[:-1], axes, lengths, op.onesided and op.inverse)
     rank = len(shape)
@@ -137,9 +142,9 @@ class DFT(
         return (*shape, 1 if self.onesided and self.inverse else 2)
 
     def evaluate(self, xp: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
-        from dovetail.ops.tensor.reshape import held
+        from dovetail.ops.shape_values import host_view_of
 
-        plan = self.plan(x.shape[:-1], held(axes), held(lengths), self.onesided and self.inverse)
+        plan = self.plan(x.shape[:-1], host_view_of(axes), host_view_of(lengths), self.onesided and self.inverse)
         assert plan is not None
         data = arrays.to_numpy(x)
         y = _transformed(data, [(place, int(length)) for place, length in plan], self.inverse, self.onesided)

@@ -12,16 +12,15 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, default_types
 from dovetail.ir.types import Tensor, Type, agree
+from dovetail.ops.shape_values import elements_of, join_sizes
 from dovetail.ops.signal.dft import DFT, IRDFT
-from dovetail.ops.tensor.reshape import items
-from dovetail.ops.tensor.slice import joined
 
 
 def one(x: Any, what: str) -> Any:
     """The number in a scalar, or a vector of one; None where it is not known. Raises RuleError [input.rank]."""
     if x.shape is not None and (len(x.shape) > 1 or (x.shape and symbolic.equal(x.shape[0], 1) is False)):
         raise RuleError("input.rank", f"{what} should be one number, not of shape {list(x.shape)}")
-    found = items(x)
+    found = elements_of(x)
     return None if found is None else found[0]
 
 
@@ -176,10 +175,10 @@ class ISTFT(
 def _added(b: Any, pieces: Any, places: Any, size: int) -> Any:
     """Pieces, the last two axes, added up at ``places`` of ``size`` elements."""
     batch = shape_value(b, pieces, range(len(pieces.dims) - 2))
-    flat = b.Reshape(pieces, joined(b, [batch, places.size]), copy_zeros=False)
+    flat = b.Reshape(pieces, join_sizes(b, [batch, places.size]), copy_zeros=False)
     zero = b.constant(np.zeros((), pieces.dtype.numpy), pieces.dtype)
     target = b.Expand(b.constant(places.reshape(-1)), shape_value(b, flat))
-    return b.ScatterElements(b.Expand(zero, joined(b, [batch, size])), target, flat, axis=-1, reduction="add")
+    return b.ScatterElements(b.Expand(zero, join_sizes(b, [batch, size])), target, flat, axis=-1, reduction="add")
 
 
 class MelWeightMatrix(

@@ -11,8 +11,8 @@ from dovetail.arrays import element
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import INT64_MAX, agree, axis_in, static
-from dovetail.ops.constant import zeros_like
-from dovetail.ops.tensor.reshape import as_i64, held, is_size, items, seen
+from dovetail.ops.builders import zeros_like
+from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, is_size, view_of
 
 
 def _positive_rank(rank: int) -> int:
@@ -64,7 +64,7 @@ class Concat(
         kinds = list(dict.fromkeys(str(element(x)) for x in xs))
         if len(kinds) > 1:
             raise RuleError("type.disagree", f"element types {', '.join(kinds)} should be equal")
-        self.shape(*map(seen, xs))
+        self.shape(*map(view_of, xs))
         return xp.concat(list(xs), axis=self.axis)
 
     def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
@@ -151,7 +151,7 @@ class Split(
     def _lengths(self, sizes: Any) -> list[Any] | None:
         """The lengths as they stand, where they are known."""
         self._check_count(sizes)
-        lengths = items(sizes)
+        lengths = elements_of(sizes)
         if lengths is None:
             return None
         numbers = [length for length in lengths if isinstance(length, int)]
@@ -183,13 +183,13 @@ class Split(
         if x.shape is not None:
             axis = axis_in(axis, len(x.shape))
             ragged = ragged and symbolic.exact_quotient(x.shape[axis], self.outputs) is None
-        lengths = items(sizes)
+        lengths = elements_of(sizes)
         if lengths is not None:
             wildcard = wildcard and not all(map(is_size, lengths))
         return Split(axis, self.outputs, ragged, wildcard)
 
     def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:
-        shapes = self.shape(seen(x), held(sizes))
+        shapes = self.shape(view_of(x), host_view_of(sizes))
         axis = axis_in(self.axis, x.ndim)
         pieces = [shape[axis] for shape in shapes]
         front = (slice(None),) * axis

@@ -9,8 +9,7 @@ from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import Size, axis_in, static
-from dovetail.ops.tensor.reshape import seen
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes, view_of
 from dovetail.ops.tensor.transpose_expand_tile import dense, inverse
 
 _ONNX_MODES = "mode~{DCR:blocks_first,CRD:depth_first}"
@@ -31,7 +30,7 @@ class _Blocks(Op):
         return Windows((Window(0, 0, moved, 0, tuple(ours[place] for place in order), 0, dense(moved)),))
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        shape = self.shape(seen(x))
+        shape = self.shape(view_of(x))
         sizes, order = self.split(tuple(x.shape))
         return xp.reshape(xp.permute_dims(xp.reshape(x, tuple(sizes)), tuple(order)), shape)
 
@@ -52,7 +51,7 @@ def _reshaped(b: Any, value: Any, sizes: Sequence[Size], x: Any, factors: Sequen
     if all(isinstance(size, int) for size in sizes):
         return b.Reshape(value, list(sizes), copy_zeros=False)
     parts = [size if isinstance(size, int) else _at_run_time(b, size, x, factors) for size in sizes]
-    return b.Reshape(value, joined(b, parts), copy_zeros=False)
+    return b.Reshape(value, join_sizes(b, parts), copy_zeros=False)
 
 
 def _at_run_time(b: Any, size: Size, x: Any, factors: Sequence[int]) -> Any:

@@ -10,14 +10,14 @@ from dovetail import arrays, symbolic
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree, axis_in
-from dovetail.ops.constant import zeros_like
-from dovetail.ops.tensor.reshape import items
+from dovetail.ops.builders import zeros_like
+from dovetail.ops.shape_values import elements_of
 from dovetail.ops.tensor.transpose_expand_tile import inverse
 
 
 def check_indices(indices: Any, size: Any, natural: bool = False) -> None:
     """Hold known indices against the size of the axis. Raises RuleError [index.range]."""
-    found = items(indices)
+    found = elements_of(indices)
     if found is None or not isinstance(size, int):
         return
     low = 0 if natural else -size
@@ -92,7 +92,7 @@ class Gather(
             changes["axis"] = axis_in(self.axis, len(x.shape))
             if indices.shape is not None:
                 changes["batch_dims"] = self._batch(len(x.shape), len(indices.shape))
-        found = items(indices)
+        found = elements_of(indices)
         if found is not None and all(symbolic.less_equal(0, index) is True for index in found):
             size = x.shape[axis_in(self.axis, len(x.shape))] if x.shape is not None else None
             inside = size is not None and all(symbolic.less(index, size) is True for index in found)
@@ -172,13 +172,13 @@ def _inside(b: Any, g: Any, x: Any, indices: Any, axis: int, batch: int) -> tupl
 def _with_batch(b: Any, indices: Any, x: Any, batch: int) -> Any:
     """Tuples of coordinates behind the first ``batch`` axes, with the coordinates of these axes before them."""
     from dovetail.ir.builder import shape_value
-    from dovetail.ops.tensor.slice import count_up, joined
+    from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
     rank = len(indices.dims)
-    shape = joined(b, [shape_value(b, indices, range(rank - 1)), 1])
+    shape = join_sizes(b, [shape_value(b, indices, range(rank - 1)), 1])
     columns = []
     for axis in range(batch):
-        places = b.Cast(count_up(b, x, axis), to=indices.dtype) if indices.dtype != "i64" else count_up(b, x, axis)
+        places = b.Cast(indices_of_axis(b, x, axis), to=indices.dtype) if indices.dtype != "i64" else indices_of_axis(b, x, axis)
         upright = b.Unsqueeze(places, [place for place in range(rank) if place != axis])
         columns.append(b.Expand(upright, shape))
     return b.Concat(*columns, indices, axis=-1)

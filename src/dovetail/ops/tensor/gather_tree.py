@@ -12,7 +12,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree_shapes
 from dovetail.ops.casts import as_type
-from dovetail.ops.tensor.slice import count_up
+from dovetail.ops.shape_values import indices_of_axis
 
 
 class GatherTree(
@@ -49,7 +49,7 @@ class GatherTree(
         if not times:
             return b.Identity(steps)
         until = b.Unsqueeze(as_type(b, lengths, dtypes.i64), [1])
-        beam = b.Expand(count_up(b, steps, 2), shape_value(b, steps, [1, 2]))
+        beam = b.Expand(indices_of_axis(b, steps, 2), shape_value(b, steps, [1, 2]))
         made = []
         for time in reversed(range(times)):
             token, parent = (b.Gather(x, np.array(time), axis=0) for x in (steps, parents))

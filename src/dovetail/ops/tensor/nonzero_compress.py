@@ -11,7 +11,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, agree, axis_in, total
-from dovetail.ops.tensor.reshape import held, is_size, items, numbers
+from dovetail.ops.shape_values import elements_of, host_view_of, integers_of, is_size
 
 
 def _elements(x: Any) -> Any:
@@ -151,7 +151,7 @@ def _sum(b: Any, x: Any) -> Any:
 
 
 def _depth(depth: Any) -> Any:
-    found = items(depth)
+    found = elements_of(depth)
     if found is not None:
         return found[0] if len(found) == 1 else None
     data = getattr(depth, "constant", None)
@@ -174,7 +174,7 @@ class Trilu(Op, sig="x: T, k?!: I -> y: T", onnx="Trilu-14(x, k?; upper=1)"):
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, k: Any = None) -> Any:
-        found = [0] if k is None else numbers(held(k))
+        found = [0] if k is None else integers_of(host_view_of(k))
         if not found:
             raise symbolic.Inexact("the diagonal is not known")
         return arrays.triangle(xp, x, found[0], self.upper)
@@ -184,9 +184,9 @@ class Trilu(Op, sig="x: T, k?!: I -> y: T", onnx="Trilu-14(x, k?; upper=1)"):
 
     def decompose(self, b: Any, x: Any, k: Any = None) -> Any:
         """By a mask: column - row is at least (at most) k."""
-        from dovetail.ops.tensor.slice import count_up
+        from dovetail.ops.shape_values import indices_of_axis
 
-        rows, columns = (count_up(b, x, len(x.dims) - 2 + place) for place in (0, 1))
+        rows, columns = (indices_of_axis(b, x, len(x.dims) - 2 + place) for place in (0, 1))
         distance = b.Subtract(columns, b.Unsqueeze(rows, [1]))
         limit = b.constant([0]) if k is None else b.Reshape(k, [1])
         limit = limit if limit.dtype == "i64" else b.Cast(limit, to=dtypes.i64)
@@ -221,9 +221,9 @@ class EyeLike(Op, sig="x: T -> y: T1", onnx="EyeLike-9,22(x; dtype?, k=0)"):
 
     def decompose(self, b: Any, x: Any) -> Any:
         """By comparing column and row."""
-        from dovetail.ops.tensor.slice import count_up
+        from dovetail.ops.shape_values import indices_of_axis
 
-        rows, columns = (count_up(b, x, axis) for axis in (0, 1))
+        rows, columns = (indices_of_axis(b, x, axis) for axis in (0, 1))
         return b.Cast(b.Equal(b.Subtract(columns, b.Unsqueeze(rows, [1])), self.k), to=self.dtype or x.dtype)
 
 
@@ -252,7 +252,7 @@ class ReverseSequence(
             raise RuleError("axis.repeated", f"axis {batch} as batch and as time")
         if lengths.shape is not None:
             agree(x.shape[batch], lengths.shape[0])
-        found = numbers(lengths)
+        found = integers_of(lengths)
         size = x.shape[time]
         if found is not None and any(length < 0 or (isinstance(size, int) and length > size) for length in found):
             raise RuleError("sequence.length", f"lengths {found} of sequences of {size}")

@@ -11,9 +11,18 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Windows
 from dovetail.ir.types import INT64_MAX, axes_in, static
-from dovetail.ops.constant import zeros_like
-from dovetail.ops.tensor.reshape import held, items, numbers, open_shape, seen, vector_length
-from dovetail.ops.tensor.slice import MOST_WINDOWS, Piece, count_up, joined, windows_of
+from dovetail.ops.builders import zeros_like
+from dovetail.ops.shape_values import (
+    elements_of,
+    host_view_of,
+    indices_of_axis,
+    integers_of,
+    join_sizes,
+    length_of_vector,
+    shape_of_rank,
+    view_of,
+)
+from dovetail.ops.tensor.slice import MOST_WINDOWS, Piece, windows_of
 
 MODES = ("constant", "reflect", "edge", "wrap", "symmetric")
 _BEFORE_19 = "{constant:constant,reflect:reflect,edge:edge}"
@@ -49,11 +58,11 @@ class Pad(
         if value is not None and value.shape is not None and len(value.shape) > 1:
             raise RuleError("pad.value", f"the value should be a scalar, not of rank {len(value.shape)}")
         if x.shape is None:
-            vector_length(pads, "pads")
+            length_of_vector(pads, "pads")
             return None
         rows = self._rows(x, pads, axes)
         if rows is None:
-            return open_shape(len(x.shape))
+            return shape_of_rank(len(x.shape))
         sizes: list[Any] = list(x.shape)
         for axis, (before, after) in rows.items():
             known = before is not None and after is not None
@@ -69,20 +78,20 @@ class Pad(
     def _rows(self, x: Any, pads: Any, axes: Any) -> dict[int, tuple[Any, Any]] | None:
         """What comes before and after, by axis; None where it is not known which axes are padded."""
         rank = len(x.shape)
-        length = vector_length(pads, "pads")
-        count = rank if axes is None else vector_length(axes, "axes")
+        length = length_of_vector(pads, "pads")
+        count = rank if axes is None else length_of_vector(axes, "axes")
         if isinstance(length, int) and isinstance(count, int) and length != 2 * count:
             raise RuleError("pad.pads", f"{length} pads for {count} axes, where {2 * count} are needed")
-        places = list(range(rank)) if axes is None else numbers(axes)
+        places = list(range(rank)) if axes is None else integers_of(axes)
         if places is None:
             return None
-        wanted = items(pads) or [None] * (2 * len(places))
+        wanted = elements_of(pads) or [None] * (2 * len(places))
         found = axes_in(places, rank)
         return {axis: (wanted[index], wanted[len(found) + index]) for index, axis in enumerate(found)}
 
     def evaluate(self, xp: Any, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
-        self.shape(seen(x), held(pads), None, held(axes))
-        rows = self._rows(seen(x), held(pads), held(axes)) or {}
+        self.shape(view_of(x), host_view_of(pads), None, host_view_of(axes))
+        rows = self._rows(view_of(x), host_view_of(pads), host_view_of(axes)) or {}
         pairs = [rows.get(axis, (0, 0)) for axis in range(x.ndim)]
         if not all(isinstance(pad, int) for pair in pairs for pad in pair):
             raise symbolic.Inexact
@@ -115,7 +124,7 @@ class Pad(
             if isinstance(mine, list) and not all(isinstance(pad, int) for pad in mine):
                 mine = b.Gather(pads, [index, len(rows) + index], axis=0)
             # What the mode makes of the indices along the axis says where every element comes from.
-            indices = b.Pad(count_up(b, x, axis), mine, mode=self.mode)
+            indices = b.Pad(indices_of_axis(b, x, axis), mine, mode=self.mode)
             g = added_back(b, g, indices, axis, shape_value(b, x, [axis]))
         return [g, None, *([None] if value is not None or rest else []), *rest]
 
@@ -181,7 +190,7 @@ class Pad(
                 pad = rows.get(axis, (0, 0))[side]
                 at = side * len(rows) + places.get(axis, 0)
                 parts.append(pad if isinstance(pad, int) else b.Gather(vector, [at], axis=0))
-        return joined(b, parts)
+        return join_sizes(b, parts)
 
 
 def _zero(x: Any) -> Any:

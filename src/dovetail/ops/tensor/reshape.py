@@ -9,84 +9,19 @@ import numpy as np
 from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, Windows
-from dovetail.ir.types import Tensor, View, axes_in, total
-from dovetail.ops.constant import whole
-
-
-def items(x: Any) -> list[Any] | None:
-    """The elements of an integer input as Python integers and dims, in row-major order; None where they are not known."""
-    if x is None or x.value is None:
-        return None
-    return [item if isinstance(item, symbolic.Dim) else int(item) for item in np.ravel(x.value).tolist()]
-
-
-def numbers(x: Any) -> list[int] | None:
-    """The elements of an integer input where all of them are numbers."""
-    found = items(x)
-    if found is None or symbolic.Dim in map(type, found):
-        return None
-    return found
-
-
-def is_size(item: Any) -> bool:
-    """Whether an element cannot be negative."""
-    low = symbolic.bounds(item)[0]
-    return low is not None and low >= 0
-
-
-def vector_length(x: Any, what: str, scalar: bool = False) -> Any:
-    """The length of a vector (of a scalar: 1), None where it is not known. Raises RuleError [input.rank]."""
-    shape = x.shape
-    if shape is None:
-        return None
-    if len(shape) == 1:
-        return shape[0]
-    if scalar and not shape:
-        return 1
-    raise RuleError("input.rank", f"{what} should be a vector, not of rank {len(shape)}")
-
-
-def seen(x: Any) -> View:
-    """What a shape rule sees of an array."""
-    return View(Tensor(None, tuple(x.shape)))
-
-
-def held(x: Any) -> View | None:
-    """What a shape rule sees of a host array: its elements too."""
-    if x is None:
-        return None
-    dtype = dtypes.dtype(x.dtype) if x.dtype != object else None
-    return View(Tensor(dtype, tuple(x.shape)), np.asarray(x))
-
-
-def reshaped(b: Any, x: Any, like: Any) -> Any:
-    """``x`` under the shape that ``like`` has."""
-    from dovetail.ir.builder import shape_value
-
-    return b.Reshape(x, shape_value(b, like), copy_zeros=False)
-
-
-_REFUSED = -2
-"""A size or length that nothing takes."""
-
-
-def as_i64(b: Any, vector: Any) -> Any:
-    """Targets or lengths as i64. A u64 beyond it becomes one that is refused, and not -1."""
-    if vector.dtype == "i64":
-        return vector
-    found = b.Cast(vector, to=dtypes.i64)
-    if vector.dtype != "u64":
-        return found
-    return b.Where(b.Less(found, b.constant(0, dtypes.i64)), b.constant(_REFUSED, dtypes.i64), found)
-
-
-_MOST_AXES = 64
-"""Beyond this a length says that something is wrong, not what a rank is."""
-
-
-def open_shape(rank: Any) -> Any:
-    """A shape of which only the rank is known, or not even that."""
-    return (None,) * rank if isinstance(rank, int) and rank <= _MOST_AXES else None
+from dovetail.ir.types import axes_in, total
+from dovetail.ops.builders import reshape_like
+from dovetail.ops.shape_values import (
+    REFUSED_SIZE,
+    as_i64,
+    elements_of,
+    host_view_of,
+    integers_of,
+    is_size,
+    length_of_vector,
+    shape_of_rank,
+    view_of,
+)
 
 
 class Reshape(
@@ -114,9 +49,9 @@ class Reshape(
 
     def shape(self, x: Any, target: Any) -> Any:
         length = self._check_target(target)
-        wanted = items(target)
+        wanted = elements_of(target)
         if wanted is None:
-            return open_shape(length)
+            return shape_of_rank(length)
         negative = [size for size in wanted if isinstance(size, int) and size < -1]
         if negative:
             raise RuleError("reshape.target", f"size {negative[0]} in the target is below -1")
@@ -197,7 +132,7 @@ class Reshape(
 
     def canonical(self, x: Any, target: Any) -> Op:
         """Without a 0 that copies, and without one beside -1, all choices say the same."""
-        wanted = items(target)
+        wanted = elements_of(target)
         empty = "refuse" if self.empty == "cancel" and not self.copy_zeros else self.empty
         if wanted is None:
             return self.with_(empty=empty)
@@ -212,13 +147,13 @@ class Reshape(
         return Reshape(self.copy_zeros or all(size == 0 for size in beside), empty)
 
     def evaluate(self, xp: Any, x: Any, target: Any) -> Any:
-        return xp.reshape(x, self.shape(seen(x), held(target)))
+        return xp.reshape(x, self.shape(view_of(x), host_view_of(target)))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, target: Any) -> Any:
-        return [reshaped(b, g, x), None]
+        return [reshape_like(b, g, x), None]
 
     def windows(self, x: Any, target: Any) -> Windows:
-        return whole(x)
+        return Windows.whole(x.shape)
 
     def decompose(self, b: Any, x: Any, target: Any) -> Any:
         """With every size written out, for a format that rules otherwise on -1 beside a copied 0; None where it is so already."""
@@ -227,7 +162,7 @@ class Reshape(
         if not self.copy_zeros:
             # A format that has no such ruling answers where nGraph refuses [0].
             return b.Reshape(x, target, copy_zeros=False)
-        wanted, shape = items(target), self.shape(x, target)
+        wanted, shape = elements_of(target), self.shape(x, target)
         if wanted is not None and all(isinstance(size, int) for size in wanted):
             sizes = [shape[place] if size == -1 else size for place, size in enumerate(wanted)]
             if sizes.count(0) == wanted.count(0) and all(isinstance(size, int) for size in sizes):
@@ -238,7 +173,7 @@ class Reshape(
 
     def _written(self, b: Any, x: Any, target: Any) -> Any:
         """The sizes, computed; what is to be refused becomes a size that no format takes."""
-        zero, one, free, wrong = (b.constant(number, dtypes.i64) for number in (0, 1, -1, _REFUSED))
+        zero, one, free, wrong = (b.constant(number, dtypes.i64) for number in (0, 1, -1, REFUSED_SIZE))
         given = as_i64(b, target)
         shape, length = b.Shape(x, dtype=dtypes.i64), b.Shape(given, dtype=dtypes.i64)
         rank = b.Shape(shape, dtype=dtypes.i64)
@@ -285,13 +220,13 @@ class Flatten(
         return self if x.shape is None else Flatten(self._axis(len(x.shape)))
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        return xp.reshape(x, self.shape(seen(x)))
+        return xp.reshape(x, self.shape(view_of(x)))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
-        return [reshaped(b, g, x)]
+        return [reshape_like(b, g, x)]
 
     def windows(self, x: Any) -> Windows:
-        return whole(x)
+        return Windows.whole(x.shape)
 
     def decompose(self, b: Any, x: Any) -> Any:
         rows, columns = self.shape(x)
@@ -331,20 +266,20 @@ class Squeeze(
 
     def shape(self, x: Any, axes: Any = None) -> Any:
         if axes is not None:
-            count = vector_length(axes, "axes", scalar=True)
+            count = length_of_vector(axes, "axes", scalar=True)
         if x.shape is None:
             return None
         rank = len(x.shape)
         if axes is None:
             return _without(x.shape, range(rank), skip=True)
-        places = numbers(axes)
+        places = integers_of(axes)
         if places is None:
             return (None,) * (rank - count) if isinstance(count, int) and count <= rank and not self.skip else None
         return _without(x.shape, axes_in(places, rank), self.skip)
 
     def canonical(self, x: Any, axes: Any = None) -> Op:
         """Where every axis that is named is known to have the size 1, nothing is skipped."""
-        places = None if axes is None else numbers(axes)
+        places = None if axes is None else integers_of(axes)
         if not self.skip or (axes is not None and (places is None or x.shape is None)):
             return self
         ones = places is None or all(symbolic.equal(x.shape[place], 1) is True for place in axes_in(places, len(x.shape)))
@@ -352,22 +287,22 @@ class Squeeze(
 
     def evaluate(self, xp: Any, x: Any, axes: Any = None) -> Any:
         shape = tuple(x.shape)
-        self.shape(seen(x), held(axes))
-        places = range(len(shape)) if axes is None else axes_in(_now(held(axes)), len(shape))
+        self.shape(view_of(x), host_view_of(axes))
+        places = range(len(shape)) if axes is None else axes_in(_now(host_view_of(axes)), len(shape))
         gone = tuple(place for place in places if shape[place] == 1)
         return xp.squeeze(x, axis=gone) if gone else x
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any = None) -> Any:
         if axes is None:
-            return [reshaped(b, g, x)]
-        return [reshaped(b, g, x) if self.skip else b.Unsqueeze(g, axes), None]
+            return [reshape_like(b, g, x)]
+        return [reshape_like(b, g, x) if self.skip else b.Unsqueeze(g, axes), None]
 
     def windows(self, x: Any, axes: Any = None) -> Windows:
-        return whole(x)
+        return Windows.whole(x.shape)
 
     def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
         """The same with axes counted from the front."""
-        places = None if axes is None else numbers(axes)
+        places = None if axes is None else integers_of(axes)
         if places is None or x.shape is None or all(place >= 0 for place in places):
             return None
         return b.apply("Squeeze", x, list(axes_in(places, len(x.shape))), skip=self.skip)
@@ -389,7 +324,7 @@ def _without(shape: Any, places: Any, skip: bool) -> Any:
 
 def _now(x: Any) -> list[int]:
     """Elements that have to be numbers, here and now."""
-    found = numbers(x)
+    found = integers_of(x)
     if found is None:
         raise symbolic.Inexact("axes are not known")
     return found
@@ -411,20 +346,20 @@ class Unsqueeze(
     """
 
     def shape(self, x: Any, axes: Any) -> Any:
-        count = vector_length(axes, "axes", scalar=True)
+        count = length_of_vector(axes, "axes", scalar=True)
         if x.shape is None or not isinstance(count, int):
             return None
         rank = len(x.shape) + count
-        places = numbers(axes)
+        places = integers_of(axes)
         if places is None:
-            return open_shape(rank)
+            return shape_of_rank(rank)
         found = axes_in(places, rank)
         sizes = iter(x.shape)
         return tuple(1 if place in found else next(sizes) for place in range(rank))
 
     def evaluate(self, xp: Any, x: Any, axes: Any) -> Any:
-        self.shape(seen(x), held(axes))
-        for place in sorted(axes_in(_now(held(axes)), x.ndim + int(np.size(axes)))):
+        self.shape(view_of(x), host_view_of(axes))
+        for place in sorted(axes_in(_now(host_view_of(axes)), x.ndim + int(np.size(axes)))):
             x = xp.expand_dims(x, axis=place)
         return x
 
@@ -432,11 +367,11 @@ class Unsqueeze(
         return [b.Squeeze(g, axes), None]
 
     def windows(self, x: Any, axes: Any) -> Windows:
-        return whole(x)
+        return Windows.whole(x.shape)
 
     def decompose(self, b: Any, x: Any, axes: Any) -> Any:
         """The same with axes counted from the front."""
-        places = numbers(axes)
+        places = integers_of(axes)
         if places is None or x.shape is None or all(place >= 0 for place in places):
             return None
         return b.Unsqueeze(x, list(axes_in(places, len(x.shape) + len(places))))

@@ -14,10 +14,10 @@ from dovetail.errors import EngineError, RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, agree, agree_shapes, axis_in
-from dovetail.ops.constant import zeros_like
+from dovetail.ops.builders import zeros_like
 from dovetail.ops.elementwise.broadcast import number
+from dovetail.ops.shape_values import join_sizes
 from dovetail.ops.tensor.gather import check_indices, check_smaller, check_tuples
-from dovetail.ops.tensor.slice import joined
 from dovetail.ops.tensor.transpose_expand_tile import inverse
 
 _TO_16 = "reduction~{none:replace,add:add,mul:mul}=none"
@@ -303,7 +303,7 @@ def added_back(b: Any, g: Any, indices: Any, axis: int, size: Any) -> Any:
     others = [*range(axis), *range(axis + count, rank - 1 + count)]
     order = [*range(axis, axis + count), *others]
     moved = g if order == list(range(len(order))) else b.Transpose(g, order)
-    whole = joined(b, [size, shape_value(b, g, others)])
+    whole = join_sizes(b, [size, shape_value(b, g, others)])
     zero = b.constant(np.zeros((), dtype=g.dtype.numpy), g.dtype)
     found = b.ScatterND(b.Expand(zero, whole), b.Unsqueeze(indices, [-1]), moved, reduction="add")
     ours = [axis, *range(axis), *range(axis + 1, rank)]

@@ -13,7 +13,7 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Window, Windows, check_inputs
 from dovetail.ir.types import Tensor, Type, static, total
 from dovetail.limits import refuse_array
-from dovetail.ops.tensor.reshape import held, items, open_shape, seen, vector_length
+from dovetail.ops.shape_values import elements_of, host_view_of, length_of_vector, shape_of_rank, view_of
 from dovetail.ops.tensor.transpose_expand_tile import dense
 
 
@@ -96,18 +96,18 @@ class ConstantOfShape(Op, sig="shape!: I, value: T -> y: T"):
     """
 
     def shape(self, shape: Any, value: Any) -> Any:
-        length = vector_length(shape, "shape")
+        length = length_of_vector(shape, "shape")
         if value.shape is not None and symbolic.equal(total(value.shape), 1) is False:
             raise RuleError("constant.value", f"the value should be one element, not the shape {list(map(str, value.shape))}")
-        sizes = items(shape)
+        sizes = elements_of(shape)
         if sizes is None:
-            return open_shape(length)
+            return shape_of_rank(length)
         if any(isinstance(size, int) and size < 0 for size in sizes):
             raise RuleError("shape.range", f"sizes {sizes} should not be negative")
         return tuple(size if isinstance(size, int) or symbolic.less_equal(0, size) else None for size in sizes)
 
     def evaluate(self, xp: Any, shape: Any, value: Any) -> Any:
-        sizes = self.shape(held(shape), seen(value))
+        sizes = self.shape(host_view_of(shape), view_of(value))
         if sizes is None or not all(isinstance(size, int) for size in sizes):
             raise symbolic.Inexact
         return xp.broadcast_to(xp.reshape(value, ()), sizes)
@@ -203,7 +203,7 @@ class Range(
 
 def _scalar(x: Any) -> Any:
     """The one element of an input where it is known: an integer, a dim or a float."""
-    found = items(x)
+    found = elements_of(x)
     if found is not None:
         return found[0] if len(found) == 1 else None
     data = getattr(x, "constant", None)

@@ -7,14 +7,20 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
-from dovetail.interpreter.evaluate import FOLD_LIMIT
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import INT64_MAX, axes_in, axis_in, static
-from dovetail.ops.tensor.reshape import held, items, numbers, open_shape, seen, vector_length
+from dovetail.ops.shape_values import (
+    elements_of,
+    host_view_of,
+    indices_of_axis,
+    integers_of,
+    join_sizes,
+    length_of_vector,
+    shape_of_rank,
+    view_of,
+)
 from dovetail.ops.tensor.transpose_expand_tile import dense
 
 MOST_WINDOWS = 1 << 12
@@ -98,7 +104,7 @@ class Slice(
         if x.shape is None:
             return None
         if rows is None:
-            return open_shape(len(x.shape))
+            return shape_of_rank(len(x.shape))
         sizes = list(x.shape)
         for axis, bounds in rows:
             sizes[axis] = slice_length(sizes[axis], bounds)
@@ -107,14 +113,14 @@ class Slice(
     def _bounds(self, x: Any, starts: Any, stops: Any, axes: Any, steps: Any) -> list[tuple[int, Bounds]] | None:
         """The bounds by axis; None where it is not known which axes are cut, or their number."""
         count = _common_length({"starts": starts, "stops": stops, "axes": axes, "steps": steps})
-        step = items(steps) or []
+        step = elements_of(steps) or []
         if 0 in [item for item in step if isinstance(item, int)]:
             raise RuleError("slice.step", "a step of 0")
         if x.shape is None or not isinstance(count, int):
             return None
         if axes is None and count > len(x.shape):
             raise RuleError("slice.axes", f"bounds for {count} axes of {len(x.shape)}")
-        places = list(range(count)) if axes is None else numbers(axes)
+        places = list(range(count)) if axes is None else integers_of(axes)
         if places is None:
             return None
         blank = [None] * count
@@ -122,7 +128,7 @@ class Slice(
         return [(axis, Bounds(*row)) for axis, row in zip(axes_in(places, len(x.shape)), zip(*columns, strict=True), strict=True)]
 
     def evaluate(self, xp: Any, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Any:
-        rows = self._bounds(seen(x), held(starts), held(stops), held(axes), held(steps))
+        rows = self._bounds(view_of(x), host_view_of(starts), host_view_of(stops), host_view_of(axes), host_view_of(steps))
         if rows is None:
             raise symbolic.Inexact
         cuts = [slice(None)] * x.ndim
@@ -145,7 +151,7 @@ class Slice(
             begin = _known_begin(size, bounds)
             if begin is None:
                 cut = [_at(b, each, place) for each in (starts, stops, steps)]
-                indices = b.Slice(count_up(b, x, axis), cut[0], cut[1], [0], cut[2])
+                indices = b.Slice(indices_of_axis(b, x, axis), cut[0], cut[1], [0], cut[2])
                 g = added_back(b, g, indices, axis, shape_value(b, x, [axis]))
                 continue
             padded.append(axis)
@@ -154,14 +160,14 @@ class Slice(
             rest = None if known else b.Subtract(shape_value(b, x, [axis]), shape_value(b, y, [axis]))
             ends.append(size - length - begin if known else b.Subtract(rest, begin) if begin else rest)
         if padded:
-            g = b.Pad(g, joined(b, [*begins, *ends]), None, padded)
+            g = b.Pad(g, join_sizes(b, [*begins, *ends]), None, padded)
         return [g, None, None, *(None for each in (axes, steps) if each is not None)]
 
     def decompose(self, b: Any, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Any:
         """Without steps that are all 1, with axes counted from the front; None where it is so already."""
-        places = numbers(axes) if axes is not None else None
+        places = integers_of(axes) if axes is not None else None
         plain = places is None or x.shape is None or all(place >= 0 for place in places)
-        if steps is not None and set(items(steps) or [None]) == {1}:
+        if steps is not None and set(elements_of(steps) or [None]) == {1}:
             return b.Slice(x, starts, stops, axes)
         return None if plain else b.Slice(x, starts, stops, list(axes_in(places or [], len(x.shape))), steps)
 
@@ -179,7 +185,7 @@ class Slice(
 
 def _common_length(vectors: dict[str, Any]) -> Any:
     """The one length of several vectors. Raises RuleError [slice.bounds] where they differ."""
-    lengths = {name: vector_length(x, name) for name, x in vectors.items() if x is not None}
+    lengths = {name: length_of_vector(x, name) for name, x in vectors.items() if x is not None}
     known = {name: length for name, length in lengths.items() if isinstance(length, int)}
     if len(set(known.values())) > 1:
         text = ", ".join(f"{length} {name}" for name, length in known.items())
@@ -189,7 +195,7 @@ def _common_length(vectors: dict[str, Any]) -> Any:
 
 def _limits(x: Any) -> list[Any] | None:
     """The bounds in a vector; those of 32 bits that stand for "all the way" widened."""
-    found = items(x)
+    found = elements_of(x)
     dtype = x.type.dtype
     if found is None or dtype is None or dtype != "i32":
         return found
@@ -229,29 +235,6 @@ def _at(b: Any, vector: Any, place: int) -> Any:
     return b.Gather(vector, [place], axis=0)
 
 
-def count_up(b: Any, x: Any, axis: int) -> Any:
-    """The indices along an axis, as an i64 vector. A long one is counted when it runs: no model holds constants of that size."""
-    size = x.dims[axis]
-    if isinstance(size, int) and 8 * size <= FOLD_LIMIT:
-        return b.constant(np.arange(size, dtype=np.int64))
-    return b.Range(b.constant(0), b.Gather(b.Shape(x), b.constant(axis), axis=0), b.constant(1))
-
-
-def joined(b: Any, parts: Sequence[Any]) -> Any:
-    """Integers, lists of them and i64 vectors as one vector: a list where all are integers."""
-    runs: list[Any] = []
-    for part in parts:
-        if not isinstance(part, int | list):
-            runs.append(part)
-            continue
-        if not runs or not isinstance(runs[-1], list):
-            runs.append([])
-        runs[-1].extend(part if isinstance(part, list) else [part])
-    if len(runs) < 2:
-        return runs[0] if runs else []
-    return b.Concat(*(b.constant(run, dtypes.i64) if isinstance(run, list) else run for run in runs), axis=0)
-
-
 class Roll(Op, sig="x: T, shift!: I, axes!: I1 -> y: T", openvino="Roll-7(x, shift, axes)"):
     """``x`` moved by ``shift[i]`` places towards larger indices along ``axes[i]``; what leaves at the end comes back at the
     front.
@@ -260,16 +243,16 @@ class Roll(Op, sig="x: T, shift!: I, axes!: I1 -> y: T", openvino="Roll-7(x, shi
     """
 
     def shape(self, x: Any, shift: Any, axes: Any) -> Any:
-        counts = [vector_length(each, name, scalar=True) for name, each in (("shift", shift), ("axes", axes))]
-        if shift.shape and None not in counts and symbolic.equal(*counts) is False:
-            raise RuleError("roll.shift", f"{counts[0]} shifts for {counts[1]} axes")
+        shifts, count = length_of_vector(shift, "shift", scalar=True), length_of_vector(axes, "axes", scalar=True)
+        if shift.shape and shifts is not None and count is not None and symbolic.equal(shifts, count) is False:
+            raise RuleError("roll.shift", f"the number of shifts ({shifts}) must equal the number of axes ({count})")
         if x.shape is not None:
             self._shifts(x, shift, axes)
         return x.shape
 
     def _shifts(self, x: Any, shift: Any, axes: Any) -> dict[int, Any] | None:
         """The sum of the shifts by axis."""
-        places, steps = numbers(axes), items(shift)
+        places, steps = integers_of(axes), elements_of(shift)
         if places is None or steps is None:
             return None
         found: dict[int, Any] = {}
@@ -279,8 +262,8 @@ class Roll(Op, sig="x: T, shift!: I, axes!: I1 -> y: T", openvino="Roll-7(x, shi
         return found
 
     def evaluate(self, xp: Any, x: Any, shift: Any, axes: Any) -> Any:
-        self.shape(seen(x), held(shift), held(axes))
-        found = self._shifts(seen(x), held(shift), held(axes))
+        self.shape(view_of(x), host_view_of(shift), host_view_of(axes))
+        found = self._shifts(view_of(x), host_view_of(shift), host_view_of(axes))
         if found is None or any(isinstance(step, symbolic.Dim) for step in found.values()):
             raise symbolic.Inexact
         # A shift by many times the size is one by the rest, and small.
@@ -300,7 +283,7 @@ class Roll(Op, sig="x: T, shift!: I, axes!: I1 -> y: T", openvino="Roll-7(x, shi
 
     def decompose(self, b: Any, x: Any, shift: Any, axes: Any) -> Any:
         """Along each axis the end before the beginning."""
-        places = None if x.shape is None else numbers(axes)
+        places = None if x.shape is None else integers_of(axes)
         if places is None:
             raise UnsupportedError("roll.axes", "the axes of Roll are computed at run time, and have to be constant here")
         known = self._shifts(x, shift, axes)

@@ -13,7 +13,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, default_types
 from dovetail.ir.types import Tensor, Type, axis_in
 from dovetail.ops.elementwise.broadcast import is_float
-from dovetail.ops.tensor.reshape import numbers
+from dovetail.ops.shape_values import integers_of
 
 SORTS = ("value", "index", "none")
 
@@ -86,7 +86,7 @@ class TopK(
         return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
 
     def value(self, x: Any, k: Any) -> Any:
-        found = numbers(x)
+        found = integers_of(x)
         if found is None or k.value is None:
             raise symbolic.Inexact("the order of elements")
         return self.evaluate(np, np.asarray(x.exact).astype(np.int64), np.asarray(k.exact).astype(np.int64))
@@ -112,7 +112,7 @@ class TopK(
         return xp.flip(x.shape[axis] - 1 - xp.argsort(xp.flip(wide, axis=axis), axis=axis, stable=True), axis=axis)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, k: Any) -> Any:
-        from dovetail.ops.constant import zeros_like
+        from dovetail.ops.builders import zeros_like
 
         if g[0] is None or not is_float(x):
             return [None, None]

@@ -12,7 +12,7 @@ from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Window, Windows
 from dovetail.ir.types import broadcast_size, static
-from dovetail.ops.tensor.reshape import held, is_size, items, numbers, open_shape, seen, vector_length
+from dovetail.ops.shape_values import elements_of, host_view_of, integers_of, is_size, length_of_vector, shape_of_rank, view_of
 
 
 def aligned(sizes: Sequence[Any], rank: int) -> list[Any]:
@@ -37,14 +37,14 @@ class Transpose(
     """
 
     def shape(self, x: Any, order: Any = None) -> Any:
-        length = None if order is None else vector_length(order, "order")
+        length = None if order is None else length_of_vector(order, "order")
         if x.shape is None:
-            return open_shape(length or None)
+            return shape_of_rank(length or None)
         places = _order(len(x.shape), order)
-        return open_shape(len(x.shape)) if places is None else tuple(x.shape[place] for place in places)
+        return shape_of_rank(len(x.shape)) if places is None else tuple(x.shape[place] for place in places)
 
     def evaluate(self, xp: Any, x: Any, order: Any = None) -> Any:
-        places = _order(x.ndim, held(order))
+        places = _order(x.ndim, host_view_of(order))
         if places is None:
             raise symbolic.Inexact
         return xp.permute_dims(x, tuple(places))
@@ -52,7 +52,7 @@ class Transpose(
     def vjp(self, b: Any, g: Any, y: Any, x: Any, order: Any = None) -> Any:
         if order is None:
             return [b.Transpose(g)]
-        places = numbers(order)
+        places = integers_of(order)
         if places is None:
             raise UnsupportedError("grad.order", "the gradient needs the order of the axes to be known")
         return [b.Transpose(g, inverse(places)) if places else b.Transpose(g), None]
@@ -75,7 +75,7 @@ class Transpose(
 
 
 def _order(rank: int, order: Any) -> list[int] | None:
-    places = [] if order is None else numbers(order)
+    places = [] if order is None else integers_of(order)
     if places is None:
         return None
     if not places:
@@ -108,12 +108,12 @@ class Expand(
     both: bool = True
 
     def shape(self, x: Any, shape: Any) -> Any:
-        length = vector_length(shape, "shape")
+        length = length_of_vector(shape, "shape")
         if x.shape is None:
             return self._open(shape, length)
         if not isinstance(length, int):
             return None
-        wanted = items(shape) or open_shape(length)
+        wanted = elements_of(shape) or shape_of_rank(length)
         if wanted is None:
             return None
         rank = max(length, len(x.shape)) if self.both else length
@@ -123,7 +123,7 @@ class Expand(
 
     def canonical(self, x: Any, shape: Any) -> Op:
         """Where the result has exactly ``shape``, both directions are one."""
-        sizes = items(shape)
+        sizes = elements_of(shape)
         if self.both or sizes is None or x.shape is None or len(sizes) < len(x.shape):
             return self
         found = Expand().shape(x, shape)
@@ -133,8 +133,8 @@ class Expand(
     def _open(self, shape: Any, length: Any) -> Any:
         if self.both or not isinstance(length, int):
             return None
-        wanted = items(shape)
-        return open_shape(length) if wanted is None else tuple(map(self._size, wanted))
+        wanted = elements_of(shape)
+        return shape_of_rank(length) if wanted is None else tuple(map(self._size, wanted))
 
     def _size(self, size: Any) -> Any:
         """A size out of ``shape``, None where nothing is known of it."""
@@ -156,7 +156,7 @@ class Expand(
         return theirs
 
     def evaluate(self, xp: Any, x: Any, shape: Any) -> Any:
-        found = self.shape(seen(x), held(shape))
+        found = self.shape(view_of(x), host_view_of(shape))
         if found is None or None in found:
             raise symbolic.Inexact
         return xp.broadcast_to(x, tuple(found))
@@ -188,17 +188,17 @@ class Tile(
     extend: bool = False
 
     def shape(self, x: Any, repeats: Any) -> Any:
-        length = vector_length(repeats, "repeats")
+        length = length_of_vector(repeats, "repeats")
         shape = x.shape
         if shape is None:
-            return None if self.extend else open_shape(length)
+            return None if self.extend else shape_of_rank(length)
         if not isinstance(length, int):
-            return None if self.extend else open_shape(len(shape))
+            return None if self.extend else shape_of_rank(len(shape))
         if length != len(shape) and not self.extend:
             raise RuleError("tile.repeats", f"{length} repeats for {len(shape)} axes")
-        counts = items(repeats)
+        counts = elements_of(repeats)
         if counts is None:
-            return open_shape(max(length, len(shape)))
+            return shape_of_rank(max(length, len(shape)))
         rank = max(len(shape), len(counts))
         return tuple(map(self._size, aligned(shape, rank), aligned(counts, rank)))
 
@@ -212,9 +212,9 @@ class Tile(
         return self.with_(extend=False) if self.extend and same else self
 
     def evaluate(self, xp: Any, x: Any, repeats: Any) -> Any:
-        view = held(repeats)
-        self.shape(seen(x), view)
-        counts = numbers(view)
+        view = host_view_of(repeats)
+        self.shape(view_of(x), view)
+        counts = integers_of(view)
         if counts is None:
             raise symbolic.Inexact
         rank = max(x.ndim, len(counts))
@@ -224,9 +224,10 @@ class Tile(
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, repeats: Any) -> Any:
         from dovetail.ir.builder import shape_value
-        from dovetail.ops.tensor.reshape import as_i64, reshaped
+        from dovetail.ops.builders import reshape_like
+        from dovetail.ops.shape_values import as_i64
 
-        sizes, counts = shape_value(b, x), numbers(repeats)
+        sizes, counts = shape_value(b, x), integers_of(repeats)
         rank = len(y.dims)
         if isinstance(sizes, list) and counts is not None:
             pairs = zip(aligned(counts, rank), aligned(sizes, rank), strict=True)
@@ -236,10 +237,10 @@ class Tile(
             split = b.Reshape(b.Concat(*columns, axis=1), [-1])
         wide = b.Reshape(g, split, copy_zeros=False)
         summed = b.ReduceSum(wide, list(range(0, 2 * rank, 2)), keep_dims=False)
-        return [reshaped(b, summed, x) if rank != len(x.dims) else summed, None]
+        return [reshape_like(b, summed, x) if rank != len(x.dims) else summed, None]
 
     def windows(self, x: Any, repeats: Any) -> Windows:
-        shape, counts = static(x.shape), numbers(repeats)
+        shape, counts = static(x.shape), integers_of(repeats)
         if counts is None:
             raise UnsupportedError("windows.repeats", "the repeats are not known")
         rank = max(len(shape), len(counts))
@@ -262,7 +263,7 @@ class Tile(
 
     def decompose(self, b: Any, x: Any, repeats: Any) -> Any:
         """The same with one repeat for each axis."""
-        length = vector_length(repeats, "repeats")
+        length = length_of_vector(repeats, "repeats")
         if not self.extend or x.shape is None or not isinstance(length, int):
             return None
         rank = max(length, len(x.shape))

@@ -12,7 +12,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree
 from dovetail.ops.casts import as_type, wide_type
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 _NEVER = -1e30
 """The logarithm of what stands for no chance at all, so that sums over it stay numbers."""
@@ -68,14 +68,14 @@ class CTCLoss(
         empty = b.constant([[classes - 1]]) if blank is None else b.Reshape(as_type(b, blank, dtypes.i64), [1, 1])
         text, number = self._decoded(b, as_type(b, labels, dtypes.i64), as_type(b, counts, dtypes.i64), empty, times)
         batch = shape_value(b, logits, [0])
-        blanks = b.Expand(empty, joined(b, [batch, times]))
+        blanks = b.Expand(empty, join_sizes(b, [batch, times]))
         between = b.Concat(b.Unsqueeze(blanks, [2]), b.Unsqueeze(text, [2]), axis=2)
         states = b.Concat(
-            b.Reshape(between, joined(b, [batch, 2 * times]), copy_zeros=False), b.Slice(blanks, [0], [1], [1]), axis=1
+            b.Reshape(between, join_sizes(b, [batch, 2 * times]), copy_zeros=False), b.Slice(blanks, [0], [1], [1]), axis=1
         )
         stays, leaps = self._steps(b, text, times)
         chances = b.LogSoftmax(as_type(b, logits, wide_type(logits.dtype)), axis=2)
-        whole = joined(b, [batch, times, 2 * times + 1])
+        whole = join_sizes(b, [batch, times, 2 * times + 1])
         chances = b.GatherElements(chances, b.Expand(b.Unsqueeze(states, [1]), whole), axis=2)
         until = b.Unsqueeze(as_type(b, lengths, dtypes.i64), [1])
         first = np.arange(2 * times + 1).reshape(1, -1) < 2
@@ -109,7 +109,7 @@ class CTCLoss(
         number = b.Cast(kept, to=dtypes.i64)
         # What is dropped goes behind the end.
         places = b.Where(kept, b.Subtract(b.CumSum(number, b.constant(1)), b.constant(1)), b.constant(times))
-        empty = b.Expand(blank, joined(b, [shape_value(b, labels, [0]), times + 1]))
+        empty = b.Expand(blank, join_sizes(b, [shape_value(b, labels, [0]), times + 1]))
         text = b.Slice(b.ScatterElements(empty, places, labels, axis=1), [0], [-1], [1])
         return text, b.ReduceSum(number, [1], keep_dims=False)
 
@@ -122,7 +122,7 @@ class CTCLoss(
         before = b.Slice(b.Pad(text, [0, 1, 0, 0], b.constant(-1)), [0], [-1], [1])
         differs = b.Cast(b.Not(b.Equal(text, before)), to=dtypes.i64)
         pairs = b.Pad(b.Unsqueeze(differs, [2]), [0, 0, 1, 0, 0, 0])
-        rows = b.Reshape(pairs, joined(b, [shape_value(b, text, [0]), 2 * times]), copy_zeros=False)
+        rows = b.Reshape(pairs, join_sizes(b, [shape_value(b, text, [0]), 2 * times]), copy_zeros=False)
         leaps = b.Greater(b.Pad(rows, [0, 0, 0, 1]), b.constant(0))
         return b.constant(np.ones_like(is_label)), b.And(leaps, b.constant(np.arange(2 * times + 1) > 1))
 

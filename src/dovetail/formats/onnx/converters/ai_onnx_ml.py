@@ -39,15 +39,15 @@ def import_binarizer(ctx: ImportContext) -> Value:
     b = ctx.b
     if x.dtype.is_float:
         # In f32, as the attribute is.
-        return b.Cast(b.Greater(x, b.constant(np.array(threshold, x.dtype.numpy), x.dtype)), to=x.dtype)  # type: ignore[no-any-return]
+        return b.Cast(b.Greater(x, b.constant(np.array(threshold, x.dtype.numpy), x.dtype)), to=x.dtype)
     if not x.dtype.is_integer:
         raise RuleError("type.class", f"input 'x' should be numbers, not {x.dtype}")
     low, high = x.dtype.range()
     if math.isnan(threshold) or threshold >= high:
-        return b.Multiply(x, 0)  # type: ignore[no-any-return]
+        return b.Multiply(x, 0)
     if threshold < low:
-        return b.Add(b.Multiply(x, 0), 1)  # type: ignore[no-any-return]
-    return b.Cast(b.Greater(x, b.constant(math.floor(threshold), x.dtype)), to=x.dtype)  # type: ignore[no-any-return]
+        return b.Add(b.Multiply(x, 0), 1)
+    return b.Cast(b.Greater(x, b.constant(math.floor(threshold), x.dtype)), to=x.dtype)
 
 
 @ONNX.importer("ArrayFeatureExtractor", 1, domain=DOMAIN)
@@ -58,7 +58,7 @@ def import_array_feature_extractor(ctx: ImportContext) -> Value:
     if rank == 0:
         raise RuleError("shape.scalar", "a scalar has no features")
     found = ctx.b.Gather(x, ctx.b.Reshape(indices, [-1]), axis=rank - 1, bounds="natural")
-    return ctx.b.Unsqueeze(found, [0]) if rank == 1 else found  # type: ignore[no-any-return]
+    return ctx.b.Unsqueeze(found, [0]) if rank == 1 else found
 
 
 # Labels

@@ -15,8 +15,8 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import axis_in
+from dovetail.ops.shape_values import elements_of, integers_of
 from dovetail.ops.signal.dft import DFT
-from dovetail.ops.tensor.reshape import items, numbers
 
 
 @ONNX.importer("DFT", 17, 20)
@@ -84,10 +84,10 @@ def legalize_transform(b: Any, node: Node) -> Any:
     """One axis after the other."""
     op: Any = node.op
     x, axes, lengths = (*node.inputs, None)[:3]
-    places = numbers(axes)
+    places = integers_of(axes)
     if places is None:
         return _one_axis(b, op, x, axes, lengths)
-    if len(places) == 1 and (lengths is None or (lengths.shape == () and (numbers(lengths) or [0])[0] != -1)):
+    if len(places) == 1 and (lengths is None or (lengths.shape == () and (integers_of(lengths) or [0])[0] != -1)):
         return _halved(b, op, x, places[0], lengths) if op.inverse and op.onesided else None
     return _each(b, op, x, places, _lengths(b, lengths, len(places)))
 
@@ -96,7 +96,7 @@ def _lengths(b: Any, lengths: Any, count: int) -> list[Any]:
     """Each length as a scalar; None for one that is left out."""
     if lengths is None:
         return [None] * count
-    known = items(lengths)
+    known = elements_of(lengths)
     if known is None:
         raise UnsupportedError("fourier.length", "a length that only run time knows, and that may be -1")
     if lengths.shape == ():
@@ -107,7 +107,7 @@ def _lengths(b: Any, lengths: Any, count: int) -> list[Any]:
 
 def _halved(b: Any, op: Any, x: Any, place: int, lengths: Any) -> Any:
     """With as many elements as the length asks for: onnxruntime does not leave out what is beyond."""
-    length = next(iter(numbers(lengths) or ()), None)
+    length = next(iter(integers_of(lengths) or ()), None)
     axis = axis_in(place, len(x.dims) - 1)
     size = x.dims[axis]
     if length is None or symbolic.less_equal(size, length // 2 + 1) is True:
@@ -139,7 +139,7 @@ def export_transform(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     version = ctx.version_of("", "DFT")
     if version is None:
         raise UnsupportedError("op.unsayable", "the target has no DFT")
-    (axis,) = numbers(axes) or [0]
+    (axis,) = integers_of(axes) or [0]
     place = axis_in(axis, len(x.dims) - 1)
     attributes = {"inverse": int(op.inverse), "onesided": int(op.onesided)}
     inputs = [ctx.key(x), ctx.key(lengths)]

@@ -14,7 +14,7 @@ from dovetail.ops.elementwise.broadcast import number
 from dovetail.ops.elementwise.cast import FNUZ
 from dovetail.ops.elementwise.clip import finite_range
 from dovetail.ops.nn.dropout import is_inference
-from dovetail.ops.tensor.reshape import items
+from dovetail.ops.shape_values import elements_of
 
 _HALVES = ("f16", "bf16")
 
@@ -196,7 +196,7 @@ def copying_zeros(b: Any, node: Node) -> Any:
     op: Any = node.op
     x, target = node.inputs
     assert x is not None and target is not None
-    wanted = items(target)
+    wanted = elements_of(target)
     if op.copy_zeros or wanted is None or x.shape is None:
         return None
     open_axes = [axis for axis, size in enumerate(wanted) if _may_be_zero(size)]
@@ -267,7 +267,7 @@ def taken_by_places(b: Any, node: Node) -> Any:
     """Steps, before version 10: the elements at the places that they reach."""
     x, *bounds = (*node.inputs, None, None)[:5]
     assert x is not None
-    lists = [None if item is None else items(item) for item in bounds]
+    lists = [None if item is None else elements_of(item) for item in bounds]
     if x.shape is None or not all(isinstance(item, int) for each in lists for item in each or ()):
         return None
     starts, stops, axes, steps = lists

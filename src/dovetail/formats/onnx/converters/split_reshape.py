@@ -14,8 +14,8 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
+from dovetail.ops.shape_values import as_i64, elements_of
 from dovetail.ops.tensor.concat_split import Split
-from dovetail.ops.tensor.reshape import as_i64, items
 
 
 @ONNX.importer("Split", 1)
@@ -64,9 +64,9 @@ def reshape(b: Builder, node: Node) -> Any:
         return made
     if not op.copy_zeros:
         # Without a 0 that copies nothing cancels.
-        return b.Reshape(x, node.inputs[1], copy_zeros=False)
+        return b.Reshape(x, node.input(1), copy_zeros=False)
     target = written_sizes(x, node.inputs[1], node.outputs[0])
-    return b.Reshape(x, node.inputs[1] if target is None else target)
+    return b.Reshape(x, node.input(1) if target is None else target)
 
 
 def written_sizes(x: Value, target: Value | None, y: Value) -> list[int] | None:
@@ -74,7 +74,7 @@ def written_sizes(x: Value, target: Value | None, y: Value) -> list[int] | None:
 
     None where an element is none of these.
     """
-    wanted = None if target is None else items(target)
+    wanted = None if target is None else elements_of(target)
     if wanted is None or x.shape is None or y.shape is None:
         return None
     found: list[int] = []

@@ -19,10 +19,10 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import axes_in
+from dovetail.ops.shape_values import integers_of
 from dovetail.ops.tensor.depth_to_space import _Blocks
 from dovetail.ops.tensor.gather import Gather
 from dovetail.ops.tensor.nonzero_compress import OneHot
-from dovetail.ops.tensor.reshape import numbers
 from dovetail.ops.tensor.shape import ConstantOfShape
 from dovetail.ops.tensor.transpose_expand_tile import inverse
 
@@ -89,7 +89,7 @@ def gather(b: Builder, node: Node) -> Any:
 def expand(b: Builder, node: Node) -> Any:
     """ONNX expands both ways; a shape that refuses this is taken all the same."""
     op: Any = node.op
-    return typed(b, node) if op.both else b.Expand(*node.inputs)
+    return typed(b, node) if op.both else b.Expand(node.input(0), node.input(1))
 
 
 @ONNX.legalize("Squeeze")
@@ -100,7 +100,7 @@ def squeeze(b: Builder, node: Node) -> Any:
     assert x is not None
     if axes is None:
         return b.Squeeze(x) if op.skip else None
-    places = numbers(axes)
+    places = integers_of(axes)
     if places is None or x.shape is None:
         return b.Squeeze(x, axes) if op.skip else _upright(b, node)
     rank = len(x.shape)
@@ -131,8 +131,8 @@ def _upright(b: Builder, node: Node) -> Any:
 @ONNX.legalize("Transpose")
 def transpose(b: Builder, node: Node) -> Any:
     """An empty order is left out."""
-    x, order = (*node.inputs, None)[:2]
-    return b.Transpose(x) if order is not None and order.shape == (0,) else None
+    order = (*node.inputs, None)[1]
+    return b.Transpose(node.input(0)) if order is not None and order.shape == (0,) else None
 
 
 @ONNX.legalize("DepthToSpace", "SpaceToDepth")
@@ -301,7 +301,7 @@ class _OneHot(
 @ONNX.importer("Gather", 1)
 def gather_from_the_end(ctx: ImportContext) -> Op | None:
     """Negative indices, which came with version 11: where they are known, as every runtime reads them in older versions too."""
-    x, found = ctx.input(0), numbers(ctx.optional_input(1))
+    x, found = ctx.input(0), integers_of(ctx.optional_input(1))
     if not found or min(found) >= 0 or x.shape is None:
         return None
     op, _ = ctx.apply_mapping(*ctx.inputs, **ctx.node.attributes)
@@ -340,7 +340,7 @@ def _halves(first: Value, second: Value) -> Value | None:
     if not all(node is not None and isinstance(node.op, Gather) for node in nodes):
         return None
     sources = [node.inputs[0] for node in nodes if node is not None]
-    places = [numbers(node.inputs[1]) for node in nodes if node is not None]
+    places = [integers_of(node.inputs[1]) for node in nodes if node is not None]
     return sources[0] if sources[0] is sources[1] and places == [[0], [1]] and sources[0].shape == (2,) else None  # type: ignore[union-attr]
 
 
@@ -348,7 +348,7 @@ def _halves(first: Value, second: Value) -> Value | None:
 def reverse_sequence(b: Builder, node: Node) -> Any:
     """ONNX has the batch and the time in the first two axes only."""
     x, lengths = node.inputs
-    assert x is not None
+    assert x is not None and lengths is not None
     if x.shape is None:
         return typed(b, node)
     op: Any = node.op.canonical(x, lengths)

@@ -6,7 +6,7 @@ from typing import Any
 
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node
-from dovetail.ops.tensor.reshape import vector_length
+from dovetail.ops.shape_values import length_of_vector
 
 
 @OPENVINO.legalize("Col2Im")
@@ -14,7 +14,8 @@ def blocks(b: Any, node: Node) -> Any:
     """Everything is written out: OpenVINO takes no strides for none at all."""
     op: Any = node.op
     x, image, block = node.inputs
-    count = vector_length(image, "image")
+    assert image is not None
+    count = length_of_vector(image, "image")
     if count != 2:
         return op.decompose(b, x, image, block)
     plain = op.with_(**op.plain(2))

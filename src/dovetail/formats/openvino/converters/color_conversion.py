@@ -12,7 +12,7 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Value
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 # What the differences of colour add to the brightness.
 _RED, _GREEN, _BLUE = {"v": 1.596}, {"u": -0.391, "v": -0.813}, {"u": 2.018}
@@ -26,7 +26,7 @@ def from_nv12(ctx: ImportContext) -> Value:
     b, y = ctx.b, ctx.input_of_rank(0, 4)
     if len(ctx.inputs) == 1:
         y, below = _parts(b, y, [4, 2])
-        both = b.Reshape(below, joined(b, [shape_value(b, y, [0]), _half(b, y), 2]), copy_zeros=False)
+        both = b.Reshape(below, join_sizes(b, [shape_value(b, y, [0]), _half(b, y), 2]), copy_zeros=False)
     else:
         both = ctx.input_of_rank(1, 4)
     return _coloured(ctx, y, b.Slice(both, [0], [1], [3]), b.Slice(both, [1], [2], [3]))
@@ -39,7 +39,7 @@ def from_i420(ctx: ImportContext) -> Value:
     b, y = ctx.b, ctx.input_of_rank(0, 4)
     if len(ctx.inputs) == 1:
         y, first, second = _parts(b, y, [4, 1, 1])
-        shape = joined(b, [shape_value(b, y, [0]), _half(b, y), 1])
+        shape = join_sizes(b, [shape_value(b, y, [0]), _half(b, y), 1])
         return _coloured(ctx, y, *(b.Reshape(each, shape, copy_zeros=False) for each in (first, second)))
     return _coloured(ctx, y, ctx.input_of_rank(1, 4), ctx.input_of_rank(2, 4))
 
@@ -52,10 +52,10 @@ def _parts(b: Builder, x: Value, sixths: list[int]) -> list[Value]:
     if size % 3:
         raise RuleError("picture.height", f"a picture of {size} rows, which are no brightness and half as many differences")
     # Rows of colour may share one row of the picture, which no cut along the height tells apart.
-    flat = b.Reshape(x, joined(b, [shape_value(b, x, [0]), 6, -1]), copy_zeros=False)
+    flat = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), 6, -1]), copy_zeros=False)
     parts = b.Split(flat, sixths, axis=1, outputs=len(sixths))
     height, width = size * 2 // 3, shape_value(b, x, [2])
-    brightness = b.Reshape(parts[0], joined(b, [shape_value(b, x, [0]), height, width, 1]), copy_zeros=False)
+    brightness = b.Reshape(parts[0], join_sizes(b, [shape_value(b, x, [0]), height, width, 1]), copy_zeros=False)
     return [brightness, *parts[1:]]
 
 
@@ -85,7 +85,7 @@ def _coloured(ctx: ImportContext, y: Value, u: Value, v: Value) -> Value:
     if dtype.is_integer:
         found = b.Floor(b.Add(found, _number(b, 0.5, wide)))
     found = b.Clip(found, _number(b, 0, wide), _number(b, 255, wide))
-    return b.Cast(found, to=dtype) if dtype.is_integer else found  # type: ignore[no-any-return]
+    return b.Cast(found, to=dtype) if dtype.is_integer else found
 
 
 def _less(b: Builder, x: Value, dtype: dtypes.DType, middle: float) -> Any:
@@ -100,8 +100,8 @@ def _number(b: Builder, value: float, dtype: dtypes.DType) -> Value:
 def _spread(b: Builder, x: Value) -> Value:
     """Each element for the four places of its square."""
     batch, height, width = (shape_value(b, x, [axis]) for axis in (0, 1, 2))
-    pairs = b.Reshape(x, joined(b, [batch, height, 1, width, 1, 1]), copy_zeros=False)
-    squares = b.Expand(pairs, joined(b, [batch, height, 2, width, 2, 1]))
+    pairs = b.Reshape(x, join_sizes(b, [batch, height, 1, width, 1, 1]), copy_zeros=False)
+    squares = b.Expand(pairs, join_sizes(b, [batch, height, 2, width, 2, 1]))
     doubled = [[2 * size[0]] if isinstance(size, list) else b.Multiply(size, 2) for size in (height, width)]
-    result: Value = b.Reshape(squares, joined(b, [batch, *doubled, 1]), copy_zeros=False)
+    result: Value = b.Reshape(squares, join_sizes(b, [batch, *doubled, 1]), copy_zeros=False)
     return result

@@ -12,7 +12,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.casts import as_type
-from dovetail.ops.tensor.slice import count_up, joined
+from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
 
 def _decoded(b: Any, best: Value, counts: Any, blank: Any, merge: bool) -> tuple[Any, Any]:
@@ -28,7 +28,7 @@ def _decoded(b: Any, best: Value, counts: Any, blank: Any, merge: bool) -> tuple
     # What is dropped goes behind the end.
     places = b.Where(keep, b.Subtract(b.CumSum(number, b.constant(1)), b.constant(1)), times)
     more = [times[0] + 1] if isinstance(times, list) else b.Add(times, [1])
-    empty = b.Expand(b.constant(-1), joined(b, [batch, more]))
+    empty = b.Expand(b.constant(-1), join_sizes(b, [batch, more]))
     found = b.Slice(b.ScatterElements(empty, places, best, axis=1), [0], [-1], [1])
     return found, b.ReduceSum(number, [1], keep_dims=False)
 
@@ -61,6 +61,6 @@ def greedy_of_lengths(ctx: ImportContext) -> list[Value]:
     else:
         size = scores.dims[2]
         of_blank = b.constant(size - 1) if isinstance(size, int) else b.Subtract(shape_value(b, scores, [2]), [1])
-    counts = b.Less(count_up(b, scores, 1), b.Unsqueeze(as_type(b, lengths, dtypes.i64), [1]))
+    counts = b.Less(indices_of_axis(b, scores, 1), b.Unsqueeze(as_type(b, lengths, dtypes.i64), [1]))
     found, number = _decoded(b, best, counts, of_blank, merge)
     return [as_type(b, item, kind) for item, kind in zip((found, number), kinds, strict=True)]

@@ -14,7 +14,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import axis_in
 from dovetail.ops.detection.nms import NonMaxSuppression, inclusive, is_soft, known_limit
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 _ENCODINGS = {"corner": False, "center": True}
 
@@ -53,7 +53,7 @@ def padded_suppression(ctx: ImportContext) -> list[Value]:
         count = b.Minimum(b.Multiply(limit, classes), boxes)
         rows = b.Slice(rows, [0], count, [0])
     missing = b.Subtract(count, b.Gather(b.Shape(rows), [0], axis=0))
-    pads = joined(b, [[0, 0], missing, [0]])
+    pads = join_sizes(b, [[0, 0], missing, [0]])
     return [b.Pad(rows, pads, b.constant(np.array(-1, dtype.numpy), dtype))]
 
 
@@ -102,18 +102,18 @@ def yolo(ctx: ImportContext) -> Value:
     if len(x.dims) != 4 or coords < 2 or symbolic.equal(x.dims[1], count * entries) is False:
         raise UnsupportedError("detection.boxes", f"RegionYolo of {count} boxes of {entries} numbers in {x.type}")
     outer = shape_value(b, x, [0]), shape_value(b, x, [2, 3])
-    cells = b.Reshape(x, joined(b, [outer[0], [count, entries], outer[1]]), copy_zeros=False)
+    cells = b.Reshape(x, join_sizes(b, [outer[0], [count, entries], outer[1]]), copy_zeros=False)
     place, size, rest = (b.Slice(cells, [first], [last], [2]) for first, last in ((0, 2), (2, coords), (coords, entries)))
     if softmax:
         is_one, scores = b.Slice(rest, [0], [1], [2]), b.Slice(rest, [1], [classes + 1], [2])
         parts = [b.Sigmoid(place), size, b.Sigmoid(is_one), b.Softmax(scores, axis=2)]
     else:
         parts = [b.Sigmoid(place), size, b.Sigmoid(rest)]
-    y = b.Reshape(b.Concat(*parts, axis=2), joined(b, [outer[0], [count * entries], outer[1]]), copy_zeros=False)
+    y = b.Reshape(b.Concat(*parts, axis=2), join_sizes(b, [outer[0], [count * entries], outer[1]]), copy_zeros=False)
     if not softmax:
         result: Value = y
         return result
     first, last = axis_in(axis, 4), axis_in(end, 4)
     shape = [shape_value(b, x, range(first)), [-1], shape_value(b, x, range(last + 1, 4))]
-    result = b.Reshape(y, joined(b, shape), copy_zeros=False)
+    result = b.Reshape(y, join_sizes(b, shape), copy_zeros=False)
     return result

@@ -13,7 +13,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.casts import as_type
-from dovetail.ops.tensor.slice import count_up, joined
+from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
 
 def _reduction(ctx: ImportContext) -> str:
@@ -55,7 +55,7 @@ def bags(ctx: ImportContext) -> Value:
     b, mean = ctx.b, ctx.node.version == 15 and _reduction(ctx) == "mean"
     table, indices, offsets = (ctx.input(place) for place in range(3))
     _hold_vectors(ctx, indices, offsets)
-    places = count_up(b, indices, 0)
+    places = indices_of_axis(b, indices, 0)
     before = b.SearchSorted(as_type(b, offsets, dtypes.i64), places, right=True)
     ids = b.Subtract(before, b.constant(1))
     rows = _rows(b, table, indices, ctx.optional_input(4))
@@ -89,7 +89,7 @@ def _segments(b: Any, table: Value, rows: Value, ids: Value, count: Any, default
     inner = shape_value(b, table, range(1, len(table.dims)))
     zero = b.constant(np.zeros((), table.dtype.numpy), table.dtype)
     places = b.Unsqueeze(ids, [1])
-    total = b.ScatterND(b.Expand(zero, joined(b, [count, inner])), places, rows, reduction="add")
+    total = b.ScatterND(b.Expand(zero, join_sizes(b, [count, inner])), places, rows, reduction="add")
     if not mean and default is None:
         result: Value = total
         return result

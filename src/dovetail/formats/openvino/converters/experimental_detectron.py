@@ -15,7 +15,7 @@ from dovetail.ir.graph import Value
 from dovetail.ops.casts import as_type
 from dovetail.ops.detection.nms_decomposition import greedily
 from dovetail.ops.detection.roi_align import RoiAlign
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 _END = 2**31
 # The most that the logarithm of a size grows by, in f32.
@@ -43,7 +43,7 @@ def prior_grid(ctx: ImportContext) -> Value:
         )
         numbers = b.Cast(b.Range(b.constant(0), size, b.constant(1)), to=dtypes.f32)
         places.append(b.Multiply(b.Add(numbers, 0.5), apart))
-    shape = joined(b, [shape_value(b, cells, [2]), shape_value(b, cells, [3]), [1, 1]])
+    shape = join_sizes(b, [shape_value(b, cells, [2]), shape_value(b, cells, [3]), [1, 1]])
     y, x = (b.Expand(b.Unsqueeze(place, axes), shape) for place, axes in zip(places, ([1, 2, 3], [0, 2, 3]), strict=True))
     moved = b.Add(as_type(b, b.Unsqueeze(priors, [0, 1]), dtypes.f32), b.Concat(x, y, x, y, axis=3))
     grid = as_type(b, moved, priors.dtype)
@@ -64,9 +64,9 @@ def best_regions(ctx: ImportContext) -> Value:
     count = [min(wanted, *size)] if isinstance(size, list) else b.Minimum(size, b.constant([wanted]))
     rows = b.Gather(regions, b.TopK(chances, count, axis=0)[1], axis=0)
     if count == [wanted]:
-        return rows  # type: ignore[no-any-return]
+        return rows
     missing = [wanted - count[0]] if isinstance(count, list) else b.Subtract(b.constant([wanted]), count)
-    filled: Value = b.Pad(rows, joined(b, [[0, 0], missing, [0]]))
+    filled: Value = b.Pad(rows, join_sizes(b, [[0, 0], missing, [0]]))
     return filled
 
 
@@ -81,7 +81,7 @@ def features(ctx: ImportContext) -> list[Value]:
     low, high = b.Slice(corners, [0], [2], [1]), b.Slice(corners, [2], [4], [1])
     area = b.ReduceProd(b.Subtract(high, low), [1])
     level = _level(b, area, len(levels))
-    batch = b.Expand(b.constant(0), joined(b, [shape_value(b, regions, [0])]))
+    batch = b.Expand(b.constant(0), join_sizes(b, [shape_value(b, regions, [0])]))
     found = b.constant(0, levels[0].dtype)
     for number, (x, scale) in enumerate(zip(levels, scales, strict=True)):
         is_here = b.Equal(level, b.constant(number))
@@ -133,7 +133,7 @@ def proposals_of_one(ctx: ImportContext) -> list[Value]:
     """
     b, picture, anchors = ctx.b, ctx.input_of_rank(0, 1), ctx.input_of_rank(1, 2)
     deltas, scores = (b.Unsqueeze(ctx.input_of_rank(index, 3), [0]) for index in (2, 3))
-    cells = joined(b, [shape_value(b, scores, [2, 3]), shape_value(b, scores, [1]), 4])
+    cells = join_sizes(b, [shape_value(b, scores, [2, 3]), shape_value(b, scores, [1]), 4])
     grid = b.Reshape(anchors, cells, copy_zeros=False)
     size = b.Unsqueeze(b.Slice(as_type(b, picture, dtypes.f32), [0], [2], [0]), [0])
     low, high, chances = _refined(b, size, grid, deltas, scores, 1.0)
@@ -145,7 +145,7 @@ def proposals_of_one(ctx: ImportContext) -> list[Value]:
     rows, values = greedily(b, b.Unsqueeze(chances, [1]), None, dropped, b.constant(wanted), None)
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     missing = b.Subtract(b.constant([wanted]), b.Gather(b.Shape(values), [0], axis=0))
-    filled = b.Pad(boxes, joined(b, [[0, 0], missing, [0]])), b.Pad(values, joined(b, [[0], missing]))
+    filled = b.Pad(boxes, join_sizes(b, [[0, 0], missing, [0]])), b.Pad(values, join_sizes(b, [[0], missing]))
     shaped = b.Reshape(filled[0], [wanted, 4], copy_zeros=False), b.Reshape(filled[1], [wanted], copy_zeros=False)
     return [as_type(b, x, scores.dtype) for x in shaped]
 
@@ -154,7 +154,7 @@ def _refined(b: Any, size: Any, anchors: Any, deltas: Any, scores: Value, last: 
     """Both corners of the boxes of each picture, whose ``size`` [pictures, height and width] they are kept in, and how good they
     are: [pictures, boxes, 2] and [pictures, boxes].
     """
-    cells = joined(b, [shape_value(b, scores, [0]), shape_value(b, scores, [1]), 4, shape_value(b, scores, [2, 3])])
+    cells = join_sizes(b, [shape_value(b, scores, [0]), shape_value(b, scores, [1]), 4, shape_value(b, scores, [2, 3])])
     moves = b.Transpose(b.Reshape(as_type(b, deltas, dtypes.f32), cells, copy_zeros=False), [0, 3, 4, 1, 2])
     limit = b.Unsqueeze(b.Gather(b.Subtract(size, last), [1, 0], axis=1), [1])
     low, high = _moved(b, as_type(b, anchors, dtypes.f32), moves, limit, last)
@@ -190,7 +190,7 @@ def _moved(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> tuple[A
     half = b.Multiply(b.Multiply(b.Exp(b.Minimum(b.Slice(moves, [2], [4], [-1]), _MOST_GROWTH)), size), 0.5)
     corners = []
     for corner in (b.Subtract(middle, half), b.Subtract(b.Add(middle, half), last)):
-        flat = b.Reshape(corner, joined(b, [shape_value(b, moves, [0]), -1, 2]), copy_zeros=False)
+        flat = b.Reshape(corner, join_sizes(b, [shape_value(b, moves, [0]), -1, 2]), copy_zeros=False)
         corners.append(b.Maximum(b.Minimum(flat, limit), 0.0))
     return corners[0], corners[1]
 

@@ -13,7 +13,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import axis_in
-from dovetail.ops.tensor.slice import count_up
+from dovetail.ops.shape_values import indices_of_axis
 
 
 @OPENVINO.importer("GatherND", 5)
@@ -54,7 +54,7 @@ def gather_elements(b: Builder, node: Node) -> Any:
     if not larger:
         return None
     for place in larger:
-        x = b.Gather(x, count_up(b, indices, place), axis=place)
+        x = b.Gather(x, indices_of_axis(b, indices, place), axis=place)
     return b.GatherElements(x, indices, axis=axis)
 
 
@@ -63,7 +63,7 @@ def scatter_update(b: Builder, node: Node) -> Any:
     """OpenVINO's CPU plugin takes no scalar index: a vector of one, and one more axis for the update."""
     op: Any = node.op
     x, indices, updates = node.inputs
-    assert x is not None and indices is not None
+    assert x is not None and indices is not None and updates is not None
     if indices.shape != () or x.shape is None:
         return None
     axis = axis_in(op.axis, len(x.shape))

@@ -21,8 +21,8 @@ def absorb_transposes(b: Builder, node: Node) -> Value | None:
     if x is None and y is None:
         return None
     made: Value = b.MatMul(
-        x or node.inputs[0],
-        y or node.inputs[1],
+        x or node.input(0),
+        y or node.input(1),
         transpose_a=op.transpose_a != (x is not None),
         transpose_b=op.transpose_b != (y is not None),
     )

@@ -14,7 +14,7 @@ from dovetail.formats.openvino.dialect import OPENVINO, encode_attribute
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.random import RandomUniform
-from dovetail.ops.tensor.reshape import as_i64
+from dovetail.ops.shape_values import as_i64
 
 _EXACT = 2**53
 

@@ -14,7 +14,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.casts import as_type
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import join_sizes
 
 
 @OPENVINO.importer("SliceScatter", 15)
@@ -54,7 +54,9 @@ def segment_max(ctx: ImportContext) -> Value:
     else:
         size = b.Reshape(as_type(b, count, dtypes.i64), [1])
     least = kind.range()[0] if kind.is_integer else -np.inf
-    start = b.Expand(b.constant(np.array(least, kind.numpy), kind), joined(b, [size, shape_value(b, x, range(1, len(x.dims)))]))
+    start = b.Expand(
+        b.constant(np.array(least, kind.numpy), kind), join_sizes(b, [size, shape_value(b, x, range(1, len(x.dims)))])
+    )
     places = b.Unsqueeze(wide, [1])
     found = b.ScatterND(start, places, x, reduction="max")
     counts = b.ScatterND(b.Expand(b.constant(0), size), places, b.Expand(b.constant(1), shape_value(b, wide)), reduction="add")

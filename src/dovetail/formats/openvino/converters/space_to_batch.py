@@ -17,8 +17,7 @@ from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
 from dovetail.ir.types import INT64_MAX
 from dovetail.ops.nn.sliding_window import halves
-from dovetail.ops.tensor.reshape import as_i64
-from dovetail.ops.tensor.slice import joined
+from dovetail.ops.shape_values import as_i64, join_sizes
 
 _INTS = "tuple[int, ...]"
 
@@ -88,10 +87,10 @@ def _to_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Value:
     sizes: list[Any] = [shape_value(b, x, [0])]
     for axis in range(1, rank):
         sizes += [_divided(b, x, axis, block[axis]), block[axis]]
-    cut = b.Reshape(x, joined(b, sizes), copy_zeros=False)
+    cut = b.Reshape(x, join_sizes(b, sizes), copy_zeros=False)
     order = [*range(2, 2 * rank - 1, 2), 0, *range(1, 2 * rank - 1, 2)]
     whole = [_times(b, x, 0, all_blocks), *(_divided(b, x, axis, block[axis]) for axis in range(1, rank))]
-    result: Value = b.Reshape(b.Transpose(cut, order), joined(b, whole), copy_zeros=False)
+    result: Value = b.Reshape(b.Transpose(cut, order), join_sizes(b, whole), copy_zeros=False)
     return result
 
 
@@ -125,13 +124,13 @@ def _from_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Valu
     rank = len(block)
     batch = _divided(b, x, 0, all_blocks)
     rest = shape_value(b, x, range(1, rank))
-    first = list(block[1:]) if isinstance(block[0], int) else joined(b, list(block[1:]))
-    cut = b.Reshape(x, joined(b, [first, batch, rest]), copy_zeros=False)
+    first = list(block[1:]) if isinstance(block[0], int) else join_sizes(b, list(block[1:]))
+    cut = b.Reshape(x, join_sizes(b, [first, batch, rest]), copy_zeros=False)
     order = [rank - 1]
     for axis in range(1, rank):
         order += [rank - 1 + axis, axis - 1]
     sizes = [batch, *(_times(b, x, axis, block[axis]) for axis in range(1, rank))]
-    y: Value = b.Reshape(b.Transpose(cut, order), joined(b, sizes), copy_zeros=False)
+    y: Value = b.Reshape(b.Transpose(cut, order), join_sizes(b, sizes), copy_zeros=False)
     return y
 
 
@@ -147,9 +146,9 @@ def reorganised(ctx: ImportContext) -> Value:
     if channels % step**2 or height % step or width % step:
         raise FormatError("node.inputs", f"ReorgYolo: {x.type} does not divide by {step}")
     batch = shape_value(b, x, [0])
-    wide = b.Reshape(x, joined(b, [batch, [channels // step**2, height * step, width * step]]), copy_zeros=False)
+    wide = b.Reshape(x, join_sizes(b, [batch, [channels // step**2, height * step, width * step]]), copy_zeros=False)
     deep = b.SpaceToDepth(wide, block_size=step)
-    result: Value = b.Reshape(deep, joined(b, [batch, [channels * step**2, height // step, width // step]]), copy_zeros=False)
+    result: Value = b.Reshape(deep, join_sizes(b, [batch, [channels * step**2, height // step, width // step]]), copy_zeros=False)
     return result
 
 

@@ -15,8 +15,8 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REQUIRED, Op
 from dovetail.ir.types import INT64_MAX
+from dovetail.ops.shape_values import elements_of, integers_of, length_of_vector
 from dovetail.ops.tensor.concat_split import Split
-from dovetail.ops.tensor.reshape import items, numbers, vector_length
 from dovetail.ops.tensor.transpose_expand_tile import Tile
 
 # Pad
@@ -34,7 +34,7 @@ class _Pad(
     def shape(self, x: Any, begin: Any, end: Any, value: Any = None) -> Any:
         if x.shape is None:
             return None
-        first, last = numbers(begin), numbers(end)
+        first, last = integers_of(begin), integers_of(end)
         if first is None or last is None:
             return (None,) * len(x.shape)
         return tuple(size + before + after for size, before, after in zip(x.shape, first, last, strict=True))
@@ -50,8 +50,8 @@ def pad(ctx: ImportContext) -> Any:
         raise FormatError("node.inputs", f"Pad takes 4 inputs, not {len(ctx.inputs)}")
     x, begin, end = (ctx.input(index) for index in range(3))
     for vector, name in ((begin, "pads_begin"), (end, "pads_end")):
-        vector_length(vector, name)
-        known = numbers(vector)
+        length_of_vector(vector, name)
+        known = integers_of(vector)
         if ctx.node.version == 1 and known is not None and min(known, default=0) < 0:
             raise RuleError("pad.negative", f"{name} {known} should not be negative")
     return ctx.b.Pad(x, _joined(ctx.b, begin, end), ctx.optional_input(3) if mode == "constant" else None, mode=mode)
@@ -110,7 +110,7 @@ def _around(b: Builder, x: Value, pads: Value, value: Value) -> Value:
 
 def _is_far(op: Any, x: Value, pads: Value) -> bool:
     """Whether a mirror would have to show more than there is."""
-    known = numbers(pads)
+    known = integers_of(pads)
     if op.mode == "edge" or known is None or x.shape is None:
         return False
     room = [size - (op.mode == "reflect") for size in x.shape] * 2
@@ -169,7 +169,7 @@ def strided_slice(ctx: ImportContext) -> Any:
 
 def _bounds_length(begin: Value, end: Value, strides: Value | None) -> int:
     found = {
-        vector_length(each, name) for each, name in ((begin, "begin"), (end, "end"), (strides, "strides")) if each is not None
+        length_of_vector(each, name) for each, name in ((begin, "begin"), (end, "end"), (strides, "strides")) if each is not None
     }
     lengths = {length for length in found if isinstance(length, int)}
     if len(lengths) > 1:
@@ -248,7 +248,7 @@ def _cut_by(
         instead = b.Where(ahead, b.constant(np.array(forward)), b.constant(np.array(back)))
         kept = b.Gather(_cast(b, given), places, axis=0)
         bounds.append(b.Where(b.constant(np.array([bool(mask[place]) for place in places])), instead, kept))
-    result: Value = b.Slice(x, *bounds, [axis for _, axis in cuts], steps)
+    result: Value = b.Slice(x, bounds[0], bounds[1], [axis for _, axis in cuts], steps)
     return result
 
 
@@ -318,7 +318,7 @@ def _reversed_by(b: Builder, x: Value, given: Value, mode: str) -> Value:
         marks = b.ScatterElements(b.constant(np.zeros(rank, np.int64)), _cast(b, given), b.Expand(one, b.Shape(given)), axis=0)
         given = b.Greater(marks, zero)
     bounds = [b.Where(given, *pair) for pair in ((far, zero), (near, far))]
-    result: Value = b.Slice(x, *bounds, list(range(rank)), b.Where(given, b.constant(np.array(-1)), one))
+    result: Value = b.Slice(x, bounds[0], bounds[1], list(range(rank)), b.Where(given, b.constant(np.array(-1)), one))
     return result
 
 
@@ -326,7 +326,7 @@ def _reversed_by(b: Builder, x: Value, given: Value, mode: str) -> Value:
 def slice_with_steps(b: Builder, node: Node) -> Any:
     """OpenVINO's steps are not optional."""
     x, starts, stops, axes, steps = (*node.inputs, None, None)[:5]
-    assert starts is not None
+    assert x is not None and starts is not None and stops is not None
     if starts.shape == (0,):
         return b.Identity(x)
     if steps is not None:
@@ -356,7 +356,7 @@ def broadcast(ctx: ImportContext) -> Any:
         mode = "explicit"
     if mode != "explicit":
         return None
-    rank = vector_length(shape, "target_shape")
+    rank = length_of_vector(shape, "target_shape")
     if not isinstance(rank, int) or x.shape is None:
         raise UnsupportedError("broadcast.rank", "Broadcast with explicit axes between unknown ranks")
     known = constant_or_none(ctx.input(2))
@@ -389,8 +389,8 @@ def squeeze(ctx: ImportContext) -> Any:
     ctx.ignore("allow_axis_skip", "pytorch_dynamic_rank")
     axes = ctx.optional_input(1)
     if len(ctx.inputs) > 2:
-        raise FormatError("node.inputs", f"Squeeze takes 2 inputs, not {len(ctx.inputs)}")
-    if axes is not None and vector_length(axes, "axes", scalar=True) == 0:
+        raise FormatError("ctx.inputs", f"Squeeze takes 2 inputs, not {len(ctx.inputs)}")
+    if axes is not None and length_of_vector(axes, "axes", scalar=True) == 0:
         axes = None
     return ctx.b.apply("Squeeze", ctx.input(0), *([] if axes is None else [axes]), skip=True)
 
@@ -401,17 +401,17 @@ def squeeze_or_skip(b: Builder, node: Node) -> Any:
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     if axes is not None and axes.shape == (0,):
-        return b.Identity(x)
+        return b.Identity(node.input(0))
     return None if op.skip else b.apply("Squeeze", x, *([] if axes is None else [axes]), skip=True)
 
 
 @OPENVINO.legalize("Unsqueeze", "Tile")
 def nothing(b: Builder, node: Node) -> Any:
     """By no axes, which OpenVINO does not read from an empty constant, nothing happens."""
-    x, axes = (*node.inputs, None)[:2]
+    axes = (*node.inputs, None)[1]
     if axes is None or axes.shape != (0,) or (isinstance(node.op, Tile) and node.outputs[0].shape != ()):
         return None
-    return b.Identity(x)
+    return b.Identity(node.input(0))
 
 
 @OPENVINO.legalize("Transpose")
@@ -434,7 +434,7 @@ def expand(b: Builder, node: Node) -> Any:
     assert x is not None and shape is not None
     if shape.shape == (0,):
         return b.Identity(x)
-    sizes = items(shape)
+    sizes = elements_of(shape)
     if not op.both or sizes is None or x.shape is None or all(symbolic.equal(size, 0) is False for size in sizes):
         return None
     found = node.outputs[0].shape

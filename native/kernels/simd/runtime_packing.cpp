@@ -1,0 +1,99 @@
+// Matrices that are no constants, brought into the order in which tiles read them; and products with one row, not worth that.
+#include "kernels/runtime_packing.h"
+
+#include "kernels/simd/vector.h"
+
+namespace dovetail::DOVETAIL_ISA {
+namespace {
+
+// A square of lanes x lanes, turned: blocks off the diagonal change places, in blocks of 1, 2, 4 ... elements.
+inline void turn(Floats (&rows)[kLanes]) {
+#pragma GCC unroll 4
+    for (int block = 1; block < kLanes; block *= 2) {
+        Ints low{}, high{};
+        for (int i = 0; i < kLanes; ++i) {
+            low[i] = (i & block) == 0 ? i : kLanes + i - block;
+            high[i] = (i & block) == 0 ? i + block : kLanes + i;
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i)
+            if ((i & block) == 0) {
+                const Floats first = rows[i], second = rows[i + block];
+                rows[i] = __builtin_shuffle(first, second, low);
+                rows[i + block] = __builtin_shuffle(first, second, high);
+            }
+    }
+}
+
+// Columns that lie side by side along their depth.
+void pack_turned(float* to, const float* from, std::int64_t depth, std::int64_t columns, std::int64_t width,
+                 std::int64_t column_step) {
+    std::int64_t j = 0;
+    for (; j + kLanes <= columns; j += kLanes) {
+        std::int64_t k = 0;
+        for (; k + kLanes <= depth; k += kLanes) {
+            Floats rows[kLanes];
+#pragma GCC unroll 16
+            for (int i = 0; i < kLanes; ++i) rows[i] = load(from + (j + i) * column_step + k);
+            turn(rows);
+#pragma GCC unroll 16
+            for (int i = 0; i < kLanes; ++i) store(to + (k + i) * width + j, rows[i]);
+        }
+        for (; k < depth; ++k)
+            for (int i = 0; i < kLanes; ++i) to[k * width + j + i] = from[(j + i) * column_step + k];
+    }
+    for (; j < columns; ++j)
+        for (std::int64_t k = 0; k < depth; ++k) to[k * width + j] = from[j * column_step + k];
+}
+
+void pack(float* to, const float* from, std::int64_t depth, std::int64_t columns, std::int64_t width, std::int64_t depth_step,
+          std::int64_t column_step) {
+    if (depth_step == 1 && column_step != 1)
+        pack_turned(to, from, depth, columns, width, column_step);
+    else
+        for (std::int64_t k = 0; k < depth; ++k)
+            if (column_step == 1)
+                for (std::int64_t j = 0; j < columns; ++j) to[k * width + j] = from[k * depth_step + j];
+            else
+                for (std::int64_t j = 0; j < columns; ++j) to[k * width + j] = from[k * depth_step + j * column_step];
+    for (std::int64_t k = 0; columns < width && k < depth; ++k)
+        for (std::int64_t j = columns; j < width; ++j) to[k * width + j] = 0;
+}
+
+// Columns ahead that are fetched: each is read once, from wherever it lies.
+constexpr std::int64_t kAhead = 8;
+
+// `count` columns at once, two chains of sums each.
+template <int count>
+inline void dots_of(float* to, const float* a, const float* b, std::int64_t depth, std::int64_t column_step) {
+    const std::int64_t ahead = kAhead * column_step;
+    Floats sums[2][count] = {};
+    std::int64_t k = 0;
+    for (; k + 2 * kLanes <= depth; k += 2 * kLanes)
+#pragma GCC unroll 8
+        for (int j = 0; j < count; ++j)
+#pragma GCC unroll 2
+            for (int c = 0; c < 2; ++c) {
+                const float* from = b + j * column_step + k + c * kLanes;
+                __builtin_prefetch(from + ahead);
+                sums[c][j] += load(a + k + c * kLanes) * load(from);
+            }
+    for (int j = 0; j < count; ++j) {
+        float sum = sum_of(sums[0][j] + sums[1][j]);
+        for (std::int64_t rest = k; rest < depth; ++rest) sum += a[rest] * b[j * column_step + rest];
+        to[j] = sum;
+    }
+}
+
+void dots(float* to, const float* a, const float* b, std::int64_t depth, std::int64_t columns, std::int64_t column_step) {
+    std::int64_t j = 0;
+    for (; j + 4 <= columns; j += 4) dots_of<4>(to + j, a, b + j * column_step, depth, column_step);
+    for (; j < columns; ++j) dots_of<1>(to + j, a, b + j * column_step, depth, column_step);
+}
+
+}  // namespace
+
+extern const PackTable packs;
+const PackTable packs = {pack, dots};
+
+}  // namespace dovetail::DOVETAIL_ISA

@@ -1,0 +1,68 @@
+"""OperatorMethods: the operators of the registry as methods of a Builder.
+
+Type checkers and editors read the stub ``operator_methods.pyi`` instead, which has one method for each operator with its inputs,
+attributes and documentation. ``python -m dovetail.ir.operator_stub`` generates it from the registry.
+"""
+
+from __future__ import annotations
+
+from inspect import Signature
+from typing import Any
+
+from dovetail.errors import MissingAttributeError
+from dovetail.ir.op import REGISTRY, Op
+
+
+class OperatorMethods:
+    """The base of Builder: looks a method up in the registry and calls ``apply`` with the operator's name."""
+
+    def __getattr__(self, kind: str) -> OperatorMethod:
+        if kind.startswith("_"):
+            # Protocols of copy, pickle and inspect ask for such names.
+            raise AttributeError(kind)
+        return OperatorMethod(self, operator_class(kind))
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *REGISTRY})
+
+
+class OperatorMethod:
+    """One operator bound to a builder."""
+
+    __slots__ = ("_builder", "_operator")
+
+    def __init__(self, builder: Any, operator: type[Op]) -> None:
+        self._builder = builder
+        self._operator = operator
+
+    def __call__(self, *inputs: Any, **attributes: Any) -> Any:
+        return self._builder.apply(self._operator.__name__, *inputs, **attributes)
+
+    def __repr__(self) -> str:
+        return f"<operator {self.__name__}{self.__signature__}>"
+
+    @property
+    def __name__(self) -> str:
+        return self._operator.__name__
+
+    @property
+    def __doc__(self) -> str | None:
+        return self._operator.__doc__
+
+    @property
+    def __signature__(self) -> Signature:
+        # Deferred for start-up time: only help() and editors ask.
+        from dovetail.ir.operator_stub import method_signature
+
+        return method_signature(self._operator)
+
+
+def operator_class(kind: str) -> type[Op]:
+    """Look up an operator by name. Raises MissingAttributeError [builder.operator] with the closest names."""
+    operator = REGISTRY.get(kind)
+    if operator is None:
+        # Deferred for start-up time: only an error needs it.
+        from dovetail.ir.suggestions import closest_operators
+
+        raise MissingAttributeError("builder.operator", f"no operator is named {kind!r}{closest_operators(kind)}")
+    return operator

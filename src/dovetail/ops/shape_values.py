@@ -1,0 +1,124 @@
+"""Read shape values (integers and symbolic sizes) from operator inputs, and compute them through a Builder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dovetail import dtypes, symbolic
+from dovetail.errors import RuleError
+from dovetail.interpreter.evaluate import FOLD_LIMIT
+from dovetail.ir.types import Size, Tensor, View
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
+REFUSED_SIZE = -2
+"""A size or length that every format refuses."""
+_MOST_AXES = 64
+"""The largest length of a shape vector from which a rank is inferred."""
+
+
+def elements_of(x: View | None) -> list[Any] | None:
+    """Return the elements of an integer input as integers and dims, in row-major order; None where they are unknown."""
+    if x is None or x.value is None:
+        return None
+    return [item if isinstance(item, symbolic.Dim) else int(item) for item in np.ravel(x.value).tolist()]
+
+
+def integers_of(x: View | None) -> list[int] | None:
+    """Return the elements of an integer input where all of them are known integers, else None."""
+    elements = elements_of(x)
+    if elements is None or symbolic.Dim in map(type, elements):
+        return None
+    return elements
+
+
+def is_size(item: Size) -> bool:
+    """Test whether an element cannot be negative."""
+    low = symbolic.bounds(item)[0]
+    return low is not None and low >= 0
+
+
+def length_of_vector(x: View, name: str, scalar: bool = False) -> Size | None:
+    """Return the length of a vector (of a scalar, where allowed: 1), None where unknown. Raises RuleError [input.rank]."""
+    shape = x.shape
+    if shape is None:
+        return None
+    if len(shape) == 1:
+        return shape[0]
+    if scalar and not shape:
+        return 1
+    raise RuleError("input.rank", f"{name} must be a vector, got rank {len(shape)}")
+
+
+def view_of(x: Array) -> View:
+    """Return the View of an array: its shape, without element type and value."""
+    return View(Tensor(None, tuple(x.shape)))
+
+
+def host_view_of(x: Array | None) -> View | None:
+    """Return the View of a host array: element type, shape and value."""
+    if x is None:
+        return None
+    dtype = dtypes.dtype(x.dtype) if x.dtype != object else None
+    return View(Tensor(dtype, tuple(x.shape)), np.asarray(x))
+
+
+def shape_of_rank(rank: Size | None) -> Any:
+    """Return a shape of ``rank`` unknown sizes; None where the rank is unknown or beyond every tensor's."""
+    return (None,) * rank if isinstance(rank, int) and rank <= _MOST_AXES else None
+
+
+def as_i64(b: Builder, vector: Value) -> Value:
+    """Cast sizes or lengths to i64. A u64 element beyond i64 becomes REFUSED_SIZE instead of a negative number such as -1."""
+    if vector.dtype == "i64":
+        return vector
+    wide: Value = b.Cast(vector, to=dtypes.i64)
+    if vector.dtype != "u64":
+        return wide
+    refused: Value = b.Where(b.Less(wide, b.constant(0, dtypes.i64)), b.constant(REFUSED_SIZE, dtypes.i64), wide)
+    return refused
+
+
+def indices_of_axis(b: Builder, x: Value, axis: int) -> Value:
+    """Write the indices 0, 1, ... of an axis as an i64 vector: a constant, or a Range beyond FOLD_LIMIT bytes."""
+    size = x.dims[axis]
+    if isinstance(size, int) and 8 * size <= FOLD_LIMIT:
+        return b.constant(np.arange(size, dtype=np.int64))
+    indices: Value = b.Range(b.constant(0), b.Gather(b.Shape(x), b.constant(axis), axis=0), b.constant(1))
+    return indices
+
+
+def join_sizes(b: Builder, parts: Sequence[object]) -> Any:
+    """Join integers, lists of integers and i64 vectors into one vector: a list where all are integers."""
+    runs: list[Any] = []
+    for part in parts:
+        if not isinstance(part, int | list):
+            runs.append(part)
+            continue
+        if not runs or not isinstance(runs[-1], list):
+            runs.append([])
+        runs[-1].extend(part if isinstance(part, list) else [part])
+    if len(runs) < 2:
+        return runs[0] if runs else []
+    return b.Concat(*(b.constant(run, dtypes.i64) if isinstance(run, list) else run for run in runs), axis=0)
+
+
+__all__ = [
+    "REFUSED_SIZE",
+    "as_i64",
+    "elements_of",
+    "host_view_of",
+    "indices_of_axis",
+    "integers_of",
+    "is_size",
+    "join_sizes",
+    "length_of_vector",
+    "shape_of_rank",
+    "view_of",
+]
