@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -11,71 +12,125 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail import native_core
-from dovetail.errors import EngineError
+from dovetail.errors import EngineError, printable
 from dovetail.formats import load
 from dovetail.formats.mapped_files import check_unchanged
 from dovetail.interpreter.interpret import interpret, owned, put_into
+from dovetail.interpreter.results import Results
 from dovetail.interpreter.session import Beginning, Session, named
 from dovetail.ir.edit import copy_model
-from dovetail.ir.graph import Model
+from dovetail.ir.graph import Model, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.state import state_inputs
+from dovetail.ir.types import Optional as OptionalType, Sequence as SequenceType
 from dovetail.limits import DEFAULT, Limits, counting, within_memory
 
 if TYPE_CHECKING:
     from dovetail.engine.plan_report import PlanReport
 
+LOGGER = logging.getLogger("dovetail")
 ENGINES = ("native", "interpreter")
+PORTS_SHOWN = 4
+"""Inputs or outputs that the repr of a Program lists."""
 
 
 class Program:
-    """A compiled model: ``program({"x": array})`` or ``program(array, ...)`` gives the outputs by name, as numpy arrays.
+    """A compiled model, called with arrays by name or in order; it returns the outputs as numpy arrays.
 
-    States that are not given begin anew (see ``session``). No result shares memory with an input or another result. ``out`` names
-    arrays that results are written into. A Program holds no state, can be called from several threads, and can be pickled (the
-    pickle holds model and options, and compiles anew).
+    ``program(x=array)``, ``program({"x": array})``, ``program(array, ...)`` and ``program([array, ...])`` are the same call; an
+    input called ``out`` goes by dict. The :class:`Results` are indexed by name or position. ``out``: arrays that results are
+    written into, by name in a dict, or by position in a list (None: a new array).
+
+    States that are not passed begin anew (see ``session``). No result shares memory with an input or another result. A Program
+    holds no state, can be called from several threads, and can be pickled (the pickle holds model and options, and compiles
+    anew). As a context manager, or by ``close``, it releases its memory; a later call raises EngineError [program.closed].
     """
 
     def __init__(self, model: Model, engine: str, **options: Any) -> None:
         self.model = copy_model(model)
         self.engine = engine
         self.options = options
+        self._is_closed = False
         self._beginning = Beginning(self.model) if self.model.states else None
         # Loops spend a limit of the whole run; without them a run counts nothing, and is not slowed down.
         self._counts = self.model.limits != DEFAULT or any(_holds_graphs(node.op) for node in self.model.graph.nodes)
         with counting(self.model.limits), within_memory("the program", self.model.file):
             self._native = _native(self.model, options) if engine == "native" else None
 
-    def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None) -> dict[str, np.ndarray[Any, Any]]:
-        if not self._counts:
-            return self._run(inputs, out)
-        with counting(self.model.limits):
-            return self._run(inputs, out)
+    @property
+    def inputs(self) -> list[Value]:
+        """The inputs, with ``name``, ``dtype`` and ``shape``."""
+        return self.model.inputs
 
-    def _run(self, inputs: tuple[Any, ...], out: Mapping[str, Any] | None) -> dict[str, np.ndarray[Any, Any]]:
-        given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+    @property
+    def outputs(self) -> list[Value]:
+        """The outputs, with ``name``, ``dtype`` and ``shape``."""
+        return self.model.outputs
+
+    def __call__(self, *inputs: Any, out: Mapping[str, Any] | Sequence[Any] | None = None, **by_name: Any) -> Results:
+        if not self._counts:
+            return self._run(inputs, by_name, out)
+        with counting(self.model.limits):
+            return self._run(inputs, by_name, out)
+
+    def _run(self, inputs: tuple[Any, ...], by_name: dict[str, Any], out: Mapping[str, Any] | Sequence[Any] | None) -> Results:
+        if self._is_closed:
+            raise EngineError("program.closed", "a closed program cannot run", file=self.model.file)
+        inputs = self._gathered(inputs, by_name)
+        arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
         if self._beginning is not None:
-            given = self._with_states(inputs)
-        if out is not None:
-            self._check_out(out)
+            arrays = self._with_states(inputs)
+        targets = None if out is None else self._check_out(out)
         if self._native is not None:
-            return dict(self._native(given, out))
-        return _written(self._interpreted(given), out)
+            return Results(self._native(arrays, targets))
+        return Results(_write_outputs(self._interpreted(arrays), targets))
+
+    def _gathered(self, inputs: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
+        """The inputs as the positional arguments of the plainest call: one mapping, or one array for each input."""
+        if by_name:
+            if not inputs:
+                return (by_name,)
+            if len(inputs) > 1 or not isinstance(inputs[0], Mapping) or any(name in by_name for name in inputs[0]):
+                raise EngineError("input.count", "each input is passed once, all in order or all by name")
+            return ({**inputs[0], **by_name},)
+        if len(inputs) == 1 and isinstance(inputs[0], list | tuple) and _is_list_of_inputs(self.model, inputs[0]):
+            return tuple(inputs[0])
+        return inputs
+
+    def close(self) -> None:
+        """Release the plans, the workspace and the packed weights. A closed program cannot run."""
+        self._is_closed = True
+        self._native = None
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def session(self) -> Session:
         """A caller whose states are kept from call to call."""
         return Session(self)
 
     def _with_states(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
-        """The inputs by name, with what its states begin with for those that are not given."""
-        given = named(self.model, inputs)
+        """The inputs by name, with the initial values of the states that are not among them."""
+        arrays = named(self.model, inputs)
         assert self._beginning is not None
-        if all(name in given for name in state_inputs(self.model)):
-            return given
-        return {**self._beginning(given), **given}
+        if all(name in arrays for name in state_inputs(self.model)):
+            return arrays
+        return {**self._beginning(arrays), **arrays}
 
-    def _check_out(self, out: Mapping[str, Any]) -> None:
+    def _check_out(self, out: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
+        """Return ``out`` by name. Raises EngineError [output.unknown], [output.array], [output.overlap]."""
         names = [value.name for value in self.model.outputs]
+        if not isinstance(out, Mapping):
+            if not isinstance(out, list | tuple) or len(out) != len(names):
+                size = f"a list of {len(out)}" if isinstance(out, list | tuple) else type(out).__name__
+                raise EngineError(
+                    "output.array",
+                    f"out must be a dict, or a list with an array or None for each of {len(names)} outputs, got {size}",
+                )
+            out = {name: array for name, array in zip(names, out, strict=True) if array is not None}
         unknown = [name for name in out if name not in names]
         if unknown:
             raise EngineError(
@@ -85,6 +140,7 @@ class Program:
         for (one, first), (other, second) in combinations(arrays, 2):
             if np.may_share_memory(first, second) and np.shares_memory(first, second):
                 raise EngineError("output.overlap", f"out[{one!r}] and out[{other!r}] share memory")
+        return out
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _compiled, (self.model, self.engine, self.options)
@@ -97,7 +153,23 @@ class Program:
             raise EngineError("run.memory", f"the outputs do not fit into memory: {error}", file=self.model.file) from None
 
     def __repr__(self) -> str:
-        return f"<Program {self.engine}: {self.model!r}>"
+        state = ", closed" if self._is_closed else ""
+        return printable(f"<Program {self.engine}{state}: {_ports_text(self.inputs)} -> {_ports_text(self.outputs)}>")
+
+
+def _ports_text(values: Sequence[Value]) -> str:
+    texts = [f"{value.name}: {value.type}" for value in values[:PORTS_SHOWN]]
+    more = [f"{len(values) - PORTS_SHOWN} more"] if len(values) > PORTS_SHOWN else []
+    return f"({', '.join(texts + more)})"
+
+
+def _is_list_of_inputs(model: Model, items: Sequence[Any]) -> bool:
+    """Whether a single list argument holds the inputs in order, rather than being the elements of the only input."""
+    if len(model.inputs) != 1:
+        return True
+    if len(items) != 1 or isinstance(model.inputs[0].type, SequenceType | OptionalType):
+        return False
+    return hasattr(items[0], "__dlpack__")
 
 
 def _holds_graphs(op: Any) -> bool:
@@ -114,8 +186,8 @@ def _compiled(model: Model, engine: str, options: dict[str, Any]) -> Program:
     return Program(model, engine, **options)
 
 
-def _written(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The outputs, those that ``out`` names written into its arrays."""
+def _write_outputs(outputs: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the outputs, those that ``out`` names written into its arrays."""
     for name, array in (out or {}).items():
         outputs[name] = put_into(array, outputs[name], name)
     return outputs
@@ -153,8 +225,12 @@ def compile(
         loaded = copy_model(loaded)
         loaded.limits = chosen
     if engine == "interpreter" or (engine == "auto" and not native_core.is_compiled):
+        reason = "as requested" if engine == "interpreter" else "the native core is not compiled"
+        LOGGER.info("%s: interpreter engine, %s", printable(loaded.file or "the model"), reason)
         return Program(loaded, "interpreter")
-    return Program(loaded, "native", threads=threads, elide=elide)
+    program = Program(loaded, "native", threads=threads, elide=elide)
+    LOGGER.info("%s: native engine, %s", printable(loaded.file or "the model"), native_core.build())
+    return program
 
 
 def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **options: Any) -> PlanReport:
@@ -174,9 +250,6 @@ def plan(model: Model | str | PathLike[str], *, limits: Limits | None = None, **
         return report(loaded, **options)
 
 
-def run(
-    model: Model | str | PathLike[str], inputs: Mapping[str, Any] | Sequence[Any] | Any, engine: str = "auto"
-) -> dict[str, np.ndarray[Any, Any]]:
-    """The outputs of a model (or the file of one) by name, for inputs by name, in a list in order, or the only one."""
-    program = compile(model, engine)
-    return program(*inputs) if isinstance(inputs, list | tuple) else program(inputs)
+def run(model: Model | str | PathLike[str], inputs: Mapping[str, Any] | Sequence[Any] | Any, engine: str = "auto") -> Results:
+    """Run a model (or the file of one) once. ``inputs``: arrays by name, a list in order, or the only one."""
+    return compile(model, engine)(inputs)

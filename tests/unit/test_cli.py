@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -185,6 +186,14 @@ BAD_USES = [
     ("convert", "model.onnx", "m.xml", "--tolerance", "1"),
     ("convert", "model.onnx", "m.xml", "--verify", "--tolerance", "-1"),
     ("grad", "model.onnx", "g.xml", "--opset", "13"),
+    ("run", "model.onnx", "--engine", "fast"),
+    ("run", "model.onnx", "--threads", "0"),
+    ("run", "model.onnx", "-i", "missing.npy"),
+    ("run", "model.onnx", "-o", "-", "--json"),
+    ("convert", "model.onnx", "-", "--json"),
+    ("convert", "model.onnx", "-", "--verify"),
+    ("convert", "model.onnx", "-", "--external"),
+    ("bench", "-"),
 ]
 
 
@@ -197,11 +206,10 @@ def test_a_wrong_use_ends_in_2_and_writes_nothing(arguments: tuple[str, ...], mo
 
 @pytest.mark.parametrize(
     ("content", "code"),
-    [(b"", "array.file"), (b"\x93NUMPY\x01\x00", "array.file"), (b"PK\x03\x04junk", "array.file"), (None, "array.file")],
+    [(b"", "array.file"), (b"\x93NUMPY\x01\x00", "array.file"), (b"PK\x03\x04junk", "array.file")],
 )
-def test_files_that_hold_no_arrays_are_refused(content: bytes | None, code: str, model: str, ran: Any) -> None:
-    if content is not None:
-        Path("x.npy").write_bytes(content)
+def test_files_that_hold_no_arrays_are_refused(content: bytes, code: str, model: str, ran: Any) -> None:
+    Path("x.npy").write_bytes(content)
     found = ran("run", model, "-i", "x.npy")
     assert found.code == 6 and f"EngineError [{code}]" in found.err
 
@@ -373,7 +381,7 @@ def test_check_of_a_sound_model_ends_in_0(model: str, ran: Any) -> None:
 @pytest.mark.parametrize("command", ["run", "check", "show", "info"])
 def test_what_cannot_be_read_at_all_is_an_error(command: str, tmp_path: Path, ran: Any) -> None:
     missing = ran(command, str(tmp_path / "missing.onnx"))
-    assert missing.code == 3 and missing.err.startswith("FormatError [file.missing]: there is no file")
+    assert missing.code == 3 and missing.err.startswith("MissingFileError [file.missing]: there is no file")
     (tmp_path / "model.txt").touch()
     assert ran(command, str(tmp_path / "model.txt")).code == 4
 
@@ -487,6 +495,34 @@ def test_other_exceptions_have_no_traceback_unless_asked(
 
 
 # The process
+
+
+def test_stdin_and_stdout_are_named_by_a_dash(model: str, tmp_path: Path) -> None:
+    def call(arguments: str, stdin: bytes = b"") -> bytes:
+        command = [sys.executable, "-m", "dovetail", *arguments.split()]
+        done = subprocess.run(command, input=stdin, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    data = Path(model).read_bytes()
+    shown = call(f"show {model}")
+    assert call("show -", data) == shown
+    assert call("check -", data).endswith(b"sound\n")
+    written = call("convert - -", data)
+    assert call("show -", written) == shown
+    result = call("run - --dim n=2 -o -", data)
+    with np.load(io.BytesIO(result)) as arrays:
+        assert len(arrays.files) == len(dovetail.load(model).outputs)
+    name = dovetail.load(model).inputs[0].name
+    np.savez(
+        "inputs.npz",
+        **{x.name: np.ones([s if isinstance(s, int) else 2 for s in x.shape or ()], "f4") for x in dovetail.load(model).inputs},
+    )
+    assert call(f"run {model} -i - -o -", Path("inputs.npz").read_bytes()) == call(f"run {model} -i inputs.npz -o - --threads 1")
+    both = subprocess.run(
+        [sys.executable, "-m", "dovetail", "run", "-", "-i", f"{name}=-"], input=data, capture_output=True, check=False
+    )
+    assert both.returncode == 2 and b"stdin" in both.stderr
 
 
 def test_the_command_itself(model: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import zipfile
 from collections.abc import Callable, Mapping, Sequence as Several
 from itertools import takewhile
@@ -11,6 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 import click
 import numpy as np
 
+from dovetail.cli.output import STREAM, read_stdin
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError
 from dovetail.interpreter.session import Beginning
@@ -171,11 +174,15 @@ def _sizes_given(model: Model, arrays: Mapping[str, Any]) -> dict[str, int]:
 
 
 def read_array(path: str) -> Any:
-    """The array of an .npy file or the arrays of an .npz file; nothing in it is executed. Raises EngineError [array.file]."""
-    if not Path(path).is_file():
-        raise EngineError("array.file", f"there is no file {path!r}")
+    """Read the array of an .npy file or the arrays of an .npz file; ``-`` is stdin. Nothing in it is executed.
+
+    Raises EngineError [array.file]; UsageError where there is no such file.
+    """
+    if path != STREAM and not Path(path).is_file():
+        raise click.UsageError(f"there is no file {path!r}")
+    source = io.BytesIO(read_stdin()) if path == STREAM else path
     try:
-        loaded = np.load(path, allow_pickle=False)
+        loaded = np.load(source, allow_pickle=False)
         if not isinstance(loaded, np.lib.npyio.NpzFile):
             return loaded
         with loaded:
@@ -248,6 +255,9 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
     plain: dict[str, Array] = {}
     for name, item in arrays.items():
         plain.update({place: savable(each) for place, each in apart({name: item}).items()})
+    if path == STREAM:
+        _write_npz(sys.stdout.buffer, plain)
+        return
     if Path(path).suffix.lower() == ".npy" and len(plain) != 1:
         raise EngineError("array.file", f"a .npy file holds one array, and there are {len(plain)}: write an .npz file")
     with replacing(path) as stream:

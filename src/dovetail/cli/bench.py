@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dovetail.cli.output import load, loading, narrate, progress, say_json, table
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
 
 
 @click.command()
@@ -43,6 +43,8 @@ def bench(
     from dovetail.compare.random_inputs import apart
     from dovetail.engine.engine import thread_count
 
+    if model == STREAM:
+        raise click.UsageError("other engines read the model from its file: name it, - is not for bench")
     peers = peers_for(against.split(",") if against is not None else None)
     count = thread_count(threads)
     given = shapes_of(shapes)

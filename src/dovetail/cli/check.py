@@ -6,7 +6,7 @@ import os
 
 import click
 
-from dovetail.cli.output import LIMIT, fault, limits_given, progress, say_json
+from dovetail.cli.output import LIMIT, STREAM, fault, limits_given, progress, say_json, source_of
 from dovetail.errors import printable
 
 
@@ -22,10 +22,11 @@ def check(model: str, as_json: bool) -> int:
     from dovetail.validate import check_graph
 
     with progress(f"checking {model}"):
-        format_of(model)
-        if not os.path.exists(model):
-            load(model)
-        loaded, faults, warnings = examine(model, limits_given())
+        if model != STREAM:
+            format_of(model)
+            if not os.path.exists(model):
+                load(model)
+        loaded, faults, warnings = examine(source_of(model), limits_given())
         if loaded is not None:
             with counting(loaded.limits):
                 faults += check_graph(loaded, is_own=True)

@@ -7,7 +7,7 @@ import dataclasses
 import click
 import numpy as np
 
-from dovetail.cli.output import differences, load, loading, narrate, progress, say_json, table
+from dovetail.cli.output import STREAM, differences, load, loading, narrate, progress, say_json, table, target_of
 
 
 @click.command()
@@ -40,7 +40,7 @@ def convert(
     seed: int,
     as_json: bool,
 ) -> int:
-    """Convert SOURCE to TARGET; the suffixes (.onnx, .xml) say the formats.
+    """Convert SOURCE to TARGET; the suffixes (.onnx, .xml) name the formats. - is stdin, or ONNX on stdout.
 
     Operators that the target cannot say exactly are refused, and all of them are listed. With --verify each of the two runs in
     its own runtime (onnxruntime, openvino) where that is installed, and SOURCE in dovetail too. Exit code 1: an output differs,
@@ -49,13 +49,19 @@ def convert(
     from dovetail.formats import save
     from dovetail.formats.model_source import format_of
 
-    if format_of(target) != "onnx" and (external or opset is not None):
+    is_onnx = target == STREAM or format_of(target) == "onnx"
+    if not is_onnx and (external or opset is not None):
         raise click.UsageError("--opset and --external are for ONNX targets")
+    if STREAM in (source, target) and verify:
+        raise click.UsageError("--verify runs both files in their runtimes and needs names for both, not -")
+    if target == STREAM and external:
+        raise click.UsageError("--external writes a second file and needs a name for the first, not -")
+    to = target_of(target, as_json)
     if not verify and (inputs or dims or tolerance is not None):
         raise click.UsageError("--input, --dim and --tolerance are for --verify")
     model = load(source)
     with progress(f"writing {target}"):
-        save(model, target, **({"opset": opset, "external": external or None} if format_of(target) == "onnx" else {}))
+        save(model, to, **({"opset": opset, "external": external or None} if is_onnx else {}))
     narrate(f"wrote {target}")
     if not verify:
         if as_json:
@@ -66,7 +72,7 @@ def convert(
 
     drawn = drawn_outputs(model)
     # What OpenVINO makes of an index outside is zero, and ONNX forbids it: sizes that suit ONNX suit both.
-    strict = load(target) if format_of(target) == "onnx" else model
+    strict = load(target) if is_onnx else model
     with progress(f"running {source} and {target}"):
         arrays, random, found = attempted(
             model,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dovetail.cli.output import load, loading, narrate, progress, say_json
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, target_of
 
 
 @click.command()
@@ -16,17 +16,18 @@ from dovetail.cli.output import load, loading, narrate, progress, say_json
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def grad(source: str, target: str, of: str | None, wrt: tuple[str, ...], opset: int | None, as_json: bool) -> int:
-    """Write a model that computes a value of SOURCE and its gradients, in either format."""
+    """Write a model that computes a value of SOURCE and its gradients, in either format. - is stdin, or ONNX on stdout."""
     from dovetail.autodiff import grad as differentiate
     from dovetail.formats import save
     from dovetail.formats.model_source import format_of
 
-    if opset is not None and format_of(target) != "onnx":
+    if opset is not None and target != STREAM and format_of(target) != "onnx":
         raise click.UsageError("--opset is for ONNX targets")
+    to = target_of(target, as_json)
     loaded = load(source)
     with progress(f"differentiating {source}"):
         model = differentiate(loaded, of=of, wrt=list(wrt) or None)
-        save(model, target, opset=opset)
+        save(model, to, opset=opset)
     if as_json:
         say_json(
             "grad", source=source, target=target, inputs=[x.name for x in model.inputs], outputs=[y.name for y in model.outputs]

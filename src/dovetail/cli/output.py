@@ -64,6 +64,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | No
 
 _STRICT = "dovetail.strict"
 _LIMITS = "dovetail.limits"
+_STDIN = "dovetail.stdin"
 
 
 def _note_strict(context: click.Context, option: click.Parameter, wanted: bool) -> None:
@@ -132,14 +133,41 @@ def progress(text: str) -> Iterator[None]:
         yield
 
 
+STREAM = "-"
+"""The name of a file that stands for stdin or stdout."""
+
+
+def read_stdin() -> bytes:
+    """Read stdin to its end. Raises UsageError at the second call of one command."""
+    context = click.get_current_context()
+    if context.meta.get(_STDIN):
+        raise click.UsageError("stdin (-) can be read once: name a file for the model or for the inputs")
+    context.meta[_STDIN] = True
+    return sys.stdin.buffer.read()
+
+
+def source_of(path: str) -> str | bytes:
+    """The source that ``path`` names for :func:`dovetail.load`: itself, or the bytes of stdin for ``-``."""
+    return read_stdin() if path == STREAM else path
+
+
+def target_of(path: str, as_json: bool) -> Any:
+    """The target that ``path`` names for :func:`dovetail.save`: itself, or stdout for ``-``, which takes ONNX."""
+    if path != STREAM:
+        return path
+    if as_json:
+        raise click.UsageError("--json and a target of - both write to stdout")
+    return sys.stdout.buffer
+
+
 def load(path: str) -> Model:
-    """The model at ``path``, by the rules of ``--strict`` if that is given; its warnings on stderr, one line for each code."""
+    """Load the model at ``path`` (``-``: stdin), strictly with ``--strict``; warnings go to stderr, one line for each code."""
     from dovetail.formats import load as load_model
     from dovetail.formats.deviations import summarize
 
     context = click.get_current_context(silent=True)
     with progress(f"loading {path}"):
-        model = load_model(path, strict=bool(context and context.meta.get(_STRICT)), limits=limits_given())
+        model = load_model(source_of(path), strict=bool(context and context.meta.get(_STRICT)), limits=limits_given())
     for line in summarize(model.warnings):
         narrate(f"warning {line}")
     if model.warnings:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dovetail.cli.output import load, loading, narrate, progress, say_json, table
+from dovetail.cli.output import STREAM, load, loading, narrate, progress, say_json, table
 
 
 @click.command()
@@ -16,18 +16,31 @@ from dovetail.cli.output import load, loading, narrate, progress, say_json, tabl
 @click.option("-o", "--output", type=click.Path(), help="Write the outputs to .npz (or one to .npy).")
 @click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="The size of an open dimension of random inputs.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random inputs.")
-@click.option("--engine", default="auto", show_default=True, help="auto, native or interpreter.")
+@click.option("--engine", type=click.Choice(("auto", "native", "interpreter")), default="auto", show_default=True)
+@click.option("--threads", type=click.IntRange(min=1), help="Threads (default: DOVETAIL_THREADS, else all).")
 @loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run(
-    model: str, inputs: tuple[str, ...], output: str | None, dims: tuple[str, ...], seed: int, engine: str, as_json: bool
+    model: str,
+    inputs: tuple[str, ...],
+    output: str | None,
+    dims: tuple[str, ...],
+    seed: int,
+    engine: str,
+    threads: int | None,
+    as_json: bool,
 ) -> int:
-    """Run MODEL on given inputs, or on random seeded ones: a table of outputs, and the time."""
+    """Run MODEL on files of inputs, or on random seeded ones: a table of outputs, and the time.
+
+    - is stdin for MODEL or an input; as the output it is stdout, which takes .npz instead of the table.
+    """
     from dovetail.cli.arrays import attempted, check_target, write_arrays
     from dovetail.program import compile
 
-    program = compile(load(model), engine=engine)
-    if output:
+    if output == STREAM and as_json:
+        raise click.UsageError("--json and an output of - both write to stdout")
+    program = compile(load(model), engine=engine, threads=threads)
+    if output and output != STREAM:
         check_target(output, len(program.model.outputs))
 
     def timed(arrays: dict[str, Any]) -> tuple[dict[str, Any], float]:
@@ -41,7 +54,7 @@ def run(
         narrate(f"random inputs (seed {seed}): {', '.join(random)}")
     if output:
         write_arrays(output, outputs)
-        narrate(f"wrote {output}")
+        narrate(f"wrote {'stdout' if output == STREAM else output}")
     rows = [_row(name, array) for name, array in outputs.items()]
     narrate(f"{seconds * 1000:.1f} ms, {program.engine}")
     if as_json:
@@ -50,7 +63,7 @@ def run(
             "run", file=model, engine=program.engine, seconds=seconds, seed=seed, random=random, output=output,
             outputs=[dict(zip(keys, row, strict=True)) for row in rows],
         )  # fmt: skip
-    else:
+    elif output != STREAM:
         columns = ("output", "type", "min", "mean", "max")
         table(columns, [["" if x is None else f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows])
     return 0

@@ -13,6 +13,7 @@ from dovetail import native_core
 from dovetail.engine.memory.tensor import TensorMap, dense
 from dovetail.engine.parametric_plan import ParametricPlan, make_parametric_plan
 from dovetail.engine.plan import Plan
+from dovetail.engine.plan_log import log_plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import ELIDE, NonAffineInput, make_plan
 from dovetail.engine.rewrite.pipeline import prepare
@@ -160,6 +161,7 @@ class Engine:
         plan, graph, tensor_map = self._planned(arrays, sizes, strides)
         self._check_memory(plan)
         verify_plan(plan, graph, tensor_map)
+        log_plan(plan, self.model.file, sizes)
         return Executable(plan, tensor_map, arrays, self._core, self._pool, self._store, self._output_pool)
 
     def _planned(self, arrays: Sequence[Any], sizes: dict[str, int], strides: Sequence[Any]) -> tuple[Plan, Graph, TensorMap]:
@@ -222,8 +224,8 @@ def thread_count(threads: int | None) -> int:
         if said and not said.isdigit():
             raise EngineError("engine.threads", f"DOVETAIL_THREADS is {said!r}, which is no number")
         threads = int(said) if said else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads < 1:
-        raise EngineError("engine.threads", f"{threads} threads; at least one is needed")
+    if not isinstance(threads, int) or threads < 1:
+        raise EngineError("engine.threads", f"threads must be an integer of at least 1, got {threads!r}")
     return threads
 
 

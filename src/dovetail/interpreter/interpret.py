@@ -12,14 +12,15 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, UnsupportedError
 from dovetail.interpreter.evaluate import run
+from dovetail.interpreter.results import Results
 from dovetail.ir.graph import Graph, Model, Value
 from dovetail.ir.op import bodies
 from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, dtype_in
 from dovetail.limits import active, counting
 
 
-def interpret(model: Model, inputs: Mapping[str, Any] | Several[Any], xp: Any = None) -> dict[str, Any]:
-    """The outputs of ``model`` by name, computed by ``xp``: numpy when left out, or any namespace of the array API standard.
+def interpret(model: Model, inputs: Mapping[str, Any] | Several[Any], xp: Any = None) -> Results:
+    """Compute the outputs of ``model`` in ``xp``: numpy when left out, or any namespace of the array API standard.
 
     ``inputs``: arrays by name, or in order. With another library than numpy the arrays are that library's own (numpy arrays are
     converted) and so are the results. Raises EngineError where inputs do not fit the model, UnsupportedError [array.dtype] where
@@ -35,7 +36,7 @@ def interpret(model: Model, inputs: Mapping[str, Any] | Several[Any], xp: Any = 
     check_inputs(model, bound)
     with counting(model.limits if active() is None else None):
         results = run(model.graph, bound, space)
-    return {value.name: result for value, result in zip(model.outputs, results, strict=True)}
+    return Results({value.name: result for value, result in zip(model.outputs, results, strict=True)})
 
 
 def named_inputs(model: Model, inputs: Mapping[str, Any] | Several[Any]) -> dict[str, Any]:

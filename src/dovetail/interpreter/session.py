@@ -9,6 +9,7 @@ import numpy as np
 
 from dovetail.errors import EngineError
 from dovetail.interpreter.interpret import interpret
+from dovetail.interpreter.results import Results
 from dovetail.ir.edit import copy_model, remove_dead
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.state import own_inputs, own_outputs
@@ -77,7 +78,7 @@ class Session:
         model = self.program.model
         found = self.program({**named(model, inputs), **self.states})
         self.states = {state.input: found[state.output] for state in model.states}
-        return {value.name: found[value.name] for value in own_outputs(model)}
+        return Results({value.name: found[value.name] for value in own_outputs(model)})
 
 
 def named(model: Model, inputs: tuple[Any, ...]) -> dict[str, Any]:
