@@ -389,7 +389,7 @@ def squeeze(ctx: ImportContext) -> Any:
     ctx.ignore("allow_axis_skip", "pytorch_dynamic_rank")
     axes = ctx.optional_input(1)
     if len(ctx.inputs) > 2:
-        raise FormatError("ctx.inputs", f"Squeeze takes 2 inputs, not {len(ctx.inputs)}")
+        raise FormatError("node.inputs", f"Squeeze takes 2 inputs, not {len(ctx.inputs)}")
     if axes is not None and length_of_vector(axes, "axes", scalar=True) == 0:
         axes = None
     return ctx.b.apply("Squeeze", ctx.input(0), *([] if axes is None else [axes]), skip=True)
