@@ -22,7 +22,7 @@ _SIZE = re.compile(r"\s*(?:(?P<exact>\d+)|\?|-1|(?P<low>\d*)\.\.(?P<high>\d*))\s
 
 
 @OPENVINO.importer("ReadValue", 3, 6)
-def read_value(ctx: ImportContext) -> Value:
+def import_read_value(ctx: ImportContext) -> Value:
     """ReadValue: the value of a variable becomes a graph input. Without an initial value a variable begins with zeros."""
     variable = ctx.attribute("variable_id", "str")
     initial = ctx.optional_input(0)
@@ -62,7 +62,7 @@ def _shape(text: str, variable: str) -> Shape | None:
 
 
 @OPENVINO.importer("Assign", 3, 6)
-def assign(ctx: ImportContext) -> Value:
+def import_assign(ctx: ImportContext) -> Value:
     """Assign: the value that is assigned to a variable becomes a graph output."""
     variable = ctx.attribute("variable_id", "str")
     ctx.ignore("variable_type", "variable_shape")

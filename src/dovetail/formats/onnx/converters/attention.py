@@ -13,7 +13,7 @@ from dovetail.ops.attention.attention import Attention, ScaledDotProductAttentio
 
 
 @ONNX.legalize("ScaledDotProductAttention")
-def scaled_dot_product(b: Any, node: Node) -> Any:
+def legalize_scaled_dot_product_attention(b: Any, node: Node) -> Any:
     """As Attention, where every row is known to see a key; what the target has no Attention for is taken apart from there."""
     op = node.op
     assert isinstance(op, ScaledDotProductAttention)

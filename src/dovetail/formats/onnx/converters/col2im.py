@@ -13,7 +13,7 @@ from dovetail.ops.nn.deform_conv import explicit
 
 
 @ONNX.legalize("Col2Im")
-def blocks(b: Any, node: Node) -> Any:
+def legalize_col2im(b: Any, node: Node) -> Any:
     """With a batch, and sizes of i64."""
     x, image, block = node.inputs
     assert x is not None and image is not None and block is not None
@@ -25,7 +25,7 @@ def blocks(b: Any, node: Node) -> Any:
 
 
 @ONNX.legalize("DeformConv")
-def deformable(b: Any, node: Node) -> Any:
+def legalize_deform_conv(b: Any, node: Node) -> Any:
     """The padding is written out, and there are zeros around the tensor."""
     op: Any = node.op
     x, w = node.inputs[:2]

@@ -28,7 +28,7 @@ def _refuse(ctx: ImportContext, name: str, reason: str) -> UnsupportedError:
 
 
 @ONNX.importer("FusedMatMul", 1, domain=_DOMAIN)
-def fused_matmul(ctx: ImportContext) -> Value:
+def import_fused_matmul(ctx: ImportContext) -> Value:
     for name in ("transBatchA", "transBatchB"):
         if ctx.attribute(name, "bool", False):
             raise _refuse(ctx, name, "batches that are turned")
@@ -39,28 +39,28 @@ def fused_matmul(ctx: ImportContext) -> Value:
 
 
 @ONNX.importer("Gelu", 1, domain=_DOMAIN)
-def gelu(ctx: ImportContext) -> Any:
+def import_gelu(ctx: ImportContext) -> Any:
     return ctx.b.Gelu(ctx.input(0))
 
 
 @ONNX.importer("BiasGelu", 1, domain=_DOMAIN)
-def bias_gelu(ctx: ImportContext) -> Any:
+def import_bias_gelu(ctx: ImportContext) -> Any:
     return ctx.b.Gelu(ctx.b.Add(ctx.input(0), ctx.input(1)))
 
 
 @ONNX.importer("FastGelu", 1, domain=_DOMAIN)
-def fast_gelu(ctx: ImportContext) -> Any:
+def import_fast_gelu(ctx: ImportContext) -> Any:
     x, bias = ctx.input(0), ctx.optional_input(1)
     return ctx.b.Gelu(x if bias is None else ctx.b.Add(x, bias), form="tanh")
 
 
 @ONNX.importer("QuickGelu", 1, domain=_DOMAIN)
-def quick_gelu(ctx: ImportContext) -> Any:
+def import_quick_gelu(ctx: ImportContext) -> Any:
     return ctx.b.Swish(ctx.input(0), alpha=ctx.attribute("alpha", "float", 1.7020000219345093))
 
 
 @ONNX.importer("SkipLayerNormalization", 1, domain=_DOMAIN)
-def skip_layer_normalization(ctx: ImportContext) -> list[Value]:
+def import_skip_layer_normalization(ctx: ImportContext) -> list[Value]:
     total = _skipped(ctx, ctx.optional_input(4))
     op = LayerNormalization(-1, ctx.attribute("epsilon", "float", _EPSILON), outputs=3)
     rest = [x for x in (ctx.optional_input(3),) if x is not None]
@@ -68,7 +68,7 @@ def skip_layer_normalization(ctx: ImportContext) -> list[Value]:
 
 
 @ONNX.importer("SkipSimplifiedLayerNormalization", 1, domain=_DOMAIN)
-def skip_simplified_layer_normalization(ctx: ImportContext) -> list[Value]:
+def import_skip_simplified_layer_normalization(ctx: ImportContext) -> list[Value]:
     total = _skipped(ctx, ctx.optional_input(3))
     made = _simplified(ctx, total, ctx.input(2), -1, ctx.attribute("epsilon", "float", _EPSILON))
     outputs = [made, None, None, total][: len(ctx.node.outputs)]
@@ -78,7 +78,7 @@ def skip_simplified_layer_normalization(ctx: ImportContext) -> list[Value]:
 
 
 @ONNX.importer("SimplifiedLayerNormalization", *range(1, 29))
-def simplified_layer_normalization(ctx: ImportContext) -> list[Value]:
+def import_simplified_layer_normalization(ctx: ImportContext) -> list[Value]:
     if len(ctx.node.outputs) > 1:
         raise _refuse(ctx, "2 outputs", "its statistics are for training")
     if ctx.attribute("stash_type", "int", 1) != 1:
@@ -97,7 +97,7 @@ def _simplified(ctx: ImportContext, x: Value, scale: Value, axis: int, epsilon: 
 
 
 @ONNX.importer("EmbedLayerNormalization", 1, domain=_DOMAIN)
-def embed_layer_normalization(ctx: ImportContext) -> list[Value]:
+def import_embed_layer_normalization(ctx: ImportContext) -> list[Value]:
     b = ctx.b
     ids, segments, words, places = ctx.input(0), ctx.optional_input(1), ctx.input(2), ctx.input(3)
     if ctx.attribute("mask_index_type", "int", 0) != 0:
@@ -122,7 +122,7 @@ def embed_layer_normalization(ctx: ImportContext) -> list[Value]:
 
 
 @ONNX.importer("RotaryEmbedding", 1, domain=_DOMAIN)
-def rotary_embedding(ctx: ImportContext) -> Any:
+def import_rotary_embedding(ctx: ImportContext) -> Any:
     b, x, positions = ctx.b, ctx.input(0), ctx.input(1)
     for name in ("is_packed_batching", "scale"):
         if ctx.attribute(name, "float", 1.0 if name == "scale" else 0) != (name == "scale"):
@@ -158,7 +158,7 @@ def _vector(b: Any, parts: list[Any]) -> Any:
 
 
 @ONNX.importer("Attention", 1, domain=_DOMAIN)
-def attention(ctx: ImportContext) -> list[Value]:
+def import_attention(ctx: ImportContext) -> list[Value]:
     """Query, key and value from one product; a past and a present with the keys and values in one tensor."""
     b, x, weights, bias, past = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2), ctx.optional_input(4)
     heads = ctx.attribute("num_heads", "int")
@@ -248,7 +248,7 @@ def _beyond_lengths(ctx: ImportContext, mask: Value, keys: list[tuple[Value, int
 
 
 @ONNX.importer("MultiHeadAttention", 1, domain=_DOMAIN)
-def multi_head_attention(ctx: ImportContext) -> list[Value]:
+def import_multi_head_attention(ctx: ImportContext) -> list[Value]:
     """Query, key and value, [batch, rows, heads * size] each; or in one tensor [batch, rows, heads, 3, size]; or key and value in
     one, [batch, keys, heads, 2, size]; or these in heads, [batch, heads, keys, size]."""
     b, heads = ctx.b, ctx.attribute("num_heads", "int")

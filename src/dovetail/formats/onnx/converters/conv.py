@@ -9,7 +9,7 @@ from dovetail.ir.graph import Node
 
 
 @ONNX.legalize("ConvTranspose")
-def conv_transpose(b: Any, node: Node) -> Any:
+def legalize_conv_transpose(b: Any, node: Node) -> Any:
     """An output shape that keeps the padding at the beginning, which is OpenVINO's explicit and valid."""
     op: Any = node.op
     x, w, bias, target = (*node.inputs, None, None)[:4]
@@ -19,7 +19,7 @@ def conv_transpose(b: Any, node: Node) -> Any:
 
 
 @ONNX.legalize("Conv")
-def conv(b: Any, node: Node) -> Any:
+def legalize_conv(b: Any, node: Node) -> Any:
     """A negative pad, which crops: OpenVINO has them."""
     op: Any = node.op
     x, *rest = node.inputs

@@ -9,7 +9,7 @@ from dovetail.ir.graph import Node
 
 
 @ONNX.legalize("NonMaxSuppression")
-def suppression(b: Any, node: Node) -> Any:
+def legalize_non_max_suppression(b: Any, node: Node) -> Any:
     """One output, each class by itself, all in f32."""
     op: Any = node.op
     return op.decompose(b, *node.inputs)

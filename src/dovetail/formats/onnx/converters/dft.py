@@ -20,7 +20,7 @@ from dovetail.ops.signal.dft import DFT
 
 
 @ONNX.importer("DFT", 17, 20)
-def transform(ctx: ImportContext) -> list[Value]:
+def import_dft(ctx: ImportContext) -> list[Value]:
     b, x, length = ctx.b, ctx.input(0), ctx.optional_input(1)
     if ctx.node.version == 17:
         axes = _axis(b, x, ctx.attribute("axis", "int", 1))
@@ -126,7 +126,7 @@ def _each(b: Any, op: Any, x: Any, places: list[int], lengths: list[Any]) -> Any
 
 
 @ONNX.fallback("DFT")
-def by_matrices(b: Any, node: Node) -> Any:
+def replace_dft(b: Any, node: Node) -> Any:
     """Before version 17, where the sizes are known."""
     return node.op.decompose(b, *node.inputs)
 

@@ -36,7 +36,7 @@ REDUCTIONS = (
 @ONNX.importer("And", 1)
 @ONNX.importer("Or", 1)
 @ONNX.importer("Xor", 1)
-def one_way_broadcast(ctx: ImportContext) -> Value | None:
+def import_legacy_broadcast(ctx: ImportContext) -> Value | None:
     """Before version 7 the second input broadcasts, on demand, to the first from ``axis`` on."""
     if not ctx.attribute("broadcast", "bool", False):
         return None
@@ -49,7 +49,7 @@ def one_way_broadcast(ctx: ImportContext) -> Value | None:
 
 
 @ONNX.importer("Mod", 10, 13)
-def mod(ctx: ImportContext) -> None:
+def import_mod(ctx: ImportContext) -> None:
     """Floats had only the remainder of C's fmod."""
     dtype = getattr(ctx.input(0).type, "dtype", None)
     if dtype is not None and dtype.is_float and not ctx.attribute("fmod", "bool", False):
@@ -57,7 +57,7 @@ def mod(ctx: ImportContext) -> None:
 
 
 @ONNX.legalize("Mod")
-def float_mod(b: Builder, node: Node) -> Value | None:
+def legalize_mod(b: Builder, node: Node) -> Value | None:
     """The floor remainder of floats, which came only with version 28, from the truncated one."""
     op: Any = node.op
     x, y = node.inputs
@@ -73,7 +73,7 @@ def float_mod(b: Builder, node: Node) -> Value | None:
 
 
 @ONNX.legalize("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
-def bits_of_truth(b: Builder, node: Node) -> Value | None:
+def legalize_boolean_bitwise(b: Builder, node: Node) -> Value | None:
     """ONNX's are for integers; those of truth values are the connectives."""
     assert node.inputs[0] is not None
     if node.inputs[0].dtype.kind != "bool":
@@ -85,7 +85,7 @@ def bits_of_truth(b: Builder, node: Node) -> Value | None:
 
 
 @ONNX.legalize("Where")
-def choice_of_truth(b: Builder, node: Node) -> Value | None:
+def legalize_where(b: Builder, node: Node) -> Value | None:
     """Truth values are chosen by the connectives: onnxruntime has no kernel of Where for them."""
     condition, x, y = node.inputs
     assert condition is not None and x is not None and y is not None
@@ -102,7 +102,7 @@ def choice_of_truth(b: Builder, node: Node) -> Value | None:
 
 
 @ONNX.legalize(*REDUCTIONS)
-def reduction(b: Builder, node: Node) -> Value | None:
+def legalize_reduction(b: Builder, node: Node) -> Value | None:
     """Axes are an i64 vector; where there surely are some, what none would mean is left at its default."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
@@ -124,7 +124,7 @@ def _as_vector(b: Builder, axes: Value) -> Value:
 
 
 @ONNX.importer("Cast", 19, 21, 23)
-def cast(ctx: ImportContext) -> Op | None:
+def import_cast(ctx: ImportContext) -> Op | None:
     """Until version 24 infinities became NaN in the types that lack them, saturated or not."""
     from dovetail.ops.elementwise.cast import Cast
 
@@ -133,7 +133,7 @@ def cast(ctx: ImportContext) -> Op | None:
 
 
 @ONNX.importer("CastLike", 19, 21, 23)
-def cast_like(ctx: ImportContext) -> Value | None:
+def import_cast_like(ctx: ImportContext) -> Value | None:
     to, saturate = ctx.input(1).dtype, ctx.attribute("saturate", "bool", True)
     if to not in FNUZ or not saturate:
         return None
@@ -155,7 +155,7 @@ def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 
 
 @ONNX.legalize("CastLike")
-def plain_cast(b: Builder, node: Node) -> Value | None:
+def legalize_cast_like(b: Builder, node: Node) -> Value | None:
     """To types whose infinities the versions treat differently, Cast says which way."""
     x, like = node.inputs
     assert x is not None and like is not None

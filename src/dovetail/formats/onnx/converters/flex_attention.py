@@ -13,7 +13,7 @@ from dovetail.ops.casts import as_type, wide_type
 
 
 @ONNX.importer("FlexAttention", 1, domain="ai.onnx.preview")
-def flex_attention(ctx: ImportContext) -> Value:
+def import_flex_attention(ctx: ImportContext) -> Value:
     """Scores, changed by one graph, their softmax, changed by another, and the values that they weigh."""
     b, (q, k, v) = ctx.b, (ctx.input(place) for place in range(3))
     if {len(x.dims) for x in (q, k, v)} != {4}:
@@ -53,4 +53,4 @@ def _changed(ctx: ImportContext, name: str, x: Value) -> Value:
     return y
 
 
-__all__ = ["flex_attention"]
+__all__ = ["import_flex_attention"]

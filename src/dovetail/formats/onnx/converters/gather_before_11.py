@@ -14,7 +14,7 @@ from dovetail.ops.elementwise.broadcast import number
 
 
 @ONNX.fallback("Gather")
-def gather(b: Any, node: Node) -> Any:
+def replace_gather(b: Any, node: Node) -> Any:
     """Negative indices, which came with version 11."""
     op: Any = node.op
     x, indices = node.inputs
@@ -25,7 +25,7 @@ def gather(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("GatherElements")
-def gather_elements(b: Any, node: Node) -> Any:
+def replace_gather_elements(b: Any, node: Node) -> Any:
     op: Any = node.op
     x, indices = node.inputs
     shape, table = _sizes(x), _sizes(indices)
@@ -36,7 +36,7 @@ def gather_elements(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("ScatterND")
-def scatter_nd(b: Any, node: Node) -> Any:
+def replace_scatter_nd(b: Any, node: Node) -> Any:
     """Whole slices, each element of which goes where Scatter puts it."""
     op: Any = node.op
     x, indices, updates = node.inputs
@@ -53,7 +53,7 @@ def scatter_nd(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("GatherND")
-def gather_nd(b: Any, node: Node) -> Any:
+def replace_gather_nd(b: Any, node: Node) -> Any:
     """Also batches, which came with version 12."""
     op: Any = node.op
     x, indices = node.inputs
@@ -113,7 +113,7 @@ def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int],
 
 
 @ONNX.fallback("CumSum", "CumProd")
-def running(b: Any, node: Node) -> Any:
+def replace_cumulative(b: Any, node: Node) -> Any:
     """Each element with the one before it, then with the two before that, then the four, until all are in."""
     op: Any = node.op
     x, axis = node.inputs

@@ -12,7 +12,7 @@ from dovetail.ir.types import Tensor
 
 
 @ONNX.importer("Gradient", 1, domain="ai.onnx.preview.training")
-def gradient(ctx: ImportContext) -> list[Value]:
+def import_gradient(ctx: ImportContext) -> list[Value]:
     """Written out, where it is taken at the values of the graph itself, of one number."""
     from dovetail.autodiff import adjoints
 
@@ -41,4 +41,4 @@ def _found(ctx: ImportContext, name: str) -> Value:
     return value
 
 
-__all__ = ["gradient"]
+__all__ = ["import_gradient"]

@@ -10,7 +10,7 @@ from dovetail.ops.linalg.einsum import Einsum
 
 
 @ONNX.legalize("Einsum")
-def einsum(b: Any, node: Node) -> Any:
+def legalize_einsum(b: Any, node: Node) -> Any:
     """With its result where there are capital letters: onnxruntime takes these only so."""
     op = node.op
     assert isinstance(op, Einsum)

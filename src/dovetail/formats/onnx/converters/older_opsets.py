@@ -20,7 +20,7 @@ _HALVES = ("f16", "bf16")
 
 
 @ONNX.fallback("Range")
-def counted(b: Any, node: Node) -> Any:
+def replace_range(b: Any, node: Node) -> Any:
     """Before version 11 the places of as many ones as there are; before 27 halves in f32, in which they are computed."""
     op: Any = node.op
     start, stop, step = node.inputs
@@ -47,7 +47,7 @@ def counted(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Equal")
-def neither_less_nor_greater(b: Any, node: Node) -> Any:
+def replace_equal(b: Any, node: Node) -> Any:
     """Version 7 compares integers of 32 and 64 bits and truth values only."""
     x, y = node.inputs
     kind = x.dtype  # type: ignore[union-attr]
@@ -61,7 +61,7 @@ def neither_less_nor_greater(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Maximum", "Minimum")
-def chosen(b: Any, node: Node) -> Any:
+def replace_maximum_minimum(b: Any, node: Node) -> Any:
     """Before version 12 these are for floats."""
     first, *rest = node.inputs
     if first is None or not first.dtype.is_integer:
@@ -71,7 +71,7 @@ def chosen(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Clip")
-def bounded(b: Any, node: Node) -> Any:
+def replace_clip(b: Any, node: Node) -> Any:
     """Bounds that are no constants, or not both there, before version 11; integers before 12."""
     x, low, high = (*node.inputs, None, None)[:3]
     assert x is not None
@@ -83,7 +83,7 @@ def bounded(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Round")
-def rounded(b: Any, node: Node) -> Any:
+def replace_round(b: Any, node: Node) -> Any:
     """Before version 11: what is left of the magnitude after its whole part is exact, and a zero keeps its sign."""
     x = node.inputs[0]
     if x is None or x.dtype not in ("f16", "f32", "f64") or node.op.mode != "half_to_even":  # type: ignore[attr-defined]
@@ -98,7 +98,7 @@ def rounded(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("IsInf")
-def beyond_the_greatest(b: Any, node: Node) -> Any:
+def replace_is_inf(b: Any, node: Node) -> Any:
     """Before version 10, and before 20 for other floats than f32 and f64."""
     op: Any = node.op
     x = node.inputs[0]
@@ -114,7 +114,7 @@ def beyond_the_greatest(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Mod")
-def rest_of_division(b: Any, node: Node) -> Any:
+def replace_mod(b: Any, node: Node) -> Any:
     """Of integers, before version 10."""
     op: Any = node.op
     x, y = node.inputs
@@ -131,7 +131,7 @@ def rest_of_division(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("BitShift")
-def shifted_without_sign(b: Any, node: Node) -> Any:
+def replace_bit_shift(b: Any, node: Node) -> Any:
     """Signed integers, before version 28: those of the same bits without a sign; a negative one as what it lacks of -1."""
     op: Any = node.op
     x, amount = node.inputs
@@ -151,7 +151,7 @@ def shifted_without_sign(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("BitwiseNot")
-def complement(b: Any, node: Node) -> Any:
+def replace_bitwise_not(b: Any, node: Node) -> Any:
     """Before version 18: what an integer lacks of all bits."""
     x = node.inputs[0]
     assert x is not None
@@ -159,7 +159,7 @@ def complement(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Cast")
-def cast_infinities(b: Any, node: Node) -> Any:
+def replace_cast(b: Any, node: Node) -> Any:
     """To the types without infinity, where the target takes it for the other of NaN and the greatest value."""
     op: Any = node.op
     x = node.inputs[0]
@@ -173,7 +173,7 @@ def cast_infinities(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Dropout")
-def dropped_nothing(b: Any, node: Node) -> Any:
+def replace_dropout(b: Any, node: Node) -> Any:
     """In inference a seed says nothing, and the mask is all true."""
     op: Any = node.op
     x, _, training = (*node.inputs, None, None)[:3]
@@ -186,7 +186,7 @@ def dropped_nothing(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Reshape")
-def copying_zeros(b: Any, node: Node) -> Any:
+def replace_reshape(b: Any, node: Node) -> Any:
     """Sizes that may be 0, before version 14, where a 0 copies the size in its place.
 
     Sizes that equal those in their places stay. One other size that may be 0 stays where it alone may be: a tensor that is not
@@ -220,7 +220,7 @@ def _at(shape: tuple[Any, ...], axis: int) -> Any:
 
 
 @ONNX.fallback("MaxPool", "AveragePool")
-def padded_to_the_last_window(b: Any, node: Node) -> Any:
+def replace_ceil_pool(b: Any, node: Node) -> Any:
     """Rounding up, before version 10: enough padding for the last windows, where it does not count. Bytes, before version 12, as
     floats."""
     op: Any = node.op
@@ -235,13 +235,13 @@ def padded_to_the_last_window(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Bernoulli")
-def drawn(b: Any, node: Node) -> Any:
+def replace_bernoulli(b: Any, node: Node) -> Any:
     """Before version 15: a number between 0 and 1 lies below the chance."""
     return node.op.decompose(b, *node.inputs)
 
 
 @ONNX.fallback("TopK")
-def least_of_negatives(b: Any, node: Node) -> Any:
+def replace_top_k(b: Any, node: Node) -> Any:
     """Before version 11 the greatest only."""
     op: Any = node.op
     x, k = node.inputs
@@ -252,7 +252,7 @@ def least_of_negatives(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("ReverseSequence", "_OneHot")
-def moved_as_floats(b: Any, node: Node) -> Any:
+def replace_by_float_operator(b: Any, node: Node) -> Any:
     """bf16 before version 28, by way of f32."""
     place = 2 if type(node.op).__name__ == "_OneHot" else 0
     x = node.inputs[place]
@@ -263,7 +263,7 @@ def moved_as_floats(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Slice")
-def taken_by_places(b: Any, node: Node) -> Any:
+def replace_slice(b: Any, node: Node) -> Any:
     """Steps, before version 10: the elements at the places that they reach."""
     x, *bounds = (*node.inputs, None, None)[:5]
     assert x is not None
@@ -284,7 +284,7 @@ def taken_by_places(b: Any, node: Node) -> Any:
 
 
 @ONNX.fallback("Split")
-def sliced(b: Any, node: Node) -> Any:
+def replace_split(b: Any, node: Node) -> Any:
     """Lengths that only run time knows, before version 13."""
     op: Any = node.op
     x, sizes = (*node.inputs, None)[:2]

@@ -11,7 +11,7 @@ from dovetail.ir.graph import Node
 
 
 @ONNX.legalize("MaxPool")
-def max_pool(b: Any, node: Node) -> Any:
+def legalize_max_pool(b: Any, node: Node) -> Any:
     """Indices that nobody reads are left out; others count from the first axis and are of i64."""
     op: Any = node.op
     x = node.inputs[0]
@@ -23,7 +23,7 @@ def max_pool(b: Any, node: Node) -> Any:
 
 
 @ONNX.legalize("AveragePool")
-def average_pool(b: Any, node: Node) -> Any:
+def legalize_average_pool(b: Any, node: Node) -> Any:
     """An average over whole windows: over the padded input, which they do not leave where their padding is written out."""
     op: Any = node.op
     x = node.inputs[0]

@@ -13,7 +13,7 @@ NARROW = ("f16", "bf16")
 
 
 @ONNX.importer("QuantizeLinear", 23, 24, 25, 28)
-def quantize(ctx: ImportContext) -> Any:
+def import_quantize_linear(ctx: ImportContext) -> Any:
     """From 23 on the quotient is of the type of the scale where ``precision`` does not say otherwise."""
     kind = ctx.input(1).dtype
     if ctx.node.attributes.get("precision", 0) or kind.name not in NARROW:

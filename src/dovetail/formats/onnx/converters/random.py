@@ -28,7 +28,7 @@ def _seed(ctx: ImportContext) -> float:
 
 @ONNX.importer("RandomUniform", 1, 22)
 @ONNX.importer("RandomNormal", 1, 22)
-def drawn(ctx: ImportContext) -> list[Value]:
+def import_random(ctx: ImportContext) -> list[Value]:
     kind = ctx.attribute("dtype", "DType", dtypes.f32)
     shape = ctx.b.constant(np.array(ctx.attribute("shape", "tuple[int, ...]"), np.int64))
     return ctx.b.add(_OPS[ctx.node.kind][0](seed=_seed(ctx)), shape, *_bounds(ctx, ctx.node.kind, kind))
@@ -36,7 +36,7 @@ def drawn(ctx: ImportContext) -> list[Value]:
 
 @ONNX.importer("RandomUniformLike", 1, 22)
 @ONNX.importer("RandomNormalLike", 1, 22)
-def drawn_like(ctx: ImportContext) -> list[Value]:
+def import_random_like(ctx: ImportContext) -> list[Value]:
     name = ctx.node.kind.removesuffix("Like")
     kind = ctx.attribute("dtype", "DType", None) or ctx.input(0).dtype
     if not kind.is_float:
@@ -52,18 +52,18 @@ def _bounds(ctx: ImportContext, name: str, kind: dtypes.DType) -> list[Value]:
 
 
 @ONNX.importer("Bernoulli", 15, 22)
-def bernoulli(ctx: ImportContext) -> list[Value]:
+def import_bernoulli(ctx: ImportContext) -> list[Value]:
     return ctx.b.add(Bernoulli(seed=_seed(ctx), dtype=ctx.attribute("dtype", "DType", None)), ctx.input(0))
 
 
 @ONNX.importer("Multinomial", 7, 22)
-def multinomial(ctx: ImportContext) -> list[Value]:
+def import_multinomial(ctx: ImportContext) -> list[Value]:
     dtype, count = ctx.attribute("dtype", "DType", dtypes.i32), ctx.attribute("sample_size", "int", 1)
     return ctx.b.add(Multinomial(seed=_seed(ctx), count=count, dtype=dtype), ctx.input(0))
 
 
 @ONNX.legalize("RandomUniform", "RandomNormal")
-def legalize_drawn(b: Any, node: Node) -> Any:
+def legalize_random(b: Any, node: Node) -> Any:
     """Bounds that only run time knows stretch what is drawn from 0 to 1; such a shape is that of a tensor of zeros."""
     op: Any = node.op
     shape, first, last = node.inputs
@@ -85,7 +85,7 @@ def _stretched(b: Any, op: Any, shape: Any, mean: Any, deviation: Any) -> Any:
 
 
 @ONNX.legalize("RandomUniformLike", "RandomNormalLike")
-def legalize_like(b: Any, node: Node) -> Any:
+def legalize_random_like(b: Any, node: Node) -> Any:
     """Bounds that only run time knows, or integers, are said of a shape."""
     op: Any = node.op
     bounds = node.inputs[1:]
@@ -99,7 +99,7 @@ def _seed_said(op: Any) -> dict[str, float]:
 
 
 @ONNX.exporter("RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike")
-def export_drawn(ctx: ExportContext, node: Node) -> list[ForeignNode]:
+def export_random(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     kind = type(op).__name__
     x, *bounds = node.inputs

@@ -22,7 +22,7 @@ _BY_LOWER = {word.lower(): word for word in WORDS}
 @ONNX.importer("GRU", 1, 3, 7, 14, 22)
 @ONNX.importer("LSTM", 1, 7, 14, 22)
 @ONNX.importer("DynamicQuantizeLSTM", 1, domain="com.microsoft")
-def recurrent(ctx: ImportContext) -> Any:
+def import_recurrent(ctx: ImportContext) -> Any:
     attributes = dict(ctx.node.attributes)
     if "activations" in attributes:
         words = ctx.attribute("activations", "tuple[str, ...]")

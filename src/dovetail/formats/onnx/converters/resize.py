@@ -17,19 +17,19 @@ _ALIGN = {"align_corners": "align_corners_scaled"}
 
 
 @ONNX.importer("Upsample", 1)
-def upsample_by_attributes(ctx: ImportContext) -> list[Value]:
+def import_upsample_1(ctx: ImportContext) -> list[Value]:
     height, width = ctx.attribute("height_scale", "float"), ctx.attribute("width_scale", "float")
     return _old(ctx, ctx.b.constant(np.array([1, 1, height, width], np.float32)))
 
 
 @ONNX.importer("Upsample", 7)
-def upsample_by_attribute(ctx: ImportContext) -> list[Value]:
+def import_upsample_7(ctx: ImportContext) -> list[Value]:
     return _old(ctx, ctx.b.constant(np.array(ctx.attribute("scales", "tuple[float, ...]"), np.float32)))
 
 
 @ONNX.importer("Upsample", 9)
 @ONNX.importer("Resize", 10)
-def resize_by_scales(ctx: ImportContext) -> list[Value]:
+def import_resize_by_scales(ctx: ImportContext) -> list[Value]:
     return _old(ctx, ctx.input(1))
 
 
@@ -39,7 +39,7 @@ def _old(ctx: ImportContext, scales: Value) -> list[Value]:
 
 
 @ONNX.importer("Resize", 11, 13, 18, 19)
-def resize(ctx: ImportContext) -> list[Value]:
+def import_resize(ctx: ImportContext) -> list[Value]:
     coordinates = ctx.attribute("coordinate_transformation_mode", "str", "half_pixel")
     version = ctx.node.version
     if coordinates in ("align_corners_scaled",) or (coordinates == "tf_half_pixel_for_nn" and version > 11):

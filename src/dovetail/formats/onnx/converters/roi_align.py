@@ -10,7 +10,7 @@ from dovetail.ir.graph import Node
 
 
 @ONNX.legalize("RoiAlign")
-def regions(b: Any, node: Node) -> Any:
+def legalize_roi_align(b: Any, node: Node) -> Any:
     """The pictures are numbered in i64."""
     x, rois, batch = node.inputs
     assert batch is not None

@@ -17,7 +17,7 @@ from dovetail.ops.nn.dropout import Dropout, is_inference
 @ONNX.importer("Softmax", 1)
 @ONNX.importer("LogSoftmax", 1)
 @ONNX.importer("Hardmax", 1)
-def with_axis_from_the_back(ctx: ImportContext) -> tuple[Op, list[Value | None]] | None:
+def import_softmax_before_13(ctx: ImportContext) -> tuple[Op, list[Value | None]] | None:
     """The text of version 1 does not say what -1 is; onnx's own test of LogSoftmax does, and runtimes count from the back in all
     three. It is not written so."""
     axis = ctx.attribute("axis", "int", 1)
@@ -28,7 +28,7 @@ def with_axis_from_the_back(ctx: ImportContext) -> tuple[Op, list[Value | None]]
 
 
 @ONNX.importer("Dropout", 1, 6)
-def dropout(ctx: ImportContext) -> list[Value]:
+def import_dropout(ctx: ImportContext) -> list[Value]:
     ctx.ignore("consumed_inputs")
     is_test, ratio = ctx.attribute("is_test", "bool", False), ctx.attribute("ratio", "float", 0.5)
     op = Dropout(mask_like=True, outputs=max(len(ctx.node.outputs), 1))

@@ -19,7 +19,7 @@ from dovetail.ops.tensor.concat_split import Split
 
 
 @ONNX.importer("Split", 1)
-def split_1(ctx: ImportContext) -> list[Value] | None:
+def import_split_1(ctx: ImportContext) -> list[Value] | None:
     """The lengths may also be the second input, in the type of the data."""
     lengths = ctx.optional_input(1)
     if lengths is None:
@@ -40,7 +40,7 @@ def split_1(ctx: ImportContext) -> list[Value] | None:
 
 
 @ONNX.importer("Split", 18)
-def split_18(ctx: ImportContext) -> Op | None:
+def import_split_18(ctx: ImportContext) -> Op | None:
     """Exactly one of the lengths and num_outputs."""
     if (ctx.optional_input(1) is None) == ("num_outputs" not in ctx.node.attributes):
         how = "neither" if ctx.optional_input(1) is None else "both"
@@ -51,13 +51,13 @@ def split_18(ctx: ImportContext) -> Op | None:
 
 
 @ONNX.legalize("Reshape")
-def reshape(b: Builder, node: Node) -> Any:
+def legalize_reshape(b: Builder, node: Node) -> Any:
     """As ONNX has it: where a size may turn out to be 0, -1 beside it is then refused at run time, and OpenVINO would answer.
 
     The exact answer for an empty batch would cost twenty nodes at every Reshape of a model with open sizes; where a size is
     known to be 0, it is given (by ``decompose``).
     """
-    made = with_i64(b, node)
+    made = legalize_split(b, node)
     op: Any = node.op
     x = node.inputs[0]
     if made is not None or op.empty != "cancel" or x is None or x.shape is None or 0 in x.shape:
@@ -89,7 +89,7 @@ def written_sizes(x: Value, target: Value | None, y: Value) -> list[int] | None:
 
 
 @ONNX.legalize("Split")
-def with_i64(b: Builder, node: Node) -> Any:
+def legalize_split(b: Builder, node: Node) -> Any:
     """Targets and lengths are i64."""
     vector = node.inputs[1] if len(node.inputs) > 1 else None
     if vector is None or vector.dtype == "i64":

@@ -73,12 +73,12 @@ def _cast(b: Builder, x: Value, dtype: DType) -> Value:
 
 
 @ONNX.legalize("Tile", "Slice", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Trilu")
-def integers(b: Builder, node: Node) -> Any:
+def legalize_integer_inputs(b: Builder, node: Node) -> Any:
     return typed(b, node)
 
 
 @ONNX.legalize("Gather")
-def gather(b: Builder, node: Node) -> Any:
+def legalize_gather(b: Builder, node: Node) -> Any:
     """An index outside, for which OpenVINO gives zeros, is refused by ONNX at run time."""
     op: Any = node.op
     x, indices = node.inputs
@@ -86,14 +86,14 @@ def gather(b: Builder, node: Node) -> Any:
 
 
 @ONNX.legalize("Expand")
-def expand(b: Builder, node: Node) -> Any:
+def legalize_expand(b: Builder, node: Node) -> Any:
     """ONNX expands both ways; a shape that refuses this is taken all the same."""
     op: Any = node.op
     return typed(b, node) if op.both else b.Expand(node.input(0), node.input(1))
 
 
 @ONNX.legalize("Squeeze")
-def squeeze(b: Builder, node: Node) -> Any:
+def legalize_squeeze(b: Builder, node: Node) -> Any:
     """Axes that are known to stay are left out; those that only run time tells of are refused there if they are not 1."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
@@ -113,7 +113,7 @@ def squeeze(b: Builder, node: Node) -> Any:
 
 
 @ONNX.legalize("Unsqueeze")
-def unsqueeze(b: Builder, node: Node) -> Any:
+def legalize_unsqueeze(b: Builder, node: Node) -> Any:
     return _upright(b, node)
 
 
@@ -129,14 +129,14 @@ def _upright(b: Builder, node: Node) -> Any:
 
 
 @ONNX.legalize("Transpose")
-def transpose(b: Builder, node: Node) -> Any:
+def legalize_transpose(b: Builder, node: Node) -> Any:
     """An empty order is left out."""
     order = (*node.inputs, None)[1]
     return b.Transpose(node.input(0)) if order is not None and order.shape == (0,) else None
 
 
 @ONNX.legalize("DepthToSpace", "SpaceToDepth")
-def blocks(b: Builder, node: Node) -> Any:
+def legalize_depth_to_space(b: Builder, node: Node) -> Any:
     """ONNX has them for two spatial axes only."""
     x, op = node.inputs[0], node.op
     assert x is not None and isinstance(op, _Blocks)
@@ -152,7 +152,7 @@ def _whole(data: Any, what: str) -> Any:
 
 
 @ONNX.importer("Tile", 1)
-def tile(ctx: ImportContext) -> Any:
+def import_tile(ctx: ImportContext) -> Any:
     """``tiles`` copies along one ``axis``, both scalars of the type of the data."""
     x = ctx.input(0)
     given = [_whole(constant_of(ctx.input(index), f"Tile: {name}"), name) for index, name in ((1, "tiles"), (2, "axis"))]
@@ -173,7 +173,7 @@ _RANGES = ("f32", "f64", "i16", "i32", "i64")
 
 
 @ONNX.legalize("Range")
-def range_(b: Builder, node: Node) -> Any:
+def legalize_range(b: Builder, node: Node) -> Any:
     """One-element vectors are no scalars; types that Range does not have, by one that it has."""
     op: Any = node.op
     xs = [x for x in node.inputs if x is not None]
@@ -201,7 +201,7 @@ _CONSTANT_FORMS: dict[str, tuple[str, DType]] = {
 
 
 @ONNX.importer("Constant", *_CONSTANT_VERSIONS)
-def constant(ctx: ImportContext) -> Value:
+def import_constant(ctx: ImportContext) -> Value:
     """One attribute says the value: a tensor (sparse ones too), or from version 12 a number, a text, or a list of them."""
     allowed = ["value"]
     if ctx.node.version >= 11:
@@ -234,7 +234,7 @@ _OF_SHAPE = (9, 20, 21, 23, 24, 25)
 
 
 @ONNX.importer("ConstantOfShape", *_OF_SHAPE)
-def constant_of_shape(ctx: ImportContext) -> Any:
+def import_constant_of_shape(ctx: ImportContext) -> Any:
     """The value is a tensor of one element, by default the f32 0."""
     tensor = ctx.attribute("value", "tensor", None)
     if tensor is None:
@@ -247,7 +247,7 @@ def constant_of_shape(ctx: ImportContext) -> Any:
 
 
 @ONNX.legalize("ConstantOfShape")
-def constant_of_computed_shape(b: Builder, node: Node) -> Any:
+def legalize_constant_of_shape(b: Builder, node: Node) -> Any:
     """A value that is computed has to be expanded."""
     shape, value = node.inputs
     assert value is not None
@@ -299,7 +299,7 @@ class _OneHot(
 
 
 @ONNX.importer("Gather", 1)
-def gather_from_the_end(ctx: ImportContext) -> Op | None:
+def import_gather(ctx: ImportContext) -> Op | None:
     """Negative indices, which came with version 11: where they are known, as every runtime reads them in older versions too."""
     x, found = ctx.input(0), integers_of(ctx.optional_input(1))
     if not found or min(found) >= 0 or x.shape is None:
@@ -310,7 +310,7 @@ def gather_from_the_end(ctx: ImportContext) -> Op | None:
 
 
 @ONNX.importer("OneHot", 9, 11, 28)
-def one_hot(ctx: ImportContext) -> Any:
+def import_one_hot(ctx: ImportContext) -> Any:
     """The two values come as one vector."""
     values = ctx.input(2)
     if values.shape is not None and values.shape not in ((2,),) and all(isinstance(size, int) for size in values.shape):
@@ -323,7 +323,7 @@ def one_hot(ctx: ImportContext) -> Any:
 
 
 @ONNX.legalize("OneHot")
-def one_hot_of_values(b: Builder, node: Node) -> Any:
+def legalize_one_hot(b: Builder, node: Node) -> Any:
     op: Any = node.op
     indices, depth, on, off = node.inputs
     assert on is not None and off is not None
@@ -345,7 +345,7 @@ def _halves(first: Value, second: Value) -> Value | None:
 
 
 @ONNX.legalize("ReverseSequence")
-def reverse_sequence(b: Builder, node: Node) -> Any:
+def legalize_reverse_sequence(b: Builder, node: Node) -> Any:
     """ONNX has the batch and the time in the first two axes only."""
     x, lengths = node.inputs
     assert x is not None and lengths is not None
@@ -360,7 +360,7 @@ def reverse_sequence(b: Builder, node: Node) -> Any:
 
 
 @ONNX.importer("CenterCropPad", 18)
-def center_crop_pad(ctx: ImportContext) -> Value:
+def import_center_crop_pad(ctx: ImportContext) -> Value:
     """As much of the middle as there is, then zeros on both sides; of an odd rest the larger half is on the right."""
     b, x, target = ctx.b, ctx.input(0), ctx.input(1)
     rank = len(x.dims)

@@ -14,13 +14,13 @@ from dovetail.ops.tensor.topk import TopK
 
 
 @ONNX.importer("TopK", 1)
-def top_k_by_attribute(ctx: ImportContext) -> list[Value]:
+def import_top_k(ctx: ImportContext) -> list[Value]:
     k = ctx.b.constant(np.array([ctx.attribute("k", "int")], np.int64))
     return ctx.b.add(TopK(ctx.attribute("axis", "int", -1)), ctx.input(0), k)
 
 
 @ONNX.legalize("TopK")
-def top_k(b: Any, node: Node) -> Any:
+def legalize_top_k(b: Any, node: Node) -> Any:
     """k is a vector of one i64 there."""
     x, k = node.inputs
     assert x is not None and k is not None

@@ -18,7 +18,7 @@ _TERMS = {"HannWindow": (0.5, 0.5, 0.0), "HammingWindow": (25 / 46, 21 / 46, 0.0
 @ONNX.importer("HannWindow", 17)
 @ONNX.importer("HammingWindow", 17)
 @ONNX.importer("BlackmanWindow", 17)
-def window(ctx: ImportContext) -> Value:
+def import_window(ctx: ImportContext) -> Value:
     """``a - b * cos(t) + c * cos(2 * t)`` at n places t of a circle, or with ``periodic=0`` of one from end to end."""
     b, size = ctx.b, ctx.input(0)
     kind = ctx.attribute("output_datatype", "DType", dtypes.f32)

@@ -1,4 +1,7 @@
-"""OpenVINO operators that are several of ours, or ours that are several of theirs; a family a module, registered by importing."""
+"""Converters for OpenVINO operators that no op mapping covers, one module per family.
+
+Importing a module registers its converters.
+"""
 
 from dovetail.formats.openvino import unsupported, variables
 from dovetail.formats.openvino.converters import (

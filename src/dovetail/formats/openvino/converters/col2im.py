@@ -1,4 +1,4 @@
-"""What windows took apart, in OpenVINO's words: over two axes."""
+"""Col2Im over two spatial axes, and DeformableConvolution without bias."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dovetail.ops.shape_values import length_of_vector
 
 
 @OPENVINO.legalize("Col2Im")
-def blocks(b: Any, node: Node) -> Any:
-    """Everything is written out: OpenVINO takes no strides for none at all."""
+def legalize_col2im(b: Any, node: Node) -> Any:
+    """Write all attributes of Col2Im: OpenVINO reads an absent stride as no value."""
     op: Any = node.op
     x, image, block = node.inputs
     assert image is not None
@@ -23,8 +23,8 @@ def blocks(b: Any, node: Node) -> Any:
 
 
 @OPENVINO.legalize("DeformConv")
-def deformable(b: Any, node: Node) -> Any:
-    """A bias is added after."""
+def legalize_deform_conv(b: Any, node: Node) -> Any:
+    """Add the bias of DeformConv after the convolution."""
     op: Any = node.op
     x, w, offset, bias, mask = (*node.inputs, None, None)[:5]
     assert w is not None

@@ -1,4 +1,4 @@
-"""Convolutions: OpenVINO has them without bias, and with grouped weights as operators of their own."""
+"""Convolutions: OpenVINO's have no bias, and grouped ones are operators of their own."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from dovetail.ir.types import is_static
 from dovetail.ops.nn.conv import Conv, ConvTranspose
 from dovetail.ops.nn.group_conv import GroupConv, GroupConvTranspose, grouped_weights, merged_weights
 
-# How the odd element of automatic padding is placed by the transposed convolution: the other way round than by Conv.
+# The transposed convolution puts the odd element of automatic padding on the other side than Conv.
 _TURNED = {"same_upper": "same_lower", "same_lower": "same_upper"}
 
 
 @OPENVINO.importer("GroupConvolution", 1)
-def group_convolution(ctx: ImportContext) -> list[Value]:
+def import_group_convolution(ctx: ImportContext) -> list[Value]:
     w = _static_weights(ctx)
     return ctx.b.add(Conv(**_windows(ctx), group=_groups(w)), ctx.input(0), merged_weights(ctx.b, w))
 
 
 @OPENVINO.importer("GroupConvolutionBackpropData", 1)
-def group_convolution_backprop(ctx: ImportContext) -> list[Value]:
+def import_group_convolution_backprop_data(ctx: ImportContext) -> list[Value]:
     w, target = _static_weights(ctx), ctx.optional_input(2)
     attributes = _windows(ctx)
     auto_pad = attributes["auto_pad"]
     if auto_pad != "explicit":
-        # Without an output shape nothing says what to pad to.
+        # Automatic padding needs an output shape.
         attributes["auto_pad"] = "valid" if target is None else _TURNED.get(auto_pad, auto_pad)
     extra = ctx.attribute("output_padding", "tuple[int, ...]", None)
     op = ConvTranspose(**attributes, group=_groups(w), output_padding=extra)
@@ -39,7 +39,7 @@ def group_convolution_backprop(ctx: ImportContext) -> list[Value]:
 def _static_weights(ctx: ImportContext) -> Value:
     w = ctx.input(1)
     if not is_static(w.type) or len(w.dims) < 4:
-        raise UnsupportedError("conv.group", f"grouped weights {w.type}, whose sizes should all be known, and at least 4")
+        raise UnsupportedError("conv.group", f"grouped weights must have a static shape of rank 4 or more, got {w.type}")
     return w
 
 
@@ -59,7 +59,7 @@ def _windows(ctx: ImportContext) -> dict[str, Any]:
 
 
 @OPENVINO.legalize("Conv")
-def conv(b: Any, node: Node) -> Any:
+def legalize_conv(b: Any, node: Node) -> Any:
     op: Any = node.op
     x, w, bias = (*node.inputs, None)[:3]
     if bias is not None:
@@ -70,7 +70,7 @@ def conv(b: Any, node: Node) -> Any:
 
 
 @OPENVINO.legalize("ConvTranspose")
-def conv_transpose(b: Any, node: Node) -> Any:
+def legalize_conv_transpose(b: Any, node: Node) -> Any:
     op: Any = node.op
     x, w, bias, target = (*node.inputs, None, None)[:4]
     if bias is not None:
@@ -79,12 +79,12 @@ def conv_transpose(b: Any, node: Node) -> Any:
         return op.decompose(b, x, w)
     if op.group == 1:
         return None
-    made = GroupConvTranspose(op.strides, op.pads, op.dilations, op.auto_pad, output_padding=op.output_padding)
-    return b.add(made, x, _grouped(b, op, w), target)[0]
+    result = GroupConvTranspose(op.strides, op.pads, op.dilations, op.auto_pad, output_padding=op.output_padding)
+    return b.add(result, x, _grouped(b, op, w), target)[0]
 
 
 def _grouped(b: Any, op: Op, w: Any) -> Value:
     if not is_static(w.type):
-        raise UnsupportedError("conv.group", f"grouped weights {w.type}, whose sizes should all be known")
-    found: Value = grouped_weights(b, w, op.group)  # type: ignore[attr-defined]
-    return found
+        raise UnsupportedError("conv.group", f"grouped weights must have a static shape, got {w.type}")
+    result: Value = grouped_weights(b, w, op.group)  # type: ignore[attr-defined]
+    return result

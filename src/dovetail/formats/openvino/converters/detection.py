@@ -1,4 +1,4 @@
-"""Operators of object detectors in OpenVINO's words."""
+"""NonMaxSuppression and RegionYolo."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _ENCODINGS = {"corner": False, "center": True}
 def _suppression(ctx: ImportContext, outputs: int, dtype: dtypes.DType) -> list[Value]:
     encoding = ctx.attribute("box_encoding", "str", "corner")
     if encoding not in _ENCODINGS:
-        raise UnsupportedError("detection.boxes", f"NonMaxSuppression with box_encoding {encoding!r}")
+        raise UnsupportedError("detection.boxes", f"NonMaxSuppression: box_encoding must be corner or center, got {encoding!r}")
     descending = ctx.attribute("sort_result_descending", "bool", True)
     sigma = ctx.optional_input(5)
     falls = is_soft(sigma)
     limits = [ctx.optional_input(2), ctx.optional_input(3), ctx.optional_input(4)]
-    # A score of 0 and less is never kept where nothing is said.
+    # Without a score threshold, boxes with a score of 0 or less are dropped.
     limits[2] = ctx.b.constant(np.zeros((), np.float32)) if limits[2] is None else limits[2]
     op = NonMaxSuppression(_ENCODINGS[encoding], True, descending, dtype, outputs, falls and ctx.node.version == 5)
     return ctx.b.add(op, ctx.input(0), ctx.input(1), *limits, *([sigma] if falls else []))
 
 
 @OPENVINO.importer("NonMaxSuppression", 5, 9)
-def suppression(ctx: ImportContext) -> list[Value]:
+def import_non_max_suppression(ctx: ImportContext) -> list[Value]:
     return _suppression(ctx, 3, ctx.attribute("output_type", "DType", dtypes.i64))
 
 
 @OPENVINO.importer("NonMaxSuppression", 1, 3, 4)
-def padded_suppression(ctx: ImportContext) -> list[Value]:
-    """As many rows as there may be: those past the kept ones are -1."""
+def import_non_max_suppression_before_5(ctx: ImportContext) -> list[Value]:
+    """Import NonMaxSuppression-1, -3 and -4: the output has the greatest possible number of rows, padded with -1."""
     dtype = dtypes.i64 if ctx.node.version == 1 else ctx.attribute("output_type", "DType", dtypes.i64)
     (rows,) = _suppression(ctx, 1, dtype)
     b, scores, most = ctx.b, ctx.input(1), ctx.optional_input(2)
@@ -49,7 +49,7 @@ def padded_suppression(ctx: ImportContext) -> list[Value]:
     if ctx.node.version == 4:
         count = b.Multiply(b.Multiply(b.Minimum(limit, boxes), classes), _vector(b, scores, 0))
     else:
-        # No more than there are boxes, whatever their classes: what comes after is left out.
+        # NonMaxSuppression-1 and -3 have at most as many rows as there are boxes, over all classes.
         count = b.Minimum(b.Multiply(limit, classes), boxes)
         rows = b.Slice(rows, [0], count, [0])
     missing = b.Subtract(count, b.Gather(b.Shape(rows), [0], axis=0))
@@ -67,8 +67,8 @@ def _long(b: Any, x: Value) -> Value:
 
 
 @OPENVINO.legalize("NonMaxSuppression")
-def legalize_suppression(b: Any, node: Node) -> Any:
-    """Always three outputs, all limits given, and an overlap that is enough by itself."""
+def legalize_non_max_suppression(b: Any, node: Node) -> Any:
+    """Write three outputs and all limits, and let a box be suppressed at an overlap equal to the threshold."""
     op: Any = node.op
     boxes, scores, most, overlap, least, sigma = (*node.inputs, None, None, None, None)[:6]
     assert boxes is not None and scores is not None
@@ -79,19 +79,21 @@ def legalize_suppression(b: Any, node: Node) -> Any:
     if not op.inclusive:
         limit = known_limit(overlap)
         if limit is None:
-            raise UnsupportedError("detection.limit", "NonMaxSuppression with an overlap that only run time knows")
+            raise UnsupportedError("detection.limit", "NonMaxSuppression: the IoU threshold must be constant")
         overlap = b.constant(inclusive(limit))
     most = b.constant(np.zeros((), np.int64)) if most is None else most
     overlap = b.constant(np.zeros((), np.float32)) if overlap is None else overlap
     least = b.constant(np.array(-np.inf, np.float32)) if least is None else least
-    made = b.add(plain, boxes, scores, most, overlap, least, *([sigma] if falls else []))
-    return [made[0], *made[1:][: op.outputs - 1]]
+    result = b.add(plain, boxes, scores, most, overlap, least, *([sigma] if falls else []))
+    return [result[0], *result[1:][: op.outputs - 1]]
 
 
 @OPENVINO.importer("RegionYolo", 1)
-def yolo(ctx: ImportContext) -> Value:
-    """Of each box in each cell: the sigmoid of where it is and whether there is one, its size as it is, and of the classes the
-    sigmoid, or with ``do_softmax`` the softmax."""
+def import_region_yolo(ctx: ImportContext) -> Value:
+    """Import RegionYolo: sigmoid of box centers and objectness; sigmoid, or softmax with ``do_softmax``, of the classes.
+
+    Box sizes stay as they are.
+    """
     b, x = ctx.b, ctx.input(0)
     coords, classes, number = (ctx.attribute(name, "int") for name in ("coords", "classes", "num"))
     softmax, mask = ctx.attribute("do_softmax", "bool", True), ctx.attribute("mask", "tuple[int, ...]", ())
@@ -100,15 +102,17 @@ def yolo(ctx: ImportContext) -> Value:
     count = number if softmax else len(mask)
     entries = coords + classes + 1
     if len(x.dims) != 4 or coords < 2 or symbolic.equal(x.dims[1], count * entries) is False:
-        raise UnsupportedError("detection.boxes", f"RegionYolo of {count} boxes of {entries} numbers in {x.type}")
+        raise UnsupportedError(
+            "detection.boxes", f"RegionYolo: {count} boxes of {entries} numbers do not fit the channels of {x.type}"
+        )
     outer = shape_value(b, x, [0]), shape_value(b, x, [2, 3])
     cells = b.Reshape(x, join_sizes(b, [outer[0], [count, entries], outer[1]]), copy_zeros=False)
-    place, size, rest = (b.Slice(cells, [first], [last], [2]) for first, last in ((0, 2), (2, coords), (coords, entries)))
+    center, size, rest = (b.Slice(cells, [first], [last], [2]) for first, last in ((0, 2), (2, coords), (coords, entries)))
     if softmax:
         is_one, scores = b.Slice(rest, [0], [1], [2]), b.Slice(rest, [1], [classes + 1], [2])
-        parts = [b.Sigmoid(place), size, b.Sigmoid(is_one), b.Softmax(scores, axis=2)]
+        parts = [b.Sigmoid(center), size, b.Sigmoid(is_one), b.Softmax(scores, axis=2)]
     else:
-        parts = [b.Sigmoid(place), size, b.Sigmoid(rest)]
+        parts = [b.Sigmoid(center), size, b.Sigmoid(rest)]
     y = b.Reshape(b.Concat(*parts, axis=2), join_sizes(b, [outer[0], [count * entries], outer[1]]), copy_zeros=False)
     if not softmax:
         result: Value = y

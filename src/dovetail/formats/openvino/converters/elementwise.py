@@ -1,4 +1,4 @@
-"""Arithmetic, activations, reductions and casts where OpenVINO and the core differ by more than a slot line."""
+"""Arithmetic, activations, reductions and casts that differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _AXIS = "auto_broadcast.auto_broadcast_axis"
 
 
 def _paddle(ctx: ImportContext) -> Value | None:
-    """PaddlePaddle's broadcasting: the second input goes with the first from an axis on."""
+    """Import a binary operator with PaddlePaddle broadcasting: the second input is aligned with an axis of the first."""
     attributes = dict(ctx.node.attributes)
     if len(ctx.inputs) != 2:
-        raise FormatError("node.inputs", f"{ctx.node.kind} takes 2 inputs, not {len(ctx.inputs)}")
+        raise FormatError("node.inputs", f"{ctx.node.kind} takes 2 inputs, got {len(ctx.inputs)}")
     if attributes.get("auto_broadcast") != "pdpd":
         return None
     x, y = ctx.input(0), ctx.input(1)
     axis = ctx.attribute(_AXIS, "int", None)
     if axis is None and (x.shape is None or y.shape is None or len(x.shape) != len(y.shape)):
-        # The specification lets it mean -1, and the implementation 0.
-        raise UnsupportedError("broadcast.axis", f"{ctx.node.kind} with auto_broadcast=pdpd does not say from which axis on")
+        # Without an axis the specification means -1, and the implementation 0.
+        raise UnsupportedError("broadcast.axis", f"{ctx.node.kind} with auto_broadcast=pdpd needs the attribute 'axis'")
     attributes.pop("auto_broadcast")
     attributes.pop(_AXIS, None)
     op, xs = ctx.apply_mapping(x, aligned(ctx.b, x, y, None if axis == -1 else axis or 0), **attributes)
@@ -57,20 +57,21 @@ for _version, _kinds in _BROADCASTING.items():
 
 
 @OPENVINO.importer("Select", 1)
-def select(ctx: ImportContext) -> None:
+def import_select(ctx: ImportContext) -> None:
     if ctx.node.attributes.get("auto_broadcast") == "pdpd":
-        raise UnsupportedError("broadcast.pdpd", "Select with auto_broadcast=pdpd is not known")
+        raise UnsupportedError("broadcast.pdpd", "Select with auto_broadcast=pdpd is not supported")
 
 
 @OPENVINO.legalize("Maximum", "Minimum")
-def two_by_two(b: Builder, node: Node) -> Value | None:
-    made: Value | None = None if len(node.inputs) == 2 else node.op.composed(b, *node.inputs)  # type: ignore[attr-defined]
-    return made
+def legalize_maximum_minimum(b: Builder, node: Node) -> Value | None:
+    """Write Maximum and Minimum of many inputs as operators of two inputs."""
+    result: Value | None = None if len(node.inputs) == 2 else node.op.composed(b, *node.inputs)  # type: ignore[attr-defined]
+    return result
 
 
 @OPENVINO.legalize("Power")
-def power(b: Builder, node: Node) -> Value | None:
-    """Both of one type: that of the base where it holds the exponent exactly, else in f64."""
+def legalize_power(b: Builder, node: Node) -> Value | None:
+    """Cast base and exponent to one type: that of the base where it represents the exponent exactly, otherwise f64."""
     op: Any = node.op
     x, y = node.inputs
     assert x is not None and y is not None
@@ -98,14 +99,14 @@ def _holds(dtype: DType, y: Value) -> bool:
 
 
 @OPENVINO.importer("Clamp", 1)
-def clamp(ctx: ImportContext) -> Value:
-    """The bounds as constants of the type of ``x``; between integers the least and greatest whole numbers inside."""
+def import_clamp(ctx: ImportContext) -> Value:
+    """Import Clamp: the bounds become constants of the type of ``x``, for integers rounded inwards."""
     x = ctx.input(0)
     low, high = ctx.attribute("min", "float"), ctx.attribute("max", "float")
     if not low <= high:
-        raise FormatError("clip.bound", f"Clamp: min = {low} should not be greater than max = {high}")
-    made: Value = ctx.b.Clip(x, _bound(ctx.b, x, low, True), _bound(ctx.b, x, high, False))
-    return made
+        raise FormatError("clip.bound", f"Clamp: min ({low}) must not be greater than max ({high})")
+    result: Value = ctx.b.Clip(x, _bound(ctx.b, x, low, True), _bound(ctx.b, x, high, False))
+    return result
 
 
 def _bound(b: Builder, x: Value, value: float, is_low: bool) -> Value:
@@ -117,8 +118,8 @@ def _bound(b: Builder, x: Value, value: float, is_low: bool) -> Value:
 
 
 @OPENVINO.legalize("Clip")
-def clip(b: Builder, node: Node) -> Value | None:
-    """Clamp takes constant bounds, both, that do not cross and that a float holds; anything else is a maximum and a minimum."""
+def legalize_clip(b: Builder, node: Node) -> Value | None:
+    """Write Clip as Clamp where both bounds are constant, ordered and exact as floats; otherwise as Maximum and Minimum."""
     x, low, high = (*node.inputs, None, None)[:3]
     assert x is not None
     least, greatest = finite_range(x.dtype)
@@ -151,8 +152,8 @@ def _like(b: Builder, value: Any, x: Value) -> Value:
 
 
 @OPENVINO.legalize("PRelu")
-def prelu(b: Builder, node: Node) -> Value | None:
-    """A slope of rank 1 would stand for axis 1 where it is as long: with a rank of 2 it broadcasts as it is."""
+def legalize_prelu(b: Builder, node: Node) -> Value | None:
+    """Unsqueeze a slope of rank 1 that OpenVINO would align with axis 1."""
     op: Any = node.op
     x, slope = node.inputs
     assert x is not None and slope is not None
@@ -165,37 +166,37 @@ def prelu(b: Builder, node: Node) -> Value | None:
 
 
 def _computed(ctx: ImportContext) -> bool:
-    """Whether an input that the core has for an attribute is known only at run time."""
+    """Tell whether an input that is a core attribute is computed at run time."""
     return any(x is not None and constant_or_none(x) is None for x in ctx.inputs[1:])
 
 
 @OPENVINO.importer("HardSigmoid", 1)
-def hard_sigmoid(ctx: ImportContext) -> Value | None:
+def import_hard_sigmoid(ctx: ImportContext) -> Value | None:
     if not _computed(ctx):
         return None
     b, x = ctx.b, ctx.input(0)
     line = b.Add(b.Multiply(x, ctx.input(1)), ctx.input(2))
-    made: Value = b.Maximum(b.Minimum(line, number(b, 1, x)), number(b, 0, x))
-    return made
+    result: Value = b.Maximum(b.Minimum(line, number(b, 1, x)), number(b, 0, x))
+    return result
 
 
 @OPENVINO.importer("Selu", 1)
-def selu(ctx: ImportContext) -> Value | None:
+def import_selu(ctx: ImportContext) -> Value | None:
     if not _computed(ctx):
         return None
     b, x = ctx.b, ctx.input(0)
     below = b.Multiply(b.Subtract(b.Exp(x), 1), ctx.input(1))
-    made: Value = b.Multiply(b.Where(b.Greater(x, 0), x, below), ctx.input(2))
-    return made
+    result: Value = b.Multiply(b.Where(b.Greater(x, 0), x, below), ctx.input(2))
+    return result
 
 
 @OPENVINO.importer("Swish", 4)
-def swish(ctx: ImportContext) -> Value | None:
+def import_swish(ctx: ImportContext) -> Value | None:
     if not _computed(ctx):
         return None
     x = ctx.input(0)
-    made: Value = ctx.b.Multiply(x, ctx.b.Sigmoid(ctx.b.Multiply(x, ctx.input(1))))
-    return made
+    result: Value = ctx.b.Multiply(x, ctx.b.Sigmoid(ctx.b.Multiply(x, ctx.input(1))))
+    return result
 
 
 # Reductions
@@ -204,8 +205,8 @@ def swish(ctx: ImportContext) -> Value | None:
 @OPENVINO.legalize(
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceAll", "ReduceAny"
 )  # fmt: skip
-def reduction(b: Builder, node: Node) -> Value | None:
-    """Axes are always given, and none of them means none; extremes of truth values are reductions of their own."""
+def legalize_reduction(b: Builder, node: Node) -> Value | None:
+    """Write the axes as an input. Max and Min of booleans become logical reductions."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     assert x is not None
@@ -224,10 +225,10 @@ def reduction(b: Builder, node: Node) -> Value | None:
         return b.add(op.with_(empty_is_all=False), x, axes)[0]
     none = axes is None or (axes.shape is not None and axes.shape == (0,))
     if not none or (x.shape is None and op.empty_is_all):
-        raise UnsupportedError("reduce.axes", f"which axes of {x.type} are reduced is known only at run time")
+        raise UnsupportedError("reduce.axes", f"the axes to reduce of {x.type} must be constant")
     listed = list(range(len(x.dims))) if op.empty_is_all else []
     if not listed:
-        # OpenVINO takes no empty constant: each element is put on an axis of its own, which is reduced.
+        # OpenVINO refuses empty constants: a new axis of size 1 is reduced instead of none.
         return b.add(op.with_(empty_is_all=False, keep_dims=False), b.Unsqueeze(x, [-1]), [-1])[0]
     return b.add(op.with_(empty_is_all=False), x, listed)[0]
 
@@ -236,8 +237,11 @@ def reduction(b: Builder, node: Node) -> Value | None:
 
 
 @OPENVINO.importer("Convert", 1)
-def convert(ctx: ImportContext) -> Op | None:
-    """Beyond the range of f8 OpenVINO gives infinity or NaN; it rounds to f8e8m0 within its range; nf4 is named."""
+def import_convert(ctx: ImportContext) -> Op | None:
+    """Import Convert: OpenVINO converts numbers beyond the range of f8 to infinity or NaN, and rounds to f8e8m0 within its range.
+
+    A cast from nf4 names the source type.
+    """
     to, x = ctx.attribute("destination_type", "DType"), ctx.input(0)
     source = x.dtype if x.dtype == "nf4" else None
     if to in ("f8e4m3", "f8e5m2"):
@@ -248,28 +252,28 @@ def convert(ctx: ImportContext) -> Op | None:
 
 
 @OPENVINO.importer("ConvertLike", 1)
-def convert_like(ctx: ImportContext) -> Value | None:
+def import_convert_like(ctx: ImportContext) -> Value | None:
     to, x = ctx.input(1).dtype, ctx.input(0)
     if to not in ("f8e4m3", "f8e5m2", "f8e8m0") and x.dtype != "nf4":
         return None
     f8 = to in ("f8e4m3", "f8e5m2")
     source = x.dtype if x.dtype == "nf4" else None
-    made: Value = ctx.b.Cast(x, to=to, saturate=not f8, rounding="even" if to == "f8e8m0" else "up", source=source)
-    return made
+    result: Value = ctx.b.Cast(x, to=to, saturate=not f8, rounding="even" if to == "f8e8m0" else "up", source=source)
+    return result
 
 
 @OPENVINO.legalize("CastLike")
-def cast_like(b: Builder, node: Node) -> Value | None:
-    """To types that the formats reach differently Cast says which way."""
+def legalize_cast_like(b: Builder, node: Node) -> Value | None:
+    """Write CastLike as Cast where the two formats convert to the type differently."""
     x, like = node.inputs
     assert x is not None and like is not None
-    made: Value | None = node.op.decompose(b, x, like) if like.dtype.name.startswith("f8") else None
-    return made
+    result: Value | None = node.op.decompose(b, x, like) if like.dtype.name.startswith("f8") else None
+    return result
 
 
 @OPENVINO.legalize("Cast")
-def cast(b: Builder, node: Node) -> Value | None:
-    """Saturation to f8 is a limit before the cast."""
+def legalize_cast(b: Builder, node: Node) -> Value | None:
+    """Clamp before a saturating cast to f8."""
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
@@ -279,7 +283,7 @@ def cast(b: Builder, node: Node) -> Value | None:
     if x.dtype.is_integer or x.dtype.kind == "bool":
         x = b.Cast(x, to=dtypes.f32)
     limited = b.Clip(x, _like(b, least, x), _like(b, greatest, x))
-    # What Clamp makes of NaN is open.
+    # The result of Clamp for NaN is not specified.
     result: Value = b.Cast(b.Where(b.IsNaN(x), x, limited), to=op.to, saturate=False)
     return result
 
@@ -290,7 +294,7 @@ def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     x = node.inputs[0]
     assert x is not None
     if op.to == "f8e8m0" and (not op.saturate or op.rounding != "even"):
-        raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to even within its range, which is not {op}")
+        raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to even within its range; {op} does not")
     if "string" in (x.dtype.name, op.to.name):
-        raise UnsupportedError("op.unsayable", f"Convert does not go from {x.dtype} to {op.to}")
+        raise UnsupportedError("op.unsayable", f"Convert does not support {x.dtype} to {op.to}")
     return [ctx.export_by_mapping(node)]

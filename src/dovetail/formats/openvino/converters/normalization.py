@@ -1,4 +1,4 @@
-"""Normalisation in OpenVINO's words."""
+"""Normalization operators, Hardmax and Dropout."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dovetail.ops.nn.normalization import MeanVarianceNormalization
 
 
 @OPENVINO.importer("MVN", 2)
-def mean_variance(ctx: ImportContext) -> list[Value]:
-    """MVN-1: epsilon is inside the root; the axes are listed, or all after the channels or after the batch."""
+def import_mvn(ctx: ImportContext) -> list[Value]:
+    """Import MVN-1 (opset2): epsilon is inside the root; the axes are listed, or all after the channels or after the batch."""
     x = ctx.input(0)
     across = ctx.attribute("across_channels", "bool", True)
     axes = ctx.attribute("reduction_axes", "tuple[int, ...]", ()) or tuple(range(1 if across else 2, len(x.dims)))
@@ -28,11 +28,11 @@ def mean_variance(ctx: ImportContext) -> list[Value]:
 
 
 @OPENVINO.importer("LRN", 1)
-def local_response(ctx: ImportContext) -> list[Value]:
+def import_lrn(ctx: ImportContext) -> list[Value]:
     size = ctx.attribute("size", "int")
     if size % 2 == 0:
         raise UnsupportedError(
-            "norm.size", f"a region of {size} places, of which OpenVINO's text and implementation make different things"
+            "norm.size", f"LRN: OpenVINO's specification and implementation differ for an even size, got {size}"
         )
     alpha, beta, bias = (ctx.attribute(name, "float") for name in ("alpha", "beta", "bias"))
     x, axes = ctx.input(0), ctx.attribute_or_input(1, "tuple[int, ...]")
@@ -41,8 +41,8 @@ def local_response(ctx: ImportContext) -> list[Value]:
 
 
 @OPENVINO.importer("GRN", 1)
-def across_channels(ctx: ImportContext) -> Value:
-    """Divided by the root of the sum of squares along the channels and the bias."""
+def import_grn(ctx: ImportContext) -> Value:
+    """Import GRN: x / sqrt(sum(x**2 over the channels) + bias)."""
     b, x = ctx.b, ctx.input(0)
     squares = b.ReduceSum(b.Multiply(x, x), [1], keep_dims=True)
     result: Value = b.Divide(x, b.Sqrt(b.Add(squares, ctx.attribute("bias", "float"))))
@@ -50,23 +50,23 @@ def across_channels(ctx: ImportContext) -> Value:
 
 
 @OPENVINO.legalize("LRN")
-def legalize_local_response(b: Any, node: Node) -> Any:
-    """OpenVINO's CPU plugin takes 1 for every bias."""
+def legalize_lrn(b: Any, node: Node) -> Any:
+    """Decompose LRN with an even size, or with a bias other than 1: OpenVINO's CPU plugin takes 1 for every bias."""
     op: Any = node.op
     return op.decompose(b, *node.inputs) if op.size % 2 == 0 or op.bias != 1 else None
 
 
 @OPENVINO.legalize("BatchNormalization")
-def batch(b: Any, node: Node) -> Any:
-    """All five inputs are of one element type there."""
+def legalize_batch_normalization(b: Any, node: Node) -> Any:
+    """Decompose BatchNormalization of several element types, which OpenVINO refuses."""
     op: Any = node.op
     is_one_type = len({x.dtype for x in node.inputs if x is not None}) == 1
     return None if is_one_type or op.training else op.decompose(b, *node.inputs)
 
 
 @OPENVINO.legalize("Hardmax")
-def hardmax(b: Any, node: Node) -> Any:
-    """The greatest elements that no other stands before."""
+def legalize_hardmax(b: Any, node: Node) -> Any:
+    """Write Hardmax as a comparison with the first greatest element."""
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
@@ -81,8 +81,8 @@ def hardmax(b: Any, node: Node) -> Any:
 
 
 @OPENVINO.legalize("Dropout")
-def dropout(b: Any, node: Node) -> Any:
-    """In inference it is nothing, and its mask is full."""
+def legalize_dropout(b: Any, node: Node) -> Any:
+    """Write Dropout in inference as Identity and a mask of ones."""
     op: Any = node.op
     x, _, training = (*node.inputs, None, None)[:3]
     if x is None or not is_inference(training):

@@ -1,4 +1,4 @@
-"""Random operators in OpenVINO's words: two whole seeds, of which two zeros mean that each run draws anew."""
+"""Random operators: OpenVINO has two integer seeds; two zeros draw new numbers in each run."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ _EXACT = 2**53
 
 
 @OPENVINO.importer("RandomUniform", 8)
-def uniform(ctx: ImportContext) -> list[Value]:
+def import_random_uniform(ctx: ImportContext) -> list[Value]:
     kind = ctx.attribute("output_type", "DType")
     first, second = (ctx.attribute(name, "int", 0) for name in ("global_seed", "op_seed"))
     alignment = ctx.attribute("alignment", "str", "tensorflow")
     if alignment not in ("tensorflow", "pytorch"):
-        raise UnsupportedError("random.alignment", f"RandomUniform with alignment {alignment!r}")
+        raise UnsupportedError("random.alignment", f"RandomUniform: alignment {alignment!r} is not supported")
     shape, low, high = (ctx.input(index) for index in range(3))
     if low.dtype is not kind or high.dtype is not kind:
-        raise UnsupportedError("random.dtype", f"RandomUniform of {kind} between {low.dtype} and {high.dtype}")
+        raise UnsupportedError(
+            "random.dtype", f"RandomUniform: bounds must have the type {kind}, got {low.dtype} and {high.dtype}"
+        )
     if not first and not second:
         first = len(ctx.b.graph.nodes)
     return ctx.b.add(RandomUniform(float(first % _EXACT), second), shape, low, high)
 
 
 @OPENVINO.importer("Multinomial", 13)
-def multinomial(ctx: ImportContext) -> Value:
-    """Without replacement the greatest of what is drawn from Gumbel's distribution and added to the logarithms."""
+def import_multinomial(ctx: ImportContext) -> Value:
+    """Import Multinomial: without replacement, the greatest sums of logarithm and Gumbel noise."""
     b, x = ctx.b, ctx.input_of_rank(0, 2)
     kind = ctx.attribute("convert_type", "DType")
     is_repeated, is_log = ctx.attribute("with_replacement", "bool"), ctx.attribute("log_probs", "bool")
@@ -61,7 +63,7 @@ def multinomial(ctx: ImportContext) -> Value:
 @OPENVINO.exporter("RandomUniform")
 def export_uniform(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    # A seed that is no number of OpenVINO's (a fraction, infinity, beyond 2^53) becomes one: its bits.
+    # A seed that OpenVINO cannot represent (a fraction, infinity, beyond 2**53) is replaced by its bits.
     is_whole = 0 <= op.seed < _EXACT and op.seed == int(op.seed)
     seed = int(op.seed) if is_whole else int(np.float32(op.seed).view(np.uint32))
     attributes = {

@@ -1,4 +1,4 @@
-"""Sequences of recurrent cells: OpenVINO's own form on the way out, the plainest attributes on the way in."""
+"""Recurrent sequences and cells: OpenVINO's form on export, canonical attributes on import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dovetail.ir.graph import Node
 from dovetail.ops.recurrent.layouts import completed, one_by_one, padded, recast
 
 FUNCTIONS = ("relu", "sigmoid", "tanh")
-"""The activation functions that OpenVINO's specification lists."""
+"""The activation functions of OpenVINO's specification."""
 
 
 @OPENVINO.importer("LSTMSequence", 1, 5)
@@ -22,15 +22,17 @@ FUNCTIONS = ("relu", "sigmoid", "tanh")
 @OPENVINO.importer("LSTMCell", 1, 4)
 @OPENVINO.importer("GRUCell", 3)
 @OPENVINO.importer("RNNCell", 1)
-def recurrent(ctx: ImportContext) -> Any:
+def import_recurrent(ctx: ImportContext) -> Any:
     attributes = dict(ctx.node.attributes)
     words = [word.lower() for word in ctx.attribute("activations", "tuple[str, ...]", ())]
     unknown = [word for word in words if word not in FUNCTIONS]
     if unknown:
-        raise UnsupportedError("recurrent.activations", f"{ctx.node.kind} with the activation function {unknown[0]!r}")
+        raise UnsupportedError(
+            "recurrent.activations", f"{ctx.node.kind}: the activation function {unknown[0]!r} is not supported"
+        )
     if words:
         attributes["activations"] = words
-    # Functions without parameters leave them unread.
+    # Functions without parameters ignore the parameters that are given.
     attributes["activations_alpha"] = attributes["activations_beta"] = ""
     if "direction" in attributes:
         attributes["direction"] = ctx.attribute("direction", "str").lower()
@@ -43,7 +45,7 @@ def recurrent(ctx: ImportContext) -> Any:
 
 @OPENVINO.legalize("RNNCell", "GRUCell", "LSTMCell")
 def legalize_cell(b: Any, node: Node) -> Any:
-    """Every input and attribute said; what has no word there as a layer of one moment."""
+    """Write every input and attribute of a cell; decompose a cell that OpenVINO lacks."""
     op: Any = node.op
     layer = op.sequence()
     names = {name for name, _, _ in layer.functions(0)}
@@ -51,7 +53,7 @@ def legalize_cell(b: Any, node: Node) -> Any:
         return op.decompose(b, *node.inputs)
     size = op.shape(*node.inputs)[0][1]
     if not isinstance(size, int):
-        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs the hidden size, which is not known")
+        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs a static hidden size")
     xs = padded(op, node.inputs)
     x = xs[0]
     assert x is not None
@@ -64,10 +66,10 @@ def legalize_cell(b: Any, node: Node) -> Any:
 
 @OPENVINO.legalize("RNN", "GRU", "LSTM")
 def legalize_recurrent(b: Any, node: Node) -> Any:
-    """Every input and attribute said, biases summed; what has no word there step by step."""
+    """Write every input and attribute, with summed biases; unroll a layer that OpenVINO lacks."""
     op: Any = node.op
     xs = padded(op, node.inputs)
-    names = {name for place in range(op.directions) for name, _, _ in op.functions(place)}
+    names = {name for direction in range(op.directions) for name, _, _ in op.functions(direction)}
     is_sayable = (
         names <= set(FUNCTIONS) and not getattr(op, "input_forget", False) and all(x is None for x in xs[5 + op.states :])
     )
@@ -78,7 +80,7 @@ def legalize_recurrent(b: Any, node: Node) -> Any:
         return one_by_one(b, plain, xs)
     size = op.sizes(*xs)["h"]
     if not isinstance(size, int):
-        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs the hidden size, which is not known")
+        raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs a static hidden size")
     wanted: dict[str, Any] = {
         "layout": "direction_second", "summed": True, "hidden_size": size, "outputs": len(op.signature.outputs),
         "activations": plain.activations or op.usual, "clip": op.clip or 0.0,
