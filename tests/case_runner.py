@@ -42,28 +42,17 @@ LAWS = {
 """What ``Case.skip`` may name."""
 
 
-def spread_cases(most: int) -> list[tuple[str, Case]]:
-    """At most ``most`` cases of each operator, from all over its list, so that every family of attributes comes in."""
-    by_kind: dict[type, list[tuple[str, Case]]] = {}
-    for family, case in CASES:
-        by_kind.setdefault(type(case.op), []).append((family, case))
-    return [rows[place] for rows in by_kind.values() for place in range(0, len(rows), -(-len(rows) // most))]
-
-
-def over(chosen: Sequence[tuple[str, Case]]) -> Any:
-    """A law over these cases: parametrises ``case``, with readable ids."""
-    return pytest.mark.parametrize("case", [pytest.param(case, id=f"{family}: {case}") for family, case in chosen])
-
-
-every_case = over(CASES)
-
-
-def spread(cases: Sequence[tuple[str, Case]], each: int) -> list[tuple[str, Case]]:
-    """At most ``each`` cases of each operator, spread over those that it has: for laws that take long."""
-    found: dict[type, list[tuple[str, Case]]] = {}
+def at_most(count: int, cases: Sequence[tuple[str, Case]] = CASES) -> list[tuple[str, Case]]:
+    """At most ``count`` cases of each operator, evenly spaced over its list, so that every family of attributes is in."""
+    by_operator: dict[type, list[tuple[str, Case]]] = {}
     for family, case in cases:
-        found.setdefault(type(case.op), []).append((family, case))
-    return [item for several in found.values() for item in several[:: -(-len(several) // each)]]
+        by_operator.setdefault(type(case.op), []).append((family, case))
+    return [row for rows in by_operator.values() for row in rows[:: -(-len(rows) // count)]]
+
+
+def over(cases: Sequence[tuple[str, Case]]) -> Any:
+    """Parametrise ``case`` with these cases, by readable ids."""
+    return pytest.mark.parametrize("case", [pytest.param(case, id=f"{family}: {case}") for family, case in cases])
 
 
 def skip_where_outside(case: Case, law: str) -> None:

@@ -1,4 +1,4 @@
-"""Which oracles are there, and how hypothesis searches."""
+"""Report the installed oracles, configure hypothesis, and add the options that choose among tests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import settings
 
+import case_laws
 from dovetail import native_core
 
 pytest_plugins = ("gaps", "coverage_summary")
@@ -43,6 +44,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", default="1/1", metavar="K/N", help="run the Kth of every N tests of each function (K from 1)")
+    parser.addoption("--law", default="", metavar="WORD", help="run only laws over cases whose name contains WORD")
+    parser.addoption("--cases-per-operator", type=int, metavar="N", help="run each law over at most N cases of each operator")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    case_laws.cases_per_operator = config.getoption("--cases-per-operator")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

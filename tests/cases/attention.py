@@ -108,12 +108,12 @@ ONNX: list[Case] = [
         for label, inputs, counts in (
             ("of heads", heads(), {}),
             ("of shared heads", heads(count=4, kv=2), {}),
-            ("of columns", flat(), {"q_heads": 4, "kv_heads": 4}),
-            ("of columns of shared heads", flat(4, 1), {"q_heads": 4, "kv_heads": 1}),
+            ("of columns", flat(), {"q_num_heads": 4, "kv_num_heads": 4}),
+            ("of columns of shared heads", flat(4, 1), {"q_num_heads": 4, "kv_num_heads": 1}),
         )
         for what, op in (
             ("as it is", Attention(**counts)),
-            ("of the past", Attention(causal=True, **counts)),
+            ("of the past", Attention(is_causal=True, **counts)),
             ("with a scale", Attention(scale=0.0625, **counts)),
             ("with a cap", Attention(softcap=2.0, **counts)),
         )
@@ -123,13 +123,17 @@ ONNX: list[Case] = [
         for mask in (seen(4, 5), seen(2, 1, 4, 5), floats(4, 4, 5, seed=3), floats(2, 4, 4, 5, seed=3))
         for short in (False, True)
     ),
-    case(Attention(causal=True), (*heads(), floats(4, 5, seed=3)), "Attention of the past with a mask"),
+    case(Attention(is_causal=True), (*heads(), floats(4, 5, seed=3)), "Attention of the past with a mask"),
     case(Attention(), (*heads(), _NONE), "Attention with a row that sees nothing"),
-    case(Attention(scores="weights", outputs=4), (*heads(), _NONE), "Attention with the weights of a row that sees nothing"),
+    case(
+        Attention(qk_matmul_output_mode="weights", outputs=4),
+        (*heads(), _NONE),
+        "Attention with the weights of a row that sees nothing",
+    ),
     case(Attention(short_mask=True), (*heads(), seen(4, 3)), "Attention with a short mask", skip=_SHORT),
     *(
         case(
-            Attention(causal=causal, outputs=3),
+            Attention(is_causal=causal, outputs=3),
             (*heads(count=4, kv=kv), mask, *past(kv=kv)),
             f"Attention with a past {causal} {kv} {'-' if mask is None else mask.dtype}",
         )
@@ -137,10 +141,12 @@ ONNX: list[Case] = [
         for kv in (4, 2)
         for mask in (None, floats(4, 8, seed=3), seen(4, 8))
     ),
-    case(Attention(q_heads=4, kv_heads=2, outputs=3), (*flat(4, 2), None, *past(kv=2)), "Attention of columns with a past"),
+    case(
+        Attention(q_num_heads=4, kv_num_heads=2, outputs=3), (*flat(4, 2), None, *past(kv=2)), "Attention of columns with a past"
+    ),
     *(
         case(
-            Attention(scores=scores, softcap=1.5, outputs=4),
+            Attention(qk_matmul_output_mode=scores, softcap=1.5, outputs=4),
             (*heads(), floats(4, 5, seed=3)),
             f"Attention with its scores, {scores}",
             skip=_CAPPED if scores == "raw" else {},
@@ -149,7 +155,7 @@ ONNX: list[Case] = [
     ),
     *(
         case(
-            Attention(causal=causal),
+            Attention(is_causal=causal),
             (*heads(2), None, None, None, np.array(lengths, np.int64)),
             f"Attention with lengths {lengths} {causal}",
         )
@@ -157,12 +163,16 @@ ONNX: list[Case] = [
         for causal in (False, True)
     ),
     *(
-        case(Attention(causal=causal, left=left, right=right), heads(5, 6), f"Attention in a window {left} {right} {causal}")
+        case(
+            Attention(is_causal=causal, left_window_size=left, right_window_size=right),
+            heads(5, 6),
+            f"Attention in a window {left} {right} {causal}",
+        )
         for causal, left, right in ((True, 1, -1), (False, 1, 1), (False, 0, -1), (False, -1, 2))
     ),
-    case(Attention(precision=dtypes.f32), heads(name="f16"), "Attention of f16 with weights in f32"),
-    case(Attention(precision=dtypes.f16), heads(), "Attention with weights in f16", tolerance=4e-3, skip=_HALVES),
-    *(case(Attention(causal=True), heads(name=name), f"Attention of {name}") for name in ("f64", "f16", "bf16")),
+    case(Attention(softmax_precision=dtypes.f32), heads(name="f16"), "Attention of f16 with weights in f32"),
+    case(Attention(softmax_precision=dtypes.f16), heads(), "Attention with weights in f16", tolerance=4e-3, skip=_HALVES),
+    *(case(Attention(is_causal=True), heads(name=name), f"Attention of {name}") for name in ("f64", "f16", "bf16")),
 ]
 
 

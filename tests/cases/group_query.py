@@ -53,24 +53,31 @@ CASES: list[Case] = [
     *(
         case(f"turned, {interleaved} {turned} {rows}", made(lengths, rows, cached, 32, packed, turned), **_turned)
         for interleaved in (False, True)
-        for _turned in ({"rotary": True, "interleaved": interleaved},)
+        for _turned in ({"do_rotary": True, "rotary_interleaved": interleaved},)
         for turned, rows, lengths, cached, packed in ((32, 5, [5, 5], 0, True), (16, 1, [6, 4], 5, False), (16, 3, [8], 5, False))
     ),
-    case("turned at other places at first", made([5, 5], 5, size=16, turned=16), _POSITIONS, rotary=True),
-    case("turned at other places later", made([6, 4], 1, 5, 16, turned=16), _POSITIONS[:, :1], rotary=True),
+    case("turned at other places at first", made([5, 5], 5, size=16, turned=16), _POSITIONS, do_rotary=True),
+    case("turned at other places later", made([6, 4], 1, 5, 16, turned=16), _POSITIONS[:, :1], do_rotary=True),
     case("not turned, in spite of tables", made([5, 5], 5, size=16, turned=16)),
-    *(case(f"in a window of {window}", made([5, 3], 5), window=window) for window in (1, 2, 20)),
-    case("in a window, of a next row", made([6, 4], 1, 9), window=2),
+    *(case(f"in a window of {window}", made([5, 3], 5), local_window_size=window) for window in (1, 2, 20)),
+    case("in a window, of a next row", made([6, 4], 1, 9), local_window_size=2),
     case("with a cap and a scale", made([5, 5], 5), softcap=0.5, scale=0.5),
     case("with a bias", made([5, 3], 5), None, _BIAS),
     case("with a bias for all", made([5, 5], 5), None, _BIAS[:1, :1], softcap=0.5),
-    case("with a bias in a cache with room", made([6, 4], 1, 9), None, floats(2, 1, 1, 6, seed=8), window=3),
+    case("with a bias in a cache with room", made([6, 4], 1, 9), None, floats(2, 1, 1, 6, seed=8), local_window_size=3),
     case("with a sink", made([5, 3], 5), None, None, _SINK),
-    case("with a sink of 0", made([6, 4], 1, 5), smooth=True),
+    case("with a sink of 0", made([6, 4], 1, 5), smooth_softmax=True),
     case("of everything", made([5, 4], 5), causal=False),
     case("of everything, of a next row", made([6, 4], 1, 5), causal=False),
     *(
-        case(f"with its {scores}, {rows}", made([6, 6], rows, cached), window=2, softcap=0.5, scores=scores, outputs=4)
+        case(
+            f"with its {scores}, {rows}",
+            made([6, 6], rows, cached),
+            local_window_size=2,
+            softcap=0.5,
+            qk_output=scores,
+            outputs=4,
+        )
         for scores in ("masked", "weights")
         for rows, cached in ((6, 0), (1, 9))
     ),

@@ -9,7 +9,8 @@ import numpy as np
 from cases import Case
 from cases.linear import floats
 from dovetail import dtypes
-from dovetail.ops.attention.linear_attention import CausalConvWithState, LinearAttention
+from dovetail.ops.attention.linear_attention import LinearAttention
+from dovetail.ops.nn.causal_conv import CausalConvWithState
 from dovetail.ops.training.optimizers import Adagrad, Adam, Momentum
 
 _NEAR = {"f64": 1e-6, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
@@ -82,13 +83,13 @@ ATTENTIONS: list[Case] = [
         )
         if not scale or place in (0, 7)
     ),
-    remembered(LinearAttention(4, 2, rule="gated"), (*attended(4, 2), None, decay(2)), "of shared heads"),
+    remembered(LinearAttention(4, 2, update_rule="gated"), (*attended(4, 2), None, decay(2)), "of shared heads"),
     remembered(LinearAttention(4, 1), (*attended(4, 1), None, decay(3), beta(1)), "of one shared head"),
     remembered(LinearAttention(2, 2), (*attended(rows=1), _MEMORY, decay(6, 1), beta(2, 1)), "of one row"),
-    remembered(LinearAttention(2, 2, rule="linear", outputs=1), attended(), "that leaves no state"),
-    remembered(LinearAttention(2, 2, rule="gated"), (*attended(name="f16"), None, decay(2, name="f16")), "of f16"),
+    remembered(LinearAttention(2, 2, update_rule="linear", outputs=1), attended(), "that leaves no state"),
+    remembered(LinearAttention(2, 2, update_rule="gated"), (*attended(name="f16"), None, decay(2, name="f16")), "of f16"),
     remembered(
-        LinearAttention(2, 2, rule="linear"),
+        LinearAttention(2, 2, update_rule="linear"),
         (*attended(name="f16"), _MEMORY),
         "of f16 with a state of f32",
         gradient="its other inputs are halves",

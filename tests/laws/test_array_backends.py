@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 
 from assertions import assert_close, assert_same_bits
-from case_runner import CASES, answer, every_case, feeds, model_of, skip_where_outside, sound, write
+from case_laws import hold, law
+from case_runner import CASES, answer, feeds, model_of, skip_where_outside, sound, views, write
 from cases import Case
 from dovetail import arrays, dtypes
 from dovetail.errors import UnsupportedError
 from dovetail.interpreter.interpret import interpret
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_model
-from dovetail.ir.types import is_static
+from dovetail.ir.op import infer_types
+from dovetail.ir.types import Tensor, is_static
 from dovetail.passes.fold import fold
 from dovetail.program import compile
 
-STANDARD = [
-    (family, case)
-    for family, case in CASES
-    if all(x is None or dtypes.dtype(x.dtype).standard for x in (*case.inputs, *answer(case)))
-]
-MOST_IN_JAX = 1
-"""Cases of one operator. JAX compiles each operation for each shape, which takes longer than all the rest of the law."""
+
+def is_standard(case: Case) -> bool:
+    """Whether the array API has every type of the case's inputs and outputs."""
+    types = [x.dtype for x in case.inputs if x is not None]
+    types += [claim.dtype for claim in infer_types(case.op, views(case)) if isinstance(claim, Tensor)]
+    return all(dtypes.dtype(kind).standard for kind in types)
 
 
-def chosen() -> list[Any]:
-    """For each operator, attributes and shapes one case, in torch; the first of each operator in JAX too."""
-    found = []
-    seen: set[Any] = set()
-    counts: Counter[type] = Counter()
-    for family, case in STANDARD:
-        key = repr(case.op), tuple(None if x is None else x.shape for x in case.inputs)
-        if key in seen:
-            continue
-        seen.add(key)
-        counts[type(case.op)] += 1
-        found.append(pytest.param(case, "torch", id=f"{family}: {case}: torch"))
-        if counts[type(case.op)] <= MOST_IN_JAX:
-            found.append(pytest.param(case, "jax", id=f"{family}: {case}: jax"))
-    return found
+def cases_of_torch() -> list[tuple[str, Case]]:
+    """One case for each operator, attributes and shapes."""
+    distinct: dict[Any, tuple[str, Case]] = {}
+    for family, case in filter(lambda row: is_standard(row[1]), CASES):
+        distinct.setdefault((repr(case.op), tuple(None if x is None else x.shape for x in case.inputs)), (family, case))
+    return list(distinct.values())
+
+
+IN_TORCH = cases_of_torch()
+IN_JAX = list({type(case.op): (family, case) for family, case in reversed(IN_TORCH)}.values())
+"""One case for each operator: JAX compiles each operation for each shape, which takes longer than all other laws together."""
 
 
 def namespace(name: str) -> Any:
@@ -52,30 +47,34 @@ def namespace(name: str) -> Any:
     return module.numpy if name == "jax" else module
 
 
-@pytest.mark.parametrize(("case", "library"), chosen())
-def test_every_library_gives_the_answer_of_numpy(case: Case, library: str) -> None:
+@law(IN_TORCH)
+def check_torch(case: Case) -> str:
+    if any(x is not None and x.dtype in (np.uint16, np.uint32, np.uint64) for x in (*case.inputs, *answer(case))):
+        pytest.skip("torch has only a few functions for unsigned types wider than 8 bits")
+    return compare(case, "torch")
+
+
+@law(IN_JAX)
+def check_jax(case: Case) -> str:
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        return compare(case, "jax")
+
+
+def compare(case: Case, library: str) -> str:
+    """Compare the interpreter over an array library with numpy. Returns the library."""
     skip_where_outside(case, library)
-    xp = namespace(library)
-    if library == "jax":
-        import jax
-
-        wide: Any = jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
-    else:
-        wide = nullcontext()
-        if any(x is not None and x.dtype in (np.uint16, np.uint32, np.uint64) for x in (*case.inputs, *answer(case))):
-            pytest.skip("torch has only a few functions for unsigned types wider than 8 bits")
-    with wide:
-        try:
-            found = interpret(model_of(case), feeds(case), xp=xp)
-        except UnsupportedError as refusal:
-            pytest.skip(f"refused: {refusal.message}")
-        theirs = [arrays.to_numpy(y) for y in found.values()]
-    for index, (mine, other) in enumerate(zip(answer(case), theirs, strict=True)):
+    try:
+        outputs = interpret(model_of(case), feeds(case), xp=namespace(library))
+    except UnsupportedError as refusal:
+        pytest.skip(f"refused: {refusal.message}")
+    for index, (mine, other) in enumerate(zip(answer(case), map(arrays.to_numpy, outputs.values()), strict=True)):
         assert_close(other, mine, case.tolerance, f"{library}: output {index}")
+    return library
 
 
-@every_case
-def test_folding_gives_the_value_of_a_run(case: Case) -> None:
+@law()
+def check_constant_folding(case: Case) -> None:
     b = Builder()
     for index, y in enumerate(b.add(case.op, *(None if x is None else b.constant(x) for x in case.inputs))):
         b.output(f"y{index}", y)
@@ -90,8 +89,8 @@ def test_folding_gives_the_value_of_a_run(case: Case) -> None:
         assert not left, "all inputs are constant, and this was not folded"
 
 
-@every_case
-def test_a_run_leaves_its_inputs_alone(case: Case) -> None:
+@law()
+def check_inputs_unchanged(case: Case) -> None:
     before = [None if x is None else x.copy() for x in case.inputs]
     outputs = compile(model_of(case))(feeds(case))
     for x, old in zip(case.inputs, before, strict=True):
@@ -103,3 +102,6 @@ def test_a_run_leaves_its_inputs_alone(case: Case) -> None:
 def test_a_case_can_be_written_through_the_builder() -> None:
     for _, case in CASES:
         write(Builder(), case, case.inputs)
+
+
+test_case = hold(check_torch, check_jax, check_constant_folding, check_inputs_unchanged)

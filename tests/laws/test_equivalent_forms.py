@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from assertions import assert_close
-from case_runner import CASES, answer, every_case, is_constant, over, skip_where_outside
+from case_laws import hold, law
+from case_runner import CASES, answer, is_constant, skip_where_outside
 from cases import Case
 from dovetail import symbolic
 from dovetail.errors import UnsupportedError
@@ -55,8 +56,8 @@ def evaluated(b: Builder, case: Case, xs: Sequence[Value | None], ys: Sequence[V
     return run(b.graph, given, np)
 
 
-@over(APART)
-def test_an_operator_taken_apart_gives_the_same(case: Case) -> None:
+@law(APART)
+def check_decomposition(case: Case) -> None:
     skip_where_outside(case, "apart")
     reasons = []
     for way in ways(case):
@@ -77,8 +78,8 @@ def test_an_operator_taken_apart_gives_the_same(case: Case) -> None:
         pytest.skip("; ".join(reasons))
 
 
-@over([(family, case) for family, case in APART if isinstance(case.op, _Blocks)])
-def test_blocks_are_taken_apart_whatever_their_sizes(case: Case) -> None:
+@law([(family, case) for family, case in APART if isinstance(case.op, _Blocks)])
+def check_decomposition_at_any_size(case: Case) -> None:
     for way in ("all known", "open sizes"):
         b = Builder()
         xs = inputs(b, case, way)
@@ -86,8 +87,8 @@ def test_blocks_are_taken_apart_whatever_their_sizes(case: Case) -> None:
         assert_close(y, answer(case)[0], None, way)
 
 
-@every_case
-def test_the_plainest_form_gives_the_same(case: Case) -> None:
+@law()
+def check_canonical_form(case: Case) -> None:
     for way in ways(case):
         xs = inputs(Builder(), case, way)
         plain = case.op.canonical(*xs)
@@ -95,3 +96,6 @@ def test_the_plainest_form_gives_the_same(case: Case) -> None:
         if plain != case.op:
             for mine, theirs in zip(apply(plain, np, case.inputs), answer(case), strict=True):
                 assert_close(np.asarray(mine), theirs, case.tolerance, way)
+
+
+test_case = hold(check_decomposition, check_decomposition_at_any_size, check_canonical_form)

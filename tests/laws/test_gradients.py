@@ -10,7 +10,8 @@ import pytest
 
 import oracles
 from assertions import assert_close
-from case_runner import CASES, feeds, is_constant, over, skip_where_outside, sound, spread, write
+from case_laws import hold, law
+from case_runner import CASES, at_most, feeds, is_constant, skip_where_outside, sound, write
 from cases import Case
 from dovetail import dtypes
 from dovetail.autodiff import adjoints
@@ -162,14 +163,14 @@ def in_f64(case: Case) -> tuple[list[Any], dict[str, Any]]:
     return inputs, feeds(case, inputs)
 
 
-@over(DIFFERENTIABLE)
-def test_a_gradient_is_the_slope_in_a_random_direction(case: Case) -> None:
+@law(DIFFERENTIABLE)
+def check_gradient(case: Case) -> None:
     inputs, given = in_f64(case)
     check_slope(forward(case, inputs), backward(case, inputs), given)
 
 
-@over(FIRST)
-def test_the_gradient_of_a_gradient_is_its_slope(case: Case) -> None:
+@law(FIRST)
+def check_second_gradient(case: Case) -> None:
     skip_where_outside(case, "second gradient")
     inputs, given = in_f64(case)
     first, again = backward(case, inputs), backward(case, inputs)
@@ -177,8 +178,8 @@ def test_the_gradient_of_a_gradient_is_its_slope(case: Case) -> None:
     check_slope(first, second, {**given, **seeds(case, inputs, 2)}, order=2)
 
 
-@over(spread(DIFFERENTIABLE, 8))
-def test_a_gradient_model_runs_in_onnxruntime(case: Case) -> None:
+@law(at_most(8, DIFFERENTIABLE))
+def check_gradient_in_onnxruntime(case: Case) -> str:
     skip_where_outside(case, "onnxruntime")
     skip_where_outside(case, "gradient in onnxruntime")
     inputs = points(case, np.float32)
@@ -198,10 +199,11 @@ def test_a_gradient_model_runs_in_onnxruntime(case: Case) -> None:
     for (name, mine), other in zip(ours.items(), theirs, strict=True):
         if np.isfinite(mine).all():
             assert_close(np.asarray(mine), other, 1e-5, name)
+    return "onnxruntime"
 
 
-@over(OPEN)
-def test_a_gradient_is_the_same_where_sizes_and_elements_are_not_known(case: Case) -> None:
+@law(OPEN)
+def check_gradient_of_dynamic_graph(case: Case) -> None:
     """Every size a symbol; the elements of shape inputs at run time; both."""
     inputs, given = in_f64(case)
     known = {**given, **seeds(case, inputs, 1)}
@@ -234,3 +236,6 @@ def test_a_gradient_is_the_same_where_sizes_and_elements_are_not_known(case: Cas
         found = interpret(model, {value.name: everything[value.name] for value in model.inputs})
         for name, theirs in static.items():
             assert_close(np.asarray(found[name]), np.asarray(theirs), 1e-12, f"{name}, open {is_open}, late {is_late}")
+
+
+test_case = hold(check_gradient, check_second_gradient, check_gradient_in_onnxruntime, check_gradient_of_dynamic_graph)

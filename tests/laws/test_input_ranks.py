@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pytest
 
-from case_runner import spread_cases
+from case_laws import hold, law
+from case_runner import at_most
 from cases import Case
 from dovetail import dtypes, symbolic
 from dovetail.errors import DovetailError
@@ -45,10 +45,13 @@ def changed(inputs: list[View | None]) -> Iterator[list[View | None]]:
                     yield [*inputs[:place], x, *inputs[place + 1 :]]
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=f"{family}: {case.name}") for family, case in spread_cases(MOST)])
-def test_inputs_of_any_rank_are_an_answer_or_a_rule_error(case: Case) -> None:
+@law(at_most(MOST))
+def check_any_input_rank(case: Case) -> None:
     for inputs in changed(views(case)):
         try:
             infer_values(case.op, tuple(inputs), infer_types(case.op, tuple(inputs)))
         except DovetailError as error:
             assert error.code != "op.failed", [None if x is None else str(x.type) for x in inputs]
+
+
+test_case = hold(check_any_input_rank)

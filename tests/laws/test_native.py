@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from assertions import assert_close, assert_same_bits
-from case_runner import CASES, answer, every_case, feeds, model_of, over
+from case_laws import hold, law
+from case_runner import CASES, answer, feeds, model_of
 from cases import Case
 from dovetail import dtypes
 from dovetail.ir.graph import Model
@@ -23,8 +24,8 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOVETAIL_VERIFY", "1")
 
 
-@every_case
-def test_the_native_engine_gives_what_the_interpreter_gives(case: Case) -> None:
+@law()
+def check_native_engine(case: Case) -> None:
     """Twice, the second time with inputs at odd addresses and into arrays at odd addresses."""
     model = model_of(case)
     program = compile(model, engine="native", threads=2)
@@ -36,8 +37,8 @@ def test_the_native_engine_gives_what_the_interpreter_gives(case: Case) -> None:
     _assert_all_agree(case, model, again)
 
 
-@over([(family, case) for family, case in CASES if len(case.inputs) > 1])
-def test_with_constants_too(case: Case) -> None:
+@law([(family, case) for family, case in CASES if len(case.inputs) > 1])
+def check_native_engine_with_constants(case: Case) -> None:
     """All inputs but the first are constants: weights are packed, normalisation goes into them, operators are joined."""
     for inputs in (case.inputs, tuple(misaligned(x) if is_plain(x) else x for x in case.inputs)):
         fixed = replace(case, inputs=inputs, constants=tuple(range(1, len(inputs))))
@@ -76,3 +77,6 @@ def _assert_agrees(case: Case, found: Any, want: Any, name: str) -> None:
         assert_same_bits(found, want, name)
     else:
         assert_close(found, want, max(case.tolerance or 0, 2e-6) if want.dtype != np.float64 else case.tolerance, name)
+
+
+test_case = hold(check_native_engine, check_native_engine_with_constants)

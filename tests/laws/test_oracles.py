@@ -10,15 +10,16 @@ import pytest
 
 import oracles
 from assertions import assert_close
-from case_runner import answer, every_case, feeds, model_of, opsets, skip_where_outside
+from case_laws import hold, law
+from case_runner import answer, feeds, model_of, opsets, skip_where_outside
 from cases import Case
 from dovetail.errors import UnsupportedError
 from dovetail.formats.onnx import write as onnx_write
 from dovetail.ir.graph import Model
 
 
-@every_case
-def test_evaluate_says_what_onnxruntime_says(case: Case) -> None:
+@law()
+def check_onnxruntime(case: Case) -> str:
     skip_where_outside(case, "onnxruntime")
     model = model_of(case)
     try:
@@ -32,14 +33,14 @@ def test_evaluate_says_what_onnxruntime_says(case: Case) -> None:
             continue
         try:
             compare(case, run(data, feeds(case)), name)
-            return
+            return name
         except oracles.Silent as reason:
             reasons.append(str(reason))
     pytest.skip("; ".join(reasons))
 
 
-@every_case
-def test_its_oldest_form_says_the_same_to_onnxruntime(case: Case) -> None:
+@law()
+def check_oldest_opset_in_onnxruntime(case: Case) -> str:
     skip_where_outside(case, "onnxruntime")
     skip_where_outside(case, "old onnxruntime")
     model = model_of(case)
@@ -48,7 +49,7 @@ def test_its_oldest_form_says_the_same_to_onnxruntime(case: Case) -> None:
             break
         with suppress(UnsupportedError, oracles.Silent):
             compare(case, oracles.run_onnxruntime(saved(model, opset), feeds(case)), f"onnxruntime, opset {opset}")
-            return
+            return "onnxruntime"
     pytest.skip("no form that onnxruntime knows")
 
 
@@ -67,8 +68,8 @@ def compare(case: Case, theirs: list[Any], oracle: str) -> None:
         assert_close(mine, other, tolerance, f"{oracle}: output {index}")
 
 
-@every_case
-def test_evaluate_says_what_openvino_says(case: Case) -> None:
+@law()
+def check_openvino(case: Case) -> str:
     skip_where_outside(case, "openvino")
     model = model_of(case)
     try:
@@ -85,3 +86,7 @@ def test_evaluate_says_what_openvino_says(case: Case) -> None:
             )
         else:
             assert_close(mine, other, case.tolerance, f"openvino: output {index}")
+    return "openvino"
+
+
+test_case = hold(check_onnxruntime, check_oldest_opset_in_onnxruntime, check_openvino)

@@ -87,7 +87,7 @@ def _cached(b: Builder, x: Callable[..., Any], rest: tuple[int, Any] | None = No
     ]
     if rest is not None:
         inputs[rest[0]] = rest[1]
-    return b.GroupQueryAttention(*inputs, **{"heads": 4, "kv_heads": 2, **changes})
+    return b.GroupQueryAttention(*inputs, **{"num_heads": 4, "kv_num_heads": 2, **changes})
 
 
 def _deformed(b: Builder, x: Callable[..., Any], columns: int = 8, outs: Any = (4, 4), masks: int = 4, **changes: Any) -> Any:
@@ -870,10 +870,10 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("attention.rank", lambda b, x: b.Attention(*(x("f32", 2, 3) for _ in range(3)))),
         ("attention.rank", lambda b, x: b.Attention(x("f32", 2, 3, 4), x("f32", 2, 1, 3, 4), x("f32", 2, 1, 3, 4))),
         ("attention.heads", lambda b, x: b.Attention(*(x("f32", 2, 3, 4) for _ in range(3)))),
-        ("attention.heads", lambda b, x: b.Attention(*(x("f32", 2, 3, 4) for _ in range(3)), q_heads=3, kv_heads=3)),
+        ("attention.heads", lambda b, x: b.Attention(*(x("f32", 2, 3, 4) for _ in range(3)), q_num_heads=3, kv_num_heads=3)),
         ("attention.heads", lambda b, x: b.Attention(x("f32", 2, 3, 4, 4), x("f32", 2, 2, 4, 4), x("f32", 2, 2, 4, 4))),
-        ("attention.heads", lambda b, x: b.Attention(*(x("f32", 2, 3, 4) for _ in range(3)), q_heads=0, kv_heads=1)),
-        ("shape.disagree", lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), q_heads=2)),
+        ("attention.heads", lambda b, x: b.Attention(*(x("f32", 2, 3, 4) for _ in range(3)), q_num_heads=0, kv_num_heads=1)),
+        ("shape.disagree", lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), q_num_heads=2)),
         ("shape.disagree", lambda b, x: b.Attention(x("f32", 2, 3, 4, 4), x("f32", 2, 3, 4, 5), x("f32", 2, 3, 4, 5))),
         ("shape.disagree", lambda b, x: b.Attention(x("f32", 2, 3, 4, 4), x("f32", 2, 3, 4, 4), x("f32", 2, 3, 5, 4))),
         ("attention.past", lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), None, x("f32", 2, 3, 1, 4))),
@@ -893,10 +893,13 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
             lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), x("boolean", 4, 5), short_mask=True),
         ),
         ("attention.mask", lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), x("boolean", 1, 1, 1, 4, 4))),
-        ("attention.scores", lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), scores="all")),
-        ("attention.window", lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), left=-2)),
+        ("attention.scores", lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), qk_matmul_output_mode="all")),
+        ("attention.window", lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), left_window_size=-2)),
         ("attention.softcap", lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), softcap=-1.0)),
-        ("attention.precision", lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), precision=dtypes.i32)),
+        (
+            "attention.precision",
+            lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), softmax_precision=dtypes.i32),
+        ),
         ("node.outputs", lambda b, x: b.Attention(*(x("f32", 2, 3, 4, 4) for _ in range(3)), outputs=5)),
         ("type.disagree", lambda b, x: b.Attention(x("f32", 2, 3, 4, 4), x("f16", 2, 3, 4, 4), x("f32", 2, 3, 4, 4))),
     ],
@@ -921,12 +924,12 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.TensorScatter(x("f32", 2, 4, 3), x("f32", 2, 1, 3), x("i64", 3))),
     ],
     "RotaryEmbedding": [
-        ("rotary.turned", lambda b, x: b.RotaryEmbedding(x("f32", 1, 2, 3, 4), *[x("f32", 1, 3, 1)] * 2, turned=3)),
-        ("rotary.turned", lambda b, x: b.RotaryEmbedding(x("f32", 1, 2, 3, 4), *[x("f32", 1, 3, 3)] * 2, turned=6)),
+        ("rotary.turned", lambda b, x: b.RotaryEmbedding(x("f32", 1, 2, 3, 4), *[x("f32", 1, 3, 1)] * 2, rotary_embedding_dim=3)),
+        ("rotary.turned", lambda b, x: b.RotaryEmbedding(x("f32", 1, 2, 3, 4), *[x("f32", 1, 3, 3)] * 2, rotary_embedding_dim=6)),
         ("rotary.turned", lambda b, x: b.RotaryEmbedding(x("f32", 1, 2, 3, 5), *[x("f32", 1, 3, 2)] * 2)),
         ("rotary.heads", lambda b, x: b.RotaryEmbedding(x("f32", 1, 3, 4), *[x("f32", 1, 3, 2)] * 2)),
-        ("rotary.heads", lambda b, x: b.RotaryEmbedding(x("f32", 1, 3, 4), *[x("f32", 1, 3, 2)] * 2, heads=3)),
-        ("rotary.heads", lambda b, x: b.RotaryEmbedding(x("f32", 1, 3, 4), *[x("f32", 1, 3, 2)] * 2, heads=-1)),
+        ("rotary.heads", lambda b, x: b.RotaryEmbedding(x("f32", 1, 3, 4), *[x("f32", 1, 3, 2)] * 2, num_heads=3)),
+        ("rotary.heads", lambda b, x: b.RotaryEmbedding(x("f32", 1, 3, 4), *[x("f32", 1, 3, 2)] * 2, num_heads=-1)),
         ("rotary.rank", lambda b, x: b.RotaryEmbedding(x("f32", 3, 4), *[x("f32", 1, 3, 2)] * 2)),
         ("rotary.table", lambda b, x: b.RotaryEmbedding(x("f32", 1, 2, 3, 4), *[x("f32", 3, 2)] * 2)),
         ("rotary.table", lambda b, x: b.RotaryEmbedding(x("f32", 1, 2, 3, 4), *[x("f32", 1, 3, 2)] * 2, x("i64", 1, 3))),
@@ -943,26 +946,48 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.CausalConvWithState(x("f32", 2, 3, 4), x("f32", 3, 1, 2), x("f32", 2))),
         ("shape.disagree", lambda b, x: b.CausalConvWithState(x("f32", 2, 3, 4), x("f32", 3, 1, 2), None, x("f32", 2, 3, 2))),
         ("node.outputs", lambda b, x: b.CausalConvWithState(x("f32", 2, 3, 4), x("f32", 3, 1, 2), outputs=3)),
-        ("state.rule", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_heads=2, kv_heads=2, rule="other")),
-        ("state.rule", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_heads=2, kv_heads=2)),
-        ("state.rule", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 5, q_heads=2, kv_heads=2, rule="linear")),
-        ("state.rank", lambda b, x: b.LinearAttention(*[x("f32", 2, 8)] * 3, q_heads=2, kv_heads=2, rule="linear")),
-        ("state.rank", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 4, q_heads=2, kv_heads=2, rule="linear")),
-        ("attention.heads", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_heads=3, kv_heads=2, rule="linear")),
-        ("attention.heads", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_heads=3, kv_heads=3, rule="linear")),
+        (
+            "state.rule",
+            lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_num_heads=2, kv_num_heads=2, update_rule="other"),
+        ),
+        ("state.rule", lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_num_heads=2, kv_num_heads=2)),
+        (
+            "state.rule",
+            lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 5, q_num_heads=2, kv_num_heads=2, update_rule="linear"),
+        ),
+        (
+            "state.rank",
+            lambda b, x: b.LinearAttention(*[x("f32", 2, 8)] * 3, q_num_heads=2, kv_num_heads=2, update_rule="linear"),
+        ),
+        (
+            "state.rank",
+            lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 4, q_num_heads=2, kv_num_heads=2, update_rule="linear"),
+        ),
+        (
+            "attention.heads",
+            lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_num_heads=3, kv_num_heads=2, update_rule="linear"),
+        ),
+        (
+            "attention.heads",
+            lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, q_num_heads=3, kv_num_heads=3, update_rule="linear"),
+        ),
         (
             "attention.heads",
             lambda b, x: b.LinearAttention(
-                *[x("f32", 2, 3, 8)] * 3, None, x("f32", 2, 3, 4), q_heads=2, kv_heads=2, rule="gated"
+                *[x("f32", 2, 3, 8)] * 3, None, x("f32", 2, 3, 4), q_num_heads=2, kv_num_heads=2, update_rule="gated"
             ),
         ),
         (
             "shape.disagree",
-            lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 3, x("f32", 2, 2, 4, 5), q_heads=2, kv_heads=2, rule="linear"),
+            lambda b, x: b.LinearAttention(
+                *[x("f32", 2, 3, 8)] * 3, x("f32", 2, 2, 4, 5), q_num_heads=2, kv_num_heads=2, update_rule="linear"
+            ),
         ),
         (
             "shape.disagree",
-            lambda b, x: b.LinearAttention(*[x("f32", 2, 3, 8)] * 2, x("f32", 2, 4, 8), q_heads=2, kv_heads=2, rule="linear"),
+            lambda b, x: b.LinearAttention(
+                *[x("f32", 2, 3, 8)] * 2, x("f32", 2, 4, 8), q_num_heads=2, kv_num_heads=2, update_rule="linear"
+            ),
         ),
     ],
     "training": [
@@ -974,21 +999,21 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.Momentum(x("f32"), x("i64"), *[x("f32", 3)] * 2, x("f32", 4))),
     ],
     "GroupQueryAttention": [
-        ("attention.heads", lambda b, x: _cached(b, x, kv_heads=3)),
-        ("attention.heads", lambda b, x: _cached(b, x, heads=3, kv_heads=3)),
-        ("attention.window", lambda b, x: _cached(b, x, window=0)),
-        ("attention.window", lambda b, x: _cached(b, x, window=2, causal=False)),
+        ("attention.heads", lambda b, x: _cached(b, x, kv_num_heads=3)),
+        ("attention.heads", lambda b, x: _cached(b, x, num_heads=3, kv_num_heads=3)),
+        ("attention.window", lambda b, x: _cached(b, x, local_window_size=0)),
+        ("attention.window", lambda b, x: _cached(b, x, local_window_size=2, causal=False)),
         ("attention.softcap", lambda b, x: _cached(b, x, softcap=-1.0)),
         ("attention.scores", lambda b, x: _cached(b, x, outputs=4)),
-        ("attention.scores", lambda b, x: _cached(b, x, scores="raw")),
+        ("attention.scores", lambda b, x: _cached(b, x, qk_output="raw")),
         ("node.outputs", lambda b, x: _cached(b, x, outputs=5)),
-        ("attention.cache", lambda b, x: _cached(b, x, sliding=True)),
-        ("attention.cache", lambda b, x: _cached(b, x, value_grid="bytes")),
+        ("attention.cache", lambda b, x: _cached(b, x, sliding_window_cache=True)),
+        ("attention.cache", lambda b, x: _cached(b, x, v_quant_type="bytes")),
         ("attention.cache", lambda b, x: _cached(b, x, rest=(12, x("f32", 1)))),
         ("attention.norm", lambda b, x: _cached(b, x, rest=(14, x("f32", 8)))),
         ("attention.pair", lambda b, x: _cached(b, x, rest=(3, x("f32", 2, 2, 4, 8)))),
         ("attention.pair", lambda b, x: _cached(b, x, rest=(7, x("f32", 9, 4)))),
-        ("attention.pair", lambda b, x: _cached(b, x, rotary=True)),
+        ("attention.pair", lambda b, x: _cached(b, x, do_rotary=True)),
         ("attention.rank", lambda b, x: _cached(b, x, rest=(9, x("i64", 2)))),
         ("attention.rank", lambda b, x: _cached(b, x, rest=(11, x("f32", 1, 4)))),
         ("attention.lengths", lambda b, x: _cached(b, x, rest=(5, x("i32", 2, 1, 1)))),

@@ -11,7 +11,8 @@ import pytest
 
 import backend_data
 import dovetail
-from case_runner import CASES, model_of, over
+from case_laws import hold, law
+from case_runner import CASES, model_of
 from cases import Case
 from dovetail import Builder, DovetailError
 from dovetail.formats import atomic_write
@@ -55,9 +56,12 @@ def check_saved_again(model: Model, folder: Path) -> list[str]:
     return found
 
 
-@over(CASES[::7])
-def test_a_case_is_saved_again_as_it_was(case: Case, tmp_path: Path) -> None:
+@law(CASES[::7])
+def check_resave(case: Case, tmp_path: Path) -> None:
     check_saved_again(model_of(case), tmp_path)
+
+
+test_case = hold(check_resave)
 
 
 SAMPLES = [sample for sample in backend_data.samples("node") if not os.environ.get("DOVETAIL_FAST")][::40]

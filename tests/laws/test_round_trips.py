@@ -11,7 +11,8 @@ import pytest
 
 import oracles
 from assertions import assert_close, differences
-from case_runner import answer, every_case, feeds, model_of, opsets, skip_where_outside, sound
+from case_laws import hold, law
+from case_runner import answer, feeds, model_of, opsets, skip_where_outside, sound
 from cases import Case
 from dovetail.errors import UnsupportedError
 from dovetail.formats import import_foreign, op_mapping
@@ -108,19 +109,22 @@ def field_of(op: Op, name: str) -> Field:
     return found
 
 
-@every_case
-def test_onnx_gives_back_the_graph(case: Case) -> None:
+@law()
+def check_onnx_round_trip(case: Case) -> None:
     skip_where_outside(case, "onnx")
     refusals = {opset: check_trip(case, Onnx(opset)) for opset in opsets(type(case.op))}
     if all(refusals.values()):
         pytest.skip(f"refused in every opset: {refusals[max(refusals)]}")
 
 
-@every_case
-def test_ir_gives_back_the_graph(case: Case) -> None:
+@law()
+def check_ir_round_trip(case: Case) -> None:
     skip_where_outside(case, "ir")
     if refusal := check_trip(case, OpenVino()):
         pytest.skip(f"refused: {refusal}")
+
+
+test_case = hold(check_onnx_round_trip, check_ir_round_trip)
 
 
 def test_each_spelling_belongs_to_an_operator_that_onnx_has() -> None:

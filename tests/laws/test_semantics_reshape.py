@@ -573,7 +573,7 @@ def test_special_zero_is_required_and_a_flag() -> None:
         holds(reshape("openvino", 1, f32(0, 3), (3, 0), special_zero=right), f32(3, 0), through=(KNOWN,))
 
 
-@pytest.mark.parametrize(("version", "name", "is_allowed"), sweep(ALLOWED, ONNX_TYPES))
+@pytest.mark.parametrize(("version", "name", "is_allowed"), list(sweep(ALLOWED, ONNX_TYPES)))
 def test_each_version_of_onnx_moves_its_types_bit_for_bit_and_no_other(version: int, name: str, is_allowed: bool) -> None:
     """SEMANTICS: 1: 3 float types; 5: 15; 13 + bf16; 19 + four f8; 21 + i4, u4; 23 + f4e2m1; 24 + f8e8m0; 25 + i2, u2.
     Ruling 7."""

@@ -502,7 +502,7 @@ def test_split_1_takes_its_lengths_as_a_second_input_of_the_data_type(name: str)
     refused(replace(split([4, 2]), fixed=()), "constant.needed", through=(LATE,))
 
 
-@pytest.mark.parametrize(("version", "name", "is_allowed"), sweep(ALLOWED, ONNX_TYPES))
+@pytest.mark.parametrize(("version", "name", "is_allowed"), list(sweep(ALLOWED, ONNX_TYPES)))
 def test_each_version_of_onnx_moves_its_types_bit_for_bit_and_no_other(version: int, name: str, is_allowed: bool) -> None:
     """SEMANTICS: types as Concat. Ruling 7."""
     x = elements(name, 15).reshape(3, 5)

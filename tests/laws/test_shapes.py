@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from assertions import assert_claim_holds, is_vague
-from case_runner import answer, every_case, is_constant, shape_value, view, views
+from case_laws import hold, law
+from case_runner import answer, is_constant, shape_value, view, views
 from cases import Case
 from dovetail import dtypes, symbolic as dims
 from dovetail.ir.op import host_inputs, infer_types, infer_values
@@ -22,8 +23,8 @@ def claims(case: Case, xs: Sequence[View | None]) -> list[Type]:
     return found
 
 
-@every_case
-def test_the_shape_rule_is_what_evaluation_makes(case: Case) -> None:
+@law()
+def check_inferred_types(case: Case) -> None:
     for claim, y in zip(claims(case, views(case)), answer(case), strict=True):
         assert isinstance(claim, Tensor) and claim.dtype is not None, f"inferred {claim}"
         assert_claim_holds(claim, y)
@@ -58,8 +59,8 @@ def symbolic(case: Case) -> Iterator[tuple[str, list[View | None], dict[str, int
         yield what, xs, values
 
 
-@every_case
-def test_symbols_for_sizes_become_the_sizes(case: Case) -> None:
+@law()
+def check_symbolic_sizes(case: Case) -> None:
     for what, xs, values in symbolic(case):
         for claim, y in zip(claims(case, xs), answer(case), strict=True):
             assert_claim_holds(claim, y, what, values)
@@ -76,8 +77,8 @@ def assert_is_substituted(claim: Type, y: Any, what: str, values: dict[str, int]
             )
 
 
-@every_case
-def test_symbols_for_elements_of_shape_inputs_become_the_elements(case: Case) -> None:
+@law()
+def check_symbolic_elements(case: Case) -> None:
     known = views(case)
     for index, x in enumerate(known):
         if x is None or x.value is None or not x.dtype.is_integer or not np.size(x.value):
@@ -97,8 +98,8 @@ def test_symbols_for_elements_of_shape_inputs_become_the_elements(case: Case) ->
         check_values(case, (*given[:index], View(x.type, elements), *given[index + 1 :]), values, f"symbols in input {index}")
 
 
-@every_case
-def test_nothing_wrong_is_claimed_where_little_is_known(case: Case) -> None:
+@law()
+def check_partial_knowledge(case: Case) -> None:
     known = views(case)
     unknown: dict[str, list[View | None]] = {
         "no rank": [x and View(Tensor(x.dtype, None)) for x in known],
@@ -120,8 +121,8 @@ def test_nothing_wrong_is_claimed_where_little_is_known(case: Case) -> None:
         infer_values(case.op, tuple(xs), infer_types(case.op, tuple(xs), "y"))
 
 
-@every_case
-def test_shape_values_are_what_evaluation_makes(case: Case) -> None:
+@law()
+def check_shape_values(case: Case) -> None:
     values = [shape_value(x) for x in case.inputs]
     xs = tuple(view(x, value) for x, value in zip(case.inputs, values, strict=True))
     check_values(case, xs, {}, "all inputs known")
@@ -158,8 +159,8 @@ def check_values(case: Case, xs: tuple[View | None, ...], names: dict[str, int],
             )
 
 
-@every_case
-def test_sizes_are_followed_through_symbols(case: Case) -> None:
+@law()
+def check_ranks_with_symbolic_sizes(case: Case) -> None:
     """At the ends of precision: with every size a symbol, the rank at least is known where it follows from ranks and values."""
     if "rank" in case.skip:
         pytest.skip(case.skip["rank"])
@@ -168,8 +169,8 @@ def test_sizes_are_followed_through_symbols(case: Case) -> None:
             assert isinstance(claim, Tensor) and claim.shape is not None, f"{what}: inferred {claim}"
 
 
-@every_case
-def test_the_rank_follows_from_ranks_and_the_lengths_of_shape_inputs(case: Case) -> None:
+@law()
+def check_ranks_from_ranks(case: Case) -> None:
     if "rank" in case.skip:
         pytest.skip(case.skip["rank"])
     hosts = host_inputs(case.op, len(case.inputs))
@@ -182,3 +183,14 @@ def test_the_rank_follows_from_ranks_and_the_lengths_of_shape_inputs(case: Case)
     for claim, y in zip(claims(case, xs), answer(case), strict=True):
         assert_claim_holds(claim, y)
         assert isinstance(claim, Tensor) and claim.shape is not None, f"inferred {claim}"
+
+
+test_case = hold(
+    check_inferred_types,
+    check_symbolic_sizes,
+    check_symbolic_elements,
+    check_partial_knowledge,
+    check_shape_values,
+    check_ranks_with_symbolic_sizes,
+    check_ranks_from_ranks,
+)

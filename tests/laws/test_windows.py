@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from assertions import assert_same_bits
-from case_runner import CASES, answer, is_constant, over, write
+from case_laws import hold, law
+from case_runner import CASES, answer, is_constant, write
 from cases import Case
 from dovetail import native_core
 from dovetail.errors import UnsupportedError
@@ -18,8 +19,8 @@ from dovetail.ir.op import Windows, has
 MOVEMENT = [(family, case) for family, case in CASES if has(case.op, "windows")]
 
 
-@over(MOVEMENT)
-def test_windows_tile_the_output(case: Case) -> None:
+@law(MOVEMENT)
+def check_windows_tile_output(case: Case) -> None:
     try:
         b = Builder()
         write(b, case, case.inputs)
@@ -69,3 +70,6 @@ def as_numbers(case: Case) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return np.array([place[text] for text in x.ravel()], dtype=np.int64).reshape(x.shape)
 
     return tuple(map(numbered, case.inputs)), tuple(map(numbered, answer(case)))
+
+
+test_case = hold(check_windows_tile_output)

@@ -137,7 +137,7 @@ def attention(m: Maker) -> str | None:
         y = (
             m.one("ScaledDotProductAttention", q, k, v, causal=m.chance(0.3))
             if m.chance(0.5)
-            else m.one("Attention", q, k, v, causal=m.chance(0.3))
+            else m.one("Attention", q, k, v, is_causal=m.chance(0.3))
         )
     else:
         turned = m.one("Transpose", k, m.ints(0, 1, 3, 2))

@@ -25,11 +25,11 @@ _SINK = np.ones((1, 4, 1, 1), np.float32)
 
 FORMS: list[tuple[str, Any, tuple[Any, ...], tuple[int, ...]]] = [
     ("as it is", Attention(), heads(), ()),
-    ("of the past", Attention(causal=True), heads(), ()),
+    ("of the past", Attention(is_causal=True), heads(), ()),
     ("with a scale", Attention(scale=0.25), heads(), ()),
-    ("of columns", Attention(q_heads=4, kv_heads=4), flat(), ()),
+    ("of columns", Attention(q_num_heads=4, kv_num_heads=4), flat(), ()),
     ("with a past", Attention(outputs=3), (*heads(), None, *past()), ()),
-    ("with a past that comes first", Attention(causal=True, outputs=3), (*heads(), None, *past()), ()),
+    ("with a past that comes first", Attention(is_causal=True, outputs=3), (*heads(), None, *past()), ()),
     ("with a mask", Attention(), (*heads(), seen(4, 5)), (3,)),
     ("of OpenVINO", ScaledDotProductAttention(), heads(), ()),
     ("of OpenVINO with a scale", ScaledDotProductAttention(True), (*heads(), None, _QUARTER), (4,)),
@@ -64,10 +64,10 @@ def test_attention_goes_there_and_back_and_does_not_grow(op: Any, inputs: Any, c
         (Attention(), (*heads(), _NONE), (3,)),
         (Attention(), (*heads(), seen(4, 5)), ()),
         (Attention(softcap=2.0), heads(), ()),
-        (Attention(left=1, causal=True), heads(), ()),
-        (Attention(causal=True), (*heads(), seen(4, 5)), (3,)),
+        (Attention(left_window_size=1, is_causal=True), heads(), ()),
+        (Attention(is_causal=True), (*heads(), seen(4, 5)), (3,)),
         (Attention(), heads(kv=2), ()),
-        (Attention(scores="weights", outputs=4), heads(), ()),
+        (Attention(qk_matmul_output_mode="weights", outputs=4), heads(), ()),
     ],
 )
 def test_what_openvino_would_compute_otherwise_is_taken_apart(op: Any, inputs: Any, constants: Any, tmp_path: Any) -> None:

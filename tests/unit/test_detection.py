@@ -53,9 +53,14 @@ def test_rows_past_the_kept_ones_are_minus_one(opset: str, tmp_path: Path) -> No
     assert (rows[len(kept) :] == -1).all()
 
 
+def cross(first: Any, second: Any) -> float:
+    """The third component of the cross product of two vectors of a plane."""
+    return float(first[0] * second[1] - first[1] * second[0])
+
+
 def clipped(polygon: Any, first: Any, second: Any) -> Any:
     """The part of a polygon to the left of the line from ``first`` to ``second``."""
-    side = [float(np.cross(second - first, point - first)) for point in polygon]
+    side = [cross(second - first, point - first) for point in polygon]
     made = []
     for place, point in enumerate(polygon):
         before = place - 1
@@ -77,7 +82,7 @@ def common(box: Any, other: Any) -> float:
     polygon, border = corners(box), corners(other)
     for place in range(4):
         polygon = clipped(polygon, border[place - 1], border[place])
-    return abs(sum(float(np.cross(polygon[place - 1], polygon[place])) for place in range(len(polygon)))) / 2
+    return abs(sum(cross(polygon[place - 1], polygon[place]) for place in range(len(polygon)))) / 2
 
 
 def test_what_turned_boxes_have_in_common_is_the_area_of_the_polygon_between_them() -> None:

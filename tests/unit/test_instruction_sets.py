@@ -13,7 +13,7 @@ from dovetail import native_core
 
 TESTS = Path(__file__).resolve().parents[1]
 KERNELS = (
-    "chain",
+    "elementwise",
     "conv",
     "conv_transpose",
     "matmul",

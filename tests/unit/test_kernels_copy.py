@@ -94,7 +94,7 @@ def test_concat_and_split_lay_parts_end_to_end_and_take_them_apart() -> None:
 @pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])
 def test_every_instruction_set_moves_the_same(isa: str) -> None:
     here = os.path.dirname(__file__)
-    code = "import test_kernels_move as it; it.check_copies(150, 3); it.check_joins(100, 4); it.check_large()"
+    code = "import test_kernels_copy as it; it.check_copies(150, 3); it.check_joins(100, 4); it.check_large()"
     code += "; it.check_parts(16, 4, 4); it.check_parts(3, 2, 32); it.check_parts(16, 4, 1000); it.check_turns(40, 6)"
     path = os.pathsep.join([os.path.dirname(os.path.dirname(native_core.__file__)), *sys.path])
     subprocess.run(

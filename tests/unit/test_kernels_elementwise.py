@@ -9,7 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cases import Case, all_cases
+from case_laws import hold, law
+from case_runner import CASES
+from cases import Case
 from dovetail import arrays, dtypes, native_core
 from dovetail.engine.select.elementwise_codegen import RULES, Input, NoInstruction, compiled, opcodes
 from dovetail.ir.op import Op
@@ -49,7 +51,7 @@ def same(op: Op, y: Any, expected: Any) -> None:
     np.testing.assert_allclose(y, expected, rtol=4 * digits, atol=max(2 * digits, 1e-12))
 
 
-CASES = [case for _, case in all_cases() if type(case.op).__name__ in RULES and all(x is not None for x in case.inputs)]
+ROWS = [(family, case) for family, case in CASES if type(case.op).__name__ in RULES and all(x is not None for x in case.inputs)]
 
 
 def is_said(case: Case) -> bool:
@@ -60,16 +62,19 @@ def is_said(case: Case) -> bool:
     return True
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if native_core.is_compiled and is_said(case)], ids=str)
-def test_every_case_of_the_operators_is_the_same(case: Case) -> None:
+@law([row for row in ROWS if native_core.is_compiled and is_said(row[1])])
+def check_elementwise_kernel(case: Case) -> None:
     expected = np.asarray(case.op.evaluate(np, *case.inputs))
     y = np.zeros_like(expected)
     chained([(case.op, range(len(case.inputs)))], [0], case.inputs, [y])
     same(case.op, y, expected)
 
 
+test_case = hold(check_elementwise_kernel)
+
+
 def test_every_operator_with_a_rule_has_instructions_for_some_type() -> None:
-    assert {type(case.op).__name__ for case in CASES if is_said(case)} == set(RULES)
+    assert {type(case.op).__name__ for _, case in ROWS if is_said(case)} == set(RULES)
 
 
 OPS: dict[str, tuple[Op, tuple[str, ...]]] = {

@@ -31,6 +31,14 @@ _FAR = (
 )  # fmt: skip
 
 
+def mean(xp: Namespace, x: Array, axes: Sequence[int]) -> Array:
+    """The mean over ``axes``, which stay with size 1; NaN over no elements, where numpy would warn too."""
+    if is_numpy(xp) and not all(x.shape[axis] for axis in axes):
+        reduced = {axis % x.ndim for axis in axes}
+        return xp.full([1 if axis in reduced else size for axis, size in enumerate(x.shape)], np.nan, x.dtype)
+    return xp.mean(x, axis=tuple(axes), keepdims=True)
+
+
 def erf(xp: Namespace, x: Array) -> Array:
     """The error function, to about 1e-15 relative in f64; narrower floats are evaluated in f64 where the library has it."""
     kind = element(x)

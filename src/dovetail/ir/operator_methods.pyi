@@ -25,73 +25,94 @@ class OperatorMethods:
 
     @overload
     def Attention(
-        self, q: Operand, k: Operand, v: Operand, mask: Operand | None = None, past_key: Operand | None = None,
-        past_value: Operand | None = None, lengths: Operand | None = None, /, *, causal: bool = False,
-        scale: float | None = None, softcap: float = 0.0, precision: DTypeLike | None = None,
-        q_heads: int | Value | None = None, kv_heads: int | Value | None = None, scores: str = 'raw', short_mask: bool = False,
-        left: int | Value = -1, right: int | Value = -1, outputs: Literal[1] = 1,
+        self, q: Operand, k: Operand, v: Operand, attn_mask: Operand | None = None, past_key: Operand | None = None,
+        past_value: Operand | None = None, nonpad_kv_seqlen: Operand | None = None, /, *, is_causal: bool = False,
+        scale: float | None = None, softcap: float = 0.0, softmax_precision: DTypeLike | None = None,
+        q_num_heads: int | Value | None = None, kv_num_heads: int | Value | None = None, qk_matmul_output_mode: str = 'raw',
+        short_mask: bool = False, left_window_size: int | Value = -1, right_window_size: int | Value = -1,
+        outputs: Literal[1] = 1,
     ) -> Value:
-        """``softmax(cap(q k' * scale) + bias) v`` for each head, where ``cap(x)`` is ``softcap * tanh(x / softcap)``, or x for 0.
+        """Attention computes ``softmax(cap(q k' * scale) + bias) v`` for each head, with ``cap(x) = softcap * tanh(x / softcap)``.
 
-        ``q``: [batch, heads, rows, size], ``k`` and ``v``: [batch, kv_heads, keys, size]; or all [batch, rows, heads * size] with
-        ``q_heads`` and ``kv_heads``. Each head of ``k`` and ``v`` serves heads / kv_heads of ``q`` that follow each other.
-        ``past_key`` and ``past_value`` come before ``k`` and ``v``; the present ones are both together. The bias is ``mask``, or
-        minus infinity where it is false, plus minus infinity for what a row must not see: keys from ``lengths`` [batch] on; with
-        ``causal`` keys after i + offset, and those more than ``left`` before it or ``right`` after it where these are not negative.
-        The offset is the length of the past, or ``lengths`` less the number of rows, else 0. With ``short_mask`` a mask that is
-        shorter than the keys forbids the rest. A row that sees no key is 0. Weights are computed in ``precision`` where it is given.
-        ``qk``: the ``scores``, ``raw`` products, ``capped``, ``masked`` or ``weights``. Source: ONNX Attention 23, 24, 25.
+        ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys,
+        size]; or all are [batch, rows, heads * size] with ``q_num_heads`` and ``kv_num_heads``. Each head of ``k`` and ``v``
+        serves heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` precede ``k`` and ``v``;
+        ``present_key`` and ``present_value`` are both together.
+
+        The bias is ``attn_mask``, or minus infinity where a boolean mask is false, plus minus infinity for these keys: from
+        ``nonpad_kv_seqlen`` [batch] on; with ``is_causal`` after i + offset; more than ``left_window_size`` before i + offset or
+        more than ``right_window_size`` after it, where these are not negative. The offset is the length of the past, or
+        ``nonpad_kv_seqlen`` minus the number of rows, else 0. With ``short_mask`` a mask with fewer columns than keys hides the
+        remaining keys. A row that sees no key is 0.
+
+        Softmax is computed in ``softmax_precision`` where it is set. ``qk_matmul_output`` holds the scores as
+        ``qk_matmul_output_mode`` says: ``raw`` products, ``capped``, ``masked`` or the softmax ``weights``.
+        Source: ONNX Attention 23, 24, 25.
         """
 
     @overload
     def Attention(
-        self, q: Operand, k: Operand, v: Operand, mask: Operand | None = None, past_key: Operand | None = None,
-        past_value: Operand | None = None, lengths: Operand | None = None, /, *, causal: bool = False,
-        scale: float | None = None, softcap: float = 0.0, precision: DTypeLike | None = None,
-        q_heads: int | Value | None = None, kv_heads: int | Value | None = None, scores: str = 'raw', short_mask: bool = False,
-        left: int | Value = -1, right: int | Value = -1, outputs: Literal[2, 3, 4],
+        self, q: Operand, k: Operand, v: Operand, attn_mask: Operand | None = None, past_key: Operand | None = None,
+        past_value: Operand | None = None, nonpad_kv_seqlen: Operand | None = None, /, *, is_causal: bool = False,
+        scale: float | None = None, softcap: float = 0.0, softmax_precision: DTypeLike | None = None,
+        q_num_heads: int | Value | None = None, kv_num_heads: int | Value | None = None, qk_matmul_output_mode: str = 'raw',
+        short_mask: bool = False, left_window_size: int | Value = -1, right_window_size: int | Value = -1,
+        outputs: Literal[2, 3, 4],
     ) -> list[Value]:
-        """``softmax(cap(q k' * scale) + bias) v`` for each head, where ``cap(x)`` is ``softcap * tanh(x / softcap)``, or x for 0.
+        """Attention computes ``softmax(cap(q k' * scale) + bias) v`` for each head, with ``cap(x) = softcap * tanh(x / softcap)``.
 
-        ``q``: [batch, heads, rows, size], ``k`` and ``v``: [batch, kv_heads, keys, size]; or all [batch, rows, heads * size] with
-        ``q_heads`` and ``kv_heads``. Each head of ``k`` and ``v`` serves heads / kv_heads of ``q`` that follow each other.
-        ``past_key`` and ``past_value`` come before ``k`` and ``v``; the present ones are both together. The bias is ``mask``, or
-        minus infinity where it is false, plus minus infinity for what a row must not see: keys from ``lengths`` [batch] on; with
-        ``causal`` keys after i + offset, and those more than ``left`` before it or ``right`` after it where these are not negative.
-        The offset is the length of the past, or ``lengths`` less the number of rows, else 0. With ``short_mask`` a mask that is
-        shorter than the keys forbids the rest. A row that sees no key is 0. Weights are computed in ``precision`` where it is given.
-        ``qk``: the ``scores``, ``raw`` products, ``capped``, ``masked`` or ``weights``. Source: ONNX Attention 23, 24, 25.
+        ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys,
+        size]; or all are [batch, rows, heads * size] with ``q_num_heads`` and ``kv_num_heads``. Each head of ``k`` and ``v``
+        serves heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` precede ``k`` and ``v``;
+        ``present_key`` and ``present_value`` are both together.
+
+        The bias is ``attn_mask``, or minus infinity where a boolean mask is false, plus minus infinity for these keys: from
+        ``nonpad_kv_seqlen`` [batch] on; with ``is_causal`` after i + offset; more than ``left_window_size`` before i + offset or
+        more than ``right_window_size`` after it, where these are not negative. The offset is the length of the past, or
+        ``nonpad_kv_seqlen`` minus the number of rows, else 0. With ``short_mask`` a mask with fewer columns than keys hides the
+        remaining keys. A row that sees no key is 0.
+
+        Softmax is computed in ``softmax_precision`` where it is set. ``qk_matmul_output`` holds the scores as
+        ``qk_matmul_output_mode`` says: ``raw`` products, ``capped``, ``masked`` or the softmax ``weights``.
+        Source: ONNX Attention 23, 24, 25.
         """
 
     @overload
     def Attention(
-        self, q: Operand, k: Operand, v: Operand, mask: Operand | None = None, past_key: Operand | None = None,
-        past_value: Operand | None = None, lengths: Operand | None = None, /, *, causal: bool = False,
-        scale: float | None = None, softcap: float = 0.0, precision: DTypeLike | None = None,
-        q_heads: int | Value | None = None, kv_heads: int | Value | None = None, scores: str = 'raw', short_mask: bool = False,
-        left: int | Value = -1, right: int | Value = -1, outputs: int,
+        self, q: Operand, k: Operand, v: Operand, attn_mask: Operand | None = None, past_key: Operand | None = None,
+        past_value: Operand | None = None, nonpad_kv_seqlen: Operand | None = None, /, *, is_causal: bool = False,
+        scale: float | None = None, softcap: float = 0.0, softmax_precision: DTypeLike | None = None,
+        q_num_heads: int | Value | None = None, kv_num_heads: int | Value | None = None, qk_matmul_output_mode: str = 'raw',
+        short_mask: bool = False, left_window_size: int | Value = -1, right_window_size: int | Value = -1, outputs: int,
     ) -> Value | list[Value]:
-        """``softmax(cap(q k' * scale) + bias) v`` for each head, where ``cap(x)`` is ``softcap * tanh(x / softcap)``, or x for 0.
+        """Attention computes ``softmax(cap(q k' * scale) + bias) v`` for each head, with ``cap(x) = softcap * tanh(x / softcap)``.
 
-        ``q``: [batch, heads, rows, size], ``k`` and ``v``: [batch, kv_heads, keys, size]; or all [batch, rows, heads * size] with
-        ``q_heads`` and ``kv_heads``. Each head of ``k`` and ``v`` serves heads / kv_heads of ``q`` that follow each other.
-        ``past_key`` and ``past_value`` come before ``k`` and ``v``; the present ones are both together. The bias is ``mask``, or
-        minus infinity where it is false, plus minus infinity for what a row must not see: keys from ``lengths`` [batch] on; with
-        ``causal`` keys after i + offset, and those more than ``left`` before it or ``right`` after it where these are not negative.
-        The offset is the length of the past, or ``lengths`` less the number of rows, else 0. With ``short_mask`` a mask that is
-        shorter than the keys forbids the rest. A row that sees no key is 0. Weights are computed in ``precision`` where it is given.
-        ``qk``: the ``scores``, ``raw`` products, ``capped``, ``masked`` or ``weights``. Source: ONNX Attention 23, 24, 25.
+        ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys,
+        size]; or all are [batch, rows, heads * size] with ``q_num_heads`` and ``kv_num_heads``. Each head of ``k`` and ``v``
+        serves heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` precede ``k`` and ``v``;
+        ``present_key`` and ``present_value`` are both together.
+
+        The bias is ``attn_mask``, or minus infinity where a boolean mask is false, plus minus infinity for these keys: from
+        ``nonpad_kv_seqlen`` [batch] on; with ``is_causal`` after i + offset; more than ``left_window_size`` before i + offset or
+        more than ``right_window_size`` after it, where these are not negative. The offset is the length of the past, or
+        ``nonpad_kv_seqlen`` minus the number of rows, else 0. With ``short_mask`` a mask with fewer columns than keys hides the
+        remaining keys. A row that sees no key is 0.
+
+        Softmax is computed in ``softmax_precision`` where it is set. ``qk_matmul_output`` holds the scores as
+        ``qk_matmul_output_mode`` says: ``raw`` products, ``capped``, ``masked`` or the softmax ``weights``.
+        Source: ONNX Attention 23, 24, 25.
         """
 
     def ScaledDotProductAttention(
-        self, q: Operand, k: Operand, v: Operand, mask: Operand | None = None, scale: Operand | None = None,
-        sink: Operand | None = None, /, *, causal: bool = False,
+        self, query: Operand, key: Operand, value: Operand, attention_mask: Operand | None = None,
+        scale: Operand | None = None, sink: Operand | None = None, /, *, causal: bool = False,
     ) -> Value:
-        """``softmax(q k' * scale + mask) v`` over the matrices in the last two axes; the axes before them, at least one, broadcast.
+        """ScaledDotProductAttention computes ``softmax(query key' * scale + attention_mask) value``.
 
-        ``scale`` is one number, 1 / sqrt(columns of q) where it is left out. A ``mask`` of truth values says which keys take part,
-        one of numbers is added. With ``causal`` it is ignored, and row i sees the keys 0 to i. A row that sees no key is NaN.
-        A ``sink`` of as many axes, one number a row, takes part in the softmax like one more key without a value.
+        Matrices lie in the last two axes; the axes before them, at least one, broadcast. ``scale`` is one number, by default 1 /
+        sqrt(columns of query). A boolean ``attention_mask`` is true for the keys that take part, any other mask is added to the
+        scores. With ``causal`` the mask is ignored and row i sees the keys 0 to i. A row that sees no key is NaN. ``sink`` has
+        the rank of ``query`` and one number for each row; it takes part in the softmax like one more key without a value.
         Source: OpenVINO ScaledDotProductAttention-13.
         """
 
@@ -99,171 +120,163 @@ class OperatorMethods:
 
     @overload
     def GroupQueryAttention(
-        self, q: Operand, k: Operand | None, v: Operand | None, past_key: Operand | None, past_value: Operand | None,
-        lengths: Operand, total: Operand, cos: Operand | None = None, sin: Operand | None = None,
-        positions: Operand | None = None, bias: Operand | None = None, sink: Operand | None = None,
-        k_scale: Operand | None = None, v_scale: Operand | None = None, q_norm: Operand | None = None,
-        k_norm: Operand | None = None, /, *, heads: int | Value, kv_heads: int | Value, causal: bool = True,
-        scale: float = 0.0, softcap: float = 0.0, window: int | Value = -1, rotary: bool = False, interleaved: bool = False,
-        smooth: bool = False, scores: str = 'off', sliding: bool = False, key_grid: str = 'plain', value_grid: str = 'plain',
-        outputs: Literal[1],
+        self, query: Operand, key: Operand | None, value: Operand | None, past_key: Operand | None, past_value: Operand | None,
+        seqlens_k: Operand, total_sequence_length: Operand, cos_cache: Operand | None = None, sin_cache: Operand | None = None,
+        position_ids: Operand | None = None, attention_bias: Operand | None = None, head_sink: Operand | None = None,
+        k_scale: Operand | None = None, v_scale: Operand | None = None, q_norm_weight: Operand | None = None,
+        k_norm_weight: Operand | None = None, /, *, num_heads: int | Value, kv_num_heads: int | Value, causal: bool = True,
+        scale: float = 0.0, softcap: float = 0.0, local_window_size: int | Value = -1, do_rotary: bool = False,
+        rotary_interleaved: bool = False, smooth_softmax: bool = False, qk_output: str = 'off',
+        sliding_window_cache: bool = False, k_quant_type: str = 'NONE', v_quant_type: str = 'NONE', outputs: Literal[1],
     ) -> Value:
-        """Attention of ``q`` [batch, rows, heads * size] to a cache, into which ``k`` and ``v`` [batch, rows, kv_heads * size] go.
+        """GroupQueryAttention attends from ``query`` to a cache that it first extends by ``key`` and ``value``.
 
-        Without ``k`` and ``v`` all three lie in the columns of ``q``. ``lengths`` [batch]: the rows that each sequence has then, less
-        one; ``total``: the most that any has. The past of a sequence is its length less the new rows, or nothing where ``total`` is
-        the number of new rows. The present, [batch, kv_heads, max(total, cached), size], holds the past, the new rows, then zeros.
-        Row i sees the rows of its sequence, with ``causal`` those up to i + past, with a ``window`` only so many of them up to its
-        own. ``rotary`` turns ``q`` and ``k`` by the tables ``cos`` and ``sin`` [places, turned / 2] at i + past, or at ``positions``
-        [batch, rows]; where there is no past, at i + the first of those. Scores are capped by ``softcap`` (0: not), and ``bias``
-        [batch or 1, heads or 1, rows, total] is added. A ``sink`` [heads], 0 with ``smooth``, takes part in the softmax like one more
-        key without a value. ``qk``: the scores of what takes part or the weights, else 0.
-        Source: com.microsoft GroupQueryAttention, as onnxruntime's CPU computes it.
+        ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without
+        ``key`` and ``value`` all three lie in the columns of ``query``. ``seqlens_k`` [batch] is the length of each sequence
+        after the new rows, minus one; ``total_sequence_length`` is the greatest length. The past of a sequence is its length
+        minus the new rows, or nothing where ``total_sequence_length`` equals the number of new rows. ``present_key`` and
+        ``present_value``, [batch, kv_num_heads, max(total, cache size), size], hold the past, the new rows, then zeros.
+
+        Row i sees the rows of its sequence, with ``causal`` those up to i + past, and of these with ``local_window_size`` only
+        the last so many. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
+        rotated / 2] at position i + past, or at ``position_ids`` [batch, rows]; where there is no past, at i + the first of
+        those. Scores are capped by ``softcap`` (0: not), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is
+        added. ``head_sink`` [num_heads], or 0 with ``smooth_softmax``, takes part in the softmax like one more key without a
+        value. ``output_qk`` holds, as ``qk_output`` says, the ``masked`` scores (0 where masked) or the softmax ``weights``.
+        Source: com.microsoft GroupQueryAttention, as onnxruntime computes it on CPU.
         """
 
     @overload
     def GroupQueryAttention(
-        self, q: Operand, k: Operand | None, v: Operand | None, past_key: Operand | None, past_value: Operand | None,
-        lengths: Operand, total: Operand, cos: Operand | None = None, sin: Operand | None = None,
-        positions: Operand | None = None, bias: Operand | None = None, sink: Operand | None = None,
-        k_scale: Operand | None = None, v_scale: Operand | None = None, q_norm: Operand | None = None,
-        k_norm: Operand | None = None, /, *, heads: int | Value, kv_heads: int | Value, causal: bool = True,
-        scale: float = 0.0, softcap: float = 0.0, window: int | Value = -1, rotary: bool = False, interleaved: bool = False,
-        smooth: bool = False, scores: str = 'off', sliding: bool = False, key_grid: str = 'plain', value_grid: str = 'plain',
+        self, query: Operand, key: Operand | None, value: Operand | None, past_key: Operand | None, past_value: Operand | None,
+        seqlens_k: Operand, total_sequence_length: Operand, cos_cache: Operand | None = None, sin_cache: Operand | None = None,
+        position_ids: Operand | None = None, attention_bias: Operand | None = None, head_sink: Operand | None = None,
+        k_scale: Operand | None = None, v_scale: Operand | None = None, q_norm_weight: Operand | None = None,
+        k_norm_weight: Operand | None = None, /, *, num_heads: int | Value, kv_num_heads: int | Value, causal: bool = True,
+        scale: float = 0.0, softcap: float = 0.0, local_window_size: int | Value = -1, do_rotary: bool = False,
+        rotary_interleaved: bool = False, smooth_softmax: bool = False, qk_output: str = 'off',
+        sliding_window_cache: bool = False, k_quant_type: str = 'NONE', v_quant_type: str = 'NONE',
         outputs: Literal[2, 3, 4] = 3,
     ) -> list[Value]:
-        """Attention of ``q`` [batch, rows, heads * size] to a cache, into which ``k`` and ``v`` [batch, rows, kv_heads * size] go.
+        """GroupQueryAttention attends from ``query`` to a cache that it first extends by ``key`` and ``value``.
 
-        Without ``k`` and ``v`` all three lie in the columns of ``q``. ``lengths`` [batch]: the rows that each sequence has then, less
-        one; ``total``: the most that any has. The past of a sequence is its length less the new rows, or nothing where ``total`` is
-        the number of new rows. The present, [batch, kv_heads, max(total, cached), size], holds the past, the new rows, then zeros.
-        Row i sees the rows of its sequence, with ``causal`` those up to i + past, with a ``window`` only so many of them up to its
-        own. ``rotary`` turns ``q`` and ``k`` by the tables ``cos`` and ``sin`` [places, turned / 2] at i + past, or at ``positions``
-        [batch, rows]; where there is no past, at i + the first of those. Scores are capped by ``softcap`` (0: not), and ``bias``
-        [batch or 1, heads or 1, rows, total] is added. A ``sink`` [heads], 0 with ``smooth``, takes part in the softmax like one more
-        key without a value. ``qk``: the scores of what takes part or the weights, else 0.
-        Source: com.microsoft GroupQueryAttention, as onnxruntime's CPU computes it.
+        ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without
+        ``key`` and ``value`` all three lie in the columns of ``query``. ``seqlens_k`` [batch] is the length of each sequence
+        after the new rows, minus one; ``total_sequence_length`` is the greatest length. The past of a sequence is its length
+        minus the new rows, or nothing where ``total_sequence_length`` equals the number of new rows. ``present_key`` and
+        ``present_value``, [batch, kv_num_heads, max(total, cache size), size], hold the past, the new rows, then zeros.
+
+        Row i sees the rows of its sequence, with ``causal`` those up to i + past, and of these with ``local_window_size`` only
+        the last so many. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
+        rotated / 2] at position i + past, or at ``position_ids`` [batch, rows]; where there is no past, at i + the first of
+        those. Scores are capped by ``softcap`` (0: not), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is
+        added. ``head_sink`` [num_heads], or 0 with ``smooth_softmax``, takes part in the softmax like one more key without a
+        value. ``output_qk`` holds, as ``qk_output`` says, the ``masked`` scores (0 where masked) or the softmax ``weights``.
+        Source: com.microsoft GroupQueryAttention, as onnxruntime computes it on CPU.
         """
 
     @overload
     def GroupQueryAttention(
-        self, q: Operand, k: Operand | None, v: Operand | None, past_key: Operand | None, past_value: Operand | None,
-        lengths: Operand, total: Operand, cos: Operand | None = None, sin: Operand | None = None,
-        positions: Operand | None = None, bias: Operand | None = None, sink: Operand | None = None,
-        k_scale: Operand | None = None, v_scale: Operand | None = None, q_norm: Operand | None = None,
-        k_norm: Operand | None = None, /, *, heads: int | Value, kv_heads: int | Value, causal: bool = True,
-        scale: float = 0.0, softcap: float = 0.0, window: int | Value = -1, rotary: bool = False, interleaved: bool = False,
-        smooth: bool = False, scores: str = 'off', sliding: bool = False, key_grid: str = 'plain', value_grid: str = 'plain',
-        outputs: int = 3,
+        self, query: Operand, key: Operand | None, value: Operand | None, past_key: Operand | None, past_value: Operand | None,
+        seqlens_k: Operand, total_sequence_length: Operand, cos_cache: Operand | None = None, sin_cache: Operand | None = None,
+        position_ids: Operand | None = None, attention_bias: Operand | None = None, head_sink: Operand | None = None,
+        k_scale: Operand | None = None, v_scale: Operand | None = None, q_norm_weight: Operand | None = None,
+        k_norm_weight: Operand | None = None, /, *, num_heads: int | Value, kv_num_heads: int | Value, causal: bool = True,
+        scale: float = 0.0, softcap: float = 0.0, local_window_size: int | Value = -1, do_rotary: bool = False,
+        rotary_interleaved: bool = False, smooth_softmax: bool = False, qk_output: str = 'off',
+        sliding_window_cache: bool = False, k_quant_type: str = 'NONE', v_quant_type: str = 'NONE', outputs: int = 3,
     ) -> Value | list[Value]:
-        """Attention of ``q`` [batch, rows, heads * size] to a cache, into which ``k`` and ``v`` [batch, rows, kv_heads * size] go.
+        """GroupQueryAttention attends from ``query`` to a cache that it first extends by ``key`` and ``value``.
 
-        Without ``k`` and ``v`` all three lie in the columns of ``q``. ``lengths`` [batch]: the rows that each sequence has then, less
-        one; ``total``: the most that any has. The past of a sequence is its length less the new rows, or nothing where ``total`` is
-        the number of new rows. The present, [batch, kv_heads, max(total, cached), size], holds the past, the new rows, then zeros.
-        Row i sees the rows of its sequence, with ``causal`` those up to i + past, with a ``window`` only so many of them up to its
-        own. ``rotary`` turns ``q`` and ``k`` by the tables ``cos`` and ``sin`` [places, turned / 2] at i + past, or at ``positions``
-        [batch, rows]; where there is no past, at i + the first of those. Scores are capped by ``softcap`` (0: not), and ``bias``
-        [batch or 1, heads or 1, rows, total] is added. A ``sink`` [heads], 0 with ``smooth``, takes part in the softmax like one more
-        key without a value. ``qk``: the scores of what takes part or the weights, else 0.
-        Source: com.microsoft GroupQueryAttention, as onnxruntime's CPU computes it.
+        ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without
+        ``key`` and ``value`` all three lie in the columns of ``query``. ``seqlens_k`` [batch] is the length of each sequence
+        after the new rows, minus one; ``total_sequence_length`` is the greatest length. The past of a sequence is its length
+        minus the new rows, or nothing where ``total_sequence_length`` equals the number of new rows. ``present_key`` and
+        ``present_value``, [batch, kv_num_heads, max(total, cache size), size], hold the past, the new rows, then zeros.
+
+        Row i sees the rows of its sequence, with ``causal`` those up to i + past, and of these with ``local_window_size`` only
+        the last so many. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
+        rotated / 2] at position i + past, or at ``position_ids`` [batch, rows]; where there is no past, at i + the first of
+        those. Scores are capped by ``softcap`` (0: not), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is
+        added. ``head_sink`` [num_heads], or 0 with ``smooth_softmax``, takes part in the softmax like one more key without a
+        value. ``output_qk`` holds, as ``qk_output`` says, the ``masked`` scores (0 where masked) or the softmax ``weights``.
+        Source: com.microsoft GroupQueryAttention, as onnxruntime computes it on CPU.
         """
 
     # attention.linear_attention
 
     @overload
-    def CausalConvWithState(
-        self, x: Operand, w: Operand, bias: Operand | None = None, state: Operand | None = None, /, *,
-        activation: str = 'plain', outputs: Literal[1],
+    def LinearAttention(
+        self, query: Operand, key: Operand, value: Operand, past_state: Operand | None = None, decay: Operand | None = None,
+        beta: Operand | None = None, /, *, q_num_heads: int | Value, kv_num_heads: int | Value, scale: float = 0.0,
+        update_rule: str = 'gated_delta', outputs: Literal[1],
     ) -> Value:
-        """Each channel of ``x`` [batch, channels, length] slid over by its own row of ``w`` [channels, 1, size], up to its own place.
+        """LinearAttention updates a state matrix S per head row after row: ``S += key ⊗ w``, ``output = scale * query S``.
 
-        What lies before ``x`` is ``state`` [batch, channels, size - 1], or zeros; ``present`` is that for what follows. ``bias``
-        [channels] is added. ``activation``: ``plain``, or ``silu`` (y * sigmoid(y)). Source: ONNX CausalConvWithState 27.
+        ``query`` is [batch, rows, q_num_heads * size], ``key`` [batch, rows, kv_num_heads * size], ``value`` [batch, rows,
+        kv_num_heads * columns]. Each head of ``key`` and ``value`` serves q_num_heads / kv_num_heads consecutive heads of
+        ``query``. S is ``past_state`` [batch, kv_num_heads, size, columns], by default zeros, before the first row, and
+        ``present_state`` after the last row.
+
+        With ``update_rule`` ``gated`` or ``gated_delta`` S is first multiplied by exp of ``decay`` [batch, rows, kv_num_heads],
+        or [batch, rows, kv_num_heads * size] for one number per row of S. The written w is ``value``, with ``delta`` or
+        ``gated_delta`` ``beta * (value - key S)``, where ``beta`` is [batch, rows, kv_num_heads or 1]. All is computed in f32.
+        ``scale`` 0 means 1 / sqrt(size).
+        Source: ONNX LinearAttention 27.
         """
 
     @overload
-    def CausalConvWithState(
-        self, x: Operand, w: Operand, bias: Operand | None = None, state: Operand | None = None, /, *,
-        activation: str = 'plain', outputs: Literal[2] = 2,
+    def LinearAttention(
+        self, query: Operand, key: Operand, value: Operand, past_state: Operand | None = None, decay: Operand | None = None,
+        beta: Operand | None = None, /, *, q_num_heads: int | Value, kv_num_heads: int | Value, scale: float = 0.0,
+        update_rule: str = 'gated_delta', outputs: Literal[2] = 2,
     ) -> list[Value]:
-        """Each channel of ``x`` [batch, channels, length] slid over by its own row of ``w`` [channels, 1, size], up to its own place.
+        """LinearAttention updates a state matrix S per head row after row: ``S += key ⊗ w``, ``output = scale * query S``.
 
-        What lies before ``x`` is ``state`` [batch, channels, size - 1], or zeros; ``present`` is that for what follows. ``bias``
-        [channels] is added. ``activation``: ``plain``, or ``silu`` (y * sigmoid(y)). Source: ONNX CausalConvWithState 27.
+        ``query`` is [batch, rows, q_num_heads * size], ``key`` [batch, rows, kv_num_heads * size], ``value`` [batch, rows,
+        kv_num_heads * columns]. Each head of ``key`` and ``value`` serves q_num_heads / kv_num_heads consecutive heads of
+        ``query``. S is ``past_state`` [batch, kv_num_heads, size, columns], by default zeros, before the first row, and
+        ``present_state`` after the last row.
+
+        With ``update_rule`` ``gated`` or ``gated_delta`` S is first multiplied by exp of ``decay`` [batch, rows, kv_num_heads],
+        or [batch, rows, kv_num_heads * size] for one number per row of S. The written w is ``value``, with ``delta`` or
+        ``gated_delta`` ``beta * (value - key S)``, where ``beta`` is [batch, rows, kv_num_heads or 1]. All is computed in f32.
+        ``scale`` 0 means 1 / sqrt(size).
+        Source: ONNX LinearAttention 27.
         """
 
     @overload
-    def CausalConvWithState(
-        self, x: Operand, w: Operand, bias: Operand | None = None, state: Operand | None = None, /, *,
-        activation: str = 'plain', outputs: int = 2,
+    def LinearAttention(
+        self, query: Operand, key: Operand, value: Operand, past_state: Operand | None = None, decay: Operand | None = None,
+        beta: Operand | None = None, /, *, q_num_heads: int | Value, kv_num_heads: int | Value, scale: float = 0.0,
+        update_rule: str = 'gated_delta', outputs: int = 2,
     ) -> Value | list[Value]:
-        """Each channel of ``x`` [batch, channels, length] slid over by its own row of ``w`` [channels, 1, size], up to its own place.
+        """LinearAttention updates a state matrix S per head row after row: ``S += key ⊗ w``, ``output = scale * query S``.
 
-        What lies before ``x`` is ``state`` [batch, channels, size - 1], or zeros; ``present`` is that for what follows. ``bias``
-        [channels] is added. ``activation``: ``plain``, or ``silu`` (y * sigmoid(y)). Source: ONNX CausalConvWithState 27.
-        """
+        ``query`` is [batch, rows, q_num_heads * size], ``key`` [batch, rows, kv_num_heads * size], ``value`` [batch, rows,
+        kv_num_heads * columns]. Each head of ``key`` and ``value`` serves q_num_heads / kv_num_heads consecutive heads of
+        ``query``. S is ``past_state`` [batch, kv_num_heads, size, columns], by default zeros, before the first row, and
+        ``present_state`` after the last row.
 
-    @overload
-    def LinearAttention(
-        self, q: Operand, k: Operand, v: Operand, state: Operand | None = None, decay: Operand | None = None,
-        beta: Operand | None = None, /, *, q_heads: int | Value, kv_heads: int | Value, scale: float = 0.0,
-        rule: str = 'gated_delta', outputs: Literal[1],
-    ) -> Value:
-        """Attention whose memory is a matrix S for each head, written and read row after row: ``S += k ⊗ w``, ``y = scale * q S``.
-
-        ``q`` [batch, rows, q_heads * size], ``k`` [batch, rows, kv_heads * size], ``v`` [batch, rows, kv_heads * columns]; each head
-        of ``k`` and ``v`` serves q_heads / kv_heads of ``q`` that follow each other. S is ``state`` [batch, kv_heads, size, columns]
-        before the first row, or zeros, and ``present`` after the last one. ``rule``: with ``gated`` and ``gated_delta`` S is first
-        multiplied by exp of ``decay`` [batch, rows, kv_heads], or a number for each of its rows, [batch, rows, kv_heads * size];
-        what is written is w = v, with ``delta`` and ``gated_delta`` ``w = beta * (v - k S)``, ``beta`` [batch, rows, kv_heads or 1].
-        All is computed in f32. A ``scale`` of 0 is 1 / sqrt(size). Source: ONNX LinearAttention 27.
-        """
-
-    @overload
-    def LinearAttention(
-        self, q: Operand, k: Operand, v: Operand, state: Operand | None = None, decay: Operand | None = None,
-        beta: Operand | None = None, /, *, q_heads: int | Value, kv_heads: int | Value, scale: float = 0.0,
-        rule: str = 'gated_delta', outputs: Literal[2] = 2,
-    ) -> list[Value]:
-        """Attention whose memory is a matrix S for each head, written and read row after row: ``S += k ⊗ w``, ``y = scale * q S``.
-
-        ``q`` [batch, rows, q_heads * size], ``k`` [batch, rows, kv_heads * size], ``v`` [batch, rows, kv_heads * columns]; each head
-        of ``k`` and ``v`` serves q_heads / kv_heads of ``q`` that follow each other. S is ``state`` [batch, kv_heads, size, columns]
-        before the first row, or zeros, and ``present`` after the last one. ``rule``: with ``gated`` and ``gated_delta`` S is first
-        multiplied by exp of ``decay`` [batch, rows, kv_heads], or a number for each of its rows, [batch, rows, kv_heads * size];
-        what is written is w = v, with ``delta`` and ``gated_delta`` ``w = beta * (v - k S)``, ``beta`` [batch, rows, kv_heads or 1].
-        All is computed in f32. A ``scale`` of 0 is 1 / sqrt(size). Source: ONNX LinearAttention 27.
-        """
-
-    @overload
-    def LinearAttention(
-        self, q: Operand, k: Operand, v: Operand, state: Operand | None = None, decay: Operand | None = None,
-        beta: Operand | None = None, /, *, q_heads: int | Value, kv_heads: int | Value, scale: float = 0.0,
-        rule: str = 'gated_delta', outputs: int = 2,
-    ) -> Value | list[Value]:
-        """Attention whose memory is a matrix S for each head, written and read row after row: ``S += k ⊗ w``, ``y = scale * q S``.
-
-        ``q`` [batch, rows, q_heads * size], ``k`` [batch, rows, kv_heads * size], ``v`` [batch, rows, kv_heads * columns]; each head
-        of ``k`` and ``v`` serves q_heads / kv_heads of ``q`` that follow each other. S is ``state`` [batch, kv_heads, size, columns]
-        before the first row, or zeros, and ``present`` after the last one. ``rule``: with ``gated`` and ``gated_delta`` S is first
-        multiplied by exp of ``decay`` [batch, rows, kv_heads], or a number for each of its rows, [batch, rows, kv_heads * size];
-        what is written is w = v, with ``delta`` and ``gated_delta`` ``w = beta * (v - k S)``, ``beta`` [batch, rows, kv_heads or 1].
-        All is computed in f32. A ``scale`` of 0 is 1 / sqrt(size). Source: ONNX LinearAttention 27.
+        With ``update_rule`` ``gated`` or ``gated_delta`` S is first multiplied by exp of ``decay`` [batch, rows, kv_num_heads],
+        or [batch, rows, kv_num_heads * size] for one number per row of S. The written w is ``value``, with ``delta`` or
+        ``gated_delta`` ``beta * (value - key S)``, where ``beta`` is [batch, rows, kv_num_heads or 1]. All is computed in f32.
+        ``scale`` 0 means 1 / sqrt(size).
+        Source: ONNX LinearAttention 27.
         """
 
     # attention.rotary_embedding
 
     def RotaryEmbedding(
-        self, x: Operand, cos: Operand, sin: Operand, positions: Operand | None = None, /, *, heads: int | Value | None = None,
-        turned: int | Value = 0, interleaved: bool = False,
+        self, x: Operand, cos_cache: Operand, sin_cache: Operand, position_ids: Operand | None = None, /, *,
+        num_heads: int | Value | None = None, rotary_embedding_dim: int | Value = 0, interleaved: bool = False,
     ) -> Value:
-        """Pairs of columns of each head of ``x`` turned by angles: (a, b) becomes (a cos - b sin, a sin + b cos).
+        """RotaryEmbedding rotates pairs of columns (a, b) of each head of ``x``: to (a cos - b sin, a sin + b cos).
 
-        ``x``: [batch, heads, rows, size], or [batch, rows, heads * size] with ``heads``. The first ``turned`` columns (0: all) are
-        turned, a pair being column i of either half, or two that follow each other when ``interleaved``; the rest stays. ``cos`` and
-        ``sin``: [batch, rows, turned / 2], or [places, turned / 2], of which ``positions`` [batch, rows] picks the rows.
-        Source: ONNX RotaryEmbedding 23.
+        ``x`` is [batch, heads, rows, size], or [batch, rows, heads * size] with ``num_heads``. The first ``rotary_embedding_dim``
+        columns (0: all) are rotated, the rest is copied. A pair is column i of either half, or two adjacent columns when
+        ``interleaved``. ``cos_cache`` and ``sin_cache`` are [batch, rows, rotary_embedding_dim / 2]; or [positions,
+        rotary_embedding_dim / 2], from which ``position_ids`` [batch, rows] picks rows. Source: ONNX RotaryEmbedding 23.
         """
 
     # constant
@@ -1360,6 +1373,47 @@ class OperatorMethods:
     ) -> list[Value]:
         """The greatest element of each of ``size`` windows along the spatial axes, and where it is among all spatial elements in
         row-major order; of equal ones the first. The windows are those of AdaptiveAveragePool. Source: OpenVINO AdaptiveMaxPool-8.
+        """
+
+    # nn.causal_conv
+
+    @overload
+    def CausalConvWithState(
+        self, input: Operand, weight: Operand, bias: Operand | None = None, past_state: Operand | None = None, /, *,
+        activation: str = 'plain', outputs: Literal[1],
+    ) -> Value:
+        """CausalConvWithState convolves each channel of ``input`` with its own row of ``weight``, reading no later element.
+
+        ``input`` is [batch, channels, length], ``weight`` [channels, 1, kernel size]. ``past_state`` [batch, channels, kernel
+        size - 1], by default zeros, precedes ``input``; ``present_state`` is the ``past_state`` of the next piece. ``bias``
+        [channels] is added. ``activation`` is ``plain`` (none) or ``silu`` (y * sigmoid(y)).
+        Source: ONNX CausalConvWithState 27.
+        """
+
+    @overload
+    def CausalConvWithState(
+        self, input: Operand, weight: Operand, bias: Operand | None = None, past_state: Operand | None = None, /, *,
+        activation: str = 'plain', outputs: Literal[2] = 2,
+    ) -> list[Value]:
+        """CausalConvWithState convolves each channel of ``input`` with its own row of ``weight``, reading no later element.
+
+        ``input`` is [batch, channels, length], ``weight`` [channels, 1, kernel size]. ``past_state`` [batch, channels, kernel
+        size - 1], by default zeros, precedes ``input``; ``present_state`` is the ``past_state`` of the next piece. ``bias``
+        [channels] is added. ``activation`` is ``plain`` (none) or ``silu`` (y * sigmoid(y)).
+        Source: ONNX CausalConvWithState 27.
+        """
+
+    @overload
+    def CausalConvWithState(
+        self, input: Operand, weight: Operand, bias: Operand | None = None, past_state: Operand | None = None, /, *,
+        activation: str = 'plain', outputs: int = 2,
+    ) -> Value | list[Value]:
+        """CausalConvWithState convolves each channel of ``input`` with its own row of ``weight``, reading no later element.
+
+        ``input`` is [batch, channels, length], ``weight`` [channels, 1, kernel size]. ``past_state`` [batch, channels, kernel
+        size - 1], by default zeros, precedes ``input``; ``present_state`` is the ``past_state`` of the next piece. ``bias``
+        [channels] is added. ``activation`` is ``plain`` (none) or ``silu`` (y * sigmoid(y)).
+        Source: ONNX CausalConvWithState 27.
         """
 
     # nn.col2im

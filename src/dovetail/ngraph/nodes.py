@@ -202,7 +202,9 @@ class Constant(Node):
         if any(size < 0 for size in sizes):
             raise RuleError("shape.range", f"a dimension of {list(sizes)} is negative")
         given = np.asarray(data)
-        flat = np.array(given, dtype=self.dtype.numpy).reshape(-1)
+        # NaN and infinity have no integer; the range check below refuses them.
+        with np.errstate(invalid="ignore"):
+            flat = np.array(given, dtype=self.dtype.numpy).reshape(-1)
         count = int(np.prod(np.array(sizes, dtype=object), initial=1))
         if self.dtype.is_integer and given.size and given.dtype.kind in "iuf":
             low, high = self.dtype.range()

@@ -1,250 +1,317 @@
-"""Attention: values weighed by how well their keys fit a query. Every rule to compute it is that of its parts."""
+"""Scaled dot-product attention: ScaledDotProductAttention (OpenVINO) and Attention (ONNX). Both run as their decomposition."""
 
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree, broadcast
-from dovetail.ops.attention.heads import bias_of, count_of, default_scale, grouped, heads_first, is_past, places, share, with_sink
+from dovetail.ir.types import Shape, Size, View, agree, broadcast
+from dovetail.ops.attention.heads import (
+    axis_size_of,
+    bias_of,
+    default_scale,
+    head_size_of,
+    make_window_mask,
+    multiply_grouped_heads,
+    positions_of,
+    softmax_with_sink,
+    split_heads,
+)
 from dovetail.ops.casts import as_type, wide_type
 
-_HEADS = "q_num_heads:q_heads?, kv_num_heads:kv_heads?"
-_SCORES = (
-    "softcap=0.0, softmax_precision:precision?, scale?, is_causal:causal=0, "
-    "qk_matmul_output_mode~{0:raw,1:capped,2:masked,3:weights}:scores=0"
-)
-_WINDOW = "left_window_size:left=-1, right_window_size:right=-1"
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
+_HEADS = "q_num_heads?, kv_num_heads?"
+_SCORES = "softcap=0.0, softmax_precision?, scale?, is_causal=0, qk_matmul_output_mode~{0:raw,1:capped,2:masked,3:weights}=0"
+_WINDOW = "left_window_size=-1, right_window_size=-1"
 
 
 class ScaledDotProductAttention(
     Op,
-    sig="q: F, k: F, v: F, mask?: T, scale?: F, sink?: F -> y: F",
-    openvino="ScaledDotProductAttention-13(q, k, v, mask?, scale?, sink?; causal)",
+    sig="query: F, key: F, value: F, attention_mask?: T, scale?: F, sink?: F -> y: F",
+    openvino="ScaledDotProductAttention-13(query, key, value, attention_mask?, scale?, sink?; causal)",
 ):
-    """``softmax(q k' * scale + mask) v`` over the matrices in the last two axes; the axes before them, at least one, broadcast.
+    """ScaledDotProductAttention computes ``softmax(query key' * scale + attention_mask) value``.
 
-    ``scale`` is one number, 1 / sqrt(columns of q) where it is left out. A ``mask`` of truth values says which keys take part,
-    one of numbers is added. With ``causal`` it is ignored, and row i sees the keys 0 to i. A row that sees no key is NaN.
-    A ``sink`` of as many axes, one number a row, takes part in the softmax like one more key without a value.
+    Matrices lie in the last two axes; the axes before them, at least one, broadcast. ``scale`` is one number, by default 1 /
+    sqrt(columns of query). A boolean ``attention_mask`` is true for the keys that take part, any other mask is added to the
+    scores. With ``causal`` the mask is ignored and row i sees the keys 0 to i. A row that sees no key is NaN. ``sink`` has
+    the rank of ``query`` and one number for each row; it takes part in the softmax like one more key without a value.
     Source: OpenVINO ScaledDotProductAttention-13.
     """
 
     causal: bool = False
 
-    def shape(self, q: Any, k: Any, v: Any, mask: Any = None, scale: Any = None, sink: Any = None) -> Any:
-        for x, name in ((q, "query"), (k, "key"), (v, "value")):
+    def shape(
+        self,
+        query: View,
+        key: View,
+        value: View,
+        attention_mask: View | None = None,
+        scale: View | None = None,
+        sink: View | None = None,
+    ) -> Any:
+        for x, role in ((query, "query"), (key, "key"), (value, "value")):
             if x.shape is not None and len(x.shape) < 3:
-                raise RuleError("attention.rank", f"a {name} of rank at least 3 is needed, not {x.type}")
+                raise RuleError("attention.rank", f"{role} must have rank at least 3, got {x.type}")
         if scale is not None and scale.shape and (len(scale.shape) > 1 or symbolic.equal(scale.shape[0], 1) is False):
-            raise RuleError("attention.scale", f"a scale of one number is needed, not {scale.type}")
-        if mask is not None:
-            check_mask(mask, q)
-        _check_sink(sink, q)
-        if q.shape is None or k.shape is None or v.shape is None:
+            raise RuleError("attention.scale", f"scale must be one number, got {scale.type}")
+        if attention_mask is not None:
+            check_mask(attention_mask, query)
+        _check_sink(sink, query)
+        if query.shape is None or key.shape is None or value.shape is None:
             return None
-        agree(q.shape[-1], k.shape[-1])
-        keys = agree(k.shape[-2], v.shape[-2])
-        rows, fronts = q.shape[-2], [x.shape[:-2] for x in (q, k, v)]
-        if mask is not None and not self.causal:
-            if mask.shape is None:
+        agree(query.shape[-1], key.shape[-1])
+        keys = agree(key.shape[-2], value.shape[-2])
+        rows: Size | None = query.shape[-2]
+        batch_shapes = [x.dims[:-2] for x in (query, key, value)]
+        if attention_mask is not None and not self.causal:
+            if attention_mask.shape is None:
                 return None
-            if len(mask.shape) == 1:
-                raise RuleError("attention.mask", f"a mask of rows and columns is needed, not {mask.type}")
-            (stretched,) = broadcast(mask.shape[-1:] or (1,), (keys,)) or (None,)
-            if stretched is not None:
-                agree(stretched, keys)
-            (rows,) = broadcast(mask.shape[-2:-1], (rows,)) or (None,)
-            fronts.append(mask.shape[:-2])
-        return (*(broadcast(*fronts) or ()), rows, v.shape[-1])
+            if len(attention_mask.shape) == 1:
+                raise RuleError("attention.mask", f"attention_mask must have rank 0 or at least 2, got {attention_mask.type}")
+            (key_size,) = broadcast(attention_mask.shape[-1:] or (1,), (keys,)) or (None,)
+            if key_size is not None:
+                agree(key_size, keys)
+            (rows,) = broadcast(attention_mask.shape[-2:-1], query.shape[-2:-1]) or (None,)
+            batch_shapes.append(attention_mask.shape[:-2])
+        return (*(broadcast(*batch_shapes) or ()), rows, value.shape[-1])
 
-    def decompose(self, b: Any, q: Any, k: Any, v: Any, mask: Any = None, scale: Any = None, sink: Any = None) -> Any:
+    def decompose(
+        self,
+        b: Builder,
+        query: Value,
+        key: Value,
+        value: Value,
+        attention_mask: Value | None = None,
+        scale: Value | None = None,
+        sink: Value | None = None,
+    ) -> Any:
         if scale is None:
-            scale = default_scale(b, q)
-        scores = b.Multiply(b.MatMul(q, k, transpose_b=True), scale)
+            scale = default_scale(b, query)
+        scores = b.Multiply(b.MatMul(query, key, transpose_b=True), scale)
         if self.causal:
-            scores = b.Add(scores, bias_of(b, is_past(b, q, k, None, -1, 0), q.dtype))
-        elif mask is not None:
-            scores = b.Add(scores, bias_of(b, mask, q.dtype) if mask.dtype.kind == "bool" else mask)
-        return b.MatMul(b.Softmax(scores, axis=-1) if sink is None else with_sink(b, scores, sink), v)
+            scores = b.Add(scores, bias_of(b, make_window_mask(b, query, key, None, -1, 0), query.dtype))
+        elif attention_mask is not None:
+            scores = b.Add(
+                scores, bias_of(b, attention_mask, query.dtype) if attention_mask.dtype.kind == "bool" else attention_mask
+            )
+        return b.MatMul(b.Softmax(scores, axis=-1) if sink is None else softmax_with_sink(b, scores, sink), value)
 
 
-def _check_sink(sink: Any, q: Any) -> None:
-    """Raise RuleError [attention.sink] for a sink that is not one number a row, a matrix of rows, or more of them."""
-    if sink is None or sink.shape is None or q.shape is None:
+def _check_sink(sink: View | None, query: View) -> None:
+    """Raise RuleError [attention.sink] unless ``sink`` has the rank of the query and one column."""
+    if sink is None or sink.shape is None or query.shape is None:
         return
-    if len(sink.shape) != len(q.shape) or symbolic.equal(sink.shape[-1], 1) is False:
-        raise RuleError("attention.sink", f"a sink of rank {len(q.shape)} with one column is needed, not {sink.type}")
-    for size, other in zip(sink.shape[:-1], q.shape[:-1], strict=True):
+    if len(sink.shape) != len(query.shape) or symbolic.equal(sink.shape[-1], 1) is False:
+        raise RuleError("attention.sink", f"sink must have rank {len(query.shape)} and one column, got {sink.type}")
+    for size, other in zip(sink.shape[:-1], query.shape[:-1], strict=True):
         if symbolic.equal(size, 1) is not True and symbolic.equal(other, 1) is not True:
             agree(size, other)
 
 
-def check_mask(mask: Any, q: Any) -> None:
-    """Raise RuleError [attention.mask] for a mask that neither selects keys nor is added."""
-    kind = getattr(mask.type, "dtype", None)
-    other = getattr(q.type, "dtype", None)
-    if kind is not None and kind.kind != "bool" and other is not None and kind is not other:
-        raise RuleError("attention.mask", f"a mask of boolean or {other} is needed, not {mask.type}")
+def check_mask(mask: View, query: View) -> None:
+    """Raise RuleError [attention.mask] for a mask that is neither boolean nor of the query's type."""
+    mask_dtype = getattr(mask.type, "dtype", None)
+    query_dtype = getattr(query.type, "dtype", None)
+    if mask_dtype is not None and mask_dtype.kind != "bool" and query_dtype is not None and mask_dtype is not query_dtype:
+        raise RuleError("attention.mask", f"mask must be boolean or {query_dtype}, got {mask.type}")
 
 
 class Attention(
     Op,
-    sig="q: F, k: F, v: F, mask?: T, past_key?: F, past_value?: F, lengths?: i64 "
-    "-> y: F, present_key: F, present_value: F, qk: F",
+    sig="q: F, k: F, v: F, attn_mask?: T, past_key?: F, past_value?: F, nonpad_kv_seqlen?: i64 "
+    "-> y: F, present_key: F, present_value: F, qk_matmul_output: F",
     onnx=(
-        f"Attention-23(q, k, v, mask?, past_key?, past_value?; {_HEADS}, {_SCORES} | short_mask=false)",
-        f"Attention-24(q, k, v, mask?, past_key?, past_value?, lengths?; {_HEADS}, {_SCORES} | short_mask=true/false)",
-        f"Attention-25(q, k, v, mask?, past_key?, past_value?, lengths?; {_HEADS}, {_SCORES}, {_WINDOW} | short_mask=true/false)",
+        f"Attention-23(q, k, v, attn_mask?, past_key?, past_value?; {_HEADS}, {_SCORES} | short_mask=false)",
+        f"Attention-24(q, k, v, attn_mask?, past_key?, past_value?, nonpad_kv_seqlen?; {_HEADS}, {_SCORES} "
+        "| short_mask=true/false)",
+        f"Attention-25(q, k, v, attn_mask?, past_key?, past_value?, nonpad_kv_seqlen?; {_HEADS}, {_SCORES}, {_WINDOW} "
+        "| short_mask=true/false)",
     ),
 ):
-    """``softmax(cap(q k' * scale) + bias) v`` for each head, where ``cap(x)`` is ``softcap * tanh(x / softcap)``, or x for 0.
+    """Attention computes ``softmax(cap(q k' * scale) + bias) v`` for each head, with ``cap(x) = softcap * tanh(x / softcap)``.
 
-    ``q``: [batch, heads, rows, size], ``k`` and ``v``: [batch, kv_heads, keys, size]; or all [batch, rows, heads * size] with
-    ``q_heads`` and ``kv_heads``. Each head of ``k`` and ``v`` serves heads / kv_heads of ``q`` that follow each other.
-    ``past_key`` and ``past_value`` come before ``k`` and ``v``; the present ones are both together. The bias is ``mask``, or
-    minus infinity where it is false, plus minus infinity for what a row must not see: keys from ``lengths`` [batch] on; with
-    ``causal`` keys after i + offset, and those more than ``left`` before it or ``right`` after it where these are not negative.
-    The offset is the length of the past, or ``lengths`` less the number of rows, else 0. With ``short_mask`` a mask that is
-    shorter than the keys forbids the rest. A row that sees no key is 0. Weights are computed in ``precision`` where it is given.
-    ``qk``: the ``scores``, ``raw`` products, ``capped``, ``masked`` or ``weights``. Source: ONNX Attention 23, 24, 25.
+    ``softcap`` 0 means ``cap(x) = x``. ``q`` is [batch, heads, rows, size], ``k`` and ``v`` are [batch, kv_heads, keys,
+    size]; or all are [batch, rows, heads * size] with ``q_num_heads`` and ``kv_num_heads``. Each head of ``k`` and ``v``
+    serves heads / kv_heads consecutive heads of ``q``. ``past_key`` and ``past_value`` precede ``k`` and ``v``;
+    ``present_key`` and ``present_value`` are both together.
+
+    The bias is ``attn_mask``, or minus infinity where a boolean mask is false, plus minus infinity for these keys: from
+    ``nonpad_kv_seqlen`` [batch] on; with ``is_causal`` after i + offset; more than ``left_window_size`` before i + offset or
+    more than ``right_window_size`` after it, where these are not negative. The offset is the length of the past, or
+    ``nonpad_kv_seqlen`` minus the number of rows, else 0. With ``short_mask`` a mask with fewer columns than keys hides the
+    remaining keys. A row that sees no key is 0.
+
+    Softmax is computed in ``softmax_precision`` where it is set. ``qk_matmul_output`` holds the scores as
+    ``qk_matmul_output_mode`` says: ``raw`` products, ``capped``, ``masked`` or the softmax ``weights``.
+    Source: ONNX Attention 23, 24, 25.
     """
 
-    causal: bool = False
+    is_causal: bool = False
     scale: float | None = None
     softcap: float = 0.0
-    precision: DType | None = None
-    q_heads: int | None = None
-    kv_heads: int | None = None
-    scores: str = "raw"
+    softmax_precision: DType | None = None
+    q_num_heads: int | None = None
+    kv_num_heads: int | None = None
+    qk_matmul_output_mode: str = "raw"
     short_mask: bool = False
-    left: int = -1
-    right: int = -1
+    left_window_size: int = -1
+    right_window_size: int = -1
     outputs: int = 1
 
     def validate(self) -> None:
         if not 1 <= self.outputs <= 4:
-            raise RuleError("node.outputs", f"{self.outputs} outputs; there are 1 to 4")
-        if self.scores not in ("raw", "capped", "masked", "weights"):
-            raise RuleError("attention.scores", f"{self.scores!r} is none of raw, capped, masked, weights")
-        for name in ("q_heads", "kv_heads"):
-            heads = getattr(self, name)
+            raise RuleError("node.outputs", f"Attention has 1 to 4 outputs, got {self.outputs}")
+        if self.qk_matmul_output_mode not in ("raw", "capped", "masked", "weights"):
+            raise RuleError(
+                "attention.scores", f"mode must be raw, capped, masked or weights, got {self.qk_matmul_output_mode!r}"
+            )
+        for name, heads in (("q_num_heads", self.q_num_heads), ("kv_num_heads", self.kv_num_heads)):
             if heads is not None and heads < 1:
-                raise RuleError("attention.heads", f"{name} = {heads}")
-        if self.left < -1 or self.right < -1:
-            raise RuleError("attention.window", f"a window of {self.left} before and {self.right} after")
+                raise RuleError("attention.heads", f"{name} must be at least 1, got {heads}")
+        if self.left_window_size < -1 or self.right_window_size < -1:
+            raise RuleError(
+                "attention.window", f"window sizes must be at least -1, got {self.left_window_size} and {self.right_window_size}"
+            )
         if self.softcap < 0:
-            raise RuleError("attention.softcap", f"a cap of {self.softcap}")
-        if self.precision is not None and not self.precision.is_float:
-            raise RuleError("attention.precision", f"weights are not computed in {self.precision}")
+            raise RuleError("attention.softcap", f"softcap must not be negative, got {self.softcap}")
+        if self.softmax_precision is not None and not self.softmax_precision.is_float:
+            raise RuleError("attention.precision", f"softmax_precision must be a float type, got {self.softmax_precision}")
 
     def shape(
-        self, q: Any, k: Any, v: Any, mask: Any = None, past_key: Any = None, past_value: Any = None, lengths: Any = None
+        self,
+        q: View,
+        k: View,
+        v: View,
+        attn_mask: View | None = None,
+        past_key: View | None = None,
+        past_value: View | None = None,
+        nonpad_kv_seqlen: View | None = None,
     ) -> Any:
-        self._check(q, k, v, mask, past_key, past_value, lengths)
-        if None in (q.shape, k.shape, v.shape):
+        self._check(q, k, v, attn_mask, past_key, past_value, nonpad_kv_seqlen)
+        if q.shape is None or k.shape is None or v.shape is None:
             return [None] * self.outputs
         rank = len(q.shape)
-        heads, kv_heads = self.q_heads, self.kv_heads
+        heads: Any = self.q_num_heads
+        kv_heads: Any = self.kv_num_heads
         batch, rows, keys = q.shape[0], q.shape[-2], k.shape[-2]
         if rank == 4:
             heads, kv_heads = q.shape[1], k.shape[1]
-        size, v_size = (x.shape[-1] if rank == 4 else share(x.shape[-1], kv_heads) for x in (k, v))
-        agree(size, q.shape[-1] if rank == 4 else share(q.shape[-1], heads))
+        size, v_size = (x.dims[-1] if rank == 4 else head_size_of(x.dims[-1], kv_heads) for x in (k, v))
+        agree(size, q.shape[-1] if rank == 4 else head_size_of(q.shape[-1], heads))
         for x in (k, v):
-            batch = agree(batch, x.shape[0])
+            batch = agree(batch, x.dims[0])
         agree(keys, v.shape[-2])
-        if past_key is not None:
-            keys = self._total(keys, batch, kv_heads, ((past_key, size), (past_value, v_size)))
+        if past_key is not None and past_value is not None:
+            keys = self._total_keys(keys, batch, kv_heads, ((past_key, size), (past_value, v_size)))
         y = (batch, heads, rows, v_size) if rank == 4 else (batch, rows, heads * v_size)
-        if mask is not None and mask.shape is not None:
-            self._check_mask_shape(mask.shape, (batch, heads, rows, keys))
+        if attn_mask is not None and attn_mask.shape is not None:
+            self._check_mask_shape(attn_mask.shape, (batch, heads, rows, keys))
         return [y, (batch, kv_heads, keys, size), (batch, kv_heads, keys, v_size), (batch, heads, rows, keys)][: self.outputs]
 
-    def _check(self, q: Any, k: Any, v: Any, mask: Any, past_key: Any, past_value: Any, lengths: Any) -> None:
+    def _check(
+        self,
+        q: View,
+        k: View,
+        v: View,
+        attn_mask: View | None,
+        past_key: View | None,
+        past_value: View | None,
+        nonpad_kv_seqlen: View | None,
+    ) -> None:
         ranks = {len(x.shape) for x in (q, k, v) if x.shape is not None}
         if len(ranks) > 1 or ranks - {3, 4}:
+            raise RuleError("attention.rank", f"q, k and v must all have rank 3 or all rank 4, got {q.type}, {k.type}, {v.type}")
+        if ranks == {3} and (self.q_num_heads is None or self.kv_num_heads is None):
             raise RuleError(
-                "attention.rank", f"three tensors of rank 3 or of rank 4 are needed, not {q.type}, {k.type}, {v.type}"
+                "attention.heads",
+                f"inputs of rank 3 need q_num_heads and kv_num_heads, got {self.q_num_heads} and {self.kv_num_heads}",
             )
-        if ranks == {3} and (self.q_heads is None or self.kv_heads is None):
-            raise RuleError(
-                "attention.heads", f"tensors of rank 3 need q_heads and kv_heads, which are {self.q_heads}, {self.kv_heads}"
-            )
-        for x, heads in ((q, self.q_heads), (k, self.kv_heads), (v, self.kv_heads)):
+        for x, heads in ((q, self.q_num_heads), (k, self.kv_num_heads), (v, self.kv_num_heads)):
             if x.shape is not None and len(x.shape) == 4 and heads is not None:
                 agree(x.shape[1], heads)
         if ranks == {4} and k.shape is not None and v.shape is not None:
             agree(k.shape[1], v.shape[1])
-        counts: tuple[Any, Any] = (self.q_heads, self.kv_heads)
+        counts: tuple[Any, Any] = (self.q_num_heads, self.kv_num_heads)
         if ranks == {4} and q.shape is not None and k.shape is not None:
             counts = (q.shape[1], k.shape[1])
         if all(isinstance(count, int) for count in counts) and (not counts[1] or counts[0] % counts[1]):
-            raise RuleError("attention.heads", f"{counts[0]} heads of the query are not a multiple of {counts[1]} of the keys")
+            raise RuleError("attention.heads", f"query heads ({counts[0]}) must be a multiple of key heads ({counts[1]})")
         if (past_key is None) != (past_value is None):
-            raise RuleError("attention.past", "a past of keys and one of values go together")
-        if lengths is not None:
+            raise RuleError("attention.past", "past_key and past_value must be given together")
+        if nonpad_kv_seqlen is not None:
             if past_key is not None:
-                raise RuleError("attention.past", "lengths and a past do not go together")
-            if lengths.shape is not None and len(lengths.shape) != 1:
-                raise RuleError("attention.lengths", f"a vector of lengths is needed, not {lengths.type}")
-            if lengths.shape is not None and q.shape is not None:
-                agree(lengths.shape[0], q.shape[0])
-        if mask is not None:
-            check_mask(mask, q)
+                raise RuleError("attention.past", "nonpad_kv_seqlen and past_key exclude each other")
+            if nonpad_kv_seqlen.shape is not None and len(nonpad_kv_seqlen.shape) != 1:
+                raise RuleError("attention.lengths", f"nonpad_kv_seqlen must have rank 1, got {nonpad_kv_seqlen.type}")
+            if nonpad_kv_seqlen.shape is not None and q.shape is not None:
+                agree(nonpad_kv_seqlen.shape[0], q.shape[0])
+        if attn_mask is not None:
+            check_mask(attn_mask, q)
 
-    def _total(self, keys: Any, batch: Any, heads: Any, pasts: Any) -> Any:
-        total = keys
-        for past, size in pasts:
-            if past.shape is None:
+    def _total_keys(self, keys: Size, batch: Size, heads: Size, caches: tuple[tuple[View, Size], ...]) -> Any:
+        total: Any = keys
+        for cache, size in caches:
+            if cache.shape is None:
                 total = None
                 continue
-            if len(past.shape) != 4:
-                raise RuleError("attention.past", f"a past of rank 4 is needed, not {past.type}")
-            for pair in zip((past.shape[0], past.shape[1], past.shape[3]), (batch, heads, size), strict=True):
+            if len(cache.shape) != 4:
+                raise RuleError("attention.past", f"past_key and past_value must have rank 4, got {cache.type}")
+            for pair in zip((cache.shape[0], cache.shape[1], cache.shape[3]), (batch, heads, size), strict=True):
                 agree(*pair)
-            total = None if total is None else keys + past.shape[2]
-        if all(past.shape is not None for past, _ in pasts):
-            agree(pasts[0][0].shape[2], pasts[1][0].shape[2])
+            total = None if total is None else keys + cache.shape[2]
+        if all(cache.shape is not None for cache, _ in caches):
+            agree(caches[0][0].dims[2], caches[1][0].dims[2])
         return total
 
-    def _check_mask_shape(self, shape: Any, whole: Any) -> None:
+    def _check_mask_shape(self, shape: Shape, scores_shape: tuple[Size | None, ...]) -> None:
         if len(shape) > 4:
-            raise RuleError("attention.mask", f"a mask of rank {len(shape)}")
-        pairs = list(zip(shape[::-1], whole[::-1], strict=False))
-        for place, (size, total) in enumerate(pairs):
+            raise RuleError("attention.mask", f"attn_mask must have rank at most 4, got {len(shape)}")
+        pairs = list(zip(shape[::-1], scores_shape[::-1], strict=False))
+        for axis, (size, total) in enumerate(pairs):
             if total is None or (isinstance(size, int) and size == 1) or not isinstance(size, int):
                 continue
-            fits = symbolic.equal(size, total)
-            if place == 0 and self.short_mask and fits is False:
-                fits = None if symbolic.less(size, total) is not False else False
-            if fits is False:
+            is_equal = symbolic.equal(size, total)
+            if axis == 0 and self.short_mask and is_equal is False:
+                is_equal = None if symbolic.less(size, total) is not False else False
+            if is_equal is False:
                 raise RuleError(
-                    "attention.mask", f"a mask of shape [{', '.join(map(str, shape))}] for scores {list(map(str, whole))}"
+                    "attention.mask",
+                    f"attn_mask of shape [{', '.join(map(str, shape))}] must broadcast to [{', '.join(map(str, scores_shape))}]",
                 )
 
     def canonical(
-        self, q: Any, k: Any, v: Any, mask: Any = None, past_key: Any = None, past_value: Any = None, lengths: Any = None
+        self,
+        q: View,
+        k: View,
+        v: View,
+        attn_mask: View | None = None,
+        past_key: View | None = None,
+        past_value: View | None = None,
+        nonpad_kv_seqlen: View | None = None,
     ) -> Op:
         changes: dict[str, Any] = {}
-        if self.precision is not None and self.precision is getattr(q.type, "dtype", None):
-            changes["precision"] = None
+        if self.softmax_precision is not None and self.softmax_precision is getattr(q.type, "dtype", None):
+            changes["softmax_precision"] = None
         if q.shape is not None and len(q.shape) == 4:
-            changes["q_heads"] = changes["kv_heads"] = None
-        if mask is None or (mask.shape and k.shape is not None and self._is_whole(mask.shape[-1], k, past_key)):
+            changes["q_num_heads"] = changes["kv_num_heads"] = None
+        if attn_mask is None or (attn_mask.shape and k.shape is not None and self._is_whole(attn_mask.shape[-1], k, past_key)):
             changes["short_mask"] = False
         if self.outputs < 4:
-            changes["scores"] = "raw"
-        if self.causal and self.right >= 0:
-            changes["right"] = -1
+            changes["qk_matmul_output_mode"] = "raw"
+        if self.is_causal and self.right_window_size >= 0:
+            changes["right_window_size"] = -1
         return self.with_(**changes) if changes else self
 
-    def _is_whole(self, size: Any, k: Any, past_key: Any) -> bool:
-        keys = k.shape[-2]
+    def _is_whole(self, size: Size, k: View, past_key: View | None) -> bool:
+        keys = k.dims[-2]
         if past_key is not None:
             if past_key.shape is None:
                 return False
@@ -252,72 +319,84 @@ class Attention(
         return symbolic.equal(size, keys) is True
 
     def decompose(
-        self, b: Any, q: Any, k: Any, v: Any, mask: Any = None, past_key: Any = None, past_value: Any = None, lengths: Any = None
+        self,
+        b: Builder,
+        q: Value,
+        k: Value,
+        v: Value,
+        attn_mask: Value | None = None,
+        past_key: Value | None = None,
+        past_value: Value | None = None,
+        nonpad_kv_seqlen: Value | None = None,
     ) -> Any:
-        flat, kind = len(q.dims) == 3, q.dtype
-        wide = wide_type(kind)
-        if flat:
-            q, k, v = (heads_first(b, x, heads) for x, heads in ((q, self.q_heads), (k, self.kv_heads), (v, self.kv_heads)))
-        past = None if past_key is None else count_of(b, past_key, 2)
+        is_flat, dtype = len(q.dims) == 3, q.dtype
+        wide = wide_type(dtype)
+        if is_flat:
+            q, k, v = (
+                split_heads(b, x, heads) for x, heads in ((q, self.q_num_heads), (k, self.kv_num_heads), (v, self.kv_num_heads))
+            )
+        past = None if past_key is None else axis_size_of(b, past_key, 2)
         if past_key is not None:
             k, v = b.Concat(past_key, k, axis=2), b.Concat(past_value, v, axis=2)
         q, keys, values = (as_type(b, x, wide) for x in (q, k, v))
         scale = default_scale(b, q) if self.scale is None else b.constant(self.scale, wide)
-        raw = capped = grouped(b, q, keys, scale)
+        raw = capped = multiply_grouped_heads(b, q, keys, scale)
         if self.softcap:
             capped = b.Multiply(b.Tanh(b.Divide(raw, b.constant(self.softcap, wide))), b.constant(self.softcap, wide))
-        bias = self._bias(b, q, k, mask, past, lengths)
-        masked, is_none = capped, None
+        bias = self._bias(b, q, k, attn_mask, past, nonpad_kv_seqlen)
+        masked, sees_nothing = capped, None
         if bias is not None:
             masked = b.Add(capped, bias)
-            if not (mask is None and lengths is None and self.left < 0 and self.right < 0):
-                is_none = _sees_nothing(b, bias)
-        seen = masked if is_none is None else b.Add(capped, b.Where(is_none, b.constant(0, wide), bias))
-        weights = as_type(b, b.Softmax(as_type(b, seen, self.precision or wide), axis=-1), wide)
-        if is_none is not None:
-            weights = b.Where(is_none, b.constant(0, wide), weights)
-        y = as_type(b, grouped(b, weights, values), kind)
-        if flat:
+            if not (attn_mask is None and nonpad_kv_seqlen is None and self.left_window_size < 0 and self.right_window_size < 0):
+                sees_nothing = _sees_nothing(b, bias)
+        biased = masked if sees_nothing is None else b.Add(capped, b.Where(sees_nothing, b.constant(0, wide), bias))
+        weights = as_type(b, b.Softmax(as_type(b, biased, self.softmax_precision or wide), axis=-1), wide)
+        if sees_nothing is not None:
+            weights = b.Where(sees_nothing, b.constant(0, wide), weights)
+        y = as_type(b, multiply_grouped_heads(b, weights, values), dtype)
+        if is_flat:
             y = b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [0, 0, -1])
-        scores = {"raw": raw, "capped": capped, "masked": masked, "weights": weights}[self.scores]
-        return [y, k, v, *([as_type(b, scores, kind)] if self.outputs == 4 else [])][: self.outputs]
+        scores = {"raw": raw, "capped": capped, "masked": masked, "weights": weights}[self.qk_matmul_output_mode]
+        return [y, k, v, *([as_type(b, scores, dtype)] if self.outputs == 4 else [])][: self.outputs]
 
-    def _bias(self, b: Any, q: Any, k: Any, mask: Any, past: Any, lengths: Any) -> Any:
-        kind, takes_part = q.dtype, []
-        if self.causal or self.left >= 0 or self.right >= 0:
+    def _bias(
+        self, b: Builder, q: Value, k: Value, attn_mask: Value | None, past: Value | None, nonpad_kv_seqlen: Value | None
+    ) -> Any:
+        dtype, visible_masks = q.dtype, []
+        if self.is_causal or self.left_window_size >= 0 or self.right_window_size >= 0:
             offset = past
-            if lengths is not None:
-                offset = b.Reshape(b.Subtract(lengths, count_of(b, q, 2)), [-1, 1, 1, 1])
-            right = 0 if self.causal else self.right
-            takes_part.append(is_past(b, q, k, offset, self.left, right))
-        if lengths is not None:
-            takes_part.append(b.Less(places(b, k, 2), b.Reshape(lengths, [-1, 1, 1, 1])))
+            if nonpad_kv_seqlen is not None:
+                offset = b.Reshape(b.Subtract(nonpad_kv_seqlen, axis_size_of(b, q, 2)), [-1, 1, 1, 1])
+            right = 0 if self.is_causal else self.right_window_size
+            visible_masks.append(make_window_mask(b, q, k, offset, self.left_window_size, right))
+        if nonpad_kv_seqlen is not None:
+            visible_masks.append(b.Less(positions_of(b, k, 2), b.Reshape(nonpad_kv_seqlen, [-1, 1, 1, 1])))
         added = None
-        if mask is not None:
-            mask = self._whole_mask(b, mask, k)
-            if mask.dtype.kind == "bool":
-                takes_part.append(mask)
+        if attn_mask is not None:
+            attn_mask = self._pad_mask(b, attn_mask, k)
+            if attn_mask.dtype.kind == "bool":
+                visible_masks.append(attn_mask)
             else:
-                added = as_type(b, mask, kind)
-        if not takes_part:
+                added = as_type(b, attn_mask, dtype)
+        if not visible_masks:
             return added
-        allowed = takes_part[0]
-        for other in takes_part[1:]:
-            allowed = b.And(allowed, other)
-        bias = bias_of(b, allowed, kind)
+        visible = visible_masks[0]
+        for other in visible_masks[1:]:
+            visible = b.And(visible, other)
+        bias = bias_of(b, visible, dtype)
         return bias if added is None else b.Add(added, bias)
 
-    def _whole_mask(self, b: Any, mask: Any, k: Any) -> Any:
-        """The mask with what it lacks at the end."""
-        if not self.short_mask or symbolic.equal(mask.dims[-1], k.dims[2]) is True:
-            return mask
-        missing = b.Subtract(b.Unsqueeze(count_of(b, k, 2), [0]), b.Unsqueeze(count_of(b, mask, -1), [0]))
-        fill = b.constant(False if mask.dtype.kind == "bool" else -inf, mask.dtype)
-        return b.Pad(mask, b.Concat(b.constant([0]), missing, axis=0), fill, b.constant([-1]))
+    def _pad_mask(self, b: Builder, attn_mask: Value, k: Value) -> Any:
+        """Pad the mask's last axis to the number of keys, hiding the keys it lacks."""
+        if not self.short_mask or symbolic.equal(attn_mask.dims[-1], k.dims[2]) is True:
+            return attn_mask
+        missing = b.Subtract(b.Unsqueeze(axis_size_of(b, k, 2), [0]), b.Unsqueeze(axis_size_of(b, attn_mask, -1), [0]))
+        fill = b.constant(False if attn_mask.dtype.kind == "bool" else -inf, attn_mask.dtype)
+        return b.Pad(attn_mask, b.Concat(b.constant([0]), missing, axis=0), fill, b.constant([-1]))
 
 
-def _sees_nothing(b: Any, bias: Any) -> Any:
-    """Whether a row of a bias is minus infinity. Its maximum is not asked for: OpenVINO has a finite number there."""
+def _sees_nothing(b: Builder, bias: Value) -> Any:
+    """Return true for rows of a bias that are all minus infinity. OpenVINO's ReduceMax of such a row is a finite number."""
     zero, one = (b.constant(number, bias.dtype) for number in (0, 1))
-    takes_part = b.Where(b.Equal(bias, b.constant(-inf, bias.dtype)), zero, one)
-    return b.Equal(b.ReduceMax(takes_part, [-1], keep_dims=True), zero)
+    visible = b.Where(b.Equal(bias, b.constant(-inf, bias.dtype)), zero, one)
+    return b.Equal(b.ReduceMax(visible, [-1], keep_dims=True), zero)

@@ -1,222 +1,291 @@
-"""Attention with a cache whose sequences are of different lengths, as onnxruntime's generators of text use it."""
+"""Grouped-query attention with a key/value cache per sequence: GroupQueryAttention of onnxruntime's text generators."""
 
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
+from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Type, agree
-from dovetail.ops.attention.heads import count_of, default_scale, grouped, heads_first, length_of, places, share, with_sink
+from dovetail.ir.types import Shape, Type, View, agree
+from dovetail.ops.attention.heads import (
+    axis_size_of,
+    default_scale,
+    head_size_of,
+    multiply_grouped_heads,
+    positions_of,
+    softmax_with_sink,
+    split_heads,
+)
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.shape_values import join_sizes
 
-_FAR = 2**40
-"""No place in any tensor: reading there is an error."""
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
-_QUANTIZED = "k_quant_type~{NONE:plain}:key_grid=NONE, v_quant_type~{NONE:plain}:value_grid=NONE, kv_cache_bit_width:_"
+_OUT_OF_RANGE = 2**40
+"""An index beyond any axis: Gather raises an error for it."""
+
+_QUANTIZED = "k_quant_type~{NONE:NONE}=NONE, v_quant_type~{NONE:NONE}=NONE, kv_cache_bit_width:_"
 _NORMALIZED = "qk_norm_epsilon:_, q_norm_epsilon:_, k_norm_epsilon:_"
 
 
 class GroupQueryAttention(
     Op,
-    sig="q: F, k?: F, v?: F, past_key?: F, past_value?: F, lengths: i32, total!: i32, cos?: F, sin?: F, positions?: i64, "
-    "bias?: F, sink?: F, k_scale?: f32, v_scale?: f32, q_norm?: F, k_norm?: F "
-    "-> y: F, present_key: F, present_value: F, qk: F",
-    onnx="com.microsoft:GroupQueryAttention-1(q, k?, v?, past_key?, past_value?, lengths, total, cos?, sin?, positions?, bias?, "
-    "sink?, k_scale?, v_scale?, q_norm?, k_norm?; num_heads:heads, kv_num_heads:kv_heads, causal=1, scale?, softcap?, "
-    "local_window_size:window=-1, do_rotary:rotary?, "
-    f"rotary_interleaved:interleaved?, smooth_softmax~{{-1:false,0:false,1:true}}:smooth=-1, "
-    f"qk_output~{{0:off,1:masked,2:weights}}:scores=0, sliding_window_cache:sliding=0, {_QUANTIZED}, {_NORMALIZED})",
+    sig="query: F, key?: F, value?: F, past_key?: F, past_value?: F, seqlens_k: i32, total_sequence_length!: i32, cos_cache?: F, "
+    "sin_cache?: F, position_ids?: i64, attention_bias?: F, head_sink?: F, k_scale?: f32, v_scale?: f32, q_norm_weight?: F, "
+    "k_norm_weight?: F -> output: F, present_key: F, present_value: F, output_qk: F",
+    onnx="com.microsoft:GroupQueryAttention-1(query, key?, value?, past_key?, past_value?, seqlens_k, total_sequence_length, "
+    "cos_cache?, sin_cache?, position_ids?, attention_bias?, head_sink?, k_scale?, v_scale?, q_norm_weight?, k_norm_weight?; "
+    "num_heads, kv_num_heads, causal=1, scale?, softcap?, local_window_size=-1, do_rotary?, rotary_interleaved?, "
+    f"smooth_softmax~{{-1:false,0:false,1:true}}=-1, qk_output~{{0:off,1:masked,2:weights}}=0, sliding_window_cache=0, "
+    f"{_QUANTIZED}, {_NORMALIZED})",
 ):
-    """Attention of ``q`` [batch, rows, heads * size] to a cache, into which ``k`` and ``v`` [batch, rows, kv_heads * size] go.
+    """GroupQueryAttention attends from ``query`` to a cache that it first extends by ``key`` and ``value``.
 
-    Without ``k`` and ``v`` all three lie in the columns of ``q``. ``lengths`` [batch]: the rows that each sequence has then, less
-    one; ``total``: the most that any has. The past of a sequence is its length less the new rows, or nothing where ``total`` is
-    the number of new rows. The present, [batch, kv_heads, max(total, cached), size], holds the past, the new rows, then zeros.
-    Row i sees the rows of its sequence, with ``causal`` those up to i + past, with a ``window`` only so many of them up to its
-    own. ``rotary`` turns ``q`` and ``k`` by the tables ``cos`` and ``sin`` [places, turned / 2] at i + past, or at ``positions``
-    [batch, rows]; where there is no past, at i + the first of those. Scores are capped by ``softcap`` (0: not), and ``bias``
-    [batch or 1, heads or 1, rows, total] is added. A ``sink`` [heads], 0 with ``smooth``, takes part in the softmax like one more
-    key without a value. ``qk``: the scores of what takes part or the weights, else 0.
-    Source: com.microsoft GroupQueryAttention, as onnxruntime's CPU computes it.
+    ``query`` is [batch, rows, num_heads * size], ``key`` and ``value`` are [batch, rows, kv_num_heads * size]. Without
+    ``key`` and ``value`` all three lie in the columns of ``query``. ``seqlens_k`` [batch] is the length of each sequence
+    after the new rows, minus one; ``total_sequence_length`` is the greatest length. The past of a sequence is its length
+    minus the new rows, or nothing where ``total_sequence_length`` equals the number of new rows. ``present_key`` and
+    ``present_value``, [batch, kv_num_heads, max(total, cache size), size], hold the past, the new rows, then zeros.
+
+    Row i sees the rows of its sequence, with ``causal`` those up to i + past, and of these with ``local_window_size`` only
+    the last so many. ``do_rotary`` rotates ``query`` and ``key`` by the tables ``cos_cache`` and ``sin_cache`` [positions,
+    rotated / 2] at position i + past, or at ``position_ids`` [batch, rows]; where there is no past, at i + the first of
+    those. Scores are capped by ``softcap`` (0: not), and ``attention_bias`` [batch or 1, num_heads or 1, rows, total] is
+    added. ``head_sink`` [num_heads], or 0 with ``smooth_softmax``, takes part in the softmax like one more key without a
+    value. ``output_qk`` holds, as ``qk_output`` says, the ``masked`` scores (0 where masked) or the softmax ``weights``.
+    Source: com.microsoft GroupQueryAttention, as onnxruntime computes it on CPU.
     """
 
-    heads: int
-    kv_heads: int
+    num_heads: int
+    kv_num_heads: int
     causal: bool = True
     scale: float = 0.0
     softcap: float = 0.0
-    window: int = -1
-    rotary: bool = False
-    interleaved: bool = False
-    smooth: bool = False
-    scores: str = "off"
-    sliding: bool = False
-    key_grid: str = "plain"
-    value_grid: str = "plain"
+    local_window_size: int = -1
+    do_rotary: bool = False
+    rotary_interleaved: bool = False
+    smooth_softmax: bool = False
+    qk_output: str = "off"
+    sliding_window_cache: bool = False
+    k_quant_type: str = "NONE"
+    v_quant_type: str = "NONE"
     outputs: int = 3
 
     def validate(self) -> None:
         if not 1 <= self.outputs <= 4:
-            raise RuleError("node.outputs", f"{self.outputs} outputs; there are 1 to 4")
-        if self.heads < 1 or self.kv_heads < 1 or self.heads % self.kv_heads:
-            raise RuleError("attention.heads", f"{self.heads} heads of the query and {self.kv_heads} of the keys")
-        if self.scores not in ("off", "masked", "weights") or (self.scores == "off" and self.outputs == 4):
-            raise RuleError("attention.scores", f"{self.outputs} outputs with {self.scores!r} scores")
-        if self.window != -1 and (self.window < 1 or not self.causal):
-            raise RuleError("attention.window", f"a window of {self.window} with causal={self.causal}")
+            raise RuleError("node.outputs", f"GroupQueryAttention has 1 to 4 outputs, got {self.outputs}")
+        if self.num_heads < 1 or self.kv_num_heads < 1 or self.num_heads % self.kv_num_heads:
+            raise RuleError(
+                "attention.heads", f"num_heads ({self.num_heads}) must be a multiple of kv_num_heads ({self.kv_num_heads})"
+            )
+        if self.qk_output not in ("off", "masked", "weights") or (self.qk_output == "off" and self.outputs == 4):
+            raise RuleError(
+                "attention.scores", f"qk_output must be off, masked or weights, got {self.qk_output!r} for {self.outputs} outputs"
+            )
+        if self.local_window_size != -1 and (self.local_window_size < 1 or not self.causal):
+            raise RuleError(
+                "attention.window",
+                f"a window needs causal and a size of at least 1, got {self.local_window_size}, causal={self.causal}",
+            )
         if self.softcap < 0:
-            raise RuleError("attention.softcap", f"a cap of {self.softcap}")
-        if self.sliding:
-            raise UnsupportedError("attention.cache", "a cache of the size of its window, which drops rows as it goes")
-        if (self.key_grid, self.value_grid) != ("plain", "plain"):
-            raise UnsupportedError("attention.cache", "a quantised cache")
+            raise RuleError("attention.softcap", f"softcap must not be negative, got {self.softcap}")
+        if self.sliding_window_cache:
+            raise UnsupportedError("attention.cache", "sliding_window_cache, a cache that drops rows, is not supported")
+        if (self.k_quant_type, self.v_quant_type) != ("NONE", "NONE"):
+            raise UnsupportedError("attention.cache", "a quantized key/value cache is not supported")
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View | None) -> list[Type]:
         if any(x is not None for x in xs[12:14]):
-            raise UnsupportedError("attention.cache", "a quantised cache")
+            raise UnsupportedError("attention.cache", "a quantized key/value cache is not supported")
         if any(x is not None for x in xs[14:16]):
-            raise UnsupportedError("attention.norm", "weights for normalising queries and keys")
+            raise UnsupportedError("attention.norm", "q_norm_weight and k_norm_weight are not supported")
         return super().types(*xs)
 
-    def shape(self, q: Any, *rest: Any) -> Any:
-        k, v, past_key, past_value, lengths, total, cos, sin, positions, bias, sink = (*rest, *[None] * 11)[:11]
-        for pair in ((k, v), (past_key, past_value), (cos, sin)):
+    def shape(self, query: View, *rest: View | None) -> Any:
+        (
+            key,
+            value,
+            past_key,
+            past_value,
+            seqlens_k,
+            total_sequence_length,
+            cos_cache,
+            sin_cache,
+            position_ids,
+            attention_bias,
+            head_sink,
+        ) = (*rest, *[None] * 11)[:11]
+        for pair in ((key, value), (past_key, past_value), (cos_cache, sin_cache)):
             if (pair[0] is None) != (pair[1] is None):
-                raise RuleError("attention.pair", "keys go with values, a past of keys with one of values, cosines with sines")
-        if self.rotary and cos is None:
-            raise RuleError("attention.pair", "turning needs its tables")
-        _hold_rank(q, 3, "query")
-        _hold_rank(k, 3, "key")
-        _hold_rank(v, 3, "value")
-        _hold_rank(past_key, 4, "past of keys")
-        _hold_rank(past_value, 4, "past of values")
-        if q.shape is None:
+                raise RuleError(
+                    "attention.pair", "key and value, past_key and past_value, cos_cache and sin_cache must be given in pairs"
+                )
+        if self.do_rotary and cos_cache is None:
+            raise RuleError("attention.pair", "do_rotary needs cos_cache and sin_cache")
+        _check_rank(query, 3, "query")
+        _check_rank(key, 3, "key")
+        _check_rank(value, 3, "value")
+        _check_rank(past_key, 4, "past_key")
+        _check_rank(past_value, 4, "past_value")
+        if query.shape is None:
             return [None] * self.outputs
-        batch, rows, columns = q.shape
-        size = share(columns, self.heads + (2 * self.kv_heads if k is None else 0))
-        for x in (k, v):
+        assert seqlens_k is not None and total_sequence_length is not None
+        batch, rows, columns = query.shape
+        size = head_size_of(columns, self.num_heads + (2 * self.kv_num_heads if key is None else 0))
+        for x in (key, value):
             if x is not None and x.shape is not None:
-                tuple(map(agree, x.shape, (batch, rows, self.kv_heads * size)))
-        cached: Any = 0
+                tuple(map(agree, x.shape, (batch, rows, self.kv_num_heads * size)))
+        cache_size: Any = 0
         for past in (past_key, past_value):
             if past is not None and past.shape is not None:
-                for axis, other in ((0, batch), (1, self.kv_heads), (3, size)):
+                for axis, other in ((0, batch), (1, self.kv_num_heads), (3, size)):
                     agree(past.shape[axis], other)
-                cached = past.shape[2] if past is past_key or cached is None else agree(cached, past.shape[2])
+                cache_size = past.shape[2] if past is past_key or cache_size is None else agree(cache_size, past.shape[2])
             elif past is not None:
-                cached = None
-        self._check_rest(q.shape, lengths, cos, positions, bias, sink)
-        count = None if total.value is None else total.value.reshape(-1).tolist()[0]
-        length = None if count is None or cached is None else symbolic.maximum(count, cached)
-        present = (batch, self.kv_heads, length, size)
-        return [(batch, rows, self.heads * size), present, present, (batch, self.heads, rows, count)][: self.outputs]
+                cache_size = None
+        self._check_rest(query.shape, seqlens_k, cos_cache, position_ids, attention_bias, head_sink)
+        total = None if total_sequence_length.value is None else total_sequence_length.value.reshape(-1).tolist()[0]
+        length = None if total is None or cache_size is None else symbolic.maximum(total, cache_size)
+        present = (batch, self.kv_num_heads, length, size)
+        return [(batch, rows, self.num_heads * size), present, present, (batch, self.num_heads, rows, total)][: self.outputs]
 
-    def _check_rest(self, shape: Any, lengths: Any, cos: Any, positions: Any, bias: Any, sink: Any) -> None:
-        _hold_rank(cos, 2, "table")
-        _hold_rank(positions, 2, "table of positions")
-        _hold_rank(bias, 4, "bias")
-        _hold_rank(sink, 1, "sink")
-        if lengths.shape is not None and lengths.shape and len(lengths.shape) < 3:
-            agree(lengths.shape[0], shape[0])
-        elif lengths.shape is not None:
-            raise RuleError("attention.lengths", f"a vector of lengths is needed, not {lengths.type}")
-        if sink is not None and sink.shape is not None:
-            agree(sink.shape[0], self.heads)
-        if positions is not None and positions.shape is not None:
-            tuple(map(agree, positions.shape, shape[:2]))
+    def _check_rest(
+        self,
+        shape: Shape,
+        seqlens_k: View,
+        cos_cache: View | None,
+        position_ids: View | None,
+        attention_bias: View | None,
+        head_sink: View | None,
+    ) -> None:
+        _check_rank(cos_cache, 2, "cos_cache")
+        _check_rank(position_ids, 2, "position_ids")
+        _check_rank(attention_bias, 4, "attention_bias")
+        _check_rank(head_sink, 1, "head_sink")
+        if seqlens_k.shape is not None and seqlens_k.shape and len(seqlens_k.shape) < 3:
+            agree(seqlens_k.shape[0], shape[0])
+        elif seqlens_k.shape is not None:
+            raise RuleError("attention.lengths", f"seqlens_k must have rank 1, got {seqlens_k.type}")
+        if head_sink is not None and head_sink.shape is not None:
+            agree(head_sink.shape[0], self.num_heads)
+        if position_ids is not None and position_ids.shape is not None:
+            tuple(map(agree, position_ids.shape, shape[:2]))
 
-    def decompose(self, b: Any, q: Any, *rest: Any) -> Any:
-        k, v, past_key, past_value, lengths, total, cos, sin, positions, bias, sink = (*rest, *[None] * 11)[:11]
-        kind, wide = q.dtype, wide_type(q.dtype)
+    def decompose(self, b: Builder, q: Value, *rest: Value | None) -> Any:
+        (
+            k,
+            v,
+            past_key,
+            past_value,
+            seqlens_k,
+            total_sequence_length,
+            cos_cache,
+            sin_cache,
+            position_ids,
+            attention_bias,
+            head_sink,
+        ) = (*rest, *[None] * 11)[:11]
+        assert seqlens_k is not None and total_sequence_length is not None
+        dtype, wide = q.dtype, wide_type(q.dtype)
         if k is None:
-            size = share(q.dims[2], self.heads + 2 * self.kv_heads)
+            size = head_size_of(q.dims[2], self.num_heads + 2 * self.kv_num_heads)
             if not isinstance(size, int):
-                raise UnsupportedError("attention.heads", "packed heads of a size that is not known")
-            q, k, v = b.Split(q, [self.heads * size, self.kv_heads * size, self.kv_heads * size], axis=2, outputs=3)
-        q, k, v = (heads_first(b, x, heads) for x, heads in ((q, self.heads), (k, self.kv_heads), (v, self.kv_heads)))
-        rows, count = count_of(b, q, 2), b.Reshape(b.Cast(total, to=dtypes.i64), [])
-        length = b.Reshape(b.Add(b.Cast(lengths, to=dtypes.i64), b.constant(1)), [-1, 1])
+                raise UnsupportedError("attention.heads", "packed heads of a size known only at run time are not supported")
+            q, k, v = b.Split(q, [self.num_heads * size, self.kv_num_heads * size, self.kv_num_heads * size], axis=2, outputs=3)
+        assert k is not None and v is not None
+        q, k, v = (split_heads(b, x, heads) for x, heads in ((q, self.num_heads), (k, self.kv_num_heads), (v, self.kv_num_heads)))
+        rows, count = axis_size_of(b, q, 2), b.Reshape(b.Cast(total_sequence_length, to=dtypes.i64), [])
+        length = b.Reshape(b.Add(b.Cast(seqlens_k, to=dtypes.i64), b.constant(1)), [-1, 1])
         is_first = b.Equal(count, rows)
         past = b.Where(is_first, b.constant(0), b.Subtract(length, rows))
-        if self.rotary:
-            following = places(b, q, 2)
-            at = b.Add(past, following)
-            if positions is not None:
-                first = b.Reshape(b.Slice(positions, [0, 0], [1, 1], [0, 1], [1, 1]), [])
-                at = b.Where(is_first, b.Add(following, first), positions)
-            at = b.Expand(at, join_sizes(b, [length_of(b, q, 0), length_of(b, q, 2)]))
-            q, k = (self._turned(b, x, cos, sin, at) for x in (q, k))
-        k, v = (self._present(b, x, cache, past, rows, count) for x, cache in ((k, past_key), (v, past_value)))
+        if self.do_rotary and cos_cache is not None and sin_cache is not None:
+            offsets = positions_of(b, q, 2)
+            positions = b.Add(past, offsets)
+            if position_ids is not None:
+                first = b.Reshape(b.Slice(position_ids, [0, 0], [1, 1], [0, 1], [1, 1]), [])
+                positions = b.Where(is_first, b.Add(offsets, first), position_ids)
+            positions = b.Expand(positions, join_sizes(b, [shape_value(b, q, [0]), shape_value(b, q, [2])]))
+            q, k = (self._rotate(b, x, cos_cache, sin_cache, positions) for x in (q, k))
+        k, v = (self._append_to_cache(b, x, cache, past, rows, count) for x, cache in ((k, past_key), (v, past_value)))
         present = (k, v)
-        q, k, v = (as_type(b, x, wide) for x in (q, *(self._resident(b, x, count) for x in (k, v))))
+        q, k, v = (as_type(b, x, wide) for x in (q, *(self._slice_used_rows(b, x, count) for x in (k, v))))
         scale = b.constant(self.scale, wide) if self.scale else default_scale(b, q)
-        scores = grouped(b, q, k, scale)
+        scores = multiply_grouped_heads(b, q, k, scale)
         if self.softcap:
             cap = b.constant(self.softcap, wide)
             scores = b.Multiply(b.Tanh(b.Divide(scores, cap)), cap)
-        if bias is not None:
-            scores = b.Add(scores, as_type(b, bias, wide))
-        takes_part = b.Unsqueeze(self._seen(b, q, k, past, length), [1])
+        if attention_bias is not None:
+            scores = b.Add(scores, as_type(b, attention_bias, wide))
+        visible = b.Unsqueeze(self._visible_keys(b, q, k, past, length), [1])
         zero = b.constant(0, wide)
-        # In a window a row beyond its sequence may see nothing, and then has no weights.
-        low = b.constant(-inf if self.window < 0 else np.finfo(wide.numpy).min, wide)
-        masked = b.Where(takes_part, scores, low)
-        if sink is None and self.smooth:
-            sink = b.constant([0.0] * self.heads, wide)
-        if sink is None:
+        # A row after the end of its sequence may see no key in its window: a finite minimum keeps the softmax free of NaN.
+        lowest = b.constant(-inf if self.local_window_size < 0 else np.finfo(wide.numpy).min, wide)
+        masked = b.Where(visible, scores, lowest)
+        if head_sink is None and self.smooth_softmax:
+            head_sink = b.constant([0.0] * self.num_heads, wide)
+        if head_sink is None:
             weights = b.Softmax(masked, axis=-1)
         else:
-            weights = with_sink(b, masked, b.Reshape(as_type(b, sink, wide), [1, -1, 1, 1]))
-        if self.window >= 0:
-            weights = b.Where(takes_part, weights, zero)
-        y = b.Reshape(b.Transpose(as_type(b, grouped(b, weights, v), kind), [0, 2, 1, 3]), [0, 0, -1])
+            weights = softmax_with_sink(b, masked, b.Reshape(as_type(b, head_sink, wide), [1, -1, 1, 1]))
+        if self.local_window_size >= 0:
+            weights = b.Where(visible, weights, zero)
+        y = b.Reshape(b.Transpose(as_type(b, multiply_grouped_heads(b, weights, v), dtype), [0, 2, 1, 3]), [0, 0, -1])
         qk = []
         if self.outputs == 4:
-            qk = [as_type(b, weights if self.scores == "weights" else b.Where(takes_part, scores, zero), kind)]
+            qk = [as_type(b, weights if self.qk_output == "weights" else b.Where(visible, scores, zero), dtype)]
         return [y, *present, *qk][: self.outputs]
 
-    def _turned(self, b: Any, x: Any, cos: Any, sin: Any, at: Any) -> Any:
+    def _rotate(self, b: Builder, x: Value, cos: Value, sin: Value, positions: Value) -> Any:
         half = cos.dims[1]
         if not isinstance(half, int):
-            raise UnsupportedError("rotary.turned", "a number of turned columns that is not known")
-        return b.RotaryEmbedding(x, cos, sin, at, turned=2 * half, interleaved=self.interleaved)
+            raise UnsupportedError("rotary.turned", "a rotary_embedding_dim known only at run time is not supported")
+        return b.RotaryEmbedding(x, cos, sin, positions, rotary_embedding_dim=2 * half, interleaved=self.rotary_interleaved)
 
-    def _present(self, b: Any, x: Any, cache: Any, past: Any, rows: Any, count: Any) -> Any:
-        """The past of each sequence, its new rows and zeros: read out of both and a row of zeros by the place of each row."""
-        cached = b.constant(0) if cache is None else count_of(b, cache, 2)
-        empty = b.Expand(b.constant(0, x.dtype), join_sizes(b, [length_of(b, x, 0), length_of(b, x, 1), 1, length_of(b, x, 3)]))
-        pieces = b.Concat(*([] if cache is None else [cache]), x, empty, axis=2)
-        after = b.Maximum(count, cached)
-        row = b.Range(b.constant(0), after, b.constant(1))
-        new = b.Subtract(row, past)
-        found = b.Where(b.Less(new, rows), b.Add(new, cached), b.Add(cached, rows))
-        found = b.Where(b.Less(new, b.constant(0)), row, found)
-        is_sound = b.And(b.GreaterEqual(past, b.constant(0)), b.LessEqual(past, cached))
-        found = b.Add(found, b.Where(is_sound, b.constant(0), b.constant(_FAR)))
-        target = join_sizes(b, [length_of(b, x, 0), length_of(b, x, 1), b.Reshape(after, [1]), length_of(b, x, 3)])
-        return b.GatherElements(pieces, b.Expand(b.Unsqueeze(found, [1, 3]), target), axis=2)
+    def _append_to_cache(self, b: Builder, x: Value, cache: Value | None, past: Value, rows: Value, count: Value) -> Any:
+        """Return each sequence's past rows, its new rows and zeros, gathered by row from cache, new rows and one zero row."""
+        cache_size = b.constant(0) if cache is None else axis_size_of(b, cache, 2)
+        empty = b.Expand(
+            b.constant(0, x.dtype), join_sizes(b, [shape_value(b, x, [0]), shape_value(b, x, [1]), 1, shape_value(b, x, [3])])
+        )
+        rows_and_zeros = b.Concat(*([] if cache is None else [cache]), x, empty, axis=2)
+        present_size = b.Maximum(count, cache_size)
+        row = b.Range(b.constant(0), present_size, b.constant(1))
+        new_row = b.Subtract(row, past)
+        source = b.Where(b.Less(new_row, rows), b.Add(new_row, cache_size), b.Add(cache_size, rows))
+        source = b.Where(b.Less(new_row, b.constant(0)), row, source)
+        is_valid = b.And(b.GreaterEqual(past, b.constant(0)), b.LessEqual(past, cache_size))
+        source = b.Add(source, b.Where(is_valid, b.constant(0), b.constant(_OUT_OF_RANGE)))
+        target = join_sizes(
+            b, [shape_value(b, x, [0]), shape_value(b, x, [1]), b.Reshape(present_size, [1]), shape_value(b, x, [3])]
+        )
+        return b.GatherElements(rows_and_zeros, b.Expand(b.Unsqueeze(source, [1, 3]), target), axis=2)
 
-    def _resident(self, b: Any, present: Any, count: Any) -> Any:
-        """The first ``total`` rows: beyond them no sequence has any."""
+    def _slice_used_rows(self, b: Builder, present: Value, count: Value) -> Any:
+        """Slice the first ``total`` rows: no sequence is longer."""
         return b.Slice(present, b.constant([0]), b.Reshape(count, [1]), [2], [1])
 
-    def _seen(self, b: Any, q: Any, k: Any, past: Any, length: Any) -> Any:
-        """Whether row i of a sequence sees key j: [batch, rows, keys]."""
-        key = b.Unsqueeze(places(b, k, 2), [0, 1])
-        seen = b.Less(key, b.Unsqueeze(length, [2]))
+    def _visible_keys(self, b: Builder, q: Value, k: Value, past: Value, length: Value) -> Any:
+        """Return whether row i of a sequence sees key j: [batch, rows, keys]."""
+        key = b.Unsqueeze(positions_of(b, k, 2), [0, 1])
+        visible = b.Less(key, b.Unsqueeze(length, [2]))
         if not self.causal:
-            return seen
-        row = b.Add(b.Unsqueeze(past, [2]), b.Unsqueeze(places(b, q, 2), [0, 2]))
-        seen = b.And(seen, b.LessEqual(key, row))
-        return seen if self.window < 0 else b.And(seen, b.Greater(key, b.Subtract(row, b.constant(self.window))))
+            return visible
+        row = b.Add(b.Unsqueeze(past, [2]), b.Unsqueeze(positions_of(b, q, 2), [0, 2]))
+        visible = b.And(visible, b.LessEqual(key, row))
+        return (
+            visible
+            if self.local_window_size < 0
+            else b.And(visible, b.Greater(key, b.Subtract(row, b.constant(self.local_window_size))))
+        )
 
 
-def _hold_rank(x: Any, rank: int, what: str) -> None:
+def _check_rank(x: View | None, rank: int, name: str) -> None:
     if x is not None and x.shape is not None and len(x.shape) != rank:
-        raise RuleError("attention.rank", f"a {what} of rank {rank} is needed, not {x.type}")
+        raise RuleError("attention.rank", f"{name} must have rank {rank}, got {x.type}")

@@ -1,101 +1,113 @@
-"""Positions said by turning: RotaryEmbedding."""
+"""Rotary position embedding: RotaryEmbedding."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree
+from dovetail.ir.types import Shape, View, agree
 from dovetail.ops.casts import as_type, wide_type
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class RotaryEmbedding(
     Op,
-    sig="x: F, cos: F, sin: F, positions?: i64 -> y: F",
-    onnx="RotaryEmbedding-23(x, cos, sin, positions?; num_heads:heads?, rotary_embedding_dim:turned=0, interleaved=0)",
+    sig="x: F, cos_cache: F, sin_cache: F, position_ids?: i64 -> y: F",
+    onnx="RotaryEmbedding-23(x, cos_cache, sin_cache, position_ids?; num_heads?, rotary_embedding_dim=0, interleaved=0)",
 ):
-    """Pairs of columns of each head of ``x`` turned by angles: (a, b) becomes (a cos - b sin, a sin + b cos).
+    """RotaryEmbedding rotates pairs of columns (a, b) of each head of ``x``: to (a cos - b sin, a sin + b cos).
 
-    ``x``: [batch, heads, rows, size], or [batch, rows, heads * size] with ``heads``. The first ``turned`` columns (0: all) are
-    turned, a pair being column i of either half, or two that follow each other when ``interleaved``; the rest stays. ``cos`` and
-    ``sin``: [batch, rows, turned / 2], or [places, turned / 2], of which ``positions`` [batch, rows] picks the rows.
-    Source: ONNX RotaryEmbedding 23.
+    ``x`` is [batch, heads, rows, size], or [batch, rows, heads * size] with ``num_heads``. The first ``rotary_embedding_dim``
+    columns (0: all) are rotated, the rest is copied. A pair is column i of either half, or two adjacent columns when
+    ``interleaved``. ``cos_cache`` and ``sin_cache`` are [batch, rows, rotary_embedding_dim / 2]; or [positions,
+    rotary_embedding_dim / 2], from which ``position_ids`` [batch, rows] picks rows. Source: ONNX RotaryEmbedding 23.
     """
 
-    heads: int | None = None
-    turned: int = 0
+    num_heads: int | None = None
+    rotary_embedding_dim: int = 0
     interleaved: bool = False
 
     def validate(self) -> None:
-        if self.turned < 0 or self.turned % 2:
-            raise RuleError("rotary.turned", f"{self.turned} columns are not turned in pairs")
-        if self.heads is not None and self.heads < 0:
-            raise RuleError("rotary.heads", f"{self.heads} heads")
+        if self.rotary_embedding_dim < 0 or self.rotary_embedding_dim % 2:
+            raise RuleError(
+                "rotary.turned", f"rotary_embedding_dim must be even and not negative, got {self.rotary_embedding_dim}"
+            )
+        if self.num_heads is not None and self.num_heads < 0:
+            raise RuleError("rotary.heads", f"num_heads must not be negative, got {self.num_heads}")
 
-    def shape(self, x: Any, cos: Any, sin: Any, positions: Any = None) -> Any:
-        self._check_tables(cos, sin, positions)
+    def shape(self, x: View, cos_cache: View, sin_cache: View, position_ids: View | None = None) -> Any:
+        self._check_tables(cos_cache, sin_cache, position_ids)
         if x.shape is None:
             return None
         rank = len(x.shape)
         if rank not in (3, 4):
-            raise RuleError("rotary.rank", f"a tensor of rank 3 or 4 is needed, not {x.type}")
-        if rank == 3 and not self.heads:
-            raise RuleError("rotary.heads", f"{x.type} needs the number of heads")
-        self._check_size(x.shape, cos, sin)
-        if cos.shape is not None and positions is None:
-            agree(cos.shape[0], x.shape[0])
-            agree(cos.shape[1], x.shape[-2])
-        if positions is not None and positions.shape is not None:
-            agree(positions.shape[0], x.shape[0])
-            agree(positions.shape[1], x.shape[-2])
+            raise RuleError("rotary.rank", f"x must have rank 3 or 4, got {x.type}")
+        if rank == 3 and not self.num_heads:
+            raise RuleError("rotary.heads", f"x of rank 3 needs num_heads, got {self.num_heads} for {x.type}")
+        self._check_size(x.shape, cos_cache, sin_cache)
+        if cos_cache.shape is not None and position_ids is None:
+            agree(cos_cache.shape[0], x.shape[0])
+            agree(cos_cache.shape[1], x.shape[-2])
+        if position_ids is not None and position_ids.shape is not None:
+            agree(position_ids.shape[0], x.shape[0])
+            agree(position_ids.shape[1], x.shape[-2])
         return x.shape
 
-    def _check_tables(self, cos: Any, sin: Any, positions: Any) -> None:
-        wanted = 3 if positions is None else 2
-        for table in (cos, sin):
-            if table.shape is not None and len(table.shape) != wanted:
-                raise RuleError("rotary.table", f"a table of rank {wanted} is needed here, not {table.type}")
-        if cos.shape is not None and sin.shape is not None:
-            tuple(map(agree, cos.shape, sin.shape))
-        if positions is not None and positions.shape is not None and len(positions.shape) != 2:
-            raise RuleError("rotary.positions", f"positions of rank 2 are needed, not {positions.type}")
+    def _check_tables(self, cos_cache: View, sin_cache: View, position_ids: View | None) -> None:
+        table_rank = 3 if position_ids is None else 2
+        for table in (cos_cache, sin_cache):
+            if table.shape is not None and len(table.shape) != table_rank:
+                raise RuleError("rotary.table", f"cos_cache and sin_cache must have rank {table_rank}, got {table.type}")
+        if cos_cache.shape is not None and sin_cache.shape is not None:
+            tuple(map(agree, cos_cache.shape, sin_cache.shape))
+        if position_ids is not None and position_ids.shape is not None and len(position_ids.shape) != 2:
+            raise RuleError("rotary.positions", f"position_ids must have rank 2, got {position_ids.type}")
 
-    def _check_size(self, shape: Any, cos: Any, sin: Any) -> None:
+    def _check_size(self, shape: Shape, cos_cache: View, sin_cache: View) -> None:
         size = shape[-1]
         if len(shape) == 3:
-            if isinstance(size, int) and size % self.heads:  # type: ignore[operator]
-                raise RuleError("rotary.heads", f"{size} columns are no multiple of {self.heads} heads")
-            size = size // self.heads
-        if isinstance(size, int) and (size % 2 or size < self.turned):
-            raise RuleError("rotary.turned", f"{self.turned or size} of {size} columns are not turned in pairs")
-        for table in (cos, sin):
-            if table.shape is not None and (self.turned or isinstance(size, int)):
-                agree(table.shape[-1], (self.turned or size) // 2)
+            assert self.num_heads is not None
+            if isinstance(size, int) and size % self.num_heads:
+                raise RuleError("rotary.heads", f"columns ({size}) must be a multiple of num_heads ({self.num_heads})")
+            size = size // self.num_heads
+        if isinstance(size, int) and (size % 2 or size < self.rotary_embedding_dim):
+            raise RuleError("rotary.turned", f"cannot rotate {self.rotary_embedding_dim or size} of {size} columns in pairs")
+        for table in (cos_cache, sin_cache):
+            if table.shape is not None and (self.rotary_embedding_dim or isinstance(size, int)):
+                agree(table.shape[-1], (self.rotary_embedding_dim or size) // 2)
 
-    def canonical(self, x: Any, cos: Any, sin: Any, positions: Any = None) -> Op:
-        """A number of heads means nothing where an axis says it."""
+    def canonical(self, x: View, cos_cache: View, sin_cache: View, position_ids: View | None = None) -> Op:
+        """Drop ``num_heads`` of an ``x`` with an axis of heads, and ``rotary_embedding_dim`` of all columns."""
         if x.shape is None or len(x.shape) != 4:
             return self
-        turned = 0 if symbolic.equal(x.shape[-1], self.turned) is True else self.turned
-        return self.with_(heads=None, turned=turned)
+        dim = 0 if symbolic.equal(x.shape[-1], self.rotary_embedding_dim) is True else self.rotary_embedding_dim
+        return self.with_(num_heads=None, rotary_embedding_dim=dim)
 
-    def decompose(self, b: Any, x: Any, cos: Any, sin: Any, positions: Any = None) -> Any:
-        kind, wide = x.dtype, wide_type(x.dtype)
-        flat = len(x.dims) == 3
-        y = as_type(b, b.Reshape(x, [0, 0, self.heads, -1]) if flat else x, wide)
-        head_axis = 2 if flat else 1
-        cos, sin = (b.Unsqueeze(self._rows(b, as_type(b, table, wide), positions), [head_axis]) for table in (cos, sin))
-        turned, rest = y, None
-        if self.turned and symbolic.equal(y.dims[-1], self.turned) is not True:
-            turned, rest = b.index(y, (..., slice(self.turned))), b.index(y, (..., slice(self.turned, None)))
+    def decompose(self, b: Builder, x: Value, cos_cache: Value, sin_cache: Value, position_ids: Value | None = None) -> Any:
+        dtype, wide = x.dtype, wide_type(x.dtype)
+        is_flat = len(x.dims) == 3
+        y = as_type(b, b.Reshape(x, [0, 0, self.num_heads, -1]) if is_flat else x, wide)
+        head_axis = 2 if is_flat else 1
+        cos, sin = (
+            b.Unsqueeze(self._rows(b, as_type(b, table, wide), position_ids), [head_axis]) for table in (cos_cache, sin_cache)
+        )
+        rotated, rest = y, None
+        if self.rotary_embedding_dim and symbolic.equal(y.dims[-1], self.rotary_embedding_dim) is not True:
+            rotated, rest = (
+                b.index(y, (..., slice(self.rotary_embedding_dim))),
+                b.index(y, (..., slice(self.rotary_embedding_dim, None))),
+            )
         if self.interleaved:
-            pairs = b.Reshape(turned, [0, 0, 0, -1, 2])
-            first, second = (b.index(pairs, (..., slice(place, place + 1))) for place in (0, 1))
+            pairs = b.Reshape(rotated, [0, 0, 0, -1, 2])
+            first, second = (b.index(pairs, (..., slice(index, index + 1))) for index in (0, 1))
             cos, sin = (b.Unsqueeze(table, [-1]) for table in (cos, sin))
         else:
-            first, second = b.Split(turned, axis=-1, outputs=2)
+            first, second = b.Split(rotated, axis=-1, outputs=2)
         parts = [
             b.Subtract(b.Multiply(first, cos), b.Multiply(second, sin)),
             b.Add(b.Multiply(first, sin), b.Multiply(second, cos)),
@@ -103,7 +115,7 @@ class RotaryEmbedding(
         if self.interleaved:
             parts = [b.Reshape(b.Concat(*parts, axis=-1), [0, 0, 0, -1])]
         y = b.Concat(*parts, *([] if rest is None else [rest]), axis=-1)
-        return as_type(b, b.Reshape(y, [0, 0, -1]) if flat else y, kind)
+        return as_type(b, b.Reshape(y, [0, 0, -1]) if is_flat else y, dtype)
 
-    def _rows(self, b: Any, table: Any, positions: Any) -> Any:
-        return table if positions is None else b.Gather(table, positions, axis=0)
+    def _rows(self, b: Builder, table: Value, position_ids: Value | None) -> Any:
+        return table if position_ids is None else b.Gather(table, position_ids, axis=0)

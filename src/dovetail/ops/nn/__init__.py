@@ -2,6 +2,7 @@
 
 from dovetail.ops.nn import (
     adaptive_pool,
+    causal_conv,
     col2im,
     conv,
     deform_conv,
@@ -18,6 +19,7 @@ from dovetail.ops.nn import (
 
 __all__ = [
     "adaptive_pool",
+    "causal_conv",
     "col2im",
     "conv",
     "deform_conv",

@@ -53,9 +53,9 @@ def is_parameter(shape: Any, parameter: Any) -> bool:
 
 def _standardized(xp: Any, x: Any, axes: Sequence[int], epsilon: float) -> tuple[Any, Any, Any]:
     """``x`` less its mean, times the inverse of its deviation over ``axes``; the mean; the inverse."""
-    mean = xp.mean(x, axis=tuple(axes), keepdims=True)
+    mean = arrays.mean(xp, x, axes)
     centred = x - mean
-    inverse = 1 / xp.sqrt(xp.mean(centred * centred, axis=tuple(axes), keepdims=True) + epsilon)
+    inverse = 1 / xp.sqrt(arrays.mean(xp, centred * centred, axes) + epsilon)
     return centred * inverse, mean, inverse
 
 
@@ -133,8 +133,8 @@ class BatchNormalization(
         old = [arrays.cast(xp, values, arrays.element(wide)) for values in (mean, variance)]
         used = old
         if self.training:
-            middle = xp.mean(wide, axis=axes, keepdims=True)
-            spread = xp.mean((wide - middle) ** 2, axis=axes, keepdims=True)
+            middle = arrays.mean(xp, wide, axes)
+            spread = arrays.mean(xp, (wide - middle) ** 2, axes)
             used = [xp.reshape(values, (-1,)) for values in (middle, spread)]
         factor = arrays.cast(xp, scale, arrays.element(wide)) / xp.sqrt(used[1] + self.epsilon)
         offset = arrays.cast(xp, bias, arrays.element(wide))
@@ -203,9 +203,9 @@ class MeanVarianceNormalization(
     def evaluate(self, xp: Any, x: Any, axes: Any) -> Any:
         places = axes_in(axes_of(axes), x.ndim)
         wide = arrays.widened(xp, x)
-        y = wide - xp.mean(wide, axis=places, keepdims=True)
+        y = wide - arrays.mean(xp, wide, places)
         if self.normalize_variance:
-            variance = xp.mean(y * y, axis=places, keepdims=True)
+            variance = arrays.mean(xp, y * y, places)
             inside = self.epsilon_mode == "inside_sqrt"
             y = y / (xp.sqrt(variance + self.epsilon) if inside else xp.sqrt(variance) + self.epsilon)
         return round_to(xp, y, arrays.element(x))
@@ -312,7 +312,7 @@ class RMSNormalization(
         check_parameter(x.shape, scale)
         work = arrays.cast(xp, x, wide_type(arrays.element(x), self.stash))
         axes = tuple(range(axis_in(self.axis, x.ndim), x.ndim))
-        y = work / xp.sqrt(xp.mean(work * work, axis=axes, keepdims=True) + self.epsilon)
+        y = work / xp.sqrt(arrays.mean(xp, work * work, axes) + self.epsilon)
         kind = arrays.element(scale)
         return round_to(xp, arrays.cast(xp, y, wide_type(kind)) * arrays.widened(xp, scale), kind)
 

@@ -344,7 +344,7 @@ class GlobalAveragePool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool
     """The mean over all spatial axes. Source: ONNX GlobalAveragePool 1, 22."""
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        mean = xp.mean(arrays.widened(xp, x), axis=tuple(range(2, x.ndim)), keepdims=True)
+        mean = arrays.mean(xp, arrays.widened(xp, x), tuple(range(2, x.ndim)))
         return arrays.cast(xp, mean, arrays.element(x), saturate=False)
 
     def decompose(self, b: Any, x: Any) -> Any:

@@ -14,7 +14,7 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.attention.attention import Attention
-from dovetail.ops.attention.heads import count_of, heads_first
+from dovetail.ops.attention.heads import axis_size_of, split_heads
 from dovetail.ops.nn.normalization import LayerNormalization, RMSNormalization
 
 _DOMAIN = "com.microsoft"
@@ -141,7 +141,7 @@ def import_rotary_embedding(ctx: ImportContext) -> Any:
         positions = b.Expand(b.Unsqueeze(following, [0]), _vector(b, target))
     interleaved = ctx.attribute("interleaved", "bool", False)
     found = b.RotaryEmbedding(
-        x, ctx.input(2), ctx.input(3), positions, heads=heads or None, turned=turned, interleaved=interleaved
+        x, ctx.input(2), ctx.input(3), positions, num_heads=heads or None, rotary_embedding_dim=turned, interleaved=interleaved
     )
     return found
 
@@ -175,7 +175,7 @@ def import_attention(ctx: ImportContext) -> list[Value]:
     added = _added(
         ctx, ctx.optional_input(3), ctx.optional_input(5), ctx.attribute("mask_filter_value", "float", _FILTER), lengths
     )
-    op = Attention(ctx.attribute("unidirectional", "bool", False), _scale(ctx), q_heads=heads, kv_heads=heads, outputs=3)
+    op = Attention(ctx.attribute("unidirectional", "bool", False), _scale(ctx), q_num_heads=heads, kv_num_heads=heads, outputs=3)
     pasts = [b.Squeeze(each, [0]) for each in b.Split(past, axis=0, outputs=2)] if past is not None else []
     y, keys, values = b.add(op, q, k, v, added, *pasts)
     if len(ctx.node.outputs) < 2:
@@ -220,7 +220,7 @@ def _beyond_lengths(ctx: ImportContext, mask: Value, keys: list[tuple[Value, int
     that pack their rows. Another length is refused by Gather when it runs.
     """
     b, x = ctx.b, ctx.input(0)
-    batch, length = count_of(b, x, 0), count_of(b, mask, 0)
+    batch, length = axis_size_of(b, x, 0), axis_size_of(b, mask, 0)
     has_starts = ctx.node.kind == "Attention"
     known = x.dims[0], mask.dims[0]
     forms = [known[0], known[0] * 3 + 2, *([known[0] * 2] if has_starts else [])]
@@ -234,7 +234,7 @@ def _beyond_lengths(ctx: ImportContext, mask: Value, keys: list[tuple[Value, int
         for times in (1, 2)[: 1 + has_starts]:
             sound = b.Or(sound, b.Equal(length, b.Multiply(batch, b.constant(times))))
         rows = b.Where(sound, rows, b.constant(2**31 - 1))
-    total = reduce(b.Add, (count_of(b, value, axis) for value, axis in keys))
+    total = reduce(b.Add, (axis_size_of(b, value, axis) for value, axis in keys))
     place = b.Range(b.constant(0), total, b.constant(1))
     out: Value = b.GreaterEqual(place, b.Unsqueeze(b.Gather(wide, rows), [1]))
     if has_starts and answers[2] is not False:
@@ -266,18 +266,18 @@ def import_multi_head_attention(ctx: ImportContext) -> list[Value]:
             # Keys and values in heads come from elsewhere, and have had theirs.
             k, v = b.Add(k, b.index(bias, second)), b.Add(v, b.index(bias, third))
     if in_heads:
-        q = heads_first(b, q, heads)
+        q = split_heads(b, q, heads)
     past = ctx.optional_input(6)
     keys = [(k, -2), *([(past, 2)] if past is not None else [])]
     added = _added(ctx, ctx.optional_input(4), ctx.optional_input(5), ctx.attribute("mask_filter_value", "float", _FILTER), keys)
-    counts = {} if in_heads else {"q_heads": heads, "kv_heads": heads}
+    counts = {} if in_heads else {"q_num_heads": heads, "kv_num_heads": heads}
     count = max(len(ctx.node.outputs), 1)
     causal = ctx.attribute("unidirectional", "bool", False)
     if causal and symbolic.equal(q.dims[-2], k.dims[-2]) is False:
         raise _refuse(
             ctx, "unidirectional", f"{q.dims[-2]} rows and {k.dims[-2]} keys, of which onnxruntime shows the last row all"
         )
-    op = Attention(causal, _scale(ctx), scores="masked", outputs=count, **counts)
+    op = Attention(causal, _scale(ctx), qk_matmul_output_mode="masked", outputs=count, **counts)
     y, *rest = b.add(op, q, k, v, added, past, ctx.optional_input(7))
     return [b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [0, 0, -1]) if in_heads else y, *rest]
 

@@ -8,7 +8,7 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Value
 from dovetail.ops.attention.attention import Attention
-from dovetail.ops.attention.heads import default_scale, grouped
+from dovetail.ops.attention.heads import default_scale, multiply_grouped_heads
 from dovetail.ops.casts import as_type, wide_type
 
 
@@ -24,12 +24,12 @@ def import_flex_attention(ctx: ImportContext) -> Value:
     if not precision.is_float or dtypes.dtype(precision).bits < 16:
         raise UnsupportedError("attribute.value", f"FlexAttention with softmax_precision {precision}")
     if not {"score_mod", "prob_mod"} & ctx.node.attributes.keys():
-        return b.add(Attention(scale=number, precision=precision), q, k, v)[0]
+        return b.add(Attention(scale=number, softmax_precision=precision), q, k, v)[0]
     q, k, v = (as_type(b, x, wide) for x in (q, k, v))
-    scores = grouped(b, q, k, default_scale(b, q) if number is None else b.constant(number, wide))
+    scores = multiply_grouped_heads(b, q, k, default_scale(b, q) if number is None else b.constant(number, wide))
     weights = b.Softmax(_changed(ctx, "score_mod", as_type(b, scores, precision)), axis=-1)
     weights = as_type(b, _changed(ctx, "prob_mod", weights), wide)
-    found: Value = as_type(b, grouped(b, weights, v), kind)
+    found: Value = as_type(b, multiply_grouped_heads(b, weights, v), kind)
     return found
 
 

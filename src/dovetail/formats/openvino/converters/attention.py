@@ -10,7 +10,7 @@ from dovetail import symbolic
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
-from dovetail.ops.attention.heads import count_of, default_scale, heads_first, is_past
+from dovetail.ops.attention.heads import axis_size_of, default_scale, make_window_mask, split_heads
 
 
 @OPENVINO.legalize("Attention")
@@ -24,25 +24,30 @@ def legalize_attention(b: Any, node: Node) -> Any:
     q, k, v, mask, past_key, past_value, lengths = (*node.inputs, *[None] * 4)[:7]
     assert q is not None and k is not None and v is not None
     # Attention multiplies half precision in f32; an OpenVINO device may choose another type.
-    if op.softcap or op.outputs > 3 or op.precision not in (None, q.dtype) or q.dtype.name not in ("f32", "f64"):
+    if op.softcap or op.outputs > 3 or op.softmax_precision not in (None, q.dtype) or q.dtype.name not in ("f32", "f64"):
         return None
-    if lengths is not None or op.left >= 0 or (op.right >= 0 and not op.causal) or not _sees_keys(mask, op.causal):
+    if (
+        lengths is not None
+        or op.left_window_size >= 0
+        or (op.right_window_size >= 0 and not op.is_causal)
+        or not _sees_keys(mask, op.is_causal)
+    ):
         return None
     if mask is not None and _lacks_keys(mask, k, past_key):
         return None
     flat = len(q.dims) == 3
-    if (flat and op.q_heads != op.kv_heads) or (not flat and symbolic.equal(q.dims[1], k.dims[1]) is not True):
+    if (flat and op.q_num_heads != op.kv_num_heads) or (not flat and symbolic.equal(q.dims[1], k.dims[1]) is not True):
         return None
     if flat:
-        q, k, v = (heads_first(b, x, op.q_heads) for x in (q, k, v))
+        q, k, v = (split_heads(b, x, op.q_num_heads) for x in (q, k, v))
     past = None
     if past_key is not None:
-        past = count_of(b, past_key, 2)
+        past = axis_size_of(b, past_key, 2)
         k, v = b.Concat(past_key, k, axis=2), b.Concat(past_value, v, axis=2)
-        if op.causal:
-            mask = is_past(b, q, k, past, -1, 0)
+        if op.is_causal:
+            mask = make_window_mask(b, q, k, past, -1, 0)
     scale = None if op.scale is None else b.constant(op.scale, q.dtype)
-    y = b.add(ScaledDotProductAttention(op.causal and past is None), q, k, v, mask, scale)[0]
+    y = b.add(ScaledDotProductAttention(op.is_causal and past is None), q, k, v, mask, scale)[0]
     if flat:
         y = b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [0, 0, -1])
     return [y, k, v][: op.outputs]

@@ -1,0 +1,99 @@
+"""Laws over cases, and the items that hold them: one item per case and file runs every law of that file on the case.
+
+A law is a function of a case. It fails by an exception, skips where the case is outside of it, and may return the name of the
+oracle that it compared with. Every outcome is recorded as a property of the item (``Outcome``): ``coverage_summary`` counts them,
+``law_minimums.toml`` holds how many comparisons each law and oracle makes at least.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+
+from case_runner import CASES, at_most, over
+from cases import Case
+
+PROPERTY = "law"
+cases_per_operator: int | None = None
+"""Where a number, each law runs over that many cases of each operator: ``--cases-per-operator``."""
+
+
+class Outcome(NamedTuple):
+    """The outcome of one law on one case; ``cases`` is the number of cases that the law has in all."""
+
+    law: str
+    operator: str
+    outcome: str
+    oracle: str
+    cases: int
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """A law: its function, whose first parameter is the case and whose other parameters are fixtures, and its cases."""
+
+    function: Callable[..., str | None]
+    cases: Sequence[tuple[str, Case]]
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
+    def fixtures(self) -> list[str]:
+        return list(inspect.signature(self.function).parameters)[1:]
+
+
+def law(cases: Sequence[tuple[str, Case]] = CASES) -> Callable[[Callable[..., str | None]], Law]:
+    """Declare a function to be a law over ``cases``."""
+    return lambda function: Law(function, cases)
+
+
+def hold(*laws: Law) -> Any:
+    """A parametrised test with one item per case, which runs each of ``laws`` that has this case."""
+    rows = [law.cases if cases_per_operator is None else at_most(cases_per_operator, law.cases) for law in laws]
+    members = [{id(case) for _, case in cases} for cases in rows]
+    ordered = [row for row in CASES if any(id(row[1]) in ids for ids in members)]
+
+    @over(ordered)
+    def test(case: Case, request: pytest.FixtureRequest) -> None:
+        word = request.config.getoption("--law")
+        chosen = [law for law, ids in zip(laws, members, strict=True) if id(case) in ids and word in law.name]
+        _run(case, chosen, request)
+
+    test.laws = laws  # type: ignore[attr-defined]
+    return test
+
+
+def _run(case: Case, laws: Sequence[Law], request: pytest.FixtureRequest) -> None:
+    """Run all laws, also after one has failed. Skips where every law skips."""
+    reasons: list[str] = []
+    failures: list[Exception] = []
+    for law in laws:
+        outcome, oracle = "passed", None
+        try:
+            oracle = law.function(case, *map(request.getfixturevalue, law.fixtures))
+        except pytest.skip.Exception as skip:
+            outcome = "skipped"
+            reasons.append(f"{law.name}: {skip.msg}")
+        except Exception as error:
+            outcome = "failed"
+            error.add_note(f"law: {law.name}")
+            failures.append(error)
+        row = Outcome(law.name, type(case.op).__name__, outcome, oracle or "", len(law.cases))
+        request.node.user_properties.append((PROPERTY, tuple(row)))
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} laws fail", failures)
+    if len(reasons) == len(laws):
+        pytest.skip("; ".join(reasons))
+
+
+def outcomes(report: Any) -> list[Outcome]:
+    """The outcomes of laws that a test report carries."""
+    return [Outcome(*row) for name, row in getattr(report, "user_properties", []) if name == PROPERTY]
