@@ -1,4 +1,4 @@
-"""Operators of ai.onnx.ml."""
+"""Converters of the domain ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _OTHERS = {
 
 @ONNX.importer("Binarizer", 1, domain=DOMAIN)
 def import_binarizer(ctx: ImportContext) -> Value:
-    """Whether an element is greater: of integers, than the next integer below."""
+    """Import Binarizer: x > threshold; integers are compared with the threshold rounded down."""
     x = ctx.input(0)
     threshold: float = ctx.attribute("threshold", "float", 0.0)
     b = ctx.b
     if x.dtype.is_float:
-        # In f32, as the attribute is.
+        # The comparison is in f32, the type of the attribute.
         return b.Cast(b.Greater(x, b.constant(np.array(threshold, x.dtype.numpy), x.dtype)), to=x.dtype)
     if not x.dtype.is_integer:
-        raise RuleError("type.class", f"input 'x' should be numbers, not {x.dtype}")
+        raise RuleError("type.class", f"input 'x' must be numbers, got {x.dtype}")
     low, high = x.dtype.range()
     if math.isnan(threshold) or threshold >= high:
         return b.Multiply(x, 0)
@@ -52,85 +52,91 @@ def import_binarizer(ctx: ImportContext) -> Value:
 
 @ONNX.importer("ArrayFeatureExtractor", 1, domain=DOMAIN)
 def import_array_feature_extractor(ctx: ImportContext) -> Value:
-    """Along the last axis, in the order of all indices; a vector becomes a row."""
+    """Import ArrayFeatureExtractor: Gather along the last axis by the flat indices; a vector becomes a row."""
     x, indices = ctx.input(0), ctx.input(1)
     rank = len(x.dims)
     if rank == 0:
-        raise RuleError("shape.scalar", "a scalar has no features")
-    found = ctx.b.Gather(x, ctx.b.Reshape(indices, [-1]), axis=rank - 1, bounds="natural")
-    return ctx.b.Unsqueeze(found, [0]) if rank == 1 else found
+        raise RuleError("shape.scalar", "ArrayFeatureExtractor: x must have rank 1 or more, got a scalar")
+    features = ctx.b.Gather(x, ctx.b.Reshape(indices, [-1]), axis=rank - 1, bounds="natural")
+    return ctx.b.Unsqueeze(features, [0]) if rank == 1 else features
 
 
 # Labels
 
 
 @ONNX.importer("LabelEncoder", 1, domain=DOMAIN)
-def import_classes(ctx: ImportContext) -> tuple[Op, list[Value | None]]:
-    """From a text to its number, or back."""
+def import_label_encoder_1(ctx: ImportContext) -> tuple[Op, list[Value | None]]:
+    """Import LabelEncoder-1: strings to their indices, or indices to strings."""
     from dovetail.ops.ml.label_encoder import LabelEncoder
 
     x = ctx.input(0)
-    classes = _texts(ctx.attribute("classes_strings", "tuple[str, ...]", ()))
+    classes = _string_array(ctx.attribute("classes_strings", "tuple[str, ...]", ()))
     string, number = ctx.attribute("default_string", "str", "_Unused"), ctx.attribute("default_int64", "int", -1)
     texts, numbers = ctx.add_constant(classes, dtypes.string), ctx.add_constant(np.arange(len(classes)), dtypes.i64)
     if x.dtype == "string":
         return LabelEncoder(), [x, texts, numbers, ctx.add_constant(np.array(number), dtypes.i64)]
-    return LabelEncoder(), [x, numbers, texts, ctx.add_constant(_texts((string,))[0], dtypes.string)]
+    return LabelEncoder(), [x, numbers, texts, ctx.add_constant(_string_array((string,))[0], dtypes.string)]
 
 
 @ONNX.importer("CategoryMapper", 1, domain=DOMAIN)
 def import_category_mapper(ctx: ImportContext) -> tuple[Op, list[Value | None]]:
-    """From a text to its category, or back."""
+    """Import CategoryMapper: strings to integers, or integers to strings."""
     from dovetail.ops.ml.label_encoder import LabelEncoder
 
     x = ctx.input(0)
-    texts = _texts(ctx.attribute("cats_strings", "tuple[str, ...]", ()))
+    texts = _string_array(ctx.attribute("cats_strings", "tuple[str, ...]", ()))
     numbers = ctx.attribute("cats_int64s", "tuple[int, ...]", ())
     string, number = ctx.attribute("default_string", "str", "_Unused"), ctx.attribute("default_int64", "int", -1)
     if len(texts) != len(numbers):
-        raise FormatError("label.table", f"CategoryMapper: {len(texts)} cats_strings and {len(numbers)} cats_int64s")
+        raise FormatError(
+            "label.table", f"CategoryMapper: cats_strings ({len(texts)}) and cats_int64s ({len(numbers)}) must have equal lengths"
+        )
     tables = ctx.add_constant(texts, dtypes.string), ctx.add_constant(np.array(numbers, np.int64), dtypes.i64)
     if x.dtype == "string":
         return LabelEncoder(), [x, *tables, ctx.add_constant(np.array(number), dtypes.i64)]
-    return LabelEncoder(), [x, *reversed(tables), ctx.add_constant(_texts((string,))[0], dtypes.string)]
+    return LabelEncoder(), [x, *reversed(tables), ctx.add_constant(_string_array((string,))[0], dtypes.string)]
 
 
 @ONNX.importer("LabelEncoder", 2, 4, domain=DOMAIN)
 def import_label_encoder(ctx: ImportContext) -> tuple[Op, list[Value | None]]:
     from dovetail.ops.ml.label_encoder import LabelEncoder
 
-    keys, values = _table(ctx, "keys"), _table(ctx, "values")
+    keys, values = _table_constant(ctx, "keys"), _table_constant(ctx, "values")
     dtype = values.dtype
-    other = ctx.attribute("default_tensor", "Any", None)
-    defaults = {name: ctx.attribute(*given) for name, given in _OTHERS.items()}
-    if other is not None:
-        if not isinstance(other, ForeignTensor) or other.dtype is not dtype or other.data.size != 1:
-            raise FormatError("attribute.value", f"LabelEncoder: default_tensor is not one element of {dtype}")
-        default = other.data.reshape(())
+    default_tensor = ctx.attribute("default_tensor", "Any", None)
+    defaults = {name: ctx.attribute(*parameters) for name, parameters in _OTHERS.items()}
+    if default_tensor is not None:
+        if not isinstance(default_tensor, ForeignTensor) or default_tensor.dtype is not dtype or default_tensor.data.size != 1:
+            raise FormatError("attribute.value", f"LabelEncoder: default_tensor must be one element of {dtype}")
+        default = default_tensor.data.reshape(())
     elif dtype.name in defaults:
-        default = _texts((defaults["string"],)).reshape(()) if dtype == "string" else np.array(defaults[dtype.name], dtype.numpy)
+        default = (
+            _string_array((defaults["string"],)).reshape(()) if dtype == "string" else np.array(defaults[dtype.name], dtype.numpy)
+        )
     else:
         default = np.array(-0.0 if dtype.is_float else -1, dtype.numpy)
     return LabelEncoder(), [ctx.input(0), keys, values, ctx.add_constant(default, dtype)]
 
 
-def _texts(items: Any) -> Any:
-    found = np.empty(len(items), dtype=object)
-    found[:] = items
-    return found
+def _string_array(items: Any) -> Any:
+    strings = np.empty(len(items), dtype=object)
+    strings[:] = items
+    return strings
 
 
-def _table(ctx: ImportContext, side: str) -> Value:
-    """The one of the attributes for keys, or for values, that is there."""
-    given = [name for name in (*_LISTS, "tensor") if f"{side}_{name}" in ctx.node.attributes]
-    if len(given) != 1:
-        raise FormatError("label.table", f"LabelEncoder has {', '.join(given) or 'nothing'} for its {side}, where one is needed")
-    if given != ["tensor"]:
-        items = ctx.attribute(f"{side}_{given[0]}", _KINDS[given[0]])
-        return ctx.add_constant(_texts(items) if given == ["strings"] else items, _LISTS[given[0]])
+def _table_constant(ctx: ImportContext, side: str) -> Value:
+    """Add the constant for the keys or the values, which one of several attributes holds."""
+    forms = [name for name in (*_LISTS, "tensor") if f"{side}_{name}" in ctx.node.attributes]
+    if len(forms) != 1:
+        raise FormatError(
+            "label.table", f"LabelEncoder needs exactly one attribute for its {side}, got {', '.join(forms) or 'none'}"
+        )
+    if forms != ["tensor"]:
+        items = ctx.attribute(f"{side}_{forms[0]}", _KINDS[forms[0]])
+        return ctx.add_constant(_string_array(items) if forms == ["strings"] else items, _LISTS[forms[0]])
     tensor = ctx.attribute(f"{side}_tensor", "Any")
     if not isinstance(tensor, ForeignTensor):
-        raise FormatError("attribute.value", f"LabelEncoder: {side}_tensor is no tensor")
+        raise FormatError("attribute.value", f"LabelEncoder: {side}_tensor must be a tensor")
     return ctx.add_constant(tensor.data, tensor.dtype)
 
 
@@ -141,31 +147,34 @@ def export_label_encoder(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     known = [constant_of(table, f"LabelEncoder: {name}") for name, table in zip(("keys", "values", "other"), tables, strict=True)]  # type: ignore[arg-type]
     dtypes_ = [table.dtype for table in tables if table is not None]
     if version == 1:
-        kind, attributes = _classes(known, [dtype.name for dtype in dtypes_])
+        kind, attributes = _version_1_attributes(known, [dtype.name for dtype in dtypes_])
         return [ctx.add_node(node, DOMAIN, kind, 1, [ctx.key(x)], attributes)]
-    attributes = {**_said("keys", known[0], dtypes_[0], version), **_said("values", known[1], dtypes_[1], version)}
+    attributes = {
+        **_table_attribute("keys", known[0], dtypes_[0], version),
+        **_table_attribute("values", known[1], dtypes_[1], version),
+    }
     name = _OTHERS.get(dtypes_[1].name, ("default_tensor",))[0]
     attributes[name] = known[2].item() if name != "default_tensor" else ForeignTensor(dtypes_[1], known[2].reshape(1))
     return [ctx.add_node(node, DOMAIN, "LabelEncoder", version or 0, [ctx.key(x)], attributes)]
 
 
-def _said(side: str, data: Any, dtype: Any, version: int | None) -> dict[str, Any]:
-    name = next((name for name, each in _LISTS.items() if each is dtype), "tensor")
+def _table_attribute(side: str, data: Any, dtype: Any, version: int | None) -> dict[str, Any]:
+    name = next((name for name, dtype_of_form in _LISTS.items() if dtype_of_form is dtype), "tensor")
     if name == "tensor" and (version or 0) < 4:
         raise UnsupportedError("op.unsayable", f"LabelEncoder-{version} has no {side} of {dtype}")
     return {f"{side}_{name}": ForeignTensor(dtype, data) if name == "tensor" else data.tolist()}
 
 
-def _classes(known: list[Any], names: list[str]) -> tuple[str, dict[str, Any]]:
-    """The operator of version 1 that says a table of texts and numbers, and its attributes."""
-    keys, values, other = known
-    places, texts = (values, keys) if names[:2] == ["string", "i64"] else (keys, values)
+def _version_1_attributes(known: list[Any], names: list[str]) -> tuple[str, dict[str, Any]]:
+    """Return the operator of version 1 for a table of strings and integers, and its attributes."""
+    keys, values, default_value = known
+    indices, texts = (values, keys) if names[:2] == ["string", "i64"] else (keys, values)
     if sorted(names[:2]) != ["i64", "string"]:
-        raise UnsupportedError("op.unsayable", f"{DOMAIN} 1 has no table from {names[0]} to {names[1]}")
-    default = {"default_int64" if names[1] == "i64" else "default_string": other.item()}
-    if places.tolist() == list(range(len(places))):
+        raise UnsupportedError("op.unsayable", f"{DOMAIN} 1 maps between strings and i64, not {names[0]} to {names[1]}")
+    default = {"default_int64" if names[1] == "i64" else "default_string": default_value.item()}
+    if indices.tolist() == list(range(len(indices))):
         return "LabelEncoder", {"classes_strings": texts.tolist(), **default}
-    return "CategoryMapper", {"cats_int64s": places.tolist(), "cats_strings": texts.tolist(), **default}
+    return "CategoryMapper", {"cats_int64s": indices.tolist(), "cats_strings": texts.tolist(), **default}
 
 
 # Maps
@@ -173,10 +182,10 @@ def _classes(known: list[Any], names: list[str]) -> tuple[str, dict[str, Any]]:
 
 @ONNX.importer("DictVectorizer", 1, domain=DOMAIN)
 def import_dict_vectorizer(ctx: ImportContext) -> Op:
-    found = map_of(ctx.input(0).type)
-    dtype = dtype_in(found)
+    map_type = map_of(ctx.input(0).type)
+    dtype = dtype_in(map_type)
     if dtype is None:
-        raise RuleError("type.map", f"DictVectorizer is given {found}, of which nothing says what its values are")
+        raise RuleError("type.map", f"DictVectorizer needs a map of known value type, got {map_type}")
     numbers = ctx.attribute("int64_vocabulary", "tuple[int, ...]", ())
     return DictVectorizer(numbers, ctx.attribute("string_vocabulary", "tuple[str, ...]", ()), dtype)
 
@@ -216,14 +225,16 @@ def import_tree_ensemble(ctx: ImportContext) -> Op:
     aggregate = ctx.attribute("aggregate_function", "int", 1)
     transform = ctx.attribute("post_transform", "int", 0)
     if transform in (3, 4):
-        raise UnsupportedError("tree.transform", "no specification says what SOFTMAX_ZERO and PROBIT are")
+        raise UnsupportedError("tree.transform", "SOFTMAX_ZERO and PROBIT are not specified")
     if not 0 <= aggregate < len(_AGGREGATES) or not 0 <= transform < len(_TRANSFORMS):
-        raise FormatError("attribute.value", f"TreeEnsemble: aggregate_function = {aggregate}, post_transform = {transform}")
+        raise FormatError(
+            "attribute.value", f"TreeEnsemble: aggregate_function {aggregate} with post_transform {transform} is not supported"
+        )
     targets = ctx.attribute("n_targets", "int", max(columns["leaf_targets"], default=0) + 1)
     return TreeEnsemble(
         targets=targets,
         modes=modes,
-        # What a test of membership is split at means nothing.
+        # The split value of a membership test has no meaning.
         splits=tuple(0.0 if mode == MEMBER else split for split, mode in zip(splits, modes, strict=False)),
         leaf_weights=tuple(_tensor(ctx, "leaf_weights", x.dtype.name)),
         missing_true=ctx.attribute("nodes_missing_value_tracks_true", "tuple[bool, ...]", ()),
@@ -235,10 +246,10 @@ def import_tree_ensemble(ctx: ImportContext) -> Op:
 
 
 def _tensor(ctx: ImportContext, name: str, dtype: str) -> list[float]:
-    found = ctx.attribute(name, "Any")
-    if not isinstance(found, ForeignTensor) or found.dtype.name != dtype:
-        raise FormatError("attribute.value", f"TreeEnsemble: {name} is no tensor of {dtype}")
-    return [float(item) for item in found.data.reshape(-1).tolist()]
+    tensor = ctx.attribute(name, "Any")
+    if not isinstance(tensor, ForeignTensor) or tensor.dtype.name != dtype:
+        raise FormatError("attribute.value", f"TreeEnsemble: {name} must be a tensor of {dtype}")
+    return [float(item) for item in tensor.data.reshape(-1).tolist()]
 
 
 @ONNX.exporter("TreeEnsemble", domain=DOMAIN, supports=lambda op, version: not op.leaf_sizes)  # type: ignore[attr-defined]

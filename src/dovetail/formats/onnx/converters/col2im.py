@@ -1,4 +1,4 @@
-"""What windows took apart, in ONNX's words."""
+"""Col2Im and DeformConv."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.ops.nn.deform_conv import explicit
 
 @ONNX.legalize("Col2Im")
 def legalize_col2im(b: Any, node: Node) -> Any:
-    """With a batch, and sizes of i64."""
+    """Write a batch axis, and the sizes as i64."""
     x, image, block = node.inputs
     assert x is not None and image is not None and block is not None
     if len(x.dims) == 3 and image.dtype == "i64" and block.dtype == "i64":
@@ -26,7 +26,7 @@ def legalize_col2im(b: Any, node: Node) -> Any:
 
 @ONNX.legalize("DeformConv")
 def legalize_deform_conv(b: Any, node: Node) -> Any:
-    """The padding is written out, and there are zeros around the tensor."""
+    """Write explicit padding; the core samples zeros around the tensor, as ONNX does."""
     op: Any = node.op
     x, w = node.inputs[:2]
     assert x is not None and w is not None

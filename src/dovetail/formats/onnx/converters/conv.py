@@ -1,4 +1,4 @@
-"""Convolutions that ONNX says with pads of at least 0, and transposed ones with pads alone."""
+"""Conv with padding of at least 0, and ConvTranspose by padding alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dovetail.ir.graph import Node
 
 @ONNX.legalize("ConvTranspose")
 def legalize_conv_transpose(b: Any, node: Node) -> Any:
-    """An output shape that keeps the padding at the beginning, which is OpenVINO's explicit and valid."""
+    """Write explicit padding for an output shape that keeps the padding at the beginning (OpenVINO's explicit, valid)."""
     op: Any = node.op
     x, w, bias, target = (*node.inputs, None, None)[:4]
     if target is None or op.auto_pad.startswith("same"):
@@ -20,7 +20,7 @@ def legalize_conv_transpose(b: Any, node: Node) -> Any:
 
 @ONNX.legalize("Conv")
 def legalize_conv(b: Any, node: Node) -> Any:
-    """A negative pad, which crops: OpenVINO has them."""
+    """Crop the input for negative padding, which OpenVINO has."""
     op: Any = node.op
     x, *rest = node.inputs
     pads = op.pads or ()

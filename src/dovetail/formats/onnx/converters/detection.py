@@ -1,4 +1,4 @@
-"""Operators of object detectors in ONNX's words."""
+"""NonMaxSuppression."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from dovetail.ir.graph import Node
 
 @ONNX.legalize("NonMaxSuppression")
 def legalize_non_max_suppression(b: Any, node: Node) -> Any:
-    """One output, each class by itself, all in f32."""
+    """Write one output, boxes suppressed within each class, and f32 inputs."""
     op: Any = node.op
     return op.decompose(b, *node.inputs)

@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons, reductions and casts where ONNX and the core differ by more than a slot line."""
+"""Arithmetic, comparisons, reductions and casts that differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ REDUCTIONS = (
 @ONNX.importer("Or", 1)
 @ONNX.importer("Xor", 1)
 def import_legacy_broadcast(ctx: ImportContext) -> Value | None:
-    """Before version 7 the second input broadcasts, on demand, to the first from ``axis`` on."""
+    """Import a binary operator before version 7: with ``broadcast`` the second input is aligned with ``axis`` of the first."""
     if not ctx.attribute("broadcast", "bool", False):
         return None
     x, y = ctx.input(0), ctx.input(1)
     axis = ctx.attribute("axis", "int", None)
     if axis is not None and axis < 0:
-        raise FormatError("attribute.value", f"{ctx.node.kind}: axis = {axis} is negative")
+        raise FormatError("attribute.value", f"{ctx.node.kind}: axis must not be negative, got {axis}")
     op, xs = ctx.apply_mapping(x, aligned(ctx.b, x, y, axis))
     return ctx.b.add(op.with_(broadcast=True), *xs)[0]
 
 
 @ONNX.importer("Mod", 10, 13)
 def import_mod(ctx: ImportContext) -> None:
-    """Floats had only the remainder of C's fmod."""
+    """Import Mod before version 28: for floats it is C's fmod only."""
     dtype = getattr(ctx.input(0).type, "dtype", None)
     if dtype is not None and dtype.is_float and not ctx.attribute("fmod", "bool", False):
-        raise FormatError("mod.fmod", f"Mod-{ctx.node.version} of floats needs fmod=1")
+        raise FormatError("mod.fmod", f"Mod-{ctx.node.version}: floats need fmod=1")
 
 
 @ONNX.legalize("Mod")
 def legalize_mod(b: Builder, node: Node) -> Value | None:
-    """The floor remainder of floats, which came only with version 28, from the truncated one."""
+    """Write the floored remainder of floats, which ONNX has since version 28, by the truncated one."""
     op: Any = node.op
     x, y = node.inputs
     assert x is not None and y is not None
@@ -66,15 +66,15 @@ def legalize_mod(b: Builder, node: Node) -> Value | None:
         return None
     rest = b.Mod(x, y, truncate=True, broadcast=op.broadcast)
     zero = number(b, 0, x)
-    other = b.And(b.Not(b.Equal(rest, zero)), b.Xor(b.Less(rest, zero), b.Less(y, zero)))
+    has_other_sign = b.And(b.Not(b.Equal(rest, zero)), b.Xor(b.Less(rest, zero), b.Less(y, zero)))
     signed = b.Multiply(b.Abs(rest), b.Sign(y))
-    result: Value = b.Where(other, b.Add(rest, y), b.Where(b.Equal(rest, zero), signed, rest))
+    result: Value = b.Where(has_other_sign, b.Add(rest, y), b.Where(b.Equal(rest, zero), signed, rest))
     return result
 
 
 @ONNX.legalize("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
 def legalize_boolean_bitwise(b: Builder, node: Node) -> Value | None:
-    """ONNX's are for integers; those of truth values are the connectives."""
+    """Write bitwise operators of booleans as logical operators: ONNX's are for integers."""
     assert node.inputs[0] is not None
     if node.inputs[0].dtype.kind != "bool":
         return None
@@ -86,7 +86,7 @@ def legalize_boolean_bitwise(b: Builder, node: Node) -> Value | None:
 
 @ONNX.legalize("Where")
 def legalize_where(b: Builder, node: Node) -> Value | None:
-    """Truth values are chosen by the connectives: onnxruntime has no kernel of Where for them."""
+    """Write Where of booleans by logical operators: onnxruntime has no kernel for it."""
     condition, x, y = node.inputs
     assert condition is not None and x is not None and y is not None
     if x.dtype.kind != "bool":
@@ -96,14 +96,14 @@ def legalize_where(b: Builder, node: Node) -> Value | None:
     if y.constant is not None and y.constant.size == 1 and not y.constant.any():
         result = b.And(condition, x, broadcast=op.broadcast)
     else:
-        chosen, other = b.And(condition, x, broadcast=op.broadcast), b.And(b.Not(condition), y, broadcast=op.broadcast)
-        result = b.Or(chosen, other, broadcast=op.broadcast)
+        chosen, otherwise = b.And(condition, x, broadcast=op.broadcast), b.And(b.Not(condition), y, broadcast=op.broadcast)
+        result = b.Or(chosen, otherwise, broadcast=op.broadcast)
     return result
 
 
 @ONNX.legalize(*REDUCTIONS)
 def legalize_reduction(b: Builder, node: Node) -> Value | None:
-    """Axes are an i64 vector; where there surely are some, what none would mean is left at its default."""
+    """Write the axes as an i64 vector, and reset the meaning of an empty list where the axes are not empty."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     if axes is None:
@@ -125,7 +125,7 @@ def _as_vector(b: Builder, axes: Value) -> Value:
 
 @ONNX.importer("Cast", 19, 21, 23)
 def import_cast(ctx: ImportContext) -> Op | None:
-    """Until version 24 infinities became NaN in the types that lack them, saturated or not."""
+    """Import Cast before version 25: infinities became NaN in types without infinity."""
     from dovetail.ops.elementwise.cast import Cast
 
     to, saturate = ctx.attribute("to", "DType"), ctx.attribute("saturate", "bool", True)
@@ -137,8 +137,8 @@ def import_cast_like(ctx: ImportContext) -> Value | None:
     to, saturate = ctx.input(1).dtype, ctx.attribute("saturate", "bool", True)
     if to not in FNUZ or not saturate:
         return None
-    made: Value = ctx.b.Cast(ctx.input(0), to=to, saturate_infinity=False)
-    return made
+    result: Value = ctx.b.Cast(ctx.input(0), to=to, saturate_infinity=False)
+    return result
 
 
 def _means_infinity(op: Any, version: int) -> bool:
@@ -150,14 +150,14 @@ def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     version = ctx.version_of("", "Cast") or 0
     if not _means_infinity(op, version):
-        raise UnsupportedError("op.unsayable", f"Cast-{version} does not mean saturate_infinity={op.saturate_infinity}")
+        raise UnsupportedError("op.unsayable", f"Cast-{version} has no saturate_infinity={op.saturate_infinity}")
     return [ctx.export_by_mapping(node)]
 
 
 @ONNX.legalize("CastLike")
 def legalize_cast_like(b: Builder, node: Node) -> Value | None:
-    """To types whose infinities the versions treat differently, Cast says which way."""
+    """Write CastLike as Cast where versions convert infinities to the type differently."""
     x, like = node.inputs
     assert x is not None and like is not None
-    made: Value | None = node.op.decompose(b, x, like) if like.dtype in FNUZ else None
-    return made
+    result: Value | None = node.op.decompose(b, x, like) if like.dtype in FNUZ else None
+    return result

@@ -1,4 +1,4 @@
-"""The operator that stands for the gradients of what was computed before it."""
+"""The operator Gradient of ai.onnx.preview.training."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from dovetail.ir.types import Tensor
 
 @ONNX.importer("Gradient", 1, domain="ai.onnx.preview.training")
 def import_gradient(ctx: ImportContext) -> list[Value]:
-    """Written out, where it is taken at the values of the graph itself, of one number."""
+    """Import Gradient by writing the gradients; the values must be those of the graph, and y a scalar."""
     from dovetail.autodiff import adjoints
 
     named = ctx.attribute("xs", "tuple[str, ...]"), ctx.attribute("zs", "tuple[str, ...]", ())
-    target = _found(ctx, ctx.attribute("y", "str"))
-    wanted = [_found(ctx, name) for part in named for name in part]
-    given = [ctx.input(place) for place in range(len(ctx.inputs))]
-    if len(wanted) != len(given):
-        raise FormatError("node.inputs", f"Gradient names {len(wanted)} tensors, and has {len(given)} inputs")
-    if any(x is not y for x, y in zip(wanted, given, strict=True)):
-        raise UnsupportedError("attribute.value", "Gradient with xs: at other values than those of the graph")
+    target = _value_of(ctx, ctx.attribute("y", "str"))
+    wanted = [_value_of(ctx, name) for part in named for name in part]
+    inputs = [ctx.input(index) for index in range(len(ctx.inputs))]
+    if len(wanted) != len(inputs):
+        raise FormatError("node.inputs", f"Gradient must have one input per name ({len(wanted)}), got {len(inputs)}")
+    if any(x is not y for x, y in zip(wanted, inputs, strict=True)):
+        raise UnsupportedError("attribute.value", "Gradient: xs must be the values of the graph itself")
     sources = wanted[: len(named[0])]
     for value in (target, *sources):
         if not isinstance(value.type, Tensor) or value.type.dtype is None or not value.type.dtype.is_float:
-            raise FormatError("attribute.value", f"Gradient: {value.name!r} is {value.type}; only float tensors have gradients")
+            raise FormatError("attribute.value", f"Gradient: {value.name!r} must be a float tensor, got {value.type}")
     if target.shape != ():
-        raise UnsupportedError("attribute.value", f"Gradient with y: {target.type} is not one number")
+        raise UnsupportedError("attribute.value", f"Gradient: y must be a scalar, got {target.type}")
     b = ctx.b
     return adjoints(b, [target], [b.constant(np.ones((), target.dtype.numpy), target.dtype)], sources)
 
 
-def _found(ctx: ImportContext, name: str) -> Value:
+def _value_of(ctx: ImportContext, name: str) -> Value:
     value = ctx.scope.values.get(name)
     if value is None:
-        raise FormatError("attribute.value", f"Gradient: there is no {name!r} in this graph before it")
+        raise FormatError("attribute.value", f"Gradient: no node before it produces {name!r}")
     return value
 
 

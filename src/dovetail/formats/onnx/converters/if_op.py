@@ -1,4 +1,4 @@
-"""Constants and control flow: what holds tensors and graphs in its attributes."""
+"""If, and constants that are outputs of a subgraph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IF_VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 
 @ONNX.importer("If", *IF_VERSIONS)
 def import_if(ctx: ImportContext) -> Value | list[Value]:
-    """A branch reads outer names; what both read becomes the inputs of both."""
+    """Import If: the outer values that the branches read become inputs of both branches."""
     captures: list[Value] = []
     taken = taken_branch(ctx.input(0))
     branches: list[Graph] = []
@@ -27,23 +27,23 @@ def import_if(ctx: ImportContext) -> Value | list[Value]:
         before = ctx.error_count
         branches.append(ctx.import_subgraph(_branch(ctx, name), captures))
         if taken == 1 - index and (branches[index].fault is not None or ctx.error_count > before):
-            # What can never run need not fit: the other branch stands for the whole.
+            # The condition is constant, and the branch that never runs is faulty: the other one replaces the node.
             ctx.discard_errors(before)
-            other = ctx.import_subgraph(_branch(ctx, "else_branch"), captures) if taken else branches[0]
-            return ctx.inline_subgraph(other, captures[: len(other.inputs)], faults)
+            remaining = ctx.import_subgraph(_branch(ctx, "else_branch"), captures) if taken else branches[0]
+            return ctx.inline_subgraph(remaining, captures[: len(remaining.inputs)], faults)
     for branch in branches:
         for outside in captures[len(branch.inputs) :]:
             branch.inputs.append(Value(branch.claim(outside.name), outside.type))
-    made: list[Value] = ctx.b.apply(
+    result: list[Value] = ctx.b.apply(
         "If", ctx.input(0), *captures, then_branch=branches[0], else_branch=branches[1], outputs=len(ctx.node.outputs)
     )
-    return made
+    return result
 
 
 def _branch(ctx: ImportContext, name: str) -> ForeignGraph:
     graph: ForeignGraph = ctx.attribute(name, "Graph")
     if graph.inputs:
-        raise UnsupportedError("if.inputs", f"a branch of If takes no inputs of its own, and {name} has {len(graph.inputs)}")
+        raise UnsupportedError("if.inputs", f"If: {name} must have no inputs, got {len(graph.inputs)}")
     return graph
 
 
@@ -61,16 +61,16 @@ def export_if(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 
 @ONNX.exporter("Constant")
 def export_constant(ctx: ExportContext, node: Node) -> list[ForeignNode]:
-    """A constant that leaves its graph directly: an initializer may not be an output of a branch.
+    """Export a constant that is an output of a graph: an initializer may not be an output of a branch.
 
-    Constant-1 makes floats only; there an initializer goes out through an Identity.
+    Constant-1 produces floats only; there an initializer is followed by an Identity.
     """
     op: Any = node.op
     tensor = ForeignTensor(op.dtype, op.data, "")
-    made = ctx.add_node(node, "", "Constant", ctx.version("Constant"), [], {"value": tensor})
+    exported = ctx.add_node(node, "", "Constant", ctx.version("Constant"), [], {"value": tensor})
     try:
-        ONNX.check_types(made, [], node.outputs)
+        ONNX.check_types(exported, [], node.outputs)
     except RuleError:
         key = ctx.add_constant(node, tensor)
-        return [replace(made, kind="Identity", version=ctx.version("Identity"), inputs=[key], attributes={})]
-    return [made]
+        return [replace(exported, kind="Identity", version=ctx.version("Identity"), inputs=[key], attributes={})]
+    return [exported]

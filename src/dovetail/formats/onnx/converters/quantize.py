@@ -1,4 +1,4 @@
-"""Quantisation where versions of ONNX differ by more than a slot line."""
+"""QuantizeLinear, where versions differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NARROW = ("f16", "bf16")
 
 @ONNX.importer("QuantizeLinear", 23, 24, 25, 28)
 def import_quantize_linear(ctx: ImportContext) -> Any:
-    """From 23 on the quotient is of the type of the scale where ``precision`` does not say otherwise."""
+    """Import QuantizeLinear: from version 23 the quotient has the type of the scale unless ``precision`` is given."""
     kind = ctx.input(1).dtype
     if ctx.node.attributes.get("precision", 0) or kind.name not in NARROW:
         return None
@@ -22,8 +22,8 @@ def import_quantize_linear(ctx: ImportContext) -> Any:
 
 
 @ONNX.legalize("QuantizeLinear")
-def legalize_quantize(b: Any, node: Node) -> Any:
-    """A quotient in f32 by a narrower scale, which versions from 23 on have to be told."""
+def legalize_quantize_linear(b: Any, node: Node) -> Any:
+    """Write ``precision`` for a quotient in f32 by a narrower scale, which versions from 23 require."""
     op: Any = node.op
     scale = node.inputs[1]
     if op.precision is not None or scale is None or scale.dtype.name not in NARROW:

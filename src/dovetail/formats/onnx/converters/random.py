@@ -1,4 +1,4 @@
-"""Random operators in ONNX's words: bounds are attributes, and there is one seed, of f32."""
+"""Random operators: bounds are attributes, and there is one seed of type f32."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPS = {"RandomUniform": (RandomUniform, RandomUniformLike), "RandomNormal": (Ra
 
 
 def _seed(ctx: ImportContext) -> float:
-    """The seed of the file, or else one that no other node of the graph has: unlike nodes draw unlike numbers."""
+    """Return the seed of the file, or one that no other node of the graph has, so that nodes draw different numbers."""
     seed = ctx.attribute("seed", "float", None)
     return float(len(ctx.b.graph.nodes)) if seed is None else float(seed)
 
@@ -40,13 +40,13 @@ def import_random_like(ctx: ImportContext) -> list[Value]:
     name = ctx.node.kind.removesuffix("Like")
     kind = ctx.attribute("dtype", "DType", None) or ctx.input(0).dtype
     if not kind.is_float:
-        raise UnsupportedError("random.dtype", f"{ctx.node.kind} of {kind}")
+        raise UnsupportedError("random.dtype", f"{ctx.node.kind}: the type must be a float type, got {kind}")
     return ctx.b.add(_OPS[name][1](seed=_seed(ctx)), ctx.input(0), *_bounds(ctx, name, kind))
 
 
 def _bounds(ctx: ImportContext, name: str, kind: dtypes.DType) -> list[Value]:
     if not kind.is_float:
-        raise UnsupportedError("random.dtype", f"{ctx.node.kind} of {kind}")
+        raise UnsupportedError("random.dtype", f"{ctx.node.kind}: the type must be a float type, got {kind}")
     values = [ctx.attribute(word, "float", default) for word, default in _WORDS[name]]
     return [ctx.b.constant(np.array(value, kind.numpy), kind) for value in values]
 
@@ -64,20 +64,20 @@ def import_multinomial(ctx: ImportContext) -> list[Value]:
 
 @ONNX.legalize("RandomUniform", "RandomNormal")
 def legalize_random(b: Any, node: Node) -> Any:
-    """Bounds that only run time knows stretch what is drawn from 0 to 1; such a shape is that of a tensor of zeros."""
+    """Scale numbers from 0 to 1 for bounds computed at run time; a shape computed at run time becomes that of a zero tensor."""
     op: Any = node.op
     shape, first, last = node.inputs
     assert shape is not None and first is not None and last is not None
-    made = op.decompose(b, shape, first, last) if isinstance(op, RandomUniform) else _stretched(b, op, shape, first, last)
-    if made is not None:
-        return made
+    scaled = op.decompose(b, shape, first, last) if isinstance(op, RandomUniform) else _scale_normal(b, op, shape, first, last)
+    if scaled is not None:
+        return scaled
     if shape.constant is None:
         like = _OPS[type(op).__name__][1](**op.seeds())
         return b.add(like, b.apply("ConstantOfShape", shape, np.zeros(1, np.float32)), first, last)
     return None
 
 
-def _stretched(b: Any, op: Any, shape: Any, mean: Any, deviation: Any) -> Any:
+def _scale_normal(b: Any, op: Any, shape: Any, mean: Any, deviation: Any) -> Any:
     if mean.constant is not None and deviation.constant is not None:
         return None
     zero, one = (b.constant(np.array(value, mean.dtype.numpy), mean.dtype) for value in (0, 1))
@@ -86,15 +86,15 @@ def _stretched(b: Any, op: Any, shape: Any, mean: Any, deviation: Any) -> Any:
 
 @ONNX.legalize("RandomUniformLike", "RandomNormalLike")
 def legalize_random_like(b: Any, node: Node) -> Any:
-    """Bounds that only run time knows, or integers, are said of a shape."""
+    """Write RandomUniform or RandomNormal of a shape where bounds are computed at run time, or are integers."""
     op: Any = node.op
     bounds = node.inputs[1:]
     is_said = all(x is not None and x.constant is not None and x.dtype.is_float for x in bounds)
     return None if is_said else op.decompose(b, *node.inputs)
 
 
-def _seed_said(op: Any) -> dict[str, float]:
-    """Two seeds as one."""
+def _seed_attribute(op: Any) -> dict[str, float]:
+    """Combine two seeds into one."""
     return {"seed": float(np.float32(op.seed + op.second % 2**20 * 1021 if op.second else op.seed))}
 
 
@@ -104,17 +104,17 @@ def export_random(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     kind = type(op).__name__
     x, *bounds = node.inputs
     words = _WORDS[kind.removesuffix("Like")]
-    attributes: dict[str, Any] = {"dtype": encode_attribute(node.outputs[0].dtype), **_seed_said(op)}
+    attributes: dict[str, Any] = {"dtype": encode_attribute(node.outputs[0].dtype), **_seed_attribute(op)}
     for (word, _), value in zip(words, bounds, strict=True):
         data = None if value is None else constant_or_none(value)
         if data is None:
-            raise UnsupportedError("op.unsayable", f"{kind} with a {word} that only run time knows")
+            raise UnsupportedError("op.unsayable", f"{kind}: {word} must be constant")
         attributes[word] = float(data.reshape(()))
     if kind.endswith("Like"):
         return [ctx.add_node(node, "", kind, ctx.version(kind), [ctx.key(x)], attributes)]
     shape = None if x is None else constant_or_none(x)
     if shape is None:
-        raise UnsupportedError("op.unsayable", f"{kind} of a shape that only run time knows")
+        raise UnsupportedError("op.unsayable", f"{kind}: the shape must be constant")
     attributes["shape"] = [int(size) for size in shape]
     return [ctx.add_node(node, "", kind, ctx.version(kind), [], attributes)]
 
@@ -122,7 +122,7 @@ def export_random(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 @ONNX.exporter("Bernoulli")
 def export_bernoulli(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    attributes = _seed_said(op) | ({} if op.dtype is None else {"dtype": encode_attribute(op.dtype)})
+    attributes = _seed_attribute(op) | ({} if op.dtype is None else {"dtype": encode_attribute(op.dtype)})
     version = ctx.version("Bernoulli")
     return [ctx.add_node(node, "", "Bernoulli", version, [ctx.key(node.inputs[0])], attributes)]
 
@@ -130,6 +130,6 @@ def export_bernoulli(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 @ONNX.exporter("Multinomial")
 def export_multinomial(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    attributes = {**_seed_said(op), "sample_size": op.count, "dtype": encode_attribute(op.dtype)}
+    attributes = {**_seed_attribute(op), "sample_size": op.count, "dtype": encode_attribute(op.dtype)}
     version = ctx.version("Multinomial")
     return [ctx.add_node(node, "", "Multinomial", version, [ctx.key(node.inputs[0])], attributes)]

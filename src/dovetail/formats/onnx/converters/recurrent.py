@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN: the names of activation functions in any case on the way in, ONNX's own form on the way out."""
+"""LSTM, GRU and RNN: activation names in any case on import, ONNX's form on export."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def import_recurrent(ctx: ImportContext) -> Any:
     if "direction" in attributes:
         attributes["direction"] = ctx.attribute("direction", "str").lower()
     if ctx.node.kind == "RNN" and attributes.get("direction") != "bidirectional" and "activations" in attributes:
-        # The schema's own default is a list for two directions.
+        # The default in the schema is a list for two directions.
         attributes["activations"] = attributes["activations"][:1]
     limit = ctx.attribute("clip", "float", None)
     if limit is not None and not limit > 0:
-        raise UnsupportedError("recurrent.clip", f"{ctx.node.kind} with clip = {limit}")
+        raise UnsupportedError("recurrent.clip", f"{ctx.node.kind}: clip must be positive, got {limit}")
     op, xs = ctx.apply_mapping(*ctx.inputs, **attributes)
     if isinstance(op, DynamicQuantizeLSTM) and is_full(op, xs[0], xs[4]):
         xs[4] = None
@@ -43,8 +43,10 @@ def import_recurrent(ctx: ImportContext) -> Any:
 
 @ONNX.legalize("RNN", "GRU", "LSTM")
 def legalize_recurrent(b: Any, node: Node) -> Any:
-    """Biases apart, gates in ONNX's order, lengths in i32 or left out where every row is whole, and the hidden size, which may be
-    left out, but without which onnxruntime does not run."""
+    """Write separate biases, gates in ONNX's order, and lengths in i32 or absent for full rows.
+
+    The hidden size is written: it is optional, and onnxruntime does not run without it.
+    """
     op: Any = node.op.canonical(*node.inputs)
     xs = padded(op, node.inputs)
     lengths = xs[4]
@@ -64,8 +66,8 @@ def legalize_recurrent(b: Any, node: Node) -> Any:
 
 
 @ONNX.legalize("DynamicQuantizeLSTM")
-def legalize_quantized(b: Any, node: Node) -> Any:
-    """With the hidden size, without which onnxruntime does not run."""
+def legalize_dynamic_quantize_lstm(b: Any, node: Node) -> Any:
+    """Write the hidden size, without which onnxruntime does not run."""
     op: Any = node.op
     size = op.sizes(*node.inputs)["h"]
     return b.add(op.with_(hidden_size=size), *node.inputs) if isinstance(size, int) and op.hidden_size is None else None

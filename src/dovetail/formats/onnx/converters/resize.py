@@ -1,4 +1,4 @@
-"""Resize and Upsample: empty inputs are left out on the way in, and filled in where an older version wants them."""
+"""Resize and Upsample: empty inputs are absent on import, and written where an older version requires them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,25 @@ _ALIGN = {"align_corners": "align_corners_scaled"}
 @ONNX.importer("Upsample", 1)
 def import_upsample_1(ctx: ImportContext) -> list[Value]:
     height, width = ctx.attribute("height_scale", "float"), ctx.attribute("width_scale", "float")
-    return _old(ctx, ctx.b.constant(np.array([1, 1, height, width], np.float32)))
+    return _add_legacy_resize(ctx, ctx.b.constant(np.array([1, 1, height, width], np.float32)))
 
 
 @ONNX.importer("Upsample", 7)
 def import_upsample_7(ctx: ImportContext) -> list[Value]:
-    return _old(ctx, ctx.b.constant(np.array(ctx.attribute("scales", "tuple[float, ...]"), np.float32)))
+    return _add_legacy_resize(ctx, ctx.b.constant(np.array(ctx.attribute("scales", "tuple[float, ...]"), np.float32)))
 
 
 @ONNX.importer("Upsample", 9)
 @ONNX.importer("Resize", 10)
 def import_resize_by_scales(ctx: ImportContext) -> list[Value]:
-    return _old(ctx, ctx.input(1))
+    return _add_legacy_resize(ctx, ctx.input(1))
 
 
-def _old(ctx: ImportContext, scales: Value) -> list[Value]:
-    """Before 11 the text is silent, and onnxruntime takes floor for a scale of at least 1 and ceil below, of i / scale."""
+def _add_legacy_resize(ctx: ImportContext, scales: Value) -> list[Value]:
+    """Add a Resize of opset 10 or older.
+
+    The specification is silent; onnxruntime takes floor(i / scale) for a scale of at least 1, and ceil(i / scale) below.
+    """
     return ctx.b.add(Resize(ctx.attribute("mode", "str", "nearest"), "asymmetric", "simple"), ctx.input(0), None, scales)
 
 
@@ -55,7 +58,7 @@ def import_resize(ctx: ImportContext) -> list[Value]:
         extrapolation_value=ctx.attribute("extrapolation_value", "float", 0.0),
         **_since_18(ctx),
     )
-    roi, scales, sizes = (_given(ctx.optional_input(index)) for index in (1, 2, 3))
+    roi, scales, sizes = (_non_empty(ctx.optional_input(index)) for index in (1, 2, 3))
     if op.coordinates != "tf_crop_and_resize":
         roi = None
     inputs = [ctx.input(0), sizes, scales, roi]
@@ -74,20 +77,21 @@ def _since_18(ctx: ImportContext) -> dict[str, Any]:
     }
 
 
-def _given(x: Value | None) -> Value | None:
-    """An input, None where it is left out or empty."""
+def _non_empty(x: Value | None) -> Value | None:
+    """Return an input; None where it is absent or empty."""
     return None if x is None or x.shape == (0,) else x
 
 
 @ONNX.legalize("Resize")
 def legalize_resize(b: Any, node: Node) -> Any:
-    """In the form that most versions have: sizes of i64, no ``simple`` nearest, corners aligned by whole lengths made
-    explicit.
+    """Write Resize in the form that most versions have: i64 sizes, and no ``simple`` nearest mode.
+
+    align_corners of fractional lengths is decomposed.
     """
     op: Any = node.op
     x, sizes, scales, roi = (*node.inputs, None, None, None)[:4]
     if sizes is not None and sizes.dtype is not dtypes.i64:
-        return b.add(op, x, b.Cast(sizes, to=dtypes.i64), *(each for each in (scales, roi) if each is not None))
+        return b.add(op, x, b.Cast(sizes, to=dtypes.i64), *(item for item in (scales, roi) if item is not None))
     if op.coordinates == "align_corners" and not op.is_whole(x, sizes, scales):
         return op.decompose(b, x, sizes, scales, roi)
     if op.mode == "nearest" and op.nearest == "simple" and op.coordinates != "asymmetric":

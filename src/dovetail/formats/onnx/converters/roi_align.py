@@ -1,4 +1,4 @@
-"""Regions of a picture in ONNX's words."""
+"""RoiAlign."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.ir.graph import Node
 
 @ONNX.legalize("RoiAlign")
 def legalize_roi_align(b: Any, node: Node) -> Any:
-    """The pictures are numbered in i64."""
+    """Cast the batch indices to i64."""
     x, rois, batch = node.inputs
     assert batch is not None
     return None if batch.dtype == "i64" else b.add(node.op, x, rois, b.Cast(batch, to=dtypes.i64))[0]

@@ -1,4 +1,4 @@
-"""Softmax with an axis from the back; Dropout before its flag for training became an input, and where an older one has to do."""
+"""Softmax before opset 13 with a negative axis, and Dropout before its training flag became an input."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from dovetail.ops.nn.dropout import Dropout, is_inference
 @ONNX.importer("LogSoftmax", 1)
 @ONNX.importer("Hardmax", 1)
 def import_softmax_before_13(ctx: ImportContext) -> tuple[Op, list[Value | None]] | None:
-    """The text of version 1 does not say what -1 is; onnx's own test of LogSoftmax does, and runtimes count from the back in all
-    three. It is not written so."""
+    """Import Softmax, LogSoftmax and Hardmax before version 13 with a negative axis, counted from the end.
+
+    Version 1 does not specify -1; the test of LogSoftmax in the onnx package counts from the end, and so do runtimes. Exports
+    use non-negative axes.
+    """
     axis = ctx.attribute("axis", "int", 1)
     if axis >= 0:
         return None
@@ -39,11 +42,11 @@ def import_dropout(ctx: ImportContext) -> list[Value]:
 
 @ONNX.legalize("Dropout")
 def legalize_dropout(b: Any, node: Node) -> Any:
-    """In inference the mask's type is all that versions differ in, and its inputs mean nothing."""
+    """Write Dropout in inference: versions differ only in the type of the mask, and the inputs have no effect."""
     op: Any = node.op
     x, ratio, training = (*node.inputs, None, None)[:3]
     if op.mask_like and op.outputs == 2:
-        y, mask = b.add(op.with_(mask_like=False), x, *(each for each in (ratio, training) if each is not None))
+        y, mask = b.add(op.with_(mask_like=False), x, *(item for item in (ratio, training) if item is not None))
         return [y, b.Cast(mask, to=x.dtype)]  # type: ignore[union-attr]
     if is_inference(training) and (ratio is not None or training is not None):
         return b.add(op.with_(seed=None), x)

@@ -1,4 +1,4 @@
-"""Operators that move data, where ONNX and the core differ by more than a slot line."""
+"""Tensor operators that differ by more than an op mapping can express."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dovetail.ops.tensor.transpose_expand_tile import inverse
 
 _I64 = ("i64",)
 _BOTH = ("i32", "i64")
-# The integer inputs whose type ONNX narrows: by operator and place, what it may be.
+# Allowed element types of integer inputs that ONNX restricts, by operator and input index.
 _INTEGERS: dict[str, dict[int, tuple[str, ...]]] = {
     "Squeeze": {1: _I64},
     "Unsqueeze": {1: _I64},
@@ -47,8 +47,8 @@ _INTEGERS: dict[str, dict[int, tuple[str, ...]]] = {
 }
 
 
-def typed(b: Builder, node: Node) -> Value | None:
-    """The node with its integer inputs of a type that ONNX takes; None where they are already."""
+def cast_integer_inputs(b: Builder, node: Node) -> Value | None:
+    """Cast the integer inputs to a type that ONNX allows; None where they have one."""
     xs = list(node.inputs)
     allowed = _INTEGERS.get(type(node.op).__name__, {})
     kinds = {xs[index].dtype.name for index in allowed if index < len(xs) and xs[index] is not None}  # type: ignore[union-attr]
@@ -74,96 +74,102 @@ def _cast(b: Builder, x: Value, dtype: DType) -> Value:
 
 @ONNX.legalize("Tile", "Slice", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Trilu")
 def legalize_integer_inputs(b: Builder, node: Node) -> Any:
-    return typed(b, node)
+    return cast_integer_inputs(b, node)
 
 
 @ONNX.legalize("Gather")
 def legalize_gather(b: Builder, node: Node) -> Any:
-    """An index outside, for which OpenVINO gives zeros, is refused by ONNX at run time."""
+    """Let an index out of range be refused: OpenVINO returns zeros, and ONNX refuses it at run time."""
     op: Any = node.op
     x, indices = node.inputs
-    return b.add(op.with_(bounds="error"), x, indices)[0] if op.bounds == "zero" else typed(b, node)
+    return b.add(op.with_(bounds="error"), x, indices)[0] if op.bounds == "zero" else cast_integer_inputs(b, node)
 
 
 @ONNX.legalize("Expand")
 def legalize_expand(b: Builder, node: Node) -> Any:
-    """ONNX expands both ways; a shape that refuses this is taken all the same."""
+    """Write Expand, which broadcasts both ways in ONNX."""
     op: Any = node.op
-    return typed(b, node) if op.both else b.Expand(node.input(0), node.input(1))
+    return cast_integer_inputs(b, node) if op.both else b.Expand(node.input(0), node.input(1))
 
 
 @ONNX.legalize("Squeeze")
 def legalize_squeeze(b: Builder, node: Node) -> Any:
-    """Axes that are known to stay are left out; those that only run time tells of are refused there if they are not 1."""
+    """Drop axes that are known not to have size 1; others are refused at run time unless their size is 1."""
     op: Any = node.op
     x, axes = (*node.inputs, None)[:2]
     assert x is not None
     if axes is None:
         return b.Squeeze(x) if op.skip else None
-    places = integers_of(axes)
-    if places is None or x.shape is None:
-        return b.Squeeze(x, axes) if op.skip else _upright(b, node)
+    axis_numbers = integers_of(axes)
+    if axis_numbers is None or x.shape is None:
+        return b.Squeeze(x, axes) if op.skip else _as_axes_vector(b, node)
     rank = len(x.shape)
-    kept = [place for place in places if not (op.skip and isinstance(x.shape[place % rank], int) and x.shape[place % rank] != 1)]
-    if not kept:
+    remaining = [
+        number
+        for number in axis_numbers
+        if not (op.skip and isinstance(x.shape[number % rank], int) and x.shape[number % rank] != 1)
+    ]
+    if not remaining:
         return b.Identity(x)
-    if kept != places or op.skip:
-        return b.Squeeze(x, axes if kept == places else kept)
-    return _upright(b, node)
+    if remaining != axis_numbers or op.skip:
+        return b.Squeeze(x, axes if remaining == axis_numbers else remaining)
+    return _as_axes_vector(b, node)
 
 
 @ONNX.legalize("Unsqueeze")
 def legalize_unsqueeze(b: Builder, node: Node) -> Any:
-    return _upright(b, node)
+    return _as_axes_vector(b, node)
 
 
-def _upright(b: Builder, node: Node) -> Any:
-    """Axes as an i64 vector."""
+def _as_axes_vector(b: Builder, node: Node) -> Any:
+    """Reshape scalar axes to a vector, and cast them to i64."""
     x, axes = node.inputs[:2]
     assert axes is not None
     if axes.shape == ():
         data = axes.constant
         vector = b.Reshape(axes, [1]) if data is None else b.constant(data.reshape(1), axes.dtype)
         return b.add(node.op, x, vector)[0]
-    return typed(b, node)
+    return cast_integer_inputs(b, node)
 
 
 @ONNX.legalize("Transpose")
 def legalize_transpose(b: Builder, node: Node) -> Any:
-    """An empty order is left out."""
+    """Drop an empty order."""
     order = (*node.inputs, None)[1]
     return b.Transpose(node.input(0)) if order is not None and order.shape == (0,) else None
 
 
 @ONNX.legalize("DepthToSpace", "SpaceToDepth")
 def legalize_depth_to_space(b: Builder, node: Node) -> Any:
-    """ONNX has them for two spatial axes only."""
+    """Decompose DepthToSpace and SpaceToDepth of other than two spatial axes."""
     x, op = node.inputs[0], node.op
     assert x is not None and isinstance(op, _Blocks)
     return None if x.shape is None or len(x.shape) == 4 else op.decompose(b, x)
 
 
-def _whole(data: Any, what: str) -> Any:
-    """Floats that are whole numbers, as such. Raises FormatError [constant.value]."""
+def _as_integers(data: Any, label: str) -> Any:
+    """Convert floats that are integers. Raises FormatError [constant.value]."""
     wide = np.asarray(data, dtype=np.float64)
     if not np.all(np.isfinite(wide)) or np.any(wide != np.trunc(wide)) or np.any(np.abs(wide) >= 2**63):
-        raise FormatError("constant.value", f"{what} are not whole numbers")
+        raise FormatError("constant.value", f"{label} must be integers")
     return wide.astype(np.int64)
 
 
 @ONNX.importer("Tile", 1)
 def import_tile(ctx: ImportContext) -> Any:
-    """``tiles`` copies along one ``axis``, both scalars of the type of the data."""
+    """Import Tile-1: ``tiles`` copies along one ``axis``; both are scalars of the type of the data."""
     x = ctx.input(0)
-    given = [_whole(constant_of(ctx.input(index), f"Tile: {name}"), name) for index, name in ((1, "tiles"), (2, "axis"))]
-    if any(data.size != 1 for data in given):
-        raise FormatError("constant.value", "Tile: tiles and axis are scalars")
-    count, axis = (int(data.reshape(())) for data in given)
+    tiles_and_axis = [
+        _as_integers(constant_of(ctx.input(index), f"Tile: {name}"), name) for index, name in ((1, "tiles"), (2, "axis"))
+    ]
+    if any(data.size != 1 for data in tiles_and_axis):
+        raise FormatError("constant.value", "Tile-1: tiles and axis must be scalars")
+    count, axis = (int(data.reshape(())) for data in tiles_and_axis)
     if x.shape is None:
-        raise UnsupportedError("tile.rank", "Tile-1 of a tensor of unknown rank")
+        raise UnsupportedError("tile.rank", "Tile-1 needs a tensor of known rank")
     if not 0 <= axis < len(x.shape):
-        raise RuleError("axis.range", f"axis {axis} is not in [0, {len(x.shape) - 1}]")
-    return ctx.b.Tile(x, [count if place == axis else 1 for place in range(len(x.shape))])
+        raise RuleError("axis.range", f"Tile-1: axis must be in [0, {len(x.shape) - 1}], got {axis}")
+    return ctx.b.Tile(x, [count if other_axis == axis else 1 for other_axis in range(len(x.shape))])
 
 
 # Range
@@ -174,7 +180,7 @@ _RANGES = ("f32", "f64", "i16", "i32", "i64")
 
 @ONNX.legalize("Range")
 def legalize_range(b: Builder, node: Node) -> Any:
-    """One-element vectors are no scalars; types that Range does not have, by one that it has."""
+    """Reshape vectors of size 1 to scalars, and cast types that Range lacks."""
     op: Any = node.op
     xs = [x for x in node.inputs if x is not None]
     if any(x.shape is not None and x.shape != () for x in xs):
@@ -202,17 +208,17 @@ _CONSTANT_FORMS: dict[str, tuple[str, DType]] = {
 
 @ONNX.importer("Constant", *_CONSTANT_VERSIONS)
 def import_constant(ctx: ImportContext) -> Value:
-    """One attribute says the value: a tensor (sparse ones too), or from version 12 a number, a text, or a list of them."""
+    """Import Constant: one attribute holds the value, a tensor (also sparse), or since version 12 a number, string or list."""
     allowed = ["value"]
     if ctx.node.version >= 11:
         allowed.append("sparse_value")
     if ctx.node.version >= 12:
         allowed += _CONSTANT_FORMS
-    given = [name for name in allowed if name in ctx.node.attributes]
-    if len(given) != 1:
-        said = " and ".join(given) if given else "none"
-        raise FormatError("constant.attribute", f"Constant needs exactly one of {', '.join(allowed)}, and has {said}")
-    name = given[0]
+    names = [name for name in allowed if name in ctx.node.attributes]
+    if len(names) != 1:
+        names_text = " and ".join(names) if names else "none"
+        raise FormatError("constant.attribute", f"Constant needs exactly one of {', '.join(allowed)}, got {names_text}")
+    name = names[0]
     if name in _CONSTANT_FORMS:
         annotation, dtype = _CONSTANT_FORMS[name]
         data = ctx.attribute(name, annotation)
@@ -226,7 +232,7 @@ def import_constant(ctx: ImportContext) -> Value:
         return ctx.b.constant(array, dtype)
     tensor = ctx.attribute(name, "tensor")
     if not isinstance(tensor, ForeignTensor):
-        raise FormatError("attribute.value", f"Constant: {name} is no tensor")
+        raise FormatError("attribute.value", f"Constant: {name} must be a tensor")
     return ctx.b.constant(tensor.data, tensor.dtype)
 
 
@@ -235,12 +241,12 @@ _OF_SHAPE = (9, 20, 21, 23, 24, 25)
 
 @ONNX.importer("ConstantOfShape", *_OF_SHAPE)
 def import_constant_of_shape(ctx: ImportContext) -> Any:
-    """The value is a tensor of one element, by default the f32 0."""
+    """Import ConstantOfShape: the value is a tensor of one element, by default 0 of f32."""
     tensor = ctx.attribute("value", "tensor", None)
     if tensor is None:
         value = ctx.add_constant(np.zeros(1), dtypes.f32)
     elif not isinstance(tensor, ForeignTensor) or tensor.data.size != 1:
-        raise FormatError("attribute.value", "ConstantOfShape: value is no tensor of one element")
+        raise FormatError("attribute.value", "ConstantOfShape: value must be a tensor of one element")
     else:
         value = ctx.add_constant(tensor.data, tensor.dtype)
     return ConstantOfShape(), [ctx.input(0), value]
@@ -248,12 +254,12 @@ def import_constant_of_shape(ctx: ImportContext) -> Any:
 
 @ONNX.legalize("ConstantOfShape")
 def legalize_constant_of_shape(b: Builder, node: Node) -> Any:
-    """A value that is computed has to be expanded."""
+    """Write Expand for a value that is computed at run time."""
     shape, value = node.inputs
     assert value is not None
     if constant_or_none(value) is None:
         return node.op.decompose(b, shape, value)
-    return typed(b, node)
+    return cast_integer_inputs(b, node)
 
 
 @ONNX.exporter("ConstantOfShape")
@@ -262,7 +268,7 @@ def export_constant_of_shape(ctx: ExportContext, node: Node) -> list[ForeignNode
     assert value is not None
     version = ctx.version_of("", "ConstantOfShape")
     if version not in _OF_SHAPE:
-        raise UnsupportedError("op.unsayable", "onnx cannot say ConstantOfShape before opset 9")
+        raise UnsupportedError("op.unsayable", "onnx cannot express ConstantOfShape before opset 9")
     data = constant_or_none(value)
     assert data is not None
     tensor = ForeignTensor(value.dtype, data.reshape(1))
@@ -280,7 +286,7 @@ class _OneHot(
         "OneHot-11,28(indices, depth, values; axis=-1 | negative=true)",
     ),
 ):
-    """OneHot as ONNX spells it: ``values`` is [off, on]."""
+    """OneHot of ONNX: ``values`` is [off, on]."""
 
     axis: int = -1
     negative: bool = True
@@ -289,36 +295,36 @@ class _OneHot(
         return OneHot(self.axis, self.negative).shape(indices, depth, None, None)
 
     def decompose(self, b: Builder, *xs: Value) -> Any:
-        """With the other meaning of negative indices: made positive, or moved out of the range."""
+        """Decompose for the other meaning of negative indices: make them positive, or move them out of range."""
         indices, depth, values = xs
         size = b.Cast(b.Reshape(depth, []), to=indices.dtype)
-        other = b.Add(indices, size) if self.negative else size
+        shifted = b.Add(indices, size) if self.negative else size
         zero = b.constant(np.zeros((), dtype=indices.dtype.numpy), indices.dtype)
-        plain = b.Where(b.Less(indices, zero), other, indices)
+        plain = b.Where(b.Less(indices, zero), shifted, indices)
         return b.add(_OneHot(self.axis, not self.negative), plain, depth, values)[0]
 
 
 @ONNX.importer("Gather", 1)
 def import_gather(ctx: ImportContext) -> Op | None:
-    """Negative indices, which came with version 11: where they are known, as every runtime reads them in older versions too."""
-    x, found = ctx.input(0), integers_of(ctx.optional_input(1))
-    if not found or min(found) >= 0 or x.shape is None:
+    """Import Gather-1 with known negative indices, which all runtimes read as in version 11."""
+    x, known_indices = ctx.input(0), integers_of(ctx.optional_input(1))
+    if not known_indices or min(known_indices) >= 0 or x.shape is None:
         return None
     op, _ = ctx.apply_mapping(*ctx.inputs, **ctx.node.attributes)
-    ctx.deviate(RuleError("index.range", f"the index {min(found)} is negative, before opset 11"))
+    ctx.deviate(RuleError("index.range", f"Gather: indices must not be negative before opset 11, got {min(known_indices)}"))
     return op.with_(bounds="error")
 
 
 @ONNX.importer("OneHot", 9, 11, 28)
 def import_one_hot(ctx: ImportContext) -> Any:
-    """The two values come as one vector."""
+    """Import OneHot: the two values are one vector."""
     values = ctx.input(2)
     if values.shape is not None and values.shape not in ((2,),) and all(isinstance(size, int) for size in values.shape):
-        raise RuleError("onehot.values", f"values should be two, not of shape {list(values.shape)}")
+        raise RuleError("onehot.values", f"OneHot: values must have shape [2], got {list(values.shape)}")
     axis = ctx.attribute("axis", "int", -1)
     if axis < -1 and ctx.node.version < 11:
-        ctx.deviate(FormatError("attribute.value", f"OneHot: axis = {axis} is below -1"))
-    off, on = (ctx.b.Gather(values, ctx.b.constant(np.array(place)), axis=0) for place in (0, 1))
+        ctx.deviate(FormatError("attribute.value", f"OneHot: axis must be at least -1, got {axis}"))
+    off, on = (ctx.b.Gather(values, ctx.b.constant(np.array(index)), axis=0) for index in (0, 1))
     return ctx.b.apply("OneHot", ctx.input(0), ctx.input(1), on, off, axis=axis, negative=ctx.node.version >= 11)
 
 
@@ -335,44 +341,44 @@ def legalize_one_hot(b: Builder, node: Node) -> Any:
 
 
 def _halves(first: Value, second: Value) -> Value | None:
-    """The vector of which two values are the elements 0 and 1."""
+    """Return the vector of which two values are the elements 0 and 1; None where there is none."""
     nodes = (first.node, second.node)
     if not all(node is not None and isinstance(node.op, Gather) for node in nodes):
         return None
     sources = [node.inputs[0] for node in nodes if node is not None]
-    places = [integers_of(node.inputs[1]) for node in nodes if node is not None]
-    return sources[0] if sources[0] is sources[1] and places == [[0], [1]] and sources[0].shape == (2,) else None  # type: ignore[union-attr]
+    positions = [integers_of(node.inputs[1]) for node in nodes if node is not None]
+    return sources[0] if sources[0] is sources[1] and positions == [[0], [1]] and sources[0].shape == (2,) else None  # type: ignore[union-attr]
 
 
 @ONNX.legalize("ReverseSequence")
 def legalize_reverse_sequence(b: Builder, node: Node) -> Any:
-    """ONNX has the batch and the time in the first two axes only."""
+    """Transpose batch and time to the first two axes, where ONNX requires them."""
     x, lengths = node.inputs
     assert x is not None and lengths is not None
     if x.shape is None:
-        return typed(b, node)
+        return cast_integer_inputs(b, node)
     op: Any = node.op.canonical(x, lengths)
     if {op.batch_axis, op.time_axis} == {0, 1}:
-        return typed(b, node)
+        return cast_integer_inputs(b, node)
     order = [op.time_axis, op.batch_axis, *(axis for axis in range(len(x.shape)) if axis not in (op.time_axis, op.batch_axis))]
-    made = b.ReverseSequence(b.Transpose(x, order), lengths, batch_axis=1, time_axis=0)
-    return b.Transpose(made, inverse(order))
+    reversed_ = b.ReverseSequence(b.Transpose(x, order), lengths, batch_axis=1, time_axis=0)
+    return b.Transpose(reversed_, inverse(order))
 
 
 @ONNX.importer("CenterCropPad", 18)
 def import_center_crop_pad(ctx: ImportContext) -> Value:
-    """As much of the middle as there is, then zeros on both sides; of an odd rest the larger half is on the right."""
+    """Import CenterCropPad: crop to the center, then pad zeros; of an odd rest the larger half is on the right."""
     b, x, target = ctx.b, ctx.input(0), ctx.input(1)
     rank = len(x.dims)
     axes = ctx.attribute("axes", "tuple[int, ...]", None)
-    places = list(range(rank)) if axes is None else list(axes_in(axes, rank))
+    axis_numbers = list(range(rank)) if axes is None else list(axes_in(axes, rank))
     wanted = target if target.dtype is dtypes.i64 else b.Cast(target, to=dtypes.i64)
-    sizes = b.Gather(b.Shape(x), places, axis=0)
+    sizes = b.Gather(b.Shape(x), axis_numbers, axis=0)
     zero, two = b.constant(np.array(0)), b.constant(np.array(2))
     start = b.Divide(b.Maximum(b.Subtract(sizes, wanted), zero), two)
-    middle = b.Slice(x, start, b.Add(start, b.Minimum(sizes, wanted)), places)
+    middle = b.Slice(x, start, b.Add(start, b.Minimum(sizes, wanted)), axis_numbers)
     lacking = b.Maximum(b.Subtract(wanted, sizes), zero)
     before = b.Divide(lacking, two)
     pads = b.Concat(before, b.Subtract(lacking, before), axis=0)
-    found: Value = b.Pad(middle, pads, None, places)
-    return found
+    padded: Value = b.Pad(middle, pads, None, axis_numbers)
+    return padded

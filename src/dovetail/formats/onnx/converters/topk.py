@@ -1,4 +1,4 @@
-"""Sorting in ONNX's words."""
+"""TopK."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def import_top_k(ctx: ImportContext) -> list[Value]:
 
 @ONNX.legalize("TopK")
 def legalize_top_k(b: Any, node: Node) -> Any:
-    """k is a vector of one i64 there."""
+    """Reshape k to a vector of one i64."""
     x, k = node.inputs
     assert x is not None and k is not None
     if k.dtype is dtypes.i64 and k.shape is not None and len(k.shape) == 1:
