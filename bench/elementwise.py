@@ -17,8 +17,8 @@ import numpy as np
 
 from dovetail import native_core
 from dovetail.dtypes import f32
-from dovetail.engine.run.step_encoding import extent
-from dovetail.engine.select.elementwise_codegen import Input, compiled, opcodes
+from dovetail.engine.run.step_encoding import extent_of
+from dovetail.engine.select.elementwise_codegen import Input, assemble, opcodes
 from dovetail.ops.elementwise.activation import Gelu, Relu, Sigmoid, Swish
 from dovetail.ops.elementwise.binary import Add, Multiply
 from dovetail.ops.elementwise.unary import Exp, Tanh
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 def chain(body: Any, count: int) -> dict[str, Any]:
-    return compiled(body, [len(body) - 1], [Input(f32)] * count)._asdict()
+    return assemble(body, [len(body) - 1], [Input(f32)] * count)._asdict()
 
 
 def cases() -> list[Case]:
@@ -144,7 +144,7 @@ def core_call(case: Case, arrays: Sequence[Any], threads: int) -> Call:
         arrays, y = [last(array) for array in arrays], last(y)
     kept = [*arrays, y]
     wide = [np.broadcast_to(array, case.y) for array in arrays] if case.kernel == "chain" else list(arrays)
-    program = core.Program(core.Pool(threads), core.Store(), 0, [extent(each) for each in kept])
+    program = core.Program(core.Pool(threads), core.Store(), 0, [extent_of(each) for each in kept])
     rows = [(i + 1, 0, "f32", 4, list(each.shape), list(each.strides), 0, 0, 0) for i, each in enumerate([*wide, y])]
     program.add(case.kernel, rows[:-1], rows[-1:], case.attributes)
     visit = core.Visit(program)
@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a part of the names to measure")
     options = parser.parse_args()
     generator = np.random.default_rng(0)
-    assert opcodes(), "the core is not compiled"
+    assert opcodes(), "the core is not assemble"
     for threads in options.threads:
         print(
             f"{threads} thread{'s' * (threads > 1)}, microseconds{'':12}{'core':>9}",

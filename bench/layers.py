@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from dovetail import _native
-from dovetail.engine.run.step_encoding import extent
+from dovetail.engine.run.step_encoding import extent_of
 
 
 class Layer(NamedTuple):
@@ -116,10 +116,19 @@ class Ours:
     ) -> None:
         arrays = [*inputs, y]
         rows = [
-            (i + 1, 0, "f32", 4, list(each.shape), list(each.strides), each.ctypes.data if i in constants else 0, *extent(each))
-            for i, each in enumerate(arrays)
+            (
+                i + 1,
+                0,
+                "f32",
+                4,
+                list(x.shape),
+                list(x.strides),
+                x.ctypes.data if i in constants else 0,
+                *extent_of(x),
+            )
+            for i, x in enumerate(arrays)
         ]
-        program = _native.Program(_native.Pool(threads), _native.Store(), 0, [extent(each) for each in arrays])
+        program = _native.Program(_native.Pool(threads), _native.Store(), 0, [extent_of(each) for each in arrays])
         program.add(kernel, rows[:-1], rows[-1:], attributes)
         self.kept, self.name = arrays, program.names()[0]
         self.visit, self.addresses = _native.Visit(program), [0, *(each.ctypes.data for each in arrays)]

@@ -39,13 +39,13 @@ ELEMENTS = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 
 def steps(every: int, networks: int) -> list[Step]:
     """The steps that the core gets for cases and random networks, each kind once."""
     from case_runner import CASES, feeds, model_of
-    from dovetail.engine.engine import executable
+    from dovetail.engine.run import executable
     from dovetail.errors import DovetailError
     from dovetail.program import compile
     from networks.generator import generate
 
     found: dict[str, Step] = {}
-    plain = executable.spec
+    plain = executable.encode_step
 
     def kept(step: Any) -> Any:
         made = plain(step)
@@ -55,7 +55,7 @@ def steps(every: int, networks: int) -> list[Step]:
         )
         return made
 
-    executable.spec = kept  # type: ignore[assignment]
+    executable.encode_step = kept  # type: ignore[assignment]
     try:
         for _, case in CASES[::every]:
             compile(model_of(case), engine="native", threads=1)(feeds(case))
@@ -67,7 +67,7 @@ def steps(every: int, networks: int) -> list[Step]:
                 except DovetailError:
                     continue
     finally:
-        executable.spec = plain
+        executable.encode_step = plain
     return list(found.values())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail import native_core
-from dovetail.engine.run.step_encoding import extent
+from dovetail.engine.run.step_encoding import extent_of
 
 if native_core.is_compiled:
     from dovetail import _native
@@ -22,7 +22,7 @@ ELEMENTS = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "b
 
 def row(array: Any, buffer: int, is_constant: bool) -> tuple[Any, ...]:
     """An array as an operand of a buffer that begins where its first element lies, or as one that is known beforehand."""
-    constant = (array.ctypes.data, *extent(array)) if is_constant else (0, 0, 0)
+    constant = (array.ctypes.data, *extent_of(array)) if is_constant else (0, 0, 0)
     return (buffer, 0, ELEMENTS.get(array.dtype.name, "other"), array.itemsize, list(array.shape), list(array.strides), *constant)
 
 
@@ -37,7 +37,7 @@ def run(
     """Runs one step once, writing ``outputs``; its name. An array that is in both is one buffer; ``constants`` numbers inputs."""
     arrays = [*inputs, *outputs]
     places = {id(array): index + 1 for index, array in enumerate(arrays)}
-    program = _native.Program(_native.Pool(threads), _native.Store(), 0, [extent(array) for array in arrays])
+    program = _native.Program(_native.Pool(threads), _native.Store(), 0, [extent_of(array) for array in arrays])
     rows = [row(array, places[id(array)], index in constants) for index, array in enumerate(arrays)]
     program.add(kernel, rows[: len(inputs)], rows[len(inputs) :], attributes)
     _native.Visit(program).run([0, *(array.ctypes.data for array in arrays)], 0, 1)

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from dovetail.dtypes import f32
 from dovetail.engine.memory.affine_layout import Layout
-from dovetail.engine.memory.aliasing import AliasMap, assign_aliases, remaining
+from dovetail.engine.memory.aliasing import AliasMap, assign_aliases, windows_to_copy
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
 from dovetail.ir.op import Window, Windows
 from dovetail.ir.types import Tensor
@@ -69,13 +69,13 @@ WINDOWS: dict[str, tuple[Window, int, bool]] = {
 def test_a_window_of_all_of_a_tensor_makes_it_a_view(name: str) -> None:
     window, count, is_view = WINDOWS[name]
     source, target, aliases = tensor("source", 12), tensor("target", count), AliasMap()
-    aliases.view(target, source, window)
+    aliases.alias_source(target, source, window)
     assert aliases.is_root(target) == (not is_view)
     if is_view:
         read = box(window.source_offset, window.sizes, window.source_strides)
         written = box(window.target_offset, window.sizes, window.target_strides)
         assert lies(aliases, target) == ("source", [index for _, index in sorted(zip(written, read, strict=True))])
-        assert aliases.pieces(source) == [source, target]
+        assert aliases.members(source) == [source, target]
 
 
 @pytest.mark.parametrize("name", [name for name in WINDOWS if name != "repeated"])
@@ -90,7 +90,7 @@ def test_a_window_of_all_of_a_tensor_puts_it_where_it_goes(name: str) -> None:
         read = box(turned.source_offset, turned.sizes, turned.source_strides)
         written = box(turned.target_offset, turned.sizes, turned.target_strides)
         assert lies(aliases, source) == ("target", [index for _, index in sorted(zip(read, written, strict=True))])
-        assert aliases.pieces(target) == [target, source]
+        assert aliases.members(target) == [target, source]
 
 
 WHOLE = Window(0, 0, (12,), 0, (1,), 0, (1,))
@@ -98,8 +98,8 @@ WHOLE = Window(0, 0, (12,), 0, (1,), 0, (1,))
 
 def test_what_lies_in_memory_of_its_own_is_neither_view_nor_put() -> None:
     source, target, aliases = tensor("source", 12), tensor("target", 12), AliasMap()
-    aliases.fixed = {source, target}
-    aliases.view(target, source, WHOLE)
+    aliases.external = {source, target}
+    aliases.alias_source(target, source, WHOLE)
     assert aliases.is_root(target)
     assert not aliases.write_into(source, target, WHOLE)
     assert aliases.is_root(source)
@@ -108,14 +108,14 @@ def test_what_lies_in_memory_of_its_own_is_neither_view_nor_put() -> None:
 def test_a_part_of_a_root_is_not_put_elsewhere() -> None:
     root, part, target, aliases = tensor("root", 12), tensor("part", 6), tensor("target", 6), AliasMap()
     window = Window(0, 0, (6,), 0, (1,), 0, (1,))
-    aliases.view(part, root, window)
+    aliases.alias_source(part, root, window)
     assert not aliases.write_into(part, target, window)
     assert lies(aliases, part) == ("root", list(range(6)))
 
 
 def test_nothing_is_put_into_itself() -> None:
     root, turned, aliases = tensor("root", 12), tensor("turned", 12), AliasMap()
-    aliases.view(turned, root, WINDOWS["all, transposed"][0])
+    aliases.alias_source(turned, root, WINDOWS["all, transposed"][0])
     assert not aliases.write_into(turned, root, WHOLE)
     assert not aliases.write_into(root, turned, WHOLE)
     assert (aliases.of(root).root, aliases.of(turned).root) == (root, root)
@@ -129,13 +129,13 @@ def test_what_lies_in_a_root_goes_with_it() -> None:
         tensor("outer", 24),
         AliasMap(),
     )
-    aliases.view(view, inner, Window(0, 0, (2,), 1, (2,), 0, (1,)))
+    aliases.alias_source(view, inner, Window(0, 0, (2,), 1, (2,), 0, (1,)))
     assert aliases.write_into(inner, middle, Window(0, 0, (4,), 0, (1,), 8, (1,)))
     assert lies(aliases, view) == ("middle", [9, 11])
     assert aliases.write_into(middle, outer, Window(0, 0, (12,), 0, (1,), 1, (2,)))
     assert [lies(aliases, each) for each in (view, inner)] == [("outer", [19, 23]), ("outer", [17, 19, 21, 23])]
-    assert aliases.pieces(outer) == [outer, middle, inner, view]
-    assert aliases.pieces(middle) == [middle]
+    assert aliases.members(outer) == [outer, middle, inner, view]
+    assert aliases.members(middle) == [middle]
 
 
 def test_a_root_stays_where_a_piece_of_it_would_lie_unevenly() -> None:
@@ -147,7 +147,7 @@ def test_a_root_stays_where_a_piece_of_it_would_lie_unevenly() -> None:
         tensor("outer", 9),
         AliasMap(),
     )
-    aliases.view(view, inner, Window(0, 0, (3,), 0, (1,), 0, (1,)))
+    aliases.alias_source(view, inner, Window(0, 0, (3,), 0, (1,), 0, (1,)))
     assert aliases.write_into(inner, middle, Window(0, 0, (4,), 0, (1,), 0, (1,)))
     assert not aliases.write_into(middle, outer, Window(0, 0, (2, 2), 0, (2, 1), 0, (3, 1)))
     assert lies(aliases, view) == ("middle", [0, 1, 2])
@@ -165,7 +165,7 @@ def test_windows_that_overlap_are_copied_in_their_order() -> None:
     call = moving([first, second], [target], Window(0, 0, (3,), 0, (1,), 0, (1,)), Window(1, 0, (3,), 0, (1,), 1, (1,)))
     aliases = AliasMap()
     assign_aliases([call], aliases)
-    assert call.windows is not None and remaining(call, aliases) == list(call.windows.windows)
+    assert call.windows is not None and windows_to_copy(call, aliases) == list(call.windows.windows)
     assert all(aliases.is_root(each) for each in (first, second, target))
 
 
@@ -179,9 +179,9 @@ def test_what_is_known_or_empty_is_not_copied() -> None:
     source, known, nothing = tensor("source", 4), tensor("known", 2), tensor("nothing", 0)
     known.data = np.zeros(2, np.float32)
     aliases = AliasMap()
-    aliases.fixed = {source, known}
+    aliases.external = {source, known}
     windows = [Window(0, 0, (2,), 0, (1,), 0, (1,)), Window(0, 1, (0,), 2, (1,), 0, (1,)), Window(1, 0, (0,), 0, (1,), 0, (1,))]
-    assert remaining(moving([source, nothing], [known, nothing], *windows), aliases) == []
+    assert windows_to_copy(moving([source, nothing], [known, nothing], *windows), aliases) == []
 
 
 @st.composite
@@ -248,7 +248,7 @@ def test_placing_and_copying_gives_what_the_windows_say(graph: tuple[list[RunTen
             read = box(window.source_offset, window.sizes, window.source_strides)
             written = box(window.target_offset, window.sizes, window.target_strides)
             wanted[target][written] = wanted[source][read]
-            if window in remaining(call, aliases):
+            if window in windows_to_copy(call, aliases):
                 (root, layout), (into, at) = aliases.of(source), aliases.of(target)
                 memory(into)[np.array(indices(at), int)[written]] = memory(root)[np.array(indices(layout), int)[read]]
     for each, want in wanted.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from dovetail.engine.memory.arena import Lifetime, aligned, assign_offsets, lower_bound
+from dovetail.engine.memory.arena import Lifetime, align, assign_offsets, lower_bound_of
 
 spans = st.builds(
     lambda nbytes, first, length: Lifetime(nbytes, first, first + length),
@@ -34,11 +34,11 @@ def test_what_lives_at_one_time_does_not_overlap(found: list[Lifetime]) -> None:
         for other, start, stop in placed[:place]:
             assert one.last < other.first or other.last < one.first or low >= stop or start >= high
     assert total == max((high for _, low, high in placed if high > low), default=0)
-    assert lower_bound(found) == at_once(found) <= total
+    assert lower_bound_of(found) == at_once(found) <= total
 
 
 def test_buffers_begin_at_multiples_of_64() -> None:
-    assert [aligned(nbytes) for nbytes in (0, 1, 63, 64, 65, 128, 1000)] == [0, 64, 64, 64, 128, 128, 1024]
+    assert [align(nbytes) for nbytes in (0, 1, 63, 64, 65, 128, 1000)] == [0, 64, 64, 64, 128, 128, 1024]
 
 
 @pytest.mark.parametrize(

@@ -411,11 +411,11 @@ def test_plans_of_one_model_work_in_the_same_memory() -> None:
     bounds = [engine.bind({"x": images(n)})[0] for n in (80, 3, 5)]
     arrays = [[images(n)] for n in (80, 3, 5)]
     names = ["sum", "joined", "left"]
-    places = [bound.create_context(array, None, names).memory.arena for bound, array in zip(bounds, arrays, strict=True)]
+    places = [bound.create_context(array, None, names).execution.arena for bound, array in zip(bounds, arrays, strict=True)]
     assert len(set(places)) == 1
     # Two calls at one time have memory of their own.
     first, second = (bound.create_context(array, None, names) for bound, array in zip(bounds[:2], arrays, strict=False))
-    assert first.memory.arena != second.memory.arena
+    assert first.execution.arena != second.execution.arena
 
 
 def test_what_is_known_only_at_run_time_stays_with_python() -> None:
@@ -430,8 +430,8 @@ def test_what_is_known_only_at_run_time_stays_with_python() -> None:
 def test_movement_between_native_steps_costs_nothing() -> None:
     plan, _ = Engine(small_net()).plan({"x": (1, 4, 6, 6)})
     assert plan.moved_bytes > 0
-    # `left` and `joined` are results of their own, whatever joins them.
-    assert all("result" in step.reason for step in plan.steps if step.kernel == "copy")
+    # `left` and `joined` are outputs, each with a buffer of its own.
+    assert all("output" in step.reason for step in plan.steps if step.kernel == "copy")
     assert plan.arena_bytes <= plan.activation_bytes
 
 
@@ -455,7 +455,7 @@ def test_a_copy_is_kept_where_reading_through_strides_is_slower() -> None:
         plan, _ = Engine(b.model, elide=elide).plan()
         reasons = [step.reason for step in plan.steps if step.kernel == "copy"]
         assert len(reasons) == copies
-        assert elide != "auto" or "us to copy against" in reasons[0]
+        assert elide != "auto" or "reads a dense copy faster" in reasons[0]
 
 
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")

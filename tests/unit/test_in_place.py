@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.engine import planner as planning
+from dovetail.engine.memory import in_place
 from dovetail.errors import EngineError
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Model
@@ -94,11 +94,11 @@ def test_what_is_still_read_is_not_overwritten(name: str, elide: str) -> None:
 def test_the_checker_refuses_a_plan_that_overwrites_what_it_reads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planner is told that every kernel may overwrite anything."""
     monkeypatch.setattr(
-        planning,
+        in_place,
         "overwritable_reads",
         lambda kernel, attributes, reads, writes: frozenset(range(reads if kernel != "copy" else 0)),
     )
-    monkeypatch.setattr(planning._Planner, "_coincide", lambda self, tile, target: tile.itemsize == target.itemsize)
+    monkeypatch.setattr(in_place, "has_same_offsets", lambda tensor, target, layouts: tensor.itemsize == target.itemsize)
     with pytest.raises(EngineError) as caught:
         dovetail.run(net(GRAPHS[name]), {"x": np.ones((2, 8, 6, 6), np.float32)}, "native")
     assert caught.value.code == "plan.overlap"

@@ -13,7 +13,7 @@ from case_laws import hold, law
 from case_runner import CASES
 from cases import Case
 from dovetail import arrays, dtypes, native_core
-from dovetail.engine.select.elementwise_codegen import RULES, Input, NoInstruction, compiled, opcodes
+from dovetail.engine.select.elementwise_codegen import RULES, Input, NoInstruction, assemble, opcodes
 from dovetail.ir.op import Op
 from dovetail.ops.elementwise.activation import Gelu, LeakyRelu, Relu, Swish
 from dovetail.ops.elementwise.binary import Add, Divide, Maximum, Minimum, Mod, Multiply, Subtract
@@ -36,7 +36,7 @@ EXACT = set(
 def chained(
     body: Sequence[tuple[Op, Sequence[int]]], results: Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> str:
-    chain = compiled(body, results, [Input(arrays.element(x), x) for x in inputs])
+    chain = assemble(body, results, [Input(arrays.element(x), x) for x in inputs])
     stretched = [np.broadcast_to(x, outputs[0].shape) for x in inputs]
     return run("chain", stretched, outputs, chain._asdict())
 
@@ -56,7 +56,7 @@ ROWS = [(family, case) for family, case in CASES if type(case.op).__name__ in RU
 
 def is_said(case: Case) -> bool:
     try:
-        compiled([(case.op, range(len(case.inputs)))], [0], [Input(arrays.element(x), x) for x in case.inputs])
+        assemble([(case.op, range(len(case.inputs)))], [0], [Input(arrays.element(x), x) for x in case.inputs])
     except NoInstruction:
         return False
     return True
@@ -154,7 +154,7 @@ def by_hand(inputs: Sequence[Any]) -> list[Any]:
 def test_several_operators_several_results(shape: tuple[int, ...], layout: str, threads: int) -> None:
     inputs = [random(shape), random((shape[1], 1, 1), seed=1), random((shape[1], 1, 1), seed=2)]
     results = [1, 5, 7, 6]
-    chain = compiled(BODY, results, [Input(arrays.element(x)) for x in inputs])
+    chain = assemble(BODY, results, [Input(arrays.element(x)) for x in inputs])
     made = by_hand(inputs)
     outputs = [LAYOUTS[layout](np.zeros_like(made[i])) for i in results]
     stretched = [LAYOUTS[layout](inputs[0]), *(np.broadcast_to(x, shape) for x in inputs[1:])]
@@ -173,7 +173,7 @@ def test_an_input_may_be_written_over(layout: str) -> None:
         place = LAYOUTS[layout](x.copy())
         extra = [np.zeros_like(x)] if len(results) > 1 else []
         outputs = [place, *extra]
-        chain = compiled(body, results, [Input(arrays.element(x))] * 2)
+        chain = assemble(body, results, [Input(arrays.element(x))] * 2)
         run("chain", [place, np.broadcast_to(w, x.shape)], outputs, chain._asdict())
         for y, wanted in zip(outputs, expected, strict=True):
             np.testing.assert_array_equal(y, wanted)
@@ -182,7 +182,7 @@ def test_an_input_may_be_written_over(layout: str) -> None:
 def test_an_input_may_be_a_result() -> None:
     x = random((3, 4))
     kept, y = np.zeros_like(x), np.zeros_like(x)
-    chain = compiled([(Maximum(), (0,)), (Abs(), (0,))], [0, 1], [Input(arrays.element(x))])
+    chain = assemble([(Maximum(), (0,)), (Abs(), (0,))], [0, 1], [Input(arrays.element(x))])
     run("chain", [x], [kept, y], chain._asdict())
     np.testing.assert_array_equal(kept, x)
     np.testing.assert_array_equal(y, abs(x))
@@ -206,7 +206,7 @@ def test_threads_make_no_difference() -> None:
     results = []
     for threads in (1, 2, 3):
         y = np.zeros_like(x)
-        run("chain", [x], [y], compiled([(Gelu(), (0,)), (Sqrt(), (~0,))], [1], [Input(arrays.element(x))])._asdict(), threads)
+        run("chain", [x], [y], assemble([(Gelu(), (0,)), (Sqrt(), (~0,))], [1], [Input(arrays.element(x))])._asdict(), threads)
         results.append(y.tobytes())
     assert len(set(results)) == 1
 
@@ -252,7 +252,7 @@ def test_floats_of_16_bits_go_to_f32_and_back_as_numpy_says(kind: Any) -> None:
     """Every one of them; and of f32 every 9973rd, with what lies halfway between two of 16 bits."""
     short = np.arange(2**16, dtype=np.uint16).view(kind)
     wide = np.zeros(short.shape, np.float32)
-    run("chain", [short], [wide], compiled([(Cast(dtypes.f32), [0])], [0], [Input(arrays.element(short))])._asdict())
+    run("chain", [short], [wide], assemble([(Cast(dtypes.f32), [0])], [0], [Input(arrays.element(short))])._asdict())
     np.testing.assert_array_equal(wide, short.astype(np.float32))
     steps = np.array([0x7FFF, 0x8000, 0x8001, 0xFFF, 0x1000, 0x1001])
     halfway = (wide[np.isfinite(wide)].view(np.uint32)[:, None] + steps).ravel()
@@ -260,7 +260,7 @@ def test_floats_of_16_bits_go_to_f32_and_back_as_numpy_says(kind: Any) -> None:
     x = bits.astype(np.uint32).view(np.float32)
     y = np.zeros(x.shape, kind)
     to = dtypes.dtype(kind)
-    run("chain", [x], [y], compiled([(Cast(to), [0])], [0], [Input(dtypes.f32)])._asdict())
+    run("chain", [x], [y], assemble([(Cast(to), [0])], [0], [Input(dtypes.f32)])._asdict())
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(y.astype(np.float32), x.astype(kind).astype(np.float32))
 

@@ -16,9 +16,9 @@ from dovetail.ir.builder import Builder
 
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 CHANCE = np.random.default_rng(6)
-IMAGE = "channels-last for a kernel"
-RESULT = "a result has memory of its own"
-VIEW = "a view that no strides say"
+IMAGE = "the kernel reads channels-last"
+RESULT = "each output has a buffer of its own"
+VIEW = "the view has no single stride per axis"
 
 
 @pytest.fixture(autouse=True)

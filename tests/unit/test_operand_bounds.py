@@ -13,7 +13,7 @@ import pytest
 
 import dovetail
 from dovetail import native_core
-from dovetail.engine.run.step_encoding import extent
+from dovetail.engine.run.step_encoding import extent_of
 from kernel_runner import row
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -69,7 +69,7 @@ def test_an_operand_beyond_its_buffer_is_refused(fault: str, buffer: int) -> Non
 def test_a_constant_is_read_within_its_array() -> None:
     array = np.arange(12, dtype=np.float32).reshape(3, 4)
     for view in (array, array[::-1], array[:, ::2]):
-        assert extent(view)[1] - extent(view)[0] <= array.nbytes
+        assert extent_of(view)[1] - extent_of(view)[0] <= array.nbytes
         whole = row(view, 1, is_constant=True)
         beyond = (*whole[:4], [view.shape[0] + 1, view.shape[1]], *whole[5:])
         target = operand(1, 0, list(view.shape), [64, 4])

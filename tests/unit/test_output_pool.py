@@ -26,7 +26,7 @@ def address(array: np.ndarray[Any, Any]) -> int:
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex128, *(each.numpy for each in (dovetail.dtypes.bf16,))])
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5), (7, MIN_POOLED_BYTES), (MIN_POOLED_BYTES // 3, 2, 5)])
 def test_arrays_are_what_numpy_would_make(dtype: Any, shape: tuple[int, ...]) -> None:
-    found, want = OutputPool().array(shape, np.dtype(dtype)), np.empty(shape, dtype)
+    found, want = OutputPool().allocate(shape, np.dtype(dtype)), np.empty(shape, dtype)
     assert (found.shape, found.dtype, found.strides) == (want.shape, want.dtype, want.strides)
     assert found.flags.writeable and found.flags.aligned and found.flags.c_contiguous
     found[...] = 1
@@ -36,12 +36,12 @@ def test_arrays_are_what_numpy_would_make(dtype: Any, shape: tuple[int, ...]) ->
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(SIZES), st.integers(0, 6), st.booleans()), max_size=30))
 def test_no_two_arrays_that_are_held_overlap(asked: list[tuple[int, int, bool]]) -> None:
-    shelf = OutputPool()
+    output_pool = OutputPool()
     held: list[tuple[np.ndarray[Any, Any], int]] = []
     for number, (size, drop, calls) in enumerate(asked):
         if calls:
-            shelf.begin()
-        array = shelf.array((size,), np.dtype(np.uint8))
+            output_pool.begin_call()
+        array = output_pool.allocate((size,), np.dtype(np.uint8))
         array[...] = number
         held.append((array, number))
         if drop < len(held):
@@ -51,12 +51,12 @@ def test_no_two_arrays_that_are_held_overlap(asked: list[tuple[int, int, bool]])
 
 
 def test_what_nobody_holds_is_used_again() -> None:
-    shelf = OutputPool()
-    first = shelf.array((COUNT + 1,), np.dtype(np.uint8))
+    output_pool = OutputPool()
+    first = output_pool.allocate((COUNT + 1,), np.dtype(np.uint8))
     place = address(first)
     del first
     # A little more still has room there.
-    assert address(shelf.array((COUNT + 100,), np.dtype(np.uint8))) == place
+    assert address(output_pool.allocate((COUNT + 100,), np.dtype(np.uint8))) == place
 
 
 HOLDERS: dict[str, Callable[[Any], Any]] = {
@@ -71,38 +71,38 @@ HOLDERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_what_is_held_by_any_means_is_not_used_again(holder: str) -> None:
-    shelf = OutputPool()
-    array = shelf.array((COUNT,), np.dtype(np.uint8))
+    output_pool = OutputPool()
+    array = output_pool.allocate((COUNT,), np.dtype(np.uint8))
     place = address(array)
     held = HOLDERS[holder](array)
     del array
     gc.collect()
-    assert address(shelf.array((COUNT,), np.dtype(np.uint8))) != place
+    assert address(output_pool.allocate((COUNT,), np.dtype(np.uint8))) != place
     del held
     gc.collect()
-    shelf.begin()
+    output_pool.begin_call()
 
 
 def test_torch_holds_what_it_was_given() -> None:
     torch = pytest.importorskip("torch")
-    shelf = OutputPool()
-    held = torch.from_numpy(shelf.array((COUNT,), np.dtype(np.uint8)))
+    output_pool = OutputPool()
+    held = torch.from_numpy(output_pool.allocate((COUNT,), np.dtype(np.uint8)))
     held[...] = 7
-    shelf.array((COUNT,), np.dtype(np.uint8))[...] = 1
+    output_pool.allocate((COUNT,), np.dtype(np.uint8))[...] = 1
     assert (held == 7).all()
 
 
 def test_what_calls_do_not_want_is_let_go() -> None:
-    shelf = OutputPool()
+    output_pool = OutputPool()
     for _ in range(8):
-        shelf.begin()
-        arrays = [shelf.array((COUNT,), np.dtype(np.uint8)) for _ in range(4)]
+        output_pool.begin_call()
+        arrays = [output_pool.allocate((COUNT,), np.dtype(np.uint8)) for _ in range(4)]
         del arrays
-    shelf.begin()
-    assert len(shelf._kept) == 4
+    output_pool.begin_call()
+    assert len(output_pool._free) == 4
     for _ in range(3):
-        shelf.begin()
-    assert not shelf._kept
+        output_pool.begin_call()
+    assert not output_pool._free
 
 
 def test_a_result_may_outlive_its_program_and_be_pickled() -> None:

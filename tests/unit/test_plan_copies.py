@@ -221,15 +221,15 @@ class Row(NamedTuple):
     copies: list[tuple[str, str, int, str]]
 
 
-UNPLANNED = "nothing was to be planned away"
-RESULT = "a result has memory of its own"
-IMAGE = "channels-last for a kernel"
+UNPLANNED = "elide is none"
+RESULT = "each output has a buffer of its own"
+IMAGE = "the kernel reads channels-last"
 GRAPHS: dict[str, Row] = {
     "unequal rows": Row(
         unequal_rows,
         ((3, 4), (2, 3)),
         [
-            ("reshape", "reshape (dense)", 24, "reshape is only a part of softmax; its pieces are not even"),
+            ("reshape", "reshape (dense)", 24, "reshape is only a part of softmax; its window is not affine"),
             ("reshape (dense)", "concat", 24, "reshape is only a part of softmax"),
         ],
     ),
@@ -237,27 +237,27 @@ GRAPHS: dict[str, Row] = {
         rows_into_unequal_rows,
         ((3, 4), (6,), (4, 1)),
         [
-            ("softmax_2 (made)", "softmax_2", 24, "softmax_2 does not write that layout"),
-            ("reshape", "reshape (dense)", 24, "reshape is only a part of softmax; its pieces are not even"),
-            ("reshape (dense)", "concat", 24, "reshape is only a part of softmax; its pieces are not even"),
+            ("softmax_2 (temporary)", "softmax_2", 24, "softmax_2 does not write that layout"),
+            ("reshape", "reshape (dense)", 24, "reshape is only a part of softmax; its window is not affine"),
+            ("reshape (dense)", "concat", 24, "reshape is only a part of softmax; its window is not affine"),
         ],
     ),
     "box into rows": Row(
         box_into_rows,
         ((3, 4, 3), (12,), (8, 1)),
         [
-            ("softmax_2 (made)", "softmax_2", 48, "softmax_2 does not write that layout"),
-            ("reshape", "reshape (dense)", 48, "reshape is only a part of softmax; its pieces are not even"),
-            ("reshape (dense)", "concat", 48, "reshape is only a part of softmax; its pieces are not even"),
+            ("softmax_2 (temporary)", "softmax_2", 48, "softmax_2 does not write that layout"),
+            ("reshape", "reshape (dense)", 48, "reshape is only a part of softmax; its window is not affine"),
+            ("reshape (dense)", "concat", 48, "reshape is only a part of softmax; its window is not affine"),
         ],
     ),
     "rows into box": Row(
         rows_into_box,
         ((4, 4), (12,)),
         [
-            ("softmax_2 (made)", "softmax_2", 48, "softmax_2 does not write that layout"),
-            ("reshape", "reshape (dense)", 48, "reshape is only a part of softmax; its pieces are not even"),
-            ("reshape (dense)", "concat", 48, "reshape is only a part of softmax; its pieces are not even"),
+            ("softmax_2 (temporary)", "softmax_2", 48, "softmax_2 does not write that layout"),
+            ("reshape", "reshape (dense)", 48, "reshape is only a part of softmax; its window is not affine"),
+            ("reshape (dense)", "concat", 48, "reshape is only a part of softmax; its window is not affine"),
         ],
     ),
     "half rows": Row(
@@ -288,20 +288,20 @@ GRAPHS: dict[str, Row] = {
     "view that would be uneven": Row(
         view_that_would_be_uneven,
         ((4, 3), (4, 2)),
-        [("softmax", "concat", 48, "softmax does not lie there evenly"), ("x1", "concat", 32, "x1 lies in the input x1")],
+        [("softmax", "concat", 48, "softmax has no affine layout there"), ("x1", "concat", 32, "x1 aliases the input x1")],
     ),
-    "view of a part": Row(view_of_a_part, ((4, 3), (4, 3)), [("concat", "concat_2", 96, "concat does not lie there evenly")]),
-    "reversed rows": Row(reversed_rows, ((4, 3), (4, 2)), [("slice", "concat", 48, "slice does not lie there evenly")]),
+    "view of a part": Row(view_of_a_part, ((4, 3), (4, 3)), [("concat", "concat_2", 96, "concat has no affine layout there")]),
+    "reversed rows": Row(reversed_rows, ((4, 3), (4, 2)), [("slice", "concat", 48, "slice has no affine layout there")]),
     "transposed rows": Row(
         transposed_rows,
         ((4, 3), (2, 1)),
         [
-            ("reshape", "reshape (dense)", 48, "reshape does not lie there evenly; its pieces are not even"),
-            ("reshape (dense)", "concat", 48, "reshape does not lie there evenly"),
+            ("reshape", "reshape (dense)", 48, "reshape has no affine layout there; its window is not affine"),
+            ("reshape (dense)", "concat", 48, "reshape has no affine layout there"),
         ],
     ),
     "transposed evenly": Row(transposed_evenly, ((4, 3), (3, 1)), []),
-    "twice": Row(twice, ((2, 4),), [("softmax", "concat", 32, "softmax comes more than once")]),
+    "twice": Row(twice, ((2, 4),), [("softmax", "concat", 32, "softmax is read more than once")]),
     "parts": Row(
         parts,
         ((2, 6),),
@@ -312,37 +312,37 @@ GRAPHS: dict[str, Row] = {
     ),
     "padded": Row(padded, ((2, 3),), []),
     "padded side by side": Row(padded_side_by_side, ((2, 3),), []),
-    "padded and cropped": Row(padded_and_cropped, ((2, 3),), [("softmax", "pad", 16, "softmax does not lie there evenly")]),
-    "tiled": Row(tiled, ((2, 3),), [("tile", "tile (copy)", 72, "a view that no strides say")]),
+    "padded and cropped": Row(padded_and_cropped, ((2, 3),), [("softmax", "pad", 16, "softmax has no affine layout there")]),
+    "tiled": Row(tiled, ((2, 3),), [("tile", "tile (copy)", 72, "the view has no single stride per axis")]),
     "constants": Row(constants, ((2, 3),), [("constant", "concat", 24, "constant is a constant")]),
-    "inputs": Row(inputs, ((2, 3),), [("x0", "concat", 24, "x0 lies in the input x0")]),
+    "inputs": Row(inputs, ((2, 3),), [("x0", "concat", 24, "x0 aliases the input x0")]),
     "results": Row(results, ((2, 3),), [("y0", "y0", 24, RESULT), ("y2", "y2", 8, RESULT), ("y3", "y3", 24, RESULT)]),
     "computed into the beginning": Row(computed_into_the_beginning, ((2, 3), (4, 3)), []),
     "transposed result": Row(transposed_result, ((2, 3, 4),), []),
-    "result backwards": Row(result_backwards, ((4, 3), (4, 2)), [("slice", "concat", 48, "slice is a result of its own")]),
-    "empties": Row(empties, ((4, 0), (4, 3)), [("x1", "concat_2", 48, "x1 lies in the input x1")]),
+    "result backwards": Row(result_backwards, ((4, 3), (4, 2)), [("slice", "concat", 48, "slice is an output")]),
+    "empties": Row(empties, ((4, 0), (4, 3)), [("x1", "concat_2", 48, "x1 aliases the input x1")]),
     "flat images": Row(
         flat_images,
         ((2, 8, 3, 3),),
         [
             ("x0", "x0 (copy)", 576, IMAGE),
-            ("conv (made)", "conv", 432, "conv does not write that layout"),
-            ("conv_2 (made)", "conv_2", 360, "conv_2 does not write that layout"),
+            ("conv (temporary)", "conv", 432, "conv does not write that layout"),
+            ("conv_2 (temporary)", "conv_2", 360, "conv_2 does not write that layout"),
         ],
     ),
     "images": Row(images, ((2, 8, 3, 3),), [("x0", "x0 (copy)", 576, IMAGE)]),
     "part of a flat image": Row(
         part_of_a_flat_image,
         ((1, 8, 3, 3),),
-        [("x0", "x0 (copy)", 288, IMAGE), ("conv (made)", "conv", 216, "conv does not write that layout")],
+        [("x0", "x0 (copy)", 288, IMAGE), ("conv (temporary)", "conv", 216, "conv does not write that layout")],
     ),
     "part of a flat image that is joined": Row(
         part_of_a_flat_image_that_is_joined,
         ((1, 8, 3, 3),),
         [
             ("x0", "x0 (copy)", 288, IMAGE),
-            ("conv (made)", "conv", 216, "conv does not write that layout"),
-            ("conv_2 (made)", "conv_2", 180, "conv_2 does not write that layout"),
+            ("conv (temporary)", "conv", 216, "conv does not write that layout"),
+            ("conv_2 (temporary)", "conv_2", 180, "conv_2 does not write that layout"),
         ],
     ),
     "few channels": Row(few_channels, ((8, 4, 3, 3),), []),
@@ -353,12 +353,12 @@ GRAPHS: dict[str, Row] = {
         view_of_an_uneven_view,
         ((3, 4),),
         [
-            ("reshape", "reshape (dense)", 24, "reshape is only a part of softmax; its pieces are not even"),
+            ("reshape", "reshape (dense)", 24, "reshape is only a part of softmax; its window is not affine"),
             ("reshape (dense)", "transpose", 24, "reshape is only a part of softmax"),
         ],
     ),
     "wide row read as two": Row(
-        wide_row_read_as_two, ((3, 4),), [("reshape", "reshape (copy)", 24, "a view that no strides say")]
+        wide_row_read_as_two, ((3, 4),), [("reshape", "reshape (copy)", 24, "the view has no single stride per axis")]
     ),
 }
 
@@ -395,5 +395,5 @@ def test_what_is_copied_for_a_kernel_lies_channels_last() -> None:
     plan = Engine(model, threads=1).plan()[0]
     operands = [each for step in plan.steps if step.kernel == "conv" for each in (step.reads[0], step.writes[0])]
     assert [(each.tensor.name, each.strides[1], each.strides[3]) for each in operands if each is not None] == [
-        ("x0 (copy)", 4, 32), ("conv (made)", 4, 24), ("x0 (copy)", 4, 32), ("conv_2 (made)", 4, 20),
+        ("x0 (copy)", 4, 32), ("conv (temporary)", 4, 24), ("x0 (copy)", 4, 32), ("conv_2 (temporary)", 4, 20),
     ]  # fmt: skip

@@ -224,7 +224,7 @@ def test_what_a_body_makes_of_sizes_is_computed_once(name: str, monkeypatch: pyt
     program = dovetail.compile(model(GRAPHS[name]), "native")
     for _ in range(3):
         program(image(1, 8, 8))
-    assert set(seen) <= {"_If", "_Loop"}
+    assert set(seen) <= {"CompiledIf", "CompiledLoop"}
 
 
 # Errors
@@ -284,7 +284,7 @@ def test_random_numbers_are_drawn_in_each_call(monkeypatch: pytest.MonkeyPatch) 
         seen.clear()
         engine({"x": image(1, 4, 4)})
     # The programs of branches run steps of their own.
-    kinds = {"RandomUniform": 3, "_If": 2} if native_core.is_compiled else {"RandomUniform": 1, "If": 2}
+    kinds = {"RandomUniform": 3, "CompiledIf": 2} if native_core.is_compiled else {"RandomUniform": 1, "If": 2}
     assert {kind: seen.count(kind) for kind in kinds} == kinds
 
 
@@ -315,7 +315,7 @@ def test_what_a_plan_computes_of_sizes_counts_as_its_memory() -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("limit", [0, 64, 1000])
 def test_what_is_too_large_is_computed_in_each_call(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shape_specialization, "LIMIT", limit)
+    monkeypatch.setattr(shape_specialization, "MAX_BYTES", limit)
     made = model(GRAPHS[name])
     engine, reference = Engine(made, 1), dovetail.compile(made, "interpreter")
     for sizes in SIZES[:3]:

@@ -84,8 +84,8 @@ def test_a_body_runs_without_a_step_in_python(weights: Any, monkeypatch: pytest.
         for name, expected in dovetail.run(model, given, engine="interpreter").items():
             np.testing.assert_allclose(engine(given)[name], expected, rtol=1e-5, atol=1e-6)
     (body,) = programs(engine)
-    assert body._known
-    for bound in body._known.values():
+    assert body._executables
+    for bound in body._executables.values():
         assert bound.native_steps and not bound.python_steps
 
 

@@ -11,15 +11,26 @@ import numpy as np
 from dovetail.engine.memory.tensor import KernelCall, RunTensor
 
 COPY, FILL = "copy", "fill"
+NO_BUFFER = -1
+"""The buffer number of constants and dynamic tensors."""
 
 
-NOWHERE = -1
-"""The number of the buffer of what has none."""
+class UnallocatedStep(NamedTuple):
+    """A step whose operands have physical layouts but no buffers yet."""
+
+    kernel: str
+    call: KernelCall | None
+    reads: list[RunTensor | None]
+    writes: list[RunTensor]
+    attributes: dict[str, Any]
+    reason: str
 
 
 class Operand(NamedTuple):
-    """A tensor as a step sees it: ``offset`` and ``strides`` in bytes, in buffer number ``buffer`` (0: the arena). ``data``
-    are the elements of a constant. A constant has no buffer (NOWHERE), and a loose tensor only a name."""
+    """A tensor as an operand of a step: ``offset`` and ``strides`` in bytes, in buffer number ``buffer`` (0: the arena).
+
+    ``data`` are the elements of a constant. Constants and dynamic tensors have no buffer (NO_BUFFER).
+    """
 
     tensor: RunTensor
     buffer: int
@@ -43,16 +54,16 @@ class Step:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it writes."""
+        """The bytes that the step writes."""
         return sum(prod(operand.sizes) * operand.tensor.itemsize for operand in self.writes if operand.buffer >= 0)
 
     def constants(self) -> list[np.ndarray[Any, Any]]:
-        """The constants that it reads."""
+        """The constants that the step reads."""
         return [operand.data for operand in self.reads if operand is not None and operand.data is not None]
 
 
 class Buffer(NamedTuple):
-    """A piece of the arena: which root lies there, and from which step to which."""
+    """A buffer of the arena: its root, and its lifetime from step ``first`` to step ``last``."""
 
     root: RunTensor
     offset: int
@@ -63,24 +74,23 @@ class Buffer(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """A program before it is bound: buffers are 0 the arena, then the inputs, then the outputs."""
+    """A program before it is bound to memory. Buffer 0 is the arena; then come the inputs, then the outputs."""
 
     inputs: list[RunTensor]
     outputs: list[RunTensor]
     steps: list[Step]
     arena_bytes: int
     lower_bound: int
+    """The peak of live bytes over all steps: no arena is smaller."""
     buffers: list[Buffer]
     moved_bytes: int
+    """The bytes that data movement operators would write if each wrote its results."""
     activation_bytes: int
     results: list[RunTensor]
-    """The tensors that the outputs are, as the graph has them."""
+    """The graph's tensors that are delivered in ``outputs``."""
     constant_bytes: int
-    """The bytes of the constants that this plan has for itself, computed from the sizes of the run."""
+    """The bytes of the constants of this plan alone, computed from the sizes of the run."""
 
     @property
     def copied_bytes(self) -> int:
         return sum(step.nbytes for step in self.steps if step.kernel == COPY)
-
-
-__all__ = ["COPY", "FILL", "Buffer", "Operand", "Plan", "Step"]

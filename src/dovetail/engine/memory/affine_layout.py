@@ -1,8 +1,8 @@
-"""Where the elements of a tensor lie: affine maps from the row-major index of an element to its place, and their composition.
+"""Affine layouts: maps from the row-major index of a tensor's element to its offset in memory, and their composition.
 
-A :class:`Layout` is an offset and a list of modes ``(size, stride)``, outermost first. The row-major index of an element,
-written in the mixed radix of the modes' sizes, gives one digit per mode; its place is ``offset + sum(digit * stride)``. Units are
-elements.
+A :class:`Layout` is an offset and a list of modes ``(size, stride)``, outermost first. The row-major index of an element, written
+in the mixed radix of the modes' sizes, gives one digit per mode; the element's offset is ``offset + sum(digit * stride)``. Units
+are elements. Modes and composition are those of CuTe's layout algebra, with strides of any sign.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Mode = tuple[int, int]
 
 
 class Layout(NamedTuple):
-    """An affine map from row-major indices to places, in elements."""
+    """An affine map from row-major indices to offsets, in elements."""
 
     offset: int
     modes: tuple[Mode, ...]
@@ -25,66 +25,66 @@ class Layout(NamedTuple):
         return prod(size for size, _ in self.modes)
 
 
-def dense(count: int) -> Layout:
-    """Elements end to end."""
+def dense_layout(count: int) -> Layout:
+    """The layout of ``count`` contiguous elements."""
     return Layout(0, ((count, 1),)) if count != 1 else Layout(0, ())
 
 
-def strided(shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Layout:
-    """One mode per axis, those that belong together joined."""
-    return Layout(offset, _joined(zip(shape, strides, strict=True)))
+def strided_layout(shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Layout:
+    """The layout of a strided tensor: one mode per axis, adjacent contiguous axes merged."""
+    return Layout(offset, _merge_modes(zip(shape, strides, strict=True)))
 
 
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a dense row-major tensor."""
-    return ordered(shape, range(len(shape)))
+    return permuted_strides(shape, range(len(shape)))
 
 
-def ordered(shape: Sequence[int], order: Iterable[int]) -> tuple[int, ...]:
-    """The strides of a dense tensor whose axes lie in ``order``, the outermost first."""
+def permuted_strides(shape: Sequence[int], order: Iterable[int]) -> tuple[int, ...]:
+    """The strides of a dense tensor whose axes are stored in ``order``, the outermost first."""
     strides = [0] * len(shape)
-    step = 1
+    stride = 1
     for axis in reversed(tuple(order)):
-        strides[axis] = step
-        step *= shape[axis]
+        strides[axis] = stride
+        stride *= shape[axis]
     return tuple(strides)
 
 
 def compose(layout: Layout, offset: int, axes: Iterable[Mode]) -> Layout | None:
     """The layout that reads ``layout`` at the indices ``offset + sum(i * stride)`` over a box of ``axes`` (size, stride).
 
-    None where that is no affine map: where a step along an axis would carry from one mode into the next unevenly.
+    None where that is no affine map: where a step along an axis would carry unevenly from one mode into the next.
     """
     modes = layout.modes
-    digits, radices = _digits(modes, offset)
+    digits, radices = _digits_of(modes, offset)
     low, high = [0] * len(modes), [0] * len(modes)
-    found: list[Mode] = []
+    composed: list[Mode] = []
     for size, stride in axes:
         if size == 1:
             continue
         if stride == 0:
-            found.append((size, 0))
+            composed.append((size, 0))
             continue
-        parts = _parts(modes, radices, size, abs(stride))
+        parts = _split_axis(modes, radices, size, abs(stride))
         if parts is None:
             return None
         sign = 1 if stride > 0 else -1
-        for count, step, place in reversed(parts):
-            found.append((count, sign * step * modes[place][1]))
+        for count, step, mode in reversed(parts):
+            composed.append((count, sign * step * modes[mode][1]))
             reach = (count - 1) * step
             if sign > 0:
-                high[place] += reach
+                high[mode] += reach
             else:
-                low[place] += reach
+                low[mode] += reach
     for (size, _), digit, below, above in zip(modes, digits, low, high, strict=True):
         if digit < below or digit + above >= size:
             return None
     start = layout.offset + sum(digit * stride for digit, (_, stride) in zip(digits, modes, strict=True))
-    return Layout(start, _joined(found))
+    return Layout(start, _merge_modes(composed))
 
 
-def inverse(layout: Layout) -> Layout | None:
-    """The map from places back to row-major indices, where the layout fills [0, count) exactly once; else None."""
+def invert(layout: Layout) -> Layout | None:
+    """The map from offsets back to row-major indices, where the layout fills [0, count) exactly once; else None."""
     if layout.offset:
         return None
     radices = []
@@ -100,69 +100,70 @@ def inverse(layout: Layout) -> Layout | None:
         if stride != expected:
             return None
         expected *= size
-    return Layout(0, _joined((size, index) for _, size, index in rows))
+    return Layout(0, _merge_modes((size, index) for _, size, index in rows))
 
 
 def strides_of(layout: Layout, shape: Sequence[int]) -> tuple[int, ...] | None:
-    """One stride per axis of ``shape``, or None where an axis does not lie evenly. The stride of an axis of size 1 is 0."""
-    waiting = list(layout.modes)
+    """One stride per axis of ``shape``, or None where no single stride describes an axis. An axis of size 1 has stride 0."""
+    modes = list(layout.modes)
     strides = [0] * len(shape)
     for axis in range(len(shape) - 1, -1, -1):
         size = shape[axis]
         if size == 1:
             continue
-        have, step = waiting.pop()
-        if have % size:
+        mode_size, stride = modes.pop()
+        if mode_size % size:
             return None
-        strides[axis] = step
-        if have != size:
-            waiting.append((have // size, step * size))
+        strides[axis] = stride
+        if mode_size != size:
+            modes.append((mode_size // size, stride * size))
     return tuple(strides)
 
 
-def _digits(modes: Sequence[Mode], index: int) -> tuple[list[int], list[int]]:
-    """The digits of an index, and what one step of each is worth."""
+def _digits_of(modes: Sequence[Mode], index: int) -> tuple[list[int], list[int]]:
+    """The mixed-radix digits of an index, and the radix weight of each."""
     digits, radices = [0] * len(modes), [0] * len(modes)
     radix = 1
-    for place in range(len(modes) - 1, -1, -1):
-        size = modes[place][0]
-        radices[place] = radix
-        index, digits[place] = divmod(index, size)
+    for mode in range(len(modes) - 1, -1, -1):
+        size = modes[mode][0]
+        radices[mode] = radix
+        index, digits[mode] = divmod(index, size)
         radix *= size
     return digits, radices
 
 
-def _parts(modes: Sequence[Mode], radices: Sequence[int], size: int, stride: int) -> list[tuple[int, int, int]] | None:
-    """An axis as (count, digits per step, mode), innermost first."""
-    place = len(modes) - 1
-    while place >= 0 and stride >= radices[place] * modes[place][0]:
-        place -= 1
+def _split_axis(modes: Sequence[Mode], radices: Sequence[int], size: int, stride: int) -> list[tuple[int, int, int]] | None:
+    """An axis split at the boundaries of modes: (count, digits per step, mode) for each part, innermost first."""
+    mode = len(modes) - 1
+    while mode >= 0 and stride >= radices[mode] * modes[mode][0]:
+        mode -= 1
     parts = []
     while size > 1:
-        if place < 0 or stride % radices[place]:
+        if mode < 0 or stride % radices[mode]:
             return None
-        step, width = stride // radices[place], modes[place][0]
+        step, width = stride // radices[mode], modes[mode][0]
         if (size - 1) * step < width:
-            parts.append((size, step, place))
+            parts.append((size, step, mode))
             break
         count = width // step
         if width % step or size % count:
             return None
         if count > 1:
-            parts.append((count, step, place))
+            parts.append((count, step, mode))
         size //= count
-        stride = radices[place] * width
-        place -= 1
+        stride = radices[mode] * width
+        mode -= 1
     return parts
 
 
-def _joined(modes: Iterable[Mode]) -> tuple[Mode, ...]:
-    found: list[Mode] = []
+def _merge_modes(modes: Iterable[Mode]) -> tuple[Mode, ...]:
+    """Modes of one element dropped, adjacent contiguous modes merged."""
+    merged: list[Mode] = []
     for size, stride in modes:
         if size == 1:
             continue
-        if found and found[-1][1] == stride * size:
-            found[-1] = (found[-1][0] * size, stride)
+        if merged and merged[-1][1] == stride * size:
+            merged[-1] = (merged[-1][0] * size, stride)
         else:
-            found.append((size, stride))
-    return tuple(found)
+            merged.append((size, stride))
+    return tuple(merged)

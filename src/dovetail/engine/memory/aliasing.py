@@ -1,7 +1,8 @@
-"""Which tensors share memory: every tensor is an affine piece of one root, and a root is one buffer.
+"""Alias analysis: decides which tensors share a buffer. Each tensor is an affine view of one root; each root has one buffer.
 
-Only the windows of the operators are read here, never their names. A tensor whose one window covers it is a view of what it is
-taken from. A tensor that is one window of what it goes into, and has a root to itself, is made there in the first place.
+Outputs of Reshape, Split, Slice, Transpose and Expand alias their input; inputs of Concat and Pad are written directly into their
+output. Only the operators' windows are read, never their names: a tensor that one window covers completely aliases the window's
+source, and a tensor that is one window of a target is written in place into the target where its root allows that.
 """
 
 from __future__ import annotations
@@ -10,187 +11,191 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import NamedTuple
 
-from dovetail.engine.memory.affine_layout import Layout, Mode, compose, dense, inverse
+from dovetail.engine.memory.affine_layout import Layout, Mode, compose, dense_layout, invert
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
 from dovetail.ir.op import Window
 
 
 class TensorView(NamedTuple):
-    """A piece of a root: the layout counts elements of the root in row-major order."""
+    """A view of a root: ``layout`` maps the view's elements to row-major indices of the root."""
 
     root: RunTensor
     layout: Layout
 
 
 class AliasMap:
-    """Where each tensor lies. A tensor that was not placed is its own root."""
+    """The root and the view that each tensor is. A tensor without an alias is its own root."""
 
     def __init__(self) -> None:
         self._parents: dict[RunTensor, TensorView] = {}
-        self._whole: dict[RunTensor, TensorView] = {}
+        self._root_views: dict[RunTensor, TensorView] = {}
         self._members: dict[RunTensor, list[RunTensor]] = {}
-        self.fixed: set[RunTensor] = set()
-        """Roots that lie in memory that is not ours: inputs, constants, outputs."""
+        self.external: set[RunTensor] = set()
+        """Roots outside the arena: inputs, constants, outputs."""
 
     def of(self, tensor: RunTensor) -> TensorView:
-        """The root of a tensor, and the piece of it that the tensor is."""
+        """The root of a tensor, and the tensor's layout in it."""
         parent = self._parents.get(tensor)
         if parent is None:
-            whole = self._whole.get(tensor)
-            if whole is None:
-                whole = self._whole[tensor] = TensorView(tensor, dense(tensor.count))
-            return whole
-        above = self._parents.get(parent.root)
-        if above is None:
+            view = self._root_views.get(tensor)
+            if view is None:
+                view = self._root_views[tensor] = TensorView(tensor, dense_layout(tensor.count))
+            return view
+        if self._parents.get(parent.root) is None:
             return parent
         root, layout = self.of(parent.root)
-        found = compose(layout, parent.layout.offset, parent.layout.modes)
-        # A root is put only where each of its pieces composes: see `_fits`.
-        assert found is not None, f"{tensor} is no affine piece of {root}"
-        place = TensorView(root, found)
-        self._parents[tensor] = place
-        return place
+        composed = compose(layout, parent.layout.offset, parent.layout.modes)
+        # write_into() moves a root only where all of its members compose.
+        assert composed is not None, f"{tensor} is no affine view of {root}"
+        view = TensorView(root, composed)
+        self._parents[tensor] = view
+        return view
 
     def is_root(self, tensor: RunTensor) -> bool:
         return tensor not in self._parents
 
-    def pieces(self, root: RunTensor) -> list[RunTensor]:
-        """All tensors that lie in a root, itself included."""
+    def members(self, root: RunTensor) -> list[RunTensor]:
+        """All tensors that are views of a root, itself included."""
         return [root, *self._members.get(root, ())]
 
-    def _join(self, tensor: RunTensor, place: TensorView) -> None:
-        self._parents[tensor] = place
-        members = self._members.setdefault(place.root, [])
+    def _alias(self, tensor: RunTensor, view: TensorView) -> None:
+        self._parents[tensor] = view
+        members = self._members.setdefault(view.root, [])
         members.append(tensor)
         members.extend(self._members.pop(tensor, ()))
 
-    def view(self, tensor: RunTensor, source: RunTensor, window: Window) -> None:
-        """Let ``tile`` be what its window reads of ``source``, if that is all of it and an affine piece of its root."""
-        axes = _through(window.sizes, window.source_strides, window.target_strides)
-        if axes is None or tensor in self.fixed:
+    def alias_source(self, tensor: RunTensor, source: RunTensor, window: Window) -> None:
+        """Make ``tensor`` a view of ``source`` if the window covers all of it and reads an affine view of the root."""
+        axes = _axes_in_dense_order(window.sizes, window.source_strides, window.target_strides)
+        if axes is None or tensor in self.external:
             return
         root, layout = self.of(source)
-        found = compose(layout, window.source_offset, axes)
-        if found is not None and found.elements == tensor.count:
-            self._join(tensor, TensorView(root, found))
+        composed = compose(layout, window.source_offset, axes)
+        if composed is not None and composed.elements == tensor.count:
+            self._alias(tensor, TensorView(root, composed))
 
     def write_into(self, tensor: RunTensor, target: RunTensor, window: Window) -> bool:
-        """Let ``tile`` be made inside ``target``, where its window puts it, if it has a root to itself that fills it."""
-        place = self._inside(tensor, target, window)
-        if place is not None:
-            self._join(self.of(tensor).root, place)
-        return place is not None
+        """Make the root of ``tensor`` a view of ``target``, so that it is written in place; returns whether that is possible.
 
-    def _inside(self, tensor: RunTensor, target: RunTensor, window: Window) -> TensorView | None:
-        """Where the root of ``tile`` would lie."""
+        It is possible where the tensor fills its root, the window covers all of it, and every member of the root stays affine.
+        """
+        view = self._view_inside(tensor, target, window)
+        if view is not None:
+            self._alias(self.of(tensor).root, view)
+        return view is not None
+
+    def _view_inside(self, tensor: RunTensor, target: RunTensor, window: Window) -> TensorView | None:
+        """The view of the target's root that the root of ``tensor`` would become."""
         root, layout = self.of(tensor)
         into = self.of(target)
-        if root in self.fixed or root is into.root:
+        if root in self.external or root is into.root:
             return None
-        back = inverse(layout)
-        axes = _through(window.sizes, window.target_strides, window.source_strides)
-        piece = None if axes is None else compose(into.layout, window.target_offset, axes)
-        if back is None or piece is None:
+        inverse = invert(layout)
+        axes = _axes_in_dense_order(window.sizes, window.target_strides, window.source_strides)
+        written = None if axes is None else compose(into.layout, window.target_offset, axes)
+        if inverse is None or written is None:
             return None
-        # A window of a part of the tensor does not compose, and a root of which the tensor is a part does not fit.
-        found = compose(piece, back.offset, back.modes)
-        return None if found is None or not self._fits(root, found) else TensorView(into.root, found)
+        # None for a window of only a part of the tensor; a root with further elements fails _is_affine_in.
+        composed = compose(written, inverse.offset, inverse.modes)
+        return None if composed is None or not self._is_affine_in(root, composed) else TensorView(into.root, composed)
 
-    def _fits(self, root: RunTensor, layout: Layout) -> bool:
-        """Whether everything that lies in ``root`` would still be an affine piece of what ``root`` is put into."""
-        pieces = [self.of(tensor).layout for tensor in self.pieces(root)]
-        return all(compose(layout, piece.offset, piece.modes) is not None for piece in pieces)
+    def _is_affine_in(self, root: RunTensor, layout: Layout) -> bool:
+        """Whether every member of ``root`` composes with ``layout``, the root's layout in another root."""
+        views = [self.of(tensor).layout for tensor in self.members(root)]
+        return all(compose(layout, view.offset, view.modes) is not None for view in views)
 
 
-def _through(sizes: Sequence[int], far: Iterable[int], near: Iterable[int]) -> list[Mode] | None:
-    """The axes of a window as (size, far stride), in the order in which they lie densely on the near side; None where they do
-    not, and for a window of nothing."""
+def _axes_in_dense_order(sizes: Sequence[int], far: Iterable[int], near: Iterable[int]) -> list[Mode] | None:
+    """The axes of a window as (size, far stride), ordered by falling near stride.
+
+    None where the near strides are not those of a dense tensor, and for an empty window.
+    """
     axes = sorted((axis for axis in zip(sizes, far, near, strict=True) if axis[0] != 1), key=lambda axis: -axis[2])
-    is_dense = 0 not in sizes and [step for _, _, step in axes] == _dense_steps([size for size, _, _ in axes])
-    return [(size, step) for size, step, _ in axes] if is_dense else None
+    is_dense = 0 not in sizes and [stride for _, _, stride in axes] == _dense_strides([size for size, _, _ in axes])
+    return [(size, stride) for size, stride, _ in axes] if is_dense else None
 
 
-def _dense_steps(sizes: list[int]) -> list[int]:
-    steps = []
-    step = 1
+def _dense_strides(sizes: list[int]) -> list[int]:
+    strides = []
+    stride = 1
     for size in reversed(sizes):
-        steps.append(step)
-        step *= size
-    return steps[::-1]
+        strides.append(stride)
+        stride *= size
+    return strides[::-1]
 
 
-def assign_aliases(calls: Iterable[KernelCall], places: AliasMap) -> None:
-    """Place what the moving works join and cut. What remains to be copied is what they do not cover: see :func:`remaining`."""
-    moving = [call for call in calls if call.kernel == MOVE]
-    for call in moving:
-        _views(call, places)
-    # The outermost first: then what is put somewhere seldom holds much, and its pieces need not be moved again.
-    for call in reversed(moving):
-        _insides(call, places)
+def assign_aliases(calls: Iterable[KernelCall], aliases: AliasMap) -> None:
+    """Alias the outputs and inputs of data movement. :func:`windows_to_copy` has the windows that no alias covers."""
+    moves = [call for call in calls if call.kernel == MOVE]
+    for call in moves:
+        _alias_outputs(call, aliases)
+    # The last first: an outer target is then written into before its parts have members that would have to compose again.
+    for call in reversed(moves):
+        _alias_inputs(call, aliases)
 
 
-def _views(call: KernelCall, places: AliasMap) -> None:
-    if not is_covered(call):
+def _alias_outputs(call: KernelCall, aliases: AliasMap) -> None:
+    if not covers_outputs(call):
         return
     by_output: dict[int, list[Window]] = {}
-    for window in _windows(call):
+    for window in _windows_of(call):
         by_output.setdefault(window.output, []).append(window)
     for index, tensor in enumerate(call.writes):
         windows = by_output.get(index, [])
         if len(windows) == 1:
             (window,) = windows
-            places.view(tensor, _source(call, window), window)
+            aliases.alias_source(tensor, _source_of(call, window), window)
 
 
-def is_covered(call: KernelCall) -> bool:
-    """Whether the windows leave nothing to be filled. (Windows of a work with a filling do not overlap.)"""
-    return _covered(call) >= sum(tensor.count for tensor in call.writes)
+def covers_outputs(call: KernelCall) -> bool:
+    """Whether the windows leave no element to be filled. (Windows of a call with a fill value do not overlap.)"""
+    return _window_elements(call) >= sum(tensor.count for tensor in call.writes)
 
 
-def _covered(call: KernelCall) -> int:
-    return sum(prod(window.sizes) for window in _windows(call))
+def _window_elements(call: KernelCall) -> int:
+    return sum(prod(window.sizes) for window in _windows_of(call))
 
 
-def _windows(call: KernelCall) -> tuple[Window, ...]:
+def _windows_of(call: KernelCall) -> tuple[Window, ...]:
     assert call.windows is not None
     return call.windows.windows
 
 
-def _source(call: KernelCall, window: Window) -> RunTensor:
+def _source_of(call: KernelCall, window: Window) -> RunTensor:
     tensor = call.reads[window.input]
     assert tensor is not None
     return tensor
 
 
-def _insides(call: KernelCall, places: AliasMap) -> None:
-    if _overlap(call):
+def _alias_inputs(call: KernelCall, aliases: AliasMap) -> None:
+    if _has_overlap(call):
         return
-    for window in _windows(call):
-        # Of a tensor that comes more than once the first place is its own, and the others are copies.
-        places.write_into(_source(call, window), call.writes[window.output], window)
+    for window in _windows_of(call):
+        # A tensor that is read more than once is written in place for the first window and copied for the others.
+        aliases.write_into(_source_of(call, window), call.writes[window.output], window)
 
 
-def _overlap(call: KernelCall) -> bool:
+def _has_overlap(call: KernelCall) -> bool:
     """Whether some window may write over another: then their order matters, and each is copied."""
-    return _covered(call) > sum(tensor.count for tensor in call.writes)
+    return _window_elements(call) > sum(tensor.count for tensor in call.writes)
 
 
-def remaining(call: KernelCall, places: AliasMap) -> list[Window]:
-    """The windows of a moving work whose data is not in its place already."""
-    found = []
-    for window in _windows(call):
-        tensor, target = _source(call, window), call.writes[window.output]
+def windows_to_copy(call: KernelCall, aliases: AliasMap) -> list[Window]:
+    """The windows of a data movement that no alias makes superfluous."""
+    windows = []
+    for window in _windows_of(call):
+        tensor, target = _source_of(call, window), call.writes[window.output]
         if 0 in window.sizes or target.data is not None:
-            # There is nothing to move, or the elements are known beforehand.
             continue
-        source, into = places.of(tensor), places.of(target)
-        if source.root is into.root and _same(source.layout, into.layout, window):
+        source, into = aliases.of(tensor), aliases.of(target)
+        if source.root is into.root and _is_in_place(source.layout, into.layout, window):
             continue
-        found.append(window)
-    return found
+        windows.append(window)
+    return windows
 
 
-def _same(source: Layout, target: Layout, window: Window) -> bool:
+def _is_in_place(source: Layout, target: Layout, window: Window) -> bool:
+    """Whether a window reads and writes the same elements of one root."""
     read = compose(source, window.source_offset, zip(window.sizes, window.source_strides, strict=True))
     written = compose(target, window.target_offset, zip(window.sizes, window.target_strides, strict=True))
     return read is not None and read == written

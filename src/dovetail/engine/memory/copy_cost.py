@@ -1,35 +1,33 @@
-"""What reading through strides costs, and what a copy would: rough times, by which a copy may be kept for speed."""
+"""Cost model of strided reads: estimated times that decide where a kernel reads a dense copy of a strided input."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from dovetail.engine.memory.tensor import KernelCall, RunTensor
+from dovetail.engine.select.kernel_traits import traits_of
 
 COPY_BYTES_PER_NANOSECOND = 20.0
-"""Bytes read and written by a strided copy in cache and a little beyond it."""
-GATHERED_NANOSECONDS = 5.0
-"""What an element more costs that does not lie beside its neighbour, for a kernel that goes along the axis in vectors."""
-ALONG = ("softmax", "log_softmax", "layer_norm", "rms_norm")
-"""Kernels that do."""
+"""Bytes read and written by a strided copy in L2 and slightly beyond."""
+STRIDED_NANOSECONDS = 5.0
+"""Additional time per element of an axis that is not contiguous, for a kernel that loads vectors along that axis."""
 
 
 def reason_to_copy(call: KernelCall, tensor: RunTensor, strides: Sequence[int]) -> str:
-    """Why a kernel should read a dense copy of ``tile`` instead of it: both estimated times. Empty where it should not.
+    """The reason why a kernel should read a dense copy of ``tensor``: both estimated times. Empty where it should not.
 
-    ``strides``: in elements. Only an axis that is the last one becomes dense by copying in the order of the axes.
+    ``strides``: in elements. A row-major copy makes only the last axis contiguous.
     """
-    if call.kernel not in ALONG or tensor is not call.reads[0] or not tensor.sizes:
+    traits = traits_of(call.kernel)
+    if not traits.loads_along_axis or tensor is not call.reads[0] or not tensor.sizes:
         return ""
     rank = len(tensor.sizes)
     axis = call.attributes.get("axis", rank - 1)
-    last = max((place for place in range(rank) if tensor.sizes[place] > 1), default=0)
-    if (call.kernel.endswith("softmax") and axis != last) or strides[last] == 1 or tensor.sizes[last] < 2:
+    last = max((axis for axis in range(rank) if tensor.sizes[axis] > 1), default=0)
+    if (traits.loads_one_axis and axis != last) or strides[last] == 1 or tensor.sizes[last] < 2:
         return ""
-    copied = 2 * tensor.nbytes / COPY_BYTES_PER_NANOSECOND
-    gathered = tensor.count * GATHERED_NANOSECONDS
-    if copied >= gathered:
+    copy_time = 2 * tensor.nbytes / COPY_BYTES_PER_NANOSECOND
+    strided_time = tensor.count * STRIDED_NANOSECONDS
+    if copy_time >= strided_time:
         return ""
-    return (
-        f"{call.kernel} reads a copy faster: about {copied / 1e3:.1f} us to copy against {gathered / 1e3:.1f} us through strides"
-    )
+    return f"{call.kernel} reads a dense copy faster: about {copy_time / 1e3:.1f} us to copy, {strided_time / 1e3:.1f} us strided"

@@ -1,160 +1,185 @@
-"""Where the elements of each root lie in its buffer: in the order of its axes, or channels-last where the kernels want it."""
+"""Physical layouts: the strides of each root in its buffer, row-major, channels-last or in the axis order of a view."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 
-from dovetail.engine.memory.affine_layout import Layout, compose, ordered, row_major, strided, strides_of
+from dovetail.engine.memory.affine_layout import Layout, compose, permuted_strides, row_major_strides, strided_layout, strides_of
 from dovetail.engine.memory.aliasing import AliasMap
 from dovetail.engine.memory.tensor import MOVE, KernelCall, RunTensor
+from dovetail.engine.select.kernel_traits import traits_of
 
 
 class PhysicalLayouts:
-    """The strides of every root, in elements, and through them the layout of every tensor."""
+    """The strides of every root, in elements, and through them the physical layout of every tensor.
 
-    def __init__(self, places: AliasMap) -> None:
-        self.places = places
+    A *region* is a tensor that stands for a strided part of another tensor's buffer: an operand of a copy or a fill.
+    """
+
+    def __init__(self, aliases: AliasMap) -> None:
+        self.aliases = aliases
         self._strides: dict[RunTensor, tuple[int, ...]] = {}
         self._layouts: dict[RunTensor, Layout | None] = {}
         self._operands: dict[RunTensor, tuple[int, tuple[int, ...]] | None] = {}
+        self._regions: dict[RunTensor, tuple[RunTensor, Layout]] = {}
 
     def set_strides(self, root: RunTensor, strides: tuple[int, ...]) -> None:
         self._strides[root] = strides
-        self.forget()
+        self.clear_caches()
 
-    def turn(self, root: RunTensor) -> None:
-        """Let a tensor lie channels-last."""
-        self.set_strides(root, channels_last(root.sizes))
+    def set_channels_last(self, root: RunTensor) -> None:
+        self.set_strides(root, channels_last_strides(root.sizes))
 
-    def forget(self) -> None:
-        """Places or strides have changed."""
+    def clear_caches(self) -> None:
+        """Drop derived layouts, after a change of aliases or strides."""
         self._layouts.clear()
         self._operands.clear()
 
     def strides(self, root: RunTensor) -> tuple[int, ...]:
-        return self._strides.get(root) or row_major(root.sizes)
+        return self._strides.get(root) or row_major_strides(root.sizes)
 
     def layout(self, tensor: RunTensor) -> Layout | None:
-        """Where a tensor's elements lie from the beginning of its root's buffer. None where they lie unevenly."""
+        """The layout of a tensor in the buffer of its root; None where it is not affine."""
         if tensor not in self._layouts:
-            self._layouts[tensor] = self._layout(tensor)
+            self._layouts[tensor] = self._layout_of(tensor)
         return self._layouts[tensor]
 
-    def _layout(self, tensor: RunTensor) -> Layout | None:
-        root, piece = self.places.of(tensor)
-        whole = strided(root.sizes, self.strides(root))
-        return whole if root is tensor else compose(whole, piece.offset, piece.modes)
+    def _layout_of(self, tensor: RunTensor) -> Layout | None:
+        root, view = self.aliases.of(tensor)
+        layout = strided_layout(root.sizes, self.strides(root))
+        return layout if root is tensor else compose(layout, view.offset, view.modes)
 
     def operand(self, tensor: RunTensor) -> tuple[int, tuple[int, ...]] | None:
-        """Offset and stride per axis, or None where an axis does not lie evenly."""
+        """Offset and one stride per axis, or None where no single stride describes an axis."""
         if tensor not in self._operands:
-            self._operands[tensor] = self._operand(tensor)
+            self._operands[tensor] = self._operand_of(tensor)
         return self._operands[tensor]
 
-    def _operand(self, tensor: RunTensor) -> tuple[int, tuple[int, ...]] | None:
+    def _operand_of(self, tensor: RunTensor) -> tuple[int, tuple[int, ...]] | None:
+        if tensor in self._regions:
+            layout = self._regions[tensor][1]
+            return layout.offset, tuple(stride for _, stride in layout.modes)
         if not tensor.count:
-            return 0, row_major(tensor.sizes)
-        layout = self.layout(tensor)
-        if layout is None:
+            return 0, row_major_strides(tensor.sizes)
+        composed = self.layout(tensor)
+        if composed is None:
             return None
-        strides = strides_of(layout, tensor.sizes)
-        return None if strides is None else (layout.offset, strides)
+        strides = strides_of(composed, tensor.sizes)
+        return None if strides is None else (composed.offset, strides)
 
-    def is_image(self, tensor: RunTensor) -> bool:
-        """Whether neighbours along axis 1 lie side by side, in a tensor whose axes lie evenly."""
+    def is_channels_last(self, tensor: RunTensor) -> bool:
+        """Whether axis 1 is contiguous, in a tensor with one stride per axis."""
         operand = self.operand(tensor)
         assert operand is not None
         _, strides = operand
         return tensor.sizes[1] == 1 or strides[1] == 1
 
+    def add_region(self, tensor: RunTensor, sizes: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> RunTensor:
+        """A region of the buffer of ``tensor``; ``offset`` and ``strides`` in elements."""
+        region = RunTensor(tensor.name, tensor.type, sizes, tensor.dtype, tensor.data)
+        self._regions[region] = (tensor, Layout(offset, tuple(zip(sizes, strides, strict=True))))
+        return region
 
-def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return ordered(shape, (0, *range(2, len(shape)), 1))
+    def root_of(self, tensor: RunTensor) -> RunTensor:
+        """The root whose buffer holds a tensor or a region."""
+        return self.aliases.of(self._regions[tensor][0] if tensor in self._regions else tensor).root
+
+    def is_in_arena(self, tensor: RunTensor) -> bool:
+        return self.root_of(tensor) not in self.aliases.external and bool(tensor.count)
+
+    def nbytes_of(self, root: RunTensor) -> int:
+        """The bytes that the buffer of a root spans."""
+        strides = self.strides(root)
+        return (1 + sum((size - 1) * stride for size, stride in zip(root.sizes, strides, strict=True))) * root.itemsize
 
 
-def choose(calls: Iterable[KernelCall], memory: PhysicalLayouts) -> None:
-    """Lay out each root as most of what is done with its pieces wants it."""
+def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return permuted_strides(shape, (0, *range(2, len(shape)), 1))
+
+
+def choose_layouts(calls: Iterable[KernelCall], layouts: PhysicalLayouts) -> None:
+    """Set the strides of each root by a vote of the kernels that read and write its views, weighted by bytes."""
     calls = list(calls)
-    places = memory.places
+    aliases = layouts.aliases
     votes: Counter[RunTensor] = Counter()
     for call in calls:
-        for tensor in call.images:
-            root = places.of(tensor).root
-            if root not in places.fixed and len(root.sizes) >= 3:
-                votes[root] += _preference(tensor, root, memory)
-    turned = {root for root, vote in votes.items() if vote > 0}
-    for row in (calls, reversed(calls)):
-        for call in row:
-            _follow(call, memory, turned, votes)
-    for root in turned:
-        memory.turn(root)
-        if any(memory.layout(tensor) is None for tensor in places.pieces(root)):
-            # Some piece goes across its axes unevenly: only the order of the axes keeps that affine.
-            memory.set_strides(root, row_major(root.sizes))
-    _straighten(calls, memory, turned)
+        for tensor in call.channels_last:
+            root = aliases.of(tensor).root
+            if root not in aliases.external and len(root.sizes) >= 3:
+                votes[root] += _vote_of(tensor, root, layouts)
+    channels_last = {root for root, vote in votes.items() if vote > 0}
+    for sequence in (calls, reversed(calls)):
+        for call in sequence:
+            _propagate(call, layouts, channels_last, votes)
+    for root in channels_last:
+        layouts.set_channels_last(root)
+        if any(layouts.layout(tensor) is None for tensor in aliases.members(root)):
+            # Some view is affine only in the row-major order of the root.
+            layouts.set_strides(root, row_major_strides(root.sizes))
+    _permute_for_views(calls, layouts, channels_last)
 
 
-def _straighten(calls: Iterable[KernelCall], memory: PhysicalLayouts, turned: set[RunTensor]) -> None:
-    """Where a view of a whole root does not lie evenly, let the root's axes lie in the view's order, if that suits all pieces."""
-    used: dict[RunTensor, list[RunTensor]] = {}
+def _permute_for_views(calls: Iterable[KernelCall], layouts: PhysicalLayouts, channels_last: set[RunTensor]) -> None:
+    """Permute the axes of a root whose transposed view lacks strides of its own, where all other members stay strided."""
+    users: dict[RunTensor, list[RunTensor]] = {}
     for call in calls:
         if call.kernel != MOVE:
-            for tensor in call.tensors():
+            for tensor in call.operands():
                 if tensor.count:
-                    used.setdefault(memory.places.of(tensor).root, []).append(tensor)
-    for root, tensors in used.items():
-        if root in memory.places.fixed or root in turned or len(root.sizes) < 3:
+                    users.setdefault(layouts.aliases.of(tensor).root, []).append(tensor)
+    for root, tensors in users.items():
+        if root in layouts.aliases.external or root in channels_last or len(root.sizes) < 3:
             continue
-        uneven = next((tensor for tensor in tensors if memory.operand(tensor) is None), None)
-        order = None if uneven is None else _order_of(memory.places.of(uneven).layout, root)
+        unstrided = next((tensor for tensor in tensors if layouts.operand(tensor) is None), None)
+        order = None if unstrided is None else _axis_order_of(layouts.aliases.of(unstrided).layout, root)
         if order is None:
             continue
-        memory.set_strides(root, ordered(root.sizes, order))
-        if any(memory.operand(tensor) is None for tensor in tensors) or any(
-            memory.layout(tensor) is None for tensor in memory.places.pieces(root)
+        layouts.set_strides(root, permuted_strides(root.sizes, order))
+        if any(layouts.operand(tensor) is None for tensor in tensors) or any(
+            layouts.layout(tensor) is None for tensor in layouts.aliases.members(root)
         ):
-            memory.set_strides(root, row_major(root.sizes))
+            layouts.set_strides(root, row_major_strides(root.sizes))
 
 
-def _order_of(layout: Layout, root: RunTensor) -> list[int] | None:
-    """The axes of a root in the order in which a view of it goes through them. None for a view that is not of all of it."""
+def _axis_order_of(layout: Layout, root: RunTensor) -> list[int] | None:
+    """The axes of a root in the order in which a view traverses them. None for a view of only a part of the root."""
     if layout.elements != root.count:
         return None
     modes = {}
-    for axis, (size, step) in enumerate(zip(root.sizes, row_major(root.sizes), strict=True)):
-        # An axis of one element goes with any mode.
-        fitting = [place for place, (n, stride) in enumerate(layout.modes) if size == 1 or stride <= step < stride * n]
-        if not fitting:
+    for axis, (size, step) in enumerate(zip(root.sizes, row_major_strides(root.sizes), strict=True)):
+        # An axis of one element belongs to any mode.
+        matching = [index for index, (n, stride) in enumerate(layout.modes) if size == 1 or stride <= step < stride * n]
+        if not matching:
             return None
-        modes[axis] = min(fitting)
+        modes[axis] = min(matching)
     return sorted(modes, key=modes.__getitem__)
 
 
-def _preference(tensor: RunTensor, root: RunTensor, memory: PhysicalLayouts) -> int:
-    """Bytes of an image that lies channels-last if its root does and not otherwise; negative where it is the other way round."""
+def _vote_of(tensor: RunTensor, root: RunTensor, layouts: PhysicalLayouts) -> int:
+    """Vote of one operand for a channels-last root, in bytes; negative where the operand is channels-last only without it."""
     if not tensor.count or tensor.count == tensor.sizes[0] * tensor.sizes[1]:
         return 0
-    _, piece = memory.places.of(tensor)
-    either = []
-    for order in (channels_last, row_major):
-        layout = compose(strided(root.sizes, order(root.sizes)), piece.offset, piece.modes)
+    _, view = layouts.aliases.of(tensor)
+    contiguous = []
+    for strides_for in (channels_last_strides, row_major_strides):
+        layout = compose(strided_layout(root.sizes, strides_for(root.sizes)), view.offset, view.modes)
         strides = None if layout is None else strides_of(layout, tensor.sizes)
-        either.append(strides is not None and strides[1] == 1)
-    return tensor.nbytes * (either[0] - either[1])
+        contiguous.append(strides is not None and strides[1] == 1)
+    return tensor.nbytes * (contiguous[0] - contiguous[1])
 
 
-def _follow(call: KernelCall, memory: PhysicalLayouts, turned: set[RunTensor], votes: Counter[RunTensor]) -> None:
-    """What is made element by element from something channels-last lies so too, where nothing speaks against it."""
-    if call.kernel in ("conv", "pool", MOVE):
+def _propagate(call: KernelCall, layouts: PhysicalLayouts, channels_last: set[RunTensor], votes: Counter[RunTensor]) -> None:
+    """Extend channels-last from operands to operands of the same shape that have no vote of their own."""
+    if traits_of(call.kernel).sets_own_layout:
         return
     y, *_ = call.writes
     shape = y.shape
     if shape is None or len(shape) < 3:
         return
-    roots = [memory.places.of(tensor).root for tensor in call.tensors() if tensor.shape == shape]
-    if not any(root in turned for root in roots):
+    roots = [layouts.aliases.of(tensor).root for tensor in call.operands() if tensor.shape == shape]
+    if not any(root in channels_last for root in roots):
         return
     for root in roots:
-        if root not in memory.places.fixed and root.sizes == shape and not votes[root]:
-            turned.add(root)
+        if root not in layouts.aliases.external and root.sizes == shape and not votes[root]:
+            channels_last.add(root)

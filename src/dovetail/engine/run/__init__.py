@@ -1,1 +1,1 @@
-"""Execution: encoded steps, arenas, the steps that run in Python, and the subgraphs of If and Loop."""
+"""Execution: step encoding, executables, steps in Python, output buffers, and the subgraphs of If and Loop."""

@@ -1,18 +1,20 @@
-"""A plan bound to memory and threads: its steps made, natively where a kernel takes them, and run at each call."""
+"""A plan bound to memory and threads: its steps as native kernels where one takes them, run at each call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from dovetail.arrays import Array
 from dovetail.engine.memory.tensor import INTERPRET, RunTensor, TensorMap
 from dovetail.engine.plan import Plan, Step
 from dovetail.engine.run.output_pool import OutputPool
-from dovetail.engine.run.python_steps import Find, finder, python_step
-from dovetail.engine.run.step_encoding import extent, spec
+from dovetail.engine.run.python_steps import OperandReader, operand_reader, python_step
+from dovetail.engine.run.step_encoding import encode_step, extent_of
 from dovetail.errors import EngineError
 from dovetail.interpreter.interpret import put_into
 from dovetail.limits import Usage, active
@@ -20,39 +22,45 @@ from dovetail.limits import Usage, active
 
 @dataclass(eq=False, slots=True)
 class ExecutionContext:
-    """One call: the memory it has, where everything lies in it, and the loose tensors that Python holds.
+    """The state of one call: its arena, the addresses of all buffers, and the dynamic tensors that Python holds.
 
-    ``memory`` is the core's Visit, which runs native steps; where there is no core, an arena and nothing else.
+    ``execution`` is the core's Visit, which runs native steps and owns the arena; without a core it is a :class:`_PythonArena`.
     """
 
-    memory: Any
+    execution: Any
     addresses: list[int]
-    results: list[Any]
-    dynamic: dict[RunTensor, Any]
-    find: Find
+    results: list[Array]
+    dynamic: dict[RunTensor, Array]
+    read_operand: OperandReader
 
 
-Piece = Callable[["Executable", ExecutionContext], None]
-"""A run of native steps, or one step in Python. It does not hold the Bound that it is part of: those of a loop whose sizes grow
-would all wait for the collector of cycles."""
+class Segment(NamedTuple):
+    """A run of native steps (``steps``: the first, and one past the last), or one step in Python (``steps`` is None).
+
+    ``run`` takes the Executable as an argument: a reference to it would be a cycle, and executables of a loop whose sizes grow
+    would all wait for the cyclic garbage collector.
+    """
+
+    run: Callable[[Executable, ExecutionContext], None]
+    steps: tuple[int, int] | None
 
 
 class Executable:
-    """A plan whose steps are made. Holds the constants that the steps read. ``fill`` gives all steps to the core at once.
+    """A plan with its kernels. Holds the constants that the steps read.
 
-    ``arrays``: inputs as those of every call lie in memory.
+    ``arrays``: inputs with the memory layout that those of every call have. ``fill`` gives all steps to the core at once.
     """
 
     def __init__(
         self,
         plan: Plan,
         tensor_map: TensorMap,
-        arrays: Sequence[Any],
-        core: Any,
-        pool: Any,
-        store: Any,
+        arrays: Sequence[Array],
+        core: ModuleType | None,
+        pool: object,
+        store: object,
         output_pool: OutputPool,
-        fill: Callable[[Any], None] | None = None,
+        fill: Callable[[object], None] | None = None,
     ) -> None:
         self.plan = plan
         self.tensor_map = tensor_map
@@ -60,173 +68,176 @@ class Executable:
         self.native_steps: list[Step] = []
         self.python_steps: list[tuple[Step, str]] = []
         self._core = core
-        self._program = core.Program(pool, store, plan.arena_bytes, _extents(plan, arrays)) if core else None
-        self._addresses: Callable[[list[Any]], list[int]] = getattr(core, "addresses", _addresses)
-        self._pieces: list[Piece] = []
-        # The native steps of each piece, from the first to the one after the last; None: a step in Python.
-        self._spans: list[tuple[int, int] | None] = []
+        self._program = core.Program(pool, store, plan.arena_bytes, _extents_of(plan, arrays)) if core else None
+        self._addresses: Callable[[list[Array]], list[int]] = getattr(core, "addresses", _addresses_of)
+        self._segments: list[Segment] = []
         if fill is not None:
             fill(self._program)
             self.native_steps = plan.steps
-            self._run_until(0)
+            self._end_native_segment(0)
         else:
-            self._build()
+            self._add_steps()
 
-    def _build(self) -> None:
+    def _add_steps(self) -> None:
         first = 0
         for step in self.plan.steps:
-            refusal = self._add(step)
+            refusal = self._add_native(step)
             if not refusal:
                 self.native_steps.append(step)
                 continue
-            self._run_until(first)
+            self._end_native_segment(first)
             first = len(self.native_steps)
             self.python_steps.append((step, refusal))
-            self._pieces.append(self._in_python(step))
-            self._spans.append(None)
-        self._run_until(first)
+            self._segments.append(self._python_segment(step))
+        self._end_native_segment(first)
 
-    def _add(self, step: Step) -> str:
-        """Give a step to the core. Returns why that cannot be."""
+    def _add_native(self, step: Step) -> str:
+        """Give a step to the core; returns the reason where the core has no kernel for it."""
         if step.kernel == INTERPRET:
             return step.reason
         if self._program is None:
             return "no native core"
         try:
-            self._program.add(*spec(step), self.tensor_map.shares(step.constants()))
+            self._program.add(*encode_step(step), self.tensor_map.shares(step.constants()))
         except ValueError as error:
             return str(error)
         return ""
 
-    def _run_until(self, first: int) -> None:
+    def _end_native_segment(self, first: int) -> None:
         last = len(self.native_steps)
         if last > first:
-            self._pieces.append(lambda executable, context: executable._run_native(context, first, last))
-            self._spans.append((first, last))
+            self._segments.append(
+                Segment(lambda executable, context: executable._run_native(context, first, last), (first, last))
+            )
 
     def _run_native(self, context: ExecutionContext, first: int, last: int) -> None:
+        assert self._core is not None
         try:
-            context.memory.run(context.addresses, first, last)
+            context.execution.run(context.addresses, first, last)
         except self._core.StepFailed as failure:
             number, code = failure.args
             step = self.native_steps[number]
-            # The operator's own rule knows the reason in full.
-            python_step(step, self.tensor_map)(context.find, context.dynamic)
+            # A kernel reports a code alone. The operator's own rule raises the complete error.
+            python_step(step, self.tensor_map)(context.read_operand, context.dynamic)
             raise EngineError(code, f"{step.label} failed", node=step.label) from None
 
-    def _in_python(self, step: Step) -> Piece:
+    def _python_segment(self, step: Step) -> Segment:
         run = python_step(step, self.tensor_map)
-        return lambda _, context: run(context.find, context.dynamic)
+        return Segment(lambda _, context: run(context.read_operand, context.dynamic), None)
 
-    def __call__(self, arrays: Sequence[Any], out: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
+    def __call__(self, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]) -> dict[str, Array]:
         usage = active()
         if usage is not None:
-            return self._run_within(usage, arrays, out, names)
+            return self._run_limited(usage, arrays, out, names)
         context = self.create_context(arrays, out, names)
-        for piece in self._pieces:
-            piece(self, context)
-        return self._results(context, out, names)
+        for segment in self._segments:
+            segment.run(self, context)
+        return self._outputs_of(context, out, names)
 
-    def _run_within(
-        self, usage: Usage, arrays: Sequence[Any], out: Mapping[str, Any] | None, names: Sequence[str]
-    ) -> dict[str, Any]:
-        """A call that looks at the time between steps, and counts its memory beside that of the run it is a part of."""
+    def _run_limited(
+        self, usage: Usage, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]
+    ) -> dict[str, Array]:
+        """Run within limits: check the time between steps, and add this call's memory to that of the enclosing run."""
         before, plan = usage.memory, self.plan
         try:
-            usage.hold(
-                plan.arena_bytes + plan.constant_bytes + sum(tensor.nbytes for tensor in plan.outputs if not tensor.is_dynamic),
-                "the run",
-            )
+            usage.hold(plan.arena_bytes + plan.constant_bytes + output_bytes_of(plan), "the run")
             context = self.create_context(arrays, out, names)
-            for piece, span in zip(self._pieces, self._spans, strict=True):
-                if span is None:
+            for segment in self._segments:
+                if segment.steps is None:
                     usage.check_time()
-                    piece(self, context)
+                    segment.run(self, context)
                     continue
                 if usage.deadline is None:
-                    piece(self, context)
+                    segment.run(self, context)
                     continue
-                for place in range(*span):
+                for number in range(*segment.steps):
                     usage.check_time()
-                    self._run_native(context, place, place + 1)
+                    self._run_native(context, number, number + 1)
             usage.check_time()
-            return self._results(context, out, names)
+            return self._outputs_of(context, out, names)
         finally:
             usage.memory = before
 
-    def _results(self, context: ExecutionContext, out: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
+    def _outputs_of(self, context: ExecutionContext, out: Mapping[str, Array] | None, names: Sequence[str]) -> dict[str, Array]:
         return {
-            name: self._delivered(tensor, name, result, context.dynamic, out)
+            name: self._deliver(tensor, name, result, context.dynamic, out)
             for tensor, name, result in zip(self.plan.outputs, names, context.results, strict=True)
         }
 
-    def create_context(self, arrays: Sequence[Any], out: Mapping[str, Any] | None, names: Sequence[str]) -> ExecutionContext:
-        """What a call needs, before any step has run."""
-        self._output_pool.begin()
+    def create_context(self, arrays: Sequence[Array], out: Mapping[str, Array] | None, names: Sequence[str]) -> ExecutionContext:
+        """The context of a call before its first step: arena, output arrays and addresses."""
+        self._output_pool.begin_call()
         dynamic = {tensor: array for tensor, array in zip(self.plan.inputs, arrays, strict=True) if tensor.is_dynamic}
-        results = [self._result(tensor, name, arrays, out) for tensor, name in zip(self.plan.outputs, names, strict=True)]
-        memory = self._core.Visit(self._program) if self._core else _PythonArena(self.plan.arena_bytes)
-        addresses = [memory.arena, *self._addresses([*arrays, *results])]
-        return ExecutionContext(memory, addresses, results, dynamic, finder(addresses, dynamic))
+        results = [self._result_array(tensor, name, arrays, out) for tensor, name in zip(self.plan.outputs, names, strict=True)]
+        execution = self._core.Visit(self._program) if self._core else _PythonArena(self.plan.arena_bytes)
+        addresses = [execution.arena, *self._addresses([*arrays, *results])]
+        return ExecutionContext(execution, addresses, results, dynamic, operand_reader(addresses, dynamic))
 
     def names(self) -> list[str]:
-        """What the core calls its steps."""
+        """The names of the native steps as the core reports them."""
         return list(self._program.names()) if self._program is not None else []
 
-    def _result(self, tensor: RunTensor, name: str, arrays: Sequence[Any], out: Mapping[str, Any] | None) -> Any:
+    def _result_array(self, tensor: RunTensor, name: str, arrays: Sequence[Array], out: Mapping[str, Array] | None) -> Array:
+        """The array that the steps write an output into: the caller's where it is contiguous and overlaps no input."""
         if tensor.is_dynamic:
             return None
         assert tensor.dtype is not None
-        given = None if out is None else out.get(name)
-        if given is None:
-            return self._output_pool.array(tensor.sizes, tensor.dtype.numpy)
+        target = None if out is None else out.get(name)
+        if target is None:
+            return self._output_pool.allocate(tensor.sizes, tensor.dtype.numpy)
         if (
-            not isinstance(given, np.ndarray)
-            or given.dtype != tensor.dtype.numpy
-            or given.shape != tensor.sizes
-            or not given.flags.writeable
+            not isinstance(target, np.ndarray)
+            or target.dtype != tensor.dtype.numpy
+            or target.shape != tensor.sizes
+            or not target.flags.writeable
         ):
             raise EngineError(
                 "output.array", f"out[{name!r}] should be a writable {tensor.dtype} array of shape {list(tensor.sizes)}"
             )
-        direct = given.flags.carray and not any(is_array(each) and np.may_share_memory(given, each) for each in arrays)
-        return given if direct else self._output_pool.array(tensor.sizes, tensor.dtype.numpy)
+        is_direct = target.flags.carray and not any(is_array(array) and np.may_share_memory(target, array) for array in arrays)
+        return target if is_direct else self._output_pool.allocate(tensor.sizes, tensor.dtype.numpy)
 
-    def _delivered(
-        self, tensor: RunTensor, name: str, result: Any, dynamic: dict[RunTensor, Any], out: Mapping[str, Any] | None
-    ) -> Any:
-        given = None if out is None else out.get(name)
+    def _deliver(
+        self, tensor: RunTensor, name: str, result: Array, dynamic: dict[RunTensor, Array], out: Mapping[str, Array] | None
+    ) -> Array:
+        """An output as the caller gets it: copied into the caller's array where the steps did not write into that."""
+        target = None if out is None else out.get(name)
         if tensor.is_dynamic:
-            found = dynamic.get(tensor, tensor.data)
-            return found if given is None else put_into(given, found, name)
-        if given is None or given is result:
+            array = dynamic.get(tensor, tensor.data)
+            return array if target is None else put_into(target, array, name)
+        if target is None or target is result:
             return result
-        given[...] = result
-        return given
+        target[...] = result
+        return target
 
 
 class _PythonArena:
-    """An arena where there is no core to keep one."""
+    """An arena of an Executable without a native core."""
 
     def __init__(self, nbytes: int) -> None:
         self._memory = np.empty(max(nbytes, 1), np.uint8)
         self.arena = self._memory.__array_interface__["data"][0]
 
 
-def _extents(plan: Plan, arrays: Sequence[Any]) -> list[tuple[int, int]]:
-    """The bytes of each input and output, counted from the address of its first element."""
-    inputs = [extent(array) if is_array(array) else (0, 0) for array in arrays]
+def output_bytes_of(plan: Plan) -> int:
+    """The bytes of the outputs whose shapes are known."""
+    return sum(tensor.nbytes for tensor in plan.outputs if not tensor.is_dynamic)
+
+
+def _extents_of(plan: Plan, arrays: Sequence[Array]) -> list[tuple[int, int]]:
+    """The extent in bytes of each input and output, relative to the address of its first element."""
+    inputs = [extent_of(array) if is_array(array) else (0, 0) for array in arrays]
     return [*inputs, *((0, 0 if tensor.is_dynamic else tensor.nbytes) for tensor in plan.outputs)]
 
 
-def _addresses(items: list[Any]) -> list[int]:
-    return list(map(_address, items))
+def _addresses_of(arrays: list[Array]) -> list[int]:
+    return list(map(_address_of, arrays))
 
 
-def _address(array: Any) -> int:
+def _address_of(array: Array) -> int:
     return int(array.__array_interface__["data"][0]) if isinstance(array, np.ndarray) else 0
 
 
-def is_array(item: Any) -> bool:
-    """Whether something is an array of plain elements, which kernels read where it lies."""
-    return isinstance(item, np.ndarray) and item.dtype.kind != "O"
+def is_array(value: object) -> bool:
+    """Whether a value is an array of plain elements, which kernels read without a copy."""
+    return isinstance(value, np.ndarray) and value.dtype.kind != "O"

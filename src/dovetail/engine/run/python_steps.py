@@ -1,4 +1,4 @@
-"""Steps that run in Python: an operator's own rule on views of the program's memory, and moves where there is no native core."""
+"""Steps that run in Python: an operator's own rule on views of the program's memory, and copies without a native core."""
 
 from __future__ import annotations
 
@@ -7,108 +7,113 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.arrays import Array
 from dovetail.engine.memory.tensor import RunTensor, TensorMap
 from dovetail.engine.plan import COPY, FILL, Operand, Step
 from dovetail.errors import EngineError
 from dovetail.interpreter.evaluate import placed
 from dovetail.limits import active, bytes_of
 
-Find = Callable[[Operand], Any]
-"""The array of an operand in the memory of one call; a loose one is whatever was kept under its tensor."""
+OperandReader = Callable[[Operand], Array]
+"""Gives the array of an operand in the memory of one call; for a dynamic operand the array that a step stored for its tensor."""
+DynamicArrays = dict[RunTensor, Array]
 
 
-def python_step(step: Step, tensor_map: TensorMap) -> Callable[[Find, dict[RunTensor, Any]], None]:
-    """What runs a step: called with what finds operands, and where loose tensors are kept."""
+def python_step(step: Step, tensor_map: TensorMap) -> Callable[[OperandReader, DynamicArrays], None]:
+    """A function that runs a step in the memory of one call."""
     if step.kernel == COPY:
-        return lambda find, dynamic: _copy(step, find)
+        return lambda read, dynamic: _copy(step, read)
     if step.kernel == FILL:
-        return lambda find, dynamic: _fill(step, find)
-    return lambda find, dynamic: _interpret(step, tensor_map, find, dynamic)
+        return lambda read, dynamic: _fill(step, read)
+    return lambda read, dynamic: _interpret(step, tensor_map, read, dynamic)
 
 
-def _copy(step: Step, find: Find) -> None:
+def _copy(step: Step, read: OperandReader) -> None:
     source, target = step.reads[0], step.writes[0]
     assert source is not None
-    find(target)[...] = find(source)
+    read(target)[...] = read(source)
 
 
-def _fill(step: Step, find: Find) -> None:
-    target = find(step.writes[0])
+def _fill(step: Step, read: OperandReader) -> None:
+    target = read(step.writes[0])
     target[...] = np.frombuffer(bytes(step.attributes["bytes"]), target.dtype)[0]
 
 
-def _interpret(step: Step, tensor_map: TensorMap, find: Find, dynamic: dict[RunTensor, Any]) -> None:
+def _interpret(step: Step, tensor_map: TensorMap, read: OperandReader, dynamic: DynamicArrays) -> None:
     call = step.call
     assert call is not None
-    known = {tensor: None if operand is None else find(operand) for tensor, operand in zip(call.reads, step.reads, strict=True)}
+    arrays = {tensor: None if operand is None else read(operand) for tensor, operand in zip(call.reads, step.reads, strict=True)}
     for node in call.nodes:
         tensors = [None if x is None else tensor_map.of(x) for x in node.inputs]
-        results = placed(node, np, [None if tensor is None else known.get(tensor, tensor.data) for tensor in tensors])
-        known.update({tensor_map.of(y): result for y, result in zip(node.outputs, results, strict=False)})
-    lent = [
-        array for tensor in call.reads if tensor is not None and not tensor.is_dynamic and (array := known[tensor]) is not None
+        results = placed(node, np, [None if tensor is None else arrays.get(tensor, tensor.data) for tensor in tensors])
+        arrays.update({tensor_map.of(y): result for y, result in zip(node.outputs, results, strict=False)})
+    borrowed = [
+        array for tensor in call.reads if tensor is not None and not tensor.is_dynamic and (array := arrays[tensor]) is not None
     ]
     for tensor, operand in zip(call.writes, step.writes, strict=True):
-        _keep(step, operand, _own(known[tensor], lent) if operand.tensor.is_dynamic else known[tensor], find, dynamic)
+        result = _copy_borrowed(arrays[tensor], borrowed) if operand.tensor.is_dynamic else arrays[tensor]
+        _store(step, operand, result, read, dynamic)
 
 
-def _own(result: Any, lent: Sequence[Any]) -> Any:
-    """What Python holds after the step, copied where it lies in memory that is lent to the step alone."""
+def _copy_borrowed(result: Array, borrowed: Sequence[Array]) -> Array:
+    """The result, copied where it shares memory with an array that is valid only during the step."""
     if isinstance(result, list):
-        return [_own(each, lent) for each in result]
-    if isinstance(result, np.ndarray) and any(np.may_share_memory(result, each) for each in lent):
+        return [_copy_borrowed(item, borrowed) for item in result]
+    if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in borrowed):
         return np.array(result, order="C")
     return result
 
 
-def _keep(step: Step, operand: Operand, result: Any, find: Find, dynamic: dict[RunTensor, Any]) -> None:
+def _store(step: Step, operand: Operand, result: Array, read: OperandReader, dynamic: DynamicArrays) -> None:
     if operand.tensor.is_dynamic:
         dynamic[operand.tensor] = result
         if (usage := active()) is not None:
             usage.hold(bytes_of(result), f"what {step.label} and the steps before it make")
         return
     if operand.data is not None:
-        # Known beforehand, and not to be written.
+        # The elements are a constant of the plan.
         return
     if tuple(result.shape) != operand.sizes:
         raise EngineError("run.shape", f"{operand.tensor} came out with the shape {list(result.shape)}", node=step.label)
-    find(operand)[...] = result
+    read(operand)[...] = result
 
 
-def finder(addresses: Sequence[int], dynamic: dict[RunTensor, Any]) -> Find:
-    """What finds operands: the arena, the inputs and the outputs begin at ``addresses``, and live as long as the call."""
+def operand_reader(addresses: Sequence[int], dynamic: DynamicArrays) -> OperandReader:
+    """An OperandReader for a call whose arena, inputs and outputs begin at ``addresses``."""
 
-    def find(operand: Operand) -> Any:
+    def read(operand: Operand) -> Array:
         tensor = operand.tensor
         if tensor.is_dynamic:
             return dynamic.get(tensor, tensor.data)
         assert tensor.dtype is not None
         dtype = tensor.dtype.numpy
         if operand.data is not None:
-            return _piece(operand.data, operand, dtype)
-        return _at(addresses[operand.buffer] + operand.offset, operand.sizes, operand.strides, dtype)
+            return _constant_view(operand.data, operand, dtype)
+        return _array_at(addresses[operand.buffer] + operand.offset, operand.sizes, operand.strides, dtype)
 
-    return find
+    return read
 
 
-class _Memory:
-    """What numpy makes an array of without owning it."""
+class _ArrayInterface:
+    """An object from which numpy makes an array that does not own its memory."""
 
-    def __init__(self, interface: dict[str, Any]) -> None:
+    def __init__(self, interface: dict[str, object]) -> None:
         self.__array_interface__ = interface
 
 
-def _at(address: int, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+def _array_at(address: int, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if 0 in sizes:
         return np.empty(sizes, dtype)
-    # numpy's own types say what they are; those of ml_dtypes are bytes first.
+    # The interface names numpy's own types; arrays of ml_dtypes are viewed from raw bytes.
     typestr = dtype.str if dtype.isbuiltin == 1 else f"|V{dtype.itemsize}"
-    found = np.asarray(_Memory({"version": 3, "data": (address, False), "shape": sizes, "strides": strides, "typestr": typestr}))
-    return found if found.dtype == dtype else found.view(dtype)
+    array = np.asarray(
+        _ArrayInterface({"version": 3, "data": (address, False), "shape": sizes, "strides": strides, "typestr": typestr})
+    )
+    return array if array.dtype == dtype else array.view(dtype)
 
 
-def _piece(data: np.ndarray[Any, Any], operand: Operand, dtype: Any) -> np.ndarray[Any, Any]:
-    """A piece of a constant."""
+def _constant_view(data: np.ndarray[Any, Any], operand: Operand, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """The view of a constant that an operand is."""
     if operand.sizes == data.shape and not operand.offset and operand.strides == data.strides:
         return data
-    return _at(data.__array_interface__["data"][0] + operand.offset, operand.sizes, operand.strides, dtype)
+    return _array_at(data.__array_interface__["data"][0] + operand.offset, operand.sizes, operand.strides, dtype)

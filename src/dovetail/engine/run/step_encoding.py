@@ -1,4 +1,4 @@
-"""How a step is said to the core: plain rows of numbers."""
+"""Encode a Step as the tuples that the native ``Program.add`` takes."""
 
 from __future__ import annotations
 
@@ -7,69 +7,70 @@ from typing import Any
 import numpy as np
 
 from dovetail.engine.plan import Operand, Step
-from dovetail.engine.select.elementwise_codegen import Input, NoInstruction, compiled
+from dovetail.engine.select.elementwise_codegen import Input, NoInstruction, assemble
 
-Row = tuple[int, int, str, int, list[int], list[int], int, int, int]
-"""Buffer, offset, element type, its bytes, sizes, strides; of a constant its address and the extent of its memory from there."""
-Spec = tuple[str, list[Row], list[Row], dict[str, Any]]
+OperandRow = tuple[int, int, str, int, list[int], list[int], int, int, int]
+"""Buffer, offset, element type, item size, sizes, strides; for a constant its address and the extent of its memory from there."""
+EncodedStep = tuple[str, list[OperandRow], list[OperandRow], dict[str, Any]]
+"""Kernel, reads, writes, attributes."""
 
 
-def spec(step: Step) -> Spec:
-    """What ``Program.add`` of the core takes. Raises ValueError for what no kernel takes."""
-    reads = [_row(operand) for operand in step.reads if operand is not None]
-    writes = [_row(operand) for operand in step.writes]
+def encode_step(step: Step) -> EncodedStep:
+    """The arguments of the core's ``Program.add``. Raises ValueError for a step that no kernel takes."""
+    reads = [_encode_operand(operand) for operand in step.reads if operand is not None]
+    writes = [_encode_operand(operand) for operand in step.writes]
     attributes = dict(step.attributes)
     if step.kernel == "chain":
-        return _chain(step, reads, writes)
+        return _encode_elementwise(step, reads, writes)
     if step.kernel == "matmul":
-        for place, name in enumerate(("transpose_a", "transpose_b")):
+        for index, name in enumerate(("transpose_a", "transpose_b")):
             if attributes.pop(name, 0):
-                reads[place] = _swapped(reads[place])
+                reads[index] = _transpose(reads[index])
     return step.kernel, reads, writes, attributes
 
 
-def _row(operand: Operand) -> Row:
+def _encode_operand(operand: Operand) -> OperandRow:
     tensor = operand.tensor
     if tensor.dtype is None or tensor.dtype.name == "string" or (operand.buffer < 0 and operand.data is None):
         raise ValueError("a tensor whose shape is known only at run time")
     offset, address, low, high = operand.offset, 0, 0, 0
     if operand.data is not None:
-        first, last = extent(operand.data)
+        first, last = extent_of(operand.data)
         address, low, high = operand.data.__array_interface__["data"][0] + offset, first - offset, last - offset
         offset = 0
     sizes, strides = list(operand.sizes), list(operand.strides)
     return max(operand.buffer, 0), offset, tensor.dtype.name, tensor.itemsize, sizes, strides, address, low, high
 
 
-def extent(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """The first byte of an array's memory and the one past its last, counted from the address of its first element."""
+def extent_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """The first byte of an array's memory and one past its last, relative to the address of its first element."""
     if array.flags.c_contiguous or not array.size:
         return 0, array.nbytes
     reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
     return sum(reach for reach in reaches if reach < 0), array.itemsize + sum(reach for reach in reaches if reach > 0)
 
 
-def _swapped(row: Row) -> Row:
-    """A matrix turned over."""
+def _transpose(row: OperandRow) -> OperandRow:
+    """The operand with its last two axes swapped."""
     buffer, offset, dtype, itemsize, sizes, strides, address, low, high = row
-    turned = [[*each[:-2], each[-1], each[-2]] for each in (sizes, strides)]
-    return buffer, offset, dtype, itemsize, turned[0], turned[1], address, low, high
+    sizes, strides = ([*axes[:-2], axes[-1], axes[-2]] for axes in (sizes, strides))
+    return buffer, offset, dtype, itemsize, sizes, strides, address, low, high
 
 
-def _chain(step: Step, reads: list[Row], writes: list[Row]) -> Spec:
+def _encode_elementwise(step: Step, reads: list[OperandRow], writes: list[OperandRow]) -> EncodedStep:
     inputs = [Input(operand.tensor.dtype, operand.tensor.data) for operand in step.reads if operand is not None]
     try:
-        chain = compiled(step.attributes["body"], step.attributes["results"], inputs)
-    except NoInstruction as why:
-        raise ValueError(str(why)) from None
-    return "chain", [_stretched(row, writes[0][4]) for row in reads], writes, chain._asdict()
+        program = assemble(step.attributes["body"], step.attributes["results"], inputs)
+    except NoInstruction as error:
+        raise ValueError(str(error)) from None
+    return "chain", [_broadcast(row, writes[0][4]) for row in reads], writes, program._asdict()
 
 
-def _stretched(row: Row, sizes: list[int]) -> Row:
-    """An operand broadcast to ``sizes``, with a stride of 0 along axes that it lacks. Raises ValueError where it does not fit."""
-    buffer, offset, dtype, itemsize, own, strides, address, low, high = row
-    lacking = len(sizes) - len(own)
-    if lacking < 0 or any(size not in (1, whole) for size, whole in zip(own, sizes[lacking:], strict=True)):
-        raise ValueError(f"an operand of shape {own} does not broadcast to {sizes}")
-    steps = [0 if size == 1 else stride for size, stride in zip(own, strides, strict=True)]
-    return buffer, offset, dtype, itemsize, list(sizes), [0] * lacking + steps, address, low, high
+def _broadcast(row: OperandRow, sizes: list[int]) -> OperandRow:
+    """An operand broadcast to ``sizes``: stride 0 along axes of size 1 and missing ones. Raises ValueError if it does not fit."""
+    buffer, offset, dtype, itemsize, own_sizes, strides, address, low, high = row
+    missing = len(sizes) - len(own_sizes)
+    if missing < 0 or any(size not in (1, target) for size, target in zip(own_sizes, sizes[missing:], strict=True)):
+        raise ValueError(f"an operand of shape {own_sizes} does not broadcast to {sizes}")
+    steps = [0 if size == 1 else stride for size, stride in zip(own_sizes, strides, strict=True)]
+    return buffer, offset, dtype, itemsize, list(sizes), [0] * missing + steps, address, low, high

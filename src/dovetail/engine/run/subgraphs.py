@@ -1,10 +1,11 @@
-"""The graphs that operators hold, as programs of their own: If and Loop run them in place of the interpreter's walk."""
+"""Subgraphs of If and Loop as compiled programs, which replace the interpreter's evaluation of these operators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from dovetail.arrays import Array, Namespace
 from dovetail.engine.run.executable import Executable, is_array
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import copy_graph, replace_uses
@@ -12,112 +13,119 @@ from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop, forget
 
-APART = "what it holds is a program of its own"
-"""Why no kernel does the work of such an operator."""
-MOST = 64
-"""How many sets of input shapes a body's plans are looked up by at once."""
+REASON = "its subgraph is a program of its own"
+"""The reason that a plan gives for running such an operator in Python."""
+MAX_EXECUTABLES = 64
+"""The most sets of input shapes for which a Subgraph looks up an executable without its engine."""
+
+
+class SubgraphEngine(Protocol):
+    """An engine for the model of a subgraph."""
+
+    def bind(self, inputs: Sequence[Array]) -> tuple[Executable, list[Array]]: ...
+    def __call__(self, inputs: Sequence[Array]) -> dict[str, Array]: ...
+
+
+CreateEngine = Callable[[Model], SubgraphEngine]
 
 
 class Subgraph:
-    """A body made ready to run. What it reads that is constant outside is constant inside, so that weights are packed."""
+    """A subgraph as a program. An input that is a constant of the outer graph is one inside, so that weights are packed."""
 
-    def __init__(self, body: Graph, outside: Sequence[Value | None], engine: Callable[[Model], Any]) -> None:
-        self._make = engine
-        self._engine: Any = None
+    def __init__(self, body: Graph, outer_values: Sequence[Value | None], create_engine: CreateEngine) -> None:
+        self._create_engine = create_engine
+        self._engine: SubgraphEngine | None = None
         graph = copy_graph(body)
         forget(graph)
         self._model = Model(graph)
-        given = [place for place, x in enumerate(outside) if not _put_in(graph, place, x)]
-        made = {id(value) for value in graph.outputs}
-        self._read = [place for place in given if graph.inputs[place].uses or id(graph.inputs[place]) in made]
-        graph.inputs = [graph.inputs[place] for place in self._read]
+        variable = [index for index, x in enumerate(outer_values) if not _replace_by_constant(graph, index, x)]
+        outputs = {id(value) for value in graph.outputs}
+        self._read = [index for index in variable if graph.inputs[index].uses or id(graph.inputs[index]) in outputs]
+        graph.inputs = [graph.inputs[index] for index in self._read]
         for value in graph.inputs:
-            # What is known of it as a shape value is said in sizes that may not be its inputs'.
+            # A shape value may be an expression in symbols of the outer graph.
             value.value = None
-        _own_outputs(graph)
-        self._names = [str(place) for place in range(len(graph.outputs))]
-        self._known: dict[tuple[Any, ...], Executable] = {}
+        _make_outputs_distinct(graph)
+        self._names = [str(index) for index in range(len(graph.outputs))]
+        self._executables: dict[tuple[Any, ...], Executable] = {}
 
-    def __call__(self, xs: Sequence[Any]) -> list[Any]:
-        given = [xs[place] for place in self._read]
-        key = tuple([(x.shape, x.strides) if is_array(x) and x.flags.aligned else None for x in given])
-        executable = self._known.get(key)
+    def __call__(self, xs: Sequence[Array]) -> list[Array]:
+        inputs = [xs[index] for index in self._read]
+        key = tuple([(x.shape, x.strides) if is_array(x) and x.flags.aligned else None for x in inputs])
+        executable = self._executables.get(key)
         if executable is not None:
-            return list(executable(given, None, self._names).values())
+            return list(executable(inputs, None, self._names).values())
         if self._engine is None:
-            self._engine = self._make(self._model)
-        executable, arrays = self._engine.bind(given)
+            self._engine = self._create_engine(self._model)
+        executable, arrays = self._engine.bind(inputs)
         if any(tensor.is_dynamic for tensor in (*executable.plan.inputs, *executable.plan.outputs)):
-            return list(self._engine(given).values())
-        if None not in key and all(array is x for array, x in zip(arrays, given, strict=True)):
-            if len(self._known) >= MOST:
-                self._known.clear()
-            self._known[key] = executable
+            return list(self._engine(inputs).values())
+        if None not in key and all(array is x for array, x in zip(arrays, inputs, strict=True)):
+            if len(self._executables) >= MAX_EXECUTABLES:
+                self._executables.clear()
+            self._executables[key] = executable
         return list(executable(arrays, None, self._names).values())
 
     def __repr__(self) -> str:
-        return f"<Body {self._model!r}>"
+        return f"<Subgraph {self._model!r}>"
 
 
-def _put_in(graph: Graph, place: int, x: Value | None) -> bool:
-    """Whether an input is constant outside, and now inside."""
+def _replace_by_constant(graph: Graph, index: int, x: Value | None) -> bool:
+    """Replace an input by the constant that it is in the outer graph; returns whether it is one."""
     if x is None or x.constant is None:
         return False
     nodes, graph.nodes = graph.nodes, []
-    replace_uses(graph, graph.inputs[place], Builder(graph=graph).constant(x.constant, x.dtype))
+    replace_uses(graph, graph.inputs[index], Builder(graph=graph).constant(x.constant, x.dtype))
     graph.nodes += nodes
     return True
 
 
-def _own_outputs(graph: Graph) -> None:
-    """Let each output be a value of its own, so that it has a name of its own."""
+def _make_outputs_distinct(graph: Graph) -> None:
+    """Write an Identity for each output that is an input or another output, so that each has a name of its own."""
     b = Builder(graph=graph)
     seen = {id(value) for value in graph.inputs}
-    for place, value in enumerate(graph.outputs):
+    for index, value in enumerate(graph.outputs):
         if id(value) in seen:
-            graph.outputs[place] = value = b.apply("Identity", value)
+            graph.outputs[index] = value = b.apply("Identity", value)
         seen.add(id(value))
 
 
 class CompiledIf(If, sig=If.sig, is_registered=False):
-    """If whose branches are programs. Not one of a model's operators."""
+    """If whose branches are programs. An operator of the engine alone."""
 
     programs: tuple[Subgraph, Subgraph] | None = None
-    no_kernel = APART
+    interpreter_reason = REASON
 
-    def evaluate(self, xp: Any, condition: Any, *captures: Any) -> Any:
+    def evaluate(self, xp: Namespace, condition: Array, *captures: Array) -> Array:
         assert self.programs is not None
         then_, else_ = self.programs
         return self.through(lambda branch, xs: (then_ if branch is self.then_branch else else_)(xs), xp, condition, *captures)
 
 
 class CompiledLoop(Loop, sig=Loop.sig, is_registered=False):
-    """Loop whose body is a program. Not one of a model's operators."""
+    """Loop whose body is a program. An operator of the engine alone."""
 
     program: Subgraph | None = None
-    no_kernel = APART
+    interpreter_reason = REASON
 
-    def evaluate(self, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, trips: Array = None, condition: Array = None, *xs: Array) -> Array:
         assert self.program is not None
         program = self.program
         return self.through(lambda _, inputs: program(inputs), xp, trips, condition, *xs)
 
 
-def compile_subgraphs(graph: Graph, engine: Callable[[Model], Any]) -> None:
-    """Let the operators of ``graph`` that hold graphs run programs. ``engine`` makes one of a model."""
+def compile_subgraphs(graph: Graph, create_engine: CreateEngine) -> None:
+    """Replace each If and Loop of ``graph`` by its compiled form. ``create_engine`` prepares the model of a subgraph."""
     for node in graph.nodes:
         if type(node.op) is If:
             then_, else_ = node.op.then_branch, node.op.else_branch
-            programs = (Subgraph(then_, node.inputs[1:], engine), Subgraph(else_, node.inputs[1:], engine))
+            programs = (Subgraph(then_, node.inputs[1:], create_engine), Subgraph(else_, node.inputs[1:], create_engine))
             node.op = CompiledIf(**node.op.__dict__, programs=programs)
         elif type(node.op) is Loop:
-            node.op = CompiledLoop(**node.op.__dict__, program=_trip(node, node.op, engine))
+            node.op = CompiledLoop(**node.op.__dict__, program=_loop_body(node, node.op, create_engine))
 
 
-def _trip(node: Node, op: Loop, engine: Callable[[Model], Any]) -> Subgraph:
-    own = op.carried + len(op.scanned)
-    outside = [None, *[None] * own, *node.inputs[2 + own :]]
-    return Subgraph(op.body, outside, engine)
-
-
-__all__ = ["compile_subgraphs"]
+def _loop_body(node: Node, op: Loop, create_engine: CreateEngine) -> Subgraph:
+    own_inputs = op.carried + len(op.scanned)
+    outer_values = [None, *[None] * own_inputs, *node.inputs[2 + own_inputs :]]
+    return Subgraph(op.body, outer_values, create_engine)

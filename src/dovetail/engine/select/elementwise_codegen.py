@@ -102,7 +102,7 @@ def opcodes() -> dict[str, tuple[int, list[str], str]]:
     return core.chain_opcodes() if core else {}
 
 
-def compiled(body: Sequence[tuple[Any, Sequence[int]]], results: Sequence[int], inputs: Sequence[Input]) -> Chain:
+def assemble(body: Sequence[tuple[Any, Sequence[int]]], results: Sequence[int], inputs: Sequence[Input]) -> Chain:
     """The chain of several operators.
 
     Each entry of ``body`` is an operator and where its inputs come from: ``i`` is input i, ``~i`` what entry i makes.

@@ -32,7 +32,7 @@ class _Uses:
         self.readers: dict[RunTensor, list[int]] = {}
         self.maker: dict[RunTensor, int] = {}
         for place, call in enumerate(calls):
-            for tensor in call.given:
+            for tensor in call.present_reads:
                 self.readers.setdefault(tensor, []).append(place)
             for tensor in call.writes:
                 self.maker[tensor] = place
@@ -70,7 +70,7 @@ def _merged(call: KernelCall, follower: KernelCall) -> KernelCall | None:
     if result.sizes != made.sizes:
         return None
     ((op, _),) = follower.attributes["body"]
-    others = [tensor for tensor in follower.given if tensor is not made]
+    others = [tensor for tensor in follower.present_reads if tensor is not made]
     if isinstance(op, Add):
         (other,) = others
         found = _sum(call, made, other)
@@ -78,19 +78,19 @@ def _merged(call: KernelCall, follower: KernelCall) -> KernelCall | None:
         (other,) = others
         found = _factor(call, other)
     elif isinstance(op, Divide):
-        dividend, divisor = follower.given
+        dividend, divisor = follower.present_reads
         found = _factor(call, divisor, -1) if dividend is made else None
     else:
         found = None if "activation" in call.attributes else _activation(op, others, call.kernel)
     if found is None:
         return None
     changes, extra = found
-    images: tuple[RunTensor, ...] = ()
-    if call.images:
-        x, _, *more = call.images
-        images = (x, result, *more, *extra)
+    channels_last: tuple[RunTensor, ...] = ()
+    if call.channels_last:
+        x, _, *more = call.channels_last
+        channels_last = (x, result, *more, *extra)
     nodes = (*call.nodes, *follower.nodes)
-    return KernelCall(call.kernel, nodes, [*call.reads, *extra], [result], {**call.attributes, **changes}, images)
+    return KernelCall(call.kernel, nodes, [*call.reads, *extra], [result], {**call.attributes, **changes}, channels_last)
 
 
 Change = tuple[dict[str, Any], list[RunTensor]]
@@ -162,7 +162,7 @@ def _chains(calls: list[KernelCall], kept: set[RunTensor]) -> list[KernelCall]:
     for place, call in enumerate(calls):
         if call.kernel != "chain":
             continue
-        for tensor in dict.fromkeys(call.given):
+        for tensor in dict.fromkeys(call.present_reads):
             before = uses.maker.get(tensor, place)
             first = result[before]
             if before == place or first.kernel != "chain":
@@ -216,7 +216,7 @@ def _before_convolutions(calls: list[KernelCall], kept: set[RunTensor]) -> list[
     for place, call in enumerate(calls):
         if call.kernel != "conv":
             continue
-        x, *weights = call.given
+        x, *weights = call.present_reads
         if x in kept or x not in uses.maker or uses.readers[x] != [place]:
             continue
         before = uses.maker[x]
@@ -224,10 +224,10 @@ def _before_convolutions(calls: list[KernelCall], kept: set[RunTensor]) -> list[
         if found is None:
             continue
         source, attributes = found
-        _, *images = call.images
+        _, *channels_last = call.channels_last
         nodes = (*calls[before].nodes, *call.nodes)
         result[place] = KernelCall(
-            "conv", nodes, [source, *weights], call.writes, {**call.attributes, **attributes}, (source, *images)
+            "conv", nodes, [source, *weights], call.writes, {**call.attributes, **attributes}, (source, *channels_last)
         )
         del result[before]
     return list(result.values())
@@ -235,7 +235,7 @@ def _before_convolutions(calls: list[KernelCall], kept: set[RunTensor]) -> list[
 
 def _prologue(call: KernelCall) -> tuple[RunTensor, dict[str, Any]] | None:
     """A chain as ``x * scale + shift``, rectified at the end or not: the tensor it is of, and the numbers per channel."""
-    sources = [tensor for tensor in call.given if tensor.data is None]
+    sources = [tensor for tensor in call.present_reads if tensor.data is None]
     if call.kernel != "chain" or len(sources) != 1 or len(call.writes) != 1:
         return None
     (source,), (made,) = sources, call.writes

@@ -38,8 +38,8 @@ def select_kernel(node: Node, tensor_map: TensorMap) -> KernelCall:
 
 
 def _chosen(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
-    if apart := getattr(node.op, "no_kernel", ""):
-        return str(apart)
+    if reason := getattr(node.op, "interpreter_reason", ""):
+        return str(reason)
     hosts = host_inputs(node.op, len(reads))
     if any(host and tensor is not None and tensor.data is None for host, tensor in zip(hosts, reads, strict=True)):
         # Even where the sizes follow without it: the rule has to see the value, and may refuse it.
@@ -52,7 +52,7 @@ def _chosen(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) 
 
 def _movement(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
     try:
-        windows = node.op.windows(*(None if tensor is None else tensor.view() for tensor in reads))
+        windows = node.op.windows(*(None if tensor is None else tensor.as_view() for tensor in reads))
     except (Unknown, symbolic.Inexact, DovetailError, NotImplementedError) as error:
         return f"where its data goes is known only at run time ({error})" if str(error) else "where its data goes is not known"
     return KernelCall(MOVE, (node,), reads, writes, windows=windows)
@@ -90,7 +90,7 @@ def _conv(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) ->
         "has_residual": 0,
     }
     kept: list[RunTensor | None] = [x, w, *(tensor for tensor in (bias, factor) if tensor is not None)]
-    return KernelCall("conv", (node,), kept, writes, attributes, images=(x, writes[0]))
+    return KernelCall("conv", (node,), kept, writes, attributes, channels_last=(x, writes[0]))
 
 
 def _conv_transpose(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
@@ -114,7 +114,7 @@ def _conv_transpose(node: Node, reads: list[RunTensor | None], writes: list[RunT
         "has_residual": 0,
     }
     kept: list[RunTensor | None] = [x, w] if bias is None else [x, w, bias]
-    return KernelCall("conv_transpose", (node,), kept, writes, attributes, images=(x, writes[0]))
+    return KernelCall("conv_transpose", (node,), kept, writes, attributes, channels_last=(x, writes[0]))
 
 
 def _clip(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
@@ -146,7 +146,7 @@ def _pool(mode: str) -> Choice:
         attributes = sliding(found) | {"mode": mode, "kernel": list(found.kernel)}
         if mode == "average":
             attributes["divisor"] = op.divisor
-        return KernelCall("byte_pool" if of_bytes else "pool", (node,), [x], writes, attributes, images=(x, writes[0]))
+        return KernelCall("byte_pool" if of_bytes else "pool", (node,), [x], writes, attributes, channels_last=(x, writes[0]))
 
     return choice
 
@@ -161,7 +161,7 @@ def _resize(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) 
         return f"{len(x.sizes) - 2} spatial axes"
     if any(tensor is not None and tensor.data is None for tensor in reads[1:]):
         return "sizes that are known only at run time"
-    views = [None if tensor is None else tensor.view() for tensor in (*reads, None, None, None)[:4]]
+    views = [None if tensor is None else tensor.as_view() for tensor in (*reads, None, None, None)[:4]]
     rows = {row.axis: op.taps(row) for row in op.known_rows(*views)}
     if any(axis < 2 or taps.outside.any() for axis, taps in rows.items()):
         return "resampling along batch or channels, or of what lies outside"
@@ -172,7 +172,7 @@ def _resize(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) 
         attributes["taps"].append(places.shape[1])
         attributes["places"] += places.reshape(-1).tolist()
         attributes["weights"] += weights.astype(np.float64).reshape(-1).tolist()
-    return KernelCall("resize", (node,), [x], writes, attributes, images=(x, writes[0]) if x.sizes[1] >= 8 else ())
+    return KernelCall("resize", (node,), [x], writes, attributes, channels_last=(x, writes[0]) if x.sizes[1] >= 8 else ())
 
 
 def _moments(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:
@@ -205,10 +205,12 @@ def _quantized_conv(node: Node, reads: list[RunTensor | None], writes: list[RunT
         reals |= {"own": op.own, "beside": op.beside, "other_zero": op.other_zero, "y_zero": op.last_zero}
         reals |= {"last_low": op.last_low - op.last_zero, "last_high": op.last_high - op.last_zero}
     attributes |= {name: float(number) for name, number in reals.items()}
-    # Few channels are read wherever they lie.
-    images = tuple(tensor for tensor in (x, writes[0], other) if tensor is not None and (tensor is not x or x.sizes[1] > 4))
+    # The kernel reads up to 4 channels in any layout.
+    channels_last = tuple(
+        tensor for tensor in (x, writes[0], other) if tensor is not None and (tensor is not x or x.sizes[1] > 4)
+    )
     return KernelCall(
-        "quantized_conv", (node,), [x, w, bias, factor, *([] if other is None else [other])], writes, attributes, images
+        "quantized_conv", (node,), [x, w, bias, factor, *([] if other is None else [other])], writes, attributes, channels_last
     )
 
 
@@ -281,7 +283,7 @@ def _lrn(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> 
     if not _is_f32(x) or [axis_in(axis, len(x.sizes)) for axis in op.axes] != [1]:
         return "local response over other axes or types"
     attributes = {"size": op.size, "alpha": float(op.alpha), "beta": float(op.beta), "bias": float(op.bias)}
-    return KernelCall("lrn", (node,), [x], writes, attributes, images=(x, writes[0]))
+    return KernelCall("lrn", (node,), [x], writes, attributes, channels_last=(x, writes[0]))
 
 
 def _matmul(node: Node, reads: list[RunTensor | None], writes: list[RunTensor]) -> KernelCall | str:

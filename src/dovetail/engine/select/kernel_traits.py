@@ -1,0 +1,46 @@
+"""Facts of native kernels that memory planning depends on, one line per kernel. A kernel without a line has the defaults."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class KernelTraits(NamedTuple):
+    """What the planner may assume about one native kernel."""
+
+    packs_weights: bool = False
+    """The kernel packs its second operand once, and the packed copy lives as long as the model."""
+    adds_residual: bool = False
+    """With ``has_residual`` the epilogue adds the last read: element i is read just before element i of the result is written."""
+    is_elementwise: bool = False
+    """Element i of every read is read before element i of the only result is written, and not again."""
+    loads_along_axis: bool = False
+    """The kernel loads vectors along its axis, so that a strided axis costs a gather."""
+    loads_one_axis: bool = False
+    """The axis is a single one, which may be any; otherwise it runs to the last axis."""
+    sets_own_layout: bool = False
+    """The kernel votes for the layout of its operands itself and does not pass on the layout of an input to its output."""
+    direct_channels: int = 0
+    """Input with at most that many channels is read in any layout."""
+
+
+KERNEL_TRAITS: dict[str, KernelTraits] = {
+    "chain": KernelTraits(is_elementwise=True),
+    "conv": KernelTraits(packs_weights=True, adds_residual=True, sets_own_layout=True, direct_channels=4),
+    "conv_transpose": KernelTraits(packs_weights=True),
+    "layer_norm": KernelTraits(loads_along_axis=True),
+    "log_softmax": KernelTraits(loads_along_axis=True, loads_one_axis=True),
+    "matmul": KernelTraits(packs_weights=True, adds_residual=True),
+    "move": KernelTraits(sets_own_layout=True),
+    "pool": KernelTraits(sets_own_layout=True),
+    "quantized_conv": KernelTraits(packs_weights=True, adds_residual=True),
+    "recurrent": KernelTraits(packs_weights=True),
+    "rms_norm": KernelTraits(loads_along_axis=True),
+    "softmax": KernelTraits(loads_along_axis=True, loads_one_axis=True),
+}
+_DEFAULTS = KernelTraits()
+
+
+def traits_of(kernel: str) -> KernelTraits:
+    """The traits of a kernel by its name."""
+    return KERNEL_TRAITS.get(kernel, _DEFAULTS)
