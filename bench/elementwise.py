@@ -77,7 +77,8 @@ def cases() -> list[Case]:
         ),
         Case("gelu", "chain", chain([(Gelu(), (0,))], 1), functional.gelu, [("Gelu", "x", {})], [row], row),
         Case(
-            "gelu, tanh form", "chain", chain([(Gelu(form="tanh"), (0,))], 1), lambda x: functional.gelu(x, approximate="tanh"),
+            "gelu, tanh form", "chain", chain([(Gelu(approximate="tanh"), (0,))], 1),
+            lambda x: functional.gelu(x, approximate="tanh"),
             [("Gelu", "x", {"approximate": "tanh"})], [row], row,
         ),
         Case(

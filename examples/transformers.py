@@ -97,7 +97,7 @@ def decoder(layers: int = 4, width: int = 1024, heads: int = 16, inner: int = 28
 
 def _root_mean_square(b: Builder, w: _Weights, x: Value, width: int) -> Value:
     """As exporters write it: its parts."""
-    mean = b.ReduceMean(b.Multiply(x, x), [-1], keep_dims=True)
+    mean = b.ReduceMean(b.Multiply(x, x), [-1], keepdims=True)
     found: Value = b.Multiply(b.Divide(x, b.Sqrt(b.Add(mean, np.float32(1e-6)))), w.vector(width, 1.0))
     return found
 

@@ -9,11 +9,13 @@ from dovetail.dtypes import DType
 from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
 from dovetail.formats import load, save
 from dovetail.interpreter.interpret import interpret
+from dovetail.ir import printer as printer
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Model, Node, Value
 from dovetail.limits import Limits
 from dovetail.passes.infer import infer
 from dovetail.program import Program, compile, plan, run
+from dovetail.report import notebook as notebook
 from dovetail.symbolic import Dim
 from dovetail.validate import check
 

@@ -52,7 +52,7 @@ CASES: list[Case] = [
     conv(Conv((2, 2), (1, 1, 1, 1), group=3), (2, 3, 6, 5), (3, 1, 3, 3), "Conv depthwise", bias=3),
     conv(Conv(group=3), (2, 3, 6), (6, 1, 3), "Conv depthwise, two each"),
     conv(Conv(group=2), (1, 4, 5), (2, 2, 3), "Conv of two groups with constant weights", constants=(1,)),
-    conv(Conv(kernel=(3, 2)), (2, 3, 5, 6), (4, 3, 3, 2), "Conv that names its kernel"),
+    conv(Conv(kernel_shape=(3, 2)), (2, 3, 5, 6), (4, 3, 3, 2), "Conv that names its kernel"),
     conv(
         Conv(pads=(-1, 2)),
         (1, 2, 6),

@@ -91,22 +91,22 @@ def divisions() -> Iterator[Case]:
         yield Case(Divide(), inputs, tolerance=tolerance(name))
         for truncate in (False, True):
             yield Case(
-                Mod(truncate=truncate),
+                Mod(fmod=truncate),
                 (numbers(name, 2, 3, low=-9, high=9), numbers(name, 3, low=0.5, seed=1)),
                 tolerance=tolerance(name),
             )
     for name in ("i8", "i32", "i64"):
         pair = tuple(np.array(row).astype(dtypes.dtype(name).numpy) for row in signs)
         yield Case(Divide(), pair)
-        yield Case(Divide(floor=True), pair, skip=floors)
+        yield Case(Divide(m_pythondiv=True), pair, skip=floors)
         yield Case(Mod(), pair)
-        yield Case(Mod(truncate=True), pair)
+        yield Case(Mod(fmod=True), pair)
     for name in ("u8", "u32", "u64"):
         pair = (numbers(name, 2, 3, low=0, high=200), numbers(name, 3, low=1, high=9, seed=1))
         yield Case(Divide(), pair)
-        yield Case(Divide(floor=True), pair)
+        yield Case(Divide(m_pythondiv=True), pair)
         yield Case(Mod(), pair)
-        yield Case(Mod(truncate=True), pair)
+        yield Case(Mod(fmod=True), pair)
     ends = (np.array([-128, 127], np.int8), np.array([-1, -128], np.int8))
     yield Case(Divide(), ends, skip={"onnxruntime": "undefined in C++", "openvino": "undefined in C++"})
     special = (
@@ -119,7 +119,7 @@ def divisions() -> Iterator[Case]:
         "onnx": "said through operators whose results with infinities differ",
     }
     yield Case(Mod(), special, name="Mod of infinities", skip=told)
-    yield Case(Mod(truncate=True), special, name="fmod of infinities", skip={"openvino": told["openvino"]})
+    yield Case(Mod(fmod=True), special, name="fmod of infinities", skip={"openvino": told["openvino"]})
     yield Case(Divide(), (numbers("f32", 2, 1, 3), numbers("f32", 4, 1, low=1, seed=1)), tolerance=1e-6)
 
 

@@ -57,7 +57,7 @@ def connectives() -> Iterator[Case]:
 def predicates() -> Iterator[Case]:
     for name in ("f32", "f64", "f16", "bf16"):
         x = INFINITIES.astype(dtypes.dtype(name).numpy)
-        for op in (IsNaN(), IsFinite(), IsInf(), IsInf(negative=False), IsInf(positive=False), IsInf(False, False)):
+        for op in (IsNaN(), IsFinite(), IsInf(), IsInf(detect_negative=False), IsInf(detect_positive=False), IsInf(False, False)):
             yield Case(
                 op, (x,), skip={"openvino": "OpenVINO's CPU plugin makes f64 f32, and infinity finite"} if name == "f64" else {}
             )

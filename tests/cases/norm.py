@@ -61,7 +61,7 @@ CASES: list[Case] = [
     batch(BatchNormalization(0.0078125), floats(3, 4), "BatchNormalization of rows"),
     batch(BatchNormalization(), floats(3, 4, 5), "BatchNormalization over one axis"),
     batch(BatchNormalization(0.001953125, 0.5), _MEDIUM, "BatchNormalization with momentum"),
-    batch(BatchNormalization(training=True), _MEDIUM, "BatchNormalization in training", skip=_ALL_OUTPUTS),
+    batch(BatchNormalization(training_mode=True), _MEDIUM, "BatchNormalization in training", skip=_ALL_OUTPUTS),
     batch(BatchNormalization(0.0078125, 0.75, True, outputs=3), _MEDIUM, "BatchNormalization in training with all outputs"),
     batch(BatchNormalization(spatial=False), floats(2, 3, 4), "BatchNormalization place by place"),
     batch(BatchNormalization(), floats(2, 3, 4, name="f64"), "BatchNormalization of f64", "f64", "f64"),
@@ -113,7 +113,9 @@ CASES: list[Case] = [
     channelled(GroupNormalization(1, 0.001953125), floats(2, 4, 6), 4, "GroupNormalization of one group"),
     channelled(GroupNormalization(4, 0.001953125), _MEDIUM, 4, "GroupNormalization of as many groups as channels"),
     channelled(GroupNormalization(2, 0.001953125, per_group=True), _MEDIUM, 2, "GroupNormalization group by group"),
-    channelled(GroupNormalization(2, 0.001953125, stash=dtypes.f32), _MEDIUM, 4, "GroupNormalization that says its precision"),
+    channelled(
+        GroupNormalization(2, 0.001953125, stash_type=dtypes.f32), _MEDIUM, 4, "GroupNormalization that says its precision"
+    ),
     channelled(GroupNormalization(2, 0.001953125), floats(2, 4, 6, name="f16"), 4, "GroupNormalization of f16"),
     *(
         Case(LRN(size, 0.25, 0.625, 2.0), (_MEDIUM,), f"LRN of {size} channels", tolerance=1e-5, skip={} if size % 2 else _ODD)

@@ -63,9 +63,9 @@ def functions() -> Iterator[Case]:
     yield Case(QLinearGlobalAveragePool(), (image, *grids), "QLinearGlobalAveragePool")
     yield Case(QLinearGlobalAveragePool(True), (image, *grids), "QLinearGlobalAveragePool with channels last")
     pools = (
-        QLinearAveragePool(kernel=(2, 2)),
-        QLinearAveragePool(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 1, 1)),
-        QLinearAveragePool(kernel=(3, 2), pads=(1, 0, 1, 1), divisor="padded"),
+        QLinearAveragePool(kernel_shape=(2, 2)),
+        QLinearAveragePool(kernel_shape=(3, 2), strides=(2, 1), pads=(1, 0, 1, 1)),
+        QLinearAveragePool(kernel_shape=(3, 2), pads=(1, 0, 1, 1), divisor="padded"),
     )
     for op in pools:
         yield Case(op, (image, *grids), f"{op}")

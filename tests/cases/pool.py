@@ -36,7 +36,7 @@ def pool(op: Any, x: np.ndarray[Any, Any], name: str, **more: Any) -> Case:
 CASES: list[Case] = [
     *(
         pool(
-            kind((stride,), pads, kernel=(kernel,), rounding=rounding, **more),
+            kind((stride,), pads, kernel_shape=(kernel,), rounding_type=rounding, **more),
             floats(2, 2, size),
             f"{kind.__name__} {rounding} of {size} by {kernel} / {stride} with {list(pads)} {more or ''}",
         )
@@ -51,7 +51,7 @@ CASES: list[Case] = [
     ),
     *(
         pool(
-            kind((2,), None, None, auto_pad, kernel=(kernel,), **more),
+            kind((2,), None, None, auto_pad, kernel_shape=(kernel,), **more),
             floats(1, 2, 7),
             f"{kind.__name__} {auto_pad} by {kernel} {more or ''}",
         )
@@ -59,41 +59,46 @@ CASES: list[Case] = [
         for kernel in (2, 3)
         for kind, more in ((MaxPool, {}), (AveragePool, {}), (AveragePool, {"divisor": "padded"}))
     ),
-    pool(MaxPool(kernel=(2, 3)), floats(2, 3, 4, 5), "MaxPool over two axes"),
-    pool(MaxPool((2, 1), (1, 1, 0, 1), (1, 2), kernel=(2, 2), outputs=2), floats(2, 3, 5, 6), "MaxPool with everything"),
-    pool(MaxPool(kernel=(2, 2, 2), outputs=2), floats(1, 2, 3, 4, 3), "MaxPool over three axes"),
+    pool(MaxPool(kernel_shape=(2, 3)), floats(2, 3, 4, 5), "MaxPool over two axes"),
+    pool(MaxPool((2, 1), (1, 1, 0, 1), (1, 2), kernel_shape=(2, 2), outputs=2), floats(2, 3, 5, 6), "MaxPool with everything"),
+    pool(MaxPool(kernel_shape=(2, 2, 2), outputs=2), floats(1, 2, 3, 4, 3), "MaxPool over three axes"),
     pool(
-        MaxPool((1,), kernel=(3,), outputs=2),
+        MaxPool((1,), kernel_shape=(3,), outputs=2),
         _TIES,
         "MaxPool takes the first of equal elements",
         skip={"gradient": "a tie has no slope"},
     ),
-    pool(MaxPool(kernel=(2, 2), column_major=True, outputs=2), floats(2, 2, 3, 4), "MaxPool column by column"),
+    pool(MaxPool(kernel_shape=(2, 2), storage_order=1, outputs=2), floats(2, 2, 3, 4), "MaxPool column by column"),
     pool(
-        MaxPool(kernel=(2, 2, 2), column_major=True, outputs=2), floats(1, 2, 3, 4, 3), "MaxPool column by column over three axes"
+        MaxPool(kernel_shape=(2, 2, 2), storage_order=1, outputs=2),
+        floats(1, 2, 3, 4, 3),
+        "MaxPool column by column over three axes",
     ),
     *(
-        pool(MaxPool(kernel=(2, 2), index_axis=axis, outputs=2), floats(2, 2, 3, 4), f"MaxPool counting from axis {axis}")
+        pool(MaxPool(kernel_shape=(2, 2), axis=axis, outputs=2), floats(2, 2, 3, 4), f"MaxPool counting from axis {axis}")
         for axis in (1, 2, 3, -1)
     ),
-    pool(MaxPool(kernel=(2, 2), index_dtype=dtypes.i32, outputs=2), floats(1, 2, 3, 4), "MaxPool with i32 indices"),
-    pool(MaxPool((2,), (0, 1), kernel=(2,), rounding="ceil"), floats(1, 1, 5), "MaxPool ceil"),
-    *(pool(MaxPool((2,), kernel=(3,)), floats(1, 2, 7, name=name), f"MaxPool of {name}") for name in _NARROW),
-    *(pool(MaxPool((2,), (1, 1), kernel=(3,)), whole(1, 2, 7, name=name), f"MaxPool of {name}") for name in ("i8", "u8", "i32")),
-    pool(MaxPool(kernel=(2,)), np.full((1, 1, 4), -np.inf, np.float32), "MaxPool of minus infinity", skip=_LOWEST),
-    pool(MaxPool(kernel=(2,)), floats(0, 2, 4), "MaxPool of no images", skip=_NO_IMAGES),
-    pool(AveragePool(kernel=(2, 3)), floats(2, 3, 4, 5), "AveragePool over two axes"),
+    pool(MaxPool(kernel_shape=(2, 2), index_element_type=dtypes.i32, outputs=2), floats(1, 2, 3, 4), "MaxPool with i32 indices"),
+    pool(MaxPool((2,), (0, 1), kernel_shape=(2,), rounding_type="ceil"), floats(1, 1, 5), "MaxPool ceil"),
+    *(pool(MaxPool((2,), kernel_shape=(3,)), floats(1, 2, 7, name=name), f"MaxPool of {name}") for name in _NARROW),
+    *(
+        pool(MaxPool((2,), (1, 1), kernel_shape=(3,)), whole(1, 2, 7, name=name), f"MaxPool of {name}")
+        for name in ("i8", "u8", "i32")
+    ),
+    pool(MaxPool(kernel_shape=(2,)), np.full((1, 1, 4), -np.inf, np.float32), "MaxPool of minus infinity", skip=_LOWEST),
+    pool(MaxPool(kernel_shape=(2,)), floats(0, 2, 4), "MaxPool of no images", skip=_NO_IMAGES),
+    pool(AveragePool(kernel_shape=(2, 3)), floats(2, 3, 4, 5), "AveragePool over two axes"),
     pool(
-        AveragePool((2, 2), (1, 1, 0, 1), kernel=(3, 2), divisor="padded"),
+        AveragePool((2, 2), (1, 1, 0, 1), kernel_shape=(3, 2), divisor="padded"),
         floats(2, 3, 5, 6),
         "AveragePool with padding that counts",
     ),
-    pool(AveragePool(None, (0, 1, 1, 1), (2, 2), kernel=(2, 3)), floats(1, 2, 7, 8), "AveragePool dilated"),
-    pool(AveragePool(kernel=(2, 2, 2)), floats(1, 2, 3, 4, 3), "AveragePool over three axes"),
-    *(pool(AveragePool((2,), kernel=(3,)), floats(1, 2, 7, name=name), f"AveragePool of {name}") for name in _NARROW),
-    pool(LpPool((2,), (1, 1), kernel=(3,)), floats(1, 2, 7), "LpPool"),
-    pool(LpPool(kernel=(2, 2), p=3), floats(1, 2, 4, 4), "LpPool of the third power"),
-    pool(LpPool((2,), kernel=(3,), p=1), floats(1, 2, 7), "LpPool of absolute values"),
+    pool(AveragePool(None, (0, 1, 1, 1), (2, 2), kernel_shape=(2, 3)), floats(1, 2, 7, 8), "AveragePool dilated"),
+    pool(AveragePool(kernel_shape=(2, 2, 2)), floats(1, 2, 3, 4, 3), "AveragePool over three axes"),
+    *(pool(AveragePool((2,), kernel_shape=(3,)), floats(1, 2, 7, name=name), f"AveragePool of {name}") for name in _NARROW),
+    pool(LpPool((2,), (1, 1), kernel_shape=(3,)), floats(1, 2, 7), "LpPool"),
+    pool(LpPool(kernel_shape=(2, 2), p=3), floats(1, 2, 4, 4), "LpPool of the third power"),
+    pool(LpPool((2,), kernel_shape=(3,), p=1), floats(1, 2, 7), "LpPool of absolute values"),
     *(
         Case(op, (floats(*shape),), f"{type(op).__name__} of {list(shape)}", tolerance=1e-6)
         for op in (GlobalAveragePool(), GlobalMaxPool(), GlobalLpPool(), GlobalLpPool(1))

@@ -46,5 +46,5 @@ CASES: list[Case] = [
     drawn(Bernoulli(5.0), (_X,), "of f32"),
     drawn(Bernoulli(5.0, dtype=_I64), (_X.astype(np.float64),), "as i64"),
     drawn(Multinomial(5.0), (_X,), "of one"),
-    drawn(Multinomial(5.0, count=4, dtype=_I64), (_X,), "of four"),
+    drawn(Multinomial(5.0, sample_size=4, dtype=_I64), (_X,), "of four"),
 ]

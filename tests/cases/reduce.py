@@ -31,10 +31,10 @@ def reductions() -> Iterator[Case]:
         x = numbers("f32", 2, 3, 4, low=0.5, high=2)
         for given in ((), (axes(),), (axes(1),), (axes(-1, 0),), (axes(0, 1, 2),)):
             for keep in (True, False):
-                yield Case(op(keep_dims=keep), (x, *given), tolerance=1e-5)
+                yield Case(op(keepdims=keep), (x, *given), tolerance=1e-5)
         for given in ((), (axes(),), (axes(2),)):
             skip = {"onnxruntime": "onnxruntime returns the input itself"} if len(given) == 0 or not given[0].size else {}
-            yield Case(op(empty_is_all=False), (x, *given), tolerance=1e-5, skip=skip)
+            yield Case(op(noop_with_empty_axes=True), (x, *given), tolerance=1e-5, skip=skip)
         yield Case(op(), (x, np.array(1, np.int32)), tolerance=1e-5, name=f"{kind} over a scalar axis")
         yield Case(op(), (numbers("f32", low=0.5),), tolerance=1e-5)
         for name in ("f64", "f16", "bf16"):
@@ -65,8 +65,8 @@ def reductions() -> Iterator[Case]:
     for op in (ReduceAll, ReduceAny):
         for given in ((), (axes(0),), (axes(-1, 0),)):
             for keep in (True, False):
-                yield Case(op(keep_dims=keep), (numbers("boolean", 3, 4), *given))
-        yield Case(op(empty_is_all=False), (numbers("boolean", 3), axes()))
+                yield Case(op(keepdims=keep), (numbers("boolean", 3, 4), *given))
+        yield Case(op(noop_with_empty_axes=True), (numbers("boolean", 3), axes()))
     zeros = np.array([[1, 0, 2], [0, 3, 0], [1, 2, 3]], np.float32)
     yield Case(REGISTRY["ReduceProd"](), (zeros, axes(1)), name="ReduceProd with zeros")
     yield Case(

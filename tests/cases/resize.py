@@ -40,7 +40,7 @@ def by_sizes(op: Resize, name: str, *wanted: int, x: Any = _MEDIUM, **more: Any)
 
 
 def by_scales(op: Resize, name: str, *wanted: float, x: Any = _MEDIUM, **more: Any) -> Case:
-    skip = _FLOATS | (_SCALED if op.coordinates == "align_corners_scaled" else {})
+    skip = _FLOATS | (_SCALED if op.coordinate_transformation_mode == "align_corners_scaled" else {})
     return Case(op, (x, None, scales(*wanted)), name, constants=(2,), **{"tolerance": _near(op), "skip": skip, **more})
 
 
@@ -115,7 +115,7 @@ CASES: list[Case] = [
     by_sizes(Resize("linear", axes=(-1,)), "Resize the last axis", 8),
     by_scales(Resize("nearest", axes=(2, 3)), "Resize some axes by scales", 2, 3),
     *(
-        by_sizes(Resize(mode, axes=(2, 3), policy=policy), f"Resize {mode} {policy}", 7, 8)
+        by_sizes(Resize(mode, axes=(2, 3), keep_aspect_ratio_policy=policy), f"Resize {mode} {policy}", 7, 8)
         for mode in ("nearest", "linear")
         for policy in ("not_larger", "not_smaller")
     ),
@@ -123,7 +123,7 @@ CASES: list[Case] = [
     by_scales(Resize("nearest", "asymmetric", "simple"), "Resize to less as before version 11", 1, 1, 0.5, 0.6),
     by_scales(Resize("linear", "asymmetric", "simple"), "Resize linear as before version 11", 1, 1, 2, 2),
     by_sizes(Resize("nearest", "tf_half_pixel_for_nn", "floor"), "Resize as tensorflow", 1, 2, 8, 3),
-    by_sizes(Resize("cubic", cubic_coefficient=-0.5), "Resize cubic with another coefficient", 1, 2, 7, 9),
+    by_sizes(Resize("cubic", cubic_coeff_a=-0.5), "Resize cubic with another coefficient", 1, 2, 7, 9),
     by_sizes(Resize("linear"), "Resize one axis", 1, 2, 9, x=floats(1, 2, 4)),
     by_sizes(Resize("linear"), "Resize three axes", 1, 2, 3, 4, 5, x=floats(1, 2, 2, 3, 3)),
     by_sizes(Resize("nearest"), "Resize the channels too", 2, 4, 3, 4, x=floats(1, 2, 2, 3), skip=_CHANNELS),

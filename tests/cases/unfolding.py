@@ -18,7 +18,7 @@ def put(op: Col2Im, name: str, image: Any, block: Any, columns: int, channels: i
 
 
 _FIRST = np.array([[[[5, 7], [13, 15]]]])
-_UNPOOL = MaxUnpool((2, 2), None, None, kernel=(2, 2))
+_UNPOOL = MaxUnpool((2, 2), None, None, kernel_shape=(2, 2))
 
 
 def unpooled(op: MaxUnpool, name: str, x: Any, indices: Any, *target: Any, **more: Any) -> Case:
@@ -39,8 +39,10 @@ CASES: list[Case] = [
     Case(Col2Im(), (floats(8, 4), i64(3, 3), i64(2, 2)), "Col2Im without a batch", tolerance=1e-6),
     Case(Col2Im(), (np.arange(16).reshape(1, 4, 4), i64(3, 3), i64(2, 2)), "Col2Im of i64"),
     unpooled(_UNPOOL, "of two axes", floats(1, 1, 2, 2), _FIRST),
-    unpooled(MaxUnpool((2,), (1, 0), kernel=(3,)), "of one axis, padded", floats(1, 2, 3), np.array([[[0, 3, 5], [6, 9, 10]]])),
-    unpooled(MaxUnpool(kernel=(2, 1, 2)), "of three axes", floats(1, 1, 1, 2, 2), np.array([[[[[0, 2], [3, 7]]]]])),
+    unpooled(
+        MaxUnpool((2,), (1, 0), kernel_shape=(3,)), "of one axis, padded", floats(1, 2, 3), np.array([[[0, 3, 5], [6, 9, 10]]])
+    ),
+    unpooled(MaxUnpool(kernel_shape=(2, 1, 2)), "of three axes", floats(1, 1, 1, 2, 2), np.array([[[[[0, 2], [3, 7]]]]])),
     unpooled(_UNPOOL, "to a larger shape", floats(1, 1, 2, 2), _FIRST, i64(1, 1, 5, 5), skip=_LAYOUT),
     unpooled(_UNPOOL, "to its own shape", floats(1, 1, 2, 2), _FIRST, i64(1, 1, 4, 4)),
     unpooled(_UNPOOL, "of f64", floats(1, 1, 2, 2, name="f64"), _FIRST),

@@ -138,7 +138,7 @@ def loss(text: str) -> dovetail.Model:
     model = loaded(text)
     b = dovetail.Builder(graph=model.graph)
     outputs, model.graph.outputs = list(model.graph.outputs), []
-    sums = [b.ReduceSum(b.Sin(b.Add(b.Multiply(y, 0.1), 0.5)), list(range(len(y.dims))), keep_dims=False) for y in outputs]
+    sums = [b.ReduceSum(b.Sin(b.Add(b.Multiply(y, 0.1), 0.5)), list(range(len(y.dims))), keepdims=False) for y in outputs]
     total = sums[0]
     for more in sums[1:]:
         total = b.Add(total, more)
@@ -270,7 +270,7 @@ def test_parts_that_no_trip_takes_have_no_slope() -> None:
         with dovetail.Builder() as inner:
             trip, state, part = inner.input("i", "i64", ()), inner.input("s", "f32", (2,)), inner.input("p", "f32", (2, 2))
             going = inner.constant(np.array(True))
-            total = inner.ReduceSum(inner.Multiply(part, part), [0], keep_dims=False)
+            total = inner.ReduceSum(inner.Multiply(part, part), [0], keepdims=False)
             after = inner.Multiply(state, total)
             inner.graph.outputs = [going, after]
         assert trip.name == "i"
@@ -278,7 +278,7 @@ def test_parts_that_no_trip_takes_have_no_slope() -> None:
             trips, x, s = b.input("trips", "i64", ()), b.input("x", "f32", (10, 2)), b.input("s", "f32", (2,))
             loop = Loop(body=inner.graph, carried=1, scanned=((0, 2, is_reversed),), outputs=1)
             (y,) = b.add(loop, trips, None, s, x)
-            b.output("y", b.ReduceSum(y, [0], keep_dims=False))
+            b.output("y", b.ReduceSum(y, [0], keepdims=False))
         given = {"trips": np.array(3), "x": some(10, 2), "s": some(2)}
         found = dovetail.run(dovetail.grad(b.model, of="y"), given)["grad:x"]
         taken = found[4:] if is_reversed else found[:6]
@@ -294,15 +294,15 @@ def test_parts_of_two_rows(is_reversed: bool, trips: int | None, file: str, runt
     inner = dovetail.Builder()
     inner.input("i", "i64", ())
     state, part = inner.input("s", "f32", (2,)), inner.input("p", "f32", (2, 2))
-    after = inner.Multiply(state, inner.Sin(inner.ReduceSum(inner.Multiply(part, part), [0], keep_dims=False)))
+    after = inner.Multiply(state, inner.Sin(inner.ReduceSum(inner.Multiply(part, part), [0], keepdims=False)))
     inner.graph.outputs = [inner.constant(np.array(True)), after, inner.Multiply(part, after)]
     with dovetail.Builder() as b:
         count = None if trips is None else b.input("trips", "i64", ())
         x, s = b.input("x", "f32", (10, 2)), b.input("s", "f32", (2,))
         cut, laid = ((0, 2, is_reversed),), ((0, not is_reversed),)
         y, ys = b.add(Loop(body=inner.graph, carried=1, scanned=cut, stacked=laid, outputs=2), count, None, s, x)
-        total = b.ReduceSum(b.Sin(ys), [0, 1], keep_dims=False)
-        b.output("y", b.Add(b.ReduceSum(y, [0], keep_dims=False), total))
+        total = b.ReduceSum(b.Sin(ys), [0, 1], keepdims=False)
+        b.output("y", b.Add(b.ReduceSum(y, [0], keepdims=False), total))
     given = {"x": some(10, 2), "s": some(2), **({} if trips is None else {"trips": np.array(trips)})}
     gradient = dovetail.grad(b.model, of="y")
     expected = dovetail.run(gradient, given, engine="interpreter")

@@ -66,7 +66,7 @@ def agree(gradient: dovetail.Model, inputs: dict[str, Any], folder: Path, engine
 @pytest.mark.parametrize("name", RESIZES)
 def test_a_resize_at_any_size(name: str, to: Any, shape: tuple[int, ...], tmp_path: Path) -> None:
     torch, op = pytest.importorskip("torch"), RESIZES[name]
-    if to is not None and op.coordinates == "align_corners":
+    if to is not None and op.coordinate_transformation_mode == "align_corners":
         pytest.skip("ONNX aligns corners by scaled lengths, which need not be whole")
     gradient = resized(op, to)
     wanted = (7, 3) if to is None else tuple(int(size * scale) for size, scale in zip(shape[2:], to[2:], strict=True))
@@ -81,7 +81,11 @@ def test_a_resize_at_any_size(name: str, to: Any, shape: tuple[int, ...], tmp_pa
         return
     source = torch.tensor(x, requires_grad=True)
     mode = {"linear": "bilinear", "cubic": "bicubic"}.get(op.mode, op.mode)
-    aligns = {} if op.mode == "nearest" else {"align_corners": op.coordinates == "align_corners", "antialias": op.antialias}
+    aligns = (
+        {}
+        if op.mode == "nearest"
+        else {"align_corners": op.coordinate_transformation_mode == "align_corners", "antialias": op.antialias}
+    )
     size: dict[str, Any] = {"size": wanted} if to is None else {"scale_factor": to[2:], "recompute_scale_factor": False}
     torch.nn.functional.interpolate(source, mode=mode, **size, **aligns).backward(torch.tensor(g))
     np.testing.assert_allclose(found["grad:x"], source.grad.numpy(), rtol=1e-4, atol=1e-5)

@@ -100,7 +100,7 @@ def test_pools_of_nothing() -> None:
     with dovetail.Builder() as b:
         x = b.input("x", "f32", (2, 3, 0, 5))
         b.output("greatest", b.GlobalMaxPool(x))
-        b.output("average", b.AveragePool(x, kernel=(2, 2), auto_pad="same_lower"))
+        b.output("average", b.AveragePool(x, kernel_shape=(2, 2), auto_pad="same_lower"))
         b.output("convolved", b.ConvTranspose(x, np.ones((3, 4, 3, 3), np.float32), auto_pad="same_upper", strides=(2, 2)))
     for engine in ("interpreter", "native"):
         found = dovetail.run(b.model, {"x": np.zeros((2, 3, 0, 5), np.float32)}, engine)

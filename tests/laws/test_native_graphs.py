@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from assertions import assert_same_bits
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import copy_model, rewrite
+from dovetail.ir.edit import copy_model
 from dovetail.ir.graph import Model, Node
+from dovetail.ir.rewrite import rewrite
 from dovetail.program import compile
 from strategies import Moved, movements
 

@@ -350,12 +350,12 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("range.step", lambda b, x: b.Range(np.float32(0), np.float32(1), np.float32(0))),
     ],
     "Cast": [
-        ("cast.rounding", lambda b, x: b.Cast(x("f32"), to=dtypes.i64, rounding="half")),
+        ("cast.rounding", lambda b, x: b.Cast(x("f32"), to=dtypes.i64, round_mode="half")),
         ("cast.source", lambda b, x: b.Cast(x("nf4"), to=dtypes.f32)),
         ("cast.source", lambda b, x: b.Cast(x("f32"), to=dtypes.f32, source=dtypes.dtype("nf4"))),
     ],
     "CastLike": [
-        ("cast.rounding", lambda b, x: b.CastLike(x("f32"), x("i64"), rounding="half")),
+        ("cast.rounding", lambda b, x: b.CastLike(x("f32"), x("i64"), round_mode="half")),
         ("cast.source", lambda b, x: b.CastLike(x("nf4"), x("f32"))),
     ],
     "BitCast": [
@@ -379,7 +379,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shift.direction", lambda b, x: b.BitShift(x("u8", 2), x("u8", 2), direction="up")),
     ],
     "Gelu": [
-        ("gelu.form", lambda b, x: b.Gelu(x("f32", 2), form="sigmoid")),
+        ("gelu.form", lambda b, x: b.Gelu(x("f32", 2), approximate="sigmoid")),
     ],
     "Round": [
         ("round.mode", lambda b, x: b.Round(x("f32", 2), mode="up")),
@@ -449,8 +449,8 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("conv.group", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 3, 1, 1), group=2)),
         ("conv.rank", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1, 1))),
         ("conv.rank", lambda b, x: b.Conv(x("f32", OPEN), x("f32", 2, 2))),
-        ("conv.kernel", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), kernel=(1, 1))),
-        ("shape.disagree", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), kernel=(2,))),
+        ("conv.kernel", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), kernel_shape=(1, 1))),
+        ("shape.disagree", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), kernel_shape=(2,))),
         ("conv.bias", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), x("f32", 2, 1))),
         ("shape.disagree", lambda b, x: b.Conv(x("f32", 1, 2, 4), x("f32", 2, 2, 1), x("f32", 3))),
         ("conv.channels", lambda b, x: b.Conv(x("f32", 1, 3, 4), x("f32", 2, 2, 1))),
@@ -480,21 +480,21 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("op.unsayable", lambda b, x: saved(b, b.GroupConv(x("f32", OPEN), x("f32", OPEN)))),
     ],
     "MaxPool": [
-        ("node.outputs", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=3)),
-        ("node.outputs", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=0)),
-        ("axis.range", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=2, index_axis=3)),
-        ("axis.range", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), outputs=2, index_axis=-4)),
-        ("window.size", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(0,))),
-        ("window.size", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(5,), rounding="ceil")),
-        ("window.rank", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2, 2))),
-        ("window.rank", lambda b, x: b.MaxPool(x("f32", 1, 4), kernel=())),
-        ("pool.rounding", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel=(2,), rounding="up")),
+        ("node.outputs", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2,), outputs=3)),
+        ("node.outputs", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2,), outputs=0)),
+        ("axis.range", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2,), outputs=2, axis=3)),
+        ("axis.range", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2,), outputs=2, axis=-4)),
+        ("window.size", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(0,))),
+        ("window.size", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(5,), rounding_type="ceil")),
+        ("window.rank", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2, 2))),
+        ("window.rank", lambda b, x: b.MaxPool(x("f32", 1, 4), kernel_shape=())),
+        ("pool.rounding", lambda b, x: b.MaxPool(x("f32", 1, 1, 4), kernel_shape=(2,), rounding_type="up")),
     ],
     "AveragePool": [
-        ("pool.divisor", lambda b, x: b.AveragePool(x("f32", 1, 1, 4), kernel=(2,), divisor="all")),
+        ("pool.divisor", lambda b, x: b.AveragePool(x("f32", 1, 1, 4), kernel_shape=(2,), divisor="all")),
     ],
     "LpPool": [
-        ("pool.p", lambda b, x: b.LpPool(x("f32", 1, 1, 4), kernel=(2,), p=0)),
+        ("pool.p", lambda b, x: b.LpPool(x("f32", 1, 1, 4), kernel_shape=(2,), p=0)),
     ],
     "GlobalLpPool": [
         ("pool.p", lambda b, x: b.GlobalLpPool(x("f32", 1, 1, 4), p=0)),
@@ -502,9 +502,9 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "BatchNormalization": [
         ("node.outputs", lambda b, x: normalized(b, x, outputs=2)),
-        ("node.outputs", lambda b, x: normalized(b, x, training=True, outputs=4)),
+        ("node.outputs", lambda b, x: normalized(b, x, training_mode=True, outputs=4)),
         ("node.outputs", lambda b, x: normalized(b, x, outputs=0)),
-        ("norm.training", lambda b, x: normalized(b, x, training=True, spatial=False)),
+        ("norm.training", lambda b, x: normalized(b, x, training_mode=True, spatial=False)),
         ("norm.rank", lambda b, x: b.BatchNormalization(x("f32"), *(x("f32", 1) for _ in range(4)))),
         ("norm.parameters", lambda b, x: b.BatchNormalization(x("f32", 2, 3), x("f32", 1, 3), *(x("f32", 3) for _ in range(3)))),
         ("shape.disagree", lambda b, x: b.BatchNormalization(x("f32", 2, 3), *(x("f32", 3) for _ in range(3)), x("f32", 2))),
@@ -512,7 +512,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.BatchNormalization(x("f32", 2, 3), *(x("f32", 2) for _ in range(4)), spatial=False)),
     ],
     "MeanVarianceNormalization": [
-        ("norm.epsilon-mode", lambda b, x: b.MeanVarianceNormalization(x("f32", 2), [0], epsilon_mode="sum")),
+        ("norm.epsilon-mode", lambda b, x: b.MeanVarianceNormalization(x("f32", 2), [0], eps_mode="sum")),
         ("axis.range", lambda b, x: b.MeanVarianceNormalization(x("f32", 2), [1])),
     ],
     "LayerNormalization": [
@@ -522,19 +522,22 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.broadcast", lambda b, x: b.LayerNormalization(x("f32", 2), x("f32", 2), x("f32", 3))),
     ],
     "GroupNormalization": [
-        ("norm.groups", lambda b, x: b.GroupNormalization(x("f32", 1, 2, 2), x("f32", 2), x("f32", 2), groups=0)),
-        ("norm.groups", lambda b, x: b.GroupNormalization(x("f32", 1, 3, 2), x("f32", 3), x("f32", 3), groups=2)),
+        ("norm.groups", lambda b, x: b.GroupNormalization(x("f32", 1, 2, 2), x("f32", 2), x("f32", 2), num_groups=0)),
+        ("norm.groups", lambda b, x: b.GroupNormalization(x("f32", 1, 3, 2), x("f32", 3), x("f32", 3), num_groups=2)),
         ("norm.rank", lambda b, x: b.GroupNormalization(x("f32", 1), x("f32", 1), x("f32", 1))),
-        ("shape.disagree", lambda b, x: b.GroupNormalization(x("f32", 1, 4, 2), x("f32", 2), x("f32", 4), groups=2)),
-        ("shape.disagree", lambda b, x: b.GroupNormalization(x("f32", 1, 4), x("f32", 4), x("f32", 4), groups=2, per_group=True)),
+        ("shape.disagree", lambda b, x: b.GroupNormalization(x("f32", 1, 4, 2), x("f32", 2), x("f32", 4), num_groups=2)),
+        (
+            "shape.disagree",
+            lambda b, x: b.GroupNormalization(x("f32", 1, 4), x("f32", 4), x("f32", 4), num_groups=2, per_group=True),
+        ),
     ],
     "LRN": [
         ("norm.size", lambda b, x: b.LRN(x("f32", 1, 2, 2), size=0)),
         ("axis.range", lambda b, x: b.LRN(x("f32", 1), size=1)),
     ],
     "NormalizeL2": [
-        ("norm.epsilon-mode", lambda b, x: b.NormalizeL2(x("f32", 1), [0], epsilon=1e-3, mode="min")),
-        ("axis.range", lambda b, x: b.NormalizeL2(x("f32", 1), [1], epsilon=1e-3)),
+        ("norm.epsilon-mode", lambda b, x: b.NormalizeL2(x("f32", 1), [0], eps=1e-3, eps_mode="min")),
+        ("axis.range", lambda b, x: b.NormalizeL2(x("f32", 1), [1], eps=1e-3)),
     ],
     "LpNormalization": [
         ("norm.p", lambda b, x: b.LpNormalization(x("f32", 1), p=3)),
@@ -542,9 +545,9 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "Resize": [
         ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], mode="area")),
-        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], coordinates="half")),
-        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], nearest="round")),
-        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], policy="keep")),
+        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], coordinate_transformation_mode="half")),
+        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], nearest_mode="round")),
+        ("resize.mode", lambda b, x: b.Resize(x("f32", 2), [4], keep_aspect_ratio_policy="keep")),
         ("resize.antialias", lambda b, x: b.Resize(x("f32", 2), [4], antialias=True)),
         ("resize.antialias", lambda b, x: b.Resize(x("f32", 2), [4], mode="linear", narrow=True)),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2))),
@@ -556,16 +559,24 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("resize.target", lambda b, x: b.Resize(x("f32", 2), None, np.float32([2, 2]))),
         (
             "resize.target",
-            lambda b, x: b.Resize(x("f32", 2), [4], None, np.float32([0]), coordinates="tf_crop_and_resize", mode="linear"),
+            lambda b, x: b.Resize(
+                x("f32", 2), [4], None, np.float32([0]), coordinate_transformation_mode="tf_crop_and_resize", mode="linear"
+            ),
         ),
         ("resize.target", lambda b, x: b.Resize(x("f32", 2), [-1])),
-        ("resize.roi", lambda b, x: b.Resize(x("f32", 2), [4], coordinates="tf_crop_and_resize", mode="linear")),
+        (
+            "resize.roi",
+            lambda b, x: b.Resize(x("f32", 2), [4], coordinate_transformation_mode="tf_crop_and_resize", mode="linear"),
+        ),
         ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([0]))),
         ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([-1]))),
         ("resize.scale", lambda b, x: b.Resize(x("f32", 2), None, np.float32([np.inf]))),
         ("axis.range", lambda b, x: b.Resize(x("f32", 2), [4], axes=(1,))),
-        ("resize.dynamic", lambda b, x: taken_apart(b, b.Resize(x("f32", "n"), [4], policy="not_larger"))),
-        ("resize.dynamic", lambda b, x: taken_apart(b, b.Resize(x("f32", 2), x("i64", 1), policy="not_larger"))),
+        ("resize.dynamic", lambda b, x: taken_apart(b, b.Resize(x("f32", "n"), [4], keep_aspect_ratio_policy="not_larger"))),
+        (
+            "resize.dynamic",
+            lambda b, x: taken_apart(b, b.Resize(x("f32", 2), x("i64", 1), keep_aspect_ratio_policy="not_larger")),
+        ),
     ],
     "QuantizeLinear": [
         ("quantize.scale", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32", 3))),
@@ -632,7 +643,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     "QLinearAveragePool": [
         (
             "pool.layout",
-            lambda b, x: b.QLinearAveragePool(x("i8", 1, 2, 3), x("f32"), None, x("f32"), kernel=(2,), channels_last=True),
+            lambda b, x: b.QLinearAveragePool(x("i8", 1, 2, 3), x("f32"), None, x("f32"), kernel_shape=(2,), channels_last=True),
         ),
     ],
     "QLinearGlobalAveragePool": [
@@ -754,7 +765,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("pool.target", lambda b, x: b.AdaptiveAveragePool(x("f32", 2, 3, 4), [0])),
         ("input.rank", lambda b, x: b.AdaptiveAveragePool(x("f32", 2, 3, 4), x("i64", 1, 1))),
         ("pool.adaptive", lambda b, x: saved(b, b.AdaptiveAveragePool(x("f32", 2, 3, 4), x("i64", 1)))),
-        ("topk.dtype", lambda b, x: b.AdaptiveMaxPool(x("f32", 2, 3, 4), [1], dtype=dtypes.i8)),
+        ("topk.dtype", lambda b, x: b.AdaptiveMaxPool(x("f32", 2, 3, 4), [1], index_element_type=dtypes.i8)),
     ],
     "RoiPool": [
         ("regions.size", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), size=(1,))),
@@ -808,14 +819,14 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("input.rank", lambda b, x: b.Col2Im(x("f32", 1, 4, 4), x("i64", 1, 2), [2, 2])),
     ],
     "MaxUnpool": [
-        ("window.rank", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2, 2), x("i64", 1, 1, 2, 2), kernel=(2,))),
-        ("shape.disagree", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 3), kernel=(2,))),
-        ("pool.target", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 2), [1, 1, 2], kernel=(2,))),
-        ("shape.rank", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 2), [1, 4], kernel=(2,))),
+        ("window.rank", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2, 2), x("i64", 1, 1, 2, 2), kernel_shape=(2,))),
+        ("shape.disagree", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 3), kernel_shape=(2,))),
+        ("pool.target", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 2), [1, 1, 2], kernel_shape=(2,))),
+        ("shape.rank", lambda b, x: b.MaxUnpool(x("f32", 1, 1, 2), x("i64", 1, 1, 2), [1, 4], kernel_shape=(2,))),
     ],
     "DeformConv": [
-        ("conv.group", lambda b, x: _deformed(b, x, parts=0)),
-        ("conv.group", lambda b, x: _deformed(b, x, parts=3)),
+        ("conv.group", lambda b, x: _deformed(b, x, offset_group=0)),
+        ("conv.group", lambda b, x: _deformed(b, x, offset_group=3)),
         ("conv.channels", lambda b, x: _deformed(b, x, group=2)),
         ("shape.disagree", lambda b, x: _deformed(b, x, 9)),
         ("shape.disagree", lambda b, x: _deformed(b, x, 8, (3, 4))),
@@ -851,7 +862,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.ISTFT(x("f32", 4, 9, 2), x("f32", 4), b.constant(4), b.constant(2))),
     ],
     "MelWeightMatrix": [
-        ("type.class", lambda b, x: b.MelWeightMatrix(*[b.constant(8)] * 3, x("f32"), x("f32"), dtype=dtypes.boolean)),
+        ("type.class", lambda b, x: b.MelWeightMatrix(*[b.constant(8)] * 3, x("f32"), x("f32"), output_datatype=dtypes.boolean)),
         ("input.rank", lambda b, x: b.MelWeightMatrix(*[b.constant(8)] * 3, x("f32", 2), x("f32"))),
         ("input.rank", lambda b, x: b.MelWeightMatrix(x("i64", 2), *[b.constant(8)] * 2, x("f32"), x("f32"))),
     ],

@@ -43,10 +43,10 @@ def network() -> dovetail.Model:
         left = b.Tanh(b.Conv(left, w["w2"], pads=(1, 1, 1, 1), strides=(1, 1)))
         right = b.Sigmoid(b.Conv(right, w["w3"], pads=(1, 1, 1, 1), group=2))
         joined = b.Concat(left, right, axis=1)
-        pooled = b.AveragePool(b.MaxPool(joined, kernel=(2, 2), strides=(1, 1)), kernel=(3, 3), strides=(2, 2))
+        pooled = b.AveragePool(b.MaxPool(joined, kernel_shape=(2, 2), strides=(1, 1)), kernel_shape=(3, 3), strides=(2, 2))
         flat = b.Reshape(pooled, [0, -1])
         scores = b.LogSoftmax(b.MatMul(flat, w["w4"]), axis=-1)
-        b.output("loss", b.ReduceSum(scores * scores, [0, 1], keep_dims=False))
+        b.output("loss", b.ReduceSum(scores * scores, [0, 1], keepdims=False))
     return b.model
 
 
@@ -85,7 +85,7 @@ def test_the_saved_gradient_runs_elsewhere_with_the_same_result(file: str, runti
 def test_applied_again_it_gives_the_second_order() -> None:
     with dovetail.Builder() as b:
         x = b.input("x", "f64", (3,))
-        b.output("y", b.ReduceSum(x * x * x, [0], keep_dims=False))
+        b.output("y", b.ReduceSum(x * x * x, [0], keepdims=False))
     first = dovetail.grad(b.model, of="y", wrt=["x"])
     second = dovetail.grad(first, of="grad:x", wrt=["x"])
     x_value = np.array([1.0, -2.0, 0.5])

@@ -55,7 +55,7 @@ def if_(m: Maker, steps: Sequence[Steps]) -> str | None:
         return None
     condition = m.pick(lambda x: m.count(x) == 1, dtype="boolean")
     if condition is None or m.chance(0.5):
-        whole = m.one("ReduceMax", captures[0], None, keep_dims=False)
+        whole = m.one("ReduceMax", captures[0], None, keepdims=False)
         condition = None if whole is None else m.one("Greater", whole, m.constant(m.real(m.among((-9.0, 0.7, 2.0)))))
     if condition is None:
         return None

@@ -38,7 +38,7 @@ def geometry(m: Maker, spatial: Sequence[int], same: bool = False) -> dict[str, 
             strides.append(m.among((1, 1, 1, 2, 2, 3)))
         kernel.append(k)
         dilations.append(d)
-    return {"kernel": kernel, "strides": strides, "dilations": dilations, "pads": [*begins, *ends]}
+    return {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": [*begins, *ends]}
 
 
 def conv(m: Maker, x: str | None = None, same: bool = False, out: int | None = None) -> str | None:
@@ -49,7 +49,7 @@ def conv(m: Maker, x: str | None = None, same: bool = False, out: int | None = N
     shape = m.shape(x)
     c = shape[1]
     found = geometry(m, shape[2:], same)
-    kernel = found.pop("kernel")
+    kernel = found.pop("kernel_shape")
     group = m.among((1, 1, 1, c, *[g for g in (2, 3, 4, 8) if c % g == 0]))
     if out is None:
         out = (
@@ -176,7 +176,7 @@ def branches(m: Maker) -> str | None:
             if part and m.chance(0.4):
                 part = follow(m, part, x)
         elif kind < 7:
-            part = m.one("MaxPool", x, kernel=[3] * (m.rank(x) - 2), pads=[1] * (2 * m.rank(x) - 4))
+            part = m.one("MaxPool", x, kernel_shape=[3] * (m.rank(x) - 2), pads=[1] * (2 * m.rank(x) - 4))
         elif kind < 8 and m.shape(x)[1] > 1:
             cut = m.number(1, m.shape(x)[1] - 1)
             part = (
@@ -198,14 +198,14 @@ def pool(m: Maker, x: str | None = None) -> str | None:
     kind = m.among(("MaxPool", "AveragePool"))
     spatial = m.shape(x)[2:]
     found = geometry(m, spatial)
-    found["kernel"] = [max(k, 2) if size > 1 else k for k, size in zip(found["kernel"], spatial, strict=True)]
+    found["kernel_shape"] = [max(k, 2) if size > 1 else k for k, size in zip(found["kernel_shape"], spatial, strict=True)]
     half = len(spatial)
     # A window that lies in padding alone has no elements, and no value.
     for place in range(2 * half):
-        found["pads"][place] = min(found["pads"][place], (found["kernel"][place % half] - 1) // 2)
+        found["pads"][place] = min(found["pads"][place], (found["kernel_shape"][place % half] - 1) // 2)
     if kind == "AveragePool":
         found["divisor"] = m.among(("inside", "kernel") if m.chance(0.9) else ("inside",))
-    found["rounding"] = m.among(("floor", "floor", "ceil"))
+    found["rounding_type"] = m.among(("floor", "floor", "ceil"))
     return m.one(kind, x, **found)
 
 
@@ -231,7 +231,7 @@ def normalised(m: Maker) -> str | None:
     scale, bias = m.weights((c,), 1), m.weights((c,), 1)
     if m.chance(0.5):
         return m.one("InstanceNormalization", x, scale, bias)
-    return m.one("GroupNormalization", x, scale, bias, groups=m.among([g for g in (1, 2, 3, 4, 8, c) if c % g == 0]))
+    return m.one("GroupNormalization", x, scale, bias, num_groups=m.among([g for g in (1, 2, 3, 4, 8, c) if c % g == 0]))
 
 
 def resize(m: Maker) -> str | None:
@@ -241,10 +241,10 @@ def resize(m: Maker) -> str | None:
     mode = m.among(("nearest", "nearest", "linear", "cubic"))
     attributes: dict[str, Any] = {
         "mode": mode,
-        "coordinates": m.among(("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")),
+        "coordinate_transformation_mode": m.among(("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")),
     }
     if mode == "nearest":
-        attributes["nearest"] = m.among(("round_prefer_floor", "floor", "ceil"))
+        attributes["nearest_mode"] = m.among(("round_prefer_floor", "floor", "ceil"))
     elif m.chance(0.2):
         attributes["antialias"] = True
     rank = m.rank(x)

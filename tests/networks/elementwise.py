@@ -10,8 +10,8 @@ from networks.maker import REAL, Maker
 
 ACTIVATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Relu", {}), ("Relu", {}), ("Relu", {}), ("Sigmoid", {}), ("Tanh", {}), ("HardSwish", {}), ("LeakyRelu", {"alpha": 0.25}),
-    ("Elu", {"alpha": 0.75}), ("Gelu", {"form": "erf"}), ("Gelu", {"form": "tanh"}), ("Swish", {}), ("Swish", {"alpha": 1.5}),
-    ("HardSigmoid", {}), ("Clip", {}), ("Clip", {}), ("silu", {}), ("Mish", {}), ("Softplus", {}),
+    ("Elu", {"alpha": 0.75}), ("Gelu", {"approximate": "none"}), ("Gelu", {"approximate": "tanh"}), ("Swish", {}),
+    ("Swish", {"alpha": 1.5}), ("HardSigmoid", {}), ("Clip", {}), ("Clip", {}), ("silu", {}), ("Mish", {}), ("Softplus", {}),
 )  # fmt: skip
 UNARY = (
     "Abs Negative Sign Sqrt Exp Log Reciprocal Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Erf Selu Celu Softsign "
@@ -205,7 +205,7 @@ def integers(m: Maker) -> str | None:
         divisor = m.constant(np.asarray(m.number(1, 9), like))
         if m.chance(0.5):
             return m.one("Divide", x, divisor)
-        return m.one("Mod", x, divisor, truncate=m.chance(0.5))
+        return m.one("Mod", x, divisor, fmod=m.chance(0.5))
     if kind == 1:
         return m.one("BitShift", x, m.constant(np.asarray(m.number(0, 3), like)), direction=m.among(("left", "right")))
     if kind == 2:

@@ -236,7 +236,7 @@ def arg_extreme(m: Maker) -> str | None:
     x = m.pick(dtype=m.among(ORDERED), least=1)
     if x is None:
         return None
-    attributes = {"axis": m.number(-m.rank(x), m.rank(x) - 1), "keep_dims": m.chance(0.6), "last": m.chance(0.3)}
+    attributes = {"axis": m.number(-m.rank(x), m.rank(x) - 1), "keepdims": m.chance(0.6), "select_last_index": m.chance(0.3)}
     return m.one(m.among(("ArgMax", "ArgMin")), x, **attributes)
 
 
@@ -296,7 +296,7 @@ def reduce_(m: Maker) -> str | None:
     kind = m.among(REDUCED)
     if kind == "ReduceLogSum":
         x = m.one("Sigmoid", x) or x
-    attributes: dict[str, Any] = {"keep_dims": m.chance(0.6)}
+    attributes: dict[str, Any] = {"keepdims": m.chance(0.6)}
     if m.chance(0.1):
         return m.one(kind, x, **attributes)
     axes = m.random.sample(range(m.rank(x)), m.number(1, m.rank(x)))

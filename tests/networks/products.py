@@ -209,7 +209,7 @@ def norms(m: Maker) -> str | None:
         return m.one("LpNormalization", x, axis=m.number(-m.rank(x), m.rank(x) - 1), p=m.among((1, 2)))
     axes = m.ints(*sorted(m.random.sample(range(m.rank(x)), m.number(1, m.rank(x)))))
     if kind == 1:
-        return m.one("NormalizeL2", x, axes, epsilon=1e-3, mode=m.among(("add", "max")))
+        return m.one("NormalizeL2", x, axes, eps=1e-3, eps_mode=m.among(("add", "max")))
     return m.one("MeanVarianceNormalization", x, axes)
 
 

@@ -89,7 +89,7 @@ def layer(m: Maker) -> str | None:
     x_scale = str(m.network.steps[-1].reads[1])
     c = m.shape(x)[1]
     found = geometry(m, m.shape(x)[2:], same=m.chance(0.7))
-    kernel = found.pop("kernel")
+    kernel = found.pop("kernel_shape")
     out = c if m.chance(0.6) else m.among(CHANNELS)
     w_scale = m.constant((m.arrays.random(out) * 0.01 + 0.002).astype(np.float32)) if m.chance(0.5) else _scale(m, 0.002, 0.01)
     w = m.one(
@@ -129,7 +129,7 @@ def linear_conv(m: Maker) -> str | None:
         return None
     c = m.shape(x)[1]
     found = geometry(m, m.shape(x)[2:], same=m.chance(0.5))
-    kernel = found.pop("kernel")
+    kernel = found.pop("kernel_shape")
     group = m.among((1, 1, 1, c))
     out = group * m.among((1, 2)) if group > 1 else m.among(CHANNELS)
     found["group"] = group
@@ -223,5 +223,5 @@ def byte_pool(m: Maker) -> str | None:
     return (
         None
         if x is None
-        else m.one("MaxPool", x, kernel=[m.number(1, 3), 2], strides=[m.number(1, 2)] * 2, pads=[0, m.number(0, 1), 0, 0])
+        else m.one("MaxPool", x, kernel_shape=[m.number(1, 3), 2], strides=[m.number(1, 2)] * 2, pads=[0, m.number(0, 1), 0, 0])
     )

@@ -30,7 +30,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         x, z = b.input("x", "f32", ("n", 4)), b.input("z", "f32", ("n", 2))
         y = b.Concat(x, b.Exp(z), axis=1)
         b.output("y", y)
-        b.output("sum", b.ReduceSum(y, b.constant([1], "i64"), keep_dims=False))
+        b.output("sum", b.ReduceSum(y, b.constant([1], "i64"), keepdims=False))
     dovetail.save(b.model, "small.onnx")
     dovetail.save(b.model, "small.xml")
     return "small.onnx"

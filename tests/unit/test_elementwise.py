@@ -100,7 +100,7 @@ def test_a_gradient_needs_ranks_to_be_summed_back() -> None:
 def test_a_gradient_over_axes_known_at_run_time_comes_back_to_them() -> None:
     b = Builder()
     x, axes = b.input("x", "f32", (2, 3)), b.input("axes", "i64", (1,))
-    y = b.ReduceSum(b.Multiply(x, x), axes, keep_dims=False)
+    y = b.ReduceSum(b.Multiply(x, x), axes, keepdims=False)
     seed = b.input("seed", "f32", (None,))
     (dx,) = adjoints(b, [y], [seed], [x])
     b.graph.outputs = [dx]
@@ -217,7 +217,7 @@ def test_arithmetic_on_sizes_is_followed() -> None:
         (b.Negative(b.Minimum(shape, 3)), [-symbolic.minimum(n, 3), -symbolic.minimum(m, 3)]),
         (b.Where(b.GreaterEqual(shape, 0), shape, -1), [n, m]),
         (b.ReduceProd(shape), [n * m]),
-        (b.ReduceSum(shape, [0], keep_dims=False), n + m),
+        (b.ReduceSum(shape, [0], keepdims=False), n + m),
         (b.CumSum(shape, 0), [n, n + m]),
         (b.Cast(b.Cast(shape, to=dtypes.i32), to=dtypes.i64), [n, m]),
     ):

@@ -334,7 +334,7 @@ def test_sizes_that_are_no_straight_line_are_planned_each() -> None:
     with Builder() as b:
         x = b.input("x", "f32", ("n", "n", 3))
         b.output("flat", b.Concat(b.Reshape(x, [-1, 3]), b.constant(np.ones((1, 3), np.float32)), axis=0))
-        b.output("half", b.MaxPool(b.Transpose(x, [2, 0, 1]), kernel=(2,), strides=(2,)))
+        b.output("half", b.MaxPool(b.Transpose(x, [2, 0, 1]), kernel_shape=(2,), strides=(2,)))
     program, reference = dovetail.compile(b.model), dovetail.compile(b.model, "interpreter")
     for n in (2, 3, 4, 5, 9, 8, 17):
         x = RNG.standard_normal((n, n, 3)).astype(np.float32)

@@ -80,7 +80,7 @@ ACTIVATIONS: dict[str, Callable[[Builder, Any], Any]] = {
     "LeakyRelu": lambda b, y: b.LeakyRelu(y, alpha=0.3),
     "Elu": lambda b, y: b.Elu(y, alpha=0.7),
     "Gelu": lambda b, y: b.Gelu(y),
-    "Gelu by tanh": lambda b, y: b.Gelu(y, form="tanh"),
+    "Gelu by tanh": lambda b, y: b.Gelu(y, approximate="tanh"),
     "Swish": lambda b, y: b.Swish(y),
     "Sigmoid": lambda b, y: b.Sigmoid(y),
     "Tanh": lambda b, y: b.Tanh(y),

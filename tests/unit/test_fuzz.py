@@ -172,7 +172,9 @@ def test_a_window_costs_what_its_input_does(kind: str, kernel: tuple[int, ...], 
     def pooled(kernel: tuple[int, ...], engine: str) -> Any:
         with dovetail.Builder("m") as b:
             pool = getattr(b, kind)
-            b.output("y", pool(b.input("x", "f32", x.shape), kernel=kernel, strides=(2,) * len(kernel), auto_pad="same_upper"))
+            b.output(
+                "y", pool(b.input("x", "f32", x.shape), kernel_shape=kernel, strides=(2,) * len(kernel), auto_pad="same_upper")
+            )
         return dovetail.compile(b.model, engine, limits=dovetail.Limits(memory=1 << 26))({"x": x})["y"]
 
     small = tuple(min(size, 31) for size in kernel)
@@ -184,7 +186,7 @@ def test_a_window_costs_what_its_input_does(kind: str, kernel: tuple[int, ...], 
 def test_windows_far_apart_are_refused_or_cheap(kind: str, engine: str) -> None:
     with dovetail.Builder("m") as b:
         x = b.input("x", "f32", (1, 1, 5))
-        b.output("y", getattr(b, kind)(x, kernel=(1 << 28,), strides=(1 << 28,), pads=((1 << 28) - 1, 1 << 28)))
+        b.output("y", getattr(b, kind)(x, kernel_shape=(1 << 28,), strides=(1 << 28,), pads=((1 << 28) - 1, 1 << 28)))
     with pytest.raises(dovetail.EngineError) as caught:
         dovetail.compile(b.model, engine, limits=dovetail.Limits(memory=1 << 26))(np.ones((1, 1, 5), np.float32))
     assert caught.value.code == "run.memory"

@@ -26,7 +26,11 @@ def network(kind: Any) -> dovetail.Model:
         y = b.Conv(x, (numbers(16, 8, 3, 3) / 8).astype(kind), numbers(16).astype(kind), pads=(1, 1, 1, 1))
         y = b.BatchNormalization(y, *(np.abs(numbers(16)).astype(kind) for _ in range(4)))
         left, right = b.Split(b.Relu(y), axis=1, outputs=2)
-        y = b.Concat(b.MaxPool(left, kernel=(2, 2), strides=(2, 2)), b.AveragePool(right, kernel=(2, 2), strides=(2, 2)), axis=1)
+        y = b.Concat(
+            b.MaxPool(left, kernel_shape=(2, 2), strides=(2, 2)),
+            b.AveragePool(right, kernel_shape=(2, 2), strides=(2, 2)),
+            axis=1,
+        )
         y = b.Add(y, b.Sigmoid(y))
         y = b.Reshape(b.GlobalAveragePool(y), [0, -1])
         y = b.LayerNormalization(b.MatMul(y, numbers(16, 10).astype(kind)), np.ones(10, kind), np.zeros(10, kind))

@@ -90,7 +90,7 @@ RULES: dict[str, tuple[Write, list[str]]] = {
     ),
     "places": (lambda b, x, kind: b.Gather(x, np.array([2, 1]), axis=0), ["gather: Gather"]),
     "axes": (
-        lambda b, x, kind: b.ReduceMean(x, np.array([1]), keep_dims=True), ["chain: Cast", "reduce: ReduceMean", "chain: Cast"]
+        lambda b, x, kind: b.ReduceMean(x, np.array([1]), keepdims=True), ["chain: Cast", "reduce: ReduceMean", "chain: Cast"]
     ),
     "several results": (
         lambda b, x, kind: list(b.TopK(x, np.array(2), axis=1)), ["chain: Cast", "top_k: TopK", "chain: Cast"]

@@ -48,7 +48,7 @@ def test_many_lines_on_any_number_of_threads(threads: int) -> None:
     x = elements((900, 70), "float32")
     y = np.zeros(900, np.int64)
     run("arg_extreme", [x], [y], {"axis": 1, "greatest": 1, "last": 0}, threads)
-    np.testing.assert_array_equal(y, ArgMax(1, keep_dims=False).evaluate(np, x))
+    np.testing.assert_array_equal(y, ArgMax(1, keepdims=False).evaluate(np, x))
 
 
 @pytest.mark.parametrize(("shape", "kind"), [((3, 0), "float32"), ((3, 4), "uint8")])

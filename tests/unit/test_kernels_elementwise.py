@@ -84,7 +84,7 @@ OPS: dict[str, tuple[Op, tuple[str, ...]]] = {
     "multiply i8": (Multiply(), ("int8", "int8")),
     "divide": (Divide(), ("float32", "float32")),
     "divide i32": (Divide(), ("int32", "int32")),
-    "floor i32": (Divide(floor=True), ("int32", "int32")),
+    "floor i32": (Divide(m_pythondiv=True), ("int32", "int32")),
     "mod u8": (Mod(), ("uint8", "uint8")),
     "greater": (Greater(), ("float32", "float32")),
     "where": (Where(), ("bool", "float32", "float32")),
@@ -192,7 +192,7 @@ def test_nan_and_signed_zeros_are_those_of_numpy() -> None:
     values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -1.5, 1e-45], np.float32)
     x, w = np.repeat(values, len(values)), np.tile(values, len(values))
     x, w = np.tile(x, 3), np.tile(w, 3)
-    for op in (Maximum(), Minimum(), Add(), Multiply(), Divide(), Mod(), Mod(truncate=True), LeakyRelu()):
+    for op in (Maximum(), Minimum(), Add(), Multiply(), Divide(), Mod(), Mod(fmod=True), LeakyRelu()):
         operands = [x] if isinstance(op, LeakyRelu) else [x, w]
         y = np.zeros_like(x)
         chained([(op, range(len(operands)))], [0], operands, [y])

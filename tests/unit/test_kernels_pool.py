@@ -15,23 +15,26 @@ from kernel_runner import LAYOUTS, random, run
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 WINDOWS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
-    "one axis": ((2, 3, 17), {"kernel": (3,), "strides": (2,)}),
-    "stem": ((1, 16, 23, 19), {"kernel": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
-    "same": ((2, 70, 9, 8), {"kernel": (3, 3), "auto_pad": "same_upper"}),
-    "ceil": ((1, 5, 12, 13), {"kernel": (3, 2), "strides": (2, 3), "rounding": "ceil", "pads": (0, 1, 1, 0)}),
-    "ceil torch": ((1, 5, 12, 14), {"kernel": (3, 3), "strides": (2, 2), "rounding": "ceil_torch", "pads": (1, 1, 1, 1)}),
-    "dilated": ((1, 33, 11, 15), {"kernel": (2, 3), "dilations": (3, 2), "strides": (1, 3)}),
-    "cropped": ((1, 4, 11, 12), {"kernel": (3, 3), "pads": (-1, -2, -1, 0)}),
-    "whole": ((2, 100, 7, 7), {"kernel": (7, 7)}),
-    "three axes": ((1, 18, 5, 6, 7), {"kernel": (2, 3, 2), "strides": (1, 2, 1), "pads": (1, 0, 1, 0, 1, 0)}),
-    "one channel": ((2, 1, 9, 9), {"kernel": (2, 2), "strides": (2, 2)}),
-    "empty": ((0, 4, 5, 5), {"kernel": (2, 2)}),
+    "one axis": ((2, 3, 17), {"kernel_shape": (3,), "strides": (2,)}),
+    "stem": ((1, 16, 23, 19), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    "same": ((2, 70, 9, 8), {"kernel_shape": (3, 3), "auto_pad": "same_upper"}),
+    "ceil": ((1, 5, 12, 13), {"kernel_shape": (3, 2), "strides": (2, 3), "rounding_type": "ceil", "pads": (0, 1, 1, 0)}),
+    "ceil torch": (
+        (1, 5, 12, 14),
+        {"kernel_shape": (3, 3), "strides": (2, 2), "rounding_type": "ceil_torch", "pads": (1, 1, 1, 1)},
+    ),
+    "dilated": ((1, 33, 11, 15), {"kernel_shape": (2, 3), "dilations": (3, 2), "strides": (1, 3)}),
+    "cropped": ((1, 4, 11, 12), {"kernel_shape": (3, 3), "pads": (-1, -2, -1, 0)}),
+    "whole": ((2, 100, 7, 7), {"kernel_shape": (7, 7)}),
+    "three axes": ((1, 18, 5, 6, 7), {"kernel_shape": (2, 3, 2), "strides": (1, 2, 1), "pads": (1, 0, 1, 0, 1, 0)}),
+    "one channel": ((2, 1, 9, 9), {"kernel_shape": (2, 2), "strides": (2, 2)}),
+    "empty": ((0, 4, 5, 5), {"kernel_shape": (2, 2)}),
 }
 DIVISORS = ("inside", "padded", "window")
 
 
 def pooled(op: Any, x: Any, y: Any, mode: str) -> str:
-    found = op.geometry(x.shape[2:], op.kernel)
+    found = op.geometry(x.shape[2:], op.kernel_shape)
     attributes = sliding(found) | {"mode": mode, "kernel": list(found.kernel)}
     if mode == "average":
         attributes["divisor"] = op.divisor
@@ -66,7 +69,7 @@ def test_the_mean_is_that_of_the_interpreter_bit_for_bit(name: str, layout: str,
 
 def test_layouts_may_differ_and_nothing_else_is_written() -> None:
     values = random((1, 24, 10, 10))
-    op = MaxPool(kernel=(3, 3), strides=(2, 2))
+    op = MaxPool(kernel_shape=(3, 3), strides=(2, 2))
     (expected,) = op.evaluate(np, values)
     wide = np.full((1, 4, 4, 64), 77, np.float32)
     y = np.moveaxis(wide[..., 3:27], -1, 1)
@@ -77,7 +80,7 @@ def test_layouts_may_differ_and_nothing_else_is_written() -> None:
 
 
 def test_dense_channels_have_a_way_of_their_own() -> None:
-    op = MaxPool(kernel=(2, 2))
+    op = MaxPool(kernel_shape=(2, 2))
     y = LAYOUTS["sliced_channels_last"](np.zeros((1, 8, 3, 3), np.float32))
     assert "channels" in pooled(op, LAYOUTS["channels_last"](random((1, 8, 4, 4))), y, "max")
     assert "rows" in pooled(op, random((1, 8, 4, 4)), y, "max")

@@ -78,11 +78,11 @@ def test_convolutions_are_exact(name: str, layout: str, kinds: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 def test_the_greatest_byte(kind: str, layout: str) -> None:
-    op = MaxPool(kernel=(3, 2), strides=(2, 1), pads=(1, 1, 1, 0))
+    op = MaxPool(kernel_shape=(3, 2), strides=(2, 1), pads=(1, 1, 1, 0))
     x = random((2, 21, 9, 8), kind)
     (expected,) = op.evaluate(np, x)
     y = LAYOUTS[layout](np.zeros(expected.shape, kind))
-    attributes = sliding(op.geometry(x.shape[2:], op.kernel)) | {"kernel": list(op.kernel)}
+    attributes = sliding(op.geometry(x.shape[2:], op.kernel_shape)) | {"kernel": list(op.kernel_shape)}
     run("byte_pool", [LAYOUTS[layout](x)], [y], attributes)
     np.testing.assert_array_equal(y, expected)
 
@@ -124,7 +124,7 @@ def test_quantised_layers_are_what_they_say(layer: str, kind: str) -> None:
             y = b.Add(_dequantised(b, y, 0.21, zero), _dequantised(b, other, 0.13, zero))
             y = b.QuantizeLinear(y, np.float32(0.25), zero)
         if layer == "pool":
-            y = b.MaxPool(_dequantised(b, y, 0.21, zero), kernel=(2, 2), strides=(2, 2))
+            y = b.MaxPool(_dequantised(b, y, 0.21, zero), kernel_shape=(2, 2), strides=(2, 2))
             y = b.QuantizeLinear(y, np.float32(0.21), zero)
         b.output("y", _dequantised(b, y, 1.0, np.array(0, kind)))
     feed = {value.name: random(value.shape, kind) for value in b.model.inputs}

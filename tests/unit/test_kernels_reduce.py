@@ -38,7 +38,7 @@ def reduced(x: Any, mode: str, axes: tuple[int, ...], keep: bool = True, threads
 
 def exact(x: Any, mode: str, axes: tuple[int, ...], keep: bool = True) -> Any:
     with np.errstate(all="ignore"):
-        return OPERATORS[mode](keep_dims=keep).evaluate(np, x.astype(np.float64), np.array(axes))
+        return OPERATORS[mode](keepdims=keep).evaluate(np, x.astype(np.float64), np.array(axes))
 
 
 AXES = [axes for count in range(1, 5) for axes in itertools.combinations(range(4), count)]

@@ -14,10 +14,14 @@ from kernel_runner import LAYOUTS, random, run
 pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is not compiled")
 
 RESIZED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
-    "doubled": ((1, 16, 5, 7), (10, 14), {"mode": "nearest", "coordinates": "asymmetric", "nearest": "floor"}),
+    "doubled": (
+        (1, 16, 5, 7),
+        (10, 14),
+        {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+    ),
     "nearest to fewer": ((2, 9, 11, 13), (4, 5), {"mode": "nearest"}),
     "linear": ((1, 33, 6, 5), (12, 10), {"mode": "linear"}),
-    "corners": ((2, 3, 7, 9), (15, 4), {"mode": "linear", "coordinates": "align_corners"}),
+    "corners": ((2, 3, 7, 9), (15, 4), {"mode": "linear", "coordinate_transformation_mode": "align_corners"}),
     "cubic": ((1, 20, 8, 6), (13, 9), {"mode": "cubic"}),
     "antialias": ((1, 8, 17, 12), (5, 12), {"mode": "linear", "antialias": True}),
     "one axis": ((2, 4, 9), (21,), {"mode": "linear"}),

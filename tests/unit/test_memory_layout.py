@@ -115,11 +115,11 @@ CHANNELS_LAST: dict[str, tuple[Callable[[Builder], Any], Laid]] = {
         Laid(["0231", "0231", "0231", "01"], []),
     ),
     "a pool": (
-        lambda b: b.MaxPool(made(b), kernel=(2, 2)), Laid(["0231", "0231"], [RESULT])
+        lambda b: b.MaxPool(made(b), kernel_shape=(2, 2)), Laid(["0231", "0231"], [RESULT])
     ),
-    "a pool of one channel": (lambda b: b.MaxPool(made(b, 2, 1, 6, 6), kernel=(2, 2)), Laid(["023", "023"], [])),
+    "a pool of one channel": (lambda b: b.MaxPool(made(b, 2, 1, 6, 6), kernel_shape=(2, 2)), Laid(["023", "023"], [])),
     "a pool of one column": (
-        lambda b: b.MaxPool(made(b, 2, 8, 6, 1), kernel=(2, 1)), Laid(["021", "021"], [RESULT])
+        lambda b: b.MaxPool(made(b, 2, 8, 6, 1), kernel_shape=(2, 1)), Laid(["021", "021"], [RESULT])
     ),
     "one pixel": (lambda b: conv(b, made(b, 2, 8, 1, 1), 1), Laid(["01", "01"], [])),
     "one pixel of many": (
@@ -157,7 +157,7 @@ CHANNELS_LAST: dict[str, tuple[Callable[[Builder], Any], Laid]] = {
     ),
     "a pool between one that wants it and one that does not": (
         lambda b: (
-            lambda x: [b.MaxPool(x, kernel=(3, 3), pads=(1, 1, 1, 1)), conv(b, b.Transpose(x, [0, 3, 1, 2]))]
+            lambda x: [b.MaxPool(x, kernel_shape=(3, 3), pads=(1, 1, 1, 1)), conv(b, b.Transpose(x, [0, 3, 1, 2]))]
         )(made(b, 2, 8, 6, 8)),
         Laid(["0123", "0231", "0231"], [IMAGE, RESULT, RESULT]),
     ),

@@ -196,7 +196,7 @@ def few_channels(b: Builder, x: Any) -> Any:
 
 
 def pooled_channels(b: Builder, x: Any) -> Any:
-    return b.MaxPool(x, kernel=(2, 2))
+    return b.MaxPool(x, kernel_shape=(2, 2))
 
 
 def view_of_a_view(b: Builder, x: Any) -> Any:

@@ -45,7 +45,7 @@ def inception(wide: int = 4) -> dovetail.Model:
         x = b.input("x", "f32", (1, 32, 32, 32))
         for _ in range(3):
             x = b.Concat(*(b.Softmax(x, axis=1) for _ in range(wide)), axis=2)
-        b.output("y", b.ReduceMean(x, b.constant([2, 3], "i64"), keep_dims=True))
+        b.output("y", b.ReduceMean(x, b.constant([2, 3], "i64"), keepdims=True))
     return b.model
 
 

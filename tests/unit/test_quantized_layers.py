@@ -350,12 +350,12 @@ def test_sums() -> None:
 
 
 MOVED: dict[str, tuple[Write, bool]] = {
-    "a pool": (lambda b, y: b.MaxPool(y, kernel=(2, 2)), True),
+    "a pool": (lambda b, y: b.MaxPool(y, kernel_shape=(2, 2)), True),
     "a transpose": (lambda b, y: b.Transpose(y, [0, 2, 3, 1]), True),
     "a reshape": (lambda b, y: b.Reshape(y, [8, -1]), True),
     "a flattening": (lambda b, y: b.Flatten(y), True),
-    "a pool that is rectified": (lambda b, y: b.Relu(b.MaxPool(y, kernel=(2, 2))), False),
-    "places beside the greatest": (lambda b, y: b.MaxPool(y, kernel=(2, 2), outputs=2)[0], False),
+    "a pool that is rectified": (lambda b, y: b.Relu(b.MaxPool(y, kernel_shape=(2, 2))), False),
+    "places beside the greatest": (lambda b, y: b.MaxPool(y, kernel_shape=(2, 2), outputs=2)[0], False),
 }
 
 

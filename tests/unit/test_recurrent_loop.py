@@ -107,7 +107,7 @@ def test_the_gradient_of_an_open_length_is_that_of_a_known_one(op: Any) -> None:
             x = b.input("x", "f32", (steps, 2, INPUT))
             w = b.input_of("w", Tensor(x.dtype, (1, HIDDEN * op.gates_count, INPUT)))
             r = b.input_of("r", Tensor(x.dtype, (1, HIDDEN * op.gates_count, HIDDEN)))
-            b.output("y", b.ReduceSum(b.add(op, x, w, r)[0] * 2.0, [0, 1, 2, 3], keep_dims=False))
+            b.output("y", b.ReduceSum(b.add(op, x, w, r)[0] * 2.0, [0, 1, 2, 3], keepdims=False))
         sizes = {"w": INPUT, "r": HIDDEN}
         weights = {name: floats(1, HIDDEN * op.gates_count, size, seed=size) for name, size in sizes.items()}
         return dovetail.run(dovetail.grad(b.model), {"x": floats(4, 2, INPUT), **weights})

@@ -68,7 +68,9 @@ def detector(b: Builder, x: Any) -> Any:
     """Two scales, joined by a Resize to the sizes of the finer one; boxes moved by anchors and scaled by strides."""
     fine = b.Swish(b.Conv(x, b.constant(weights(8, 3, 3, 3)), pads=(1, 1, 1, 1), strides=(2, 2)))
     coarse = b.Swish(b.Conv(fine, b.constant(weights(8, 8, 3, 3)), pads=(1, 1, 1, 1), strides=(2, 2)))
-    back = b.apply("Resize", coarse, b.Shape(fine), mode="nearest", coordinates="asymmetric", nearest="floor")
+    back = b.apply(
+        "Resize", coarse, b.Shape(fine), mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    )
     maps = [b.Concat(fine, back, axis=1), b.Concat(coarse, coarse, axis=1)]
     heads = [b.Conv(each, b.constant(weights(4, 16, 1, 1))) for each in maps]
     grids = [grid(b, each, stride) for each, stride in zip(heads, (2.0, 4.0), strict=True)]
@@ -84,7 +86,7 @@ def scaled(b: Builder, x: Any) -> Any:
     """Resized to floor(1.5 * size), computed in floats, and joined with what has that size."""
     sizes = [as_size(b, b.Floor(b.Multiply(as_float(b, size_of(b, x, axis)), np.float32(1.5)))) for axis in (2, 3)]
     shape = b.Concat(b.Slice(b.Shape(x), [0], [2]), *sizes, axis=0)
-    y = b.apply("Resize", b.Relu(x), shape, mode="linear", coordinates="half_pixel")
+    y = b.apply("Resize", b.Relu(x), shape, mode="linear", coordinate_transformation_mode="half_pixel")
     return b.Concat(y, b.ConstantOfShape(shape, b.constant(np.array([2], np.float32))), axis=1)
 
 
@@ -127,7 +129,7 @@ def in_branch(b: Builder, x: Any) -> Any:
         inner = Builder()
         y = inner.input("y", "f32", (None, 3, None, None))
         anchors, strides = grid(inner, y, stride)
-        flat = inner.Reshape(inner.ReduceSum(y, [0, 1], keep_dims=False), [1, -1])
+        flat = inner.Reshape(inner.ReduceSum(y, [0, 1], keepdims=False), [1, -1])
         inner.graph.outputs = [inner.Multiply(inner.Add(anchors, flat), strides)]
         branches.append(inner.graph)
     wide = b.Greater(size_of(b, x, 3), 10)

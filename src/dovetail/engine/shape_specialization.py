@@ -22,9 +22,10 @@ from dovetail.engine.plan import Plan
 from dovetail.errors import DovetailError, raise_all
 from dovetail.interpreter.evaluate import evaluates_early, placed
 from dovetail.ir.builder import Builder, written
-from dovetail.ir.edit import copy_graph, remove_dead, rewrite
+from dovetail.ir.edit import copy_graph, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import infer_types, infer_values
+from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import UNKNOWN, Tensor, Type, is_static, static
 from dovetail.ops.constant import Constant, Foreign
 from dovetail.ops.runtime_attributes import as_attributes

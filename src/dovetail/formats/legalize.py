@@ -10,9 +10,10 @@ from dovetail.formats.format_traits import VersionOf
 from dovetail.formats.mapping_selection import MappingSelector, NoFit, RewriteResult
 from dovetail.formats.readback import check_rewritten
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import inherit, remove_dead, rewrite
+from dovetail.ir.edit import inherit, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import UNFORESEEN, bodies, failure, has
+from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Unknown
 from dovetail.ops.runtime_attributes import as_attributes
 

@@ -311,8 +311,8 @@ def coerce(annotation: str, raw: Any) -> Any:
 
 
 def fixed_value(field: Field, text: object) -> Any:
-    """Convert a value from an op mapping: ``none`` is None."""
-    return None if text == "none" else coerce(field.annotation, text)
+    """Convert a value from an op mapping: ``none`` is None where the attribute may be None."""
+    return None if text == "none" and field.annotation.endswith("| None") else coerce(field.annotation, text)
 
 
 def field_of(op: type[Op], name: str) -> Field | None:
@@ -384,7 +384,7 @@ def read_attribute(mapping: OpMapping, param: ParamMapping, attributes: Attribut
         missing = [name for name in param.foreign_names if name not in attributes]
         raise FormatError("attribute.missing", f"{mapping.kind} needs the attribute {missing[0]!r}")
     try:
-        if not is_text and param.conversion != "table":
+        if not is_text and (param.conversion != "table" or annotation == "int"):
             refuse_strings(annotation, raws)
         if len(raws) > 1:
             return tuple(item for raw in raws for item in coerce(annotation, raw))

@@ -12,6 +12,7 @@ import numpy as np
 from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, EngineError, RuleError, UnsupportedError
+from dovetail.ir.builder import Builder, written
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import Op, bodies, draws, has, host_inputs, infer_types, output_count
 from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown, View, common_type, is_static, static
@@ -66,8 +67,6 @@ def _settled(xp: Any, x: Any, host: bool) -> Any:
 
 
 def _decomposed(op: Op, xp: Any, xs: Several[Any]) -> tuple[Any, ...]:
-    from dovetail.ir.builder import Builder
-
     b = Builder()
     inputs: list[Any] = []
     for index, x in enumerate(xs):
@@ -127,8 +126,6 @@ def run(graph: Graph, inputs: Several[Any], xp: Any) -> list[Any]:
 
 def placed(node: Node, xp: Any, xs: Several[Any], on_host: bool = False) -> tuple[Any, ...]:
     """The outputs of a node by its operator's rule. Whatever goes wrong is a DovetailError that names the node."""
-    from dovetail.ir.builder import written
-
     try:
         with np.errstate(all="ignore"):
             ys = _on_host(node, xs) if on_host else apply(node.op, xp, xs)
@@ -248,7 +245,7 @@ def folded(
         return None
     if is_counted:
         usage.folded += max(0, sum(map(bytes_of, results)) - read)
-    return [(result, type.dtype) for result, type in zip(results, types, strict=True)]  # type: ignore[union-attr,misc]
+    return [(result, type.dtype) for result, type in zip(results, types, strict=True)]  # type: ignore[misc]
 
 
 def _characters(data: np.ndarray[Any, Any] | None) -> int:
@@ -305,3 +302,10 @@ def _is_small(node: Node) -> bool:
         if type.dtype is None or size * type.dtype.numpy.itemsize > FOLD_LIMIT or (type.dtype.name == "string" and size > 1):
             return False
     return True
+
+
+def _fold_written(op: Op, xs: Several[Value | None]) -> list[tuple[np.ndarray[Any, Any], DType]] | None:
+    return folded(op, xs, FOLD_LIMIT, FOLD_WRITTEN)
+
+
+Builder.constant_folder = staticmethod(_fold_written)

@@ -1,4 +1,4 @@
-"""Builder: write graphs the way one writes numpy.
+"""Builder: writes graphs in the style of numpy.
 
 ::
 
@@ -7,63 +7,78 @@
         y = b.output("y", b.Concat(x, x * 2, axis=1))
     model = b.model
 
-Every operator is a method (``b.Concat(...)``: values first, attributes by name); numbers and arrays among the inputs become
-constants. An integer attribute, an axis for example, may be a value too: then it is read at run time.
-Types are inferred, and the operator's rules are held, as each node is written.
+Every operator is a method: ``b.Concat(x, y, axis=1)`` takes inputs by position and attributes by name. Numbers and arrays among
+the inputs become constants. An integer attribute, such as an axis, may be a Value, which is read at run time. Each node's types
+are inferred and its operator's rules checked when it is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar, Token
-from typing import Any
+from operator import index as operator_index
+from typing import Any, ClassVar, SupportsIndex, TypeAlias
 
 import numpy as np
 
 from dovetail import dtypes, symbolic
-from dovetail.dtypes import DType
+from dovetail.dtypes import DType, DTypeLike
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.edit import connect
-from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.ir.op import REGISTRY, Op, infer_types, infer_values, output_count, raise_fault
+from dovetail.ir.graph import EXTENSIONS, Graph, Model, Node, Operand, Value
+from dovetail.ir.op import REGISTRY, Op, infer_types, infer_values, output_count, raise_fault, unknown_attribute
 from dovetail.ir.operator_methods import OperatorMethods, operator_class
 from dovetail.ir.signature import allows
-from dovetail.ir.types import Shape, Size, Tensor, Type
+from dovetail.ir.types import INT64_MAX, Shape, Size, Tensor, Type
+
+SizeLike: TypeAlias = SupportsIndex | symbolic.Dim | str | None
+ConstantFolder: TypeAlias = Callable[[Op, list[Value | None]], list[tuple[np.ndarray[Any, Any], DType]] | None]
 
 _CURRENT: ContextVar[Builder] = ContextVar("dovetail.builder")
 
 
 def current() -> Builder:
-    """The builder whose ``with`` block is running. Raises RuleError [builder.none] outside of one."""
+    """Return the builder of the innermost ``with`` block. Raises RuleError [builder.none] outside of one."""
     try:
         return _CURRENT.get()
     except LookupError:
         raise RuleError("builder.none", "arithmetic on values needs a `with dovetail.Builder()` block") from None
 
 
-def dimension(what: Size | str | None, name: str, axis: int) -> Size:
-    """A size as users write it: an integer, a symbol's name or expression, a Dim, or None for an unnamed one."""
-    if isinstance(what, str):
-        return symbolic.parse(what)
-    if what is None:
+def dimension(size: SizeLike, name: str, axis: int) -> Size:
+    """Convert a size as users write it to an integer or a Dim; None becomes the symbol ``?name.axis``.
+
+    Raises RuleError [shape.dimension] for anything but an integer, a Dim, None, or the text of a symbol or expression.
+    """
+    if isinstance(size, str):
+        return symbolic.parse(size)
+    if size is None:
         return symbolic.symbol(f"?{name}.{axis}")
-    if isinstance(what, symbolic.Dim):
-        return what
-    return int(what)
+    if isinstance(size, symbolic.Dim):
+        return size
+    try:
+        return int(operator_index(size))
+    except TypeError:
+        raise RuleError("shape.dimension", f"a size must be an integer, a name or None, got {size!r}") from None
 
 
 class Builder(OperatorMethods):
-    """Writes nodes into ``graph`` (a new one when left out). With ``fold``, pure movement of constants is done at once."""
+    """Writes nodes into ``graph``, a new one by default. With ``fold``, operators on constants are evaluated at once.
+
+    ``strict`` refuses an operator with a subgraph that cannot run. ``place`` becomes the place of each node that is written.
+    ``spent`` holds the identities of constants that folded operators have read.
+    """
+
+    constant_folder: ClassVar[ConstantFolder | None] = None
+    """The function that evaluates operators on constants; dovetail.interpreter.evaluate registers it."""
 
     def __init__(self, name: str = "", *, graph: Graph | None = None, fold: bool = False, strict: bool = True) -> None:
         self.graph = Graph(name) if graph is None else graph
         self.fold = fold
-        # Whether a body that cannot run is refused before it does.
         self.strict = strict
         self.place = ""
-        self._tokens: list[Token[Builder]] = []
-        # Constants that something folded away has read.
         self.spent: set[int] = set()
+        self._tokens: list[Token[Builder]] = []
 
     def __enter__(self) -> Builder:
         self._tokens.append(_CURRENT.set(self))
@@ -74,25 +89,36 @@ class Builder(OperatorMethods):
 
     @property
     def model(self) -> Model:
-        """The graph so far, as a Model."""
+        """The graph as a Model."""
         return Model(self.graph)
 
-    def input(self, name: str, dtype: Any, shape: Sequence[Size | str | None] | None = None) -> Value:
-        """A new graph input; a size may be an integer, a symbol's name, or None (unknown); ``shape`` None leaves the rank
-        open."""
+    def input(self, name: str, dtype: DTypeLike, shape: Sequence[SizeLike] | None = None) -> Value:
+        """Add a graph input. A size is an integer, a symbol's name or expression, or None (unknown); no ``shape``: unknown rank.
+
+        Raises RuleError [shape.dimension], [name.type], UnsupportedError [dtype.unknown].
+        """
+        if shape is not None and (isinstance(shape, str) or not isinstance(shape, Iterable)):
+            raise RuleError("shape.dimension", f"a shape must be a list of sizes or None, got {shape!r}")
         sizes = None if shape is None else tuple(dimension(size, name, axis) for axis, size in enumerate(shape))
         return self.input_of(name, Tensor(dtypes.dtype(dtype), sizes))
 
     def input_of(self, name: str, type: Type) -> Value:
-        """A new graph input of any type."""
-        value = Value(self.graph.claim(name), type)
+        """Add a graph input of any type."""
+        value = Value(self.graph.claim(_checked_name(name)), type)
         self.graph.inputs.append(value)
         return value
 
     def output(self, name: str, value: Value) -> Value:
-        """Make ``value`` the next graph output, under ``name``."""
+        """Make ``value`` the next graph output and rename it to ``name``.
+
+        An input, or a value that is an output already, passes through an Identity. Raises RuleError [name.taken], [name.type],
+        [node.inputs].
+        """
+        _checked_name(name)
+        if not isinstance(value, Value):
+            raise RuleError("node.inputs", f"a graph output must be a Value, got {type(value).__name__}")
         if any(value is other for other in (*self.graph.inputs, *self.graph.outputs)):
-            value = self.apply("Identity", value)
+            value = self.Identity(value)
         if value.name != name:
             self.graph.release(value.name)
             if self.graph.is_taken(name):
@@ -101,154 +127,219 @@ class Builder(OperatorMethods):
         self.graph.outputs.append(value)
         return value
 
-    def constant(self, data: Any, dtype: Any = None, name: str | None = None) -> Value:
-        """A Constant; ``dtype`` defaults to the data's own (Python integers: i64, Python floats: f32)."""
-        if dtype is None and not hasattr(data, "dtype"):
-            array = np.asarray(data)
-            dtype = dtypes.f32 if array.dtype.kind == "f" else dtypes.dtype(array.dtype)
-        kind = dtypes.dtype(data.dtype if dtype is None else dtype)
-        array = np.asarray(data, dtype=kind.numpy)
-        if array.flags.writeable and (array is data or not array.flags.owndata):
-            # The caller may go on writing into it; a constant stays what it was.
-            array = array.copy()
-        array.flags.writeable = False
-        value = Value(self.graph.claim(name or "constant"), Tensor(kind, array.shape))
-        self.graph.nodes.append(connect(Node(REGISTRY["Constant"](array, kind), [], [value], "", self.place)))
+    def constant(self, data: Operand, dtype: DTypeLike | None = None, name: str | None = None) -> Value:
+        """Add a Constant. ``dtype`` defaults to the data's own; Python integers become i64, Python floats f32.
+
+        Raises RuleError [constant.data] for data that becomes no tensor of that type.
+        """
+        try:
+            array, element_type = _tensor_of(data, dtype)
+        except DovetailError:
+            raise
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise RuleError("constant.data", f"data of the type {type(data).__name__} becomes no tensor: {error}") from None
+        value = Value(self.graph.claim(name or "constant"), Tensor(element_type, array.shape))
+        constant = REGISTRY["Constant"](data=array, dtype=element_type)
+        self.graph.nodes.append(connect(Node(constant, [], [value], "", self.place)))
         return value
 
-    def add(self, op: Op, *inputs: Any, names: Sequence[str | None] | None = None, name: str = "") -> list[Value]:
-        """Write one node and return its outputs. ``names`` are wished for its outputs; a taken one gets a number."""
-        xs = self._values(op, list(inputs))
+    def add(self, op: Op, *inputs: Operand | None, names: Sequence[str | None] | None = None, name: str = "") -> list[Value]:
+        """Write one node and return its outputs. ``names`` are proposed for the outputs; one that is taken gets a number.
+
+        Raises RuleError where a rule of the operator does not hold, with the node's place.
+        """
+        xs = self._values(op, inputs)
         while xs and xs[-1] is None:
             xs.pop()
-        if self.fold and (folded := self._folded(op, xs)) is not None:
-            return folded
+        if self.fold and (constants := self._fold(op, xs)) is not None:
+            return constants
         graph = self.graph
         count = output_count(op)
         stem = op.title.lower()
-        wished = [*(names or ()), *[None] * count]
-        taken = [graph.claim(wished[index] or stem) for index in range(count)]
+        proposed = [*(names or ()), *[None] * count]
+        claimed = [graph.claim(proposed[index] or stem) for index in range(count)]
         try:
-            types = infer_types(op, tuple(xs), graph.stem(taken[0]) if taken else "")
+            types = infer_types(op, tuple(xs), graph.stem(claimed[0]) if claimed else "")
             if self.strict and op.holds_graphs:
                 raise_fault(op)
+            values = infer_values(op, tuple(xs), types)
         except DovetailError as error:
-            for each in taken:
-                graph.release(each)
-            raise error.at(node=name or (taken[0] if taken else stem), op=written(op, xs)) from None
-        outputs = [Value(each, type) for each, type in zip(taken, types, strict=True)]
-        for y, value in zip(outputs, infer_values(op, tuple(xs), types), strict=True):
+            for output_name in claimed:
+                graph.release(output_name)
+            raise error.at(node=name or (claimed[0] if claimed else stem), op=written(op, xs)) from None
+        outputs = [Value(output_name, type) for output_name, type in zip(claimed, types, strict=True)]
+        for y, value in zip(outputs, values, strict=True):
             if value is not None:
                 y.value = value
         graph.nodes.append(connect(Node(op, xs, outputs, name, self.place)))
         return outputs
 
-    def apply(self, kind: str, /, *inputs: Any, **attributes: Any) -> Any:
-        """Write the operator named ``kind``; one output comes back alone, several as a list."""
-        found = operator_class(kind)
-        for name, value in attributes.items():
-            field = found.fields_by_name.get(name)
-            if field is not None and isinstance(value, str | type | np.dtype) and field.annotation.startswith("DType"):
-                attributes[name] = dtypes.dtype(value)
-        given = {name: value for name, value in attributes.items() if isinstance(value, Value)}
-        if given:
-            late: Any = REGISTRY["RuntimeAttributes"]
-            op, inputs = late.with_inputs(found, attributes, inputs, given)
-            outputs = self.add(op, *inputs)
-        else:
-            outputs = self.add(found(**attributes), *inputs)
-        return outputs[0] if len(outputs) == 1 and not found.signature.outputs[0].repeated else outputs
+    def apply(self, kind: str, /, *inputs: Operand | None, **attributes: Any) -> Any:
+        """Write the operator named ``kind``. Returns one output alone, several as a list.
 
-    def index(self, x: Value, key: Any) -> Value:
-        """``x[key]`` with integers, slices, None and one Ellipsis, as numpy has it."""
-        keys = key if isinstance(key, tuple) else (key,)
-        rank = len(x.dims)
-        if Ellipsis in keys:
-            place = keys.index(Ellipsis)
-            missing = rank - sum(1 for each in keys if each is not None and each is not Ellipsis)
-            keys = (*keys[:place], *(slice(None),) * missing, *keys[place + 1 :])
-        axis = 0
+        Raises MissingAttributeError [builder.operator] for an unknown name, and RuleError [attribute.unknown],
+        [attribute.missing], [attribute.value] for wrong attributes.
+        """
+        cls = operator_class(kind)
+        runtime = {name: value for name, value in attributes.items() if isinstance(value, Value)}
+        for name in runtime:
+            if name not in cls.fields_by_name:
+                raise unknown_attribute(cls, name, "attribute.input")
+        if runtime:
+            with_inputs: Any = REGISTRY["RuntimeAttributes"]
+            op, operands = with_inputs.with_inputs(cls, attributes, inputs, runtime)
+            outputs = self.add(op, *operands)
+        else:
+            outputs = self.add(cls(**attributes), *inputs)
+        return outputs[0] if len(outputs) == 1 and not cls.signature.outputs[0].repeated else outputs
+
+    def index(self, x: Value, key: object) -> Value:
+        """Write ``x[key]`` with numpy's basic indexing: integers, slices, None and one Ellipsis.
+
+        Raises RuleError [index.key] for any other key, and for more keys than axes.
+        """
+        keys = _expand_ellipsis(key if isinstance(key, tuple) else (key,), len(x.dims))
         bounds: list[tuple[int, int, int, int]] = []
         squeezed: list[int] = []
         added: list[int] = []
-        at = 0
-        for each in keys:
-            if each is None:
-                added.append(at)
-                at += 1
+        axis = result_axis = 0
+        for item in keys:
+            if item is None:
+                added.append(result_axis)
+                result_axis += 1
                 continue
-            if isinstance(each, slice):
-                if each != slice(None):
-                    step = 1 if each.step is None else int(each.step)
-                    start = (0 if step > 0 else 2**63 - 1) if each.start is None else int(each.start)
-                    stop = (2**63 - 1 if step > 0 else -(2**63)) if each.stop is None else int(each.stop)
-                    bounds.append((axis, start, stop, step))
-                at += 1
+            if isinstance(item, slice):
+                if item != slice(None):
+                    bounds.append((axis, *_slice_bounds(item)))
+                result_axis += 1
             else:
-                number = int(each)
-                bounds.append((axis, number, number + 1 if number != -1 else 2**63 - 1, 1))
+                number = _key_index(item)
+                bounds.append((axis, number, number + 1 if number != -1 else INT64_MAX, 1))
                 squeezed.append(axis)
             axis += 1
         if bounds:
             axes, starts, stops, steps = (list(column) for column in zip(*bounds, strict=True))
-            x = self.apply("Slice", x, starts, stops, axes, steps)
+            x = self.Slice(x, starts, stops, axes, steps)
         if squeezed:
-            x = self.apply("Squeeze", x, squeezed)
+            x = self.Squeeze(x, squeezed)
         if added:
-            x = self.apply("Unsqueeze", x, added)
+            x = self.Unsqueeze(x, added)
         return x
 
-    def _values(self, op: Op, inputs: list[Any]) -> list[Value | None]:
+    def _values(self, op: Op, inputs: Sequence[Operand | None]) -> list[Value | None]:
         return [
-            x if x is None or isinstance(x, Value) else self._value(x, _beside(op, inputs, index))
+            x if x is None or isinstance(x, Value) else self._value(x, _sibling_dtype(op, inputs, index))
             for index, x in enumerate(inputs)
         ]
 
-    def _value(self, x: Any, dtype: DType | None) -> Value:
+    def _value(self, x: Operand, dtype: DType | None) -> Value:
         if isinstance(x, int | float) and not isinstance(x, bool) and dtype is not None:
             return self.constant(x, dtype)
         if isinstance(x, Sequence) and not len(x):
             return self.constant(x, dtypes.i64)
         return self.constant(x)
 
-    def _folded(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
-        if not xs or not all(x is None or x.constant is not None for x in xs):
+    def _fold(self, op: Op, xs: list[Value | None]) -> list[Value] | None:
+        """Evaluate an operator on constants; None where it has other inputs or is not folded."""
+        folder = Builder.constant_folder
+        if folder is None or not xs or not all(x is None or x.constant is not None for x in xs):
             return None
-        from dovetail.interpreter.evaluate import FOLD_LIMIT, FOLD_WRITTEN, folded
-
-        arrays = folded(op, xs, FOLD_LIMIT, FOLD_WRITTEN)
+        arrays = folder(op, xs)
         if arrays is None:
             return None
         self.spent.update(map(id, xs))
         return [self.constant(array, dtype) for array, dtype in arrays]
 
 
-def _beside(op: Op, inputs: list[Any], index: int) -> DType | None:
-    """The element type of a number among the inputs: that of an input which must have the same, else of the first, if it may."""
-    ports, count = op.signature, len(inputs)
-    if ports.repeated is None and count > len(ports.inputs):
+def _checked_name(name: str) -> str:
+    if not isinstance(name, str):
+        raise RuleError("name.type", f"a name must be a string, got {name!r}")
+    return name
+
+
+def _tensor_of(data: Operand, dtype: DTypeLike | None) -> tuple[np.ndarray[Any, Any], DType]:
+    """Return the data as a read-only array, copied if the caller can still write into it, and its element type."""
+    own: DTypeLike | None = getattr(data, "dtype", None)
+    if dtype is None and own is None:
+        array = np.asarray(data)
+        dtype = dtypes.f32 if array.dtype.kind == "f" else array.dtype
+    element_type = dtypes.dtype(own if dtype is None else dtype)
+    array = np.asarray(data, dtype=element_type.numpy)
+    if array.flags.writeable and (array is data or not array.flags.owndata):
+        array = array.copy()
+    array.flags.writeable = False
+    return array, element_type
+
+
+def _expand_ellipsis(keys: tuple[object, ...], rank: int) -> tuple[object, ...]:
+    """Replace the Ellipsis among ``keys`` by full slices."""
+    positions = [position for position, item in enumerate(keys) if item is Ellipsis]
+    count = sum(item is not None and item is not Ellipsis for item in keys)
+    if len(positions) > 1 or count > rank:
+        raise RuleError("index.key", f"rank {rank} takes at most {rank} keys and one Ellipsis, got {len(keys)} keys")
+    if not positions:
+        return keys
+    (position,) = positions
+    return (*keys[:position], *(slice(None),) * (rank - count), *keys[position + 1 :])
+
+
+def _slice_bounds(key: slice) -> tuple[int, int, int]:
+    """Return the start, stop and step of a slice as inputs of Slice, which clamps to the axis."""
+    step = 1 if key.step is None else _key_index(key.step)
+    start = (0 if step > 0 else INT64_MAX) if key.start is None else _key_index(key.start)
+    stop = (INT64_MAX if step > 0 else -INT64_MAX - 1) if key.stop is None else _key_index(key.stop)
+    return start, stop, step
+
+
+def _key_index(key: object) -> int:
+    try:
+        return int(operator_index(key))  # type: ignore[arg-type]
+    except TypeError:
+        raise RuleError("index.key", f"a key must be an integer, a slice, None or Ellipsis, got {key!r}") from None
+
+
+def _sibling_dtype(op: Op, inputs: Sequence[Operand | None], index: int) -> DType | None:
+    """Return the element type that a Python number takes as input ``index``.
+
+    That is the element type of an input of the same type variable, else of the first Value if the signature allows it.
+    """
+    signature, count = op.signature, len(inputs)
+    if signature.repeated is None and count > len(signature.inputs):
         return None
-    variable = ports.port(index, count).type
-    values = [(place, x) for place, x in enumerate(inputs) if isinstance(x, Value) and isinstance(x.type, Tensor)]
-    same = next((x for place, x in values if ports.port(place, count).type == variable), values[0][1] if values else None)
-    return same.dtype if same is not None and allows(variable, same.dtype) else None
+    variable = signature.port(index, count).type
+    tensors = [(position, x.type) for position, x in enumerate(inputs) if isinstance(x, Value) and isinstance(x.type, Tensor)]
+    siblings = (type for position, type in tensors if signature.port(position, count).type == variable)
+    tensor = next(siblings, tensors[0][1] if tensors else None)
+    return tensor.dtype if tensor is not None and tensor.dtype is not None and allows(variable, tensor.dtype) else None
 
 
 def written(op: Op, xs: Iterable[Value | None]) -> str:
-    """The operator as written with the types of its inputs, for messages."""
+    """Return the text of an operator with the types of its inputs, for messages."""
     return f"{op}({', '.join('-' if x is None else str(x.type) for x in xs)})"
 
 
 def shape_value(b: Builder, x: Value, axes: Iterable[int] | None = None) -> Value | list[int]:
-    """The sizes of ``x`` (of some axes) as an i64 vector: a list where all are known, else read at run time."""
+    """Return the sizes of ``x`` along ``axes``, by default all: a list where all are known, else an i64 vector."""
     shape: Shape | None = x.shape
-    wanted = None if axes is None else list(axes)
+    selected = None if axes is None else list(axes)
     if shape is not None:
-        sizes = [shape[axis] for axis in (range(len(shape)) if wanted is None else wanted)]
+        sizes = [shape[axis] for axis in (range(len(shape)) if selected is None else selected)]
         if all(isinstance(size, int) for size in sizes):
             return [int(size) for size in sizes]
-    found: Value = b.apply("Shape", x, dtype=dtypes.i64)
-    return found if wanted is None else b.apply("Gather", found, wanted, axis=0)
+    vector = b.Shape(x, dtype=dtypes.i64)
+    return vector if selected is None else b.Gather(vector, selected, axis=0)
 
+
+def _apply_in_current(kind: str, operands: Sequence[Operand]) -> Value:
+    value: Value = current().apply(kind, *operands)
+    return value
+
+
+def _index_in_current(x: Value, key: object) -> Value:
+    return current().index(x, key)
+
+
+EXTENSIONS.apply_operator = _apply_in_current
+EXTENSIONS.index_value = _index_in_current
 
 __all__ = ["Builder", "DType", "current", "dimension", "shape_value", "written"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.ir.op import Op, bodies
-from dovetail.ir.types import Unknown
-from dovetail.symbolic import Inexact
+from dovetail.ir.graph import EXTENSIONS, Graph, Model, Node, Value
+from dovetail.ir.op import Op, bodies, infer_types
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -27,8 +25,6 @@ def connect(node: Node) -> Node:
 
 def grow(graph: Graph, node: Node, op: Op, names: Iterable[str]) -> list[Value]:
     """Let ``op``, which has more outputs, take the place of a node's operator. Returns the new ones, called like ``names``."""
-    from dovetail.ir.op import infer_types
-
     first = len(node.outputs)
     types = infer_types(op, tuple(node.inputs), node.label)
     added = [Value(graph.claim(name), type, node) for name, type in zip(names, types[first:], strict=True)]
@@ -61,11 +57,12 @@ def disconnect(node: Node) -> None:
 
 def replace_uses(graph: Graph, old: Value, new: Value) -> None:
     """Let everything that reads ``old``, the graph's outputs included, read ``new``."""
-    _let_nodes_read(old, new)
+    move_readers(old, new)
     graph.outputs = [new if value is old else value for value in graph.outputs]
 
 
-def _let_nodes_read(old: Value, new: Value) -> None:
+def move_readers(old: Value, new: Value) -> None:
+    """Let the nodes that read ``old`` read ``new``."""
     for node, index in old.uses:
         node.inputs[index] = new
     new.uses.update(old.uses)
@@ -102,57 +99,6 @@ def remove_dead(graph: Graph) -> int:
     removed = len(graph.nodes) - len(nodes)
     graph.nodes = nodes[::-1]
     return removed
-
-
-Rule = Callable[["Builder", Node], "Value | Sequence[Value | None] | None"]
-
-
-def rewrite(graph: Graph, rule: Rule, *, fold: bool = False) -> int:
-    """Offer each node, in order, to ``rule(b, node)``. Where it returns values, these (one per output, written through ``b``
-    just before the node) take the place of the node's outputs, with their names. Returns how many nodes were replaced.
-    """
-    from dovetail.ir.builder import Builder
-
-    old_nodes, graph.nodes = graph.nodes, []
-    b = Builder(graph=graph, fold=fold)
-    outputs = {id(value) for value in graph.outputs}
-    inputs = {id(value) for value in graph.inputs}
-    changed = 0
-    for place, node in enumerate(old_nodes):
-        mark = len(graph.nodes)
-        try:
-            made = rule(b, node)
-        except (Unknown, Inexact):
-            # A rule that asks what is not known leaves the node as it is.
-            made = None
-        except BaseException:
-            graph.nodes.extend(old_nodes[place:])
-            raise
-        if made is None:
-            for extra in reversed(graph.nodes[mark:]):
-                disconnect(extra)
-            del graph.nodes[mark:]
-            graph.nodes.append(node)
-            continue
-        changed += 1
-        news = [made] if isinstance(made, Value) else list(made)
-        disconnect(node)
-        for old, new in zip(node.outputs, news, strict=True):
-            if new is None or new is old:
-                continue
-            was_output = id(old) in outputs
-            if was_output and (id(new) in inputs or id(new) in outputs):
-                new = b.apply("Identity", new)
-            _let_nodes_read(old, new)
-            if was_output:
-                outputs.add(id(new))
-                # At once: a rule may ask what the results are.
-                graph.outputs = [new if value is old else value for value in graph.outputs]
-            if was_output or (new.node is not None and new.node in graph.nodes[mark:]):
-                take_name(graph, old, new)
-        for y in node.outputs:
-            graph.release(y.name)
-    return changed
 
 
 def inherit(graph: Graph, mark: int, node: Node) -> None:
@@ -250,3 +196,13 @@ def inline(b: Builder, body: Graph, inputs: Iterable[Value | None]) -> list[Valu
         found.update({id(old): new for old, new in zip(node.outputs, outputs, strict=True)})
     results: list[Any] = [found[id(value)] for value in body.outputs]
     return results
+
+
+def _reduce_graph(graph: Graph) -> tuple[Any, ...]:
+    # Flat rows: pickle would recurse from node to node as deep as the graph is long.
+    return unflat, (flat(graph),)
+
+
+EXTENSIONS.copy_graph = copy_graph
+EXTENSIONS.copy_model = copy_model
+EXTENSIONS.reduce_graph = _reduce_graph

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -74,50 +74,44 @@ class Value(View):
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a Value is a part of its graph and is not copied or pickled alone; take the Model or the Graph")
 
-    def _operator(self, kind: str, *others: Any, swap: bool = False) -> Value:
-        from dovetail.ir.builder import current
+    def _operator(self, kind: str, *operands: Operand) -> Value:
+        return EXTENSIONS.apply_operator(kind, operands)
 
-        operands = (self, *others)
-        made: Value = current().apply(kind, *(reversed(operands) if swap else operands))
-        return made
+    def __add__(self, other: Operand) -> Value:
+        return self._operator("Add", self, other)
 
-    def __add__(self, other: Any) -> Value:
-        return self._operator("Add", other)
+    def __radd__(self, other: Operand) -> Value:
+        return self._operator("Add", other, self)
 
-    def __radd__(self, other: Any) -> Value:
-        return self._operator("Add", other, swap=True)
+    def __sub__(self, other: Operand) -> Value:
+        return self._operator("Subtract", self, other)
 
-    def __sub__(self, other: Any) -> Value:
-        return self._operator("Subtract", other)
+    def __rsub__(self, other: Operand) -> Value:
+        return self._operator("Subtract", other, self)
 
-    def __rsub__(self, other: Any) -> Value:
-        return self._operator("Subtract", other, swap=True)
+    def __mul__(self, other: Operand) -> Value:
+        return self._operator("Multiply", self, other)
 
-    def __mul__(self, other: Any) -> Value:
-        return self._operator("Multiply", other)
+    def __rmul__(self, other: Operand) -> Value:
+        return self._operator("Multiply", other, self)
 
-    def __rmul__(self, other: Any) -> Value:
-        return self._operator("Multiply", other, swap=True)
+    def __truediv__(self, other: Operand) -> Value:
+        return self._operator("Divide", self, other)
 
-    def __truediv__(self, other: Any) -> Value:
-        return self._operator("Divide", other)
+    def __rtruediv__(self, other: Operand) -> Value:
+        return self._operator("Divide", other, self)
 
-    def __rtruediv__(self, other: Any) -> Value:
-        return self._operator("Divide", other, swap=True)
+    def __pow__(self, other: Operand) -> Value:
+        return self._operator("Power", self, other)
 
-    def __pow__(self, other: Any) -> Value:
-        return self._operator("Power", other)
-
-    def __matmul__(self, other: Any) -> Value:
-        return self._operator("MatMul", other)
+    def __matmul__(self, other: Operand) -> Value:
+        return self._operator("MatMul", self, other)
 
     def __neg__(self) -> Value:
-        return self._operator("Negative")
+        return self._operator("Negative", self)
 
-    def __getitem__(self, key: Any) -> Value:
-        from dovetail.ir.builder import current
-
-        return current().index(self, key)
+    def __getitem__(self, key: object) -> Value:
+        return EXTENSIONS.index_value(self, key)
 
     def __iter__(self) -> Iterator[Value]:
         raise TypeError("a Value is a tensor of a graph and cannot be iterated; use split")
@@ -241,15 +235,10 @@ class Graph:
         return iter(tuple(self.nodes))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Flat: pickling from node to node would go as deep as the graph is long.
-        from dovetail.ir.edit import flat, unflat
-
-        return unflat, (flat(self),)
+        return EXTENSIONS.reduce_graph(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
-        from dovetail.ir.edit import copy_graph
-
-        return copy_graph(self)
+        return EXTENSIONS.copy_graph(self)
 
     def __repr__(self) -> str:
         return f"<Graph {self.name!r}: {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
@@ -301,16 +290,25 @@ class Model:
         return f"<Model {self.graph.name!r}: ({sides(self.inputs)}) -> ({sides(self.outputs)}), {len(self.graph.nodes)} nodes>"
 
     def __str__(self) -> str:
-        from dovetail.ir.printer import show
-
-        return show(self)
+        return EXTENSIONS.model_text(self)
 
     def _repr_html_(self) -> str:
-        from dovetail.report.notebook import html
-
-        return html(self)
+        return EXTENSIONS.model_html(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
-        from dovetail.ir.edit import copy_model
+        return EXTENSIONS.copy_model(self)
 
-        return copy_model(self)
+
+class Extensions:
+    """Functions of higher modules that methods of Value, Graph and Model call. Each such module registers its own on import."""
+
+    apply_operator: Callable[[str, Sequence[Operand]], Value]
+    index_value: Callable[[Value, object], Value]
+    copy_graph: Callable[[Graph], Graph]
+    copy_model: Callable[[Model], Model]
+    reduce_graph: Callable[[Graph], tuple[Any, ...]]
+    model_text: Callable[[Model], str]
+    model_html: Callable[[Model], str]
+
+
+EXTENSIONS = Extensions()

@@ -12,7 +12,7 @@ attribute ``outputs: int``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence as Several
+from collections.abc import Callable, Iterator, Sequence as Several
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from dovetail import dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError
+from dovetail.ir.attribute_types import WrongType, attribute_type
 from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature
 from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Tensor, Type, Unknown, is_static, static
 
@@ -85,7 +86,8 @@ class Op:
     signature: ClassVar[Signature] = Signature((), ())
     holds_graphs: ClassVar[bool] = False
     _defaults: ClassVar[dict[str, Any]] = {}
-    _needed: ClassVar[tuple[str, ...]] = ()
+    _required: ClassVar[tuple[str, ...]] = ()
+    _checks: ClassVar[dict[str, tuple[frozenset[type], Callable[[Any], Any]]]] = {}
 
     def __init_subclass__(
         cls,
@@ -117,35 +119,52 @@ class Op:
         cls.fields_by_name = {field.name: field for field in cls.fields}
         cls.__match_args__ = tuple(cls.fields_by_name)  # type: ignore[misc]
         cls._defaults = {field.name: field.default for field in cls.fields}
-        cls._needed = tuple(field.name for field in cls.fields if field.default is REQUIRED)
+        cls._required = tuple(field.name for field in cls.fields if field.default is REQUIRED)
+        cls._checks = {}
+        for field in cls.fields:
+            check = attribute_type(field.annotation)
+            cls._checks[field.name] = check.classes, check.convert
         if is_registered and not cls.__name__.startswith("_") and cls.sig:
-            REGISTRY[cls.__name__] = cls
+            _register(cls)
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         cls = type(self)
         if args:
             attributes = cls._named(args, attributes)
-        put = self.__dict__
-        put.update(cls._defaults)
-        put.update(attributes)
-        if len(put) != len(cls._defaults):
-            extra = [name for name in attributes if name not in cls._defaults]
-            raise TypeError(f"{cls.__name__} has no attribute {', '.join(map(repr, extra))}")
-        for name in cls._needed:
-            if put[name] is REQUIRED:
-                raise TypeError(f"{cls.__name__} needs the attribute {name!r}")
-        self.validate()
+        checks = cls._checks
+        for name, value in attributes.items():
+            if name not in checks:
+                raise unknown_attribute(cls, name)
+            classes, convert = checks[name]
+            if value.__class__ not in classes:
+                try:
+                    attributes[name] = convert(value)
+                except WrongType:
+                    raise _wrong_type(cls, name, value) from None
+        state = self.__dict__
+        state.update(cls._defaults)
+        state.update(attributes)
+        for name in cls._required:
+            if state[name] is REQUIRED:
+                raise RuleError("attribute.missing", f"{cls.__name__} needs the attribute {name!r}")
+        try:
+            self.validate()
+        except DovetailError:
+            raise
+        except UNFORESEEN as error:
+            raise failure(error) from error
 
     @classmethod
     def _named(cls, args: tuple[Any, ...], attributes: dict[str, Any]) -> dict[str, Any]:
         """All attributes by name, of which the first are given by their places."""
         if len(args) > len(cls.fields):
-            raise TypeError(f"{cls.__name__} takes {len(cls.fields)} attributes, not {len(args)}")
+            raise RuleError("attribute.unknown", f"{cls.__name__} has {len(cls.fields)} attributes, got {len(args)}")
         placed = dict(zip(cls._defaults, args, strict=False))
         if not attributes:
             return placed
         if not placed.keys().isdisjoint(attributes):
-            raise TypeError(f"{cls.__name__} is given {', '.join(name for name in placed if name in attributes)} twice")
+            names = ", ".join(repr(name) for name in placed if name in attributes)
+            raise RuleError("attribute.repeated", f"{cls.__name__}: the attribute {names} comes twice")
         return placed | attributes
 
     @property
@@ -222,6 +241,33 @@ class Op:
         raise NotImplementedError
 
 
+def _register(cls: type[Op]) -> None:
+    """Enter a class into the registry. Raises RuleError [op.name] where another class has its name."""
+    other = REGISTRY.get(cls.__name__)
+    # A module that is executed again defines the same class again.
+    if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise RuleError("op.name", f"{cls.__module__} and {other.__module__} both define an operator {cls.__name__}")
+    REGISTRY[cls.__name__] = cls
+
+
+def unknown_attribute(cls: type[Op], name: str, code: str = "attribute.unknown") -> RuleError:
+    """Return the error for an attribute that an operator lacks, with the closest name that it has."""
+    # Deferred for start-up time: only an error needs it.
+    from dovetail.ir.suggestions import closest
+
+    if any(port.name == name for port in cls.signature.inputs):
+        return RuleError(code, f"{name!r} is an input of {cls.__name__}; inputs are positional")
+    return RuleError(code, f"{cls.__name__} has no attribute {name!r}{closest(name, cls.fields_by_name)}")
+
+
+def _wrong_type(cls: type[Op], name: str, value: object) -> RuleError:
+    # Deferred for start-up time: only an error needs it.
+    from reprlib import repr as short_repr
+
+    expected = attribute_type(cls.fields_by_name[name].annotation).text
+    return RuleError("attribute.value", f"{cls.__name__}: the attribute {name!r} must be {expected}, got {short_repr(value)}")
+
+
 def has(op: Op | type[Op], rule: str) -> bool:
     """Whether the operator has a rule of its own."""
     cls = op if isinstance(op, type) else type(op)
@@ -274,12 +320,18 @@ def check_count(op: Op, xs: tuple[Any, ...]) -> None:
     ports, count = found.inputs, len(xs)
     is_plain = found.repeated is None
     if count < found.least or (is_plain and count > len(ports)):
-        most = str(len(ports)) if is_plain else "more"
-        raise RuleError("node.inputs", f"{count} inputs where {found.least} to {most} are needed")
+        raise RuleError("node.inputs", f"{_count_text(found)}, got {count}")
     if None in xs:
         for index, x in enumerate(xs):
             if x is None and not (port := found.port(index, count)).optional:
                 raise RuleError("node.inputs", f"input {port.name!r} is missing")
+
+
+def _count_text(signature: Signature) -> str:
+    least, most = signature.least, len(signature.inputs)
+    if signature.repeated is not None:
+        return f"needs at least {least} input{'s' * (least != 1)}"
+    return f"takes {most if least == most else f'{least} to {most}'} input{'s' * (most != 1)}"
 
 
 def check_inputs(op: Op, xs: tuple[Any, ...]) -> dict[str, DType]:

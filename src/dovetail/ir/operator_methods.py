@@ -6,11 +6,15 @@ attributes and documentation. ``python -m dovetail.ir.operator_stub`` generates 
 
 from __future__ import annotations
 
+import re
 from inspect import Signature
 from typing import Any
 
 from dovetail.errors import MissingAttributeError
 from dovetail.ir.op import REGISTRY, Op
+
+_MAPPED_NAME = re.compile(r"\W*(?:[\w.]+:)?(\w+)")
+"""The name of the foreign operator in an op mapping."""
 
 
 class OperatorMethods:
@@ -61,8 +65,18 @@ def operator_class(kind: str) -> type[Op]:
     """Look up an operator by name. Raises MissingAttributeError [builder.operator] with the closest names."""
     operator = REGISTRY.get(kind)
     if operator is None:
-        # Deferred for start-up time: only an error needs it.
-        from dovetail.ir.suggestions import closest_operators
-
-        raise MissingAttributeError("builder.operator", f"no operator is named {kind!r}{closest_operators(kind)}")
+        raise MissingAttributeError("builder.operator", f"no operator is named {kind!r}{_suggest_operator(kind)}")
     return operator
+
+
+def _suggest_operator(name: str) -> str:
+    """Return the text that suggests an operator: one that ONNX or OpenVINO calls ``name``, else one spelled like it."""
+    # Deferred for start-up time: only an error needs it.
+    from dovetail.ir.suggestions import closest
+
+    for operator, cls in REGISTRY.items():
+        for line in (*cls.onnx, *cls.openvino):
+            match = _MAPPED_NAME.match(line)
+            if match and match[1] == name:
+                return f": did you mean {operator!r}?"
+    return closest(name, REGISTRY)

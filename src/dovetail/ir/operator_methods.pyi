@@ -652,11 +652,11 @@ class OperatorMethods:
         """x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
 
     def Gelu(
-        self, x: Operand, /, *, form: str = 'erf',
+        self, x: Operand, /, *, approximate: str = 'none',
     ) -> Value:
         """x times the chance that a normal variable is less: x / 2 * (1 + erf(x / sqrt(2))).
 
-        With ``form="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
+        With ``approximate="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
         Sources: ONNX Gelu 20, OpenVINO Gelu-2 and Gelu-7.
         """
 
@@ -748,9 +748,9 @@ class OperatorMethods:
         """x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
 
     def Divide(
-        self, x: Operand, y: Operand, /, *, broadcast: bool = True, floor: bool = False,
+        self, x: Operand, y: Operand, /, *, broadcast: bool = True, m_pythondiv: bool = False,
     ) -> Value:
-        """x / y. Integers are rounded toward zero, or with ``floor`` toward minus infinity; the least one by -1 wraps.
+        """x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity; the least one by -1 wraps.
 
         Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
         """
@@ -771,9 +771,9 @@ class OperatorMethods:
         """The least of ``xs`` at each place; NaN where one is. Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs)."""
 
     def Mod(
-        self, x: Operand, y: Operand, /, *, broadcast: bool = True, truncate: bool = False,
+        self, x: Operand, y: Operand, /, *, broadcast: bool = True, fmod: bool = False,
     ) -> Value:
-        """The remainder of a division toward minus infinity, with the sign of ``y``; with ``truncate`` toward zero, and of ``x``.
+        """The remainder of a division toward minus infinity, with the sign of ``y``; with ``fmod`` toward zero, and of ``x``.
 
         Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and FloorMod-1.
         """
@@ -809,7 +809,7 @@ class OperatorMethods:
     # elementwise.bitwise
 
     def BitShift(
-        self, x: Operand, amount: Operand, /, *, broadcast: bool = True, direction: str = 'left', beyond: str = 'fill',
+        self, x: Operand, y: Operand, /, *, broadcast: bool = True, direction: str = 'left', beyond: str = 'fill',
     ) -> Value:
         """``x`` shifted ``left`` or ``right`` by ``amount`` bits; to the right the sign of a signed type comes after.
 
@@ -846,7 +846,7 @@ class OperatorMethods:
         """The bits of each element read as the type ``to``, which has as many. Source: ONNX BitCast 26."""
 
     def Cast(
-        self, x: Operand, /, *, to: DTypeLike, saturate: bool = True, saturate_infinity: bool = True, rounding: str = 'up',
+        self, x: Operand, /, *, to: DTypeLike, saturate: bool = True, saturate_infinity: bool = True, round_mode: str = 'up',
         source: DTypeLike | None = None,
     ) -> Value:
         """The elements of ``x`` as the type ``to``.
@@ -855,7 +855,7 @@ class OperatorMethods:
         specifications leave open (integers of fewer than 8 bits take the low bits of the i64); integers wrap; whatever is not 0
         is True; numbers are rounded to the nearest, of two to the even one, and beyond the range of a float type to infinity. To
         f8 with ``saturate`` to the greatest value instead, from infinity too unless ``saturate_infinity`` is off, when
-        f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``rounding`` (up, down, nearest, of two to
+        f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``round_mode`` (up, down, nearest, of two to
         the greater, even, of two to the even code) and ``saturate`` rule f8e8m0, which takes magnitudes. ``source`` names the
         type of ``x`` where its array does not: nf4.
 
@@ -863,14 +863,17 @@ class OperatorMethods:
         """
 
     def CastLike(
-        self, x: Operand, like: Operand, /, *, saturate: bool = True, rounding: str = 'up',
+        self, x: Operand, target_type: Operand, /, *, saturate: bool = True, round_mode: str = 'up',
     ) -> Value:
-        """The elements of ``x`` as the type of ``like``, as Cast does it. Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1."""
+        """The elements of ``x`` as the type of ``target_type``, as Cast does it.
+
+        Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1.
+        """
 
     # elementwise.clip
 
     def Clip(
-        self, x: Operand, low: Operand | None = None, high: Operand | None = None, /,
+        self, x: Operand, min: Operand | None = None, max: Operand | None = None, /,
     ) -> Value:
         """min(high, max(low, x)), so that ``high`` wins where the two cross. A bound is a scalar; one left out is the least or
         greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO Clamp-1.
@@ -904,7 +907,7 @@ class OperatorMethods:
         """Whether it is neither infinite nor NaN. Source: OpenVINO IsFinite-10."""
 
     def IsInf(
-        self, x: Operand, /, *, negative: bool = True, positive: bool = True,
+        self, x: Operand, /, *, detect_negative: bool = True, detect_positive: bool = True,
     ) -> Value:
         """Whether it is infinite; one sign counts only with its flag. Sources: ONNX IsInf 10 and 20, OpenVINO IsInf-10."""
 
@@ -1088,9 +1091,9 @@ class OperatorMethods:
         """
 
     def Inverse(
-        self, x: Operand, /, *, transposed: bool = False,
+        self, x: Operand, /, *, adjoint: bool = False,
     ) -> Value:
-        """The inverses of the matrices in the last two axes of ``x``, or with ``transposed`` their transposes. Floats of fewer than
+        """The inverses of the matrices in the last two axes of ``x``, or with ``adjoint`` their transposes. Floats of fewer than
         32 bits are computed in f32. A matrix without an inverse is an error.
 
         Sources: OpenVINO Inverse-14; onnxruntime's com.microsoft Inverse.
@@ -1112,7 +1115,7 @@ class OperatorMethods:
     # linalg.grouped_matmul
 
     def GroupedMatMul(
-        self, x: Operand, y: Operand, ends: Operand | None = None, /,
+        self, mat_a: Operand, mat_b: Operand, offsets: Operand | None = None, /,
     ) -> Value:
         """The product of each group of rows with the matrix of its own, as a mixture of experts has it.
 
@@ -1124,7 +1127,7 @@ class OperatorMethods:
     # linalg.matmul
 
     def Gemm(
-        self, x: Operand, y: Operand, bias: Operand | None = None, /, *, alpha: float = 1.0, beta: float = 1.0,
+        self, a: Operand, b: Operand, c: Operand | None = None, /, *, alpha: float = 1.0, beta: float = 1.0,
         transpose_a: bool = False, transpose_b: bool = False, broadcast: bool = True,
     ) -> Value:
         """``alpha * x @ y + beta * bias`` for matrices ``x`` and ``y``, swapped first where ``transpose_a``, ``transpose_b`` say so.
@@ -1135,7 +1138,7 @@ class OperatorMethods:
         """
 
     def MatMul(
-        self, x: Operand, y: Operand, /, *, transpose_a: bool = False, transpose_b: bool = False,
+        self, a: Operand, b: Operand, /, *, transpose_a: bool = False, transpose_b: bool = False,
     ) -> Value:
         """The product of the matrices in the last two axes; the axes before them broadcast.
 
@@ -1362,14 +1365,14 @@ class OperatorMethods:
     # nn.adaptive_pool
 
     def AdaptiveAveragePool(
-        self, x: Operand, size: Operand, /,
+        self, x: Operand, output_shape: Operand, /,
     ) -> Value:
         """The mean of each of ``size`` windows along the spatial axes: window i of n elements in m begins at floor(i * n / m) and
         ends before ceil((i + 1) * n / m). Source: OpenVINO AdaptiveAvgPool-8.
         """
 
     def AdaptiveMaxPool(
-        self, x: Operand, size: Operand, /, *, dtype: DTypeLike = 'i64',
+        self, x: Operand, output_shape: Operand, /, *, index_element_type: DTypeLike = 'i64',
     ) -> list[Value]:
         """The greatest element of each of ``size`` windows along the spatial axes, and where it is among all spatial elements in
         row-major order; of equal ones the first. The windows are those of AdaptiveAveragePool. Source: OpenVINO AdaptiveMaxPool-8.
@@ -1419,7 +1422,7 @@ class OperatorMethods:
     # nn.col2im
 
     def Col2Im(
-        self, x: Operand, image: Operand, block: Operand, /, *, strides: Sequence[int] | Value | None = None,
+        self, x: Operand, image_shape: Operand, block_shape: Operand, /, *, strides: Sequence[int] | Value | None = None,
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
     ) -> Value:
         """Blocks added up where they were taken from: the transpose of taking them out of a picture.
@@ -1431,9 +1434,9 @@ class OperatorMethods:
         """
 
     def MaxUnpool(
-        self, x: Operand, indices: Operand, target: Operand | None = None, /, *, strides: Sequence[int] | Value | None = None,
-        pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
-        kernel: Sequence[int] | Value = (),
+        self, x: Operand, indices: Operand, output_shape: Operand | None = None, /, *,
+        strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
     ) -> Value:
         """``x`` put back where MaxPool found it, and 0 elsewhere: ``indices`` count the elements of the whole result in row-major
         order.
@@ -1447,7 +1450,7 @@ class OperatorMethods:
     def Conv(
         self, x: Operand, w: Operand, bias: Operand | None = None, /, *, strides: Sequence[int] | Value | None = None,
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
-        group: int | Value = 1, kernel: Sequence[int] | Value | None = None,
+        group: int | Value = 1, kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
         """Cross-correlation: ``y[n, o, i] = bias[o] + sum(x[n, c, i * stride - pad + k * dilation] * w[o, c, k])`` over c and k.
 
@@ -1460,7 +1463,7 @@ class OperatorMethods:
         self, x: Operand, w: Operand, bias: Operand | None = None, output_shape: Operand | None = None, /, *,
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', group: int | Value = 1,
-        kernel: Sequence[int] | Value | None = None, output_padding: Sequence[int] | Value | None = None,
+        kernel_shape: Sequence[int] | Value | None = None, output_padding: Sequence[int] | Value | None = None,
     ) -> Value:
         """The transpose of Conv: element i of ``x`` [N, C, *sizes] adds ``w[c, o, k] * x[n, c, i]`` at ``i * stride + k * dilation -
         pad``.
@@ -1480,7 +1483,8 @@ class OperatorMethods:
         self, x: Operand, w: Operand, offset: Operand, bias: Operand | None = None, mask: Operand | None = None, /, *,
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', group: int | Value = 1,
-        kernel: Sequence[int] | Value | None = None, parts: int | Value = 1, padded: bool = True,
+        kernel_shape: Sequence[int] | Value | None = None, offset_group: int | Value = 1,
+        bilinear_interpolation_pad: bool = True,
     ) -> Value:
         """Conv whose kernel element k reads, for output i, from ``i * stride - pad + k * dilation + offset``, between elements.
 
@@ -1495,8 +1499,8 @@ class OperatorMethods:
 
     @overload
     def Dropout(
-        self, x: Operand, ratio: Operand | None = None, training: Operand | None = None, /, *, seed: int | Value | None = None,
-        mask_like: bool = False, outputs: Literal[1] = 1,
+        self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
+        seed: int | Value | None = None, mask_like: bool = False, outputs: Literal[1] = 1,
     ) -> Value:
         """``x`` itself; or where ``training`` is true, ``x / (1 - ratio)`` with each element dropped (0) with probability ``ratio``,
         0.5 by default.
@@ -1508,8 +1512,8 @@ class OperatorMethods:
 
     @overload
     def Dropout(
-        self, x: Operand, ratio: Operand | None = None, training: Operand | None = None, /, *, seed: int | Value | None = None,
-        mask_like: bool = False, outputs: Literal[2],
+        self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
+        seed: int | Value | None = None, mask_like: bool = False, outputs: Literal[2],
     ) -> list[Value]:
         """``x`` itself; or where ``training`` is true, ``x / (1 - ratio)`` with each element dropped (0) with probability ``ratio``,
         0.5 by default.
@@ -1521,8 +1525,8 @@ class OperatorMethods:
 
     @overload
     def Dropout(
-        self, x: Operand, ratio: Operand | None = None, training: Operand | None = None, /, *, seed: int | Value | None = None,
-        mask_like: bool = False, outputs: int,
+        self, x: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, /, *,
+        seed: int | Value | None = None, mask_like: bool = False, outputs: int,
     ) -> Value | list[Value]:
         """``x`` itself; or where ``training`` is true, ``x / (1 - ratio)`` with each element dropped (0) with probability ``ratio``,
         0.5 by default.
@@ -1546,7 +1550,7 @@ class OperatorMethods:
         """
 
     def GridSample(
-        self, x: Operand, grid: Operand, /, *, align_corners: bool = False, mode: str = 'linear', padding: str = 'zeros',
+        self, x: Operand, grid: Operand, /, *, align_corners: bool = False, mode: str = 'linear', padding_mode: str = 'zeros',
     ) -> Value:
         """``x``, [batch, channels, ...], read at the places that ``grid``, [batch, ..., axes], gives: [batch, channels, ...].
 
@@ -1563,14 +1567,14 @@ class OperatorMethods:
     def GroupConv(
         self, x: Operand, w: Operand, /, *, strides: Sequence[int] | Value | None = None,
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
-        group: int | Value = 1, kernel: Sequence[int] | Value | None = None,
+        group: int | Value = 1, kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
         """Conv with weights [G, O / G, C / G, *kernel], which say how many groups there are. Source: OpenVINO GroupConvolution-1."""
 
     def GroupConvTranspose(
         self, x: Operand, w: Operand, output_shape: Operand | None = None, /, *, strides: Sequence[int] | Value | None = None,
         pads: Sequence[int] | Value | None = None, dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
-        group: int | Value = 1, kernel: Sequence[int] | Value | None = None,
+        group: int | Value = 1, kernel_shape: Sequence[int] | Value | None = None,
         output_padding: Sequence[int] | Value | None = None,
     ) -> Value:
         """ConvTranspose with weights [G, C / G, O / G, *kernel]. Source: OpenVINO GroupConvolutionBackpropData-1."""
@@ -1594,7 +1598,7 @@ class OperatorMethods:
         """``x`` divided by its ``p``-norm (p is 1 or 2) over ``axis``; 0 where the norm is 0. Source: ONNX LpNormalization 1, 22."""
 
     def NormalizeL2(
-        self, x: Operand, axes: Operand, /, *, epsilon: float, mode: str = 'add',
+        self, x: Operand, axes: Operand, /, *, eps: float, eps_mode: str = 'add',
     ) -> Value:
         """``x / sqrt(s + epsilon)`` where s is the sum of squares over ``axes`` (none: of the element alone).
 
@@ -1605,13 +1609,13 @@ class OperatorMethods:
 
     @overload
     def BatchNormalization(
-        self, x: Operand, scale: Operand, bias: Operand, mean: Operand, variance: Operand, /, *,
-        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training: bool = False,
+        self, x: Operand, scale: Operand, bias: Operand, input_mean: Operand, input_var: Operand, /, *,
+        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training_mode: bool = False,
         spatial: bool = True, outputs: Literal[1] = 1,
     ) -> Value:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
 
-        With ``training`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
+        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
         ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
         shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
         BatchNormInference-1, -5.
@@ -1619,13 +1623,13 @@ class OperatorMethods:
 
     @overload
     def BatchNormalization(
-        self, x: Operand, scale: Operand, bias: Operand, mean: Operand, variance: Operand, /, *,
-        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training: bool = False,
+        self, x: Operand, scale: Operand, bias: Operand, input_mean: Operand, input_var: Operand, /, *,
+        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training_mode: bool = False,
         spatial: bool = True, outputs: Literal[2, 3],
     ) -> list[Value]:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
 
-        With ``training`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
+        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
         ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
         shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
         BatchNormInference-1, -5.
@@ -1633,26 +1637,26 @@ class OperatorMethods:
 
     @overload
     def BatchNormalization(
-        self, x: Operand, scale: Operand, bias: Operand, mean: Operand, variance: Operand, /, *,
-        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training: bool = False,
+        self, x: Operand, scale: Operand, bias: Operand, input_mean: Operand, input_var: Operand, /, *,
+        epsilon: float = 9.999999747378752e-06, momentum: float = 0.8999999761581421, training_mode: bool = False,
         spatial: bool = True, outputs: int,
     ) -> Value | list[Value]:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
 
-        With ``training`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
+        With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
         ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
         shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
         BatchNormInference-1, -5.
         """
 
     def GroupNormalization(
-        self, x: Operand, scale: Operand, bias: Operand, /, *, groups: int | Value = 1, epsilon: float = 9.999999747378752e-06,
-        per_group: bool = False, stash: DTypeLike | None = None,
+        self, x: Operand, scale: Operand, bias: Operand, /, *, num_groups: int | Value = 1,
+        epsilon: float = 9.999999747378752e-06, per_group: bool = False, stash_type: DTypeLike | None = None,
     ) -> Value:
-        """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over each of ``groups`` groups of channels.
+        """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over each of ``num_groups`` channel groups.
 
         ``x`` [N, C, *sizes]; ``scale`` and ``bias`` [C], or with ``per_group`` [groups]. The statistics are computed in the type
-        ``stash``, by default in that of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
+        ``stash_type``, by default in that of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
         GroupNormalization-12.
         """
 
@@ -1668,54 +1672,54 @@ class OperatorMethods:
     @overload
     def LayerNormalization(
         self, x: Operand, scale: Operand, bias: Operand | None = None, /, *, axis: int | Value = -1,
-        epsilon: float = 9.999999747378752e-06, stash: DTypeLike = 'f32', outputs: Literal[1] = 1,
+        epsilon: float = 9.999999747378752e-06, stash_type: DTypeLike = 'f32', outputs: Literal[1] = 1,
     ) -> Value:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
 
-        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash``; all is computed in it, in f32 and in the type
-        of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
+        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash_type``; all is computed in it, in f32 and in the
+        type of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
         LayerNormalization 17.
         """
 
     @overload
     def LayerNormalization(
         self, x: Operand, scale: Operand, bias: Operand | None = None, /, *, axis: int | Value = -1,
-        epsilon: float = 9.999999747378752e-06, stash: DTypeLike = 'f32', outputs: Literal[2, 3],
+        epsilon: float = 9.999999747378752e-06, stash_type: DTypeLike = 'f32', outputs: Literal[2, 3],
     ) -> list[Value]:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
 
-        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash``; all is computed in it, in f32 and in the type
-        of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
+        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash_type``; all is computed in it, in f32 and in the
+        type of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
         LayerNormalization 17.
         """
 
     @overload
     def LayerNormalization(
         self, x: Operand, scale: Operand, bias: Operand | None = None, /, *, axis: int | Value = -1,
-        epsilon: float = 9.999999747378752e-06, stash: DTypeLike = 'f32', outputs: int,
+        epsilon: float = 9.999999747378752e-06, stash_type: DTypeLike = 'f32', outputs: int,
     ) -> Value | list[Value]:
         """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
 
-        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash``; all is computed in it, in f32 and in the type
-        of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
+        The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash_type``; all is computed in it, in f32 and in the
+        type of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
         LayerNormalization 17.
         """
 
     def MeanVarianceNormalization(
-        self, x: Operand, axes: Operand, /, *, normalize_variance: bool = True, epsilon: float = 1e-09,
-        epsilon_mode: str = 'inside_sqrt',
+        self, x: Operand, axes: Operand, /, *, normalize_variance: bool = True, eps: float = 1e-09,
+        eps_mode: str = 'inside_sqrt',
     ) -> Value:
         """``x`` less its mean over ``axes``, divided by its deviation there with ``normalize_variance``.
 
-        ``epsilon_mode``: ``inside_sqrt`` divides by sqrt(variance + epsilon), ``outside_sqrt`` by sqrt(variance) + epsilon.
+        ``eps_mode``: ``inside_sqrt`` divides by sqrt(variance + eps), ``outside_sqrt`` by sqrt(variance) + eps.
         Sources: ONNX MeanVarianceNormalization 9, 13 (epsilon 1e-9, as its function body has it); OpenVINO MVN-1, -6.
         """
 
     def RMSNormalization(
         self, x: Operand, scale: Operand, /, *, axis: int | Value = -1, epsilon: float = 9.999999747378752e-06,
-        stash: DTypeLike = 'f32',
+        stash_type: DTypeLike = 'f32',
     ) -> Value:
-        """``x / sqrt(mean(x ** 2) + epsilon) * scale`` with the mean of the axes from ``axis`` on, computed in the type ``stash``.
+        """``x / sqrt(mean(x ** 2) + epsilon) * scale`` with the mean of the axes from ``axis`` on, computed in ``stash_type``.
 
         ``scale`` broadcasts to ``x``, and the result has its element type. Source: ONNX RMSNormalization 23.
         """
@@ -1724,8 +1728,8 @@ class OperatorMethods:
 
     def AveragePool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
-        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel: Sequence[int] | Value = (),
-        rounding: str = 'floor', divisor: str = 'inside',
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
+        rounding_type: str = 'floor', divisor: str = 'inside',
     ) -> Value:
         """The sum of each window of ``x`` [N, C, *sizes], padding counting as 0, divided by the number of elements.
 
@@ -1752,8 +1756,8 @@ class OperatorMethods:
 
     def LpPool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
-        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel: Sequence[int] | Value = (),
-        rounding: str = 'floor', p: int | Value = 2,
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
+        rounding_type: str = 'floor', p: int | Value = 2,
     ) -> Value:
         """``sum(abs(x) ** p) ** (1 / p)`` over each window of ``x`` [N, C, *sizes], padding counting as 0. Source: ONNX LpPool 2 to
         22.
@@ -1762,39 +1766,39 @@ class OperatorMethods:
     @overload
     def MaxPool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
-        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel: Sequence[int] | Value = (),
-        rounding: str = 'floor', column_major: bool = False, index_dtype: DTypeLike = 'i64', index_axis: int | Value = 0,
-        outputs: Literal[1] = 1,
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
+        rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
+        axis: int | Value = 0, outputs: Literal[1] = 1,
     ) -> Value:
         """The greatest element of each window of ``x`` [N, C, *sizes], padding never; and where in ``x`` its first occurrence stands.
 
-        Indices count elements of ``x`` from the axis ``index_axis`` on, row-major, or with ``column_major`` the spatial axes the
+        Indices count elements of ``x`` from the axis ``axis`` on, row-major, or with ``storage_order`` the spatial axes the
         other way round. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
         """
 
     @overload
     def MaxPool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
-        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel: Sequence[int] | Value = (),
-        rounding: str = 'floor', column_major: bool = False, index_dtype: DTypeLike = 'i64', index_axis: int | Value = 0,
-        outputs: Literal[2],
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
+        rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
+        axis: int | Value = 0, outputs: Literal[2],
     ) -> list[Value]:
         """The greatest element of each window of ``x`` [N, C, *sizes], padding never; and where in ``x`` its first occurrence stands.
 
-        Indices count elements of ``x`` from the axis ``index_axis`` on, row-major, or with ``column_major`` the spatial axes the
+        Indices count elements of ``x`` from the axis ``axis`` on, row-major, or with ``storage_order`` the spatial axes the
         other way round. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
         """
 
     @overload
     def MaxPool(
         self, x: Operand, /, *, strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
-        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel: Sequence[int] | Value = (),
-        rounding: str = 'floor', column_major: bool = False, index_dtype: DTypeLike = 'i64', index_axis: int | Value = 0,
-        outputs: int,
+        dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', kernel_shape: Sequence[int] | Value = (),
+        rounding_type: str = 'floor', storage_order: int | Value = 0, index_element_type: DTypeLike = 'i64',
+        axis: int | Value = 0, outputs: int,
     ) -> Value | list[Value]:
         """The greatest element of each window of ``x`` [N, C, *sizes], padding never; and where in ``x`` its first occurrence stands.
 
-        Indices count elements of ``x`` from the axis ``index_axis`` on, row-major, or with ``column_major`` the spatial axes the
+        Indices count elements of ``x`` from the axis ``axis`` on, row-major, or with ``storage_order`` the spatial axes the
         other way round. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
         """
 
@@ -1802,9 +1806,9 @@ class OperatorMethods:
 
     def Resize(
         self, x: Operand, sizes: Operand | None = None, scales: Operand | None = None, roi: Operand | None = None, /, *,
-        mode: str = 'nearest', coordinates: str = 'half_pixel', nearest: str = 'round_prefer_floor',
-        cubic_coefficient: float = -0.75, antialias: bool = False, narrow: bool = False, exclude_outside: bool = False,
-        extrapolation_value: float = 0.0, axes: Sequence[int] | Value | None = None, policy: str = 'stretch',
+        mode: str = 'nearest', coordinate_transformation_mode: str = 'half_pixel', nearest_mode: str = 'round_prefer_floor',
+        cubic_coeff_a: float = -0.75, antialias: bool = False, narrow: bool = False, exclude_outside: bool = False,
+        extrapolation_value: float = 0.0, axes: Sequence[int] | Value | None = None, keep_aspect_ratio_policy: str = 'stretch',
     ) -> Value:
         """``x`` with ``sizes`` elements along ``axes`` (all when left out), or floor(size * scale) with ``scales``; one of the two is
         given.
@@ -1829,7 +1833,7 @@ class OperatorMethods:
         self, x: Operand, w: Operand, x_zero_point: Operand | None = None, w_zero_point: Operand | None = None, /, *,
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', group: int | Value = 1,
-        kernel: Sequence[int] | Value | None = None,
+        kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
         """Conv of ``x - x_zero_point`` with ``w - w_zero_point``, summed in i32, which wraps; padding is the zero point.
 
@@ -1876,7 +1880,7 @@ class OperatorMethods:
         y_scale: Operand, y_zero_point: Operand, bias: Operand | None = None, /, *,
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None,
         dilations: Sequence[int] | Value | None = None, auto_pad: str = 'explicit', group: int | Value = 1,
-        kernel: Sequence[int] | Value | None = None,
+        kernel_shape: Sequence[int] | Value | None = None,
     ) -> Value:
         """ConvInteger plus ``bias``, times ``x_scale * w_scale / y_scale`` in f32, rounded, plus ``y_zero_point``, saturated.
 
@@ -1922,9 +1926,9 @@ class OperatorMethods:
 
     def QLinearAveragePool(
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y_scale: Operand,
-        y_zero_point: Operand | None = None, /, *, kernel: Sequence[int] | Value = (),
+        y_zero_point: Operand | None = None, /, *, kernel_shape: Sequence[int] | Value = (),
         strides: Sequence[int] | Value | None = None, pads: Sequence[int] | Value | None = None, auto_pad: str = 'explicit',
-        rounding: str = 'floor', divisor: str = 'inside', channels_last: bool = False,
+        rounding_type: str = 'floor', divisor: str = 'inside', channels_last: bool = False,
     ) -> Value:
         """AveragePool of what is dequantised, in f32, divided by ``y_scale``, plus ``y_zero_point``, rounded and saturated.
 
@@ -1972,9 +1976,9 @@ class OperatorMethods:
 
     def QLinearSoftmax(
         self, x: Operand, x_scale: Operand, x_zero_point: Operand | None, y_scale: Operand,
-        y_zero_point: Operand | None = None, /, *, axis: int | Value = -1, coerce: bool = False,
+        y_zero_point: Operand | None = None, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """Softmax between two grids of bytes, with ``coerce`` over ``axis`` and all after it.
+        """Softmax between two grids of bytes, with ``coerce_to_2d`` over ``axis`` and all after it.
 
         Source: com.microsoft QLinearSoftmax; where 1 / ``y_scale`` is no whole number onnxruntime takes the one below it instead.
         """
@@ -2028,7 +2032,7 @@ class OperatorMethods:
     # random
 
     def Bernoulli(
-        self, x: Operand, /, *, seed: float = 0.0, second: int | Value = 0, dtype: DTypeLike | None = None,
+        self, x: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0, dtype: DTypeLike | None = None,
     ) -> Value:
         """1 with probability ``x``, else 0, for each element, in ``dtype`` or else the type of ``x``.
 
@@ -2036,25 +2040,26 @@ class OperatorMethods:
         """
 
     def Multinomial(
-        self, x: Operand, /, *, seed: float = 0.0, second: int | Value = 0, count: int | Value = 1, dtype: DTypeLike = 'i32',
+        self, x: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0, sample_size: int | Value = 1,
+        dtype: DTypeLike = 'i32',
     ) -> Value:
-        """``count`` places in each row of ``x``, [rows, classes], drawn with probabilities softmax(x): [rows, count].
+        """``sample_size`` places in each row of ``x``, [rows, classes], drawn with probabilities softmax(x): [rows, count].
 
         Source: ONNX Multinomial 7, 22.
         """
 
     def RandomNormal(
-        self, shape: Operand, mean: Operand, deviation: Operand, /, *, seed: float = 0.0, second: int | Value = 0,
+        self, shape: Operand, mean: Operand, scale: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
         """Numbers of this shape from the normal distribution. Source: ONNX RandomNormal 1, 22."""
 
     def RandomNormalLike(
-        self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, second: int | Value = 0,
+        self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
         """RandomNormal of the shape of ``x``. Source: ONNX RandomNormalLike 1, 22."""
 
     def RandomUniform(
-        self, shape: Operand, low: Operand, high: Operand, /, *, seed: float = 0.0, second: int | Value = 0,
+        self, shape: Operand, low: Operand, high: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
         """Numbers of this shape from ``low`` to below ``high``, each as probable as any other: ``low + u * (high - low)`` with u in
         [0, 1), for integers rounded down.
@@ -2063,7 +2068,7 @@ class OperatorMethods:
         """
 
     def RandomUniformLike(
-        self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, second: int | Value = 0,
+        self, x: Operand, first: Operand, last: Operand, /, *, seed: float = 0.0, op_seed: int | Value = 0,
     ) -> Value:
         """RandomUniform of the shape of ``x``. Source: ONNX RandomUniformLike 1, 22."""
 
@@ -2301,12 +2306,12 @@ class OperatorMethods:
     # reduction.argminmax
 
     def ArgMax(
-        self, x: Operand, /, *, axis: int | Value = 0, keep_dims: bool = True, last: bool = False,
+        self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
         """The place of the greatest element. Source: ONNX ArgMax 1 to 13 (before 12 any of several; here the first)."""
 
     def ArgMin(
-        self, x: Operand, /, *, axis: int | Value = 0, keep_dims: bool = True, last: bool = False,
+        self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
         """The place of the least element. Source: ONNX ArgMin 1 to 13 (before 12 any of several; here the first)."""
 
@@ -2325,37 +2330,37 @@ class OperatorMethods:
     # reduction.reduce
 
     def ReduceAll(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """Whether all hold; True of nothing. Source: OpenVINO ReduceLogicalAnd-1."""
 
     def ReduceAny(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """Whether one holds; False of nothing. Source: OpenVINO ReduceLogicalOr-1."""
 
     def ReduceL1(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The sum of magnitudes; 0 of nothing. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
 
     def ReduceL2(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The square root of the sum of squares; 0 of nothing. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
 
     def ReduceLogSum(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The logarithm of the sum; -inf of nothing. Source: ONNX ReduceLogSum 1 to 28."""
 
     def ReduceLogSumExp(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The logarithm of the sum of exponentials, without overflow; -inf of nothing. Source: ONNX ReduceLogSumExp 1 to 28."""
 
     def ReduceMax(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The greatest; NaN where one is; of nothing -inf, or the least value of the type.
 
@@ -2363,7 +2368,7 @@ class OperatorMethods:
         """
 
     def ReduceMean(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The mean; that of integers is their wrapped sum divided toward zero; NaN of nothing (0 for integers).
 
@@ -2371,7 +2376,7 @@ class OperatorMethods:
         """
 
     def ReduceMin(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The least; NaN where one is; of nothing +inf, or the greatest value of the type.
 
@@ -2379,42 +2384,42 @@ class OperatorMethods:
         """
 
     def ReduceProd(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The product; 1 of nothing. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
 
     def ReduceSum(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The sum; 0 of nothing. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
 
     def ReduceSumSquare(
-        self, x: Operand, axes: Operand | None = None, /, *, keep_dims: bool = True, empty_is_all: bool = True,
+        self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
         """The sum of squares; 0 of nothing. Source: ONNX ReduceSumSquare 1 to 18."""
 
     # reduction.softmax
 
     def Hardmax(
-        self, x: Operand, /, *, axis: int | Value = -1, coerce: bool = False,
+        self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce`` over it and all after it together.
+        """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce_to_2d`` over it and all after it together.
 
         Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
         """
 
     def LogSoftmax(
-        self, x: Operand, /, *, axis: int | Value = -1, coerce: bool = False,
+        self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """``log(softmax(x))`` over ``axis``; with ``coerce`` over it and all after it together.
+        """``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
 
         Sources: ONNX LogSoftmax 1, 11 (coerced to two dimensions), 13; OpenVINO LogSoftmax-5.
         """
 
     def Softmax(
-        self, x: Operand, /, *, axis: int | Value = -1, coerce: bool = False,
+        self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce`` over it and all after it together.
+        """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
 
         Sources: ONNX Softmax 1, 11 (coerced to two dimensions), 13; OpenVINO SoftMax-1, -8.
         """
@@ -2513,7 +2518,8 @@ class OperatorMethods:
     # signal.dft
 
     def DFT(
-        self, x: Operand, axes: Operand, lengths: Operand | None = None, /, *, inverse: bool = False, onesided: bool = False,
+        self, x: Operand, axes: Operand, signal_size: Operand | None = None, /, *, inverse: bool = False,
+        onesided: bool = False,
     ) -> Value:
         """``sum(x[n] * exp(-2 pi i k n / N))``, with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``, over each of ``axes``,
         which count all axes of ``x`` but the last.
@@ -2525,20 +2531,20 @@ class OperatorMethods:
         """
 
     def IRDFT(
-        self, x: Operand, axes: Operand, lengths: Operand | None = None, /,
+        self, x: Operand, axes: Operand, signal_size: Operand | None = None, /,
     ) -> Value:
         """The real numbers of which ``x``, [..., 2], is one side of the DFT. Source: OpenVINO IRDFT-9."""
 
     def RDFT(
-        self, x: Operand, axes: Operand, lengths: Operand | None = None, /,
+        self, x: Operand, axes: Operand, signal_size: Operand | None = None, /,
     ) -> Value:
         """DFT of real numbers, one side of it: [..., 2]. Source: OpenVINO RDFT-9."""
 
     # signal.stft
 
     def ISTFT(
-        self, x: Operand, window: Operand, length: Operand, step: Operand, size: Operand | None = None, /, *,
-        center: bool = False, normalized: bool = False,
+        self, x: Operand, window: Operand, frame_size: Operand, frame_step: Operand, signal_length: Operand | None = None, /,
+        *, center: bool = False, normalized: bool = False,
     ) -> Value:
         """The real signal whose STFT, one side of it, is ``x`` [batch, frequencies, frames, 2], or the same without the batch:
         [batch, elements].
@@ -2550,7 +2556,8 @@ class OperatorMethods:
         """
 
     def MelWeightMatrix(
-        self, bins: Operand, length: Operand, rate: Operand, low: Operand, high: Operand, /, *, dtype: DTypeLike = 'f32',
+        self, num_mel_bins: Operand, dft_length: Operand, sample_rate: Operand, lower_edge_hertz: Operand,
+        upper_edge_hertz: Operand, /, *, output_datatype: DTypeLike = 'f32',
     ) -> Value:
         """How much each frequency of a spectrum gives to each of ``bins`` bands, evenly spaced in mels from ``low`` to ``high``
         hertz: [length // 2 + 1, bins].
@@ -2561,7 +2568,7 @@ class OperatorMethods:
         """
 
     def STFT(
-        self, x: Operand, step: Operand, window: Operand | None = None, length: Operand | None = None, /, *,
+        self, x: Operand, frame_step: Operand, window: Operand | None = None, frame_length: Operand | None = None, /, *,
         onesided: bool = True,
     ) -> Value:
         """The spectrum of each frame of a signal: [batch, frames, frequencies, 2], the last axis the real and the imaginary part.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dovetail.errors import printable
-from dovetail.ir.graph import Graph, Model, Node, Value
+from dovetail.ir.graph import EXTENSIONS, Graph, Model, Node, Value
 from dovetail.ir.op import Op, bodies
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 
@@ -103,5 +103,7 @@ def _argument(x: Value | None) -> str:
         return printable(str(data.tolist()))
     return printable(x.name)
 
+
+EXTENSIONS.model_text = show
 
 __all__ = ["printable", "show", "show_graph"]

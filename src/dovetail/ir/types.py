@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail import symbolic
 from dovetail.dtypes import DType
-from dovetail.errors import RuleError, printable
+from dovetail.errors import MissingAttributeError, RuleError, printable
 from dovetail.limits import MOST_AXES
 from dovetail.symbolic import Dim
 
@@ -37,8 +37,22 @@ class Tensor:
         return f"{self.dtype or '?'}[{_shape_text(self.shape)}]"
 
 
+class _NotTensor:
+    """The properties of Tensor that the other types lack: reading one raises MissingAttributeError [type.tensor]."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> DType | None:
+        raise MissingAttributeError("type.tensor", f"{self} is no tensor and has no element type")
+
+    @property
+    def shape(self) -> Shape | None:
+        raise MissingAttributeError("type.tensor", f"{self} is no tensor and has no shape")
+
+
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(_NotTensor):
     """A list of tensors, ``length`` of them (None: not known).
 
     A size of ``element`` that is None differs from one to another, or is not known; any other is that of all of them.
@@ -52,7 +66,7 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Optional:
+class Optional(_NotTensor):
     """A value of one type, or nothing."""
 
     element: Type
@@ -62,7 +76,7 @@ class Optional:
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class Map(_NotTensor):
     """A map from keys of the type ``key`` (an integer type, or strings) to values of one type, as a Python dict in a run."""
 
     key: DType

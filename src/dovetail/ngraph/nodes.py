@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from dovetail.errors import RuleError, printable
 from dovetail.ir.builder import Builder, dimension
 from dovetail.ir.graph import VALUE_LIMIT, Value
 from dovetail.ir.types import Shape, Tensor, Type
-
-if TYPE_CHECKING:
-    from dovetail.ngraph.operators import Add, Multiply, Subtract
 
 Sizes: TypeAlias = Sequence[Any]
 
@@ -124,20 +121,18 @@ class Node:
     def __repr__(self) -> str:
         return printable(f"<{type(self).__name__}{' ' + self.name if self.name else ''}: {', '.join(map(str, self.types))}>")
 
-    def __add__(self, other: Node | Output) -> Add:
-        from dovetail.ngraph.operators import Add
+    def __add__(self, other: Node | Output) -> Node:
+        return ARITHMETIC["Add"](self, other)
 
-        return Add(self, other)
+    def __sub__(self, other: Node | Output) -> Node:
+        return ARITHMETIC["Subtract"](self, other)
 
-    def __sub__(self, other: Node | Output) -> Subtract:
-        from dovetail.ngraph.operators import Subtract
+    def __mul__(self, other: Node | Output) -> Node:
+        return ARITHMETIC["Multiply"](self, other)
 
-        return Subtract(self, other)
 
-    def __mul__(self, other: Node | Output) -> Multiply:
-        from dovetail.ngraph.operators import Multiply
-
-        return Multiply(self, other)
+ARITHMETIC: dict[str, Callable[[Node | Output, Node | Output], Node]] = {}
+"""The nodes of arithmetic on nodes; dovetail.ngraph.operators registers them."""
 
 
 def output_of(argument: Node | Output) -> Output:

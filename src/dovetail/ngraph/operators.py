@@ -14,7 +14,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree_shapes, axis_in
-from dovetail.ngraph.nodes import Constant, Node, Output, Sizes, constant_of, output_of, whole
+from dovetail.ngraph.nodes import ARITHMETIC, Constant, Node, Output, Sizes, constant_of, output_of, whole
 
 
 class Concat(Node):
@@ -202,6 +202,9 @@ class Multiply(_Binary):
     """arg0 * arg1, elementwise."""
 
     kind = "Multiply"
+
+
+ARITHMETIC.update(Add=Add, Subtract=Subtract, Multiply=Multiply)
 
 
 class Core(Node):

@@ -18,10 +18,10 @@ from dovetail.ops.shape_values import elements_of, is_size, length_of_vector
 
 
 class _Random(Op):
-    """``seed`` and ``second`` together say what is drawn; which numbers these are each runtime decides for itself."""
+    """``seed`` and ``op_seed`` together say what is drawn; which numbers these are each runtime decides for itself."""
 
     seed: float = 0.0
-    second: int = 0
+    op_seed: int = 0
 
     def is_random(self, *xs: Any) -> bool:
         return True
@@ -30,11 +30,11 @@ class _Random(Op):
         raise symbolic.Inexact("what is drawn")
 
     def seeds(self) -> dict[str, Any]:
-        return {"seed": self.seed, "second": self.second}
+        return {"seed": self.seed, "op_seed": self.op_seed}
 
     def draws(self, shape: Sequence[int]) -> Any:
         """Numbers in [0, 1) of f64."""
-        state = [int(np.float64(self.seed).view(np.uint64)), self.second % 2**64]
+        state = [int(np.float64(self.seed).view(np.uint64)), self.op_seed % 2**64]
         return np.random.default_rng(state).random(tuple(shape))
 
 
@@ -65,7 +65,7 @@ def _number(b: Any, value: float, kind: DType) -> Any:
 
 
 def _back(b: Any, slope: Any, x: Any) -> Any:
-    total = b.ReduceSum(b.Reshape(slope, [-1]), [0], keep_dims=False)
+    total = b.ReduceSum(b.Reshape(slope, [-1]), [0], keepdims=False)
     return b.Reshape(total, shape_value(b, x))
 
 
@@ -107,7 +107,7 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
         return as_type(b, b.Floor(y) if low.dtype.is_integer else y, low.dtype)
 
 
-class RandomNormal(_Random, sig="shape!: I, mean: F, deviation: F -> y: F"):
+class RandomNormal(_Random, sig="shape!: I, mean: F, scale: F -> y: F"):
     """Numbers of this shape from the normal distribution. Source: ONNX RandomNormal 1, 22."""
 
     def shape(self, shape: Any, mean: Any, deviation: Any) -> Any:
@@ -118,7 +118,9 @@ class RandomNormal(_Random, sig="shape!: I, mean: F, deviation: F -> y: F"):
         """By Box and Muller: an angle, and a length of which the square is exponential."""
         wide = dtypes.f64 if mean.dtype == "f64" else dtypes.f32
         zero, one = _number(b, 0, wide), _number(b, 1, wide)
-        first, second = (b.apply("RandomUniform", shape, zero, one, seed=self.seed, second=self.second + step) for step in (0, 1))
+        first, second = (
+            b.apply("RandomUniform", shape, zero, one, seed=self.seed, op_seed=self.op_seed + step) for step in (0, 1)
+        )
         length = b.Sqrt(b.Multiply(b.Log(b.Subtract(one, first)), _number(b, -2, wide)))
         drawn = b.Multiply(length, b.Cos(b.Multiply(second, _number(b, 2 * np.pi, wide))))
         mean, deviation = (_one(b, x) for x in (mean, deviation))
@@ -167,17 +169,17 @@ class Bernoulli(_Random, sig="x: F -> y: T"):
 
 
 class Multinomial(_Random, sig="x: F -> y: I"):
-    """``count`` places in each row of ``x``, [rows, classes], drawn with probabilities softmax(x): [rows, count].
+    """``sample_size`` places in each row of ``x``, [rows, classes], drawn with probabilities softmax(x): [rows, count].
 
     Source: ONNX Multinomial 7, 22.
     """
 
-    count: int = 1
+    sample_size: int = 1
     dtype: DType = dtypes.i32
 
     def validate(self) -> None:
-        if self.count < 1:
-            raise RuleError("random.count", f"{self.count} draws")
+        if self.sample_size < 1:
+            raise RuleError("random.count", f"{self.sample_size} draws")
         if self.dtype not in ("i32", "i64"):
             raise RuleError("random.dtype", f"places of {self.dtype}, of i32 or i64")
 
@@ -185,18 +187,18 @@ class Multinomial(_Random, sig="x: F -> y: I"):
         check_inputs(self, (x,))
         if x.shape is not None and len(x.shape) != 2:
             raise RuleError("shape.rank", f"a matrix is needed, not rank {len(x.shape)}")
-        return [Tensor(self.dtype, (None if x.shape is None else x.shape[0], self.count))]  # type: ignore[arg-type]
+        return [Tensor(self.dtype, (None if x.shape is None else x.shape[0], self.sample_size))]  # type: ignore[arg-type]
 
     def decompose(self, b: Any, x: Any) -> Any:
         """Where what is drawn from Gumbel's distribution, added to the row, is greatest."""
         from dovetail.ops.shape_values import join_sizes
 
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
-        shape = join_sizes(b, [shape_value(b, x, [0]), [self.count], shape_value(b, x, [1])])
+        shape = join_sizes(b, [shape_value(b, x, [0]), [self.sample_size], shape_value(b, x, [1])])
         share = b.apply("RandomUniform", shape, _number(b, 0, kind), _number(b, 1, kind), **self.seeds())
         exponential = b.Negative(b.Log(b.Subtract(_number(b, 1, kind), share)))
         total = b.Subtract(b.Unsqueeze(as_type(b, x, kind), [1]), b.Log(exponential))
-        return as_type(b, b.ArgMax(total, axis=2, keep_dims=False), self.dtype)
+        return as_type(b, b.ArgMax(total, axis=2, keepdims=False), self.dtype)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         return [None]

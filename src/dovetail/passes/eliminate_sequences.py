@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import copy_graph, disconnect, remove_dead, replace_uses, rewrite
+from dovetail.ir.edit import copy_graph, disconnect, remove_dead, replace_uses
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import bodies
+from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Sequence, Tensor, axis_in, dtype_in
 from dovetail.ops.control_flow.if_op import If
 from dovetail.ops.control_flow.loop import Loop

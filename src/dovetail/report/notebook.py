@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from dovetail.errors import printable
-from dovetail.ir.graph import Model
+from dovetail.ir.graph import EXTENSIONS, Model
 from dovetail.ir.printer import show
 from dovetail.report.model_summary import summarize
 
@@ -36,3 +36,6 @@ def html(model: Model) -> str:
 
 def _text(text: str) -> str:
     return escape(printable(text))
+
+
+EXTENSIONS.model_html = html

@@ -15,9 +15,10 @@ from dovetail import dtypes
 from dovetail.engine.select.elementwise_codegen import HALVES, RULES
 from dovetail.engine.select.kernels import KERNELS
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import remove_dead, rewrite
+from dovetail.ir.edit import remove_dead
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import host_inputs
+from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor
 from dovetail.ops.elementwise.activation import Relu
 from dovetail.ops.elementwise.cast import Cast

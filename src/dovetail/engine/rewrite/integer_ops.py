@@ -115,8 +115,8 @@ def _own_grid(b: Builder, xs: Inputs) -> tuple[Value, Value, Value]:
     assert x is not None
     zero, most = b.constant(np.float32(0)), b.constant(np.float32(255))
     every = b.constant(np.arange(len(x.dims)))
-    least = b.Minimum(b.add(NonEmptyReduceMin(keep_dims=False), x, every)[0], zero)
-    span = b.Subtract(b.Maximum(b.ReduceMax(x, every, keep_dims=False), zero), least)
+    least = b.Minimum(b.add(NonEmptyReduceMin(keepdims=False), x, every)[0], zero)
+    span = b.Subtract(b.Maximum(b.ReduceMax(x, every, keepdims=False), zero), least)
     scale = b.Where(b.Equal(span, zero), b.constant(np.float32(1)), b.Divide(span, most))
     point = b.Round(b.Clip(b.Subtract(zero, b.Divide(least, scale)), zero, most))
     return grid_value(b, b.Divide(x, scale), point, dtypes.u8), scale, b.Cast(point, to=dtypes.u8)

@@ -16,8 +16,9 @@ from dovetail.engine.select.tree_ensemble import with_tables
 from dovetail.errors import UnsupportedError
 from dovetail.interpreter.evaluate import folded
 from dovetail.ir.builder import Builder
-from dovetail.ir.edit import copy_graph, remove_dead, rewrite
+from dovetail.ir.edit import copy_graph, remove_dead
 from dovetail.ir.graph import Graph, Node, Value
+from dovetail.ir.rewrite import rewrite
 from dovetail.ir.types import Tensor, Unknown
 from dovetail.ops.attention.attention import Attention, ScaledDotProductAttention
 from dovetail.ops.attention.rotary_embedding import RotaryEmbedding
@@ -247,7 +248,7 @@ def _scale_and_shift(b: Builder, op: BatchNormalization, xs: list[Value | None])
     x, *parameters = xs
     assert x is not None
     if (
-        op.training
+        op.training_mode
         or op.outputs != 1
         or not op.spatial
         or x.shape is None

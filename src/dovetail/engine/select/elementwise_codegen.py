@@ -176,7 +176,7 @@ def is_float(x: Ref) -> bool:
 @rule("Divide", "Mod")
 def _division(w: Assembler, op: Any, x: Ref, y: Ref) -> Ref:
     kind = "divide" if type(op).__name__ == "Divide" else "mod"
-    floor = op.floor if kind == "divide" else not op.truncate
+    floor = op.m_pythondiv if kind == "divide" else not op.fmod
     if is_float(x):
         return w("divide", x, y) if kind == "divide" else w("floor_mod" if floor else "truncate_mod", x, y)
     # Division by zero is an error, which a kernel cannot raise.
@@ -285,7 +285,7 @@ def _softsign(w: Assembler, op: Any, x: Ref) -> Ref:
 
 @rule("Gelu")
 def _gelu(w: Assembler, op: Any, x: Ref) -> Ref:
-    return w(f"gelu_{op.form}", x)
+    return w("gelu_tanh" if op.approximate == "tanh" else "gelu_erf", x)
 
 
 def _swish(w: Assembler, x: Ref, alpha: float) -> Ref:
@@ -316,10 +316,10 @@ def _shrink(w: Assembler, op: Any, x: Ref) -> Ref:
 
 @rule("IsInf")
 def _is_inf(w: Assembler, op: Any, x: Ref) -> Ref:
-    if op.negative and op.positive:
+    if op.detect_negative and op.detect_positive:
         return w("is_infinite", x)
-    if op.negative or op.positive:
-        return w("is_minus_infinite" if op.negative else "is_plus_infinite", x)
+    if op.detect_negative or op.detect_positive:
+        return w("is_minus_infinite" if op.detect_negative else "is_plus_infinite", x)
     return w("less", x, x)
 
 

@@ -144,7 +144,7 @@ def _activation(op: Any, others: list[RunTensor], kernel: str) -> Change | None:
         case Elu(), []:
             return {"activation": "elu", alpha: float(op.alpha)}, []
         case Gelu(), []:
-            return {"activation": f"gelu_{op.form}"}, []
+            return {"activation": "gelu_tanh" if op.approximate == "tanh" else "gelu_erf"}, []
         case Swish(), [] if op.alpha == 1:
             return {"activation": "silu"}, []
         case ((Sigmoid() | Tanh() | HardSwish()), []):

@@ -61,7 +61,11 @@ def arg_extreme_work(node: Node, reads: list[RunTensor | None], writes: list[Run
     assert x is not None and x.dtype is not None
     if x.dtype.name not in ORDERED:
         return f"the order of {x.dtype}"
-    attributes = {"axis": axis_in(op.axis, len(x.sizes)), "greatest": int(isinstance(op, ArgMax)), "last": int(op.last)}
+    attributes = {
+        "axis": axis_in(op.axis, len(x.sizes)),
+        "greatest": int(isinstance(op, ArgMax)),
+        "last": int(op.select_last_index),
+    }
     return KernelCall("arg_extreme", (node,), [x], writes, attributes)
 
 

@@ -142,7 +142,7 @@ def _pool(mode: str) -> Choice:
             return "indices beside the values"
         if not 3 <= len(x.sizes) <= 5:
             return f"{len(x.sizes) - 2} spatial axes"
-        found = op.geometry(x.sizes[2:], op.kernel)
+        found = op.geometry(x.sizes[2:], op.kernel_shape)
         attributes = sliding(found) | {"mode": mode, "kernel": list(found.kernel)}
         if mode == "average":
             attributes["divisor"] = op.divisor
@@ -263,7 +263,7 @@ def _layer_norm(node: Node, reads: list[RunTensor | None], writes: list[RunTenso
     op: Any = node.op
     x, scale, bias = (*reads, None)[:3]
     assert x is not None and scale is not None
-    if not _is_f32(x, scale, bias) or len(writes) > 1 or op.stash.name != "f32":
+    if not _is_f32(x, scale, bias) or len(writes) > 1 or op.stash_type.name != "f32":
         return "layer normalisation of other types or with statistics"
     axis = axis_in(op.axis, len(x.sizes))
     if any(tensor is not None and not _is_suffix(tensor, x.sizes[axis:]) for tensor in (scale, bias)):

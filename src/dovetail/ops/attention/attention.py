@@ -399,4 +399,4 @@ def _sees_nothing(b: Builder, bias: Value) -> Any:
     """Return true for rows of a bias that are all minus infinity. OpenVINO's ReduceMax of such a row is a finite number."""
     zero, one = (b.constant(number, bias.dtype) for number in (0, 1))
     visible = b.Where(b.Equal(bias, b.constant(-inf, bias.dtype)), zero, one)
-    return b.Equal(b.ReduceMax(visible, [-1], keep_dims=True), zero)
+    return b.Equal(b.ReduceMax(visible, [-1], keepdims=True), zero)

@@ -162,14 +162,14 @@ class DetectionOutput(
             return b.Where(b.And(b.constant(allowed), b.Greater(chances, self.least)), chances, none)
         allowed = allowed & (np.arange(classes).reshape(1, -1, 1) > 0)
         chances = b.Where(b.constant(allowed), chances, none)
-        best = b.ArgMax(chances, axis=1, keep_dims=True)
+        best = b.ArgMax(chances, axis=1, keepdims=True)
         is_best = b.And(b.Equal(best, b.constant(np.arange(classes).reshape(1, -1, 1))), b.constant(allowed))
         # One that has the limit is enough here.
         found = b.Where(b.And(is_best, b.GreaterEqual(chances, self.least)), chances, none)
         count = chances.dims[2]
         if not 0 <= self.top_k < count:
             return found
-        of_prior = b.ReduceMax(found, [1], keep_dims=False)
+        of_prior = b.ReduceMax(found, [1], keepdims=False)
         first = b.TopK(of_prior, [self.top_k], axis=1)[1]
         marks = b.Expand(b.constant(np.zeros((), np.int64)), list(of_prior.dims))
         ones = b.Expand(b.constant(np.ones((), np.int64)), [of_prior.dims[0], self.top_k])
@@ -224,7 +224,7 @@ class DetectionOutput(
         corners = b.GatherND(places, b.Concat(*(b.Unsqueeze(x, [1]) for x in (picture, own, prior)), axis=1))
         if self.clip_after:
             corners = _within(b, corners)
-        number = b.ReduceSum(b.Cast(is_there, to=dtypes.i64), [0], keep_dims=True)
+        number = b.ReduceSum(b.Cast(is_there, to=dtypes.i64), [0], keepdims=True)
         label = b.Subtract(label, b.constant(1)) if self.best_class else label
         columns = [b.Unsqueeze(x, [1]) for x in (b.Cast(picture, to=dtypes.f32), b.Cast(label, to=dtypes.f32), scores)]
         table = b.Concat(*columns, corners, axis=1)

@@ -85,7 +85,7 @@ class _Suppressing(Op):
             label = b.Where(is_there, b.Divide(places, b.constant(count)), b.constant(classes))
             order = b.TopK(label, [limit], axis=1, largest=False)[1]
             scores, places = (b.GatherElements(x, order, axis=1) for x in (scores, places))
-        numbers = b.ReduceSum(b.Cast(is_there, to=dtypes.i64), [1], keep_dims=False)
+        numbers = b.ReduceSum(b.Cast(is_there, to=dtypes.i64), [1], keepdims=False)
         rows = b.Squeeze(b.NonZero(b.Greater(b.Reshape(scores, [-1]), _LEAST)), [0])
         picture = b.constant(np.repeat(np.arange(pictures), limit))
         scores, places, picture = (b.Gather(b.Reshape(x, [-1]), rows, axis=0) for x in (scores, places, picture))
@@ -179,13 +179,13 @@ class MatrixNms(
         found, indices, taken = self.looked_at(b, boxes, scores, False)
         most = found.dims[2]
         share = b.Where(b.constant(np.tri(most, k=-1, dtype=bool)), self._shares(b, taken), 0.0)
-        greatest = b.Unsqueeze(b.ReduceMax(share, [3], keep_dims=False), [2])
+        greatest = b.Unsqueeze(b.ReduceMax(share, [3], keepdims=False), [2])
         if self.decay == "linear":
             factors = b.Divide(b.Subtract(1.0, share), b.Add(b.Subtract(1.0, greatest), 1e-10))
         else:
             factors = b.Exp(b.Multiply(b.Subtract(b.Multiply(greatest, greatest), b.Multiply(share, share)), self.sigma))
         factors = b.Where(b.constant(np.tri(most, k=-1, dtype=bool)), factors, 1.0)
-        fallen = b.Multiply(b.Minimum(b.ReduceMin(factors, [3], keep_dims=False), 1.0), found)
+        fallen = b.Multiply(b.Minimum(b.ReduceMin(factors, [3], keepdims=False), 1.0), found)
         is_kept = b.And(b.Greater(found, _LEAST), b.Greater(fallen, self.after))
         return self.table(b, boxes, b.Where(is_kept, fallen, b.constant(-np.inf)), indices)
 
@@ -194,11 +194,11 @@ class MatrixNms(
         more = 0.0 if self.normalized else 1.0
         low, high = b.Slice(boxes, [0], [2], [3]), b.Slice(boxes, [2], [4], [3])
         sides = b.Subtract(high, low)
-        is_box = b.GreaterEqual(b.ReduceMin(sides, [3], keep_dims=False), 0.0)
-        areas = b.Where(is_box, b.ReduceProd(b.Add(sides, more), [3], keep_dims=False), 0.0)
+        is_box = b.GreaterEqual(b.ReduceMin(sides, [3], keepdims=False), 0.0)
+        areas = b.Where(is_box, b.ReduceProd(b.Add(sides, more), [3], keepdims=False), 0.0)
         ours, theirs = ([b.Unsqueeze(x, [place]) for x in (low, high, areas)] for place in (3, 2))
         common = b.Subtract(b.Minimum(ours[1], theirs[1]), b.Maximum(ours[0], theirs[0]))
-        touches = b.GreaterEqual(b.ReduceMin(common, [4], keep_dims=False), 0.0)
-        area = b.ReduceProd(b.Add(common, more), [4], keep_dims=False)
+        touches = b.GreaterEqual(b.ReduceMin(common, [4], keepdims=False), 0.0)
+        area = b.ReduceProd(b.Add(common, more), [4], keepdims=False)
         both = b.Subtract(b.Add(ours[2], theirs[2]), area)
         return b.Where(touches, b.Divide(area, b.Where(touches, both, 1.0)), 0.0)

@@ -22,10 +22,10 @@ def shares(b: Any, boxes: Any, is_center: bool) -> Any:
         half = b.Multiply(second, 0.5)
         first, second = b.Subtract(first, half), b.Add(first, half)
     low, high = b.Minimum(first, second), b.Maximum(first, second)
-    areas = b.ReduceProd(b.Subtract(high, low), [2], keep_dims=False)
+    areas = b.ReduceProd(b.Subtract(high, low), [2], keepdims=False)
     ours, theirs = ([b.Unsqueeze(x, [place]) for x in (low, high, areas)] for place in (2, 1))
     sides = b.Subtract(b.Minimum(ours[1], theirs[1]), b.Maximum(ours[0], theirs[0]))
-    common = b.ReduceProd(b.Maximum(sides, 0.0), [3], keep_dims=False)
+    common = b.ReduceProd(b.Maximum(sides, 0.0), [3], keepdims=False)
     return share(b, common, ours[2], theirs[2])
 
 

@@ -56,7 +56,7 @@ class NMSRotated(
         middle, lengths, angle = (b.Slice(boxes, [first], [last], [2]) for first, last in ((0, 2), (2, 4), (4, 5)))
         angle = b.Squeeze(angle, [2])
         common = overlaps(b, middle, lengths, angle if self.clockwise else b.Negative(angle))
-        areas = b.ReduceProd(lengths, [2], keep_dims=False)
+        areas = b.ReduceProd(lengths, [2], keepdims=False)
         both = share(b, common, b.Unsqueeze(areas, [2]), b.Unsqueeze(areas, [1]))
         dropped = b.Greater(both, b.Reshape(overlap, []))
         rows, values = greedily(b, scores, None, dropped, as_type(b, most, dtypes.i64), least)
@@ -122,7 +122,7 @@ def _within(b: Any, x: Any, y: Any, width: Any, height: Any) -> Any:
         for before, after, first, second in zip(times, times[1:], xs, xs[1:], strict=False)
     ]
     total = b.Multiply(b.Add(b.Add(*parts[:2]), parts[2]), steps[1])
-    return b.Multiply(b.ReduceSum(total, [3], keep_dims=False), 0.5)
+    return b.Multiply(b.ReduceSum(total, [3], keepdims=False), 0.5)
 
 
 def _cuts(b: Any, start: Any, step: Any, limit: Any, first: Any, last: Any) -> list[Any]:

@@ -62,7 +62,7 @@ class _Regions(Op):
             number, inside = b.constant(np.full((1, 1), self.samples, wide.numpy), wide), None
         else:
             number = b.Maximum(b.Ceil(each), 0.0)
-            most = b.ReduceMax(b.Concat(number, b.constant(np.ones((1, 1), wide.numpy), wide), axis=0), keep_dims=False)
+            most = b.ReduceMax(b.Concat(number, b.constant(np.ones((1, 1), wide.numpy), wide), axis=0), keepdims=False)
             inner = b.Cast(b.Range(b.constant(0), b.Cast(most, to=dtypes.i64), b.constant(1)), to=wide)
             share = b.Divide(b.Add(inner, 0.5), b.Maximum(number, 1.0))
             steps = b.Add(b.constant(bins.astype(wide.numpy), wide), b.Unsqueeze(share, [1]))
@@ -195,12 +195,12 @@ def _pooled(
     if pooling == "parts":
         if is_counted is not None:
             total = b.Where(b.Unsqueeze(is_counted, [5]), total, b.constant(np.array(-np.inf, wide.numpy), wide))
-        y = b.ReduceMax(total, [2, 4], keep_dims=False)
+        y = b.ReduceMax(total, [2, 4], keepdims=False)
         y = y if is_counted is None else b.Where(b.Greater(number, 0.0), y, 0.0)
     elif pooling == "average":
-        y = b.Divide(b.ReduceSum(total, [2, 4], keep_dims=False), b.Maximum(number, 1.0))
+        y = b.Divide(b.ReduceSum(total, [2, 4], keepdims=False), b.Maximum(number, 1.0))
     else:
-        y = b.Maximum(b.ReduceMax(total, [2, 4], keep_dims=False), 0.0)
+        y = b.Maximum(b.ReduceMax(total, [2, 4], keepdims=False), 0.0)
     return as_type(b, b.Transpose(y, [0, 3, 1, 2]), x.dtype)
 
 

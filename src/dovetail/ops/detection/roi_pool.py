@@ -89,7 +89,7 @@ class RoiPool(
         lines = b.Add(b.Multiply(b.Unsqueeze(picture, [2]), whole(b, x, 2)), tables[0])
         lines = b.Unsqueeze(b.Multiply(lines, whole(b, x, 3)), [3, 4])
         read = b.Gather(flat, b.Add(lines, b.Unsqueeze(tables[1], [1, 2])), axis=0)
-        return b.Where(b.Or(*empties), zero(b, x), b.ReduceMax(read, [2, 4], keep_dims=False))
+        return b.Where(b.Or(*empties), zero(b, x), b.ReduceMax(read, [2, 4], keepdims=False))
 
     def _between(self, b: Any, x: Any, boxes: Any, picture: Any, flat: Any) -> Any:
         taps = []
@@ -115,7 +115,7 @@ def spread(b: Any, begin: Any, end: Any, size: Any) -> tuple[Any, Any]:
     none."""
     length = b.Subtract(end, begin)
     one = b.constant(np.ones((1, length.dims[1]), length.dtype.numpy), length.dtype)
-    most = b.ReduceMax(b.Concat(length, one, axis=0), keep_dims=False)
+    most = b.ReduceMax(b.Concat(length, one, axis=0), keepdims=False)
     steps = b.Cast(b.Range(b.constant(0), b.Cast(most, to=dtypes.i64), b.constant(1)), to=length.dtype)
     places = b.Minimum(b.Add(b.Unsqueeze(begin, [2]), steps), b.Unsqueeze(b.Subtract(end, 1.0), [2]))
     held = b.Maximum(b.Minimum(places, b.Subtract(size, 1.0)), 0.0)

@@ -9,13 +9,13 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree_shapes, broadcast
-from dovetail.ops.elementwise.broadcast import _Elementwise, computed, number, unbroadcast
-from dovetail.ops.elementwise.unary import _Unary
+from dovetail.ops.elementwise.broadcast import Elementwise, computed, number, unbroadcast
+from dovetail.ops.elementwise.unary import UnaryOp
 
 SIXTH = 0.16666666666666666
 
 
-class Relu(_Unary, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_)", "Relu-6,13,14(x)"), openvino="ReLU-1(x)"):
+class Relu(UnaryOp, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_)", "Relu-6,13,14(x)"), openvino="ReLU-1(x)"):
     """max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -26,7 +26,7 @@ class Relu(_Unary, sig="x: R -> y: R", onnx=("Relu-1(x; consumed_inputs:_)", "Re
 
 
 class LeakyRelu(
-    _Unary,
+    UnaryOp,
     onnx=(
         "LeakyRelu-1(x; alpha=0.009999999776482582, consumed_inputs:_)",
         "LeakyRelu-6,16(x; alpha=0.009999999776482582)",
@@ -47,7 +47,7 @@ class LeakyRelu(
 
 
 class PRelu(
-    _Elementwise,
+    Elementwise,
     sig="x: R, slope: R -> y: R",
     onnx=("PRelu-1(x, slope; consumed_inputs:_ | channels=true)", "PRelu-6(x, slope | channels=true)", "PRelu-7,9,16(x, slope)"),
     openvino="PReLU-1(x, slope | channels=true)",
@@ -124,7 +124,7 @@ def _check_one_way(wide: Any, narrow: Any) -> None:
 
 
 class Elu(
-    _Unary,
+    UnaryOp,
     onnx=("Elu-1(x; alpha=1.0, consumed_inputs:_)", "Elu-6,22(x; alpha=1.0)"),
     openvino="Elu-1(x; alpha)",
 ):
@@ -144,7 +144,7 @@ def _below_zero(xp: Any, x: Any) -> Any:
 
 
 class Selu(
-    _Unary,
+    UnaryOp,
     onnx=(
         "Selu-1(x; alpha=1.673200011253357, gamma=1.0506999492645264, consumed_inputs:_)",
         "Selu-6,22(x; alpha=1.6732631921768188, gamma=1.0507010221481323)",
@@ -164,7 +164,7 @@ class Selu(
         return [b.Multiply(g, b.Where(b.Greater(x, 0), number(b, self.gamma, x), slope))]
 
 
-class Celu(_Unary, onnx="Celu-12,28(x; alpha=1.0)"):
+class Celu(UnaryOp, onnx="Celu-12,28(x; alpha=1.0)"):
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). Source: ONNX Celu 12 and 28."""
 
     alpha: float = 1.0
@@ -183,7 +183,7 @@ class Celu(_Unary, onnx="Celu-12,28(x; alpha=1.0)"):
         return [b.Where(b.Less(x, 0), b.Multiply(g, slope), g)]
 
 
-class ThresholdedRelu(_Unary, onnx="ThresholdedRelu-10,22(x; alpha=1.0)"):
+class ThresholdedRelu(UnaryOp, onnx="ThresholdedRelu-10,22(x; alpha=1.0)"):
     """x where x > alpha, otherwise 0. Source: ONNX ThresholdedRelu 10 and 22."""
 
     alpha: float = 1.0
@@ -199,7 +199,7 @@ class ThresholdedRelu(_Unary, onnx="ThresholdedRelu-10,22(x; alpha=1.0)"):
 
 
 class HardSigmoid(
-    _Unary,
+    UnaryOp,
     onnx=(
         "HardSigmoid-1(x; alpha=0.20000000298023224, beta=0.5, consumed_inputs:_)",
         "HardSigmoid-6,22(x; alpha=0.20000000298023224, beta=0.5)",
@@ -224,7 +224,7 @@ class HardSigmoid(
         return [b.Where(inside, b.Multiply(g, self.alpha), number(b, 0, x))]
 
 
-class HardSwish(_Unary, onnx="HardSwish-14,22(x)", openvino="HSwish-4(x)"):
+class HardSwish(UnaryOp, onnx="HardSwish-14,22(x)", openvino="HSwish-4(x)"):
     """x * max(0, min(1, x / 6 + 1/2)). Sources: ONNX HardSwish 14 and 22, OpenVINO HSwish-4."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -239,7 +239,7 @@ class HardSwish(_Unary, onnx="HardSwish-14,22(x)", openvino="HSwish-4(x)"):
         return [b.Multiply(g, b.Where(b.Greater(x, -3), slope, zero))]
 
 
-class Sigmoid(_Unary, onnx=("Sigmoid-1(x; consumed_inputs:_)", "Sigmoid-6,13(x)"), openvino="Sigmoid-1(x)"):
+class Sigmoid(UnaryOp, onnx=("Sigmoid-1(x; consumed_inputs:_)", "Sigmoid-6,13(x)"), openvino="Sigmoid-1(x)"):
     """1 / (1 + exp(-x)). Sources: ONNX Sigmoid 1 to 13, OpenVINO Sigmoid-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -249,7 +249,7 @@ class Sigmoid(_Unary, onnx=("Sigmoid-1(x; consumed_inputs:_)", "Sigmoid-6,13(x)"
         return [b.Multiply(g, b.Multiply(y, b.Subtract(1, y)))]
 
 
-class Softplus(_Unary, onnx="Softplus-1,22(x)", openvino="SoftPlus-4(x)"):
+class Softplus(UnaryOp, onnx="Softplus-1,22(x)", openvino="SoftPlus-4(x)"):
     """log(exp(x) + 1). Sources: ONNX Softplus 1 and 22, OpenVINO SoftPlus-4."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -259,7 +259,7 @@ class Softplus(_Unary, onnx="Softplus-1,22(x)", openvino="SoftPlus-4(x)"):
         return [b.Multiply(g, b.Sigmoid(x))]
 
 
-class Softsign(_Unary, onnx="Softsign-1,22(x)", openvino="SoftSign-9(x)"):
+class Softsign(UnaryOp, onnx="Softsign-1,22(x)", openvino="SoftSign-9(x)"):
     """x / (1 + |x|). Sources: ONNX Softsign 1 and 22, OpenVINO SoftSign-9."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -271,30 +271,30 @@ class Softsign(_Unary, onnx="Softsign-1,22(x)", openvino="SoftSign-9(x)"):
 
 
 class Gelu(
-    _Unary,
-    onnx="Gelu-20(x; approximate~{none:erf,tanh:tanh}:form=none)",
-    openvino=("Gelu-2(x | form=erf)", "Gelu-7(x; approximation_mode~{ERF:erf,TANH:tanh}:form=ERF)"),
+    UnaryOp,
+    onnx="Gelu-20(x; approximate~{none:none,tanh:tanh}=none)",
+    openvino=("Gelu-2(x | approximate=none)", "Gelu-7(x; approximation_mode~{ERF:none,TANH:tanh}:approximate=ERF)"),
 ):
     """x times the chance that a normal variable is less: x / 2 * (1 + erf(x / sqrt(2))).
 
-    With ``form="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
+    With ``approximate="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
     Sources: ONNX Gelu 20, OpenVINO Gelu-2 and Gelu-7.
     """
 
-    form: str = "erf"
+    approximate: str = "none"
 
     def validate(self) -> None:
-        if self.form not in ("erf", "tanh"):
-            raise RuleError("gelu.form", f"form {self.form!r} should be erf or tanh")
+        if self.approximate not in ("none", "tanh"):
+            raise RuleError("gelu.form", f"approximate should be none or tanh, got {self.approximate!r}")
 
     def function(self, xp: Any, x: Any) -> Any:
-        if self.form == "tanh":
+        if self.approximate == "tanh":
             return x * 0.5 * (1 + xp.tanh((x + x * x * x * 0.044715) * sqrt(2 / pi)))
         return x * 0.5 * (1 + arrays.erf(xp, x * sqrt(0.5)))
 
     def chance(self, b: Any, x: Any) -> Any:
         """What stands behind x / 2 * (1 + ...)."""
-        if self.form == "erf":
+        if self.approximate == "none":
             return b.Erf(b.Multiply(x, sqrt(0.5)))
         cube = b.Multiply(b.Multiply(b.Multiply(x, x), x), 0.044715)
         return b.Tanh(b.Multiply(b.Add(x, cube), sqrt(2 / pi)))
@@ -304,7 +304,7 @@ class Gelu(
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         chance, square = self.chance(b, x), b.Multiply(x, x)
-        if self.form == "erf":
+        if self.approximate == "none":
             slope = b.Multiply(b.Exp(b.Multiply(square, -0.5)), sqrt(2 / pi))
         else:
             inner = b.Multiply(b.Add(b.Multiply(square, 3 * 0.044715), 1), sqrt(2 / pi))
@@ -313,7 +313,7 @@ class Gelu(
         return [b.Multiply(g, b.Multiply(twice, 0.5))]
 
 
-class Swish(_Unary, onnx="Swish-24(x; alpha=1.0)", openvino="Swish-4(x, beta:alpha=1.0)"):
+class Swish(UnaryOp, onnx="Swish-24(x; alpha=1.0)", openvino="Swish-4(x, beta:alpha=1.0)"):
     """x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (its beta)."""
 
     alpha: float = 1.0
@@ -333,7 +333,7 @@ class Swish(_Unary, onnx="Swish-24(x; alpha=1.0)", openvino="Swish-4(x, beta:alp
         return [b.Multiply(g, b.Add(gate, slope))]
 
 
-class Mish(_Unary, onnx="Mish-18,22(x)", openvino="Mish-4(x)"):
+class Mish(UnaryOp, onnx="Mish-18,22(x)", openvino="Mish-4(x)"):
     """x * tanh(log(exp(x) + 1)). Sources: ONNX Mish 18 and 22, OpenVINO Mish-4."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -348,7 +348,7 @@ class Mish(_Unary, onnx="Mish-18,22(x)", openvino="Mish-4(x)"):
         return [b.Multiply(g, b.Add(gate, slope))]
 
 
-class Shrink(_Unary, sig="x: R -> y: R", onnx="Shrink-9(x; bias=0.0, lambd=0.5)"):
+class Shrink(UnaryOp, sig="x: R -> y: R", onnx="Shrink-9(x; bias=0.0, lambd=0.5)"):
     """x + bias where x < -lambd, x - bias where x > lambd, otherwise 0; integers are computed in f64 and cut off.
 
     Source: ONNX Shrink 9.
@@ -379,7 +379,7 @@ class Shrink(_Unary, sig="x: R -> y: R", onnx="Shrink-9(x; bias=0.0, lambd=0.5)"
         return [b.Where(outside, g, number(b, 0, x))]
 
 
-class SwiGLU(_Elementwise, sig="x: F, y: F -> z: F", onnx="SwiGLU-28(x, y; alpha=1.0)"):
+class SwiGLU(Elementwise, sig="x: F, y: F -> z: F", onnx="SwiGLU-28(x, y; alpha=1.0)"):
     """x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
 
     alpha: float = 1.0

@@ -9,10 +9,10 @@ from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type
-from dovetail.ops.elementwise.broadcast import AUTO, _Broadcasting, computed, is_float, number, unbroadcast
+from dovetail.ops.elementwise.broadcast import AUTO, BroadcastingOp, computed, is_float, number, unbroadcast
 
 
-class _Binary(_Broadcasting, sig="x: R, y: R -> z: R"):
+class _Binary(BroadcastingOp, sig="x: R, y: R -> z: R"):
     """One function of two numbers of one type."""
 
     def function(self, xp: Any, x: Any, y: Any) -> Any:
@@ -80,34 +80,34 @@ class Multiply(
 class Divide(
     _Binary,
     onnx=(
-        "Div-1(x, y; broadcast:_, axis:_, consumed_inputs:_ | floor=false, broadcast=false)",
-        "Div-6(x, y; broadcast:_, axis:_ | floor=false, broadcast=false)",
-        "Div-7,13,14(x, y | floor=false, broadcast=true/false)",
+        "Div-1(x, y; broadcast:_, axis:_, consumed_inputs:_ | m_pythondiv=false, broadcast=false)",
+        "Div-6(x, y; broadcast:_, axis:_ | m_pythondiv=false, broadcast=false)",
+        "Div-7,13,14(x, y | m_pythondiv=false, broadcast=true/false)",
     ),
-    openvino=f"Divide-1(x, y; {AUTO}, m_pythondiv:floor=true)",
+    openvino=f"Divide-1(x, y; {AUTO}, m_pythondiv=true)",
 ):
-    """x / y. Integers are rounded toward zero, or with ``floor`` toward minus infinity; the least one by -1 wraps.
+    """x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity; the least one by -1 wraps.
 
     Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
     """
 
-    floor: bool = False
+    m_pythondiv: bool = False
 
     def function(self, xp: Any, x: Any, y: Any) -> Any:
         if xp is symbolic.xp:
-            return xp.floor_divide(x, y) if self.floor else _exact_truncated(xp, x, y)
+            return xp.floor_divide(x, y) if self.m_pythondiv else _exact_truncated(xp, x, y)
         if arrays.element(x).is_integer:
-            return arrays.floor_divide(xp, x, y) if self.floor else arrays.trunc_divide(xp, x, y)
+            return arrays.floor_divide(xp, x, y) if self.m_pythondiv else arrays.trunc_divide(xp, x, y)
         return xp.divide(x, y)
 
     def canonical(self, x: Any, y: Any) -> Op:
         """Only the sign of an integer makes a difference between the two roundings."""
         plain = super().canonical(x, y)
         dtype = x.type.dtype
-        return plain if not self.floor or dtype is None or dtype.kind == "int" else plain.with_(floor=False)
+        return plain if not self.m_pythondiv or dtype is None or dtype.kind == "int" else plain.with_(m_pythondiv=False)
 
     def composed(self, b: Any, x: Any, y: Any) -> Any:
-        if not self.floor or x.dtype.kind != "int":
+        if not self.m_pythondiv or x.dtype.kind != "int":
             return None
         quotient = b.Divide(x, y, broadcast=self.broadcast)
         rest = b.Subtract(x, b.Multiply(quotient, y))
@@ -126,22 +126,22 @@ def _exact_truncated(xp: Any, x: Any, y: Any) -> Any:
 
 class Mod(
     _Binary,
-    onnx="Mod-10,13,28(x, y; fmod:truncate=0 | broadcast=true/false)",
-    openvino=(f"Mod-1(x, y; {AUTO} | truncate=true)", f"FloorMod-1(x, y; {AUTO} | truncate=false)"),
+    onnx="Mod-10,13,28(x, y; fmod=0 | broadcast=true/false)",
+    openvino=(f"Mod-1(x, y; {AUTO} | fmod=true)", f"FloorMod-1(x, y; {AUTO} | fmod=false)"),
 ):
-    """The remainder of a division toward minus infinity, with the sign of ``y``; with ``truncate`` toward zero, and of ``x``.
+    """The remainder of a division toward minus infinity, with the sign of ``y``; with ``fmod`` toward zero, and of ``x``.
 
     Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and FloorMod-1.
     """
 
-    truncate: bool = False
+    fmod: bool = False
 
     def function(self, xp: Any, x: Any, y: Any) -> Any:
         if xp is symbolic.xp:
-            return _exact_truncated_rest(xp, x, y) if self.truncate else xp.remainder(x, y)
+            return _exact_truncated_rest(xp, x, y) if self.fmod else xp.remainder(x, y)
         if not arrays.element(x).is_integer:
-            return _float_rest(xp, x, y, self.truncate)
-        return arrays.trunc_mod(xp, x, y) if self.truncate else arrays.floor_mod(xp, x, y)
+            return _float_rest(xp, x, y, self.fmod)
+        return arrays.trunc_mod(xp, x, y) if self.fmod else arrays.floor_mod(xp, x, y)
 
     def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
         quotient = b.Divide(b.Subtract(x, z), y)
@@ -152,17 +152,17 @@ def _exact_truncated_rest(xp: Any, x: Any, y: Any) -> Any:
     return xp.where((x < 0) != (y < 0), xp.negative(xp.remainder(xp.negative(x), y)), xp.remainder(x, y))
 
 
-def _float_rest(xp: Any, x: Any, y: Any, truncate: bool) -> Any:
+def _float_rest(xp: Any, x: Any, y: Any, fmod: bool) -> Any:
     """C's fmod, which is exact; with an infinite ``y`` it is ``x``, and toward minus infinity ``y`` where the signs differ."""
     rest = arrays.trunc_mod(xp, x, y)
     rest = xp.where(xp.isinf(y) & xp.isfinite(x), x, rest)
-    if truncate:
+    if fmod:
         return rest
     return xp.where(rest == 0, xp.copysign(rest, y), xp.where((rest < 0) != (y < 0), rest + y, rest))
 
 
 class Power(
-    _Broadcasting,
+    BroadcastingOp,
     sig="x: R, y: R2 -> z: R",
     onnx=(
         "Pow-1(x, y; broadcast:_, axis:_ | broadcast=false)",
@@ -211,7 +211,7 @@ class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO})"):
 # Any number of inputs
 
 
-class _Variadic(_Broadcasting, sig="*xs: R -> y: R"):
+class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
     """One function folded over one or more tensors, from the first to the last."""
 
     def check(self, xs: tuple[Any, ...]) -> None:

@@ -8,10 +8,10 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import Type
-from dovetail.ops.elementwise.broadcast import AUTO, _Broadcasting, _Elementwise, computed, number
+from dovetail.ops.elementwise.broadcast import AUTO, BroadcastingOp, Elementwise, computed, number
 
 
-class _Bitwise(_Broadcasting, sig="x: T, y: T -> z: T"):
+class _Bitwise(BroadcastingOp, sig="x: T, y: T -> z: T"):
     """One function of the bits of two integers, or of two truth values."""
 
     def types(self, x: Any, y: Any) -> list[Type]:
@@ -49,7 +49,7 @@ class BitwiseXor(_Bitwise, onnx="BitwiseXor-18(x, y | broadcast=true/false)", op
         return computed(xp, xp.bitwise_xor, x, y)
 
 
-class BitwiseNot(_Elementwise, sig="x: T -> y: T", onnx="BitwiseNot-18(x)", openvino="BitwiseNot-13(x)"):
+class BitwiseNot(Elementwise, sig="x: T -> y: T", onnx="BitwiseNot-18(x)", openvino="BitwiseNot-13(x)"):
     """Every bit inverted. Sources: ONNX BitwiseNot 18 (integers), OpenVINO BitwiseNot-13 (integers and booleans)."""
 
     def types(self, x: Any) -> list[Type]:
@@ -65,15 +65,15 @@ class BitwiseNot(_Elementwise, sig="x: T -> y: T", onnx="BitwiseNot-18(x)", open
 
 
 class BitShift(
-    _Broadcasting,
-    sig="x: I, amount: I -> y: I",
+    BroadcastingOp,
+    sig="x: I, y: I -> z: I",
     onnx=(
-        "BitShift-11(x, amount; direction~lower | beyond=open, broadcast=true/false)",
-        "BitShift-28(x, amount; direction~lower | beyond=fill/open, broadcast=true/false)",
+        "BitShift-11(x, y; direction~lower | beyond=open, broadcast=true/false)",
+        "BitShift-28(x, y; direction~lower | beyond=fill/open, broadcast=true/false)",
     ),
     openvino=(
-        f"BitwiseLeftShift-15(x, amount; {AUTO} | direction=left, beyond=open)",
-        f"BitwiseRightShift-15(x, amount; {AUTO} | direction=right, beyond=open)",
+        f"BitwiseLeftShift-15(x, y; {AUTO} | direction=left, beyond=open)",
+        f"BitwiseRightShift-15(x, y; {AUTO} | direction=right, beyond=open)",
     ),
 ):
     """``x`` shifted ``left`` or ``right`` by ``amount`` bits; to the right the sign of a signed type comes after.

@@ -22,7 +22,7 @@ _CODES = ("nf4", "u1", "u3", "u6")
 _WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.i32, "u16": dtypes.i32}
 
 
-class _Elementwise(Op):
+class Elementwise(Op):
     """One result for each place. Types that travel as codes have no arithmetic."""
 
     def decompose(self, b: Any, *xs: Any) -> Any:
@@ -51,7 +51,7 @@ def _in_wider(b: Any, op: Op, xs: tuple[Any, ...]) -> Any:
     return y if dtype is None or dtype is y.dtype else b.Cast(y, to=dtype)
 
 
-class _Broadcasting(_Elementwise):
+class BroadcastingOp(Elementwise):
     """With ``broadcast`` the inputs are stretched as numpy has it; without, their shapes have to be equal."""
 
     broadcast: bool = True
@@ -119,12 +119,12 @@ def unbroadcast(b: Any, g: Any, x: Any) -> Any:
         raise UnsupportedError("gradient.rank", f"the gradient of a broadcast needs the ranks of {g.type} and {x.type}")
     extra = len(g.shape) - len(x.shape)
     if extra:
-        g = b.ReduceSum(g, list(range(extra)), keep_dims=False)
+        g = b.ReduceSum(g, list(range(extra)), keepdims=False)
     unknown = [axis for axis, pair in enumerate(zip(g.shape, x.shape, strict=True)) if _is_stretched(*pair) is None]
     if unknown:
         return _sum_where_stretched(b, g, x)
     axes = [axis for axis, pair in enumerate(zip(g.shape, x.shape, strict=True)) if _is_stretched(*pair)]
-    return b.ReduceSum(g, axes, keep_dims=True) if axes else g
+    return b.ReduceSum(g, axes, keepdims=True) if axes else g
 
 
 def _is_stretched(wide: Any, narrow: Any) -> bool | None:
@@ -143,4 +143,4 @@ def _sum_where_stretched(b: Any, g: Any, x: Any) -> Any:
     rank = len(x.shape)
     pairs = b.Reshape(b.Concat(b.Unsqueeze(times, [1]), b.Unsqueeze(narrow, [1]), axis=1), [2 * rank])
     split = b.Reshape(g, pairs, copy_zeros=False)
-    return b.ReduceSum(split, list(range(0, 2 * rank, 2)), keep_dims=False)
+    return b.ReduceSum(split, list(range(0, 2 * rank, 2)), keepdims=False)

@@ -20,9 +20,9 @@ _NAMES = (
 )
 
 
-def _check_rounding(rounding: str) -> None:
-    if rounding not in ("up", "down", "nearest", "even"):
-        raise RuleError("cast.rounding", f"rounding {rounding!r} should be up, down, nearest or even")
+def _check_rounding(round_mode: str) -> None:
+    if round_mode not in ("up", "down", "nearest", "even"):
+        raise RuleError("cast.rounding", f"round_mode should be up, down, nearest or even, got {round_mode!r}")
 
 
 class Cast(
@@ -32,10 +32,11 @@ class Cast(
         f"Cast-1(x; to~{{{_NAMES}}})",
         "Cast-6,9,13(x; to)",
         "Cast-19,21,23(x; to, saturate=1 | saturate_infinity=true/false)",
-        "Cast-24,25,28(x; to, saturate=1, round_mode~{up:up,down:down,nearest:nearest}:rounding=up)",
+        "Cast-24,25,28(x; to, saturate=1, round_mode~{up:up,down:down,nearest:nearest}=up)",
     ),
     openvino=(
-        "Convert-1(x; destination_type:to | saturate=true/false, saturate_infinity=true/false, rounding=up/even, source=none/nf4)"
+        "Convert-1(x; destination_type:to | saturate=true/false, saturate_infinity=true/false, round_mode=up/even, "
+        "source=none/nf4)"
     ),
 ):
     """The elements of ``x`` as the type ``to``.
@@ -44,7 +45,7 @@ class Cast(
     specifications leave open (integers of fewer than 8 bits take the low bits of the i64); integers wrap; whatever is not 0
     is True; numbers are rounded to the nearest, of two to the even one, and beyond the range of a float type to infinity. To
     f8 with ``saturate`` to the greatest value instead, from infinity too unless ``saturate_infinity`` is off, when
-    f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``rounding`` (up, down, nearest, of two to
+    f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``round_mode`` (up, down, nearest, of two to
     the greater, even, of two to the even code) and ``saturate`` rule f8e8m0, which takes magnitudes. ``source`` names the
     type of ``x`` where its array does not: nf4.
 
@@ -54,11 +55,11 @@ class Cast(
     to: DType
     saturate: bool = True
     saturate_infinity: bool = True
-    rounding: str = "up"
+    round_mode: str = "up"
     source: DType | None = None
 
     def validate(self) -> None:
-        _check_rounding(self.rounding)
+        _check_rounding(self.round_mode)
 
     def types(self, x: Any) -> list[Type]:
         check_inputs(self, (x,))
@@ -75,13 +76,13 @@ class Cast(
         if self.to not in FNUZ or not self.saturate:
             changes["saturate_infinity"] = True
         if self.to != "f8e8m0":
-            changes["rounding"] = "up"
+            changes["round_mode"] = "up"
         return self.with_(**changes) if changes else self
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         if xp is symbolic.xp:
             return _exact(x, self.to)
-        y = arrays.cast(xp, x, self.to, self.source, self.saturate, self.rounding)
+        y = arrays.cast(xp, x, self.to, self.source, self.saturate, self.round_mode)
         if self.saturate and not self.saturate_infinity and self.to in FNUZ:
             infinite = xp.isinf(arrays.widened(xp, x))
             y = xp.where(infinite, np.asarray(np.nan).astype(self.to.numpy), y)
@@ -99,43 +100,46 @@ def _exact(x: Any, to: DType) -> Any:
 
 class CastLike(
     Op,
-    sig="x: T, like: T2 -> y: T2",
+    sig="x: T, target_type: T2 -> y: T2",
     onnx=(
-        "CastLike-15(x, like)",
-        "CastLike-19,21,23(x, like; saturate=1)",
-        "CastLike-24,25(x, like; saturate=1, round_mode~{up:up,down:down,nearest:nearest}:rounding=up)",
+        "CastLike-15(x, target_type)",
+        "CastLike-19,21,23(x, target_type; saturate=1)",
+        "CastLike-24,25(x, target_type; saturate=1, round_mode~{up:up,down:down,nearest:nearest}=up)",
     ),
-    openvino="ConvertLike-1(x, like)",
+    openvino="ConvertLike-1(x, target_type)",
 ):
-    """The elements of ``x`` as the type of ``like``, as Cast does it. Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1."""
+    """The elements of ``x`` as the type of ``target_type``, as Cast does it.
+
+    Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1.
+    """
 
     saturate: bool = True
-    rounding: str = "up"
+    round_mode: str = "up"
 
     def validate(self) -> None:
-        _check_rounding(self.rounding)
+        _check_rounding(self.round_mode)
 
     def cast(self, to: DType) -> Cast:
-        return Cast(to, saturate=self.saturate, rounding=self.rounding)
+        return Cast(to, saturate=self.saturate, round_mode=self.round_mode)
 
-    def types(self, x: Any, like: Any) -> list[Type]:
-        check_inputs(self, (x, like))
+    def types(self, x: Any, target_type: Any) -> list[Type]:
+        check_inputs(self, (x, target_type))
         if x.type.dtype == "nf4":
             raise RuleError("cast.source", "nf4 is cast by Cast alone")
-        return [Tensor(like.type.dtype, x.shape)]
+        return [Tensor(target_type.type.dtype, x.shape)]
 
-    def evaluate(self, xp: Any, x: Any, like: Any) -> Any:
+    def evaluate(self, xp: Any, x: Any, target_type: Any) -> Any:
         if xp is symbolic.xp:
             raise symbolic.Inexact("a cast to a type that the values do not tell")
-        return self.cast(arrays.element(like)).evaluate(xp, x)
+        return self.cast(arrays.element(target_type)).evaluate(xp, x)
 
-    def value(self, x: Any, like: Any) -> Any:
-        return self.cast(like.dtype).value(x)
+    def value(self, x: Any, target_type: Any) -> Any:
+        return self.cast(target_type.dtype).value(x)
 
-    def decompose(self, b: Any, x: Any, like: Any) -> Any:
-        return b.add(self.cast(like.dtype), x)[0]
+    def decompose(self, b: Any, x: Any, target_type: Any) -> Any:
+        return b.add(self.cast(target_type.dtype), x)[0]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, like: Any) -> Any:
+    def vjp(self, b: Any, g: Any, y: Any, x: Any, target_type: Any) -> Any:
         return [b.Cast(g, to=x.dtype) if x.dtype.is_float and y.dtype.is_float else None, None]
 
 

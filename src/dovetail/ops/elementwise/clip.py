@@ -9,18 +9,18 @@ import numpy as np
 from dovetail import arrays, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
-from dovetail.ops.elementwise.broadcast import _Elementwise, computed, number, unbroadcast
+from dovetail.ops.elementwise.broadcast import Elementwise, computed, number, unbroadcast
 
 
 class Clip(
-    _Elementwise,
-    sig="x: R, low?: R, high?: R -> y: R",
+    Elementwise,
+    sig="x: R, min?: R, max?: R -> y: R",
     onnx=(
-        "Clip-1(x; min:low?, max:high?, consumed_inputs:_)",
-        "Clip-6(x; max:high=3.4028234663852886e+38, min:low=-3.4028234663852886e+38)",
-        "Clip-11,12,13(x, low?, high?)",
+        "Clip-1(x; min?, max?, consumed_inputs:_)",
+        "Clip-6(x; max=3.4028234663852886e+38, min=-3.4028234663852886e+38)",
+        "Clip-11,12,13(x, min?, max?)",
     ),
-    openvino="> Clamp-1(x; min:low, max:high)",
+    openvino="> Clamp-1(x; min, max)",
 ):
     """min(high, max(low, x)), so that ``high`` wins where the two cross. A bound is a scalar; one left out is the least or
     greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO Clamp-1.

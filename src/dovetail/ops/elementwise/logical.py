@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from dovetail import arrays
-from dovetail.ops.elementwise.broadcast import AUTO, _Broadcasting, _Elementwise, is_float, number, unbroadcast
+from dovetail.ops.elementwise.broadcast import AUTO, BroadcastingOp, Elementwise, is_float, number, unbroadcast
 
 _LEGACY = "x, y; broadcast:_, axis:_ | broadcast=false"
 
 
-class _Comparison(_Broadcasting, sig="x: R, y: R -> z: boolean"):
+class _Comparison(BroadcastingOp, sig="x: R, y: R -> z: boolean"):
     """A question about two values of one type. Nothing is true of NaN but that it differs."""
 
     def question(self, xp: Any, x: Any, y: Any) -> Any:
@@ -91,7 +91,7 @@ class GreaterEqual(
         return b.Or(b.Greater(x, y, broadcast=self.broadcast), b.Equal(x, y))
 
 
-class _Connective(_Broadcasting, sig="x: boolean, y: boolean -> z: boolean"):
+class _Connective(BroadcastingOp, sig="x: boolean, y: boolean -> z: boolean"):
     """One truth value of two."""
 
 
@@ -123,7 +123,7 @@ class Xor(
         return xp.logical_xor(x, y)
 
 
-class _Predicate(_Elementwise, sig="x: F -> y: boolean"):
+class _Predicate(Elementwise, sig="x: F -> y: boolean"):
     """A question about one value."""
 
     def shape(self, x: Any) -> Any:
@@ -149,22 +149,22 @@ class IsNaN(_Predicate, onnx="IsNaN-9,13,20(x)", openvino="IsNaN-10(x)"):
 
 class IsInf(
     _Predicate,
-    onnx="IsInf-10,20(x; detect_negative:negative=1, detect_positive:positive=1)",
-    openvino="IsInf-10(x; detect_negative:negative=true, detect_positive:positive=true)",
+    onnx="IsInf-10,20(x; detect_negative=1, detect_positive=1)",
+    openvino="IsInf-10(x; detect_negative=true, detect_positive=true)",
 ):
     """Whether it is infinite; one sign counts only with its flag. Sources: ONNX IsInf 10 and 20, OpenVINO IsInf-10."""
 
-    negative: bool = True
-    positive: bool = True
+    detect_negative: bool = True
+    detect_positive: bool = True
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         wide = arrays.widened(xp, x)
         infinite = xp.isinf(wide)
-        if self.negative and self.positive:
+        if self.detect_negative and self.detect_positive:
             return infinite
-        if not self.negative and not self.positive:
+        if not self.detect_negative and not self.detect_positive:
             return xp.zeros_like(infinite)
-        return infinite & ((wide < 0) if self.negative else (wide > 0))
+        return infinite & ((wide < 0) if self.detect_negative else (wide > 0))
 
 
 class IsFinite(_Predicate, openvino="IsFinite-10(x)"):
@@ -178,7 +178,7 @@ class IsFinite(_Predicate, openvino="IsFinite-10(x)"):
 
 
 class Where(
-    _Broadcasting,
+    BroadcastingOp,
     sig="condition: boolean, x: T, y: T -> z: T",
     onnx="Where-9,16(condition, x, y | broadcast=true/false)",
     openvino=f"Select-1(condition, x, y; {AUTO})",

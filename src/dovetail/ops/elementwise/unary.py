@@ -9,11 +9,14 @@ from typing import Any
 
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
-from dovetail.ops.elementwise.broadcast import _Elementwise, computed, number
+from dovetail.ops.elementwise.broadcast import Elementwise, computed, number
 
 
-class _Unary(_Elementwise, sig="x: F -> y: F"):
-    """One function of one number."""
+class UnaryOp(Elementwise):
+    """A function of one number, applied to each element; of floats where a subclass has no signature of its own."""
+
+    def __init_subclass__(cls, *, sig: str | None = None, **mappings: Any) -> None:
+        super().__init_subclass__(sig=sig if sig or cls.sig else "x: F -> y: F", **mappings)
 
     def shape(self, x: Any) -> Any:
         return x.shape
@@ -25,7 +28,7 @@ class _Unary(_Elementwise, sig="x: F -> y: F"):
         return computed(xp, lambda wide: self.function(xp, wide), x)
 
 
-class Abs(_Unary, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs-6,13(x)"), openvino="Abs-1(x)"):
+class Abs(UnaryOp, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs-6,13(x)"), openvino="Abs-1(x)"):
     """The magnitude; the least integer of its type stays what it is. Sources: ONNX Abs 1 to 13, OpenVINO Abs-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -35,7 +38,7 @@ class Abs(_Unary, sig="x: R -> y: R", onnx=("Abs-1(x; consumed_inputs:_)", "Abs-
         return [b.Multiply(g, b.Sign(x))]
 
 
-class Negative(_Unary, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_)", "Neg-6,13(x)"), openvino="Negative-1(x)"):
+class Negative(UnaryOp, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_)", "Neg-6,13(x)"), openvino="Negative-1(x)"):
     """-x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
 
     def composed(self, b: Any, x: Any) -> Any:
@@ -49,7 +52,7 @@ class Negative(_Unary, sig="x: R -> y: R", onnx=("Neg-1(x; consumed_inputs:_)", 
         return [b.Negative(g)]
 
 
-class _Stepped(_Unary, sig="x: R -> y: R"):
+class _Stepped(UnaryOp, sig="x: R -> y: R"):
     """A function that is constant between its steps: it has no gradient."""
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
@@ -112,7 +115,7 @@ class Round(_Whole, onnx="Round-11,22(x | mode=half_to_even)", openvino="Round-5
         return b.Multiply(b.Sign(x), b.Where(away, b.Add(whole, 1), whole))
 
 
-class Sqrt(_Unary, onnx=("Sqrt-1(x; consumed_inputs:_)", "Sqrt-6,13(x)"), openvino="Sqrt-1(x)"):
+class Sqrt(UnaryOp, onnx=("Sqrt-1(x; consumed_inputs:_)", "Sqrt-6,13(x)"), openvino="Sqrt-1(x)"):
     """The square root, NaN of a negative number. Sources: ONNX Sqrt 1 to 13, OpenVINO Sqrt-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -122,7 +125,7 @@ class Sqrt(_Unary, onnx=("Sqrt-1(x; consumed_inputs:_)", "Sqrt-6,13(x)"), openvi
         return [b.Divide(g, b.Multiply(y, 2))]
 
 
-class Exp(_Unary, onnx=("Exp-1(x; consumed_inputs:_)", "Exp-6,13(x)"), openvino="Exp-1(x)"):
+class Exp(UnaryOp, onnx=("Exp-1(x; consumed_inputs:_)", "Exp-6,13(x)"), openvino="Exp-1(x)"):
     """e to the x. Sources: ONNX Exp 1 to 13, OpenVINO Exp-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -132,7 +135,7 @@ class Exp(_Unary, onnx=("Exp-1(x; consumed_inputs:_)", "Exp-6,13(x)"), openvino=
         return [b.Multiply(g, y)]
 
 
-class Log(_Unary, onnx=("Log-1(x; consumed_inputs:_)", "Log-6,13(x)"), openvino="Log-1(x)"):
+class Log(UnaryOp, onnx=("Log-1(x; consumed_inputs:_)", "Log-6,13(x)"), openvino="Log-1(x)"):
     """The natural logarithm. Sources: ONNX Log 1 to 13, OpenVINO Log-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -142,7 +145,7 @@ class Log(_Unary, onnx=("Log-1(x; consumed_inputs:_)", "Log-6,13(x)"), openvino=
         return [b.Divide(g, x)]
 
 
-class Reciprocal(_Unary, onnx=("Reciprocal-1(x; consumed_inputs:_)", "Reciprocal-6,13(x)")):
+class Reciprocal(UnaryOp, onnx=("Reciprocal-1(x; consumed_inputs:_)", "Reciprocal-6,13(x)")):
     """1 / x. Source: ONNX Reciprocal 1 to 13."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -155,7 +158,7 @@ class Reciprocal(_Unary, onnx=("Reciprocal-1(x; consumed_inputs:_)", "Reciprocal
         return [b.Negative(b.Multiply(g, b.Multiply(y, y)))]
 
 
-class Sin(_Unary, onnx="Sin-7,22(x)", openvino="Sin-1(x)"):
+class Sin(UnaryOp, onnx="Sin-7,22(x)", openvino="Sin-1(x)"):
     """The sine. Sources: ONNX Sin 7 and 22, OpenVINO Sin-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -165,7 +168,7 @@ class Sin(_Unary, onnx="Sin-7,22(x)", openvino="Sin-1(x)"):
         return [b.Multiply(g, b.Cos(x))]
 
 
-class Cos(_Unary, onnx="Cos-7,22(x)", openvino="Cos-1(x)"):
+class Cos(UnaryOp, onnx="Cos-7,22(x)", openvino="Cos-1(x)"):
     """The cosine. Sources: ONNX Cos 7 and 22, OpenVINO Cos-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -175,7 +178,7 @@ class Cos(_Unary, onnx="Cos-7,22(x)", openvino="Cos-1(x)"):
         return [b.Negative(b.Multiply(g, b.Sin(x)))]
 
 
-class Tan(_Unary, onnx="Tan-7,22(x)", openvino="Tan-1(x)"):
+class Tan(UnaryOp, onnx="Tan-7,22(x)", openvino="Tan-1(x)"):
     """The tangent. Sources: ONNX Tan 7 and 22, OpenVINO Tan-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -185,7 +188,7 @@ class Tan(_Unary, onnx="Tan-7,22(x)", openvino="Tan-1(x)"):
         return [b.Multiply(g, b.Add(b.Multiply(y, y), 1))]
 
 
-class Asin(_Unary, onnx="Asin-7,22(x)", openvino="Asin-1(x)"):
+class Asin(UnaryOp, onnx="Asin-7,22(x)", openvino="Asin-1(x)"):
     """The arc sine. Sources: ONNX Asin 7 and 22, OpenVINO Asin-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -195,7 +198,7 @@ class Asin(_Unary, onnx="Asin-7,22(x)", openvino="Asin-1(x)"):
         return [b.Divide(g, b.Sqrt(b.Subtract(1, b.Multiply(x, x))))]
 
 
-class Acos(_Unary, onnx="Acos-7,22(x)", openvino="Acos-1(x)"):
+class Acos(UnaryOp, onnx="Acos-7,22(x)", openvino="Acos-1(x)"):
     """The arc cosine. Sources: ONNX Acos 7 and 22, OpenVINO Acos-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -205,7 +208,7 @@ class Acos(_Unary, onnx="Acos-7,22(x)", openvino="Acos-1(x)"):
         return [b.Negative(b.Divide(g, b.Sqrt(b.Subtract(1, b.Multiply(x, x)))))]
 
 
-class Atan(_Unary, onnx="Atan-7,22(x)", openvino="Atan-1(x)"):
+class Atan(UnaryOp, onnx="Atan-7,22(x)", openvino="Atan-1(x)"):
     """The arc tangent. Sources: ONNX Atan 7 and 22, OpenVINO Atan-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -215,7 +218,7 @@ class Atan(_Unary, onnx="Atan-7,22(x)", openvino="Atan-1(x)"):
         return [b.Divide(g, b.Add(b.Multiply(x, x), 1))]
 
 
-class Sinh(_Unary, onnx="Sinh-9,22(x)", openvino="Sinh-1(x)"):
+class Sinh(UnaryOp, onnx="Sinh-9,22(x)", openvino="Sinh-1(x)"):
     """The hyperbolic sine. Sources: ONNX Sinh 9 and 22, OpenVINO Sinh-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -225,7 +228,7 @@ class Sinh(_Unary, onnx="Sinh-9,22(x)", openvino="Sinh-1(x)"):
         return [b.Multiply(g, b.Cosh(x))]
 
 
-class Cosh(_Unary, onnx="Cosh-9,22(x)", openvino="Cosh-1(x)"):
+class Cosh(UnaryOp, onnx="Cosh-9,22(x)", openvino="Cosh-1(x)"):
     """The hyperbolic cosine. Sources: ONNX Cosh 9 and 22, OpenVINO Cosh-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -235,7 +238,7 @@ class Cosh(_Unary, onnx="Cosh-9,22(x)", openvino="Cosh-1(x)"):
         return [b.Multiply(g, b.Sinh(x))]
 
 
-class Tanh(_Unary, onnx=("Tanh-1(x; consumed_inputs:_)", "Tanh-6,13(x)"), openvino="Tanh-1(x)"):
+class Tanh(UnaryOp, onnx=("Tanh-1(x; consumed_inputs:_)", "Tanh-6,13(x)"), openvino="Tanh-1(x)"):
     """The hyperbolic tangent. Sources: ONNX Tanh 1 to 13, OpenVINO Tanh-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -245,7 +248,7 @@ class Tanh(_Unary, onnx=("Tanh-1(x; consumed_inputs:_)", "Tanh-6,13(x)"), openvi
         return [b.Multiply(g, b.Subtract(1, b.Multiply(y, y)))]
 
 
-class Asinh(_Unary, onnx="Asinh-9,22(x)", openvino="Asinh-4(x)"):
+class Asinh(UnaryOp, onnx="Asinh-9,22(x)", openvino="Asinh-4(x)"):
     """The inverse hyperbolic sine. Sources: ONNX Asinh 9 and 22, OpenVINO Asinh-3 (opset4)."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -255,7 +258,7 @@ class Asinh(_Unary, onnx="Asinh-9,22(x)", openvino="Asinh-4(x)"):
         return [b.Divide(g, b.Sqrt(b.Add(b.Multiply(x, x), 1)))]
 
 
-class Acosh(_Unary, onnx="Acosh-9,22(x)", openvino="Acosh-4(x)"):
+class Acosh(UnaryOp, onnx="Acosh-9,22(x)", openvino="Acosh-4(x)"):
     """The inverse hyperbolic cosine. Sources: ONNX Acosh 9 and 22, OpenVINO Acosh-3 (opset4)."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -265,7 +268,7 @@ class Acosh(_Unary, onnx="Acosh-9,22(x)", openvino="Acosh-4(x)"):
         return [b.Divide(g, b.Sqrt(b.Subtract(b.Multiply(x, x), 1)))]
 
 
-class Atanh(_Unary, onnx="Atanh-9,22(x)", openvino="Atanh-4(x)"):
+class Atanh(UnaryOp, onnx="Atanh-9,22(x)", openvino="Atanh-4(x)"):
     """The inverse hyperbolic tangent. Sources: ONNX Atanh 9 and 22, OpenVINO Atanh-3 (opset4)."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -275,7 +278,7 @@ class Atanh(_Unary, onnx="Atanh-9,22(x)", openvino="Atanh-4(x)"):
         return [b.Divide(g, b.Subtract(1, b.Multiply(x, x)))]
 
 
-class Erf(_Unary, onnx="Erf-9,13(x)", openvino="Erf-1(x)"):
+class Erf(UnaryOp, onnx="Erf-9,13(x)", openvino="Erf-1(x)"):
     """The error function, of floats: what integers give no specification says. Sources: ONNX Erf 9 and 13, OpenVINO Erf-1."""
 
     def function(self, xp: Any, x: Any) -> Any:
@@ -285,7 +288,7 @@ class Erf(_Unary, onnx="Erf-9,13(x)", openvino="Erf-1(x)"):
         return [b.Multiply(g, b.Multiply(b.Exp(b.Negative(b.Multiply(x, x))), 2 / sqrt(pi)))]
 
 
-class ErfInv(_Unary, openvino="ErfInv-17(x)"):
+class ErfInv(UnaryOp, openvino="ErfInv-17(x)"):
     """The number whose error function is x: infinite at -1 and 1, NaN beyond.
 
     In other operators it is written with the rational functions that it is computed with here, in f64, whose error is less than

@@ -91,32 +91,32 @@ class Inverse(
     _Square,
     sig="x: F -> y: F",
     onnx="com.microsoft:Inverse-1(x)",
-    openvino="Inverse-14(x; adjoint:transposed=false)",
+    openvino="Inverse-14(x; adjoint=false)",
 ):
-    """The inverses of the matrices in the last two axes of ``x``, or with ``transposed`` their transposes. Floats of fewer than
+    """The inverses of the matrices in the last two axes of ``x``, or with ``adjoint`` their transposes. Floats of fewer than
     32 bits are computed in f32. A matrix without an inverse is an error.
 
     Sources: OpenVINO Inverse-14; onnxruntime's com.microsoft Inverse.
     """
 
-    transposed: bool = False
+    adjoint: bool = False
 
     def shape(self, x: Any) -> Any:
         return self.check(x)
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         y = xp.linalg.inv(arrays.widened(xp, x))
-        return round_to(xp, xp.matrix_transpose(y) if self.transposed else y, arrays.element(x))
+        return round_to(xp, xp.matrix_transpose(y) if self.adjoint else y, arrays.element(x))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
-        if self.transposed:
+        if self.adjoint:
             g = _flipped(b, g)
         else:
             y = _flipped(b, y)
         return [b.Negative(b.MatMul(b.MatMul(y, g), y))]
 
     def decompose(self, b: Any, x: Any) -> Any:
-        return _flipped(b, b.Inverse(x)) if self.transposed else None
+        return _flipped(b, b.Inverse(x)) if self.adjoint else None
 
 
 def _flipped(b: Any, x: Any) -> Any:

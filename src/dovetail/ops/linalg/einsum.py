@@ -179,7 +179,7 @@ def _summed(b: Any, factor: _Factor, kept: set[str]) -> _Factor:
     axes = [axis for axis, label in enumerate(factor.labels) if label not in kept]
     if not axes:
         return factor
-    return _Factor(tuple(label for label in factor.labels if label in kept), b.ReduceSum(factor.value, axes, keep_dims=False))
+    return _Factor(tuple(label for label in factor.labels if label in kept), b.ReduceSum(factor.value, axes, keepdims=False))
 
 
 def _turned(b: Any, factor: _Factor, order: Sequence[str]) -> _Factor:

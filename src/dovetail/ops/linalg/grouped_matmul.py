@@ -15,7 +15,7 @@ from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import MatMul
 
 
-class GroupedMatMul(Op, sig="x: N, y: N, ends?: I -> z: N", openvino="GroupedMatMul-17(x, y, ends?)"):
+class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino="GroupedMatMul-17(mat_a, mat_b, offsets?)"):
     """The product of each group of rows with the matrix of its own, as a mixture of experts has it.
 
     ``y`` is [groups, columns, k]: matrices that are transposed. ``x`` is [groups, rows, k], or [rows, k] with ``ends`` [groups]:

@@ -13,9 +13,9 @@ from dovetail.ops.elementwise.broadcast import unbroadcast
 
 class MatMul(
     Op,
-    sig="x: N, y: N -> z: N",
-    onnx="MatMul-1,9,13(x, y)",
-    openvino="MatMul-1(x, y; transpose_a=false, transpose_b=false)",
+    sig="a: N, b: N -> y: N",
+    onnx="MatMul-1,9,13(a, b)",
+    openvino="MatMul-1(a, b; transpose_a=false, transpose_b=false)",
 ):
     """The product of the matrices in the last two axes; the axes before them broadcast.
 
@@ -112,11 +112,11 @@ def _like(b: Any, g: Any, x: Any, matrix: Any) -> Any:
 
 class Gemm(
     Op,
-    sig="x: N, y: N, bias?: N -> z: N",
+    sig="a: N, b: N, c?: N -> y: N",
     onnx=(
-        "Gemm-1,6(x, y, bias; alpha=1.0, beta=1.0, transA:transpose_a=0, transB:transpose_b=0, broadcast=0)",
-        "Gemm-7,9(x, y, bias; alpha=1.0, beta=1.0, transA:transpose_a=0, transB:transpose_b=0 | broadcast=true)",
-        "Gemm-11,13(x, y, bias?; alpha=1.0, beta=1.0, transA:transpose_a=0, transB:transpose_b=0 | broadcast=true)",
+        "Gemm-1,6(a, b, c; alpha=1.0, beta=1.0, transA:transpose_a=0, transB:transpose_b=0, broadcast=0)",
+        "Gemm-7,9(a, b, c; alpha=1.0, beta=1.0, transA:transpose_a=0, transB:transpose_b=0 | broadcast=true)",
+        "Gemm-11,13(a, b, c?; alpha=1.0, beta=1.0, transA:transpose_a=0, transB:transpose_b=0 | broadcast=true)",
     ),
 ):
     """``alpha * x @ y + beta * bias`` for matrices ``x`` and ``y``, swapped first where ``transpose_a``, ``transpose_b`` say so.

@@ -58,7 +58,7 @@ class Normalizer(Op, sig="x: R -> y: f32", onnx="ai.onnx.ml:Normalizer-1(x; norm
         kind = {"max": "ReduceMax", "l1": "ReduceL1", "l2": "ReduceL2"}[self.norm]
         if x.dims[-1] == 0:
             return b.Identity(y) if y is x else y
-        norm = b.apply(kind, y, [len(x.dims) - 1], keep_dims=True)
+        norm = b.apply(kind, y, [len(x.dims) - 1], keepdims=True)
         none = b.Equal(norm, b.constant(0, dtypes.f32))
         return b.Divide(y, b.Where(none, b.constant(1, dtypes.f32), norm))
 

@@ -51,7 +51,7 @@ class LabelEncoder(Op, sig="x: T, keys: T, values: T1, other: T1 -> y: T1"):
         one = b.constant(1, dtypes.i64)
         numbers = b.Range(one, b.Add(_count(b, keys), one), one, dtype=dtypes.i64)
         missing = b.constant(np.array([0]), dtypes.i64)
-        places = b.ReduceMax(b.Where(same, numbers, missing), [-1], keep_dims=False) if count != 0 else None
+        places = b.ReduceMax(b.Where(same, numbers, missing), [-1], keepdims=False) if count != 0 else None
         if places is None:
             return b.Expand(b.Reshape(other, []), b.Shape(x))
         table = b.Concat(b.Reshape(other, [1]), values, axis=0)

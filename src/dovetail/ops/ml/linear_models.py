@@ -88,7 +88,7 @@ class LinearClassifier(
         labels, count = self.labels(), self.score_count()
         scores = affine(b, rows_of(b, x), self.coefficients, self.intercepts, count)
         if count > 1:
-            return labels.gather(b, b.ArgMax(scores, axis=1, keep_dims=False)), transform(b, scores, self.post_transform)
+            return labels.gather(b, b.ArgMax(scores, axis=1, keepdims=False)), transform(b, scores, self.post_transform)
         is_second = b.Squeeze(b.Greater(scores, b.constant(0, dtypes.f32)), [1])
         second = b.Sigmoid(scores) if self.post_transform == "LOGISTIC" else scores
         both = b.Concat(b.Subtract(b.constant(1, dtypes.f32), second), second, axis=1)

@@ -50,10 +50,10 @@ def probit(b: Any, scores: Any) -> Any:
 def _softmax_zero(b: Any, scores: Any) -> Any:
     """Softmax over the scores that are not 0; a 0 is multiplied by the same factor."""
     number = _numbers(b, scores)
-    most = b.ReduceMax(scores, [1], keep_dims=True)
+    most = b.ReduceMax(scores, [1], keepdims=True)
     counts = b.Greater(b.Abs(scores), number(_TINY))
     powers = b.Exp(b.Subtract(scores, most))
-    total = b.ReduceSum(b.Where(counts, powers, number(0)), [1], keep_dims=True)
+    total = b.ReduceSum(b.Where(counts, powers, number(0)), [1], keepdims=True)
     return b.Divide(b.Where(counts, powers, b.Multiply(scores, b.Exp(b.Negative(most)))), total)
 
 

@@ -177,7 +177,7 @@ class SVMClassifier(
         )
         is_first = b.Cast(b.Greater(scores, self._number(b, 0)), to=dtypes.f32)
         tally = b.MatMul(b.Concat(is_first, b.Subtract(self._number(b, 1), is_first), axis=1), b.constant(votes, dtypes.f32))
-        label = labels.gather(b, b.ArgMax(tally, axis=1, keep_dims=False))
+        label = labels.gather(b, b.ArgMax(tally, axis=1, keepdims=False))
         if self.prob_a:
             places = b.constant(np.array(self.prob_a, np.float32)), b.constant(np.array(self.prob_b, np.float32))
             pairs = b.Sigmoid(b.Negative(b.Add(b.Multiply(scores, places[0]), places[1])))
@@ -209,10 +209,10 @@ class SVMClassifier(
     def _linear(self, b: Any, rows: Any, labels: Labels) -> Any:
         count = len(labels)
         scores = affine(b, rows, self.coefficients, self.rho[:1] * count, count)
-        place = b.ArgMax(scores, axis=1, keep_dims=False)
+        place = b.ArgMax(scores, axis=1, keepdims=False)
         if count == 2 and not self.prob_a:
             is_positive = all(value >= 0 for value in self.coefficients)
-            most = b.ReduceMax(scores, [1], keep_dims=False)
+            most = b.ReduceMax(scores, [1], keepdims=False)
             above = b.GreaterEqual if is_positive else b.Greater
             is_second = above(most, self._number(b, 0.5 if is_positive else 0))
             place = b.Where(is_second, b.constant(1, dtypes.i64), place)
@@ -234,7 +234,7 @@ class _SquaredDistances(Op, sig="x: f32, v: f32 -> y: f32"):
         return arrays.from_numpy(xp, np.maximum(squares, 0).astype(np.float32))
 
     def decompose(self, b: Any, x: Any, v: Any) -> Any:
-        return b.ReduceSumSquare(b.Subtract(b.Unsqueeze(x, [1]), v), [2], keep_dims=False)
+        return b.ReduceSumSquare(b.Subtract(b.Unsqueeze(x, [1]), v), [2], keepdims=False)
 
 
 class _PairwiseCoupling(Op, sig="pairs: F -> y: F"):

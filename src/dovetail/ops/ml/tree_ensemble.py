@@ -115,11 +115,11 @@ class TreeEnsemble(Op, sig="x: F -> y: F"):
     def _together(self, b: Any, x: Any, weights: Any, is_said: Any) -> Any:
         """What the trees say, [N, trees, targets] (0 where nothing), as a number for each target."""
         if self.aggregate in ("sum", "average"):
-            total = b.ReduceSum(weights, [1], keep_dims=False)
+            total = b.ReduceSum(weights, [1], keepdims=False)
             return total if self.aggregate == "sum" else b.Divide(total, _number(b, x, len(self.roots)))
         kind, worst = ("ReduceMin", np.inf) if self.aggregate == "min" else ("ReduceMax", -np.inf)
-        best = b.apply(kind, b.Where(is_said, weights, _number(b, x, worst)), [1], keep_dims=False)
-        said = b.ReduceMax(b.Cast(is_said, to=dtypes.i32), [1], keep_dims=False)
+        best = b.apply(kind, b.Where(is_said, weights, _number(b, x, worst)), [1], keepdims=False)
+        said = b.ReduceMax(b.Cast(is_said, to=dtypes.i32), [1], keepdims=False)
         return b.Where(b.Greater(said, b.constant(0, dtypes.i32)), best, _number(b, x, 0))
 
     def _transformed(self, b: Any, y: Any) -> Any:
@@ -170,7 +170,7 @@ class _Way:
         for each in modes:
             if each == MEMBER:
                 same = b.Equal(b.Unsqueeze(value, [2]), self._row(self.members, at))
-                holds = b.Greater(b.ReduceMax(b.Cast(same, to=dtypes.i32), [2], keep_dims=False), b.constant(0, dtypes.i32))
+                holds = b.Greater(b.ReduceMax(b.Cast(same, to=dtypes.i32), [2], keepdims=False), b.constant(0, dtypes.i32))
             else:
                 holds = b.apply(_COMPARED[each], value, split)
             found = holds if found is None else b.Where(b.Equal(mode, b.constant(each, dtypes.i64)), holds, found)

@@ -236,7 +236,7 @@ class _Choice:
             says = op.says_of(b, self.rows, self.forest)
             if not all(answer is True for answer in says):
                 chosen = b.Where(_as_mask(b, says), scores, self._number(-np.inf))
-        return self.labels.gather(b, b.ArgMax(chosen, axis=1, keep_dims=False)), transform(b, scores, op.post_transform)
+        return self.labels.gather(b, b.ArgMax(chosen, axis=1, keepdims=False)), transform(b, scores, op.post_transform)
 
     def _of_two(self, scores: Any) -> tuple[Any, Any]:
         """Each way of making two scores, and which rows go it."""

@@ -57,7 +57,7 @@ class _Adaptive(Op):
         return begin, end
 
 
-class AdaptiveAveragePool(_Adaptive, sig="x: F, size!: I -> y: F", openvino="AdaptiveAvgPool-8(x, size)"):
+class AdaptiveAveragePool(_Adaptive, sig="x: F, output_shape!: I -> y: F", openvino="AdaptiveAvgPool-8(x, output_shape)"):
     """The mean of each of ``size`` windows along the spatial axes: window i of n elements in m begins at floor(i * n / m) and
     ends before ceil((i + 1) * n / m). Source: OpenVINO AdaptiveAvgPool-8.
     """
@@ -70,10 +70,10 @@ class AdaptiveAveragePool(_Adaptive, sig="x: F, size!: I -> y: F", openvino="Ada
         targets = self.targets(x, size)
         sizes = x.dims[2:]
         if all(target == 1 for target in targets):
-            return b.ReduceMean(x, list(range(2, len(x.dims))), keep_dims=True)
+            return b.ReduceMean(x, list(range(2, len(x.dims))), keepdims=True)
         if all(isinstance(n, int) and n and n % target == 0 for n, target in zip(sizes, targets, strict=True)):
             kernel = tuple(n // target for n, target in zip(sizes, targets, strict=True))
-            return b.AveragePool(x, kernel=kernel, strides=kernel)
+            return b.AveragePool(x, kernel_shape=kernel, strides=kernel)
         y, rank = as_type(b, x, wide_type(x.dtype)), len(x.dims)
         for axis, target in enumerate(targets, 2):
             begin, end = self.bounds(b, x, axis, target)
@@ -87,22 +87,22 @@ class AdaptiveAveragePool(_Adaptive, sig="x: F, size!: I -> y: F", openvino="Ada
 
 class AdaptiveMaxPool(
     _Adaptive,
-    sig="x: F, size!: I -> y: F, indices: I1",
-    openvino="AdaptiveMaxPool-8(x, size; index_element_type:dtype=i64)",
+    sig="x: F, output_shape!: I -> y: F, indices: I1",
+    openvino="AdaptiveMaxPool-8(x, output_shape; index_element_type=i64)",
 ):
     """The greatest element of each of ``size`` windows along the spatial axes, and where it is among all spatial elements in
     row-major order; of equal ones the first. The windows are those of AdaptiveAveragePool. Source: OpenVINO AdaptiveMaxPool-8.
     """
 
-    dtype: DType = dtypes.i64
+    index_element_type: DType = dtypes.i64
 
     def validate(self) -> None:
-        if self.dtype not in ("i32", "i64"):
-            raise RuleError("topk.dtype", f"indices of {self.dtype}, of i32 or i64")
+        if self.index_element_type not in ("i32", "i64"):
+            raise RuleError("topk.dtype", f"indices of {self.index_element_type}, of i32 or i64")
 
     def types(self, x: Any, size: Any) -> list[Type]:
         values = default_types(self, (x, size))[0]
-        return [values, Tensor(self.dtype, getattr(values, "shape", None))]
+        return [values, Tensor(self.index_element_type, getattr(values, "shape", None))]
 
     def shape(self, x: Any, size: Any) -> Any:
         found = self.pooled(x, size)
@@ -115,16 +115,16 @@ class AdaptiveMaxPool(
         if isinstance(sizes, list):
             places = b.constant(np.arange(int(np.prod(sizes))).reshape(1, 1, *sizes))
         else:
-            count = b.ReduceProd(sizes, keep_dims=False)
+            count = b.ReduceProd(sizes, keepdims=False)
             flat = b.Range(b.constant(0), count, b.constant(1))
             places = b.Unsqueeze(b.Reshape(flat, sizes, copy_zeros=False), [0, 1])
         y, places = x, b.Expand(places, shape_value(b, x))
         for axis in reversed(range(2, rank)):
             begin, end = self.bounds(b, x, axis, targets[axis - 2])
-            most = b.ReduceMax(b.Subtract(end, begin), keep_dims=False)
+            most = b.ReduceMax(b.Subtract(end, begin), keepdims=False)
             steps = b.Range(b.constant(0), most, b.constant(1))
             table = b.Minimum(b.Add(b.Unsqueeze(begin, [1]), steps), b.Unsqueeze(b.Subtract(end, b.constant(1)), [1]))
             y, places = b.Gather(y, table, axis=axis), b.Gather(places, table, axis=axis)
-            first = b.ArgMax(y, axis=axis + 1, keep_dims=True)
+            first = b.ArgMax(y, axis=axis + 1, keepdims=True)
             y, places = (b.Squeeze(b.GatherElements(item, first, axis=axis + 1), [axis + 1]) for item in (y, places))
-        return [y, as_type(b, places, self.dtype)]
+        return [y, as_type(b, places, self.index_element_type)]

@@ -12,15 +12,15 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree, agree_shapes
-from dovetail.ops.nn.sliding_window import _Sliding, span
+from dovetail.ops.nn.sliding_window import SlidingWindowOp, span
 from dovetail.ops.shape_values import elements_of, integers_of, join_sizes, length_of_vector
 
 
 class Col2Im(
-    _Sliding,
-    sig="x: N, image!: I, block!: I1 -> y: N",
-    onnx="Col2Im-18(x, image, block; strides?, pads~natural?, dilations?)",
-    openvino="Col2Im-15(x, image, block; strides?, dilations?, pads_begin+pads_end:pads?)",
+    SlidingWindowOp,
+    sig="x: N, image_shape!: I, block_shape!: I1 -> y: N",
+    onnx="Col2Im-18(x, image_shape, block_shape; strides?, pads~natural?, dilations?)",
+    openvino="Col2Im-15(x, image_shape, block_shape; strides?, dilations?, pads_begin+pads_end:pads?)",
 ):
     """Blocks added up where they were taken from: the transpose of taking them out of a picture.
 
@@ -91,9 +91,9 @@ def _channels(b: Any, x: Any, kernel: list[int]) -> Any:
 
 
 class MaxUnpool(
-    _Sliding,
-    sig="x: F, indices: i64, target?!: i64 -> y: F",
-    onnx="MaxUnpool-9,11,22(x, indices, target?; kernel_shape:kernel, strides?, pads~natural?)",
+    SlidingWindowOp,
+    sig="x: F, indices: i64, output_shape?!: i64 -> y: F",
+    onnx="MaxUnpool-9,11,22(x, indices, output_shape?; kernel_shape, strides?, pads~natural?)",
 ):
     """``x`` put back where MaxPool found it, and 0 elsewhere: ``indices`` count the elements of the whole result in row-major
     order.
@@ -102,7 +102,7 @@ class MaxUnpool(
     which these are the first. Source: ONNX MaxUnpool 9 to 22 and its reference evaluator (for ``target``).
     """
 
-    kernel: tuple[int, ...] = ()
+    kernel_shape: tuple[int, ...] = ()
 
     def shape(self, x: Any, indices: Any, target: Any = None) -> Any:
         shape = agree_shapes(x.shape, indices.shape)
@@ -125,11 +125,11 @@ class MaxUnpool(
     def inner(self, shape: Any) -> tuple[Any, ...]:
         """The shape without a target."""
         count = len(shape) - 2
-        if count < 1 or len(self.kernel) != count:
-            raise RuleError("window.rank", f"kernel {list(self.kernel)} for {count} spatial axes")
+        if count < 1 or len(self.kernel_shape) != count:
+            raise RuleError("window.rank", f"kernel {list(self.kernel_shape)} for {count} spatial axes")
         strides, _ = self.steps(count)
         begins, ends = self.explicit_pads(count)
-        axes = zip(shape[2:], strides, self.kernel, begins, ends, strict=True)
+        axes = zip(shape[2:], strides, self.kernel_shape, begins, ends, strict=True)
         return (*shape[:2], *((n - 1) * stride + span(size, 1) - begin - end for n, stride, size, begin, end in axes))
 
     def canonical(self, x: Any, indices: Any, target: Any = None) -> Op:
@@ -145,7 +145,8 @@ class MaxUnpool(
             strides, _ = self.steps(count)
             begins, ends = self.explicit_pads(count)
             rest = [
-                size - stride - low - high for size, stride, low, high in zip(self.kernel, strides, begins, ends, strict=True)
+                size - stride - low - high
+                for size, stride, low, high in zip(self.kernel_shape, strides, begins, ends, strict=True)
             ]
             spatial = b.Add(b.Multiply(b.Gather(b.Shape(x), list(range(2, len(shape))), axis=0), list(strides)), rest)
             sizes = b.Concat(b.Gather(b.Shape(x), [0, 1], axis=0), spatial, axis=0)

@@ -10,18 +10,18 @@ from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Unknown, agree, static
-from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, _Sliding, halves, span, spatial
+from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, SlidingWindowOp, halves, span, spatial
 
-_ONNX = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape:kernel?"
+_ONNX = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape?"
 
 
-class Convolution(_Sliding):
+class Convolution(SlidingWindowOp):
     """Weights that slide: ``group`` parts of the channels, each with its own; ``kernel``, where given, repeats the weights'
     sizes.
     """
 
     group: int = 1
-    kernel: tuple[int, ...] | None = None
+    kernel_shape: tuple[int, ...] | None = None
 
     def validate(self) -> None:
         super().validate()
@@ -35,11 +35,11 @@ class Convolution(_Sliding):
             raise RuleError(
                 "conv.rank", f"ranks {'?' if x.shape is None else len(x.shape)}, {len(shape)} should be equal, and at least 3"
             )
-        if self.kernel is None:
+        if self.kernel_shape is None:
             return tuple(shape[2:])
-        if len(self.kernel) != len(shape) - 2:
-            raise RuleError("conv.kernel", f"kernel {list(self.kernel)} beside weights of {len(shape) - 2} spatial axes")
-        return tuple(map(agree, self.kernel, shape[2:]))
+        if len(self.kernel_shape) != len(shape) - 2:
+            raise RuleError("conv.kernel", f"kernel {list(self.kernel_shape)} beside weights of {len(shape) - 2} spatial axes")
+        return tuple(map(agree, self.kernel_shape, shape[2:]))
 
     def _check_bias(self, bias: Any, channels: Any) -> None:
         if bias is None or bias.shape is None:
@@ -99,13 +99,13 @@ class Conv(
 
     def canonical(self, x: Any, w: Any, bias: Any = None) -> Op:
         count = len(w.shape) - 2 if w.shape is not None else None
-        return self if count is None else self.with_(kernel=None, **self.plain(count))
+        return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
 
 _ONNX_TARGET = (
     "strides?, dilations?, pads:_, "
     "auto_pad~{NOTSET:same_lower,VALID:same_lower,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, "
-    "group=1, kernel_shape:kernel?, output_padding~natural?, output_shape"
+    "group=1, kernel_shape?, output_padding~natural?, output_shape"
 )
 EXPLICIT = "strides, dilations, pads_begin+pads_end:pads, auto_pad~{explicit:explicit}=explicit, output_padding?"
 AUTO = "strides, dilations, pads_begin:_, pads_end:_, output_padding?, "
@@ -239,7 +239,7 @@ class ConvTranspose(
 
     def canonical(self, x: Any, w: Any, bias: Any = None, output_shape: Any = None) -> Op:
         count = len(w.shape) - 2 if w.shape is not None else None
-        return self if count is None else self.with_(kernel=None, **self.plain(count))
+        return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
     def resolved(self, x: Any, w: Any, output_shape: Any) -> ConvTranspose | None:
         """The same with explicit pads and ``output_padding`` and no output shape, where every size is known."""
@@ -385,7 +385,7 @@ def weights_gradient(b: Any, x: Any, g: Any, w: Any, op: Conv) -> Any:
 
 
 def _bias_gradient(b: Any, g: Any, bias: Any) -> list[Any]:
-    return [None if bias is None else b.ReduceSum(g, [0, *range(2, len(g.dims))], keep_dims=False)]
+    return [None if bias is None else b.ReduceSum(g, [0, *range(2, len(g.dims))], keepdims=False)]
 
 
 def _plain(item: Any) -> Any:

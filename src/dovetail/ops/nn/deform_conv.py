@@ -19,20 +19,17 @@ from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.nn.sliding_window import PADS, STALE, spatial
 from dovetail.ops.shape_values import indices_of_axis, join_sizes
 
-_IN_IR = "strides, dilations, group=1, deformable_group:parts=1"
-_PADDED = "bilinear_interpolation_pad:padded=false"
+_IN_IR = "strides, dilations, group=1, deformable_group:offset_group=1"
+_PADDED = "bilinear_interpolation_pad=false"
 
 
 class DeformConv(
     Convolution,
     sig="x: F, w: F, offset: F, bias?: F, mask?: F -> y: F",
-    onnx=(
-        "DeformConv-19,22(x, w, offset, bias?, mask?; strides?, pads?, dilations?, group=1, offset_group:parts=1, "
-        "kernel_shape:kernel?)"
-    ),
+    onnx=("DeformConv-19,22(x, w, offset, bias?, mask?; strides?, pads?, dilations?, group=1, offset_group=1, kernel_shape?)"),
     openvino=(
-        f"DeformableConvolution-1(x, offset, w; {_IN_IR}, {PADS} | padded=false)",
-        f"DeformableConvolution-1(x, offset, w; {_IN_IR}, {STALE} | padded=false)",
+        f"DeformableConvolution-1(x, offset, w; {_IN_IR}, {PADS} | bilinear_interpolation_pad=false)",
+        f"DeformableConvolution-1(x, offset, w; {_IN_IR}, {STALE} | bilinear_interpolation_pad=false)",
         f"DeformableConvolution-8(x, offset, w, mask?; {_IN_IR}, {PADS}, {_PADDED})",
         f"DeformableConvolution-8(x, offset, w, mask?; {_IN_IR}, {STALE}, {_PADDED})",
     ),
@@ -46,13 +43,13 @@ class DeformConv(
     Sources: ONNX DeformConv 19, 22; OpenVINO DeformableConvolution-1, -8.
     """
 
-    parts: int = 1
-    padded: bool = True
+    offset_group: int = 1
+    bilinear_interpolation_pad: bool = True
 
     def validate(self) -> None:
         super().validate()
-        if self.parts < 1:
-            raise RuleError("conv.group", f"{self.parts} parts of the channels")
+        if self.offset_group < 1:
+            raise RuleError("conv.group", f"{self.offset_group} parts of the channels")
 
     def shape(self, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any = None) -> Any:
         if w.shape is None:
@@ -64,7 +61,7 @@ class DeformConv(
         if x.shape is not None:
             if symbolic.equal(x.shape[1], w.dims[1] * self.group) is False:
                 raise RuleError("conv.channels", f"{x.shape[1]} channels, and weights for {w.dims[1] * self.group}")
-            for count, what in ((self.group, "groups"), (self.parts, "parts")):
+            for count, what in ((self.group, "groups"), (self.offset_group, "parts")):
                 if isinstance(x.shape[1], int) and x.shape[1] % count:
                     raise RuleError("conv.group", f"{x.shape[1]} channels do not divide into {count} {what}")
             batch, outs = x.shape[0], self.geometry(spatial(x.shape), kernel).outs
@@ -79,14 +76,14 @@ class DeformConv(
         """Hold offsets, or a mask, against what it should be for."""
         if len(item.shape) != len(kernel) + 2:
             raise RuleError("conv.rank", f"offsets and masks should have rank {len(kernel) + 2}, not {len(item.shape)}")
-        agree(item.shape[1], symbolic.product(kernel) * each * self.parts)
+        agree(item.shape[1], symbolic.product(kernel) * each * self.offset_group)
         for ours, theirs in zip((batch, *outs), (item.shape[0], *item.shape[2:]), strict=True):
             if ours is not None:
                 agree(ours, theirs)
 
     def canonical(self, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any = None) -> Op:
         count = len(w.shape) - 2 if w.shape is not None else None
-        return self if count is None else self.with_(kernel=None, **self.plain(count))
+        return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
     def decompose(self, b: Any, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any = None) -> Any:
         """What each kernel element reads, then a product with the weights."""
@@ -94,10 +91,12 @@ class DeformConv(
         outputs, _, *kernel = static(w.dims)
         channels, count, elements = w.dims[1] * self.group, len(kernel), prod(kernel)
         batch, outs = shape_value(b, x, [0]), shape_value(b, offset, range(2, count + 2))
-        shift = as_type(b, b.Reshape(offset, join_sizes(b, [batch, self.parts, elements, count, outs]), copy_zeros=False), wide)
+        shift = as_type(
+            b, b.Reshape(offset, join_sizes(b, [batch, self.offset_group, elements, count, outs]), copy_zeros=False), wide
+        )
         places = [self._places(b, x, offset, axis, kernel, b.Gather(shift, np.array(axis), axis=3)) for axis in range(count)]
         taps = [self._taps(b, place, size_of(b, x, axis + 2, wide)) for axis, place in enumerate(places)]
-        flat = b.Reshape(x, join_sizes(b, [batch, self.parts, channels // self.parts, -1]), copy_zeros=False)
+        flat = b.Reshape(x, join_sizes(b, [batch, self.offset_group, channels // self.offset_group, -1]), copy_zeros=False)
         flat = b.Transpose(flat, [0, 1, 3, 2])
         total = None
         for chosen in product(*taps):
@@ -106,7 +105,7 @@ class DeformConv(
             part = b.Multiply(read, b.Unsqueeze(weight, [-1]))
             total = part if total is None else b.Add(total, part)
         if mask is not None:
-            factors = b.Reshape(mask, join_sizes(b, [batch, self.parts, elements, outs]), copy_zeros=False)
+            factors = b.Reshape(mask, join_sizes(b, [batch, self.offset_group, elements, outs]), copy_zeros=False)
             total = b.Multiply(total, b.Unsqueeze(as_type(b, factors, wide), [-1]))
         order = [0, 1, count + 3, *range(2, count + 3)]
         inner = channels // self.group * elements
@@ -131,7 +130,7 @@ class DeformConv(
     def _taps(self, b: Any, place: Any, size: Any) -> list[tuple[Any, Any]]:
         """The two elements around a place, each with its weight."""
         last = b.Subtract(size, 1.0)
-        if not self.padded:
+        if not self.bilinear_interpolation_pad:
             inside = b.And(b.GreaterEqual(place, 0.0), b.Less(place, size))
             place = b.Minimum(b.Maximum(place, 0.0), last)
         first = b.Floor(place)
@@ -140,7 +139,7 @@ class DeformConv(
         found = []
         for element, weight in pairs:
             held = b.Minimum(b.Maximum(element, 0.0), last)
-            near = b.Equal(held, element) if self.padded else inside
+            near = b.Equal(held, element) if self.bilinear_interpolation_pad else inside
             found.append((b.Cast(held, to=dtypes.i64), b.Where(near, weight, 0.0)))
         return found
 

@@ -15,12 +15,12 @@ from dovetail.ops.casts import as_type, round_to
 
 class Dropout(
     Op,
-    sig="x: F, ratio?: F1, training?: boolean -> y: F, mask: boolean",
+    sig="x: F, ratio?: F1, training_mode?: boolean -> y: F, mask: boolean",
     onnx=(
         "Dropout-7(x; ratio:_ | mask_like=true)",
         "> Dropout-7(x | outputs=1)",
         "Dropout-10(x; ratio:_)",
-        "Dropout-12,13,22(x, ratio?, training?; seed?)",
+        "Dropout-12,13,22(x, ratio?, training_mode?; seed?)",
     ),
 ):
     """``x`` itself; or where ``training`` is true, ``x / (1 - ratio)`` with each element dropped (0) with probability ``ratio``,

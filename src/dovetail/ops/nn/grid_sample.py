@@ -25,12 +25,12 @@ class GridSample(
     sig="x: T, grid: F -> y: T",
     onnx=(
         "GridSample-16(x, grid; align_corners=0, mode~{nearest:nearest,bilinear:linear,bicubic:cubic}=bilinear, "
-        "padding_mode:padding=zeros)",
-        "GridSample-20,22(x, grid; align_corners=0, mode=linear, padding_mode:padding=zeros)",
+        "padding_mode=zeros)",
+        "GridSample-20,22(x, grid; align_corners=0, mode=linear, padding_mode=zeros)",
     ),
     openvino=(
         "GridSample-9(x, grid; align_corners=false, mode~{nearest:nearest,bilinear:linear,bicubic:cubic}=bilinear, "
-        "padding_mode:padding=zeros)"
+        "padding_mode=zeros)"
     ),
 ):
     """``x``, [batch, channels, ...], read at the places that ``grid``, [batch, ..., axes], gives: [batch, channels, ...].
@@ -45,10 +45,10 @@ class GridSample(
 
     align_corners: bool = False
     mode: str = "linear"
-    padding: str = "zeros"
+    padding_mode: str = "zeros"
 
     def validate(self) -> None:
-        for name, known in (("mode", MODES), ("padding", PADDINGS)):
+        for name, known in (("mode", MODES), ("padding_mode", PADDINGS)):
             if getattr(self, name) not in known:
                 raise RuleError("sampling.mode", f"{name} {getattr(self, name)!r} is none of {', '.join(known)}")
 
@@ -124,9 +124,9 @@ class _Tap:
     def __init__(self, op: GridSample, b: Any, place: Any, weight: Any, size: Any) -> None:
         self.weight, self.inside = weight, None
         last = b.Subtract(size, 1.0)
-        if op.padding == "zeros":
+        if op.padding_mode == "zeros":
             self.inside = b.And(b.GreaterEqual(place, 0.0), b.LessEqual(place, last))
-        if op.padding == "reflection":
+        if op.padding_mode == "reflection":
             place = _reflected(b, place, *((0.0, last) if op.align_corners else (-0.5, b.Subtract(size, 0.5))))
         self.index = b.Cast(b.Minimum(b.Maximum(place, 0.0), last), to=dtypes.i64)
 

@@ -71,25 +71,25 @@ class LRN(
             flat = b.Reshape(turned, joined(b, [-1, 1], shape_value(b, x, axes)), copy_zeros=False)
             before, after = halves(self.size - 1, upper=True)
             pads = (before,) * len(axes) + (after,) * len(axes)
-            pool = AveragePool(pads=pads, kernel=(self.size,) * len(axes), divisor="padded")
+            pool = AveragePool(pads=pads, kernel_shape=(self.size,) * len(axes), divisor="padded")
             means = b.Reshape(b.add(pool, flat)[0], shape_value(b, turned), copy_zeros=False)
             squares = b.Transpose(means, [order.index(axis) for axis in range(rank)])
         below = b.Power(b.Add(b.Multiply(squares, self.alpha), self.bias), self.beta)
         return as_type(b, b.Divide(wide, below), x.dtype)
 
 
-class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="NormalizeL2-1(x, axes; eps:epsilon, eps_mode:mode)"):
+class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="NormalizeL2-1(x, axes; eps, eps_mode)"):
     """``x / sqrt(s + epsilon)`` where s is the sum of squares over ``axes`` (none: of the element alone).
 
     ``mode``: ``add`` as written, ``max`` takes the greater of s and epsilon. Source: OpenVINO NormalizeL2-1.
     """
 
-    epsilon: float
-    mode: str = "add"
+    eps: float
+    eps_mode: str = "add"
 
     def validate(self) -> None:
-        if self.mode not in ("add", "max"):
-            raise RuleError("norm.epsilon-mode", f"{self.mode!r} is none of add, max")
+        if self.eps_mode not in ("add", "max"):
+            raise RuleError("norm.epsilon-mode", f"{self.eps_mode!r} is none of add, max")
 
     def shape(self, x: Any, axes: Any) -> Any:
         if x.shape is not None and axes.value is not None:
@@ -100,14 +100,14 @@ class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="Norma
         wide = arrays.widened(xp, x)
         places = axes_in(axes_of(axes), x.ndim)
         total = xp.sum(wide * wide, axis=places, keepdims=True) if places else wide * wide
-        below = total + self.epsilon if self.mode == "add" else xp.maximum(total, xp.asarray(self.epsilon, dtype=wide.dtype))
+        below = total + self.eps if self.eps_mode == "add" else xp.maximum(total, xp.asarray(self.eps, dtype=wide.dtype))
         return round_to(xp, wide / xp.sqrt(below), arrays.element(x))
 
     def decompose(self, b: Any, x: Any, axes: Any) -> Any:
         kind = wide_type(x.dtype)
         wide = as_type(b, x, kind)
-        total = b.ReduceSum(b.Multiply(wide, wide), axes, keep_dims=True, empty_is_all=False)
-        below = b.Add(total, self.epsilon) if self.mode == "add" else b.Maximum(total, self.epsilon)
+        total = b.ReduceSum(b.Multiply(wide, wide), axes, keepdims=True, noop_with_empty_axes=True)
+        below = b.Add(total, self.eps) if self.eps_mode == "add" else b.Maximum(total, self.eps)
         return as_type(b, b.Divide(wide, b.Sqrt(below)), x.dtype)
 
 
@@ -138,7 +138,7 @@ class LpNormalization(NormalizationOp, sig="x: F -> y: F", onnx="LpNormalization
         kind = wide_type(x.dtype)
         wide = as_type(b, x, kind)
         size = b.Abs(wide) if self.p == 1 else b.Multiply(wide, wide)
-        total = b.ReduceSum(size, [axis_in(self.axis, len(x.dims))], keep_dims=True)
+        total = b.ReduceSum(size, [axis_in(self.axis, len(x.dims))], keepdims=True)
         # A root of 0 has no slope: 1 stands in wherever the norm is 0.
         is_zero = b.Equal(total, 0.0)
         safe = b.Where(is_zero, b.constant(1.0, kind), total)

@@ -16,7 +16,7 @@ from dovetail.ops.nn.conv import joined
 from dovetail.ops.nn.sliding_window import spatial
 
 _EPSILON = "epsilon=9.999999747378752e-06"
-_BATCH = f"x, scale, bias, mean, variance; {_EPSILON}, momentum=0.8999999761581421"
+_BATCH = f"x, scale, bias, input_mean, input_var; {_EPSILON}, momentum=0.8999999761581421"
 
 
 class NormalizationOp(Op):
@@ -78,21 +78,22 @@ def check_vector(values: Any, size: Any, what: str) -> None:
 
 class BatchNormalization(
     NormalizationOp,
-    sig="x: F, scale: F1, bias: F1, mean: F2, variance: F2 -> y: F, running_mean: F2, running_variance: F2",
+    sig="x: F, scale: F1, bias: F1, input_mean: F2, input_var: F2 -> y: F, running_mean: F2, running_var: F2",
     onnx=(
-        f"BatchNormalization-1,6({_BATCH}, is_test~{{1:false}}:training, spatial~{{1:true}}=1, consumed_inputs:_ | outputs=1)",
-        f"BatchNormalization-7({_BATCH}, spatial=1 | training=false, outputs=1)",
-        f"BatchNormalization-9({_BATCH} | training=false, outputs=1)",
-        f"BatchNormalization-14,15({_BATCH}, training_mode:training=0)",
+        f"BatchNormalization-1,6({_BATCH}, is_test~{{1:false}}:training_mode, "
+        f"spatial~{{1:true}}=1, consumed_inputs:_ | outputs=1)",
+        f"BatchNormalization-7({_BATCH}, spatial=1 | training_mode=false, outputs=1)",
+        f"BatchNormalization-9({_BATCH} | training_mode=false, outputs=1)",
+        f"BatchNormalization-14,15({_BATCH}, training_mode=0)",
     ),
     openvino=(
-        "BatchNormInference-1(scale, bias, x, mean, variance; epsilon | training=false, outputs=1)",
-        "BatchNormInference-5(x, scale, bias, mean, variance; epsilon | training=false, outputs=1)",
+        "BatchNormInference-1(scale, bias, x, input_mean, input_var; epsilon | training_mode=false, outputs=1)",
+        "BatchNormInference-5(x, scale, bias, input_mean, input_var; epsilon | training_mode=false, outputs=1)",
     ),
 ):
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, channel by channel (axis 1; a vector is one channel).
 
-    With ``training`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
+    With ``training_mode`` the mean and (population) variance are those of ``x`` over all other axes, and the further outputs are
     ``momentum * mean + (1 - momentum) * mean of x`` and the same of the variance. Without ``spatial`` the parameters have the
     shape of ``x`` less its first axis. Sources: ONNX BatchNormalization 1 and 6 (testing), 7 and 9 (one output), 14, 15; OpenVINO
     BatchNormInference-1, -5.
@@ -100,14 +101,14 @@ class BatchNormalization(
 
     epsilon: float = 9.999999747378752e-06
     momentum: float = 0.8999999761581421
-    training: bool = False
+    training_mode: bool = False
     spatial: bool = True
     outputs: int = 1
 
     def validate(self) -> None:
-        if not 1 <= self.outputs <= (3 if self.training else 1):
-            raise RuleError("node.outputs", f"{self.outputs} outputs, with training={self.training}")
-        if self.training and not self.spatial:
+        if not 1 <= self.outputs <= (3 if self.training_mode else 1):
+            raise RuleError("node.outputs", f"{self.outputs} outputs, with training={self.training_mode}")
+        if self.training_mode and not self.spatial:
             raise UnsupportedError("norm.training", "training with statistics for each place")
 
     def shape(self, x: Any, *parameters: Any) -> Any:
@@ -132,7 +133,7 @@ class BatchNormalization(
         axes = tuple(axis for axis in range(x.ndim) if axis != 1 or x.ndim == 1)
         old = [arrays.cast(xp, values, arrays.element(wide)) for values in (mean, variance)]
         used = old
-        if self.training:
+        if self.training_mode:
             middle = arrays.mean(xp, wide, axes)
             spread = arrays.mean(xp, (wide - middle) ** 2, axes)
             used = [xp.reshape(values, (-1,)) for values in (middle, spread)]
@@ -148,18 +149,18 @@ class BatchNormalization(
 
     def canonical(self, x: Any, *parameters: Any) -> Op:
         """Momentum is nothing to inference."""
-        return self if self.training else self.with_(momentum=0.8999999761581421)
+        return self if self.training_mode else self.with_(momentum=0.8999999761581421)
 
     def decompose(self, b: Any, x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
         rank, kind = len(x.dims), wide_type(x.dtype)
         wide = as_type(b, x, kind)
         old = [as_type(b, values, kind) for values in (mean, variance)]
         used = old
-        if self.training:
+        if self.training_mode:
             axes = [axis for axis in range(rank) if axis != 1 or rank == 1]
-            middle = b.ReduceMean(wide, axes, keep_dims=True)
+            middle = b.ReduceMean(wide, axes, keepdims=True)
             centred = b.Subtract(wide, middle)
-            spread = b.ReduceMean(b.Multiply(centred, centred), axes, keep_dims=True)
+            spread = b.ReduceMean(b.Multiply(centred, centred), axes, keepdims=True)
             used = [b.Reshape(values, [-1]) for values in (middle, spread)]
         factor = b.Divide(as_type(b, scale, kind), b.Sqrt(b.Add(used[1], self.epsilon)))
         placed = [
@@ -176,24 +177,24 @@ class BatchNormalization(
 class MeanVarianceNormalization(
     NormalizationOp,
     sig="x: F, axes!: I -> y: F",
-    onnx="MeanVarianceNormalization-9,13(x; axes=[0,2,3] | normalize_variance=true, epsilon=1e-9/9.999999717180685e-10, "
-    "epsilon_mode=outside_sqrt)",
-    openvino="MVN-6(x, axes; normalize_variance, eps:epsilon, "
-    "eps_mode~{INSIDE_SQRT:inside_sqrt,OUTSIDE_SQRT:outside_sqrt,inside_sqrt:inside_sqrt,outside_sqrt:outside_sqrt}:epsilon_mode)",
+    onnx="MeanVarianceNormalization-9,13(x; axes=[0,2,3] | normalize_variance=true, eps=1e-9/9.999999717180685e-10, "
+    "eps_mode=outside_sqrt)",
+    openvino="MVN-6(x, axes; normalize_variance, eps, "
+    "eps_mode~{INSIDE_SQRT:inside_sqrt,OUTSIDE_SQRT:outside_sqrt,inside_sqrt:inside_sqrt,outside_sqrt:outside_sqrt})",
 ):
     """``x`` less its mean over ``axes``, divided by its deviation there with ``normalize_variance``.
 
-    ``epsilon_mode``: ``inside_sqrt`` divides by sqrt(variance + epsilon), ``outside_sqrt`` by sqrt(variance) + epsilon.
+    ``eps_mode``: ``inside_sqrt`` divides by sqrt(variance + eps), ``outside_sqrt`` by sqrt(variance) + eps.
     Sources: ONNX MeanVarianceNormalization 9, 13 (epsilon 1e-9, as its function body has it); OpenVINO MVN-1, -6.
     """
 
     normalize_variance: bool = True
-    epsilon: float = 1e-9
-    epsilon_mode: str = "inside_sqrt"
+    eps: float = 1e-9
+    eps_mode: str = "inside_sqrt"
 
     def validate(self) -> None:
-        if self.epsilon_mode not in ("inside_sqrt", "outside_sqrt"):
-            raise RuleError("norm.epsilon-mode", f"{self.epsilon_mode!r} is none of inside_sqrt, outside_sqrt")
+        if self.eps_mode not in ("inside_sqrt", "outside_sqrt"):
+            raise RuleError("norm.epsilon-mode", f"{self.eps_mode!r} is none of inside_sqrt, outside_sqrt")
 
     def shape(self, x: Any, axes: Any) -> Any:
         if x.shape is not None and axes.value is not None:
@@ -206,41 +207,41 @@ class MeanVarianceNormalization(
         y = wide - arrays.mean(xp, wide, places)
         if self.normalize_variance:
             variance = arrays.mean(xp, y * y, places)
-            inside = self.epsilon_mode == "inside_sqrt"
-            y = y / (xp.sqrt(variance + self.epsilon) if inside else xp.sqrt(variance) + self.epsilon)
+            inside = self.eps_mode == "inside_sqrt"
+            y = y / (xp.sqrt(variance + self.eps) if inside else xp.sqrt(variance) + self.eps)
         return round_to(xp, y, arrays.element(x))
 
     def decompose(self, b: Any, x: Any, axes: Any) -> Any:
         kind = wide_type(x.dtype)
         wide = as_type(b, x, kind)
-        y = b.Subtract(wide, b.ReduceMean(wide, axes, keep_dims=True, empty_is_all=False))
+        y = b.Subtract(wide, b.ReduceMean(wide, axes, keepdims=True, noop_with_empty_axes=True))
         if self.normalize_variance:
-            variance = b.ReduceMean(b.Multiply(y, y), axes, keep_dims=True, empty_is_all=False)
-            inside = self.epsilon_mode == "inside_sqrt"
-            y = b.Divide(y, b.Sqrt(b.Add(variance, self.epsilon)) if inside else b.Add(b.Sqrt(variance), self.epsilon))
+            variance = b.ReduceMean(b.Multiply(y, y), axes, keepdims=True, noop_with_empty_axes=True)
+            inside = self.eps_mode == "inside_sqrt"
+            y = b.Divide(y, b.Sqrt(b.Add(variance, self.eps)) if inside else b.Add(b.Sqrt(variance), self.eps))
         return as_type(b, y, x.dtype)
 
 
 def standardized(b: Any, x: Any, axes: Sequence[int], epsilon: float) -> Any:
     """``x`` with mean 0 and variance 1 over ``axes``."""
-    return b.MeanVarianceNormalization(x, list(axes), epsilon=epsilon)
+    return b.MeanVarianceNormalization(x, list(axes), eps=epsilon)
 
 
 class LayerNormalization(
     Op,
-    sig="x: F, scale: F, bias?: F -> y: F, mean: F1, inverse_deviation: F1",
-    onnx=f"LayerNormalization-17(x, scale, bias?; axis=-1, {_EPSILON}, stash_type:stash=f32)",
+    sig="x: F, scale: F, bias?: F -> y: F, mean: F1, inv_std_dev: F1",
+    onnx=f"LayerNormalization-17(x, scale, bias?; axis=-1, {_EPSILON}, stash_type=f32)",
 ):
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with the mean and variance of the axes from ``axis`` on.
 
-    The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash``; all is computed in it, in f32 and in the type
-    of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
+    The outputs ``mean`` and 1 / sqrt(variance + epsilon) are of the type ``stash_type``; all is computed in it, in f32 and in the
+    type of ``x``, whichever is the most exact, with those axes kept as 1; ``scale`` and ``bias`` broadcast to ``x``. Source: ONNX
     LayerNormalization 17.
     """
 
     axis: int = -1
     epsilon: float = 9.999999747378752e-06
-    stash: DType = dtypes.f32
+    stash_type: DType = dtypes.f32
     outputs: int = 1
 
     def types(self, x: Any, scale: Any, bias: Any = None) -> list[Type]:
@@ -252,33 +253,33 @@ class LayerNormalization(
             kept = (*shape[:axis], *(1,) * (len(shape) - axis))
             for values in (scale, bias):
                 check_parameter(shape, values)
-        types: list[Type] = [Tensor(bound.get("F"), shape), Tensor(self.stash, kept), Tensor(self.stash, kept)]
+        types: list[Type] = [Tensor(bound.get("F"), shape), Tensor(self.stash_type, kept), Tensor(self.stash_type, kept)]
         return types[: self.outputs]
 
     def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any = None) -> Any:
         for values in (scale, bias):
             check_parameter(x.shape, values)
         kind = arrays.element(x)
-        work = arrays.cast(xp, x, wide_type(kind, self.stash))
+        work = arrays.cast(xp, x, wide_type(kind, self.stash_type))
         axes = range(axis_in(self.axis, x.ndim), x.ndim)
         y, mean, inverse = _standardized(xp, work, axes, self.epsilon)
         y = arrays.cast(xp, y, wide_type(kind)) * arrays.widened(xp, scale)
         if bias is not None:
             y = y + arrays.widened(xp, bias)
-        statistics = (arrays.cast(xp, values, self.stash) for values in (mean, inverse))
+        statistics = (arrays.cast(xp, values, self.stash_type) for values in (mean, inverse))
         return (round_to(xp, y, kind), *statistics)[: self.outputs]
 
     def decompose(self, b: Any, x: Any, scale: Any, bias: Any = None) -> Any:
         rank = len(x.dims)
         axes = list(range(axis_in(self.axis, rank), rank))
-        work = as_type(b, x, wide_type(x.dtype, self.stash))
+        work = as_type(b, x, wide_type(x.dtype, self.stash_type))
         statistics = []
         if self.outputs > 1:
-            mean = b.ReduceMean(work, axes, keep_dims=True)
+            mean = b.ReduceMean(work, axes, keepdims=True)
             centred = b.Subtract(work, mean)
-            inverse = b.Divide(1.0, b.Sqrt(b.Add(b.ReduceMean(b.Multiply(centred, centred), axes, keep_dims=True), self.epsilon)))
+            inverse = b.Divide(1.0, b.Sqrt(b.Add(b.ReduceMean(b.Multiply(centred, centred), axes, keepdims=True), self.epsilon)))
             y = b.Multiply(centred, inverse)
-            statistics = [as_type(b, values, self.stash) for values in (mean, inverse)]
+            statistics = [as_type(b, values, self.stash_type) for values in (mean, inverse)]
         else:
             y = standardized(b, work, axes, self.epsilon)
         kind = wide_type(x.dtype)
@@ -291,16 +292,16 @@ class LayerNormalization(
 class RMSNormalization(
     NormalizationOp,
     sig="x: F, scale: F1 -> y: F1",
-    onnx="RMSNormalization-23(x, scale; axis=-1, epsilon=9.999999747378752e-06, stash_type:stash=f32)",
+    onnx="RMSNormalization-23(x, scale; axis=-1, epsilon=9.999999747378752e-06, stash_type=f32)",
 ):
-    """``x / sqrt(mean(x ** 2) + epsilon) * scale`` with the mean of the axes from ``axis`` on, computed in the type ``stash``.
+    """``x / sqrt(mean(x ** 2) + epsilon) * scale`` with the mean of the axes from ``axis`` on, computed in ``stash_type``.
 
     ``scale`` broadcasts to ``x``, and the result has its element type. Source: ONNX RMSNormalization 23.
     """
 
     axis: int = -1
     epsilon: float = 9.999999747378752e-06
-    stash: DType = dtypes.f32
+    stash_type: DType = dtypes.f32
 
     def shape(self, x: Any, scale: Any) -> Any:
         if x.shape is not None:
@@ -310,7 +311,7 @@ class RMSNormalization(
 
     def evaluate(self, xp: Any, x: Any, scale: Any) -> Any:
         check_parameter(x.shape, scale)
-        work = arrays.cast(xp, x, wide_type(arrays.element(x), self.stash))
+        work = arrays.cast(xp, x, wide_type(arrays.element(x), self.stash_type))
         axes = tuple(range(axis_in(self.axis, x.ndim), x.ndim))
         y = work / xp.sqrt(arrays.mean(xp, work * work, axes) + self.epsilon)
         kind = arrays.element(scale)
@@ -319,8 +320,8 @@ class RMSNormalization(
     def decompose(self, b: Any, x: Any, scale: Any) -> Any:
         rank, kind = len(x.dims), wide_type(scale.dtype)
         axes = list(range(axis_in(self.axis, rank), rank))
-        work = as_type(b, x, wide_type(x.dtype, self.stash))
-        y = b.Divide(work, b.Sqrt(b.Add(b.ReduceMean(b.Multiply(work, work), axes, keep_dims=True), self.epsilon)))
+        work = as_type(b, x, wide_type(x.dtype, self.stash_type))
+        y = b.Divide(work, b.Sqrt(b.Add(b.ReduceMean(b.Multiply(work, work), axes, keepdims=True), self.epsilon)))
         return as_type(b, b.Multiply(as_type(b, y, kind), as_type(b, scale, kind)), scale.dtype)
 
 
@@ -363,26 +364,26 @@ class GroupNormalization(
     NormalizationOp,
     sig="x: F, scale: F, bias: F -> y: F",
     onnx=(
-        f"GroupNormalization-18(x, scale, bias; num_groups:groups, {_EPSILON} | per_group=true)",
-        f"GroupNormalization-21(x, scale, bias; num_groups:groups, {_EPSILON}, stash_type:stash=f32)",
+        f"GroupNormalization-18(x, scale, bias; num_groups, {_EPSILON} | per_group=true)",
+        f"GroupNormalization-21(x, scale, bias; num_groups, {_EPSILON}, stash_type=f32)",
     ),
-    openvino="GroupNormalization-12(x, scale, bias; num_groups:groups, epsilon | stash=none/f32/f64)",
+    openvino="GroupNormalization-12(x, scale, bias; num_groups, epsilon | stash_type=none/f32/f64)",
 ):
-    """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over each of ``groups`` groups of channels.
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the mean and variance over each of ``num_groups`` channel groups.
 
     ``x`` [N, C, *sizes]; ``scale`` and ``bias`` [C], or with ``per_group`` [groups]. The statistics are computed in the type
-    ``stash``, by default in that of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
+    ``stash_type``, by default in that of ``x``, at least f32. Sources: ONNX GroupNormalization 18 (per group), 21; OpenVINO
     GroupNormalization-12.
     """
 
-    groups: int = 1
+    num_groups: int = 1
     epsilon: float = 9.999999747378752e-06
     per_group: bool = False
-    stash: DType | None = None
+    stash_type: DType | None = None
 
     def validate(self) -> None:
-        if self.groups < 1:
-            raise RuleError("norm.groups", f"{self.groups} groups")
+        if self.num_groups < 1:
+            raise RuleError("norm.groups", f"{self.num_groups} groups")
 
     def shape(self, x: Any, scale: Any, bias: Any) -> Any:
         if x.shape is None:
@@ -390,36 +391,36 @@ class GroupNormalization(
         if len(x.shape) < 2:
             raise RuleError("norm.rank", f"a batch and channels are needed, not the rank {len(x.shape)}")
         channels = x.shape[1]
-        if symbolic.equal(channels % self.groups, 0) is False:
-            raise RuleError("norm.groups", f"{channels} channels do not divide into {self.groups} groups")
+        if symbolic.equal(channels % self.num_groups, 0) is False:
+            raise RuleError("norm.groups", f"{channels} channels do not divide into {self.num_groups} groups")
         for values, what in ((scale, "scale"), (bias, "bias")):
-            check_vector(values, self.groups if self.per_group else channels, what)
+            check_vector(values, self.num_groups if self.per_group else channels, what)
         return x.shape
 
     def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any) -> Any:
         kind = arrays.element(x)
-        split = (x.shape[0], self.groups, x.shape[1] // self.groups, *x.shape[2:])
-        work = xp.reshape(arrays.cast(xp, x, wide_type(kind, self.stash or kind)), split)
+        split = (x.shape[0], self.num_groups, x.shape[1] // self.num_groups, *x.shape[2:])
+        work = xp.reshape(arrays.cast(xp, x, wide_type(kind, self.stash_type or kind)), split)
         y, _, _ = _standardized(xp, work, range(2, len(split)), self.epsilon)
         y = arrays.cast(xp, y, wide_type(kind))
-        placed = (1, self.groups, 1 if self.per_group else split[2], *(1,) * (x.ndim - 2))
+        placed = (1, self.num_groups, 1 if self.per_group else split[2], *(1,) * (x.ndim - 2))
         scale, bias = (xp.reshape(arrays.widened(xp, values), placed) for values in (scale, bias))
         return round_to(xp, xp.reshape(y * scale + bias, x.shape), kind)
 
     def canonical(self, x: Any, scale: Any, bias: Any) -> Op:
-        return self.with_(stash=self.stash or wide_type(x.dtype))
+        return self.with_(stash_type=self.stash_type or wide_type(x.dtype))
 
     def decompose(self, b: Any, x: Any, scale: Any, bias: Any) -> Any:
         rank, kind = len(x.dims), wide_type(x.dtype)
         if self.per_group:
-            each = [_repeated(b, values, x, self.groups) for values in (scale, bias)]
+            each = [_repeated(b, values, x, self.num_groups) for values in (scale, bias)]
             return b.add(self.with_(per_group=False), x, *each)[0]
         shape = shape_value(b, x)
         # Not -1, which an empty tensor does not tell.
         channels: Any = x.dims[1]
-        each = [channels // self.groups] if isinstance(channels, int) else b.Divide(shape_value(b, x, [1]), [self.groups])
-        split = joined(b, shape_value(b, x, [0]), [self.groups], each, shape_value(b, x, range(2, rank)))
-        work = b.Reshape(as_type(b, x, wide_type(kind, self.stash or kind)), split, copy_zeros=False)
+        each = [channels // self.num_groups] if isinstance(channels, int) else b.Divide(shape_value(b, x, [1]), [self.num_groups])
+        split = joined(b, shape_value(b, x, [0]), [self.num_groups], each, shape_value(b, x, range(2, rank)))
+        work = b.Reshape(as_type(b, x, wide_type(kind, self.stash_type or kind)), split, copy_zeros=False)
         y = b.Reshape(standardized(b, work, range(2, rank + 1), self.epsilon), shape, copy_zeros=False)
         scale, bias = (_channels_value(b, as_type(b, values, kind), rank) for values in (scale, bias))
         return as_type(b, b.Add(b.Multiply(as_type(b, y, kind), scale), bias), x.dtype)

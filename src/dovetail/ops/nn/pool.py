@@ -16,53 +16,56 @@ from dovetail.ir.op import Op, check_inputs
 from dovetail.ir.types import Tensor, Type, Unknown, static
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.nn.conv import Conv, input_gradient, joined, sizes_of
-from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, _refuse_small, _Sliding, spatial
+from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, SlidingWindowOp, refuse_small_input, spatial
 from dovetail.ops.reduction.reduce import ReduceMax
 
 # By the text VALID counts whole windows, in onnxruntime it rounds up as well: with ceil_mode it is left out.
-_AUTO_CEIL = "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, ceil_mode~{1:ceil_torch}:rounding"
-_ONNX = "kernel_shape:kernel, strides?, pads~natural?"
-_CEIL = "ceil_mode~{0:floor}:rounding=0"
-_ROUNDING = "rounding_type~{floor:floor,ceil:ceil}:rounding=floor"
-_ROUNDING_14 = "rounding_type~{floor:floor,ceil:ceil,ceil_torch:ceil_torch}:rounding=floor"
+_AUTO_CEIL = (
+    "auto_pad~{NOTSET:explicit,SAME_UPPER:same_upper,SAME_LOWER:same_lower}=NOTSET, ceil_mode~{1:ceil_torch}:rounding_type"
+)
+_STORAGE = "storage_order~{0:0,1:1}=0"
+_ONNX = "kernel_shape, strides?, pads~natural?"
+_CEIL = "ceil_mode~{0:floor}:rounding_type=0"
+_ROUNDING = "rounding_type~{floor:floor,ceil:ceil}=floor"
+_ROUNDING_14 = "rounding_type~{floor:floor,ceil:ceil,ceil_torch:ceil_torch}=floor"
 
 
-class _Pool(_Sliding):
+class _Pool(SlidingWindowOp):
     """Windows of the sizes ``kernel``. ``rounding`` says what becomes of what is left at the end: ``floor`` leaves it, ``ceil``
     gives it a window that may reach past the padded input, ``ceil_torch`` too, unless that window would start in the padding at
     the end.
     """
 
-    kernel: tuple[int, ...] = ()
-    rounding: str = "floor"
+    kernel_shape: tuple[int, ...] = ()
+    rounding_type: str = "floor"
 
     def validate(self) -> None:
         super().validate()
-        if min(self.kernel, default=1) < 1:
-            raise RuleError("window.size", f"kernel {list(self.kernel)} should be at least 1")
-        if self.rounding not in ("floor", "ceil", "ceil_torch"):
-            raise RuleError("pool.rounding", f"rounding {self.rounding!r} is none of floor, ceil, ceil_torch")
+        if min(self.kernel_shape, default=1) < 1:
+            raise RuleError("window.size", f"kernel {list(self.kernel_shape)} should be at least 1")
+        if self.rounding_type not in ("floor", "ceil", "ceil_torch"):
+            raise RuleError("pool.rounding", f"rounding {self.rounding_type!r} is none of floor, ceil, ceil_torch")
 
     def _count(self, rest: Any, size: Any, begin: int, stride: int) -> Any:
-        _refuse_small(rest)
-        if self.rounding == "floor":
+        refuse_small_input(rest)
+        if self.rounding_type == "floor":
             return rest // stride + 1
         count = symbolic.ceil_divide(rest, stride) + 1
-        if self.rounding == "ceil":
+        if self.rounding_type == "ceil":
             return count
         # The windows that start at -begin, -begin + stride ... below the input's end.
         return symbolic.minimum(count, symbolic.ceil_divide(size + begin, stride))
 
     def _sizes(self, x: Any) -> tuple[Any, ...]:
         sizes = spatial(x.dims)
-        if len(sizes) != len(self.kernel):
-            raise RuleError("window.rank", f"a kernel of {len(self.kernel)} axes over {len(sizes)} spatial axes")
+        if len(sizes) != len(self.kernel_shape):
+            raise RuleError("window.rank", f"a kernel of {len(self.kernel_shape)} axes over {len(sizes)} spatial axes")
         return sizes
 
     def _pooled(self, x: Any) -> Any:
         if x.shape is None:
-            return (None, None, *(None,) * len(self.kernel))
-        return (*x.shape[:2], *self.geometry(self._sizes(x), self.kernel).outs)
+            return (None, None, *(None,) * len(self.kernel_shape))
+        return (*x.shape[:2], *self.geometry(self._sizes(x), self.kernel_shape).outs)
 
     def _reach(self, found: Geometry, sizes: Any) -> tuple[int, ...]:
         """The padding at the end that the windows need, so that none is left over."""
@@ -72,13 +75,13 @@ class _Pool(_Sliding):
         )
 
     def canonical(self, x: Any) -> Op:
-        plain = self.with_(**self.plain(len(self.kernel)))
+        plain = self.with_(**self.plain(len(self.kernel_shape)))
         try:
             sizes = static(x.dims[2:])
         except Unknown:
             return plain
-        floor: Any = plain.with_(rounding="floor")
-        same: bool = floor.geometry(sizes, self.kernel).outs == self.geometry(sizes, self.kernel).outs
+        floor: Any = plain.with_(rounding_type="floor")
+        same: bool = floor.geometry(sizes, self.kernel_shape).outs == self.geometry(sizes, self.kernel_shape).outs
         made: Op = floor if same else plain
         return made
 
@@ -88,10 +91,14 @@ class _Pool(_Sliding):
             sizes = static(x.dims[2:])
         except Unknown:
             return None
-        found = self.geometry(sizes, self.kernel)
+        found = self.geometry(sizes, self.kernel_shape)
         ends = [max(end, 0) for end in self._reach(found, sizes)]
         return self.with_(
-            strides=found.strides, dilations=found.dilations, pads=(*found.begins, *ends), auto_pad="explicit", rounding="floor"
+            strides=found.strides,
+            dilations=found.dilations,
+            pads=(*found.begins, *ends),
+            auto_pad="explicit",
+            rounding_type="floor",
         )
 
 
@@ -100,16 +107,16 @@ class MaxPool(
     sig="x: R -> y: R, indices: i64",
     onnx=(
         f"MaxPool-1(x; {_ONNX}, {ONNX_PAD} | outputs=1)",
-        f"MaxPool-8(x; {_ONNX}, {ONNX_PAD}, storage_order:column_major=0 | index_dtype=i64)",
-        f"MaxPool-10,11,12,22(x; {_ONNX}, dilations?, {_AUTO_CEIL}, storage_order:column_major=0 | index_dtype=i64)",
-        f"MaxPool-10,11,12,22(x; {_ONNX}, dilations?, {ONNX_PAD}, {_CEIL}, storage_order:column_major=0 | index_dtype=i64)",
+        f"MaxPool-8(x; {_ONNX}, {ONNX_PAD}, {_STORAGE} | index_element_type=i64)",
+        f"MaxPool-10,11,12,22(x; {_ONNX}, dilations?, {_AUTO_CEIL}, {_STORAGE} | index_element_type=i64)",
+        f"MaxPool-10,11,12,22(x; {_ONNX}, dilations?, {ONNX_PAD}, {_CEIL}, {_STORAGE} | index_element_type=i64)",
     ),
     openvino=(
-        f"MaxPool-1(x; strides, kernel, {PADS}, {_ROUNDING} | outputs=1)",
-        f"MaxPool-1(x; strides, kernel, {STALE}, {_ROUNDING} | outputs=1)",
+        f"MaxPool-1(x; strides, kernel:kernel_shape, {PADS}, {_ROUNDING} | outputs=1)",
+        f"MaxPool-1(x; strides, kernel:kernel_shape, {STALE}, {_ROUNDING} | outputs=1)",
         *(
-            f"MaxPool-{version}(x; strides, dilations, kernel, {pads}, {rounding}, index_element_type:index_dtype=i64, "
-            "axis:index_axis=0 | outputs=2)"
+            f"MaxPool-{version}(x; strides, dilations, kernel:kernel_shape, {pads}, {rounding}, index_element_type=i64, "
+            "axis=0 | outputs=2)"
             for version, rounding in ((8, _ROUNDING), (14, _ROUNDING_14))
             for pads in (PADS, STALE)
         ),
@@ -117,13 +124,13 @@ class MaxPool(
 ):
     """The greatest element of each window of ``x`` [N, C, *sizes], padding never; and where in ``x`` its first occurrence stands.
 
-    Indices count elements of ``x`` from the axis ``index_axis`` on, row-major, or with ``column_major`` the spatial axes the
+    Indices count elements of ``x`` from the axis ``axis`` on, row-major, or with ``storage_order`` the spatial axes the
     other way round. Sources: ONNX MaxPool 1 to 22; OpenVINO MaxPool-1, -8, -14.
     """
 
-    column_major: bool = False
-    index_dtype: DType = dtypes.i64
-    index_axis: int = 0
+    storage_order: int = 0
+    index_element_type: DType = dtypes.i64
+    axis: int = 0
     outputs: int = 1
 
     def validate(self) -> None:
@@ -134,34 +141,36 @@ class MaxPool(
     def types(self, x: Any) -> list[Type]:
         bound = check_inputs(self, (x,))
         shape = self._pooled(x)
-        if x.shape is not None and not -len(x.shape) <= self.index_axis < len(x.shape):
-            raise RuleError("axis.range", f"axis {self.index_axis} is not in [{-len(x.shape)}, {len(x.shape) - 1}]")
-        types: list[Type] = [Tensor(bound.get("R"), shape), Tensor(self.index_dtype, shape)]
+        if x.shape is not None and not -len(x.shape) <= self.axis < len(x.shape):
+            raise RuleError("axis.range", f"axis {self.axis} is not in [{-len(x.shape)}, {len(x.shape) - 1}]")
+        types: list[Type] = [Tensor(bound.get("R"), shape), Tensor(self.index_element_type, shape)]
         return types[: self.outputs]
 
     def evaluate(self, xp: Any, x: Any) -> Any:
-        found = self.geometry(x.shape[2:], self.kernel)
-        window = (self.kernel, found.strides, found.begins, self._reach(found, x.shape[2:]), found.dilations)
+        found = self.geometry(x.shape[2:], self.kernel_shape)
+        window = (self.kernel_shape, found.strides, found.begins, self._reach(found, x.shape[2:]), found.dilations)
         if self.outputs == 1:
             return (arrays.pool_max(xp, x, *window),)
         y, places = arrays.pool_max_indices(xp, x, *window)
         places = self._counted(xp, places, x.shape)
-        return y, arrays.cast(xp, places, self.index_dtype)
+        return y, arrays.cast(xp, places, self.index_element_type)
 
     def _counted(self, xp: Any, places: Any, shape: tuple[int, ...]) -> Any:
-        """Places among the spatial axes as what ``index_axis`` and ``column_major`` make of them."""
-        axis = self.index_axis % len(shape)
-        if self.column_major:
+        """Places among the spatial axes as what ``axis`` and ``storage_order`` make of them."""
+        axis = self.axis % len(shape)
+        if self.storage_order:
             places = _column_major(places, shape[2:])
         if axis > 2:
             return places % prod(shape[axis:])
-        planes = np.arange(prod(shape[axis:2]), dtype=np.int64).reshape((*(1,) * axis, *shape[axis:2], *(1,) * len(self.kernel)))
+        planes = np.arange(prod(shape[axis:2]), dtype=np.int64).reshape(
+            (*(1,) * axis, *shape[axis:2], *(1,) * len(self.kernel_shape))
+        )
         return places + arrays.from_numpy(xp, planes * prod(shape[2:]), places)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         if g[0] is None:
             return [None]
-        plain = self.with_(column_major=False, index_dtype=dtypes.i64, index_axis=0, outputs=2)
+        plain = self.with_(storage_order=0, index_element_type=dtypes.i64, axis=0, outputs=2)
         places = y[1] if self == plain else b.add(plain, x)[1]
         zeros = b.Reshape(zeros_like(b, x), [-1])
         flat = b.ScatterElements(zeros, b.Reshape(places, [-1]), b.Reshape(g[0], [-1]), axis=0, reduction="add")
@@ -172,24 +181,24 @@ class MaxPool(
         says.
         """
         simple = self.floored(x) or self
-        if not self.column_major and self.index_axis == 0 and self.index_dtype == "i64":
+        if self.storage_order == 0 and self.axis == 0 and self.index_element_type == "i64":
             if simple == self:
                 return None
             return b.add(simple, x)
-        y, places = b.add(simple.with_(column_major=False, index_dtype=dtypes.i64, index_axis=0, outputs=2), x)
+        y, places = b.add(simple.with_(storage_order=0, index_element_type=dtypes.i64, axis=0, outputs=2), x)
         shape = static(x.dims)
-        axis = self.index_axis % len(shape)
+        axis = self.axis % len(shape)
         plane = prod(shape[2:])
         if axis > 0:
             places = b.Mod(places, prod(shape[axis:]))
-        if self.column_major:
+        if self.storage_order:
             inside = b.Mod(places, plane)
             places = b.Subtract(places, inside)
             step = 1
             for after, size in zip([prod(shape[at + 1 :]) for at in range(2, len(shape))], shape[2:], strict=True):
                 places = b.Add(places, b.Multiply(b.Mod(b.Divide(inside, after), size), step))
                 step *= size
-        return [y, places if self.index_dtype == "i64" else b.Cast(places, to=self.index_dtype)][: self.outputs]
+        return [y, places if self.index_element_type == "i64" else b.Cast(places, to=self.index_element_type)][: self.outputs]
 
 
 def _column_major(places: Any, sizes: tuple[int, ...]) -> Any:
@@ -214,7 +223,8 @@ class AveragePool(
         f"AveragePool-19,22(x; {_ONNX}, dilations?, {ONNX_PAD}, {_CEIL}, count_include_pad~{{0:inside,1:padded}}:divisor=0)",
     ),
     openvino=tuple(
-        f"AvgPool-{version}(x; strides, kernel, {pads}, {rounding}, exclude-pad~{{true:inside,false:window}}:divisor{dilations})"
+        f"AvgPool-{version}(x; strides, kernel:kernel_shape, {pads}, {rounding}, "
+        f"exclude-pad~{{true:inside,false:window}}:divisor{dilations})"
         for version, rounding, dilations in ((1, _ROUNDING, ""), (14, _ROUNDING_14, ""), (16, _ROUNDING_14, ", dilations"))
         for pads in (PADS, STALE)
     ),
@@ -240,21 +250,23 @@ class AveragePool(
     def evaluate(self, xp: Any, x: Any) -> Any:
         kind = arrays.element(x)
         sizes = x.shape[2:]
-        found = self.geometry(sizes, self.kernel)
+        found = self.geometry(sizes, self.kernel_shape)
         wide = arrays.widened(xp, x) if kind.is_float else arrays.cast(xp, x, dtypes.f32)
-        total = arrays.pool_sum(xp, wide, self.kernel, found.strides, found.begins, self._reach(found, sizes), found.dilations)
+        total = arrays.pool_sum(
+            xp, wide, self.kernel_shape, found.strides, found.begins, self._reach(found, sizes), found.dilations
+        )
         counts = np.maximum(self.counts(sizes), 1).astype(arrays.element(wide).numpy)
         mean = total / arrays.from_numpy(xp, counts, wide)
         return arrays.cast(xp, mean if kind.is_float else xp.round(mean), kind, saturate=False)
 
     def counts(self, sizes: tuple[int, ...]) -> Any:
         """What the sum of each window is divided by."""
-        found = self.geometry(sizes, self.kernel)
+        found = self.geometry(sizes, self.kernel_shape)
         divisor = self.divisor
         if divisor == "window":
             divisor = "window" if any((*found.begins, *found.ends)) else "inside"
         if divisor == "window":
-            return np.full(found.outs, prod(self.kernel))
+            return np.full(found.outs, prod(self.kernel_shape))
         per_axis = []
         for n, size, stride, dilation, begin, end, out in zip(sizes, *found, strict=True):
             low, high = (0, n) if divisor == "inside" else (-begin, n + end)
@@ -263,7 +275,7 @@ class AveragePool(
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         """Each element takes its share of the windows it lies in: the transposed convolution with ones, channel by channel."""
-        ones = b.constant(np.ones((1, 1, *self.kernel), dtype=x.dtype.numpy), x.dtype)
+        ones = b.constant(np.ones((1, 1, *self.kernel_shape), dtype=x.dtype.numpy), x.dtype)
         conv = Conv(self.strides, self.pads, self.dilations, self.auto_pad)
         share = b.Divide(g, self._counts_value(b, conv, ones, x))
         planes = b.Reshape(share, joined(b, [-1, 1], sizes_of(b, share)), copy_zeros=False)
@@ -277,11 +289,11 @@ class AveragePool(
             return b.constant(counts.astype(x.dtype.numpy), x.dtype)
         except Unknown:
             pass
-        if self.rounding != "floor":
+        if self.rounding_type != "floor":
             raise UnsupportedError("pool.rounding", f"the gradient of {self} over sizes that only run time knows")
         if self.divisor != "inside" and (any(self.pads or ()) or self.auto_pad.startswith("same")):
             # Every window lies in the padded input whole.
-            return b.constant(prod(self.kernel), x.dtype)
+            return b.constant(prod(self.kernel_shape), x.dtype)
         sizes = joined(b, [1, 1], sizes_of(b, x))
         return b.add(conv, b.Expand(b.constant(1, x.dtype), sizes), ones)[0]
 
@@ -311,20 +323,22 @@ class LpPool(
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         sizes = x.shape[2:]
-        found = self.geometry(sizes, self.kernel)
+        found = self.geometry(sizes, self.kernel_shape)
         powers = xp.abs(arrays.widened(xp, x)) ** self.p
-        total = arrays.pool_sum(xp, powers, self.kernel, found.strides, found.begins, self._reach(found, sizes), found.dilations)
+        total = arrays.pool_sum(
+            xp, powers, self.kernel_shape, found.strides, found.begins, self._reach(found, sizes), found.dilations
+        )
         return arrays.cast(xp, total ** (1 / self.p), arrays.element(x), saturate=False)
 
     def decompose(self, b: Any, x: Any) -> Any:
         """Through the average of the powers over whole windows."""
         simple = self.floored(x)
-        if simple is None and self.rounding != "floor":
+        if simple is None and self.rounding_type != "floor":
             raise UnsupportedError("pool.rounding", f"{self} over sizes that only run time knows")
         op: Any = simple or self
-        mean = AveragePool(op.strides, op.pads, op.dilations, op.auto_pad, self.kernel, divisor="padded")
+        mean = AveragePool(op.strides, op.pads, op.dilations, op.auto_pad, self.kernel_shape, divisor="padded")
         powers = b.Power(b.Abs(x), float(self.p))
-        total = b.Multiply(b.add(mean, powers)[0], float(prod(self.kernel)))
+        total = b.Multiply(b.add(mean, powers)[0], float(prod(self.kernel_shape)))
         return b.Power(total, 1 / self.p)
 
 
@@ -348,7 +362,7 @@ class GlobalAveragePool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool
         return arrays.cast(xp, mean, arrays.element(x), saturate=False)
 
     def decompose(self, b: Any, x: Any) -> Any:
-        return b.ReduceMean(x, self.axes(x), keep_dims=True)
+        return b.ReduceMean(x, self.axes(x), keepdims=True)
 
 
 class GlobalMaxPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalMaxPool-1,22(x)"):
@@ -358,7 +372,7 @@ class GlobalMaxPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalMaxPool-1,22(x)
         return ReduceMax().evaluate(xp, x, np.arange(2, x.ndim))
 
     def decompose(self, b: Any, x: Any) -> Any:
-        return b.ReduceMax(x, self.axes(x), keep_dims=True)
+        return b.ReduceMax(x, self.axes(x), keepdims=True)
 
 
 class GlobalLpPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalLpPool-2,22(x; p=2)"):
@@ -377,4 +391,4 @@ class GlobalLpPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalLpPool-2,22(x; p
 
     def decompose(self, b: Any, x: Any) -> Any:
         powers = b.Power(b.Abs(x), float(self.p))
-        return b.Power(b.ReduceSum(powers, self.axes(x), keep_dims=True), 1 / self.p)
+        return b.Power(b.ReduceSum(powers, self.axes(x), keepdims=True), 1 / self.p)

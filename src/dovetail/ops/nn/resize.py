@@ -51,7 +51,7 @@ def _crop(y: Any, out: int, size: int, start: float, end: float) -> Any:
     return places.astype(np.float32)
 
 
-_SINCE_18 = ", antialias, axes?, keep_aspect_ratio_policy:policy"
+_SINCE_18 = ", antialias, axes?, keep_aspect_ratio_policy"
 
 
 def _line(version: int, inputs: str, more: str = "", attributes: str = "") -> str:
@@ -62,8 +62,8 @@ def _line(version: int, inputs: str, more: str = "", attributes: str = "") -> st
     )
     nearest = ",".join(f"{name}:{name}" for name in NEAREST if name != "simple")
     return (
-        f"> Resize-{version}(x, {inputs}; mode, coordinate_transformation_mode~{{{coordinates}{more}}}:coordinates, "
-        f"nearest_mode~{{{nearest}}}:nearest, cubic_coeff_a:cubic_coefficient, exclude_outside, extrapolation_value{attributes})"
+        f"> Resize-{version}(x, {inputs}; mode, coordinate_transformation_mode~{{{coordinates}{more}}}, "
+        f"nearest_mode~{{{nearest}}}, cubic_coeff_a, exclude_outside, extrapolation_value{attributes})"
     )
 
 
@@ -94,8 +94,10 @@ class Resize(
     Op,
     sig="x: T, sizes?!: I, scales?!: F1, roi?!: F2 -> y: T",
     onnx=(
-        "> Upsample-9(x, scales; mode~{nearest:nearest,linear:linear} | coordinates=asymmetric, nearest=simple)",
-        "> Resize-10(x, scales; mode~{nearest:nearest,linear:linear} | coordinates=asymmetric, nearest=simple)",
+        "> Upsample-9(x, scales; mode~{nearest:nearest,linear:linear} | coordinate_transformation_mode=asymmetric, "
+        "nearest_mode=simple)",
+        "> Resize-10(x, scales; mode~{nearest:nearest,linear:linear} | coordinate_transformation_mode=asymmetric, "
+        "nearest_mode=simple)",
         _line(11, "roi, scales, sizes?", ",tf_half_pixel_for_nn:tf_half_pixel_for_nn"),
         _line(13, "roi?, scales?, sizes?"),
         _line(18, "roi?, scales?, sizes?", "", _SINCE_18),
@@ -120,18 +122,23 @@ class Resize(
     """
 
     mode: str = "nearest"
-    coordinates: str = "half_pixel"
-    nearest: str = "round_prefer_floor"
-    cubic_coefficient: float = -0.75
+    coordinate_transformation_mode: str = "half_pixel"
+    nearest_mode: str = "round_prefer_floor"
+    cubic_coeff_a: float = -0.75
     antialias: bool = False
     narrow: bool = False
     exclude_outside: bool = False
     extrapolation_value: float = 0.0
     axes: tuple[int, ...] | None = None
-    policy: str = "stretch"
+    keep_aspect_ratio_policy: str = "stretch"
 
     def validate(self) -> None:
-        for name, known in (("mode", MODES), ("coordinates", tuple(_COORDINATES)), ("nearest", NEAREST), ("policy", POLICIES)):
+        for name, known in (
+            ("mode", MODES),
+            ("coordinate_transformation_mode", tuple(_COORDINATES)),
+            ("nearest_mode", NEAREST),
+            ("keep_aspect_ratio_policy", POLICIES),
+        ):
             if getattr(self, name) not in known:
                 raise RuleError("resize.mode", f"{name} {getattr(self, name)!r} is none of {', '.join(known)}")
         if self.antialias and self.mode == "nearest":
@@ -195,7 +202,7 @@ class Resize(
 
     def _regions(self, roi: Any, count: int) -> list[tuple[float, float]] | None:
         """The part of each axis that is looked at; None where it is not known."""
-        if self.coordinates != "tf_crop_and_resize":
+        if self.coordinate_transformation_mode != "tf_crop_and_resize":
             return [(0.0, 1.0)] * count
         if roi is None:
             raise RuleError("resize.roi", "tf_crop_and_resize needs a region")
@@ -207,11 +214,11 @@ class Resize(
         if negative:
             raise RuleError("resize.target", f"a size of {negative[0]}")
         known = all(isinstance(size, int) and size > 0 for size in lengths) and all(isinstance(size, int) for size in wanted)
-        if self.policy == "stretch":
+        if self.keep_aspect_ratio_policy == "stretch":
             return list(wanted), [_ratio(out, size) for out, size in zip(wanted, lengths, strict=True)]
         if not known:
             return [None] * len(wanted), [None] * len(wanted)
-        choose = min if self.policy == "not_larger" else max
+        choose = min if self.keep_aspect_ratio_policy == "not_larger" else max
         scale = choose(np.float32(out) / np.float32(size) for out, size in zip(wanted, lengths, strict=True))
         return [_floor(np.float32(size), scale, _HALF) for size in lengths], [scale] * len(wanted)
 
@@ -221,7 +228,7 @@ class Resize(
 
     def evaluate(self, xp: Any, x: Any, sizes: Any = None, scales: Any = None, roi: Any = None) -> Any:
         rows = self._rows(x, sizes, scales, roi)
-        if self.mode == "nearest" and self.coordinates != "tf_crop_and_resize":
+        if self.mode == "nearest" and self.coordinate_transformation_mode != "tf_crop_and_resize":
             for row in rows:
                 x = xp.take(x, _indices(xp, self.taps(row).places[:, 0], x), axis=row.axis)
             return x
@@ -253,7 +260,7 @@ class Resize(
 
     def is_identity(self, row: Axis) -> bool:
         """Whether an axis stays as it is."""
-        if row.roi != (0.0, 1.0) or self.coordinates == "tf_half_pixel_for_nn":
+        if row.roi != (0.0, 1.0) or self.coordinate_transformation_mode == "tf_half_pixel_for_nn":
             return False
         if row.out is None or symbolic.equal(row.size, row.out) is not True:
             return False
@@ -273,16 +280,16 @@ class Resize(
         refuse_memory(current().limits, int(min(nbytes, 2.0**62)), "a table of the elements that a Resize reads")
         y = np.arange(out, dtype=np.float32)
         with np.errstate(all="ignore"):
-            x = _COORDINATES[self.coordinates](y, scale, out, size, row.roi)
-        crop = self.coordinates == "tf_crop_and_resize"
+            x = _COORDINATES[self.coordinate_transformation_mode](y, scale, out, size, row.roi)
+        crop = self.coordinate_transformation_mode == "tf_crop_and_resize"
         outside = (x < 0) | (x > size - 1) if crop else np.zeros(out, dtype=bool)
         if self.mode == "nearest":
-            places = np.clip(_nearest(x, self.nearest, bool(scale < 1)), 0, max(size - 1, 0))[:, None]
+            places = np.clip(_nearest(x, self.nearest_mode, bool(scale < 1)), 0, max(size - 1, 0))[:, None]
             return Taps(places, np.ones(places.shape), outside)
         span = np.arange(int(np.floor(-reach)), int(np.ceil(reach)) + 1)
         places = np.floor(x).astype(np.int64)[:, None] + span
         distance = np.abs(x.astype(np.float64)[:, None] - places) * stretch
-        weights = np.clip(1 - distance, 0, None) if self.mode == "linear" else _keys(distance, self.cubic_coefficient)
+        weights = np.clip(1 - distance, 0, None) if self.mode == "linear" else _keys(distance, self.cubic_coeff_a)
         if self.exclude_outside:
             weights = np.where((places < 0) | (places >= size), 0, weights)
         if self.exclude_outside or self.antialias:
@@ -303,7 +310,7 @@ class Resize(
         """The axes that change. Raises UnsupportedError [resize.dynamic] where their sizes are not all known."""
         sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
-        if rows is None or (self.coordinates == "tf_crop_and_resize" and known_floats(roi) is None):
+        if rows is None or (self.coordinate_transformation_mode == "tf_crop_and_resize" and known_floats(roi) is None):
             raise UnsupportedError("resize.dynamic", f"{self}, whose sizes only run time knows")
         rows = [row for row in rows if not self.is_identity(row)]
         for row in rows:
@@ -316,7 +323,7 @@ class Resize(
         gradients = [None for item in (sizes, scales, roi) if item is not None]
         sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
-        if self.coordinates == "tf_crop_and_resize" and known_floats(roi) is None:
+        if self.coordinate_transformation_mode == "tf_crop_and_resize" and known_floats(roi) is None:
             rows = None
         if rows is None or not all(map(self._is_known, rows)):
             return [self._gradient_at_run_time(b, g, y, x, (sizes, scales, roi), rows), *gradients]
@@ -350,27 +357,31 @@ class Resize(
         """Attributes that mean nothing here are left at their defaults."""
         changes: dict[str, Any] = {}
         if self.mode != "nearest":
-            changes["nearest"] = "round_prefer_floor"
+            changes["nearest_mode"] = "round_prefer_floor"
         else:
             changes["exclude_outside"] = False
         if self.mode != "cubic":
-            changes["cubic_coefficient"] = -0.75
-        if self.coordinates != "tf_crop_and_resize":
+            changes["cubic_coeff_a"] = -0.75
+        if self.coordinate_transformation_mode != "tf_crop_and_resize":
             changes["extrapolation_value"] = 0.0
         if _present(sizes) is None:
-            changes["policy"] = "stretch"
+            changes["keep_aspect_ratio_policy"] = "stretch"
         if not self.antialias or not self._may_narrow(x, sizes, scales):
             changes["narrow"] = False
-        if self.coordinates == "align_corners_scaled" and self.policy == "stretch" and self.is_whole(x, sizes, scales):
-            changes["coordinates"] = "align_corners"
+        if (
+            self.coordinate_transformation_mode == "align_corners_scaled"
+            and self.keep_aspect_ratio_policy == "stretch"
+            and self.is_whole(x, sizes, scales)
+        ):
+            changes["coordinate_transformation_mode"] = "align_corners"
         if x.shape is not None and self.axes is not None:
             changes["axes"] = axes_in(self.axes, len(x.shape))
             if changes["axes"] == tuple(range(len(x.shape))):
                 changes["axes"] = None
-        if self.nearest == "simple" and self.mode == "nearest":
+        if self.nearest_mode == "simple" and self.mode == "nearest":
             values = None if _present(scales) is None else known_scales(scales)
             if values is not None and (all(each >= 1 for each in values) or all(each <= 1 for each in values)):
-                changes["nearest"] = "floor" if all(each >= 1 for each in values) else "ceil"
+                changes["nearest_mode"] = "floor" if all(each >= 1 for each in values) else "ceil"
         return self.with_(**changes)
 
     def _may_narrow(self, x: Any, sizes: Any, scales: Any) -> bool:
@@ -379,7 +390,11 @@ class Resize(
             return False
         if x.shape is None:
             return True
-        rows = self.plan(x, _present(sizes), _present(scales), None) if self.coordinates != "tf_crop_and_resize" else None
+        rows = (
+            self.plan(x, _present(sizes), _present(scales), None)
+            if self.coordinate_transformation_mode != "tf_crop_and_resize"
+            else None
+        )
         if rows is None or any(row.scale is None for row in rows):
             return True
         return any(row.scale < 1 for row in rows) and any(row.scale > 1 for row in rows)
@@ -421,11 +436,14 @@ class Resize(
         """
         if (
             (roi is None or scales is None)
-            and self.policy == "stretch"
+            and self.keep_aspect_ratio_policy == "stretch"
             and not self.antialias
-            and self.coordinates != "half_pixel_symmetric"
+            and self.coordinate_transformation_mode != "half_pixel_symmetric"
             # Which moves the elements of an axis of the same length too.
-            and (self.coordinates != "tf_half_pixel_for_nn" or self.places(len(x.dims)) == tuple(range(len(x.dims))))
+            and (
+                self.coordinate_transformation_mode != "tf_half_pixel_for_nn"
+                or self.places(len(x.dims)) == tuple(range(len(x.dims)))
+            )
         ):
             return self._written_out(b, x, sizes, scales, roi)
         rows = self.known_rows(x, sizes, scales, roi)

@@ -38,7 +38,7 @@ def run_time_matrices(b: Any, op: Any, x: Any, y: Any, inputs: tuple[Any, Any, A
         if axis in unchanged:
             continue
         region = None
-        if op.coordinates == "tf_crop_and_resize":
+        if op.coordinate_transformation_mode == "tf_crop_and_resize":
             ends = _f32(b, roi)
             region = _element(b, ends, index), _element(b, ends, index + len(axes))
         yield axis, _matrix(b, op, RunTimeAxis(size, out, scale, region, shrinks), x.dtype)
@@ -53,13 +53,13 @@ def _scales(b: Any, op: Any, lengths: list[tuple[Any, Any]], sizes: Any, scales:
         given = b.Cast(scales, to=dtypes.f32)
         return [_element(b, given, index) for index in range(len(lengths))]
     wanted = [out for _, out in lengths]
-    if op.policy != "stretch":
+    if op.keep_aspect_ratio_policy != "stretch":
         given = b.Cast(sizes, to=dtypes.i64)
         wanted = [_element(b, given, index) for index in range(len(lengths))]
     ratios = [b.Divide(_f32(b, out), _f32(b, size)) for out, (size, _) in zip(wanted, lengths, strict=True)]
-    if op.policy == "stretch":
+    if op.keep_aspect_ratio_policy == "stretch":
         return ratios
-    return [_of_all(b, "Minimum" if op.policy == "not_larger" else "Maximum", ratios)] * len(ratios)
+    return [_of_all(b, "Minimum" if op.keep_aspect_ratio_policy == "not_larger" else "Maximum", ratios)] * len(ratios)
 
 
 def _of_all(b: Any, kind: str, xs: list[Any]) -> Any:
@@ -78,15 +78,15 @@ def _matrix(b: Any, op: Any, axis: RunTimeAxis, kind: Any) -> Any:
     wide = dtypes.f32 if kind.bits < 32 else kind
     last = b.Subtract(axis.size, 1)
     count = b.Range(0, axis.out, 1, dtype=dtypes.i64)
-    source = _COORDINATES[op.coordinates](b, _f32(b, count), axis)
+    source = _COORDINATES[op.coordinate_transformation_mode](b, _f32(b, count), axis)
     columns = b.Unsqueeze(b.Range(0, axis.size, 1, dtype=dtypes.i64), [0])
     if op.mode == "nearest":
-        nearest = b.Cast(_nearest(b, op.nearest, source, axis.scale), to=dtypes.i64)
+        nearest = b.Cast(_nearest(b, op.nearest_mode, source, axis.scale), to=dtypes.i64)
         places = b.Maximum(b.Minimum(nearest, last), 0)
         weights = b.Cast(b.Equal(b.Unsqueeze(places, [1]), columns), to=wide)
     else:
         weights = _weights(b, op, axis, source, last, columns, wide)
-    if op.coordinates == "tf_crop_and_resize":
+    if op.coordinate_transformation_mode == "tf_crop_and_resize":
         outside = b.Or(b.Less(source, 0.0), b.Less(_f32(b, last), source))
         weights = b.Where(b.Unsqueeze(outside, [1]), b.constant(0.0, wide), weights)
     return weights
@@ -113,9 +113,9 @@ def _weights(b: Any, op: Any, axis: RunTimeAxis, source: Any, last: Any, columns
     if op.mode == "linear":
         weights = b.Maximum(b.Subtract(ONE, distance), 0.0)
     else:
-        weights = _keys(b, distance, op.cubic_coefficient)
+        weights = _keys(b, distance, op.cubic_coeff_a)
     if op.exclude_outside or op.antialias:
-        total = b.ReduceSum(weights, [1], keep_dims=True)
+        total = b.ReduceSum(weights, [1], keepdims=True)
         weights = b.Divide(weights, b.Where(b.Equal(total, 0.0), b.constant(ONE, wide), total))
     if op.exclude_outside:
         return weights

@@ -48,7 +48,7 @@ def halves(total: Any, upper: bool) -> tuple[Any, Any]:
     return (less, total - less) if upper else (total - less, less)
 
 
-class _Sliding(Op):
+class SlidingWindowOp(Op):
     """Attributes of windows. ``strides`` and ``dilations`` default to 1 along each axis; ``pads``, all begins and then all ends,
     to 0.
 
@@ -113,7 +113,7 @@ class _Sliding(Op):
     def _count(self, rest: Any, size: Any, begin: int, stride: int) -> Any:
         """How many windows start in the ``rest`` elements after the first window."""
         del size, begin
-        _refuse_small(rest)
+        refuse_small_input(rest)
         return rest // stride + 1
 
     def value(self, *xs: Any) -> Any:
@@ -127,7 +127,7 @@ class _Sliding(Op):
         return {"strides": strides, "dilations": dilations, "pads": pads}
 
 
-def _refuse_small(rest: Any) -> None:
+def refuse_small_input(rest: Any) -> None:
     if isinstance(rest, int) and rest < 0:
         raise RuleError("window.size", f"a window reaches {-rest} past the padded input")
 

@@ -36,7 +36,7 @@ from dovetail.ops.quantization.scales import (
 )
 
 BYTES = ("i8", "u8")
-_WINDOWS = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape:kernel?"
+_WINDOWS = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape?"
 
 
 class _Bytes(Op):
@@ -103,7 +103,7 @@ class ConvInteger(
     """
 
     def conv(self) -> Conv:
-        return Conv(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel)
+        return Conv(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel_shape)
 
     def shape(self, x: Any, w: Any, x_zero_point: Any = None, w_zero_point: Any = None) -> Any:
         # First, since it refuses weights of another rank.
@@ -124,7 +124,7 @@ class ConvInteger(
         return as_type(b, b.add(self.conv(), left, centred_value(b, w, point, kind))[0], dtypes.i32)
 
     def canonical(self, x: Any, w: Any, *points: Any) -> Op:
-        return self if w.shape is None else self.with_(kernel=None, **self.plain(len(w.shape) - 2))
+        return self if w.shape is None else self.with_(kernel_shape=None, **self.plain(len(w.shape) - 2))
 
 
 class QLinearConv(
@@ -142,7 +142,7 @@ class QLinearConv(
     """
 
     def integers(self) -> ConvInteger:
-        return ConvInteger(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel)
+        return ConvInteger(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel_shape)
 
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("I3")
@@ -178,7 +178,7 @@ class QLinearConv(
         return requantized_value(b, total, b.Divide(factor, one_value(b, y_scale)), one_value(b, zy))
 
     def canonical(self, x: Any, x_scale: Any, zx: Any, w: Any, *rest: Any) -> Op:
-        return self if w.shape is None else self.with_(kernel=None, **self.plain(len(w.shape) - 2))
+        return self if w.shape is None else self.with_(kernel_shape=None, **self.plain(len(w.shape) - 2))
 
 
 def requantized(xp: Any, total: Any, factor: Any, zero_point: Any) -> Any:
@@ -261,7 +261,7 @@ class QGemm(
         if (scale is None) != (point is None):
             raise RuleError("quantize.scale", "a scale and a zero point of the result go together")
         (made,) = super().types(*xs)
-        return [made if point is not None else Tensor(dtypes.f32, made.shape)]  # type: ignore[union-attr]
+        return [made if point is not None else Tensor(dtypes.f32, made.shape)]
 
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("I3")

@@ -136,9 +136,7 @@ class MatMulNBits(
             kind = dtypes.dtype(f"u{self.bits}")
             return b.constant(self._codes(np, packed.constant).reshape(shape).astype(kind.numpy), kind)
         whole = b.Cast(packed, to=dtypes.i32)
-        parts = [
-            b.Unsqueeze(b.Mod(b.Divide(whole, 2**place), 2**self.bits, truncate=True), [-1]) for place in range(0, 8, self.bits)
-        ]
+        parts = [b.Unsqueeze(b.Mod(b.Divide(whole, 2**place), 2**self.bits, fmod=True), [-1]) for place in range(0, 8, self.bits)]
         return b.Reshape(b.Concat(*parts, axis=-1), list(shape), copy_zeros=False)
 
     def _points_value(self, b: Any, zero_points: Any, wide: Any) -> Any:

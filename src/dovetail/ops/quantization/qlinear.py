@@ -168,20 +168,20 @@ class QLinearSoftmax(
     _FunctionOnGrid,
     sig=_ONE,
     onnx=(
-        f"{_SOFTMAX} opset~{{1:true,7:true,8:true,9:true,10:true,11:true,12:true}}:coerce)",
-        f"{_SOFTMAX} opset~{{{', '.join(f'{opset}:false' for opset in (*range(14, 29), 13))}}}:coerce)",
+        f"{_SOFTMAX} opset~{{1:true,7:true,8:true,9:true,10:true,11:true,12:true}}:coerce_to_2d)",
+        f"{_SOFTMAX} opset~{{{', '.join(f'{opset}:false' for opset in (*range(14, 29), 13))}}}:coerce_to_2d)",
     ),
 ):
-    """Softmax between two grids of bytes, with ``coerce`` over ``axis`` and all after it.
+    """Softmax between two grids of bytes, with ``coerce_to_2d`` over ``axis`` and all after it.
 
     Source: com.microsoft QLinearSoftmax; where 1 / ``y_scale`` is no whole number onnxruntime takes the one below it instead.
     """
 
     axis: int = -1
-    coerce: bool = False
+    coerce_to_2d: bool = False
 
     def function(self) -> Op:
-        made: Op = Softmax(self.axis, self.coerce)
+        made: Op = Softmax(self.axis, self.coerce_to_2d)
         return made
 
 
@@ -226,12 +226,12 @@ class QLinearGlobalAveragePool(
 
         axes = self._axes(len(x.dims))
         steps = centred_value(b, x, one_value(b, zx))
-        total = b.Cast(b.ReduceSum(steps, list(axes), keep_dims=True), to=dtypes.f32)
+        total = b.Cast(b.ReduceSum(steps, list(axes), keepdims=True), to=dtypes.f32)
         sizes = shape_value(b, x, axes)
         if isinstance(sizes, list):
             count = b.constant(np.float32(np.prod(sizes)))
         else:
-            count = b.Cast(b.ReduceProd(sizes, [0], keep_dims=False), to=dtypes.f32)
+            count = b.Cast(b.ReduceProd(sizes, [0], keepdims=False), to=dtypes.f32)
         factor = b.Divide(one_value(b, sx), b.Multiply(one_value(b, sy), count))
         return grid_value(b, b.Multiply(total, factor), point_value(b, zy), x.dtype)
 
@@ -240,8 +240,8 @@ class QLinearAveragePool(
     _FunctionOnGrid,
     sig=_ONE,
     onnx=(
-        f"com.microsoft:QLinearAveragePool-1({_ONE_LINE}; kernel_shape:kernel, strides?, pads~natural?, {ONNX_PAD}, "
-        "ceil_mode~{0:floor}:rounding=0, count_include_pad~{0:inside,1:padded}:divisor=0, "
+        f"com.microsoft:QLinearAveragePool-1({_ONE_LINE}; kernel_shape, strides?, pads~natural?, {ONNX_PAD}, "
+        "ceil_mode~{0:floor}:rounding_type=0, count_include_pad~{0:inside,1:padded}:divisor=0, "
         "channels_last~{0:false}:channels_last=0)"
     ),
 ):
@@ -251,11 +251,11 @@ class QLinearAveragePool(
     """
 
     together = True
-    kernel: tuple[int, ...] = ()
+    kernel_shape: tuple[int, ...] = ()
     strides: tuple[int, ...] | None = None
     pads: tuple[int, ...] | None = None
     auto_pad: str = "explicit"
-    rounding: str = "floor"
+    rounding_type: str = "floor"
     divisor: str = "inside"
     channels_last: bool = False
 
@@ -269,8 +269,8 @@ class QLinearAveragePool(
             strides=self.strides,
             pads=self.pads,
             auto_pad=self.auto_pad,
-            kernel=self.kernel,
-            rounding=self.rounding,
+            kernel_shape=self.kernel_shape,
+            rounding_type=self.rounding_type,
             divisor=self.divisor,
         )
 

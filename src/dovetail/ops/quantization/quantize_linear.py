@@ -257,8 +257,8 @@ class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, scale: f32, zero_point: u8
     def decompose(self, b: Any, x: Any) -> Any:
         zero = b.constant(np.float32(0))
         every = list(range(len(x.dims)))
-        least = b.Minimum(b.ReduceMin(x, every, keep_dims=False), zero)
-        span = b.Subtract(b.Maximum(b.ReduceMax(x, every, keep_dims=False), zero), least)
+        least = b.Minimum(b.ReduceMin(x, every, keepdims=False), zero)
+        span = b.Subtract(b.Maximum(b.ReduceMax(x, every, keepdims=False), zero), least)
         scale = b.Where(b.Equal(span, zero), b.constant(np.float32(1)), b.Divide(span, b.constant(np.float32(255))))
         near = b.Clip(b.Subtract(zero, b.Divide(least, scale)), zero, b.constant(np.float32(255)))
         zero_point = b.Cast(b.Round(near), to=dtypes.u8)

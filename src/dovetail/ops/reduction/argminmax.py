@@ -12,18 +12,18 @@ from dovetail.errors import RuleError
 from dovetail.interpreter.evaluate import FOLD_LIMIT
 from dovetail.ir.op import Op
 from dovetail.ir.types import axis_in
-from dovetail.ops.elementwise.broadcast import _Elementwise
+from dovetail.ops.elementwise.broadcast import Elementwise
 
 
-class _Place(_Elementwise, sig="x: R -> y: i64"):
+class _Place(Elementwise, sig="x: R -> y: i64"):
     """Where along ``axis`` the extreme element is: the first of several, or with ``last`` the last.
 
     The axis is kept with size 1, or taken out.
     """
 
     axis: int = 0
-    keep_dims: bool = True
-    last: bool = False
+    keepdims: bool = True
+    select_last_index: bool = False
     reduction: ClassVar[str]
 
     def shape(self, x: Any) -> Any:
@@ -32,7 +32,7 @@ class _Place(_Elementwise, sig="x: R -> y: i64"):
         axis = axis_in(self.axis, len(x.shape))
         if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
             raise RuleError("argument.empty", f"axis {axis} of size 0 has no extreme element")
-        return x.shape[:axis] + ((1,) if self.keep_dims else ()) + x.shape[axis + 1 :]
+        return x.shape[:axis] + ((1,) if self.keepdims else ()) + x.shape[axis + 1 :]
 
     def canonical(self, x: Any) -> Op:
         return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
@@ -46,12 +46,12 @@ class _Place(_Elementwise, sig="x: R -> y: i64"):
         axis = axis_in(self.axis, x.ndim)
         kind = arrays.element(x)
         wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widened(xp, x)
-        if self.last:
+        if self.select_last_index:
             found = x.shape[axis] - 1 - self.place(xp)(xp.flip(wide, axis=axis), axis=axis)
         else:
             found = self.place(xp)(wide, axis=axis)
         places = arrays.cast(xp, xp.asarray(found), dtypes.i64)
-        return xp.expand_dims(places, axis=axis) if self.keep_dims else places
+        return xp.expand_dims(places, axis=axis) if self.keepdims else places
 
     def composed(self, b: Any, x: Any) -> Any:
         """The least (or greatest) of the places that hold the extreme element."""
@@ -60,8 +60,8 @@ class _Place(_Elementwise, sig="x: R -> y: i64"):
         axis = axis_in(self.axis, len(x.shape))
         hit = b.Equal(x, b.apply(self.reduction, x, [axis]))
         places = _places(b, x, axis)
-        found = b.Where(hit, places, b.constant(-1, dtypes.i64) if self.last else _size(b, x, axis))
-        return b.apply("ReduceMax" if self.last else "ReduceMin", found, [axis], keep_dims=self.keep_dims)
+        found = b.Where(hit, places, b.constant(-1, dtypes.i64) if self.select_last_index else _size(b, x, axis))
+        return b.apply("ReduceMax" if self.select_last_index else "ReduceMin", found, [axis], keepdims=self.keepdims)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         return [None]
@@ -87,9 +87,9 @@ def _places(b: Any, x: Any, axis: int) -> Any:
 
 def _place_lines(kind: str) -> tuple[str, ...]:
     return (
-        f"{kind}-1(x; axis~front=0, keepdims:keep_dims=1 | last=false)",
-        f"{kind}-11(x; axis=0, keepdims:keep_dims=1 | last=false)",
-        f"{kind}-12,13(x; axis=0, keepdims:keep_dims=1, select_last_index:last=0)",
+        f"{kind}-1(x; axis~front=0, keepdims=1 | select_last_index=false)",
+        f"{kind}-11(x; axis=0, keepdims=1 | select_last_index=false)",
+        f"{kind}-12,13(x; axis=0, keepdims=1, select_last_index=0)",
     )
 
 

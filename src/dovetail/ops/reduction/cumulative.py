@@ -10,10 +10,10 @@ import numpy as np
 from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.types import axis_in
-from dovetail.ops.elementwise.broadcast import _Elementwise, is_float
+from dovetail.ops.elementwise.broadcast import Elementwise, is_float
 
 
-class _Running(_Elementwise, sig="x: R, axis!: I -> y: R"):
+class _Running(Elementwise, sig="x: R, axis!: I -> y: R"):
     """At each place all elements before it along ``axis``, a scalar, taken together: with itself, or without where ``exclusive``;
     those after it where ``reverse``."""
 

@@ -10,7 +10,7 @@ import numpy as np
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.types import axes_in, total
-from dovetail.ops.elementwise.broadcast import _Elementwise, is_float, number
+from dovetail.ops.elementwise.broadcast import Elementwise, is_float, number
 from dovetail.ops.elementwise.clip import finite_range
 
 
@@ -18,31 +18,31 @@ def _versions(kind: str, old: tuple[int, ...], by_input: str) -> tuple[str, ...]
     """The lines of an ONNX reduction, whose axes became an input in the versions ``by_input``."""
     later = ",".join(map(str, old[1:]))
     return (
-        f"{kind}-1(x; axes~front?, keepdims:keep_dims=1 | empty_is_all=true)",
-        f"{kind}-{later}(x; axes?, keepdims:keep_dims=1 | empty_is_all=true)",
-        f"{kind}-{by_input}(x, axes?; noop_with_empty_axes~not:empty_is_all=0, keepdims:keep_dims=1)",
+        f"{kind}-1(x; axes~front?, keepdims=1 | noop_with_empty_axes=false)",
+        f"{kind}-{later}(x; axes?, keepdims=1 | noop_with_empty_axes=false)",
+        f"{kind}-{by_input}(x, axes?; noop_with_empty_axes=0, keepdims=1)",
     )
 
 
 def _line(kind: str, version: int = 1) -> str:
-    return f"{kind}-{version}(x, axes; keep_dims=false | empty_is_all=false)"
+    return f"{kind}-{version}(x, axes; keep_dims:keepdims=false | noop_with_empty_axes=true)"
 
 
-class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
+class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
     """One number of all those along ``axes``, a scalar or vector, which counts from the end where negative.
 
-    The axes are kept with size 1, or taken out. Axes left out or empty are all of them, or with ``empty_is_all=False`` none,
+    The axes are kept with size 1, or taken out. Axes left out or empty are all of them, or with ``noop_with_empty_axes`` none,
     where each element is a set of its own. Narrow floats are computed in f32 and rounded once; integers wrap.
     """
 
-    keep_dims: bool = True
-    empty_is_all: bool = True
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
 
     def axes_of(self, rank: int, axes: Any) -> tuple[int, ...]:
         """The axes counted from the front; ``axes`` is an array or None."""
         listed = [] if axes is None else [_number(axis) for axis in np.atleast_1d(np.asarray(axes)).tolist()]
         if not listed:
-            return tuple(range(rank)) if self.empty_is_all else ()
+            return () if self.noop_with_empty_axes else tuple(range(rank))
         return axes_in(listed, rank)
 
     def shape(self, x: Any, axes: Any = None) -> Any:
@@ -59,13 +59,13 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
             return self._shape_of_unknown(x.shape, axes)
         reduced = self.axes_of(rank, listed)
         sizes = enumerate(x.shape)
-        if self.keep_dims:
+        if self.keepdims:
             return tuple(1 if axis in reduced else size for axis, size in sizes)
         return tuple(size for axis, size in sizes if axis not in reduced)
 
     def _shape_of_unknown(self, shape: Any, axes: Any) -> Any:
         """Axes that only run time knows: the rank stands where they are kept, or counted."""
-        if self.keep_dims:
+        if self.keepdims:
             return tuple(1 if isinstance(size, int) and size == 1 else None for size in shape)
         counted = axes.shape is not None and (len(axes.shape) == 0 or isinstance(axes.shape[0], int))
         if not counted:
@@ -84,7 +84,7 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
         reduced = self.axes_of(x.ndim, axes)
         if not reduced:
             # Some libraries take no axes for all: each element is put on an axis of its own.
-            return self.with_(keep_dims=False).evaluate(xp, xp.expand_dims(x, axis=-1), [-1])
+            return self.with_(keepdims=False).evaluate(xp, xp.expand_dims(x, axis=-1), [-1])
         if xp is symbolic.xp:
             y = self.function(xp, x, reduced)
         elif not prod(x.shape[axis] for axis in reduced):
@@ -94,7 +94,7 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
             kind = arrays.element(x)
             with np.errstate(all="ignore"):
                 y = arrays.cast(xp, xp.asarray(self.function(xp, arrays.widened(xp, x), reduced)), kind, saturate=False)
-        return y if self.keep_dims else xp.squeeze(y, axis=reduced)
+        return y if self.keepdims else xp.squeeze(y, axis=reduced)
 
     def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
         """Axes counted from the end were not there from the beginning."""
@@ -106,14 +106,14 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
 
     def kept(self, b: Any, reduced: Any, x: Any, axes: Any) -> Any:
         """A value of the output's shape, with the axes put back as 1."""
-        if self.keep_dims:
+        if self.keepdims:
             return reduced
         rank = None if x.shape is None else len(x.shape)
         listed = None if axes is None else axes.value
         if rank is not None and (axes is None or (listed is not None and not any(map(_is_symbol, np.ravel(listed))))):
             places = self.axes_of(rank, listed)
             return b.Unsqueeze(reduced, list(places)) if places else reduced
-        full = b.add(self.with_(keep_dims=True), x, axes)[0]
+        full = b.add(self.with_(keepdims=True), x, axes)[0]
         return b.Reshape(reduced, b.Shape(full, dtype=dtypes.i64), copy_zeros=False)
 
     def whole(self, b: Any, g: Any, x: Any, axes: Any) -> Any:
@@ -133,7 +133,7 @@ class _Reduction(_Elementwise, sig="x: R, axes!?: I -> y: R"):
 
     def again(self, b: Any, kind: str, x: Any, axes: Any) -> Any:
         """Another reduction over the same axes, kept."""
-        return b.apply(kind, x, axes, keep_dims=True, empty_is_all=self.empty_is_all)
+        return b.apply(kind, x, axes, keepdims=True, noop_with_empty_axes=self.noop_with_empty_axes)
 
 
 def _number(axis: Any) -> Any:
@@ -313,7 +313,7 @@ class ReduceL1(_Reduction, onnx=_versions("ReduceL1", (1, 11, 13), "18"), openvi
         return 0
 
     def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
-        return b.ReduceSum(b.Abs(x), axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all)
+        return b.ReduceSum(b.Abs(x), axes, keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes)
 
     def slope(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
         return b.Multiply(g, b.Sign(x))
@@ -332,7 +332,7 @@ class ReduceL2(_Whole, onnx=_versions("ReduceL2", (1, 11, 13), "18"), openvino=_
     def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
         if x.dtype.is_integer:
             return super().composed(b, x, axes)
-        return b.Sqrt(b.ReduceSum(b.Multiply(x, x), axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all))
+        return b.Sqrt(b.ReduceSum(b.Multiply(x, x), axes, keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes))
 
     def slope(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
         zero = number(b, 0, x)
@@ -350,7 +350,7 @@ class ReduceSumSquare(_Reduction, onnx=_versions("ReduceSumSquare", (1, 11, 13),
         return 0
 
     def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
-        return b.ReduceSum(b.Multiply(x, x), axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all)
+        return b.ReduceSum(b.Multiply(x, x), axes, keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes)
 
     def slope(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
         return b.Multiply(g, b.Multiply(x, 2))
@@ -369,7 +369,7 @@ class ReduceLogSum(_Whole, onnx=_versions("ReduceLogSum", (1, 11, 13), "18,28"))
     def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
         if x.dtype.is_integer:
             return super().composed(b, x, axes)
-        return b.Log(b.ReduceSum(x, axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all))
+        return b.Log(b.ReduceSum(x, axes, keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes))
 
     def slope(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
         return b.Expand(b.Divide(g, self.again(b, "ReduceSum", x, axes)), _sizes(b, x))
@@ -393,7 +393,9 @@ class ReduceLogSumExp(_Whole, onnx=_versions("ReduceLogSumExp", (1, 11, 13), "18
         logarithm = b.Log(self.again(b, "ReduceSum", b.Exp(b.Subtract(x, greatest)), axes))
         result = b.Add(logarithm, greatest)
         # Each is a set of its own, or one element after the reduction: a sum over the same axes takes them out.
-        return result if self.keep_dims else b.ReduceSum(result, axes, keep_dims=False, empty_is_all=self.empty_is_all)
+        return (
+            result if self.keepdims else b.ReduceSum(result, axes, keepdims=False, noop_with_empty_axes=self.noop_with_empty_axes)
+        )
 
     def slope(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
         return b.Multiply(g, b.Exp(b.Subtract(x, y)))
@@ -405,7 +407,9 @@ class _Quantifier(_Reduction, sig="x: boolean, axes!?: I -> y: boolean"):
     def composed(self, b: Any, x: Any, axes: Any = None) -> Any:
         """As numbers: the truth values' own extremes came only with ONNX 20."""
         kind = "ReduceMin" if isinstance(self, ReduceAll) else "ReduceMax"
-        counted = b.apply(kind, b.Cast(x, to=dtypes.i32), axes, keep_dims=self.keep_dims, empty_is_all=self.empty_is_all)
+        counted = b.apply(
+            kind, b.Cast(x, to=dtypes.i32), axes, keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes
+        )
         return b.Greater(counted, 0)
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any = None) -> Any:

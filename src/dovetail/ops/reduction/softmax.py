@@ -12,10 +12,10 @@ from dovetail.ops.nn.normalization import NormalizationOp
 
 
 class _Exponential(NormalizationOp, sig="x: F -> y: F"):
-    """Over ``axis``; with ``coerce`` over it and all after it together, as if those were one."""
+    """Over ``axis``; with ``coerce_to_2d`` over it and all after it together, as if those were one."""
 
     axis: int = -1
-    coerce: bool = False
+    coerce_to_2d: bool = False
 
     def shape(self, x: Any) -> Any:
         if x.shape is not None:
@@ -24,7 +24,7 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
 
     def axes(self, rank: int) -> tuple[int, ...]:
         axis = axis_in(self.axis, rank)
-        return tuple(range(axis, rank)) if self.coerce else (axis,)
+        return tuple(range(axis, rank)) if self.coerce_to_2d else (axis,)
 
     def canonical(self, x: Any) -> Op:
         """Axes of size 1 after it change nothing."""
@@ -32,14 +32,14 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
             return self
         axis = axis_in(self.axis, len(x.shape))
         alone = all(isinstance(size, int) and size == 1 for size in x.shape[axis + 1 :])
-        return self.with_(axis=axis, coerce=self.coerce and not alone)
+        return self.with_(axis=axis, coerce_to_2d=self.coerce_to_2d and not alone)
 
     def decompose(self, b: Any, x: Any) -> Any:
         """Over the last axis, into which the others are folded or which is swapped with the axis."""
         rank = len(x.dims)
         axis = axis_in(self.axis, rank)
         last: Any = type(self)
-        if self.coerce:
+        if self.coerce_to_2d:
             rest = total(x.dims[axis:])
             # The copied sizes cancel, so that -1 is the product of the others also where one of them is 0.
             flat = b.Reshape(x, [*([0] * axis), rest if isinstance(rest, int) and rest else -1], empty="cancel")
@@ -53,10 +53,14 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
 
 class Softmax(
     _Exponential,
-    onnx=("Softmax-1(x; axis~front=1 | coerce=true)", "Softmax-11(x; axis=1 | coerce=true)", "Softmax-13(x; axis=-1)"),
+    onnx=(
+        "Softmax-1(x; axis~front=1 | coerce_to_2d=true)",
+        "Softmax-11(x; axis=1 | coerce_to_2d=true)",
+        "Softmax-13(x; axis=-1)",
+    ),
     openvino=("SoftMax-1(x; axis~front=1)", "SoftMax-8(x; axis=1)"),
 ):
-    """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce`` over it and all after it together.
+    """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
 
     Sources: ONNX Softmax 1, 11 (coerced to two dimensions), 13; OpenVINO SoftMax-1, -8.
     """
@@ -66,16 +70,20 @@ class Softmax(
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
         weighted = b.Multiply(g, y)
-        total = b.ReduceSum(weighted, list(self.axes(len(x.dims))), keep_dims=True)
+        total = b.ReduceSum(weighted, list(self.axes(len(x.dims))), keepdims=True)
         return [b.Subtract(weighted, b.Multiply(y, total))]
 
 
 class LogSoftmax(
     _Exponential,
-    onnx=("LogSoftmax-1(x; axis~front=1 | coerce=true)", "LogSoftmax-11(x; axis=1 | coerce=true)", "LogSoftmax-13(x; axis=-1)"),
+    onnx=(
+        "LogSoftmax-1(x; axis~front=1 | coerce_to_2d=true)",
+        "LogSoftmax-11(x; axis=1 | coerce_to_2d=true)",
+        "LogSoftmax-13(x; axis=-1)",
+    ),
     openvino="LogSoftmax-5(x; axis=1)",
 ):
-    """``log(softmax(x))`` over ``axis``; with ``coerce`` over it and all after it together.
+    """``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
 
     Sources: ONNX LogSoftmax 1, 11 (coerced to two dimensions), 13; OpenVINO LogSoftmax-5.
     """
@@ -84,22 +92,26 @@ class LogSoftmax(
         return arrays.log_softmax(xp, x, self.axes(x.ndim))
 
     def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
-        total = b.ReduceSum(g, list(self.axes(len(x.dims))), keep_dims=True)
+        total = b.ReduceSum(g, list(self.axes(len(x.dims))), keepdims=True)
         return [b.Subtract(g, b.Multiply(b.Exp(y), total))]
 
 
 class Hardmax(
     _Exponential,
-    onnx=("Hardmax-1(x; axis~front=1 | coerce=true)", "Hardmax-11(x; axis=1 | coerce=true)", "Hardmax-13(x; axis=-1)"),
+    onnx=(
+        "Hardmax-1(x; axis~front=1 | coerce_to_2d=true)",
+        "Hardmax-11(x; axis=1 | coerce_to_2d=true)",
+        "Hardmax-13(x; axis=-1)",
+    ),
 ):
-    """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce`` over it and all after it together.
+    """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce_to_2d`` over it and all after it together.
 
     Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
     """
 
     def evaluate(self, xp: Any, x: Any) -> Any:
         axis = axis_in(self.axis, x.ndim)
-        flat = xp.reshape(x, (*x.shape[:axis], -1)) if self.coerce and 0 not in x.shape else x
+        flat = xp.reshape(x, (*x.shape[:axis], -1)) if self.coerce_to_2d and 0 not in x.shape else x
         if 0 in x.shape:
             return x
         wide = xp.moveaxis(arrays.widened(xp, flat), axis, -1)

@@ -102,10 +102,10 @@ def _transformed(x: Any, plan: list[tuple[int, int]], inverse: bool, onesided: b
 
 class DFT(
     _Transform,
-    sig="x: F, axes!: I, lengths?!: I1 -> y: F",
+    sig="x: F, axes!: I, signal_size?!: I1 -> y: F",
     openvino=(
-        "DFT-7(x, axes, lengths? | inverse=false, onesided=false)",
-        "IDFT-7(x, axes, lengths? | inverse=true, onesided=false)",
+        "DFT-7(x, axes, signal_size? | inverse=false, onesided=false)",
+        "IDFT-7(x, axes, signal_size? | inverse=true, onesided=false)",
     ),
 ):
     """``sum(x[n] * exp(-2 pi i k n / N))``, with ``inverse`` ``sum(x[n] * exp(2 pi i k n / N)) / N``, over each of ``axes``,
@@ -217,7 +217,7 @@ def _fitted(b: Any, g: Any, place: int, have: tuple[Any, Any], want: tuple[Any, 
     return b.Slice(filled, [0], b.Reshape(size, [1]), [place])
 
 
-class RDFT(_Transform, sig="x: F, axes!: I, lengths?!: I1 -> y: F", openvino="RDFT-9(x, axes, lengths?)"):
+class RDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino="RDFT-9(x, axes, signal_size?)"):
     """DFT of real numbers, one side of it: [..., 2]. Source: OpenVINO RDFT-9."""
 
     def shape(self, x: Any, axes: Any, lengths: Any = None) -> Any:
@@ -237,7 +237,7 @@ class RDFT(_Transform, sig="x: F, axes!: I, lengths?!: I1 -> y: F", openvino="RD
         return b.add(DFT(onesided=True), b.Unsqueeze(x, [-1]), axes, *given)[0]
 
 
-class IRDFT(_Transform, sig="x: F, axes!: I, lengths?!: I1 -> y: F", openvino="IRDFT-9(x, axes, lengths?)"):
+class IRDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino="IRDFT-9(x, axes, signal_size?)"):
     """The real numbers of which ``x``, [..., 2], is one side of the DFT. Source: OpenVINO IRDFT-9."""
 
     def shape(self, x: Any, axes: Any, lengths: Any = None) -> Any:

@@ -26,8 +26,8 @@ def one(x: Any, what: str) -> Any:
 
 class STFT(
     Op,
-    sig="x: F, step!: I, window?: F, length?!: I1 -> y: F",
-    onnx="STFT-17(x, step, window?, length?; onesided=1)",
+    sig="x: F, frame_step!: I, window?: F, frame_length?!: I1 -> y: F",
+    onnx="STFT-17(x, frame_step, window?, frame_length?; onesided=1)",
 ):
     """The spectrum of each frame of a signal: [batch, frames, frequencies, 2], the last axis the real and the imaginary part.
 
@@ -99,8 +99,8 @@ class STFT(
 
 class ISTFT(
     Op,
-    sig="x: F, window: F, length!: I, step!: I1, size?!: I2 -> y: F",
-    openvino="ISTFT-16(x, window, length, step, size?; center, normalized)",
+    sig="x: F, window: F, frame_size!: I, frame_step!: I1, signal_length?!: I2 -> y: F",
+    openvino="ISTFT-16(x, window, frame_size, frame_step, signal_length?; center, normalized)",
 ):
     """The real signal whose STFT, one side of it, is ``x`` [batch, frequencies, frames, 2], or the same without the batch:
     [batch, elements].
@@ -183,8 +183,8 @@ def _added(b: Any, pieces: Any, places: Any, size: int) -> Any:
 
 class MelWeightMatrix(
     Op,
-    sig="bins!: I, length!: I, rate!: I, low: F, high: F -> y: R",
-    onnx="MelWeightMatrix-17(bins, length, rate, low, high; output_datatype:dtype=f32)",
+    sig="num_mel_bins!: I, dft_length!: I, sample_rate!: I, lower_edge_hertz: F, upper_edge_hertz: F -> y: R",
+    onnx="MelWeightMatrix-17(num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz; output_datatype=f32)",
 ):
     """How much each frequency of a spectrum gives to each of ``bins`` bands, evenly spaced in mels from ``low`` to ``high``
     hertz: [length // 2 + 1, bins].
@@ -194,13 +194,13 @@ class MelWeightMatrix(
     Source: ONNX MelWeightMatrix 17 and its reference evaluator.
     """
 
-    dtype: DType = dtypes.f32
+    output_datatype: DType = dtypes.f32
 
     def types(self, *xs: Any) -> list[Type]:
         found = default_types(self, xs)[0]
-        if not self.dtype.is_number or self.dtype.kind == "complex":
-            raise RuleError("type.class", f"weights of {self.dtype}")
-        return [Tensor(self.dtype, getattr(found, "shape", None))]
+        if not self.output_datatype.is_number or self.output_datatype.kind == "complex":
+            raise RuleError("type.class", f"weights of {self.output_datatype}")
+        return [Tensor(self.output_datatype, getattr(found, "shape", None))]
 
     def shape(self, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
         for x, what in ((low, "low"), (high, "high")):
@@ -229,4 +229,4 @@ class MelWeightMatrix(
             if len(fall) and fall[-1] > size // 2:
                 raise RuleError("mel.range", f"bands up to frequency {end} of {size // 2 + 1}")
             y[fall, band] = (end - fall) / (end - top) if len(fall) else 0
-        return arrays.from_numpy(xp, y.astype(self.dtype.numpy), low)
+        return arrays.from_numpy(xp, y.astype(self.output_datatype.numpy), low)

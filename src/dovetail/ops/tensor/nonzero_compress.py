@@ -147,7 +147,7 @@ class OneHot(
 
 
 def _sum(b: Any, x: Any) -> Any:
-    return b.ReduceSum(b.Reshape(x, [-1]), [0], keep_dims=True)
+    return b.ReduceSum(b.Reshape(x, [-1]), [0], keepdims=True)
 
 
 def _depth(depth: Any) -> Any:

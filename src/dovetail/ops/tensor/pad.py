@@ -109,7 +109,7 @@ class Pad(
                 return [*back, *([None, *rest] if rest else [])]
             one = b.constant(np.ones((), dtype=x.dtype.numpy), x.dtype)
             new = b.Pad(zeros_like(b, x), pads, one, axes)
-            slope = b.ReduceSum(b.Multiply(g, new), keep_dims=False)
+            slope = b.ReduceSum(b.Multiply(g, new), keepdims=False)
             return [*back, b.Reshape(slope, list(static(value.shape))), *rest]
         from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import added_back

@@ -242,7 +242,7 @@ class Flatten(
         before, after = b.Shape(x, start=0, end=self.axis), b.Shape(x, start=self.axis)
         if self.axis == 0:
             before = b.constant(np.zeros(0, dtype=np.int64))
-        target = b.Concat(b.ReduceProd(before, [0], keep_dims=True), b.ReduceProd(after, [0], keep_dims=True), axis=0)
+        target = b.Concat(b.ReduceProd(before, [0], keepdims=True), b.ReduceProd(after, [0], keepdims=True), axis=0)
         return b.Reshape(x, target, copy_zeros=False)
 
 

@@ -170,7 +170,7 @@ class ScatterElements(
         counts = put(zeros_like(b, x), b.Add(nothing, number(b, 1, x)), "add")
         counts = b.Add(counts, number(b, 1, x)) if self.initial else b.Maximum(counts, number(b, 1, x))
         total = put(x if self.initial else put(x, nothing, "replace"), updates, "add")
-        return b.Divide(total, counts, floor=x.dtype.is_integer)
+        return b.Divide(total, counts, m_pythondiv=x.dtype.is_integer)
 
 
 def _word(reduction: str) -> str:

@@ -113,7 +113,7 @@ class ConstantOfShape(Op, sig="shape!: I, value: T -> y: T"):
         return xp.broadcast_to(xp.reshape(value, ()), sizes)
 
     def vjp(self, b: Any, g: Any, y: Any, shape: Any, value: Any) -> Any:
-        slope = b.ReduceSum(b.Reshape(g, [-1]), [0], keep_dims=True)
+        slope = b.ReduceSum(b.Reshape(g, [-1]), [0], keepdims=True)
         return [None, b.Reshape(slope, [int(size) for size in value.dims])]
 
     def windows(self, shape: Any, value: Any) -> Windows:
@@ -183,8 +183,8 @@ class Range(
         if not y.dtype.is_float:
             return [None, None, None]
         places = b.Range(b.constant(0), b.Gather(b.Shape(y), b.constant(np.array(0)), axis=0), b.constant(1))
-        steps = b.ReduceSum(b.Multiply(g, b.Cast(places, to=y.dtype)), [0], keep_dims=False)
-        return [b.ReduceSum(g, [0], keep_dims=False), None, steps]
+        steps = b.ReduceSum(b.Multiply(g, b.Cast(places, to=y.dtype)), [0], keepdims=False)
+        return [b.ReduceSum(g, [0], keepdims=False), None, steps]
 
     def decompose(self, b: Any, start: Any, stop: Any, step: Any) -> Any:
         """The inputs converted to the type of the result."""

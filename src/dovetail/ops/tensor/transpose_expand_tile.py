@@ -236,7 +236,7 @@ class Tile(
             columns = [b.Unsqueeze(_filled(b, vector, rank), [1]) for vector in (as_i64(b, repeats), sizes)]
             split = b.Reshape(b.Concat(*columns, axis=1), [-1])
         wide = b.Reshape(g, split, copy_zeros=False)
-        summed = b.ReduceSum(wide, list(range(0, 2 * rank, 2)), keep_dims=False)
+        summed = b.ReduceSum(wide, list(range(0, 2 * rank, 2)), keepdims=False)
         return [reshape_like(b, summed, x) if rank != len(x.dims) else summed, None]
 
     def windows(self, x: Any, repeats: Any) -> Windows:

@@ -153,4 +153,4 @@ class SearchSorted(
         else:
             sequence, each = b.Unsqueeze(sequence, [-2]), b.Unsqueeze(values, [-1])
         before = b.LessEqual(sequence, each) if self.right else b.Less(sequence, each)
-        return as_type(b, b.ReduceSum(b.Cast(before, to=dtypes.i64), [-1], keep_dims=False), self.dtype)
+        return as_type(b, b.ReduceSum(b.Cast(before, to=dtypes.i64), [-1], keepdims=False), self.dtype)

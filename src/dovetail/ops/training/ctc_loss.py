@@ -102,7 +102,7 @@ class CTCLoss(
         if self.unique:
             same = b.Equal(b.Unsqueeze(labels, [2]), b.Unsqueeze(labels, [1]))
             earlier = b.And(same, b.constant(np.tri(times, k=-1, dtype=bool)))
-            kept = b.And(kept, b.Equal(b.ReduceSum(b.Cast(earlier, to=dtypes.i64), [2], keep_dims=False), b.constant(0)))
+            kept = b.And(kept, b.Equal(b.ReduceSum(b.Cast(earlier, to=dtypes.i64), [2], keepdims=False), b.constant(0)))
         elif self.collapse:
             before = b.Slice(b.Pad(labels, [0, 1, 0, 0], b.constant(-1)), [0], [-1], [1])
             kept = b.And(kept, b.Not(b.Equal(labels, before)))
@@ -111,7 +111,7 @@ class CTCLoss(
         places = b.Where(kept, b.Subtract(b.CumSum(number, b.constant(1)), b.constant(1)), b.constant(times))
         empty = b.Expand(blank, join_sizes(b, [shape_value(b, labels, [0]), times + 1]))
         text = b.Slice(b.ScatterElements(empty, places, labels, axis=1), [0], [-1], [1])
-        return text, b.ReduceSum(number, [1], keep_dims=False)
+        return text, b.ReduceSum(number, [1], keepdims=False)
 
     def _steps(self, b: Any, text: Any, times: int) -> tuple[Any, Any]:
         """At which of the labels and blanks one may stay, and to which one may leap over a blank: [batch or 1, 2 * times + 1]."""

@@ -57,11 +57,11 @@ class _Loss(Op):
         if self.reduction != "none":
             axes = list(range(len(places)))
             if self.reduction == "mean" and weights is None:
-                found = b.ReduceMean(found, axes, keep_dims=False)
+                found = b.ReduceMean(found, axes, keepdims=False)
             else:
-                found = b.ReduceSum(found, axes, keep_dims=False)
+                found = b.ReduceSum(found, axes, keepdims=False)
             if self.reduction == "mean" and weights is not None:
-                found = b.Divide(found, b.ReduceSum(weights, axes, keep_dims=False))
+                found = b.Divide(found, b.ReduceSum(weights, axes, keepdims=False))
         return as_type(b, found, kind)
 
 

@@ -30,7 +30,7 @@ def legalize_deform_conv(b: Any, node: Node) -> Any:
     op: Any = node.op
     x, w = node.inputs[:2]
     assert x is not None and w is not None
-    if not op.padded:
+    if not op.bilinear_interpolation_pad:
         return op.decompose(b, *node.inputs)
     if op.auto_pad == "explicit":
         return None

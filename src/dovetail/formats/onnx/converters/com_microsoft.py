@@ -51,7 +51,7 @@ def import_bias_gelu(ctx: ImportContext) -> Any:
 @ONNX.importer("FastGelu", 1, domain=_DOMAIN)
 def import_fast_gelu(ctx: ImportContext) -> Any:
     x, bias = ctx.input(0), ctx.optional_input(1)
-    return ctx.b.Gelu(x if bias is None else ctx.b.Add(x, bias), form="tanh")
+    return ctx.b.Gelu(x if bias is None else ctx.b.Add(x, bias), approximate="tanh")
 
 
 @ONNX.importer("QuickGelu", 1, domain=_DOMAIN)
@@ -117,7 +117,7 @@ def import_embed_layer_normalization(ctx: ImportContext) -> list[Value]:
     if mask is None:
         index = b.Expand(b.constant(0, dtypes.i32), shape_value(b, ids, [0]))
     else:
-        index = b.ReduceSum(b.Cast(b.Equal(mask, b.constant(1, mask.dtype)), to=dtypes.i32), [1], keep_dims=False)
+        index = b.ReduceSum(b.Cast(b.Equal(mask, b.constant(1, mask.dtype)), to=dtypes.i32), [1], keepdims=False)
     return [y, index, total][: len(ctx.node.outputs)]
 
 

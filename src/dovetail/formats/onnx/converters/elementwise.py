@@ -62,9 +62,9 @@ def legalize_mod(b: Builder, node: Node) -> Value | None:
     op: Any = node.op
     x, y = node.inputs
     assert x is not None and y is not None
-    if op.truncate or not x.dtype.is_float:
+    if op.fmod or not x.dtype.is_float:
         return None
-    rest = b.Mod(x, y, truncate=True, broadcast=op.broadcast)
+    rest = b.Mod(x, y, fmod=True, broadcast=op.broadcast)
     zero = number(b, 0, x)
     has_other_sign = b.And(b.Not(b.Equal(rest, zero)), b.Xor(b.Less(rest, zero), b.Less(y, zero)))
     signed = b.Multiply(b.Abs(rest), b.Sign(y))
@@ -110,9 +110,9 @@ def legalize_reduction(b: Builder, node: Node) -> Value | None:
         return None
     vector = _as_vector(b, axes)
     some = axes.shape is not None and (len(axes.shape) == 0 or (isinstance(axes.shape[0], int) and axes.shape[0] > 0))
-    if vector is axes and (op.empty_is_all or not some):
+    if vector is axes and (not op.noop_with_empty_axes or not some):
         return None
-    return b.add(op.with_(empty_is_all=op.empty_is_all or some), x, vector)[0]
+    return b.add(op.with_(noop_with_empty_axes=op.noop_with_empty_axes and not some), x, vector)[0]
 
 
 def _as_vector(b: Builder, axes: Value) -> Value:

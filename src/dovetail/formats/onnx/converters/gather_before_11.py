@@ -99,7 +99,7 @@ def _slice_numbers(b: Any, indices: Value, shape: list[int]) -> Any:
     """Return the flat index of the slice of ``shape`` that each row of coordinates selects."""
     sizes, strides = (b.constant(np.asarray(numbers), indices.dtype) for numbers in (shape, _strides(shape)))
     scaled = b.Multiply(_make_positive(b, indices, sizes), strides)
-    return b.ReduceSum(scaled, [len(indices.dims) - 1], keep_dims=False)
+    return b.ReduceSum(scaled, [len(indices.dims) - 1], keepdims=False)
 
 
 def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int], axis: int) -> Any:

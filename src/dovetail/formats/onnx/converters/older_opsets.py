@@ -111,12 +111,12 @@ def replace_is_inf(b: Any, node: Node) -> Any:
     assert x is not None
     if x.dtype == "bf16":
         return b.add(op, b.Cast(x, to=dtypes.f32))
-    if x.dtype not in ("f16", "f32", "f64") or not (op.negative or op.positive):
+    if x.dtype not in ("f16", "f32", "f64") or not (op.detect_negative or op.detect_positive):
         return None
     low, high = (b.constant(np.asarray(end, x.dtype.numpy), x.dtype) for end in finite_range(x.dtype))
-    if op.negative and op.positive:
+    if op.detect_negative and op.detect_positive:
         return b.Greater(b.Abs(x), high)
-    return b.Less(x, low) if op.negative else b.Greater(x, high)
+    return b.Less(x, low) if op.detect_negative else b.Greater(x, high)
 
 
 @ONNX.fallback("Mod")
@@ -129,7 +129,7 @@ def replace_mod(b: Any, node: Node) -> Any:
         return None
     how = {"broadcast": op.broadcast}
     rest = b.Subtract(x, b.Multiply(b.Divide(x, y, **how), y))
-    if op.truncate or kind.kind != "int":
+    if op.fmod or kind.kind != "int":
         return rest
     zero = number(b, 0, rest)
     is_other = b.And(b.Not(b.Equal(rest, zero)), b.Xor(b.Less(rest, zero), b.Less(y, zero)))
@@ -236,7 +236,7 @@ def replace_ceil_pool(b: Any, node: Node) -> Any:
     if x is not None and x.dtype in ("i8", "u8"):
         y, *indices = b.add(op, b.Cast(x, to=dtypes.f32))
         return [b.Cast(y, to=x.dtype), *indices]
-    if op.rounding == "floor" or getattr(op, "divisor", "inside") != "inside":
+    if op.rounding_type == "floor" or getattr(op, "divisor", "inside") != "inside":
         return None
     simple = op.floored(node.inputs[0])
     return None if simple is None else b.add(simple, node.inputs[0])

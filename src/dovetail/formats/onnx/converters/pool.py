@@ -16,8 +16,8 @@ def legalize_max_pool(b: Any, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
     if op.outputs == 2 and not node.outputs[1].uses and not any(node.outputs[1] is value for value in b.graph.outputs):
-        return [b.add(op.with_(outputs=1, index_axis=0, index_dtype=dtypes.i64, column_major=False), x)[0], None]
-    if op.outputs == 2 and (op.index_axis % max(len(x.dims), 1) or op.index_dtype != "i64"):  # type: ignore[union-attr]
+        return [b.add(op.with_(outputs=1, axis=0, index_element_type=dtypes.i64, storage_order=0), x)[0], None]
+    if op.outputs == 2 and (op.axis % max(len(x.dims), 1) or op.index_element_type != "i64"):  # type: ignore[union-attr]
         return op.decompose(b, x)
     return _legalize_rounding(b, op, x)
 
@@ -28,7 +28,7 @@ def legalize_average_pool(b: Any, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
     if op.divisor == "window":
-        if op.rounding == "floor" or op.auto_pad.startswith("same"):
+        if op.rounding_type == "floor" or op.auto_pad.startswith("same"):
             return b.add(op.with_(divisor="padded"), x)
         if not any(op.pads or ()):
             return b.add(op.with_(divisor="inside"), x)
@@ -44,12 +44,12 @@ def _trim_padding(b: Any, op: Any, x: Any) -> Any:
     simple = op.floored(x)
     if simple is None or op.auto_pad != "explicit":
         return None
-    sizes, count = x.dims[2:], len(op.kernel)
-    outs = {word: op.with_(rounding=word).geometry(sizes, op.kernel).outs for word in ("floor", "ceil", "ceil_torch")}
+    sizes, count = x.dims[2:], len(op.kernel_shape)
+    outs = {word: op.with_(rounding_type=word).geometry(sizes, op.kernel_shape).outs for word in ("floor", "ceil", "ceil_torch")}
     if outs["ceil"] == outs["ceil_torch"]:
         return None
     if outs["floor"] == outs["ceil_torch"]:
-        return b.add(op.with_(rounding="floor"), x)
+        return b.add(op.with_(rounding_type="floor"), x)
     # Padding that is counted in the average may only be reduced.
     ends = zip(simple.pads[count:], op.explicit_pads(count)[1], strict=True)
     counts = getattr(op, "divisor", "inside") != "inside"
@@ -59,15 +59,15 @@ def _trim_padding(b: Any, op: Any, x: Any) -> Any:
 def _legalize_rounding(b: Any, op: Any, x: Any) -> Any:
     """Write the rounding as padding: ``ceil`` may produce a window of padding alone, and ``valid`` has no rounding up."""
     canonical = op.canonical(x)
-    if op.rounding == "ceil_torch" and op.auto_pad != "valid":
+    if op.rounding_type == "ceil_torch" and op.auto_pad != "valid":
         return _trim_padding(b, op, x)
-    if op.rounding == "floor" or canonical.rounding == "floor":
+    if op.rounding_type == "floor" or canonical.rounding_type == "floor":
         return None
-    torch = op.with_(rounding="ceil_torch", auto_pad="explicit")
+    torch = op.with_(rounding_type="ceil_torch", auto_pad="explicit")
     simple = op.floored(x)
     if simple is None:
         raise UnsupportedError("pool.rounding", f"{op} needs static spatial sizes")
     if getattr(op, "divisor", "inside") == "inside":
-        same = torch.geometry(x.dims[2:], op.kernel).outs == op.geometry(x.dims[2:], op.kernel).outs
+        same = torch.geometry(x.dims[2:], op.kernel_shape).outs == op.geometry(x.dims[2:], op.kernel_shape).outs
         return b.add(torch if same else simple, x)
     return None

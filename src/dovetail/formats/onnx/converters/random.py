@@ -59,7 +59,7 @@ def import_bernoulli(ctx: ImportContext) -> list[Value]:
 @ONNX.importer("Multinomial", 7, 22)
 def import_multinomial(ctx: ImportContext) -> list[Value]:
     dtype, count = ctx.attribute("dtype", "DType", dtypes.i32), ctx.attribute("sample_size", "int", 1)
-    return ctx.b.add(Multinomial(seed=_seed(ctx), count=count, dtype=dtype), ctx.input(0))
+    return ctx.b.add(Multinomial(seed=_seed(ctx), sample_size=count, dtype=dtype), ctx.input(0))
 
 
 @ONNX.legalize("RandomUniform", "RandomNormal")
@@ -95,7 +95,7 @@ def legalize_random_like(b: Any, node: Node) -> Any:
 
 def _seed_attribute(op: Any) -> dict[str, float]:
     """Combine two seeds into one."""
-    return {"seed": float(np.float32(op.seed + op.second % 2**20 * 1021 if op.second else op.seed))}
+    return {"seed": float(np.float32(op.seed + op.op_seed % 2**20 * 1021 if op.op_seed else op.seed))}
 
 
 @ONNX.exporter("RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike")
@@ -130,6 +130,6 @@ def export_bernoulli(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 @ONNX.exporter("Multinomial")
 def export_multinomial(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
-    attributes = {**_seed_attribute(op), "sample_size": op.count, "dtype": encode_attribute(op.dtype)}
+    attributes = {**_seed_attribute(op), "sample_size": op.sample_size, "dtype": encode_attribute(op.dtype)}
     version = ctx.version("Multinomial")
     return [ctx.add_node(node, "", "Multinomial", version, [ctx.key(node.inputs[0])], attributes)]

@@ -51,15 +51,15 @@ def import_resize(ctx: ImportContext) -> list[Value]:
         raise UnsupportedError("resize.mode", f"Resize-{version} has no coordinate_transformation_mode {coordinates!r}")
     op = Resize(
         mode=ctx.attribute("mode", "str", "nearest"),
-        coordinates=_ALIGN.get(coordinates, coordinates),
-        nearest=ctx.attribute("nearest_mode", "str", "round_prefer_floor"),
-        cubic_coefficient=ctx.attribute("cubic_coeff_a", "float", -0.75),
+        coordinate_transformation_mode=_ALIGN.get(coordinates, coordinates),
+        nearest_mode=ctx.attribute("nearest_mode", "str", "round_prefer_floor"),
+        cubic_coeff_a=ctx.attribute("cubic_coeff_a", "float", -0.75),
         exclude_outside=ctx.attribute("exclude_outside", "bool", False),
         extrapolation_value=ctx.attribute("extrapolation_value", "float", 0.0),
         **_since_18(ctx),
     )
     roi, scales, sizes = (_non_empty(ctx.optional_input(index)) for index in (1, 2, 3))
-    if op.coordinates != "tf_crop_and_resize":
+    if op.coordinate_transformation_mode != "tf_crop_and_resize":
         roi = None
     inputs = [ctx.input(0), sizes, scales, roi]
     while inputs[-1] is None:
@@ -73,7 +73,7 @@ def _since_18(ctx: ImportContext) -> dict[str, Any]:
     return {
         "antialias": ctx.attribute("antialias", "bool", False),
         "axes": ctx.attribute("axes", "tuple[int, ...]", None),
-        "policy": ctx.attribute("keep_aspect_ratio_policy", "str", "stretch"),
+        "keep_aspect_ratio_policy": ctx.attribute("keep_aspect_ratio_policy", "str", "stretch"),
     }
 
 
@@ -92,9 +92,9 @@ def legalize_resize(b: Any, node: Node) -> Any:
     x, sizes, scales, roi = (*node.inputs, None, None, None)[:4]
     if sizes is not None and sizes.dtype is not dtypes.i64:
         return b.add(op, x, b.Cast(sizes, to=dtypes.i64), *(item for item in (scales, roi) if item is not None))
-    if op.coordinates == "align_corners" and not op.is_whole(x, sizes, scales):
+    if op.coordinate_transformation_mode == "align_corners" and not op.is_whole(x, sizes, scales):
         return op.decompose(b, x, sizes, scales, roi)
-    if op.mode == "nearest" and op.nearest == "simple" and op.coordinates != "asymmetric":
+    if op.mode == "nearest" and op.nearest_mode == "simple" and op.coordinate_transformation_mode != "asymmetric":
         plain = op.canonical(x, sizes, scales, roi)
-        return op.decompose(b, x, sizes, scales, roi) if plain.nearest == "simple" else b.add(plain, *node.inputs)
+        return op.decompose(b, x, sizes, scales, roi) if plain.nearest_mode == "simple" else b.add(plain, *node.inputs)
     return None

@@ -32,7 +32,7 @@ def _decode(b: Any, best: Value, counts: Any, blank: Any, merge: bool) -> tuple[
     more = [times[0] + 1] if isinstance(times, list) else b.Add(times, [1])
     empty = b.Expand(b.constant(-1), join_sizes(b, [batch, more]))
     classes = b.Slice(b.ScatterElements(empty, columns, best, axis=1), [0], [-1], [1])
-    return classes, b.ReduceSum(number, [1], keep_dims=False)
+    return classes, b.ReduceSum(number, [1], keepdims=False)
 
 
 @OPENVINO.importer("CTCGreedyDecoder", 1)
@@ -43,7 +43,7 @@ def import_ctc_greedy_decoder(ctx: ImportContext) -> Value:
     """
     b, scores, mask = ctx.b, ctx.input(0), ctx.input(1)
     merge = ctx.attribute("ctc_merge_repeated", "bool", True)
-    best = b.Transpose(b.ArgMax(scores, axis=2, keep_dims=False), [1, 0])
+    best = b.Transpose(b.ArgMax(scores, axis=2, keepdims=False), [1, 0])
     size = scores.dims[2]
     blank = b.constant(size - 1) if isinstance(size, int) else b.Subtract(shape_value(b, scores, [2]), [1])
     zero = b.constant(np.zeros((), mask.dtype.numpy), mask.dtype)
@@ -60,7 +60,7 @@ def import_ctc_greedy_decoder_seq_len(ctx: ImportContext) -> list[Value]:
     b, scores, lengths, blank = ctx.b, ctx.input(0), ctx.input(1), ctx.optional_input(2)
     merge = ctx.attribute("merge_repeated", "bool", True)
     kinds = [ctx.attribute(name, "DType", dtypes.i32) for name in ("classes_index_type", "sequence_length_type")]
-    best = b.ArgMax(scores, axis=2, keep_dims=False)
+    best = b.ArgMax(scores, axis=2, keepdims=False)
     if blank is not None:
         of_blank: Any = b.Reshape(as_type(b, blank, dtypes.i64), [1])
     else:

@@ -212,9 +212,9 @@ def legalize_reduction(b: Builder, node: Node) -> Value | None:
     assert x is not None
     if x.dtype.kind == "bool" and type(op).__name__ in ("ReduceMax", "ReduceMin"):
         kind = "ReduceAny" if type(op).__name__ == "ReduceMax" else "ReduceAll"
-        result: Value = b.apply(kind, x, axes, keep_dims=op.keep_dims, empty_is_all=op.empty_is_all)
+        result: Value = b.apply(kind, x, axes, keepdims=op.keepdims, noop_with_empty_axes=op.noop_with_empty_axes)
         return result
-    if axes is not None and not op.empty_is_all and axes.shape != (0,):
+    if axes is not None and op.noop_with_empty_axes and axes.shape != (0,):
         return None
     some = (
         axes is not None
@@ -222,15 +222,15 @@ def legalize_reduction(b: Builder, node: Node) -> Value | None:
         and (axes.shape == () or (isinstance(axes.shape[0], int) and axes.shape[0] > 0))
     )
     if some:
-        return b.add(op.with_(empty_is_all=False), x, axes)[0]
+        return b.add(op.with_(noop_with_empty_axes=True), x, axes)[0]
     none = axes is None or (axes.shape is not None and axes.shape == (0,))
-    if not none or (x.shape is None and op.empty_is_all):
+    if not none or (x.shape is None and not op.noop_with_empty_axes):
         raise UnsupportedError("reduce.axes", f"the axes to reduce of {x.type} must be constant")
-    listed = list(range(len(x.dims))) if op.empty_is_all else []
+    listed = [] if op.noop_with_empty_axes else list(range(len(x.dims)))
     if not listed:
         # OpenVINO refuses empty constants: a new axis of size 1 is reduced instead of none.
-        return b.add(op.with_(empty_is_all=False, keep_dims=False), b.Unsqueeze(x, [-1]), [-1])[0]
-    return b.add(op.with_(empty_is_all=False), x, listed)[0]
+        return b.add(op.with_(noop_with_empty_axes=True, keepdims=False), b.Unsqueeze(x, [-1]), [-1])[0]
+    return b.add(op.with_(noop_with_empty_axes=True), x, listed)[0]
 
 
 # Casts
@@ -247,7 +247,7 @@ def import_convert(ctx: ImportContext) -> Op | None:
     if to in ("f8e4m3", "f8e5m2"):
         return REGISTRY["Cast"](to, saturate=False, source=source)
     if to == "f8e8m0":
-        return REGISTRY["Cast"](to, rounding="even", source=source)
+        return REGISTRY["Cast"](to, round_mode="even", source=source)
     return None if source is None else REGISTRY["Cast"](to, source=source)
 
 
@@ -258,7 +258,7 @@ def import_convert_like(ctx: ImportContext) -> Value | None:
         return None
     f8 = to in ("f8e4m3", "f8e5m2")
     source = x.dtype if x.dtype == "nf4" else None
-    result: Value = ctx.b.Cast(x, to=to, saturate=not f8, rounding="even" if to == "f8e8m0" else "up", source=source)
+    result: Value = ctx.b.Cast(x, to=to, saturate=not f8, round_mode="even" if to == "f8e8m0" else "up", source=source)
     return result
 
 
@@ -293,7 +293,7 @@ def export_cast(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     x = node.inputs[0]
     assert x is not None
-    if op.to == "f8e8m0" and (not op.saturate or op.rounding != "even"):
+    if op.to == "f8e8m0" and (not op.saturate or op.round_mode != "even"):
         raise UnsupportedError("op.unsayable", f"Convert rounds f8e8m0 to even within its range; {op} does not")
     if "string" in (x.dtype.name, op.to.name):
         raise UnsupportedError("op.unsayable", f"Convert does not support {x.dtype} to {op.to}")

@@ -44,7 +44,7 @@ def import_embedding_bag_packed(ctx: ImportContext) -> Value:
     """Import EmbeddingBagPacked(Sum): each row of ``indices`` is one bag."""
     b, mean = ctx.b, ctx.node.version == 15 and _reduction(ctx) == "mean"
     rows = _rows(b, ctx.input(0), ctx.input(1), ctx.optional_input(2))
-    result: Value = (b.ReduceMean if mean else b.ReduceSum)(rows, [1], keep_dims=False)
+    result: Value = (b.ReduceMean if mean else b.ReduceSum)(rows, [1], keepdims=False)
     return result
 
 

@@ -130,7 +130,7 @@ def import_generate_proposals(ctx: ImportContext) -> list[Value]:
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     pictures = b.Range(b.constant(0), _number(b, scores, 0), b.constant(1))
     is_of = b.Equal(b.Slice(rows, [0], [1], [1]), b.Unsqueeze(pictures, [0]))
-    counts = b.ReduceSum(b.Cast(is_of, to=dtypes.i64), [0], keep_dims=False)
+    counts = b.ReduceSum(b.Cast(is_of, to=dtypes.i64), [0], keepdims=False)
     number = ctx.attribute("roi_num_type", "DType", dtypes.i64)
     return [as_type(b, boxes, scores.dtype), as_type(b, values, scores.dtype), as_type(b, counts, number)]
 
@@ -210,11 +210,11 @@ def _shift_boxes(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> t
 
 def _find_overlaps(b: Any, low: Any, high: Any, most: float, last: float) -> Any:
     """Tell which two boxes have an intersection over union greater than ``most``: [images, boxes, boxes]."""
-    areas = b.ReduceProd(b.Add(b.Subtract(high, low), last), [2], keep_dims=False)
+    areas = b.ReduceProd(b.Add(b.Subtract(high, low), last), [2], keepdims=False)
     ours, theirs = ([b.Unsqueeze(x, [axis]) for x in (low, high, areas)] for axis in (2, 1))
     sides = b.Subtract(b.Minimum(ours[1], theirs[1]), b.Maximum(ours[0], theirs[0]))
-    common = b.ReduceProd(b.Maximum(b.Add(sides, last), 0.0), [3], keep_dims=False)
-    touch = b.GreaterEqual(b.ReduceMin(sides, [3], keep_dims=False), 0.0)
+    common = b.ReduceProd(b.Maximum(b.Add(sides, last), 0.0), [3], keepdims=False)
+    touch = b.GreaterEqual(b.ReduceMin(sides, [3], keepdims=False), 0.0)
     both = b.Subtract(b.Add(ours[2], theirs[2]), common)
     is_sound = b.And(touch, b.Greater(both, 0.0))
     return b.And(is_sound, b.Greater(b.Divide(common, b.Where(is_sound, both, 1.0)), most))

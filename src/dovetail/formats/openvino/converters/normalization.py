@@ -44,7 +44,7 @@ def import_lrn(ctx: ImportContext) -> list[Value]:
 def import_grn(ctx: ImportContext) -> Value:
     """Import GRN: x / sqrt(sum(x**2 over the channels) + bias)."""
     b, x = ctx.b, ctx.input(0)
-    squares = b.ReduceSum(b.Multiply(x, x), [1], keep_dims=True)
+    squares = b.ReduceSum(b.Multiply(x, x), [1], keepdims=True)
     result: Value = b.Divide(x, b.Sqrt(b.Add(squares, ctx.attribute("bias", "float"))))
     return result
 
@@ -61,7 +61,7 @@ def legalize_batch_normalization(b: Any, node: Node) -> Any:
     """Decompose BatchNormalization of several element types, which OpenVINO refuses."""
     op: Any = node.op
     is_one_type = len({x.dtype for x in node.inputs if x is not None}) == 1
-    return None if is_one_type or op.training else op.decompose(b, *node.inputs)
+    return None if is_one_type or op.training_mode else op.decompose(b, *node.inputs)
 
 
 @OPENVINO.legalize("Hardmax")
@@ -72,10 +72,10 @@ def legalize_hardmax(b: Any, node: Node) -> Any:
     assert x is not None
     rank = len(x.dims)
     axis = axis_in(op.axis, rank)
-    if op.coerce:
+    if op.coerce_to_2d:
         flat = b.Reshape(x, [0] * axis + [-1])
         return b.Reshape(b.Hardmax(flat, axis=-1), shape_value(b, x), copy_zeros=False)
-    is_greatest = b.Equal(x, b.ReduceMax(x, [axis], keep_dims=True))
+    is_greatest = b.Equal(x, b.ReduceMax(x, [axis], keepdims=True))
     before = b.CumSum(b.Cast(is_greatest, to=dtypes.i32), b.constant(axis), exclusive=True)
     return b.Cast(b.And(is_greatest, b.Equal(before, 0)), to=x.dtype)
 

@@ -15,7 +15,7 @@ from dovetail.ops.nn.pool import AveragePool
 def legalize_max_pool(b: Any, node: Node) -> Any:
     op: Any = node.op
     x = node.inputs[0]
-    if op.column_major:
+    if op.storage_order:
         return op.decompose(b, x)
     if op.outputs == 1:
         return [b.add(op.with_(outputs=2), x)[0]]
@@ -31,8 +31,8 @@ def legalize_average_pool(b: Any, node: Node) -> Any:
     if op.auto_pad != "explicit" or not any(op.pads or ()):
         # A window never exceeds automatic padding; without padding both modes average the elements inside.
         return b.add(op.with_(divisor="window" if op.auto_pad.startswith("same") else "inside"), x)
-    if op.rounding == "floor" or op.canonical(x).rounding == "floor":
-        return b.add(op.with_(divisor="window", rounding="floor"), x)
+    if op.rounding_type == "floor" or op.canonical(x).rounding_type == "floor":
+        return b.add(op.with_(divisor="window", rounding_type="floor"), x)
     return _padded_first(b, op, x)
 
 
@@ -41,15 +41,15 @@ def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
     simple: Any = op.floored(x)
     if simple is None:
         raise UnsupportedError("pool.rounding", f"{op} needs static spatial sizes")
-    count = len(op.kernel)
+    count = len(op.kernel_shape)
     begins, ends = op.explicit_pads(count)
-    geometry = op.geometry(x.dims[2:], op.kernel)
+    geometry = op.geometry(x.dims[2:], op.kernel_shape)
     # The extent of the windows is smaller than the padded input where the last window is dropped.
     reach = op._reach(geometry, x.dims[2:])
     pads_end = [min(end, far) for end, far in zip(ends, reach, strict=True)]
     padded = b.Pad(x, [0, 0, *begins, 0, 0, *pads_end])
     rest = [max(far - end, 0) for end, far in zip(pads_end, reach, strict=True)]
-    pool = AveragePool(simple.strides, (*(0,) * count, *rest), simple.dilations, "explicit", op.kernel, "floor", "inside")
+    pool = AveragePool(simple.strides, (*(0,) * count, *rest), simple.dilations, "explicit", op.kernel_shape, "floor", "inside")
     return b.add(pool, padded)[0]
 
 

@@ -46,11 +46,11 @@ def import_multinomial(ctx: ImportContext) -> Value:
     count = ctx.attribute_or_input(1, "int")
     if not first and not second:
         first = len(b.graph.nodes)
-    seeds = {"seed": float(first % _EXACT), "second": second}
+    seeds = {"seed": float(first % _EXACT), "op_seed": second}
     result: Value
     x = x if is_log else b.Log(x)
     if is_repeated:
-        result = b.apply("Multinomial", x, count=count, dtype=kind, **seeds)
+        result = b.apply("Multinomial", x, sample_size=count, dtype=kind, **seeds)
         return result
     zero, one = (b.constant(np.array(number, x.dtype.numpy), x.dtype) for number in (0, 1))
     share = b.apply("RandomUniform", shape_value(b, x), zero, one, **seeds)
@@ -68,8 +68,8 @@ def export_uniform(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     seed = int(op.seed) if is_whole else int(np.float32(op.seed).view(np.uint32))
     attributes = {
         "output_type": encode_attribute(node.outputs[0].dtype),
-        "global_seed": encode_attribute(seed if seed or op.second else _EXACT - 1),
-        "op_seed": encode_attribute(op.second),
+        "global_seed": encode_attribute(seed if seed or op.op_seed else _EXACT - 1),
+        "op_seed": encode_attribute(op.op_seed),
         "alignment": "tensorflow",
     }
     return [ctx.add_node(node, "", "RandomUniform", 8, [ctx.key(x) for x in node.inputs], attributes)]

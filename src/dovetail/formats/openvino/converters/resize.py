@@ -76,7 +76,7 @@ def _as_pillow(ctx: ImportContext, axes: tuple[int, ...] | None, by_scales: bool
     op = Resize(
         _PILLOW[ctx.attribute("mode", "str")],
         "half_pixel",
-        cubic_coefficient=ctx.attribute("cube_coeff", "float", -0.75),
+        cubic_coeff_a=ctx.attribute("cube_coeff", "float", -0.75),
         exclude_outside=True,
         antialias=True,
         axes=axes,
@@ -186,9 +186,13 @@ def _resize(
 def _check_row(op: Resize, row: Axis, by_scales: bool) -> None:
     """Raise UnsupportedError [resize.dynamic] where the two formats may differ for one axis."""
     equal = None if row.size is None or row.out is None else symbolic.equal(row.size, row.out)
-    if row.scale is not None and row.scale == 1 and op.coordinates != "tf_half_pixel_for_nn":
+    if row.scale is not None and row.scale == 1 and op.coordinate_transformation_mode != "tf_half_pixel_for_nn":
         return
-    if equal is not False and (by_scales or op.coordinates == "tf_half_pixel_for_nn") and not _surely_changes(row):
+    if (
+        equal is not False
+        and (by_scales or op.coordinate_transformation_mode == "tf_half_pixel_for_nn")
+        and not _surely_changes(row)
+    ):
         raise UnsupportedError(
             "resize.dynamic", f"axis {row.axis} may keep its length ({row.size} to {row.out} elements), where the formats differ"
         )
@@ -226,7 +230,7 @@ def legalize_resize(b: Any, node: Node) -> Any:
 
 def _is_expressible(op: Resize, x: Value, sizes: Value | None, scales: Value | None) -> bool:
     has_sizes = sizes is not None and sizes.shape != (0,)
-    if op.coordinates not in _COORDINATES or op.policy != "stretch" or op.antialias:
+    if op.coordinate_transformation_mode not in _COORDINATES or op.keep_aspect_ratio_policy != "stretch" or op.antialias:
         return False
     if op.exclude_outside and op.mode == "cubic":
         return False
@@ -255,12 +259,12 @@ def export_resize(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     attributes = {
         "mode": mode,
         "shape_calculation_mode": "sizes" if has_sizes else "scales",
-        "coordinate_transformation_mode": op.coordinates,
-        "nearest_mode": op.nearest,
+        "coordinate_transformation_mode": op.coordinate_transformation_mode,
+        "nearest_mode": op.nearest_mode,
         "antialias": encode_attribute(False),
         "pads_begin": encode_attribute((0,) * rank),
         "pads_end": encode_attribute((0,) * rank),
-        "cube_coeff": encode_attribute(op.cubic_coefficient),
+        "cube_coeff": encode_attribute(op.cubic_coeff_a),
     }
     target = sizes if has_sizes else scales
     assert target is not None

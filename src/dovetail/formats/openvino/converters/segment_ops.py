@@ -27,7 +27,7 @@ def import_slice_scatter(ctx: ImportContext) -> Value:
     if isinstance(sizes, list):
         numbers = b.constant(np.arange(prod(sizes)).reshape(sizes))
     else:
-        count = b.ReduceProd(sizes, keep_dims=False)
+        count = b.ReduceProd(sizes, keepdims=False)
         numbers = b.Reshape(b.Range(b.constant(0), count, b.constant(1)), sizes, copy_zeros=False)
     if axes is None:
         length = bounds[0].dims[0]

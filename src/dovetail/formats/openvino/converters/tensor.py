@@ -397,7 +397,7 @@ def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
     count = len(x.dims)
     if count > 1:
         steps = b.Subtract(b.Slice(axes, [1], [count]), b.Slice(axes, [0], [count - 1]))
-        rises = b.Greater(b.ReduceMin(steps, [0], keep_dims=False), 0)
+        rises = b.Greater(b.ReduceMin(steps, [0], keepdims=False), 0)
         axes = b.Where(rises, axes, b.constant(np.array(INT64_MAX)))
     sizes = b.ScatterElements(b.constant(np.ones(rank, np.int64)), axes, b.Shape(x), axis=0)
     result: Value = b.Reshape(x, sizes, copy_zeros=False)

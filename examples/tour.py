@@ -1,0 +1,112 @@
+"""A tour of the public interface: every name of ``dovetail.__all__`` once.
+
+``python examples/tour.py`` builds a small model and converts, checks, runs, plans and differentiates it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+import dovetail
+from dovetail import Diagnostic, Dim, DType, Graph, Limits, Model, Node, Program, Value
+
+F32Array = npt.NDArray[np.float32]
+
+
+def build_model() -> Model:
+    """Build ``y = reshape(concat(right, 2 * left))`` over the two parts of ``x``."""
+    with dovetail.Builder("tour") as b:
+        x = b.input("x", "f32", ("batch", 4, 6))
+        left, right = b.Split(x, [1, 3], axis=1, outputs=2)
+        joined: Value = b.Concat(right, 2 * left, axis=1)
+        b.output("y", b.Reshape(joined, [0, -1]))
+        b.output("rank", b.Cast(b.Shape(b.Shape(x)), to="i32"))
+    return b.model
+
+
+def describe(model: Model) -> None:
+    """Print the nodes of a model, and the shape and element type of its first output."""
+    graph: Graph = model.graph
+    node: Node
+    for node in graph:
+        print(type(node.op).__name__, [x.name for x in node.inputs if x is not None], [y.name for y in node.outputs])
+    type_of_y = model.values["y"].type
+    dtype: DType | None = type_of_y.dtype
+    print(dtype, dtype == "f32")
+    for size in type_of_y.shape or ():
+        print(f"symbolic: {size}" if isinstance(size, Dim) else f"fixed: {size}")
+
+
+def convert(model: Model, folder: Path) -> Model:
+    """Write a model in both formats and read the OpenVINO IR."""
+    dovetail.save(model, folder / "tour.onnx", opset=18)
+    dovetail.save(model, folder / "tour.xml")
+    diagnostics: list[Diagnostic] = dovetail.check(folder / "tour.xml")
+    assert diagnostics == []
+    return dovetail.infer(dovetail.load(folder / "tour.xml", limits=Limits(nodes=1000)))
+
+
+def run_everywhere(model: Model, x: F32Array) -> None:
+    """Run a model by the reference interpreter, at once and by a compiled program."""
+    expected = dovetail.interpret(model, {"x": x})["y"]
+    program: Program = dovetail.compile(model, threads=1)
+    out = np.empty_like(expected)
+    for outputs in (dovetail.run(model, [x]), program(x), program({"x": x}, out={"y": out})):
+        np.testing.assert_array_equal(outputs["y"], expected)
+    print(dovetail.plan(model))
+
+
+def differentiate(model: Model, x: F32Array) -> None:
+    """Print the gradient of ``y`` with respect to ``x``."""
+    slope = dovetail.grad(model, of="y", wrt=["x"])
+    outputs = dovetail.run(slope, {"x": x, "grad:y": np.ones((len(x), 24), np.float32)})
+    print(outputs["grad:x"].shape)
+
+
+def move_arrays(x: F32Array) -> None:
+    """Cut an array apart, copy the parts and join them."""
+    first, second = dovetail.split(x, [1, -1], axis=1)
+    joined = dovetail.concat([dovetail.copy(first), second], axis=1)
+    assert joined.shape == x.shape
+
+
+def explain_errors(folder: Path) -> None:
+    """Raise and catch an error of each class, the base class last."""
+    try:
+        dovetail.Builder().Concat(axis=0)
+    except dovetail.RuleError as error:
+        print(error.code, error)
+    (folder / "broken.xml").write_text("<net/>")
+    try:
+        dovetail.load(folder / "broken.xml")
+    except dovetail.FormatError as error:
+        print(error.code)
+    model = build_model()
+    for inputs in ({}, {"x": np.zeros(3, np.float32)}):
+        try:
+            dovetail.run(model, inputs)
+        except dovetail.EngineError as error:
+            print(error.code)
+    try:
+        dovetail.Builder().input("x", "f31", ())
+    except (dovetail.UnsupportedError, dovetail.DovetailError) as error:
+        print(error.code, error.diagnostics)
+
+
+def main() -> None:
+    x = np.arange(48, dtype=np.float32).reshape(2, 4, 6)
+    with tempfile.TemporaryDirectory() as name:
+        model = convert(build_model(), Path(name))
+        describe(model)
+        run_everywhere(model, x)
+        differentiate(model, x)
+        move_arrays(x)
+        explain_errors(Path(name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Checks of operators' attributes against their annotations, compiled once per annotation.
+
+A check converts what stands for a value of its type: a list for a tuple, a number of numpy for a number, 0 and 1 for booleans, a
+name for an element type.
+"""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from collections.abc import Callable, Sequence
+from functools import cache
+from operator import index
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail import dtypes
+from dovetail.dtypes import DType
+from dovetail.errors import DovetailError
+from dovetail.ir.graph import Graph
+from dovetail.ir.types import Map, Optional, Sequence as SequenceType, Tensor
+
+
+class WrongType(Exception):
+    """A value is not of the type that an annotation names."""
+
+
+class AttributeType(NamedTuple):
+    """One annotation: ``text`` names the type in messages, values of a class in ``classes`` need no conversion, and ``convert``
+    returns the value as an attribute holds it or raises WrongType."""
+
+    text: str
+    classes: frozenset[type]
+    convert: Callable[[Any], Any]
+
+
+def _to_bool(value: Any) -> bool:
+    if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and value in (0, 1)):
+        return bool(value)
+    raise WrongType
+
+
+def _to_int(value: Any) -> int:
+    try:
+        return int(index(value))
+    except TypeError:
+        raise WrongType from None
+
+
+def _to_float(value: Any) -> float:
+    if isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool):
+        return float(value)
+    raise WrongType
+
+
+def _to_str(value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    raise WrongType
+
+
+def _to_dtype(value: Any) -> DType:
+    if isinstance(value, str | type | np.dtype):
+        return dtypes.dtype(value)
+    raise WrongType
+
+
+def _instance_of(*classes: type) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if isinstance(value, classes):
+            return value
+        raise WrongType
+
+    return convert
+
+
+# An integer for a float stays one: what is written of it must not change.
+_SCALARS = {
+    "bool": AttributeType("a boolean", frozenset((bool,)), _to_bool),
+    "int": AttributeType("an integer", frozenset((int,)), _to_int),
+    "float": AttributeType("a number", frozenset((float, int)), _to_float),
+    "str": AttributeType("a string", frozenset((str,)), _to_str),
+    "DType": AttributeType("an element type", frozenset((DType,)), _to_dtype),
+    "None": AttributeType("None", frozenset((type(None),)), _instance_of(type(None))),
+    "Graph": AttributeType("a Graph", frozenset((Graph,)), _instance_of(Graph)),
+    "DovetailError": AttributeType("an error", frozenset(), _instance_of(DovetailError)),
+    "Type": AttributeType(
+        "a type", frozenset((Tensor, SequenceType, Optional, Map)), _instance_of(Tensor, SequenceType, Optional, Map)
+    ),
+    "np.ndarray[Any, Any]": AttributeType("a numpy array", frozenset((np.ndarray,)), _instance_of(np.ndarray)),
+}
+_LISTS = {"bool": "booleans", "int": "integers", "float": "numbers", "str": "strings"}
+_ANYTHING = AttributeType("anything", frozenset(), lambda value: value)
+
+
+@cache
+def attribute_type(annotation: str) -> AttributeType:
+    """Return the check of an annotation as written. One that names another class accepts every value."""
+    members = _split(annotation, "|")
+    if len(members) > 1:
+        return _union([attribute_type(member) for member in members])
+    if annotation in _SCALARS:
+        return _SCALARS[annotation]
+    generic = re.fullmatch(r"(tuple|Literal)\[(.*)\]", annotation)
+    if generic is None:
+        return _ANYTHING
+    arguments = _split(generic[2], ",")
+    if generic[1] == "Literal":
+        return _literal(annotation)
+    if arguments[-1] == "...":
+        return _list_of(arguments[0], attribute_type(arguments[0]))
+    return _row_of([attribute_type(argument) for argument in arguments])
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split at separators outside of brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "[") - (character == "]")
+        if character == separator and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def _union(members: Sequence[AttributeType]) -> AttributeType:
+    def convert(value: Any) -> Any:
+        for member in members:
+            try:
+                return member.convert(value)
+            except WrongType:
+                continue
+        raise WrongType
+
+    return AttributeType(
+        " or ".join(member.text for member in members), frozenset().union(*(m.classes for m in members)), convert
+    )
+
+
+def _literal(annotation: str) -> AttributeType:
+    words = literal_eval(f"({annotation.removeprefix('Literal[').removesuffix(']')},)")
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, str) and value in words:
+            return str(value)
+        raise WrongType
+
+    return AttributeType("one of " + ", ".join(map(repr, words)), frozenset(), convert)
+
+
+def _list_of(annotation: str, item: AttributeType) -> AttributeType:
+    classes, convert_item = item.classes, item.convert
+
+    def convert(value: Any) -> tuple[Any, ...]:
+        if value.__class__ is tuple and classes.issuperset(map(type, value)):
+            return value
+        return tuple(part if part.__class__ in classes else convert_item(part) for part in _items(value))
+
+    return AttributeType(f"a list of {_LISTS.get(annotation, item.text)}", frozenset(), convert)
+
+
+def _row_of(items: Sequence[AttributeType]) -> AttributeType:
+    def convert(value: Any) -> tuple[Any, ...]:
+        parts = _items(value)
+        if len(parts) != len(items):
+            raise WrongType
+        return tuple(
+            part if part.__class__ in item.classes else item.convert(part) for item, part in zip(items, parts, strict=True)
+        )
+
+    return AttributeType(f"({', '.join(item.text for item in items)})", frozenset(), convert)
+
+
+def _items(value: Any) -> Sequence[Any]:
+    if isinstance(value, tuple | list | range):
+        return value
+    if isinstance(value, np.ndarray) and value.ndim:
+        return list(value)
+    raise WrongType

@@ -1,0 +1,98 @@
+"""What users write passes mypy --strict and pyright: the documents' snippets, and the tour of the public interface."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tour
+
+import dovetail
+
+ROOT = Path(__file__).parents[2]
+PYRIGHT = shutil.which("pyright") or shutil.which("basedpyright")
+WRONG = {
+    "operator": "b.Concatenate(x, axis=0)",
+    "attribute": "b.Concat(x, axes=0)",
+    "attribute type": 'b.Concat(x, axis="0")',
+    "missing attribute": "b.Concat(x)",
+    "missing input": "b.MatMul(x)",
+    "too many inputs": "b.Relu(x, x)",
+    "result": "b.Split(x, axis=0, outputs=2).name",
+}
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> list[Path]:
+    """The tour and every Python snippet of the documents, each as a file of its own."""
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    if not documents:
+        pytest.skip("an installed package comes without its documents")
+    texts = {"tour": Path(tour.__file__).read_text()}
+    for document in documents:
+        for index, text in enumerate(re.findall(r"^```python\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)):
+            texts[f"{document.stem.lower()}_{index}"] = text
+    assert "readme_0" in texts
+    paths = [tmp_path / f"{name}.py" for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text)
+    return paths
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    """A script whose last lines are each a mistake."""
+    lines = ["import dovetail", "b = dovetail.Builder()", 'x = b.input("x", "f32", (2,))', *WRONG.values()]
+    path = tmp_path / "wrong.py"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def mypy(*paths: Path) -> str:
+    pytest.importorskip("mypy")
+    options = ["--strict", "--config-file", str(ROOT / "pyproject.toml"), "--no-error-summary"]
+    return subprocess.run(
+        [sys.executable, "-m", "mypy", *options, *map(str, paths)], cwd=ROOT, capture_output=True, text=True
+    ).stdout
+
+
+def pyright(folder: Path) -> list[int]:
+    """Return the lines of all errors, in the order of lines."""
+    if PYRIGHT is None:
+        pytest.skip("pyright is not installed")
+    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict", "pythonVersion": "3.11"}')
+    command = [PYRIGHT, "--outputjson", "--project", str(folder), "--pythonpath", sys.executable]
+    report = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+    assert report["summary"]["filesAnalyzed"] > 0
+    errors = [item for item in report["generalDiagnostics"] if item["severity"] == "error"]
+    assert all(item["file"].endswith("wrong.py") for item in errors), errors
+    return sorted({item["range"]["start"]["line"] + 1 for item in errors})
+
+
+def test_mypy_accepts_the_documents_and_the_tour(scripts: list[Path]) -> None:
+    assert mypy(*scripts) == ""
+
+
+def test_pyright_accepts_the_documents_and_the_tour(scripts: list[Path]) -> None:
+    assert pyright(scripts[0].parent) == []
+
+
+def test_type_checkers_refuse_every_mistake(wrong: Path) -> None:
+    lines = list(range(4, 4 + len(WRONG)))
+    assert sorted({int(line) for line in re.findall(r"wrong\.py:(\d+): error", mypy(wrong))}) == lines
+    assert pyright(wrong.parent) == lines
+
+
+def test_the_tour_visits_every_public_name(capsys: pytest.CaptureFixture[str]) -> None:
+    tree = ast.parse(Path(tour.__file__).read_text())
+    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert set(dovetail.__all__) <= attributes | names
+    tour.main()
+    assert "24" in capsys.readouterr().out
