@@ -247,7 +247,7 @@ def test_openvino_reads_the_pairs_that_we_write_and_we_read_what_it_makes_of_the
 
 
 def test_a_draft_of_a_living_writer_is_left_alone(kind: Kind, tmp_path: Path) -> None:
-    with atomic_write.replacing(tmp_path / kind.file) as stream:
+    with atomic_write.replace_file(tmp_path / kind.file) as stream:
         stream.write(b"not yet")
         (live,) = left_behind(tmp_path)
         dead = [f".{name}.dovetail.{'0' * 16}.tmp" for name in (kind.file, "another.onnx")]

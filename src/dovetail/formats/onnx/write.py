@@ -9,7 +9,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats import roundtrip_metadata
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.exporter import export_model
-from dovetail.formats.fixpoint import Snapshot, fixpoint
+from dovetail.formats.fixpoint import Snapshot, find_fixpoint
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.onnx import codec, min_opset
 from dovetail.formats.onnx.converters import ONNX
@@ -49,7 +49,7 @@ def to_foreign(model: Model, opset: int | None = None) -> ForeignModel:
     except UnsupportedError as error:
         if opset is None and model.format != "onnx" and target < OPSET:
             return to_foreign(model, OPSET)
-        raise min_opset.with_min_opset(error, target, newest, lambda other: _at(model, other)) from None
+        raise min_opset.with_min_opset(error, target, newest, lambda candidate: _at(model, candidate)) from None
     _describe(model, foreign)
     return foreign
 
@@ -92,14 +92,14 @@ def _describe(model: Model, foreign: ForeignModel) -> None:
         if model.states:
             foreign.metadata["metadata_props"] = {**foreign.metadata.get("metadata_props", {}), PROPERTY: as_text(model)}
         return
-    kept: dict[str, Any] = dict(model.metadata.get("onnx", {}))
-    foreign.metadata = {name: kept[name] for name in ("ir_version", "domain", "model_version") if name in kept}
-    maker, version = [*kept.get("producer", ()), "", ""][:2]
+    onnx_metadata: dict[str, Any] = dict(model.metadata.get("onnx", {}))
+    foreign.metadata = {name: onnx_metadata[name] for name in ("ir_version", "domain", "model_version") if name in onnx_metadata}
+    maker, version = [*onnx_metadata.get("producer", ()), "", ""][:2]
     foreign.producer = (maker, version) if maker or version else ("dovetail", "")
-    foreign.doc = kept.get("doc", model.doc)
-    foreign.graph.name = kept.get("graph", foreign.graph.name) or "graph"
-    foreign.graph.doc = kept.get("graph_doc", foreign.graph.doc)
-    properties = dict(kept.get("metadata_props", {}))
+    foreign.doc = onnx_metadata.get("doc", model.doc)
+    foreign.graph.name = onnx_metadata.get("graph", foreign.graph.name) or "graph"
+    foreign.graph.doc = onnx_metadata.get("graph_doc", foreign.graph.doc)
+    properties = dict(onnx_metadata.get("metadata_props", {}))
     record = roundtrip_metadata.encode_openvino(model)
     if record is not None:
         properties[roundtrip_metadata.PROPERTY] = record
@@ -125,6 +125,6 @@ def save(
 
     Raises UnsupportedError [write.mismatch] like :func:`check_written`, before anything is written.
     """
-    foreign = fixpoint(to_foreign(model, opset), codec.snapshot_of, _export_again)
+    foreign = find_fixpoint(to_foreign(model, opset), codec.snapshot_of, _export_again)
     check_written(model, foreign, ONNX)
     return codec.write(foreign, path, external=external, threshold=threshold)

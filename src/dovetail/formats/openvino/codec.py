@@ -27,7 +27,7 @@ from dovetail.formats.deviations import Deviations
 from dovetail.formats.fixpoint import Snapshot, Weights
 from dovetail.formats.foreign import ForeignGraph, ForeignModel
 from dovetail.formats.openvino import constants, rt_info, xml_parser
-from dovetail.formats.openvino.diagnostics import TooMany
+from dovetail.formats.openvino.diagnostics import TooManyErrors
 from dovetail.formats.openvino.reader import LEGACY, Reader
 from dovetail.formats.openvino.writer import Writer
 
@@ -76,7 +76,7 @@ def _read(
         for stray in xml_parser.stray_texts(root):
             reader.checks.deviate(stray)
         graph = reader.graph(root)
-    except TooMany:
+    except TooManyErrors:
         pass
     except RecursionError:
         raise FormatError("ir.depth", "the file nests too deeply", file=file) from None

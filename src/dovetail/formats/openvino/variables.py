@@ -11,7 +11,7 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignValue
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
-from dovetail.formats.openvino.xml_attributes import partial_text
+from dovetail.formats.openvino.xml_attributes import format_shape
 from dovetail.ir.graph import Model, Value
 from dovetail.ir.state import State
 from dovetail.ir.types import Shape, Tensor
@@ -124,7 +124,7 @@ def _attributes(state: State, item: ForeignValue) -> dict[str, str]:
     type = item.type
     if not isinstance(type, Tensor) or type.dtype is None or type.dtype.openvino is None:
         raise UnsupportedError("ir.type", f"OpenVINO has no variable of the type {type}")
-    shape = "..." if type.shape is None else partial_text(type.shape)
+    shape = "..." if type.shape is None else format_shape(type.shape)
     return {"variable_id": state.variable, "variable_type": type.dtype.openvino, "variable_shape": shape}
 
 

@@ -7,7 +7,7 @@ from os import PathLike
 from dovetail.formats import roundtrip_metadata
 from dovetail.formats.deviations import Deviations
 from dovetail.formats.exporter import export_model
-from dovetail.formats.fixpoint import Snapshot, fixpoint
+from dovetail.formats.fixpoint import Snapshot, find_fixpoint
 from dovetail.formats.foreign import ForeignModel
 from dovetail.formats.openvino import codec, opsets, rt_info
 from dovetail.formats.openvino.converters import OPENVINO
@@ -63,6 +63,6 @@ def save(model: Model, path: str | PathLike[str], *, weights: str | PathLike[str
 
     Raises UnsupportedError [write.mismatch] like :func:`check_written`, before anything is written.
     """
-    foreign = fixpoint(to_foreign(model), codec.snapshot_of, _export_again)
+    foreign = find_fixpoint(to_foreign(model), codec.snapshot_of, _export_again)
     check_written(model, foreign, OPENVINO)
     codec.write(foreign, path, weights_path=weights)

@@ -11,7 +11,7 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_context import ImportContext
-from dovetail.formats.legacy_broadcast import aligned
+from dovetail.formats.legacy_broadcast import align_second
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
@@ -37,14 +37,14 @@ REDUCTIONS = (
 @ONNX.importer("Or", 1)
 @ONNX.importer("Xor", 1)
 def import_legacy_broadcast(ctx: ImportContext) -> Value | None:
-    """Import a binary operator before version 7: with ``broadcast`` the second input is aligned with ``axis`` of the first."""
+    """Import a binary operator before version 7: with ``broadcast`` the second input is aligned with ``axis``."""
     if not ctx.attribute("broadcast", "bool", False):
         return None
     x, y = ctx.input(0), ctx.input(1)
     axis = ctx.attribute("axis", "int", None)
     if axis is not None and axis < 0:
         raise FormatError("attribute.value", f"{ctx.node.kind}: axis must not be negative, got {axis}")
-    op, xs = ctx.apply_mapping(x, aligned(ctx.b, x, y, axis))
+    op, xs = ctx.apply_mapping(x, align_second(ctx.b, x, y, axis))
     return ctx.b.add(op.with_(broadcast=True), *xs)[0]
 
 

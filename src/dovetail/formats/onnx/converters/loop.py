@@ -13,7 +13,7 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext, copy_captured_outputs
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.import_context import ImportContext
-from dovetail.formats.loop_slices import cut_inside, parts_are_one
+from dovetail.formats.loop_slices import has_unit_parts, slice_inside_body
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead, replace_uses
@@ -226,9 +226,9 @@ def legalize_loop(b: Builder, node: Node) -> Any:
     op: Any = node.op
     if _is_scan(node) or _is_loop(node):
         return None
-    if not op.scanned and all(entry == (0, False) for entry in op.stacked) and parts_are_one(op):
+    if not op.scanned and all(entry == (0, False) for entry in op.stacked) and has_unit_parts(op):
         return _with_scalars(b, node)
-    return cut_inside(b, node)
+    return slice_inside_body(b, node)
 
 
 def _is_scan(node: Node) -> bool:
@@ -240,13 +240,13 @@ def _is_scan(node: Node) -> bool:
         and not op.body.inputs[0].uses
         and all(value is not op.body.inputs[0] for value in op.body.outputs)
         and is_endless(op.body)
-        and parts_are_one(op)
+        and has_unit_parts(op)
     )
 
 
 def _is_loop(node: Node) -> bool:
     op: Any = node.op
-    if op.scanned or any(entry != (0, False) for entry in op.stacked) or not parts_are_one(op):
+    if op.scanned or any(entry != (0, False) for entry in op.stacked) or not has_unit_parts(op):
         return False
     trips, condition = node.inputs[:2] if len(node.inputs) > 1 else (*node.inputs, None, None)[:2]
     return (trips is None or trips.dtype == "i64") and (condition is not None or (trips is not None and is_endless(op.body)))

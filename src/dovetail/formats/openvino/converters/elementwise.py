@@ -13,7 +13,7 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext
 from dovetail.formats.foreign import ForeignNode
 from dovetail.formats.import_context import ImportContext
-from dovetail.formats.legacy_broadcast import aligned
+from dovetail.formats.legacy_broadcast import align_second
 from dovetail.formats.mapping_selection import constant_or_none
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
@@ -47,7 +47,7 @@ def _paddle(ctx: ImportContext) -> Value | None:
         raise UnsupportedError("broadcast.axis", f"{ctx.node.kind} with auto_broadcast=pdpd needs the attribute 'axis'")
     attributes.pop("auto_broadcast")
     attributes.pop(_AXIS, None)
-    op, xs = ctx.apply_mapping(x, aligned(ctx.b, x, y, None if axis == -1 else axis or 0), **attributes)
+    op, xs = ctx.apply_mapping(x, align_second(ctx.b, x, y, None if axis == -1 else axis or 0), **attributes)
     return ctx.b.add(op, *xs)[0]
 
 

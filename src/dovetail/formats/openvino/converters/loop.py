@@ -12,7 +12,7 @@ from dovetail.errors import FormatError, UnsupportedError
 from dovetail.formats.export_context import ExportContext, copy_captured_outputs
 from dovetail.formats.foreign import ForeignGraph, ForeignNode, ForeignTensor
 from dovetail.formats.import_context import ImportContext
-from dovetail.formats.loop_slices import cut_inside, parts_are_one
+from dovetail.formats.loop_slices import has_unit_parts, slice_inside_body
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.edit import remove_dead
@@ -241,9 +241,9 @@ def legalize_loop(b: Builder, node: Node) -> Any:
         # The importer of IR refuses such a loop.
         raise UnsupportedError("loop.endless", "the loop needs a trip count, a condition or a sliced input")
     is_plain = all(size == 1 and not is_reversed for _, size, is_reversed in op.scanned)
-    is_plain = is_plain and parts_are_one(op) and not any(is_reversed for _, is_reversed in op.stacked)
+    is_plain = is_plain and has_unit_parts(op) and not any(is_reversed for _, is_reversed in op.stacked)
     if not is_plain and not _is_iterator(node):
-        return cut_inside(b, node)
+        return slice_inside_body(b, node)
     if trips is None or _is_at_least_zero(trips):
         return None
     if trips.value is not None and np.size(trips.value) == 1:
