@@ -107,7 +107,7 @@ def reshape(draw: Any, moves: Moves, x: Value, array: Any) -> None:
     if plain and array.size and draw(st.booleans()):
         target[draw(st.sampled_from(plain))] = -1
     if not array.size and any(size == 0 and (place >= array.ndim or array.shape[place]) for place, size in enumerate(target)):
-        moves.put(moves.b.Reshape(x, shape, copy_zeros=False), array.reshape(shape))
+        moves.put(moves.b.Reshape(x, shape, special_zero=False), array.reshape(shape))
         return
     moves.put(moves.b.Reshape(x, target), array.reshape(shape))
 

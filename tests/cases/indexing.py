@@ -92,7 +92,7 @@ WRITING: list[Case] = [
     Case(ScatterElements(1), (ramp(1, 5), np.zeros((1, 0), np.int64), f32(1, 0)), "ScatterElements of nothing"),
     *(
         Case(
-            ScatterElements(1, initial=True, reduction=how),
+            ScatterElements(1, use_init_val=True, reduction=how),
             (ramp(1, 5), rows([1, 1, 4]), f32(1, 3, start=1)),
             f"ScatterElements by {how}",
         )
@@ -106,7 +106,7 @@ WRITING: list[Case] = [
     ),
     *(
         Case(
-            ScatterElements(1, initial=False, reduction=how),
+            ScatterElements(1, use_init_val=False, reduction=how),
             (ramp(1, 5), rows([1, 1, 4]), np.float32([[2, 6, 8]])),
             f"ScatterElements by {how} alone",
         )
@@ -136,8 +136,8 @@ SHAPES: list[Case] = [
     Case(Shape(-2, 2), (ramp(2, 3, 4),), "Shape between axes"),
     Case(Shape(-9, 9), (ramp(2, 3, 4),), "Shape with bounds outside"),
     Case(Shape(2, 1), (ramp(2, 3, 4),), "Shape of no axis"),
-    Case(Shape(dtype=_I32), (ramp(2, 0),), "Shape of 32 bits"),
-    Case(Shape(1, dtype=_I32), (ramp(2, 3),), "Shape of 32 bits from an axis"),
+    Case(Shape(output_type=_I32), (ramp(2, 0),), "Shape of 32 bits"),
+    Case(Shape(1, output_type=_I32), (ramp(2, 3),), "Shape of 32 bits from an axis"),
     Case(Shape(), (ramp(),), "Shape of a scalar"),
     *of_every_type(Size()),
     Case(Size(), (ramp(),), "Size of a scalar"),
@@ -175,7 +175,7 @@ SHAPES: list[Case] = [
             ("int64", (5, 2, 1)),
         )
     ),
-    Case(Range(dtype=_I32), (scalar(0), scalar(7), scalar(3)), "Range of another type"),
+    Case(Range(output_type=_I32), (scalar(0), scalar(7), scalar(3)), "Range of another type"),
     Case(Range(dtypes.f32), (scalar(0), scalar(7), scalar(3)), "Range of floats between integers"),
     Case(Range(), (i64(0), i64(4), i64(1)), "Range between vectors of one element"),
 ]

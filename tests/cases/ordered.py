@@ -31,7 +31,7 @@ CASES: list[Case] = [
     *(told(Unique(outputs=count), f"with {count} outputs") for count in (1, 2, 3)),
     told(Unique(axis=0), "of three axes", np.arange(12).reshape(2, 3, 2)[[0, 1, 0]]),
     told(Unique(), "of i64", np.array([5, 3, 5, 2**33])),
-    told(Unique(dtype=_I32, count_dtype=_I32), "with indices and counts of i32"),
+    told(Unique(index_element_type=_I32, count_element_type=_I32), "with indices and counts of i32"),
     told(Unique(), "of nothing", _X[:0], openvino="OpenVINO's CPU plugin writes past its own memory where there is nothing"),
     told(Unique(), "of a scalar", np.array(3.0, np.float32), openvino="OpenVINO's CPU plugin gives no index for a scalar"),
     told(Unique(axis=0), "of one row", _X[:1], openvino="OpenVINO's CPU plugin ends its process on a single row"),

@@ -60,7 +60,7 @@ def quantized() -> Iterator[Case]:
     yield Case(QuantizeLinear(), (x, scales()), "QuantizeLinear without a zero point")
     for name in ("i8", "u16", "i4"):
         skip = _UNSEEN if name == "i4" else {}
-        yield Case(QuantizeLinear(dtype=dtypes.dtype(name)), (x, scales()), f"QuantizeLinear that names {name}", skip=skip)
+        yield Case(QuantizeLinear(output_dtype=dtypes.dtype(name)), (x, scales()), f"QuantizeLinear that names {name}", skip=skip)
     yield Case(QuantizeLinear(-2), (x, scales(4), codes("u8", 4)), "QuantizeLinear along an axis from the end")
     yield Case(QuantizeLinear(0), (x, scales(1), codes("u8", 1)), "QuantizeLinear with a scale of one element")
     yield Case(QuantizeLinear(), (wide(), scales(), codes("u8")), "QuantizeLinear of a scalar")
@@ -120,8 +120,8 @@ def dequantized() -> Iterator[Case]:
             skip=ROUGH.get(name, {}),
         )
     yield Case(DequantizeLinear(), (codes("u16", 50), scales(name="f16"), codes("u16")), "DequantizeLinear of u16 to f16")
-    yield Case(DequantizeLinear(dtype=dtypes.f16), (codes("i8", 9), scales()), "DequantizeLinear that names f16")
-    yield Case(DequantizeLinear(dtype=dtypes.f32), (codes("i8", 9), scales(name="f16")), "DequantizeLinear that names f32")
+    yield Case(DequantizeLinear(output_dtype=dtypes.f16), (codes("i8", 9), scales()), "DequantizeLinear that names f16")
+    yield Case(DequantizeLinear(output_dtype=dtypes.f32), (codes("i8", 9), scales(name="f16")), "DequantizeLinear that names f32")
     large = np.array([2**31 - 1, -(2**31), 2**24 + 1, 5], np.int32)
     yield Case(DequantizeLinear(), (large, scales()), "DequantizeLinear of great integers")
 

@@ -36,9 +36,13 @@ TOP: list[Case] = [
     Case(TopK(1), (floats(2, 4, 3), number(1)), "TopK of one"),
     Case(TopK(1), (floats(2, 4, 3), number(2, shape=())), "TopK with a scalar"),
     Case(TopK(-2), (floats(2, 4, 3), number(2, "int32", ())), "TopK with a scalar of 32 bits"),
-    Case(TopK(1, dtype=_I32), (floats(2, 4, 3), number(2)), "TopK with places of 32 bits"),
-    Case(TopK(1, stable=False, dtype=_I32), (_TIES, number(2, shape=())), "TopK without stability"),
-    Case(TopK(1, sort="index", dtype=_I32, largest=False), (_TIES, number(4, shape=())), "TopK by index with places of 32 bits"),
+    Case(TopK(1, index_element_type=_I32), (floats(2, 4, 3), number(2)), "TopK with places of 32 bits"),
+    Case(TopK(1, stable=False, index_element_type=_I32), (_TIES, number(2, shape=())), "TopK without stability"),
+    Case(
+        TopK(1, sort="index", index_element_type=_I32, largest=False),
+        (_TIES, number(4, shape=())),
+        "TopK by index with places of 32 bits",
+    ),
     Case(
         TopK(0),
         (floats(7), number(0)),

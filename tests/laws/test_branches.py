@@ -282,7 +282,7 @@ def test_nothing_is_scanned_where_there_is_nothing() -> None:
     inner.graph.outputs = [inner.constant(np.array(True)), state, row]
     with dovetail.Builder() as b:
         first, rows = b.input("first", "f32", (1,)), b.input("rows", "f32", ("m", "n"))
-        loop = Loop(body=inner.graph, carried=1, scanned=((0, 1, False),), stacked=((0, False),), outputs=2)
+        loop = Loop(body=inner.graph, carried=1, scan_inputs=((0, 1, False),), scan_outputs=((0, False),), outputs=2)
         last, made = b.add(loop, None, None, first, rows)
         b.output("last", last)
         b.output("made", made)

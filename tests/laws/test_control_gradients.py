@@ -276,7 +276,7 @@ def test_parts_that_no_trip_takes_have_no_slope() -> None:
         assert trip.name == "i"
         with dovetail.Builder() as b:
             trips, x, s = b.input("trips", "i64", ()), b.input("x", "f32", (10, 2)), b.input("s", "f32", (2,))
-            loop = Loop(body=inner.graph, carried=1, scanned=((0, 2, is_reversed),), outputs=1)
+            loop = Loop(body=inner.graph, carried=1, scan_inputs=((0, 2, is_reversed),), outputs=1)
             (y,) = b.add(loop, trips, None, s, x)
             b.output("y", b.ReduceSum(y, [0], keepdims=False))
         given = {"trips": np.array(3), "x": some(10, 2), "s": some(2)}
@@ -300,7 +300,7 @@ def test_parts_of_two_rows(is_reversed: bool, trips: int | None, file: str, runt
         count = None if trips is None else b.input("trips", "i64", ())
         x, s = b.input("x", "f32", (10, 2)), b.input("s", "f32", (2,))
         cut, laid = ((0, 2, is_reversed),), ((0, not is_reversed),)
-        y, ys = b.add(Loop(body=inner.graph, carried=1, scanned=cut, stacked=laid, outputs=2), count, None, s, x)
+        y, ys = b.add(Loop(body=inner.graph, carried=1, scan_inputs=cut, scan_outputs=laid, outputs=2), count, None, s, x)
         total = b.ReduceSum(b.Sin(ys), [0, 1], keepdims=False)
         b.output("y", b.Add(b.ReduceSum(y, [0], keepdims=False), total))
     given = {"x": some(10, 2), "s": some(2), **({} if trips is None else {"trips": np.array(trips)})}

@@ -195,8 +195,8 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "Expand": [
         ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3), [2])),
-        ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3, 1), [1], both=False)),
-        ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3), [1], both=False)),
+        ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3, 1), [1], bidirectional=False)),
+        ("shape.broadcast", lambda b, x: b.Expand(x("f32", 3), [1], bidirectional=False)),
         ("expand.shape", lambda b, x: b.Expand(x("f32", 1), [-1])),
         ("input.rank", lambda b, x: b.Expand(x("f32", 1), x("i64", 1, 1))),
     ],
@@ -238,15 +238,15 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("axis.repeated", lambda b, x: b.Pad(x("f32", 2), [0, 0, 0, 0], None, [0, -1])),
     ],
     "DepthToSpace": [
-        ("shape.rank", lambda b, x: b.DepthToSpace(x("f32", 4, 2), block_size=2)),
-        ("blocks.divide", lambda b, x: b.DepthToSpace(x("f32", 1, 6, 1, 1), block_size=2)),
-        ("blocks.size", lambda b, x: b.DepthToSpace(x("f32", 1, 4, 1, 1), block_size=0)),
-        ("blocks.mode", lambda b, x: b.DepthToSpace(x("f32", 1, 4, 1, 1), block_size=2, mode="CRD")),
+        ("shape.rank", lambda b, x: b.DepthToSpace(x("f32", 4, 2), blocksize=2)),
+        ("blocks.divide", lambda b, x: b.DepthToSpace(x("f32", 1, 6, 1, 1), blocksize=2)),
+        ("blocks.size", lambda b, x: b.DepthToSpace(x("f32", 1, 4, 1, 1), blocksize=0)),
+        ("blocks.mode", lambda b, x: b.DepthToSpace(x("f32", 1, 4, 1, 1), blocksize=2, mode="CRD")),
     ],
     "SpaceToDepth": [
-        ("shape.rank", lambda b, x: b.SpaceToDepth(x("f32", 4, 2), block_size=2)),
-        ("blocks.divide", lambda b, x: b.SpaceToDepth(x("f32", 1, 1, 2, 3), block_size=2)),
-        ("blocks.size", lambda b, x: b.SpaceToDepth(x("f32", 1, 1, 2, 2), block_size=-1)),
+        ("shape.rank", lambda b, x: b.SpaceToDepth(x("f32", 4, 2), blocksize=2)),
+        ("blocks.divide", lambda b, x: b.SpaceToDepth(x("f32", 1, 1, 2, 3), blocksize=2)),
+        ("blocks.size", lambda b, x: b.SpaceToDepth(x("f32", 1, 1, 2, 2), blocksize=-1)),
     ],
     "ShuffleChannels": [
         ("blocks.size", lambda b, x: b.ShuffleChannels(x("f32", 1, 4), group=0)),
@@ -342,7 +342,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("input.rank", lambda b, x: b.ConstantOfShape(x("i64"), x("f32"))),
     ],
     "Range": [
-        ("range.type", lambda b, x: b.Range(x("f32"), x("f32"), x("f32"), dtype=dtypes.i64)),
+        ("range.type", lambda b, x: b.Range(x("f32"), x("f32"), x("f32"), output_type=dtypes.i64)),
         ("range.scalar", lambda b, x: b.Range(x("f32", 2), x("f32"), x("f32"))),
         ("range.scalar", lambda b, x: b.Range(x("f32"), x("f32", 1, 1), x("f32"))),
         ("range.scalar", lambda b, x: b.Range(x("f32"), x("f32"), x("f32", 0))),
@@ -583,7 +583,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("quantize.scale", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32", 2, 3), axis=1)),
         ("quantize.scale", lambda b, x: b.QuantizeLinear(x("i32", 2, 3), x("i32"))),
         ("quantize.type", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32"), x("i32"))),
-        ("quantize.type", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32"), x("i8"), dtype=dtypes.u8)),
+        ("quantize.type", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32"), x("i8"), output_dtype=dtypes.u8)),
         ("quantize.block", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32", 2, 3), block_size=-1)),
         ("quantize.block", lambda b, x: b.QuantizeLinear(x("f32", 2, 3), x("f32", 2, 3), block_size=2)),
         ("quantize.block", lambda b, x: b.QuantizeLinear(x("f32", 2, 4), x("f32", 2), axis=1, block_size=2)),
@@ -595,7 +595,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "DequantizeLinear": [
         ("quantize.type", lambda b, x: b.DequantizeLinear(x("i64", 2), x("f32"))),
-        ("quantize.type", lambda b, x: b.DequantizeLinear(x("i8", 2), x("f32"), dtype=dtypes.i32)),
+        ("quantize.type", lambda b, x: b.DequantizeLinear(x("i8", 2), x("f32"), output_dtype=dtypes.i32)),
         ("type.disagree", lambda b, x: b.DequantizeLinear(x("i8", 2), x("f32"), x("u8"))),
     ],
     "MatMulInteger": [
@@ -798,13 +798,13 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("input.rank", lambda b, x: b.AffineGrid(x("f32", 1, 2, 3), x("i64", 1, 4))),
     ],
     "Unique": [
-        ("unique.dtype", lambda b, x: b.Unique(x("f32", 3), dtype=dtypes.i8)),
-        ("unique.dtype", lambda b, x: b.Unique(x("f32", 3), count_dtype=dtypes.f32)),
+        ("unique.dtype", lambda b, x: b.Unique(x("f32", 3), index_element_type=dtypes.i8)),
+        ("unique.dtype", lambda b, x: b.Unique(x("f32", 3), count_element_type=dtypes.f32)),
         ("axis.range", lambda b, x: b.Unique(x("f32", 3), axis=1)),
         ("node.outputs", lambda b, x: b.Unique(x("f32", 3), outputs=5)),
     ],
     "SearchSorted": [
-        ("unique.dtype", lambda b, x: b.SearchSorted(x("f32", 3), x("f32", 2), dtype=dtypes.i8)),
+        ("unique.dtype", lambda b, x: b.SearchSorted(x("f32", 3), x("f32", 2), output_type=dtypes.i8)),
         ("shape.scalar", lambda b, x: b.SearchSorted(x("f32"), x("f32", 2))),
         ("shape.rank", lambda b, x: b.SearchSorted(x("f32", 2, 3), x("f32", 2))),
         ("shape.disagree", lambda b, x: b.SearchSorted(x("f32", 2, 3), x("f32", 3, 3))),

@@ -14,7 +14,7 @@ from dovetail.compare.verify import runner_for
 from dovetail.errors import DovetailError, EngineError, UnsupportedError
 from dovetail.ops.tensor.reshape import Reshape
 
-RULES = [Reshape(), Reshape(empty="cancel"), *(Reshape(copy_zeros=False, empty=empty) for empty in ("refuse", "cancel"))]
+RULES = [Reshape(), Reshape(empty="cancel"), *(Reshape(special_zero=False, empty=empty) for empty in ("refuse", "cancel"))]
 # Elements of a target: numbers, sizes of the input [n, 4, m] by axis, and "n * 4", which is no size of it.
 TARGETS = [
     ("n", -1), (-1, "m"), ("n", 4, "m"), ("n", 2, -1), ("n", "m", 4), ("m", 4, "n"), ("m", -1), (0, -1), (0, 0, -1), (0, "m", 4),

@@ -82,7 +82,7 @@ def loop(m: Maker, steps: Sequence[Steps]) -> str | None:
     outputs = [going, state, *([stacked] if stacked else [])]
     inner.network.inputs.insert(0, Input("trip", "i64", ()))
     body = _graph(inner, outputs)
-    op = REGISTRY["Loop"](body=body, carried=1, stacked=((0, False),) * bool(stacked), outputs=len(outputs) - 1)
+    op = REGISTRY["Loop"](body=body, carried=1, scan_outputs=((0, False),) * bool(stacked), outputs=len(outputs) - 1)
     trips = m.constant(np.int64(m.number(1, 4)))
     found = m.add(op, trips, None, *captures)
     return None if found is None else found[0]

@@ -207,7 +207,7 @@ def test_arithmetic_on_sizes_is_followed() -> None:
     b = Builder()
     x = b.input("x", "f32", ("n", "m"))
     n, m = symbolic.symbol("n"), symbolic.symbol("m")
-    shape = b.Shape(x, dtype=dtypes.i64)
+    shape = b.Shape(x, output_type=dtypes.i64)
     for made, meant in (
         (b.Add(shape, 1), [n + 1, m + 1]),
         (b.Divide(b.Multiply(shape, 6), 2), [3 * n, 3 * m]),

@@ -197,7 +197,7 @@ def test_a_side_file_of_ours_beside_a_foreign_model_file_is_refused(kind: Kind, 
         proto = onnx.load(path, load_external_data=False)
         del proto.metadata_props[:]
         onnx.save(proto, path)
-    with pytest.raises(FormatError, match="holds no digest") as caught:
+    with pytest.raises(FormatError, match="has no digest") as caught:
         dovetail.load(path)
     assert caught.value.code == "file.pair"
 

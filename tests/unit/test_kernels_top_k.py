@@ -45,7 +45,7 @@ def test_it_is_the_interpreters(shape: tuple[int, ...], kind: str, layout: str) 
     x = elements(shape, kind)
     for axis, size in enumerate(shape):
         for number, k in enumerate(sorted({0, 1, 3, size // 4, size} & set(range(size + 1)))):
-            op = TopK(axis, number % 2 == 0, SORTS[(number + axis) % 3], dtype=dtype("i32" if number % 3 else "i64"))
+            op = TopK(axis, number % 2 == 0, SORTS[(number + axis) % 3], index_element_type=dtype("i32" if number % 3 else "i64"))
             chosen(op, x, k, layout)
 
 

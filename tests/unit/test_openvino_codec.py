@@ -17,7 +17,7 @@ from dovetail.errors import DovetailError, FormatError, RuleError, UnsupportedEr
 from dovetail.formats import file_pair
 from dovetail.formats.foreign import ForeignGraph, ForeignModel, ForeignNode, ForeignTensor, ForeignValue
 from dovetail.formats.openvino import codec, constants, rt_info
-from dovetail.formats.openvino.opsets import VERSIONS, resolve, format_version
+from dovetail.formats.openvino.opsets import VERSIONS, format_version, resolve
 from dovetail.ir.types import Tensor
 
 openvino = pytest.importorskip("openvino")

@@ -93,7 +93,7 @@ WHOLE: dict[str, Write] = {
     ),
     "relu": lambda b, x: quantised(b, b.Relu(conv(b, dequantised(b, x)))),
     "no zero points": lambda b, x: b.QuantizeLinear(conv(b, dequantised(b, x, zero=None)), real(OUT)),
-    "i8 by its attribute": lambda b, x: b.QuantizeLinear(conv(b, dequantised(b, x)), real(OUT), dtype="i8"),
+    "i8 by its attribute": lambda b, x: b.QuantizeLinear(conv(b, dequantised(b, x)), real(OUT), output_dtype="i8"),
     "zero points of one axis": lambda b, x: quantised(
         b, conv(b, b.DequantizeLinear(x, np.full(1, IN, np.float32), np.full(1, 120, np.uint8))), zero=np.array([100])
     ),
@@ -114,16 +114,16 @@ FLOATS: dict[str, Write] = {
         b, conv(b, dequantised(b, x), weights(b, CODES[:8], STEPS[:8], axis=1))
     ),
     "steps of f16": lambda b, x: quantised(
-        b, conv(b, b.DequantizeLinear(x, np.float16(IN), np.uint8(120), dtype="f32"))
+        b, conv(b, b.DequantizeLinear(x, np.float16(IN), np.uint8(120), output_dtype="f32"))
     ),
     "numbers of f16": lambda b, x: b.QuantizeLinear(
         conv(
-            b, b.DequantizeLinear(x, real(IN), np.uint8(120), dtype="f16"), weights(b, scale=STEPS.astype(np.float16))
+            b, b.DequantizeLinear(x, real(IN), np.uint8(120), output_dtype="f16"), weights(b, scale=STEPS.astype(np.float16))
         ), np.float16(OUT), np.uint8(100),
     ),
     "weights of f16": lambda b, x: b.QuantizeLinear(
         conv(
-            b, b.DequantizeLinear(x, real(IN), np.uint8(120), dtype="f16"), weights(b, dtype="f16")
+            b, b.DequantizeLinear(x, real(IN), np.uint8(120), output_dtype="f16"), weights(b, dtype="f16")
         ), real(OUT), np.uint8(100),
     ),
     "steps of weights of f16": lambda b, x: quantised(
@@ -394,7 +394,7 @@ def test_bytes_are_not_moved_where_numbers_or_steps_are_of_f16(scale: Any) -> No
     """Steps of 1e-9 are nothing in f16: all bytes become the zero point."""
     kind = "f32" if scale.dtype == np.float16 else "f16"
     with Builder() as b:
-        x = b.DequantizeLinear(b.input("x", "u8", (8, 9)), scale, np.uint8(7), dtype=kind)
+        x = b.DequantizeLinear(b.input("x", "u8", (8, 9)), scale, np.uint8(7), output_dtype=kind)
         b.output("y", b.QuantizeLinear(b.Transpose(x, [1, 0]), scale, np.uint8(7)))
     engine, feed = Engine(b.model, threads=1), {"x": codes(np.uint8, 8, 9)}
     np.testing.assert_array_equal(engine(feed)["y"], interpret(b.model, feed)["y"])

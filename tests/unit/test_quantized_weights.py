@@ -32,7 +32,7 @@ def product() -> Model:
     with Builder() as b:
         x = b.input("x", "f32", (3, 64))
         codes, scales = CHANCE.integers(0, 256, (24, 2, 16)).astype(np.uint8), np.full((24, 2), 0.02, np.float32)
-        b.output("y", b.MatMulNBits(x, b.constant(codes), b.constant(scales), inner=64, columns=24))
+        b.output("y", b.MatMulNBits(x, b.constant(codes), b.constant(scales), k=64, n=24))
     return b.model
 
 
@@ -79,7 +79,7 @@ def _blocks_of_u4(b: Builder, x: Value) -> Value:
 
 def _packed(b: Builder, x: Value) -> Value:
     codes = b.constant(CODES.reshape(-1)[: 1040 * 512].reshape(1040, 32, 16).astype(np.uint8))
-    return b.MatMulNBits(x, codes, np.full((1040, 32), 0.25, np.float32), inner=1024, columns=1040)
+    return b.MatMulNBits(x, codes, np.full((1040, 32), 0.25, np.float32), k=1024, n=1040)
 
 
 CODES = np.arange(1024 * 1040).reshape(1024, 1040) % 127

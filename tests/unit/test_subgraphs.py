@@ -40,7 +40,7 @@ def scan(weights: Any = WEIGHTS) -> dovetail.Model:
     with dovetail.Builder() as b:
         state, parts = b.input("state", "f32", (1, 8)), b.input("parts", "f32", ("n", 8))
         given = b.input("w", "f32", (8, 8)) if weights is None else b.constant(weights)
-        loop = Loop(body=recurrence(), carried=1, scanned=((0, 1, False),), stacked=((0, False),), outputs=2)
+        loop = Loop(body=recurrence(), carried=1, scan_inputs=((0, 1, False),), scan_outputs=((0, False),), outputs=2)
         y, ys = b.add(loop, None, None, state, parts, given)
         b.output("y", y)
         b.output("ys", ys)
@@ -129,7 +129,7 @@ def test_a_fault_in_a_body_names_its_node() -> None:
     inner.graph.outputs = [inner.constant(np.array(True)), *inner.add(Gather(axis=0), table, at, name="look")]
     with dovetail.Builder() as b:
         rows, places = b.input("table", "f32", (3,)), b.input("at", "i64", (2,))
-        loop = Loop(body=inner.graph, scanned=((0, 1, False),), stacked=((0, False),), outputs=1)
+        loop = Loop(body=inner.graph, scan_inputs=((0, 1, False),), scan_outputs=((0, False),), outputs=1)
         b.output("y", b.add(loop, None, None, places, rows)[0])
     arrays = {"table": np.arange(3, dtype=np.float32), "at": np.array([0, 7])}
     for engine in ("interpreter", "native"):

@@ -21,23 +21,23 @@ def slice_inside_body(b: Builder, node: Node) -> list[Value]:
     trips, condition, *xs = (*node.inputs, None, None)[: max(2, len(node.inputs))]
     body = copy_graph(op.body)
     inner = Builder(graph=body)
-    first, last = 1 + op.carried, 1 + op.carried + len(op.scanned)
+    first, last = 1 + op.carried, 1 + op.carried + len(op.scan_inputs)
     mark = len(body.nodes)
-    if op.scanned:
+    if op.scan_inputs:
         if trips is None:
-            axis, size, _ = op.scanned[0]
-            length = b.apply("Gather", b.apply("Shape", xs[op.carried], dtype=dtypes.i64), [axis], axis=0)
+            axis, size, _ = op.scan_inputs[0]
+            length = b.apply("Gather", b.apply("Shape", xs[op.carried], output_type=dtypes.i64), [axis], axis=0)
             trips = b.apply("Squeeze", length if size == 1 else b.apply("Divide", length, size), [0])
-        for index, (axis, size, is_reversed) in zip(range(first, last), op.scanned, strict=True):
+        for index, (axis, size, is_reversed) in zip(range(first, last), op.scan_inputs, strict=True):
             _slice_input(inner, index, axis, size, is_reversed, xs[index - 1])
         body.nodes = body.nodes[mark:] + body.nodes[:mark]
     for index in range(1 + op.carried, len(body.outputs)):
         body.outputs[index] = inner.apply("Unsqueeze", body.outputs[index], [0])
-    count = len(op.stacked)
-    loop = Loop(body=body, carried=op.carried, stacked=((0, False),) * count, outputs=op.outputs)
+    count = len(op.scan_outputs)
+    loop = Loop(body=body, carried=op.carried, scan_outputs=((0, False),) * count, outputs=op.outputs)
     outputs = b.add(loop, trips, condition, *xs)
     parts = [value.type for value in op.body.outputs[1 + op.carried :]]
-    concatenated = [_concat_parts(b, y, *item) for y, *item in zip(outputs[op.carried :], parts, op.stacked, strict=True)]
+    concatenated = [_concat_parts(b, y, *item) for y, *item in zip(outputs[op.carried :], parts, op.scan_outputs, strict=True)]
     return [*outputs[: op.carried], *concatenated]
 
 
@@ -46,7 +46,7 @@ def has_unit_parts(op: Any) -> bool:
     parts = op.body.outputs[1 + op.carried :]
     return all(
         value.shape is not None and len(value.shape) > axis and value.shape[axis] == 1
-        for value, (axis, _) in zip(parts, op.stacked, strict=True)
+        for value, (axis, _) in zip(parts, op.scan_outputs, strict=True)
     )
 
 
@@ -57,7 +57,7 @@ def _slice_input(b: Builder, index: int, axis: int, size: int, is_reversed: bool
     whole = Value(body.claim(f"{old.name}_whole"), x.type)
     trip = body.inputs[0]
     if is_reversed:
-        length = b.apply("Squeeze", b.apply("Gather", b.apply("Shape", whole, dtype=dtypes.i64), [axis], axis=0), [0])
+        length = b.apply("Squeeze", b.apply("Gather", b.apply("Shape", whole, output_type=dtypes.i64), [axis], axis=0), [0])
         end = b.apply("Subtract", length, b.apply("Multiply", trip, size))
         start = b.apply("Subtract", end, size)
     else:
@@ -78,10 +78,10 @@ def _concat_parts(b: Builder, y: Value, part: Type, entry: tuple[int, bool]) -> 
         y = b.apply("Transpose", y, [*range(1, axis + 1), 0, *range(axis + 1, rank + 1)])
     if isinstance(part, Tensor) and part.shape is not None and part.shape[axis] == 1:
         return b.apply("Squeeze", y, [axis + 1])  # type: ignore[no-any-return]
-    shape = b.apply("Shape", y, dtype=dtypes.i64)
+    shape = b.apply("Shape", y, output_type=dtypes.i64)
     before, after = list(range(axis)), list(range(axis + 2, rank + 1))
     merged = b.apply("Multiply", *(b.apply("Gather", shape, [merged_axis], axis=0) for merged_axis in (axis, axis + 1)))
     pieces = [b.apply("Gather", shape, before, axis=0)] if before else []
     pieces += [merged, *([b.apply("Gather", shape, after, axis=0)] if after else [])]
     target = b.apply("Concat", *pieces, axis=0) if len(pieces) > 1 else merged
-    return b.apply("Reshape", y, target, copy_zeros=False)  # type: ignore[no-any-return]
+    return b.apply("Reshape", y, target, special_zero=False)  # type: ignore[no-any-return]

@@ -326,7 +326,7 @@ def shape_value(b: Builder, x: Value, axes: Iterable[int] | None = None) -> Valu
         sizes = [shape[axis] for axis in (range(len(shape)) if selected is None else selected)]
         if all(isinstance(size, int) for size in sizes):
             return [int(size) for size in sizes]
-    vector = b.Shape(x, dtype=dtypes.i64)
+    vector = b.Shape(x, output_type=dtypes.i64)
     return vector if selected is None else b.Gather(vector, selected, axis=0)
 
 

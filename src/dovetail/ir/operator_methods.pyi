@@ -287,7 +287,7 @@ class OperatorMethods:
         """A tensor that is the same in every run. ``data`` holds one element per numpy element, read-only."""
 
     def Foreign(
-        self, /, *xs: Operand | None, format: str, domain: str, kind: str, version: int | Value,
+        self, /, *inputs: Operand | None, format: str, domain: str, kind: str, version: int | Value,
         attributes: Sequence[tuple[str, Any]], outputs: int, fault: DovetailError | None = None,
     ) -> list[Value]:
         """An operator known only by what its file says: it can be shown, checked and written back, not converted or
@@ -297,14 +297,14 @@ class OperatorMethods:
         """
 
     def Identity(
-        self, x: Operand, /,
+        self, input: Operand, /,
     ) -> Value:
         """The same value under another name."""
 
     # control_flow.if_op
 
     def If(
-        self, condition: Operand, /, *captures: Operand | None, then_branch: Graph, else_branch: Graph, outputs: int = 1,
+        self, cond: Operand, /, *captures: Operand | None, then_branch: Graph, else_branch: Graph, outputs: int = 1,
     ) -> list[Value]:
         """The outputs of ``then_branch`` where the one element of ``condition`` is true, otherwise those of ``else_branch``.
 
@@ -315,8 +315,9 @@ class OperatorMethods:
     # control_flow.loop
 
     def Loop(
-        self, trips: Operand | None, condition: Operand | None, /, *xs: Operand | None, body: Graph, carried: int | Value = 0,
-        scanned: Sequence[tuple[int, int, bool]] = (), stacked: Sequence[tuple[int, bool]] = (), outputs: int = 1,
+        self, trip_count: Operand | None, cond: Operand | None, /, *inputs: Operand | None, body: Graph,
+        carried: int | Value = 0, scan_inputs: Sequence[tuple[int, int, bool]] = (),
+        scan_outputs: Sequence[tuple[int, bool]] = (), outputs: int = 1,
     ) -> list[Value]:
         """Run ``body`` while its condition holds, ``trips`` times at most, or as often as ``scanned`` has parts.
 
@@ -1866,7 +1867,7 @@ class OperatorMethods:
     def QGemm(
         self, x: Operand, x_scale: Operand, x_zero_point: Operand, y: Operand, y_scale: Operand, y_zero_point: Operand,
         bias: Operand | None = None, z_scale: Operand | None = None, z_zero_point: Operand | None = None, /, *,
-        alpha: float = 1.0, transpose_a: bool = False, transpose_b: bool = False,
+        alpha: float = 1.0, trans_a: bool = False, trans_b: bool = False,
     ) -> Value:
         """``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times ``alpha * x_scale * y_scale`` in f32.
 
@@ -1900,9 +1901,9 @@ class OperatorMethods:
     # quantization.matmul_nbits
 
     def MatMulNBits(
-        self, x: Operand, weights: Operand, scales: Operand, zero_points: Operand | None = None,
-        group_index: Operand | None = None, bias: Operand | None = None, /, *, inner: int | Value, columns: int | Value,
-        bits: int | Value = 4, block_size: int | Value = 32, accuracy_level: int | Value = 0, prepacked: bool = False,
+        self, x: Operand, weights: Operand, scales: Operand, zero_points: Operand | None = None, g_idx: Operand | None = None,
+        bias: Operand | None = None, /, *, k: int | Value, n: int | Value, bits: int | Value = 4, block_size: int | Value = 32,
+        accuracy_level: int | Value = 0, prepacked: bool = False,
     ) -> Value:
         """``x @ w + bias`` with w [inner, columns] of ``(code - zero_point) * scale``, a scale for each block of a column's codes.
 
@@ -1936,7 +1937,7 @@ class OperatorMethods:
         """
 
     def QLinearConcat(
-        self, y_scale: Operand, y_zero_point: Operand, /, *xs: Operand | None, axis: int | Value,
+        self, y_scale: Operand, y_zero_point: Operand, /, *inputs: Operand | None, axis: int | Value,
     ) -> Value:
         """Concat along ``axis`` of bytes, each of ``xs`` followed by its scale and its zero point, brought to one grid.
 
@@ -1986,8 +1987,8 @@ class OperatorMethods:
     # quantization.quantize_linear
 
     def DequantizeLinear(
-        self, x: Operand, scale: Operand, zero_point: Operand | None = None, /, *, axis: int | Value | None = None,
-        block_size: int | Value = 0, dtype: DTypeLike | None = None,
+        self, x: Operand, x_scale: Operand, x_zero_point: Operand | None = None, /, *, axis: int | Value | None = None,
+        block_size: int | Value = 0, output_dtype: DTypeLike | None = None,
     ) -> Value:
         """``(x - zero_point) * scale``, of the type ``dtype``, else of that of ``scale``, which lies along ``x`` as it quantises.
 
@@ -2005,7 +2006,7 @@ class OperatorMethods:
         """
 
     def FakeQuantize(
-        self, x: Operand, input_low: Operand, input_high: Operand, output_low: Operand, output_high: Operand, /, *,
+        self, data: Operand, input_low: Operand, input_high: Operand, output_low: Operand, output_high: Operand, /, *,
         levels: int | Value, broadcast: bool = True,
     ) -> Value:
         """``x`` on ``levels`` steps from ``input_low`` to ``input_high``, taken to as many from ``output_low`` to ``output_high``.
@@ -2017,8 +2018,9 @@ class OperatorMethods:
         """
 
     def QuantizeLinear(
-        self, x: Operand, scale: Operand, zero_point: Operand | None = None, /, *, axis: int | Value | None = None,
-        block_size: int | Value = 0, dtype: DTypeLike | None = None, saturate: bool = True, precision: DTypeLike | None = None,
+        self, x: Operand, y_scale: Operand, y_zero_point: Operand | None = None, /, *, axis: int | Value | None = None,
+        block_size: int | Value = 0, output_dtype: DTypeLike | None = None, saturate: bool = True,
+        precision: DTypeLike | None = None,
     ) -> Value:
         """``saturate(round(x / scale) + zero_point)``, of two steps the even one; of the type of ``zero_point``, else ``dtype``.
 
@@ -2440,7 +2442,7 @@ class OperatorMethods:
     # sequence.optional
 
     def Optional(
-        self, x: Operand | None = None, /, *, element: Type | None = None,
+        self, input: Operand | None = None, /, *, type: Type | None = None,
     ) -> Value:
         """``x`` as a value that might be nothing; where there is no ``x``, nothing, of the type ``element``.
 
@@ -2448,12 +2450,12 @@ class OperatorMethods:
         """
 
     def OptionalGetElement(
-        self, x: Operand, /,
+        self, input: Operand, /,
     ) -> Value:
         """What ``x`` is, which must not be nothing. Source: ONNX OptionalGetElement 15, 18, 28."""
 
     def OptionalHasElement(
-        self, x: Operand | None = None, /,
+        self, input: Operand | None = None, /,
     ) -> Value:
         """Whether ``x`` is something, a scalar: false where it is nothing, and where it is left out.
 
@@ -2463,7 +2465,7 @@ class OperatorMethods:
     # sequence.sequence
 
     def ConcatFromSequence(
-        self, x: Operand, /, *, axis: int | Value, new_axis: bool = False,
+        self, input_sequence: Operand, /, *, axis: int | Value, new_axis: bool = False,
     ) -> Value:
         """The elements of ``x`` laid end to end along ``axis``, or along a new axis there; one at least.
 
@@ -2471,12 +2473,12 @@ class OperatorMethods:
         """
 
     def SequenceAt(
-        self, x: Operand, position: Operand, /,
+        self, input_sequence: Operand, position: Operand, /,
     ) -> Value:
         """The element of ``x`` at ``position``, from -n to n - 1. Source: ONNX SequenceAt 11."""
 
     def SequenceConstruct(
-        self, /, *xs: Operand | None,
+        self, /, *inputs: Operand | None,
     ) -> Value:
         """The list of ``xs``, one at least, all of one element type. Source: ONNX SequenceConstruct 11."""
 
@@ -2486,7 +2488,7 @@ class OperatorMethods:
         """A list without elements, of tensors of ``dtype``. Source: ONNX SequenceEmpty 11."""
 
     def SequenceErase(
-        self, x: Operand, position: Operand | None = None, /,
+        self, input_sequence: Operand, position: Operand | None = None, /,
     ) -> Value:
         """``x`` without the element at ``position``, from -n to n - 1; without the last where none is given.
 
@@ -2494,7 +2496,7 @@ class OperatorMethods:
         """
 
     def SequenceInsert(
-        self, x: Operand, part: Operand, position: Operand | None = None, /,
+        self, input_sequence: Operand, tensor: Operand, position: Operand | None = None, /,
     ) -> Value:
         """``x`` with ``part`` before the element at ``position``, from -n to n where there are n; at the end where none is given.
 
@@ -2502,12 +2504,12 @@ class OperatorMethods:
         """
 
     def SequenceLength(
-        self, x: Operand, /,
+        self, input_sequence: Operand, /,
     ) -> Value:
         """How many elements ``x`` has, a scalar. Source: ONNX SequenceLength 11."""
 
     def SplitToSequence(
-        self, x: Operand, sizes: Operand | None = None, /, *, axis: int | Value = 0, keepdims: bool = True,
+        self, input: Operand, split: Operand | None = None, /, *, axis: int | Value = 0, keepdims: bool = True,
     ) -> Value:
         """Cut ``x`` along ``axis`` into a list of pieces: of ``sizes``, a vector of lengths that add up to the dimension, or each of
         ``sizes``, a scalar above 0 (the last may be smaller), or each of one.
@@ -2582,7 +2584,7 @@ class OperatorMethods:
     # tensor.concat_split
 
     def Concat(
-        self, /, *xs: Operand | None, axis: int | Value,
+        self, /, *inputs: Operand | None, axis: int | Value,
     ) -> Value:
         """Lay ``xs`` end to end along ``axis``, which counts from the end when negative; all other dimensions agree.
 
@@ -2591,8 +2593,8 @@ class OperatorMethods:
         """
 
     def Split(
-        self, x: Operand, sizes: Operand | None = None, /, *, axis: int | Value = 0, outputs: int = 1, ragged: bool = False,
-        wildcard: bool = False,
+        self, input: Operand, split: Operand | None = None, /, *, axis: int | Value = 0, outputs: int = 1,
+        ragged: bool = False, wildcard: bool = False,
     ) -> list[Value]:
         """Cut ``x`` along ``axis`` into pieces of ``sizes``, or into ``outputs`` equal ones.
 
@@ -2604,7 +2606,7 @@ class OperatorMethods:
     # tensor.depth_to_space
 
     def DepthToSpace(
-        self, x: Operand, /, *, block_size: int | Value = 1, mode: str = 'blocks_first',
+        self, input: Operand, /, *, blocksize: int | Value = 1, mode: str = 'blocks_first',
     ) -> Value:
         """Channels of ``x`` [N, C, *spatial] as blocks of ``block_size`` in every spatial axis: [N, C / block_size^k, *spatial *
         block_size].
@@ -2614,7 +2616,7 @@ class OperatorMethods:
         """
 
     def ShuffleChannels(
-        self, x: Operand, /, *, axis: int | Value = 1, group: int | Value = 1,
+        self, data: Operand, /, *, axis: int | Value = 1, group: int | Value = 1,
     ) -> Value:
         """The places along ``axis`` taken as a matrix of ``group`` rows, transposed.
 
@@ -2622,7 +2624,7 @@ class OperatorMethods:
         """
 
     def SpaceToDepth(
-        self, x: Operand, /, *, block_size: int | Value = 1, mode: str = 'blocks_first',
+        self, input: Operand, /, *, blocksize: int | Value = 1, mode: str = 'blocks_first',
     ) -> Value:
         """Blocks of ``block_size`` in every spatial axis of ``x`` [N, C, *spatial] as channels: [N, C * block_size^k, *spatial /
         block_size].
@@ -2634,7 +2636,7 @@ class OperatorMethods:
     # tensor.gather
 
     def Gather(
-        self, x: Operand, indices: Operand, /, *, axis: int | Value = 0, batch_dims: int | Value = 0, bounds: str = 'error',
+        self, data: Operand, indices: Operand, /, *, axis: int | Value = 0, batch_dims: int | Value = 0, bounds: str = 'error',
     ) -> Value:
         """The slices of ``x`` at ``indices`` along ``axis``: x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1:].
 
@@ -2645,7 +2647,7 @@ class OperatorMethods:
         """
 
     def GatherElements(
-        self, x: Operand, indices: Operand, /, *, axis: int | Value = 0,
+        self, data: Operand, indices: Operand, /, *, axis: int | Value = 0,
     ) -> Value:
         """``x`` read at ``indices`` along ``axis`` and at the place itself on every other axis; the result has the shape of
         ``indices``.
@@ -2655,7 +2657,7 @@ class OperatorMethods:
         """
 
     def GatherND(
-        self, x: Operand, indices: Operand, /, *, batch_dims: int | Value = 0,
+        self, data: Operand, indices: Operand, /, *, batch_dims: int | Value = 0,
     ) -> Value:
         """The slices ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the axes behind the first
         ``batch_dims``.
@@ -2668,7 +2670,7 @@ class OperatorMethods:
     # tensor.gather_tree
 
     def GatherTree(
-        self, steps: Operand, parents: Operand, lengths: Operand, end: Operand, /,
+        self, step_ids: Operand, parent_idx: Operand, max_seq_len: Operand, end_token: Operand, /,
     ) -> Value:
         """The sequences that beams stand for, [times, batch, beams]: the last token of each beam, before it that of its parent, and
         so on. What ``steps`` says at each time is the token, ``parents`` the beam that it comes from.
@@ -2680,7 +2682,7 @@ class OperatorMethods:
     # tensor.nonzero_compress
 
     def Compress(
-        self, x: Operand, condition: Operand, /, *, axis: int | Value | None = None,
+        self, input: Operand, condition: Operand, /, *, axis: int | Value | None = None,
     ) -> Value:
         """The slices of ``x`` along ``axis`` (without one: the elements, in row-major order) whose place in ``condition``, a
         vector, is true.
@@ -2689,7 +2691,7 @@ class OperatorMethods:
         """
 
     def EyeLike(
-        self, x: Operand, /, *, k: int | Value = 0, dtype: DTypeLike | None = None,
+        self, input: Operand, /, *, k: int | Value = 0, dtype: DTypeLike | None = None,
     ) -> Value:
         """A matrix of the shape of ``x`` with 1 on the ``k``-th diagonal and 0 elsewhere, of ``dtype`` or else of the type of ``x``.
 
@@ -2697,7 +2699,7 @@ class OperatorMethods:
         """
 
     def NonZero(
-        self, x: Operand, /, *, dtype: DTypeLike = 'i64',
+        self, x: Operand, /, *, output_type: DTypeLike = 'i64',
     ) -> Value:
         """The coordinates of the elements that are not 0, in row-major order: [rank, how many].
 
@@ -2705,7 +2707,8 @@ class OperatorMethods:
         """
 
     def OneHot(
-        self, indices: Operand, depth: Operand, on: Operand, off: Operand, /, *, axis: int | Value = -1, negative: bool = True,
+        self, indices: Operand, depth: Operand, on_value: Operand, off_value: Operand, /, *, axis: int | Value = -1,
+        negative_indices: bool = True,
     ) -> Value:
         """A new axis of size ``depth`` at ``axis`` of the result, ``on`` where its place is the index and ``off`` elsewhere.
 
@@ -2715,7 +2718,7 @@ class OperatorMethods:
         """
 
     def ReverseSequence(
-        self, x: Operand, lengths: Operand, /, *, batch_axis: int | Value = 1, time_axis: int | Value = 0,
+        self, input: Operand, sequence_lens: Operand, /, *, batch_axis: int | Value = 1, time_axis: int | Value = 0,
     ) -> Value:
         """For each place i along ``batch_axis``, the first ``lengths[i]`` elements along ``time_axis`` in reverse order, the others
         as they are.
@@ -2724,7 +2727,7 @@ class OperatorMethods:
         """
 
     def Trilu(
-        self, x: Operand, k: Operand | None = None, /, *, upper: bool = True,
+        self, input: Operand, k: Operand | None = None, /, *, upper: bool = True,
     ) -> Value:
         """The matrices in the last two axes of ``x`` on and above (without ``upper``: below) the ``k``-th diagonal, and 0 elsewhere.
 
@@ -2734,7 +2737,7 @@ class OperatorMethods:
     # tensor.pad
 
     def Pad(
-        self, x: Operand, pads: Operand, value: Operand | None = None, axes: Operand | None = None, /, *,
+        self, data: Operand, pads: Operand, constant_value: Operand | None = None, axes: Operand | None = None, /, *,
         mode: str = 'constant',
     ) -> Value:
         """``x`` with ``pads[i]`` elements before and ``pads[n + i]`` after it along ``axes[i]``, n axes in all; negative pads crop.
@@ -2748,39 +2751,39 @@ class OperatorMethods:
     # tensor.reshape
 
     def Flatten(
-        self, x: Operand, /, *, axis: int | Value = 1,
+        self, input: Operand, /, *, axis: int | Value = 1,
     ) -> Value:
-        """``x`` as a matrix: the sizes before ``axis`` multiplied are the rows, the others the columns.
+        """Flatten ``input`` to a matrix: [product of the sizes before ``axis``, product of the other sizes].
 
-        ``axis`` in [-rank, rank]; the product of no sizes is 1. Source: ONNX Flatten 1 to 25.
+        ``axis`` is in [-rank, rank]; the product of no sizes is 1. Source: ONNX Flatten 1 to 25.
         """
 
     def Reshape(
-        self, x: Operand, target: Operand, /, *, copy_zeros: bool = True, empty: str = 'refuse',
+        self, data: Operand, shape: Operand, /, *, special_zero: bool = True, empty: str = 'refuse',
     ) -> Value:
-        """The elements of ``x`` in row-major order under the shape ``target``, a vector.
+        """Reshape ``data`` to the sizes in the vector ``shape``, keeping its elements in row-major order.
 
-        With ``copy_zeros`` a 0 copies the input's dimension at its index, which has to be below the rank; otherwise it is a size of
-        zero. At most one -1 is computed so that the volumes agree. ``empty`` rules on -1 where the other sizes multiply to 0:
-        ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
-        refuses the target [0] unless that copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in the target
-        is a size, also when it turns out to be 0. Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero),
-        nGraph Reshape v1.
+        With ``special_zero`` a 0 copies the input's dimension at its index, which must be below the rank; otherwise it is a size of
+        zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` rules on -1 where the other sizes multiply
+        to 0: ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
+        refuses the shape [0] unless that 0 copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in ``shape`` is
+        a size, also when it turns out to be 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
+        Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
         """
 
     def Squeeze(
-        self, x: Operand, axes: Operand | None = None, /, *, skip: bool = False,
+        self, data: Operand, axes: Operand | None = None, /, *, skip: bool = False,
     ) -> Value:
-        """``x`` without its ``axes``, which have the size 1; without ``axes``: without every axis of size 1.
+        """Squeeze ``data``: remove ``axes``, which have the size 1; without ``axes`` remove every axis of size 1.
 
-        With ``skip`` an axis of another size stays; otherwise it is an error, also when it is found at run time. Each axis comes
-        once. Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` speaks of inference only).
+        With ``skip`` an axis of another size stays; otherwise it is an error, also at run time. Each axis is named at most once.
+        Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` concerns inference only).
         """
 
     def Unsqueeze(
-        self, x: Operand, axes: Operand, /,
+        self, data: Operand, axes: Operand, /,
     ) -> Value:
-        """``x`` with a new axis of size 1 at each of ``axes``, which are counted in the result; each comes once.
+        """Unsqueeze ``data``: insert an axis of size 1 at each of ``axes``, counted in the result; each is named once.
 
         Sources: ONNX Unsqueeze 1 to 25; OpenVINO Unsqueeze-1.
         """
@@ -2788,8 +2791,8 @@ class OperatorMethods:
     # tensor.scatter
 
     def ScatterElements(
-        self, x: Operand, indices: Operand, updates: Operand, /, *, axis: int | Value = 0, reduction: str = 'replace',
-        initial: bool = True,
+        self, data: Operand, indices: Operand, updates: Operand, /, *, axis: int | Value = 0, reduction: str = 'replace',
+        use_init_val: bool = True,
     ) -> Value:
         """``x`` with each element of ``updates`` at its own place, but ``indices`` along ``axis``.
 
@@ -2801,7 +2804,7 @@ class OperatorMethods:
         """
 
     def ScatterND(
-        self, x: Operand, indices: Operand, updates: Operand, /, *, reduction: str = 'replace',
+        self, data: Operand, indices: Operand, updates: Operand, /, *, reduction: str = 'replace',
     ) -> Value:
         """``x`` with the slices ``updates[i]`` at ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the
         first k axes.
@@ -2811,7 +2814,7 @@ class OperatorMethods:
         """
 
     def ScatterUpdate(
-        self, x: Operand, indices: Operand, updates: Operand, /, *, axis: int | Value = 0,
+        self, data: Operand, indices: Operand, updates: Operand, /, *, axis: int | Value = 0,
     ) -> Value:
         """``x`` with the slices ``updates[..., i, ...]`` at ``indices[i]`` along ``axis``; an index lies in [0, size - 1].
 
@@ -2819,7 +2822,8 @@ class OperatorMethods:
         """
 
     def TensorScatter(
-        self, x: Operand, updates: Operand, starts: Operand | None = None, /, *, axis: int | Value = -2, mode: str = 'linear',
+        self, past_cache: Operand, update: Operand, write_indices: Operand | None = None, /, *, axis: int | Value = -2,
+        mode: str = 'linear',
     ) -> Value:
         """``x`` with ``updates`` along ``axis`` from a place on that ``starts`` gives for each item of the batch (left out: from 0).
 
@@ -2830,7 +2834,7 @@ class OperatorMethods:
     # tensor.shape
 
     def ConstantOfShape(
-        self, shape: Operand, value: Operand, /,
+        self, input: Operand, value: Operand, /,
     ) -> Value:
         """A tensor of ``shape``, a vector, that holds the one element of ``value`` everywhere.
 
@@ -2838,7 +2842,7 @@ class OperatorMethods:
         """
 
     def Range(
-        self, start: Operand, stop: Operand, step: Operand, /, *, dtype: DTypeLike | None = None, wide: bool = True,
+        self, start: Operand, limit: Operand, delta: Operand, /, *, output_type: DTypeLike | None = None, wide: bool = True,
     ) -> Value:
         """``start``, ``start + step``, ``start + 2 step`` and so on, as far as they lie before ``stop``: max(ceil((stop - start) /
         step), 0) of them.
@@ -2849,7 +2853,7 @@ class OperatorMethods:
         """
 
     def Shape(
-        self, x: Operand, /, *, start: int | Value = 0, end: int | Value | None = None, dtype: DTypeLike = 'i64',
+        self, data: Operand, /, *, start: int | Value = 0, end: int | Value | None = None, output_type: DTypeLike = 'i64',
     ) -> Value:
         """The sizes of ``x`` from axis ``start`` to before ``end``, as a vector of ``dtype``.
 
@@ -2858,14 +2862,14 @@ class OperatorMethods:
         """
 
     def Size(
-        self, x: Operand, /,
+        self, data: Operand, /,
     ) -> Value:
         """The number of elements of ``x``, a scalar. Source: ONNX Size 1 to 25."""
 
     # tensor.slice
 
     def Roll(
-        self, x: Operand, shift: Operand, axes: Operand, /,
+        self, data: Operand, shift: Operand, axes: Operand, /,
     ) -> Value:
         """``x`` moved by ``shift[i]`` places towards larger indices along ``axes[i]``; what leaves at the end comes back at the
         front.
@@ -2874,7 +2878,7 @@ class OperatorMethods:
         """
 
     def Slice(
-        self, x: Operand, starts: Operand, stops: Operand, axes: Operand | None = None, steps: Operand | None = None, /,
+        self, data: Operand, starts: Operand, ends: Operand, axes: Operand | None = None, steps: Operand | None = None, /,
     ) -> Value:
         """Every ``steps[i]``-th element of ``x`` from ``starts[i]`` to before ``stops[i]`` along ``axes[i]``; all of the other axes.
 
@@ -2888,7 +2892,7 @@ class OperatorMethods:
 
     def TopK(
         self, x: Operand, k: Operand, /, *, axis: int | Value = -1, largest: bool = True, sort: str = 'value',
-        stable: bool = True, dtype: DTypeLike = 'i64',
+        stable: bool = True, index_element_type: DTypeLike = 'i64',
     ) -> list[Value]:
         """The ``k`` greatest (without ``largest``: least) elements along ``axis``, and where they are.
 
@@ -2900,7 +2904,7 @@ class OperatorMethods:
     # tensor.transpose_expand_tile
 
     def Expand(
-        self, x: Operand, shape: Operand, /, *, both: bool = True,
+        self, input: Operand, shape: Operand, /, *, bidirectional: bool = True,
     ) -> Value:
         """``x`` broadcast with a tensor of ``shape``, a vector: aligned at the end, a size of 1 is repeated to the other size.
 
@@ -2909,7 +2913,7 @@ class OperatorMethods:
         """
 
     def Tile(
-        self, x: Operand, repeats: Operand, /, *, extend: bool = False,
+        self, input: Operand, repeats: Operand, /, *, extend: bool = False,
     ) -> Value:
         """``x`` laid ``repeats[i]`` times end to end along each axis i.
 
@@ -2918,7 +2922,7 @@ class OperatorMethods:
         """
 
     def Transpose(
-        self, x: Operand, order: Operand | None = None, /,
+        self, data: Operand, perm: Operand | None = None, /,
     ) -> Value:
         """Axis i of the result is axis ``order[i]`` of ``x``; without an order, or with an empty one, the axes are reversed.
 
@@ -2928,7 +2932,7 @@ class OperatorMethods:
     # tensor.unique_searchsorted
 
     def SearchSorted(
-        self, sequence: Operand, values: Operand, /, *, right: bool = False, dtype: DTypeLike = 'i64',
+        self, sorted_sequence: Operand, values: Operand, /, *, right_mode: bool = False, output_type: DTypeLike = 'i64',
     ) -> Value:
         """For each of ``values`` how many elements of the rising ``sequence`` come before it: those that are less, or with ``right``
         also those that are equal.
@@ -2938,8 +2942,8 @@ class OperatorMethods:
 
     @overload
     def Unique(
-        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, dtype: DTypeLike = 'i64',
-        count_dtype: DTypeLike = 'i64', outputs: Literal[1],
+        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, index_element_type: DTypeLike = 'i64',
+        count_element_type: DTypeLike = 'i64', outputs: Literal[1],
     ) -> Value:
         """Every element of ``x`` once, in a vector, or every slice along ``axis``; where each first occurs; which one each of ``x``
         is; how often each occurs.
@@ -2951,8 +2955,8 @@ class OperatorMethods:
 
     @overload
     def Unique(
-        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, dtype: DTypeLike = 'i64',
-        count_dtype: DTypeLike = 'i64', outputs: Literal[2, 3, 4] = 4,
+        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, index_element_type: DTypeLike = 'i64',
+        count_element_type: DTypeLike = 'i64', outputs: Literal[2, 3, 4] = 4,
     ) -> list[Value]:
         """Every element of ``x`` once, in a vector, or every slice along ``axis``; where each first occurs; which one each of ``x``
         is; how often each occurs.
@@ -2964,8 +2968,8 @@ class OperatorMethods:
 
     @overload
     def Unique(
-        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, dtype: DTypeLike = 'i64',
-        count_dtype: DTypeLike = 'i64', outputs: int = 4,
+        self, x: Operand, /, *, axis: int | Value | None = None, sorted: bool = True, index_element_type: DTypeLike = 'i64',
+        count_element_type: DTypeLike = 'i64', outputs: int = 4,
     ) -> Value | list[Value]:
         """Every element of ``x`` once, in a vector, or every slice along ``axis``; where each first occurs; which one each of ``x``
         is; how often each occurs.

@@ -51,7 +51,7 @@ class Reshape(Node):
         # Where the rank is not known yet, the transpose sees to it that it is this one.
         if self.input_order != tuple(range(rank)) or x.shape is None:
             x = b.Transpose(x, self.input_order)
-        return b.Reshape(x, list(self.output_shape), copy_zeros=False)
+        return b.Reshape(x, list(self.output_shape), special_zero=False)
 
 
 class ReshapeV1(Node):
@@ -63,7 +63,7 @@ class ReshapeV1(Node):
 
     def write(self, b: Builder, *xs: Value) -> Any:
         x, pattern = xs
-        return b.Reshape(x, pattern, copy_zeros=self.special_zero, empty="zero")
+        return b.Reshape(x, pattern, special_zero=self.special_zero, empty="zero")
 
 
 class Slice(Node):

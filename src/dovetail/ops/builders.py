@@ -28,7 +28,7 @@ def reshape_like(b: Builder, x: Value, like: Value) -> Value:
     """Reshape ``x`` to the shape of ``like``."""
     from dovetail.ir.builder import shape_value
 
-    y: Value = b.Reshape(x, shape_value(b, like), copy_zeros=False)
+    y: Value = b.Reshape(x, shape_value(b, like), special_zero=False)
     return y
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, UnsupportedError, printable
 from dovetail.ir.op import Op, Windows
-from dovetail.ir.types import UNKNOWN, Tensor, Type
+from dovetail.ir.types import UNKNOWN, Tensor, Type, View
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class Constant(Op, sig="-> y: any"):
@@ -24,7 +29,7 @@ class Constant(Op, sig="-> y: any"):
     def value(self) -> Any:
         return None
 
-    def evaluate(self, xp: Any) -> Any:
+    def evaluate(self, xp: Namespace) -> Any:
         from dovetail import arrays
 
         return arrays.from_numpy(xp, self.data)
@@ -42,23 +47,23 @@ class Constant(Op, sig="-> y: any"):
         return f"Constant({self.dtype}[{shape}])"
 
 
-class Identity(Op, sig="x: any -> y: any", onnx="Identity-1,13,14,16,19,21,23,24,25(x)"):
+class Identity(Op, sig="input: any -> output: any", onnx="Identity-1,13,14,16,19,21,23,24,25(input)"):
     """The same value under another name."""
 
-    def types(self, x: Any) -> list[Type]:
-        return [x.type]
+    def types(self, input: View) -> list[Type]:
+        return [input.type]
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
-        return x
+    def evaluate(self, xp: Namespace, input: Array) -> Any:
+        return input
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, input: Value) -> Any:
         return [g]
 
-    def windows(self, x: Any) -> Windows:
-        return Windows.whole(x.shape)
+    def windows(self, input: View) -> Windows:
+        return Windows.whole(input.shape)
 
 
-class Foreign(Op, sig="*xs: any -> *ys: any"):
+class Foreign(Op, sig="*inputs: any -> *outputs: any"):
     """An operator known only by what its file says: it can be shown, checked and written back, not converted or
     differentiated.
 
@@ -73,10 +78,10 @@ class Foreign(Op, sig="*xs: any -> *ys: any"):
     outputs: int
     fault: DovetailError | None = None
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *inputs: View) -> list[Type]:
         return [UNKNOWN] * self.outputs
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, *inputs: Array) -> Any:
         if self.fault is not None:
             raise self.fault.with_traceback(None)
         raise UnsupportedError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,11 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Graph, Node, Value
 from dovetail.ir.op import REQUIRED, Field, Op, check_inputs, draws, host_inputs, output_count
 from dovetail.ir.signature import Signature, parse_signature
-from dovetail.ir.types import Bounded, Tensor, Type, Unknown, View
+from dovetail.ir.types import Bounded, Shape, Tensor, Type, Unknown, View
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
 
 MOST_CHOICES = 512
 """The most raw values of an attribute that are tried to learn what may come of it."""
@@ -75,7 +78,7 @@ class RuntimeAttributes(Op):
         if self.outputs != output_count(self.op):
             raise RuleError("node.outputs", f"{self.outputs} outputs, but {self.op} has {output_count(self.op)}")
 
-    def is_random(self, *xs: Any) -> bool:
+    def is_random(self, *xs: View) -> bool:
         return draws(self.op, xs[: -len(self.names)])
 
     @property
@@ -123,14 +126,14 @@ class RuntimeAttributes(Op):
             found[name] = self._attribute(name, known, x.shape)
         return self.op.with_(**found)
 
-    def _attribute(self, name: str, known: list[int], shape: Any) -> Any:
+    def _attribute(self, name: str, known: list[int], shape: Shape) -> Any:
         self._check_shape(name, shape)
         return tuple(known) if self._is_list(name) else known[0]
 
     def _is_list(self, name: str) -> bool:
         return self.op.fields_by_name[name].annotation.startswith("tuple")
 
-    def _check_shape(self, name: str, shape: Any) -> None:
+    def _check_shape(self, name: str, shape: Shape | None) -> None:
         if shape is None:
             return
         if len(shape) > 1:
@@ -140,7 +143,7 @@ class RuntimeAttributes(Op):
 
     # The rules
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View) -> list[Type]:
         check_inputs(self, xs)
         op, own = self.resolved(xs), self.own_inputs(xs)
         if op is not None:
@@ -224,13 +227,13 @@ class RuntimeAttributes(Op):
             del rest[:count]
         return found
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         op = self.resolved(xs)
         if op is None:
             raise Unknown
         return op.value(*self.own_inputs(xs))
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         from dovetail.interpreter.evaluate import apply, type_of
 
         found = {
@@ -244,7 +247,7 @@ class RuntimeAttributes(Op):
         op.types(*views)
         return apply(op, xp, own)
 
-    def decompose(self, b: Builder, *xs: Any) -> Any:
+    def decompose(self, b: Builder, *xs: Value) -> Any:
         """``op`` for each form that it may take, the one that is meant chosen by If.
 
         Raises UnsupportedError [constant.needed] where the forms are not known.

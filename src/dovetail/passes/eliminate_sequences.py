@@ -62,7 +62,7 @@ def unlisted_body(b: Builder, node: Node) -> list[Value] | None:
 
 def _made_inside(b: Builder, op: Any, node: Node) -> list[Value] | None:
     """The first list that comes in and whose maker is known is made by the bodies themselves."""
-    start = 1 if isinstance(op, If) else 2 + op.carried + len(op.scanned)
+    start = 1 if isinstance(op, If) else 2 + op.carried + len(op.scan_inputs)
     for place, x in enumerate(node.inputs[start:], start):
         if x is None or isinstance(x.type, Tensor) or x.node is None or not isinstance(x.node.op, MAKERS):
             continue
@@ -145,7 +145,7 @@ def _laid_up(b: Builder, op: Loop, node: Node) -> list[Value] | None:
         disconnect(inserted)
         del body.inputs[1 + place]
         entry = (0 if is_fixed or axis is None else axis, False)
-        loop = op.with_(body=body, carried=op.carried - 1, stacked=(*op.stacked, entry))
+        loop = op.with_(body=body, carried=op.carried - 1, scan_outputs=(*op.scan_outputs, entry))
         made = list(b.add(loop, *node.inputs[: 2 + place], *node.inputs[3 + place :]))
         laid = made.pop()
         listed = b.apply("SplitToSequence", laid, axis=0, keepdims=False) if is_fixed else b.apply("SequenceConstruct", laid)

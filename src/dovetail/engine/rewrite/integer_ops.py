@@ -43,6 +43,7 @@ def on_grids(b: Builder, op: Any, xs: Inputs) -> Any:
     """The operator in other ones; None for one that is none of these, or where there is no way."""
     if not isinstance(op, ON_GRIDS) or any(x is not None and x.shape is None for x in xs):
         return None
+    inputs: list[Any] = list(xs)
     match op:
         case QLinearConv() if (found := _whole(b, op, xs)) is not None:
             return found
@@ -52,13 +53,13 @@ def on_grids(b: Builder, op: Any, xs: Inputs) -> Any:
             return _own_grid(b, xs)
         case DynamicQuantizeMatMul():
             codes, scale, point = _own_grid(b, xs[:1])
-            return MatMulIntegerToFloat().decompose(b, codes, xs[1], scale, xs[2], point, *xs[3:])
+            return MatMulIntegerToFloat().decompose(b, codes, inputs[1], scale, inputs[2], point, *inputs[3:])
         case ConvInteger():
             return _conv(b, op, xs)
         case MatMulInteger():
             return _matmul(b, op, xs)
     try:
-        return op.decompose(b, *xs)
+        return op.decompose(b, *inputs)
     except UnsupportedError:
         return None
 

@@ -126,6 +126,6 @@ def compile_subgraphs(graph: Graph, create_engine: CreateEngine) -> None:
 
 
 def _loop_body(node: Node, op: Loop, create_engine: CreateEngine) -> Subgraph:
-    own_inputs = op.carried + len(op.scanned)
+    own_inputs = op.carried + len(op.scan_inputs)
     outer_values = [None, *[None] * own_inputs, *node.inputs[2 + own_inputs :]]
     return Subgraph(op.body, outer_values, create_engine)

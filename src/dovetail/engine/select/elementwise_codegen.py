@@ -390,7 +390,12 @@ def _one(w: Assembler, x: Ref) -> float:
 
 @rule("DequantizeLinear")
 def _dequantize(w: Assembler, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
-    if op.block_size or x.type not in ("u8", "i8", "u16", "i16") or scale.type != "f32" or op.dtype not in (None, dtypes.f32):
+    if (
+        op.block_size
+        or x.type not in ("u8", "i8", "u16", "i16")
+        or scale.type != "f32"
+        or op.output_dtype not in (None, dtypes.f32)
+    ):
         raise NoInstruction("blocks, or types whose differences f32 does not hold")
     number = _one(w, scale)
     value = w(f"cast.{x.type}", x, of="f32")
@@ -401,7 +406,7 @@ def _dequantize(w: Assembler, op: Any, x: Ref, scale: Ref, zero_point: Ref | Non
 
 @rule("QuantizeLinear")
 def _quantize(w: Assembler, op: Any, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
-    kind = op.dtype or dtypes.u8 if zero_point is None else dtypes.dtype(zero_point.type)
+    kind = op.output_dtype or dtypes.u8 if zero_point is None else dtypes.dtype(zero_point.type)
     if op.block_size or op.precision is not None or x.type != "f32" or scale.type != "f32":
         raise NoInstruction("blocks, or quotients of other types than f32")
     if kind.name not in ("u8", "i8", "u16", "i16"):

@@ -153,7 +153,7 @@ class LinearAttention(
             # One row, the case of text generation, needs no Loop.
             _, last, y = inline(b, body, [b.constant(0), past_state, *rows.values(), scale])
         else:
-            loop = Loop(body=body, carried=1, scanned=((0, 1, False),) * len(rows), stacked=((0, False),), outputs=2)
+            loop = Loop(body=body, carried=1, scan_inputs=((0, 1, False),) * len(rows), scan_outputs=((0, False),), outputs=2)
             last, y = b.add(loop, None, None, past_state, *rows.values(), scale)
         y = as_type(b, b.Reshape(b.Transpose(y, [1, 0, 2, 3, 4]), [0, 0, -1]), dtype)
         return [y, as_type(b, last, state_dtype)][: self.outputs]

@@ -79,7 +79,7 @@ class _Back:
     def __init__(self, op: Any, b: Builder, node: Node, g: Deltas, wanted: Sequence[bool]) -> None:
         self.op, self.b, self.node, self.body = op, b, node, op.body
         self.xs: list[Any] = list(node.inputs[2:])
-        self.states, self.cut = range(op.carried), range(op.carried, op.carried + len(op.scanned))
+        self.states, self.cut = range(op.carried), range(op.carried, op.carried + len(op.scan_inputs))
         self.whole = range(self.cut.stop, len(self.xs))
         self.last, self.laid = list(g[: op.carried]), list(g[op.carried :])
         self.sources = self._reached({place for place in range(len(self.xs)) if wanted[2 + place]})
@@ -87,7 +87,7 @@ class _Back:
         self.summed = [place for place in self.whole if place in self.sources]
         self.parted = [place for place in self.cut if place in self.sources]
         is_free = all(x is None for x in node.inputs[:2])
-        self.is_scan = is_free and bool(op.scanned) and _is_endless(self.body)
+        self.is_scan = is_free and bool(op.scan_inputs) and _is_endless(self.body)
 
     def _reached(self, places: set[int]) -> set[int]:
         """Of ``places`` those that are smooth, and the states that come to depend on them."""
@@ -149,24 +149,24 @@ class _Back:
         rows += [(kept[place], stack, (0, 1, True)) for place, stack in zip(saved, states, strict=True)]
         pieces = {place: self._pieces(place, numbers) for place in self.cut}
         for place in self.cut:
-            axis, size, is_reversed = self.op.scanned[place - self.cut.start]
+            axis, size, is_reversed = self.op.scan_inputs[place - self.cut.start]
             part = given[place - self.cut.start]
             if _is_read(body, part) or (not rows and not laid and place == self.cut[-1]):
                 rows.append((part, pieces[place][0], (axis, size, not is_reversed)))
         for (place, delta), part in laid:
-            axis, is_reversed = self.op.stacked[place]
+            axis, is_reversed = self.op.scan_outputs[place]
             rows.append((part, delta, (axis, self._length(place, axis), not is_reversed)))
         whole = [place for place in self.whole if _is_read(body, given[place - self.cut.start])]
         body.inputs = [trip, *moving, *sums, *(part for part, _, _ in rows), *(given[place - self.cut.start] for place in whole)]
         first = [self._last(place) for place in self.moving]
         first += [zeros_like(self.b, self.xs[place]) for place in self.summed]
-        cuts = [self.op.scanned[place - self.cut.start] for place in self.parted]
+        cuts = [self.op.scan_inputs[place - self.cut.start] for place in self.parted]
         back = self.op.with_(
-            body=body, carried=len(first), scanned=tuple(entry for _, _, entry in rows),
-            stacked=tuple((axis, not is_reversed) for axis, _, is_reversed in cuts), outputs=len(first) + len(cuts),
+            body=body, carried=len(first), scan_inputs=tuple(entry for _, _, entry in rows),
+            scan_outputs=tuple((axis, not is_reversed) for axis, _, is_reversed in cuts), outputs=len(first) + len(cuts),
         )  # fmt: skip
         # Said even though the parts say it too: not every runtime goes over no parts.
-        trips = None if numbers is None else self.b.apply("Squeeze", self.b.apply("Shape", numbers, dtype=dtypes.i64), [0])
+        trips = None if numbers is None else self.b.apply("Squeeze", self.b.apply("Shape", numbers, output_type=dtypes.i64), [0])
         made = self.b.add(back, trips, None, *first, *(x for _, x, _ in rows), *(self.xs[place] for place in whole))
         found = dict(zip((*self.moving, *self.summed, *self.parted), made, strict=True))
         found.update({place: self._with_rest(found[place], place, pieces[place][1]) for place in self.parted})
@@ -181,8 +181,8 @@ class _Back:
         inner = Builder(graph=body)
         xs = [body.inputs[0]] * is_numbered + [body.inputs[1 + place] for place in saved]
         body.outputs += [inner.apply("Unsqueeze", x, [0]) for x in xs]
-        stacked = (*self.op.stacked, *((0, False),) * len(xs))
-        op = self.op.with_(body=body, stacked=stacked, outputs=self.op.outputs + len(xs))
+        scan_outputs = (*self.op.scan_outputs, *((0, False),) * len(xs))
+        op = self.op.with_(body=body, scan_outputs=scan_outputs, outputs=self.op.outputs + len(xs))
         made = grow(self.b.graph, self.node, op, [f"{x.name}_trips" for x in xs])
         return (made[0], made[1:]) if is_numbered else (None, made)
 
@@ -197,10 +197,10 @@ class _Back:
         x = self.xs[place]
         if self.is_scan or numbers is None:
             return x, None
-        axis, size, is_reversed = self.op.scanned[place - self.cut.start]
-        taken = self.b.apply("Multiply", self.b.apply("Shape", numbers, dtype=dtypes.i64), size)
+        axis, size, is_reversed = self.op.scan_inputs[place - self.cut.start]
+        taken = self.b.apply("Multiply", self.b.apply("Shape", numbers, output_type=dtypes.i64), size)
         if is_reversed:
-            length = self.b.apply("Gather", self.b.apply("Shape", x, dtype=dtypes.i64), [axis], axis=0)
+            length = self.b.apply("Gather", self.b.apply("Shape", x, output_type=dtypes.i64), [axis], axis=0)
             taken = self.b.apply("Subtract", length, taken)
         front = self.b.apply("Slice", x, [0], taken, [axis])
         back = self.b.apply("Slice", x, taken, [END], [axis])
@@ -209,7 +209,7 @@ class _Back:
     def _with_rest(self, gradient: Value, place: int, rest: Value | None) -> Value:
         if rest is None:
             return gradient
-        axis, _, is_reversed = self.op.scanned[place - self.cut.start]
+        axis, _, is_reversed = self.op.scan_inputs[place - self.cut.start]
         pair = (gradient, zeros_like(self.b, rest))
         found: Value = self.b.apply("Concat", *(reversed(pair) if is_reversed else pair), axis=axis)
         return found

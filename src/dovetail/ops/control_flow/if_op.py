@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +12,13 @@ from dovetail import symbolic
 from dovetail.errors import DovetailError, EngineError, RuleError
 from dovetail.ir.graph import Graph, Value
 from dovetail.ir.op import Op, bodies
-from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, Unknown, common_type, sizes_in
+from dovetail.ir.types import Map, Optional, Sequence, Size, Tensor, Type, Unknown, View, common_type, sizes_in
 from dovetail.limits import current
 from dovetail.passes.infer import infer_graph
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
 
 
 def infer_branch(body: Graph, xs: tuple[Any, ...]) -> list[Type] | None:
@@ -75,13 +79,13 @@ def forget_faults(body: Graph) -> None:
             forget_faults(inner)
 
 
-def taken_branch(condition: Any) -> int | None:
+def taken_branch(condition: View) -> int | None:
     """The index of the branch that runs (0: ``then_branch``); None where the condition is not known."""
     known = known_boolean(condition)
     return None if known is None else int(not known)
 
 
-def known_boolean(value: Any) -> bool | None:
+def known_boolean(value: View) -> bool | None:
     """The one element of a boolean (a Value or a View), where it is known."""
     known = getattr(value, "constant", None)
     known = value.value if known is None else known
@@ -99,7 +103,7 @@ def symbols_of(xs: Iterable[Any]) -> set[str]:
     return {str(symbol) for size in sizes for symbol in symbolic.symbols(size)}
 
 
-def _elements(value: Any) -> Iterable[Any]:
+def _elements(value: View) -> Iterable[Any]:
     return () if value is None else np.asarray(value, dtype=object).ravel().tolist()
 
 
@@ -123,7 +127,7 @@ class _HoldsGraphs(Op):
 
     holds_graphs = True
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise Unknown
 
     def __eq__(self, other: object) -> bool:
@@ -133,7 +137,7 @@ class _HoldsGraphs(Op):
         return id(self)
 
 
-class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
+class If(_HoldsGraphs, sig="cond: boolean, *captures: any -> *outputs: any"):
     """The outputs of ``then_branch`` where the one element of ``condition`` is true, otherwise those of ``else_branch``.
 
     Both branches take ``captures`` as their inputs. A branch that is not taken raises nothing, whatever its rules say of the
@@ -144,10 +148,10 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
     else_branch: Graph
     outputs: int = 1
 
-    def types(self, condition: Any, *captures: Any) -> list[Type]:
-        if isinstance(condition.type, Tensor) and condition.type.dtype is not None and condition.type.dtype != "boolean":
-            raise RuleError("type.class", f"input 'condition' should be boolean, not {condition.type.dtype}")
-        shape = condition.shape
+    def types(self, cond: View, *captures: View) -> list[Type]:
+        if isinstance(cond.type, Tensor) and cond.type.dtype is not None and cond.type.dtype != "boolean":
+            raise RuleError("type.class", f"input 'condition' should be boolean, not {cond.type.dtype}")
+        shape = cond.shape
         if shape is not None and all(isinstance(size, int) for size in shape) and any(size != 1 for size in shape):
             raise RuleError("if.condition", f"the condition should have one element, not the shape {list(shape)}")
         branches = (self.then_branch, self.else_branch)
@@ -155,8 +159,8 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
         if counts != [self.outputs] * 2:
             raise RuleError("node.outputs", f"{self.outputs} outputs from branches of {counts[0]} and {counts[1]}")
         inferred = [infer_branch(branch, captures) for branch in branches]
-        known = symbols_of((condition, *captures))
-        return [outside(type, known) for type in self._common_types(inferred, taken_branch(condition))]
+        known = symbols_of((cond, *captures))
+        return [outside(type, known) for type in self._common_types(inferred, taken_branch(cond))]
 
     def _common_types(self, inferred: list[list[Type] | None], taken: int | None) -> list[Type]:
         """The outputs' types: a branch that cannot run with these inputs says nothing of them, unless neither can."""
@@ -171,18 +175,18 @@ class If(_HoldsGraphs, sig="condition: boolean, *captures: any -> *ys: any"):
         first, *rest = able or [[value.type for value in branch.outputs] for branch in branches]
         return [reduce(common_type, types) for types in zip(first, *rest, strict=True)]
 
-    def evaluate(self, xp: Any, condition: Any, *captures: Any) -> Any:
+    def evaluate(self, xp: Namespace, cond: Array, *captures: Array) -> Any:
         from dovetail.interpreter.evaluate import run
 
-        return self.through(lambda body, inputs: run(body, inputs, xp), xp, condition, *captures)
+        return self.through(lambda body, inputs: run(body, inputs, xp), xp, cond, *captures)
 
-    def through(self, call: Any, xp: Any, condition: Any, *captures: Any) -> Any:
+    def through(self, call: Any, xp: Namespace, cond: Array, *captures: Any) -> Any:
         """What ``evaluate`` says, where ``call(body, inputs)`` runs a branch."""
-        if condition.size != 1 if hasattr(condition, "size") and isinstance(condition.size, int) else False:
-            raise EngineError("if.condition", f"the condition should have one element, not the shape {list(condition.shape)}")
-        return tuple(call(self.then_branch if bool(condition.reshape(())) else self.else_branch, captures))
+        if cond.size != 1 if hasattr(cond, "size") and isinstance(cond.size, int) else False:
+            raise EngineError("if.condition", f"the condition should have one element, not the shape {list(cond.shape)}")
+        return tuple(call(self.then_branch if bool(cond.reshape(())) else self.else_branch, captures))
 
-    def pull_back(self, b: Any, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
+    def pull_back(self, b: Builder, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
         from dovetail.ops.control_flow.gradients import through_if
 
         return through_if(self, b, walk, node, g, wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence as Several
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from dovetail import dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir.graph import Graph
 from dovetail.ir.op import check_inputs
-from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, common_type
+from dovetail.ir.types import UNKNOWN, Map, Optional, Sequence, Size, Tensor, Type, View, common_type
 from dovetail.limits import Usage, bytes_of, counting
 from dovetail.ops.control_flow.if_op import (
     _HoldsGraphs,
@@ -24,6 +24,10 @@ from dovetail.ops.control_flow.if_op import (
     types_in,
 )
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+
 COUNTED_TRIPS = 1 << 10
 """How many trips are counted before the first where a loop surely makes them all."""
 REMEMBERED = 8
@@ -34,7 +38,7 @@ ROUNDS = 8
 """How often a body is inferred with wider and wider types of what it carries, before their ranks are left open."""
 
 
-class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: any"):
+class Loop(_HoldsGraphs, sig="trip_count?: Z, cond?: boolean, *inputs: any -> *outputs: any"):
     """Run ``body`` while its condition holds, ``trips`` times at most, or as often as ``scanned`` has parts.
 
     ``xs`` are first the initial states, ``carried`` of them, then what is cut into parts, one entry in ``scanned`` each, then
@@ -51,69 +55,71 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
 
     body: Graph
     carried: int = 0
-    scanned: tuple[tuple[int, int, bool], ...] = ()
-    stacked: tuple[tuple[int, bool], ...] = ()
+    scan_inputs: tuple[tuple[int, int, bool], ...] = ()
+    scan_outputs: tuple[tuple[int, bool], ...] = ()
     outputs: int = 1
 
     runs_long = True
 
-    def types(self, trips: Any = None, condition: Any = None, *xs: Any) -> list[Type]:
-        check_inputs(self, (trips, condition, *xs))
-        for name, x in (("trips", trips), ("condition", condition)):
+    def types(self, trip_count: View | None = None, cond: View | None = None, *inputs: View) -> list[Type]:
+        check_inputs(self, (trip_count, cond, *inputs))
+        for name, x in (("trips", trip_count), ("condition", cond)):
             if x is not None and x.shape is not None and any(isinstance(size, int) and size != 1 for size in x.shape):
                 raise RuleError("loop.scalar", f"{name} should have one element, not the shape {list(x.shape)}")
         inside, made = len(self.body.inputs), len(self.body.outputs)
-        if inside != 1 + len(xs) or len(xs) < self.carried + len(self.scanned):
-            raise RuleError("loop.body", f"a body of {inside} inputs for {len(xs)} of the loop and the number of the trip")
-        if made != 1 + self.outputs or self.outputs != self.carried + len(self.stacked):
+        if inside != 1 + len(inputs) or len(inputs) < self.carried + len(self.scan_inputs):
+            raise RuleError("loop.body", f"a body of {inside} inputs for {len(inputs)} of the loop and the number of the trip")
+        if made != 1 + self.outputs or self.outputs != self.carried + len(self.scan_outputs):
             raise RuleError("loop.body", f"a body of {made} outputs for {self.outputs} of the loop and the condition")
-        known = symbols_of(xs)
+        known = symbols_of(inputs)
         before = types_in(self.body)
         with counting() as usage, usage.remembering():
-            states = self._infer_once(usage, xs, known)
+            states = self._infer_once(usage, inputs, known)
         if states is None:
             restore_types(before)
-            return self._types_without_trips(trips, condition, xs, known)
+            return self._types_without_trips(trip_count, cond, inputs, known)
         if isinstance(going := self.body.outputs[0].type, Sequence | Optional | Map):
             raise RuleError("loop.scalar", f"the condition that the body makes should have one element, and is {going}")
-        count = self._count(trips, condition, xs)
+        count = self._count(trip_count, cond, inputs)
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
-        stacked = [_laid(part, axis, count) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
+        stacked = [_laid(part, axis, count) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
         return [outside(type, known) for type in (*states, *stacked)]
 
-    def _types_without_trips(self, trips: Any, condition: Any, xs: Several[Any], known: set[str]) -> list[Type]:
+    def _types_without_trips(
+        self, trip_count: View | None, cond: View | None, inputs: Several[Any], known: set[str]
+    ) -> list[Type]:
         """The outputs' types where the body cannot run with these inputs. Raises the body's error where it surely runs."""
         fault = self.body.fault
-        if fault is not None and self._is_entered(trips, condition, xs):
+        if fault is not None and self._is_entered(trip_count, cond, inputs):
             raise fault.with_traceback(None)
         parts = [value.type for value in self.body.outputs[1 + self.carried :]]
         if not isinstance(fault, RuleError):
             # Another error than that of a rule does not say that the body cannot run.
-            open_parts = [_laid(part, axis, None) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
+            open_parts = [_laid(part, axis, None) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
             return [*[UNKNOWN] * self.carried, *open_parts]
-        stacked = [_laid(outside(part, set()), axis, 0) for part, (axis, _) in zip(parts, self.stacked, strict=True)]
-        return [outside(type, known) for type in (*(x.type for x in xs[: self.carried]), *stacked)]
+        stacked = [_laid(outside(part, set()), axis, 0) for part, (axis, _) in zip(parts, self.scan_outputs, strict=True)]
+        return [outside(type, known) for type in (*(x.type for x in inputs[: self.carried]), *stacked)]
 
-    def _is_entered(self, trips: Any, condition: Any, xs: Several[Any]) -> bool:
+    def _is_entered(self, trip_count: View | None, cond: View | None, inputs: Several[Any]) -> bool:
         """Whether the body surely runs once."""
-        if condition is not None and not is_true(condition):
+        if cond is not None and not is_true(cond):
             return False
-        if trips is not None:
-            return trips.value is not None and _is_positive(np.reshape(trips.value, ()).item())
-        cut = zip(xs[self.carried :], self.scanned, strict=False)
+        if trip_count is not None:
+            return trip_count.value is not None and _is_positive(np.reshape(trip_count.value, ()).item())
+        cut = zip(inputs[self.carried :], self.scan_inputs, strict=False)
         return all(x.shape is not None and _is_positive(x.shape[axis]) for x, (axis, _, _) in cut)
 
-    def _infer_once(self, usage: Usage, xs: Several[Any], known: set[str]) -> list[Type] | None:
+    def _infer_once(self, usage: Usage, inputs: Several[Any], known: set[str]) -> list[Type] | None:
         """:meth:`_infer_body`, done once for the same inputs: a loop in a loop is asked again in each round of the outer one.
 
         Without this, time would double with each level of nesting.
         """
-        key = tuple((x.type, None if x.value is None else (np.shape(x.value), *np.ravel(x.value).tolist())) for x in xs)
+        key = tuple((x.type, None if x.value is None else (np.shape(x.value), *np.ravel(x.value).tolist())) for x in inputs)
         assert usage.inferred is not None
         # The body is kept beside its entries, so that no other one gets its identity.
         _, entries = usage.inferred.setdefault(id(self.body), (self.body, {}))
         if (entry := entries.pop(key, None)) is None:
-            states = self._infer_body(xs, known)
+            states = self._infer_body(inputs, known)
             while len(entries) >= REMEMBERED:
                 del entries[next(iter(entries))]
             entries[key] = states, types_in(self.body) if states is not None else [], faults_in(self.body)
@@ -125,21 +131,21 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             graph.fault = fault
         return states  # type: ignore[no-any-return]
 
-    def _infer_body(self, xs: Several[Any], known: set[str]) -> list[Type] | None:
+    def _infer_body(self, inputs: Several[Any], known: set[str]) -> list[Type] | None:
         """Infer the body with types of the states wide enough for every trip; what these are. ``known``: the symbols outside.
 
         None where a rule refuses; what it says is ``self.body.fault``.
         """
         body, first = self.body, 1 + self.carried
         body.inputs[0].type = Tensor(dtypes.i64, ())
-        cut = xs[self.carried : self.carried + len(self.scanned)]
-        parts = [_part(x.type, *entry[:2]) for x, entry in zip(cut, self.scanned, strict=True)]
-        rest = xs[self.carried + len(self.scanned) :]
+        cut = inputs[self.carried : self.carried + len(self.scan_inputs)]
+        parts = [_part(x.type, *entry[:2]) for x, entry in zip(cut, self.scan_inputs, strict=True)]
+        rest = inputs[self.carried + len(self.scan_inputs) :]
         for inner, type in zip(body.inputs[first:], [*parts, *(x.type for x in rest)], strict=True):
             inner.type = _named(type, inner.name)
         for inner, x in zip(body.inputs[first + len(parts) :], rest, strict=True):
             inner.value = x.value
-        states = [x.type for x in xs[: self.carried]]
+        states = [x.type for x in inputs[: self.carried]]
         for round in range(ROUNDS + 1):
             for inner, type in zip(body.inputs[1:first], states, strict=True):
                 inner.type, inner.value = type, None
@@ -155,12 +161,12 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             states = wide if round < ROUNDS - 1 else [_without_rank(type) for type in wide]
         raise RuleError("loop.types", "the types of what the loop carries differ from trip to trip")
 
-    def _count(self, trips: Any, condition: Any, xs: Several[Any]) -> Size | None:
+    def _count(self, trip_count: View | None, cond: View | None, inputs: Several[Any]) -> Size | None:
         """How many trips there are, where that is known."""
-        if not is_endless(self.body) or (condition is not None and not is_true(condition)):
+        if not is_endless(self.body) or (cond is not None and not is_true(cond)):
             return None
-        if trips is not None:
-            known = trips.value
+        if trip_count is not None:
+            known = trip_count.value
             if known is None:
                 return None
             count: Size = np.reshape(known, ()).item()
@@ -168,7 +174,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
             if low is None or low < 0:
                 return 0 if isinstance(count, int) else None
             return count
-        for x, (axis, size, _) in zip(xs[self.carried :], self.scanned, strict=False):
+        for x, (axis, size, _) in zip(inputs[self.carried :], self.scan_inputs, strict=False):
             if x.shape is not None:
                 length = x.shape[axis]
                 if isinstance(length, int) and length % size:
@@ -176,26 +182,30 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
                 return length // size  # type: ignore[no-any-return]
         return None
 
-    def evaluate(self, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, trip_count: Array | None = None, cond: Array | None = None, *inputs: Array) -> Any:
         from dovetail.interpreter.evaluate import run
 
-        return self.through(lambda body, inputs: run(body, inputs, xp), xp, trips, condition, *xs)
+        return self.through(lambda body, xs: run(body, xs, xp), xp, trip_count, cond, *inputs)
 
-    def through(self, call: Any, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
+    def through(
+        self, call: Any, xp: Namespace, trip_count: Array | None = None, cond: Array | None = None, *inputs: Array
+    ) -> Any:
         """What ``evaluate`` says, where ``call(body, inputs)`` runs a trip."""
         with counting() as usage:
             held = usage.memory
             try:
-                return self._run_trips(usage, call, xp, trips, condition, *xs)
+                return self._run_trips(usage, call, xp, trip_count, cond, *inputs)
             finally:
                 usage.memory = held
 
-    def _run_trips(self, usage: Usage, call: Any, xp: Any, trips: Any = None, condition: Any = None, *xs: Any) -> Any:
-        states, first = list(xs[: self.carried]), self.carried + len(self.scanned)
-        cut, rest = xs[self.carried : first], xs[first:]
-        made: list[list[Any]] = [[] for _ in self.stacked]
-        goes_on = condition is None or bool(condition.reshape(()))
-        count = self._run_count(trips, cut)
+    def _run_trips(
+        self, usage: Usage, call: Any, xp: Namespace, trip_count: Array | None = None, cond: Array | None = None, *inputs: Array
+    ) -> Any:
+        states, first = list(inputs[: self.carried]), self.carried + len(self.scan_inputs)
+        cut, rest = inputs[self.carried : first], inputs[first:]
+        made: list[list[Any]] = [[] for _ in self.scan_outputs]
+        goes_on = cond is None or bool(cond.reshape(()))
+        count = self._run_count(trip_count, cut)
         is_counted = goes_on and count is not None and count > COUNTED_TRIPS and is_endless(self.body)
         if is_counted and count is not None:
             usage.count_trips(count)
@@ -205,7 +215,7 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
                 usage.count_trips(1)
             usage.check_time()
             number = xp.asarray(trip, dtype=xp.int64)
-            parts = [_cut(x, trip, *entry) for x, entry in zip(cut, self.scanned, strict=True)]
+            parts = [_cut(x, trip, *entry) for x, entry in zip(cut, self.scan_inputs, strict=True)]
             going, *results = call(self.body, [number, *states, *parts, *rest])
             if going is None or isinstance(going, list | dict):
                 raise EngineError("loop.scalar", "the condition that the body makes should have one element, and is no tensor")
@@ -216,59 +226,59 @@ class Loop(_HoldsGraphs, sig="trips?: Z, condition?: boolean, *xs: any -> *ys: a
                 usage.hold(bytes_of(part), "what the loop collects")
             trip += 1
         if not trip and made:
-            made = [[empty] for empty in self._no_parts(xp, xs)]
+            made = [[empty] for empty in self._no_parts(xp, inputs)]
         laid = [
             row[0] if len(row) == 1 else xp.concat(row[::-1] if is_reversed else row, axis=axis)
-            for row, (axis, is_reversed) in zip(made, self.stacked, strict=True)
+            for row, (axis, is_reversed) in zip(made, self.scan_outputs, strict=True)
         ]
         return (*states, *laid)
 
-    def _run_count(self, trips: Any, cut: Several[Any]) -> int | None:
+    def _run_count(self, trip_count: Array | None, cut: Several[Array]) -> int | None:
         lengths = []
-        for x, (axis, size, _) in zip(cut, self.scanned, strict=True):
+        for x, (axis, size, _) in zip(cut, self.scan_inputs, strict=True):
             if x.shape[axis] % size:
                 raise EngineError("loop.parts", f"{x.shape[axis]} along axis {axis} is no multiple of the part's size {size}")
             lengths.append(x.shape[axis] // size)
-        if trips is None:
+        if trip_count is None:
             if len(set(lengths)) > 1:
                 raise EngineError("loop.parts", f"what is cut has {', '.join(map(str, lengths))} parts")
             return lengths[0] if lengths else None
-        count = int(trips.reshape(()))
+        count = int(trip_count.reshape(()))
         if any(length < count for length in lengths):
             raise EngineError("loop.parts", f"{count} trips, and what is cut has {', '.join(map(str, lengths))} parts")
         return count
 
-    def _no_parts(self, xp: Any, xs: Several[Any]) -> Iterator[Any]:
+    def _no_parts(self, xp: Namespace, inputs: Several[Any]) -> Iterator[Any]:
         """What is laid end to end where no trip is made: sizes that nothing tells are 0."""
         from dovetail.arrays import from_numpy
         from dovetail.interpreter.evaluate import type_of
         from dovetail.ir.edit import copy_graph
-        from dovetail.ir.types import View
 
-        seen = [View(type_of(x), None) for x in xs]
+        seen = [View(type_of(x), None) for x in inputs]
         body = copy_graph(self.body)
         if self.with_(body=body)._infer_body(seen, set()) is None:  # type: ignore[attr-defined]
             # No trip is made, so that what a rule says of these sizes does not matter.
             body = self.body
-        parts = zip(body.outputs[1 + self.carried :], self.body.outputs[1 + self.carried :], self.stacked, strict=True)
+        parts = zip(body.outputs[1 + self.carried :], self.body.outputs[1 + self.carried :], self.scan_outputs, strict=True)
         for inferred, declared, (axis, _) in parts:
             value = declared if inferred.shape is None else inferred
             if value.shape is None:
                 raise EngineError("loop.parts", f"no trip is made, and the rank of the parts {value.name!r} is not known")
             sizes = [size if isinstance(size, int) else 0 for size in value.shape]
             sizes[axis] = 0
-            yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *[x for x in xs if hasattr(x, "shape")][:1])
+            yield from_numpy(xp, np.zeros(sizes, value.dtype.numpy), *[x for x in inputs if hasattr(x, "shape")][:1])
 
-    def pull_back(self, b: Any, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
+    def pull_back(self, b: Builder, walk: Any, node: Any, g: Any, wanted: Any) -> Any:
         from dovetail.ops.control_flow.gradients import through_loop
 
         return through_loop(self, b, walk, node, g, wanted)
 
     def __repr__(self) -> str:
-        return f"Loop(body={len(self.body)} nodes, carried={self.carried}, scanned={self.scanned}, stacked={self.stacked})"
+        cuts = f"scan_inputs={self.scan_inputs}, scan_outputs={self.scan_outputs}"
+        return f"Loop(body={len(self.body)} nodes, carried={self.carried}, {cuts})"
 
 
-def is_true(value: Any) -> bool:
+def is_true(value: View) -> bool:
     """Whether a boolean is known to be true."""
     return known_boolean(value) is True
 
@@ -344,7 +354,7 @@ def _is_positive(size: Size) -> bool:
     return low is not None and low > 0
 
 
-def _cut(x: Any, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
+def _cut(x: Array, trip: int, axis: int, size: int, is_reversed: bool) -> Any:
     start = x.shape[axis] - (trip + 1) * size if is_reversed else trip * size
     return x[(*[slice(None)] * axis, slice(start, start + size))]
 

@@ -111,7 +111,7 @@ class DetectionOutput(
         kind = boxes.dtype
         boxes, scores, priors = (as_type(b, x, dtypes.f32) for x in (boxes, scores, priors))
         places = self._decoded(b, boxes, priors, None if refined is None else as_type(b, refined, dtypes.f32), pictures, count)
-        chances = b.Reshape(scores, [pictures, count, classes], copy_zeros=False)
+        chances = b.Reshape(scores, [pictures, count, classes], special_zero=False)
         if objects is not None:
             chances = self._with_objects(b, chances, as_type(b, objects, dtypes.f32), pictures, count, classes)
         kept = self._kept(b, places, self._looked_at(b, chances, classes), pictures, count, classes)
@@ -120,17 +120,17 @@ class DetectionOutput(
     def _decoded(self, b: Any, boxes: Any, priors: Any, refined: Any, pictures: int, count: int) -> Any:
         """Corners: [pictures, 1 or classes, priors, 4]."""
         each = 4 if self.normalized else 5
-        first = b.Reshape(b.Slice(priors, [0], [1], [1]), [priors.dims[0], 1, count, each], copy_zeros=False)
+        first = b.Reshape(b.Slice(priors, [0], [1], [1]), [priors.dims[0], 1, count, each], special_zero=False)
         corners = b.Slice(first, [each - 4], [each], [3]) if each > 4 else first
         if not self.normalized:
             corners = b.Divide(corners, b.constant(np.array([self.width, self.height] * 2, np.float32)))
         factors = None
         if not self.encoded:
             rest = b.Slice(b.Slice(priors, [1], [2], [1]), [0], [count * 4], [2])
-            factors = b.Reshape(rest, [priors.dims[0], 1, count, 4], copy_zeros=False)
+            factors = b.Reshape(rest, [priors.dims[0], 1, count, 4], special_zero=False)
         for each_boxes in (refined, boxes):
             if each_boxes is not None:
-                moves = b.Transpose(b.Reshape(each_boxes, [pictures, count, -1, 4], copy_zeros=False), [0, 2, 1, 3])
+                moves = b.Transpose(b.Reshape(each_boxes, [pictures, count, -1, 4], special_zero=False), [0, 2, 1, 3])
                 corners = self._moved(b, corners, moves if factors is None else b.Multiply(moves, factors))
         return corners
 
@@ -147,7 +147,7 @@ class DetectionOutput(
 
     def _with_objects(self, b: Any, chances: Any, objects: Any, pictures: int, count: int, classes: int) -> Any:
         """All is background where there is no object."""
-        found = b.Slice(b.Reshape(objects, [pictures, count, 2], copy_zeros=False), [1], [2], [2])
+        found = b.Slice(b.Reshape(objects, [pictures, count, 2], special_zero=False), [1], [2], [2])
         nothing = np.zeros((1, 1, classes), np.float32)
         if 0 <= self.background < classes:
             nothing[..., self.background] = 1
@@ -187,8 +187,8 @@ class DetectionOutput(
         taken = b.Concat(low, b.Maximum(low, high), axis=3)
         all_of = pictures * classes
         rows = b.NonMaxSuppression(
-            b.Reshape(taken, [all_of, most, 4], copy_zeros=False),
-            b.Reshape(scores, [all_of, 1, most], copy_zeros=False),
+            b.Reshape(taken, [all_of, most, 4], special_zero=False),
+            b.Reshape(scores, [all_of, 1, most], special_zero=False),
             b.constant([most]),
             b.constant([self.overlap]),
             b.constant([_LEAST]),
@@ -196,11 +196,11 @@ class DetectionOutput(
         empty = b.Expand(b.constant(np.zeros((), np.int64)), [all_of, most])
         ones = b.Expand(b.constant(np.ones((), np.int64)), b.Gather(b.Shape(rows), [0], axis=0))
         marks = b.ScatterND(empty, b.Gather(rows, [0, 2], axis=1), ones)
-        is_kept = b.Greater(b.Reshape(marks, [pictures, classes, most], copy_zeros=False), b.constant(0))
+        is_kept = b.Greater(b.Reshape(marks, [pictures, classes, most], special_zero=False), b.constant(0))
         none = b.constant(np.float32(-np.inf))
         table = b.Expand(none, [pictures, classes, count])
         table = b.ScatterElements(table, indices, b.Where(is_kept, scores, none), axis=2)
-        return b.Reshape(b.Transpose(table, [0, 2, 1]), [pictures, count * classes], copy_zeros=False)
+        return b.Reshape(b.Transpose(table, [0, 2, 1]), [pictures, count * classes], special_zero=False)
 
     def _table(self, b: Any, kept: Any, places: Any, pictures: int, count: int, classes: int) -> Any:
         """The best of each picture by class, those of all pictures together, and what stands behind them."""

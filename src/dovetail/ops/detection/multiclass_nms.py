@@ -79,7 +79,7 @@ class _Suppressing(Op):
         count = boxes.dims[1]
         whole = b.ScatterElements(b.Expand(b.constant(-np.inf), [pictures, classes, count]), indices, kept, axis=2)
         limit = min(classes * most, self.keep_top_k) if self.keep_top_k > -1 else classes * most
-        scores, places = b.TopK(b.Reshape(whole, [pictures, classes * count], copy_zeros=False), [limit], axis=1)
+        scores, places = b.TopK(b.Reshape(whole, [pictures, classes * count], special_zero=False), [limit], axis=1)
         is_there = b.Greater(scores, _LEAST)
         if self.sort == "classid" and not self.across and self.sorts_pictures:
             label = b.Where(is_there, b.Divide(places, b.constant(count)), b.constant(classes))
@@ -134,8 +134,8 @@ class MulticlassNms(
         # A box whose corners are exchanged has no area.
         taken = b.Concat(low, b.Maximum(low, high), axis=3)
         kept = b.NonMaxSuppression(
-            b.Reshape(taken, [pictures * classes, most, 4], copy_zeros=False),
-            b.Reshape(found, [pictures * classes, 1, most], copy_zeros=False),
+            b.Reshape(taken, [pictures * classes, most, 4], special_zero=False),
+            b.Reshape(found, [pictures * classes, 1, most], special_zero=False),
             b.constant([most]),
             b.constant([self.overlap]),
             b.constant([_LEAST]),
@@ -143,7 +143,7 @@ class MulticlassNms(
         )
         ones = b.Expand(b.constant(1), b.Gather(b.Shape(kept), [0], axis=0))
         marks = b.ScatterND(b.Expand(b.constant(0), [pictures * classes, most]), b.Gather(kept, [0, 2], axis=1), ones)
-        is_kept = b.Greater(b.Reshape(marks, [pictures, classes, most], copy_zeros=False), b.constant(0))
+        is_kept = b.Greater(b.Reshape(marks, [pictures, classes, most], special_zero=False), b.constant(0))
         return self.table(b, boxes, b.Where(is_kept, found, b.constant(-np.inf)), indices)
 
 

@@ -59,7 +59,7 @@ def greedily(b: Any, scores: Any, weights: Any, dropped: Any, most: Any, least: 
     trips = b.Minimum(most, b.Reshape(b.Gather(b.Shape(scores), [2], axis=0), []))
     left = b.Where(b.Greater(scores, least), scores, b.constant(-np.inf, dtypes.f32))
     xs = (left, dropped, least, *(() if weights is None else (weights,)))
-    loop = Loop(body=_body(xs), carried=1, stacked=((0, False),) * 2, outputs=3)
+    loop = Loop(body=_body(xs), carried=1, scan_outputs=((0, False),) * 2, outputs=3)
     _, values, places = b.add(loop, trips, None, *xs)
     values, places = (b.Transpose(x, [1, 2, 0]) for x in (values, places))
     rows = b.Transpose(b.NonZero(b.Greater(values, b.constant(-np.inf, dtypes.f32))), [1, 0])

@@ -133,9 +133,9 @@ def _of_part(b: Any, x: Any, part: int, group: int, axis: int) -> Any:
 
 def by_bins(b: Any, x: Any, channels: list[int], order: list[int]) -> Any:
     """``x`` with its channels cut up, all its axes in ``order``, and all but the last as one."""
-    cut = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), channels, shape_value(b, x, [2, 3])]), copy_zeros=False)
+    cut = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), channels, shape_value(b, x, [2, 3])]), special_zero=False)
     inner = channels[order[-1] - 1]
-    return b.Reshape(b.Transpose(cut, order), [-1, inner], copy_zeros=False)
+    return b.Reshape(b.Transpose(cut, order), [-1, inner], special_zero=False)
 
 
 def counted(b: Any, table: Any, length: Any) -> Any:
@@ -237,4 +237,4 @@ class DeformablePSROIPooling(
         number = b.ReduceSum(b.Cast(inside, to=boxes.dtype), [4, 5], keepdims=False)
         y = b.Divide(y, b.Unsqueeze(b.Maximum(number, 1.0), [4]))
         shape = join_sizes(b, [shape_value(b, rois, [0]), self.channels, group, group])
-        return as_type(b, b.Reshape(b.Transpose(y, [0, 1, 4, 2, 3]), shape, copy_zeros=False), x.dtype)
+        return as_type(b, b.Reshape(b.Transpose(y, [0, 1, 4, 2, 3]), shape, special_zero=False), x.dtype)

@@ -181,7 +181,7 @@ def _pooled(
     if is_counted is not None:
         inside = b.And(inside, is_counted)
     pictures = b.Unsqueeze(as_type(b, batch, dtypes.i64), [1, 2, 3, 4])
-    flat = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), join_sizes(b, [-1, shape_value(b, x, [1])]), copy_zeros=False)
+    flat = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), join_sizes(b, [-1, shape_value(b, x, [1])]), special_zero=False)
     total = None
     for row, height in rows[1]:
         line = b.Add(b.Multiply(pictures, _whole(b, x, 2)), b.Cast(row, to=dtypes.i64))

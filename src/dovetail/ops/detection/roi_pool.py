@@ -67,7 +67,7 @@ class RoiPool(
     def decompose(self, b: Any, x: Any, rois: Any) -> Any:
         boxes = as_type(b, rois, wide_type(x.dtype))
         picture = b.Cast(b.Gather(boxes, [0], axis=1), to=dtypes.i64)
-        flat = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), join_sizes(b, [-1, shape_value(b, x, [1])]), copy_zeros=False)
+        flat = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), join_sizes(b, [-1, shape_value(b, x, [1])]), special_zero=False)
         make = self._greatest if self.method == "max" else self._between
         return as_type(b, b.Transpose(make(b, x, boxes, picture, flat), [0, 3, 1, 2]), x.dtype)
 

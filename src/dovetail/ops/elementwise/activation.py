@@ -109,7 +109,7 @@ class PRelu(
         below = b.Less(x, 0)
         dslope = unbroadcast(b, b.Where(below, b.Multiply(g, x), number(b, 0, x)), wide)
         if dslope is not None and wide is not slope:
-            dslope = b.Reshape(dslope, shape_value(b, slope), copy_zeros=False)
+            dslope = b.Reshape(dslope, shape_value(b, slope), special_zero=False)
         return [b.Where(below, b.Multiply(g, wide), g), dslope]
 
 

@@ -138,9 +138,9 @@ def _is_stretched(wide: Any, narrow: Any) -> bool | None:
 
 def _sum_where_stretched(b: Any, g: Any, x: Any) -> Any:
     """Each axis of ``g`` cut in two, of sizes (g / x, x), where x is 1 or as large as g; the first of the two is summed over."""
-    wide, narrow = b.Shape(g, dtype=dtypes.i64), b.Shape(x, dtype=dtypes.i64)
+    wide, narrow = b.Shape(g, output_type=dtypes.i64), b.Shape(x, output_type=dtypes.i64)
     times = b.Divide(wide, b.Maximum(narrow, 1))
     rank = len(x.shape)
     pairs = b.Reshape(b.Concat(b.Unsqueeze(times, [1]), b.Unsqueeze(narrow, [1]), axis=1), [2 * rank])
-    split = b.Reshape(g, pairs, copy_zeros=False)
+    split = b.Reshape(g, pairs, special_zero=False)
     return b.ReduceSum(split, list(range(0, 2 * rank, 2)), keepdims=False)

@@ -162,7 +162,7 @@ def _diagonal(b: Any, labels: tuple[str, ...], x: Any) -> _Factor:
         size = agree(x.dims[first], x.dims[second])
         flat = b.Transpose(x, [*rest, first, second])
         flat = b.Reshape(
-            flat, join_sizes(b, [*_lengths(b, flat, range(len(rest))), -1 if 0 not in x.dims else 0]), copy_zeros=False
+            flat, join_sizes(b, [*_lengths(b, flat, range(len(rest))), -1 if 0 not in x.dims else 0]), special_zero=False
         )
         step = size + 1 if isinstance(size, int) else b.Add(shape_value(b, x, [first]), 1)
         x = b.Slice(flat, [0], [2**63 - 1], [len(rest)], [step] if isinstance(step, int) else step)
@@ -213,7 +213,7 @@ def _product(b: Any, left: _Factor, right: _Factor, later: set[str], stretches: 
         *_lengths(b, left.value, range(len(batch), len(batch) + len(rows))),
         *_lengths(b, right.value, range(len(batch) + len(inner), len(right.labels))),
     ]
-    return _Factor(labels, b.Reshape(product, join_sizes(b, sizes), copy_zeros=False))
+    return _Factor(labels, b.Reshape(product, join_sizes(b, sizes), special_zero=False))
 
 
 def _axes_of(label: str, factor: _Factor, other: _Factor) -> tuple[int, int] | None:
@@ -240,14 +240,14 @@ def _held(b: Any, factor: _Factor, other: _Factor, label: str) -> _Factor:
         return factor
     sizes = _lengths(b, factor.value, range(len(factor.labels)))
     (sizes[axes[0]],) = _lengths(b, other.value, [axes[1]])
-    return _Factor(factor.labels, b.Reshape(factor.value, join_sizes(b, sizes), copy_zeros=False))
+    return _Factor(factor.labels, b.Reshape(factor.value, join_sizes(b, sizes), special_zero=False))
 
 
 def _matrix(b: Any, factor: _Factor, batch: list[str], rows: list[str], columns: list[str]) -> Any:
     if len(rows) == len(columns) == 1:
         return factor.value
     sizes = [*_lengths(b, factor.value, range(len(batch))), *_folded(b, factor, rows), *_folded(b, factor, columns)]
-    return b.Reshape(factor.value, join_sizes(b, sizes), copy_zeros=False)
+    return b.Reshape(factor.value, join_sizes(b, sizes), special_zero=False)
 
 
 def _folded(b: Any, factor: _Factor, labels: list[str]) -> list[Any]:

@@ -107,7 +107,7 @@ def _like(b: Any, g: Any, x: Any, matrix: Any) -> Any:
     from dovetail.ir.builder import shape_value
 
     g = unbroadcast(b, g, matrix)
-    return g if matrix is x or g is None else b.Reshape(g, shape_value(b, x), copy_zeros=False)
+    return g if matrix is x or g is None else b.Reshape(g, shape_value(b, x), special_zero=False)
 
 
 class Gemm(

@@ -49,7 +49,7 @@ class LabelEncoder(Op, sig="x: T, keys: T, values: T1, other: T1 -> y: T1"):
             same = b.Or(same, b.And(b.IsNaN(wide), b.IsNaN(keys)))
         # Counted from 1: OpenVINO's CPU plugin computes an Add of integers after a ReduceMax wrongly, where it fuses the two.
         one = b.constant(1, dtypes.i64)
-        numbers = b.Range(one, b.Add(_count(b, keys), one), one, dtype=dtypes.i64)
+        numbers = b.Range(one, b.Add(_count(b, keys), one), one, output_type=dtypes.i64)
         missing = b.constant(np.array([0]), dtypes.i64)
         places = b.ReduceMax(b.Where(same, numbers, missing), [-1], keepdims=False) if count != 0 else None
         if places is None:

@@ -117,7 +117,7 @@ class AdaptiveMaxPool(
         else:
             count = b.ReduceProd(sizes, keepdims=False)
             flat = b.Range(b.constant(0), count, b.constant(1))
-            places = b.Unsqueeze(b.Reshape(flat, sizes, copy_zeros=False), [0, 1])
+            places = b.Unsqueeze(b.Reshape(flat, sizes, special_zero=False), [0, 1])
         y, places = x, b.Expand(places, shape_value(b, x))
         for axis in reversed(range(2, rank)):
             begin, end = self.bounds(b, x, axis, targets[axis - 2])

@@ -72,7 +72,7 @@ class Col2Im(
             target = target * size + places.reshape(shape)
             inside &= ((places >= 0) & (places < size)).reshape(shape)
         batch = shape_value(b, x, range(len(x.dims) - 2))
-        columns = b.Reshape(x, join_sizes(b, [batch, -1, target.size]), copy_zeros=False)
+        columns = b.Reshape(x, join_sizes(b, [batch, -1, target.size]), special_zero=False)
         if not inside.all():
             columns = b.Gather(columns, b.constant(np.flatnonzero(inside)), axis=-1)
         empty = b.Expand(
@@ -80,7 +80,7 @@ class Col2Im(
         )
         places = b.Expand(b.constant(target[inside]), shape_value(b, columns))
         y = b.ScatterElements(empty, places, columns, axis=-1, reduction="add")
-        return b.Reshape(y, join_sizes(b, [batch, _channels(b, x, kernel), *sizes]), copy_zeros=False)
+        return b.Reshape(y, join_sizes(b, [batch, _channels(b, x, kernel), *sizes]), special_zero=False)
 
 
 def _channels(b: Any, x: Any, kernel: list[int]) -> Any:
@@ -153,7 +153,7 @@ class MaxUnpool(
         whole = [prod(sizes)] if isinstance(sizes, list) else b.ReduceProd(sizes, [0])
         zero = b.constant(np.zeros((), x.dtype.numpy), x.dtype)
         flat = b.ScatterElements(b.Expand(zero, whole), b.Reshape(indices, [-1]), b.Reshape(x, [-1]), axis=0)
-        y = b.Reshape(flat, sizes, copy_zeros=False)
+        y = b.Reshape(flat, sizes, special_zero=False)
         if target is None:
             return y
         more = b.Subtract(b.Cast(target, to=dtypes.i64) if target.dtype != "i64" else target, sizes)

@@ -374,9 +374,9 @@ def weights_gradient(b: Any, x: Any, g: Any, w: Any, op: Conv) -> Any:
     else:
         batch, sizes = shape_value(b, x, [0]), sizes_of(b, x)
         channels = shape_value(b, w, [1])
-        parts = b.Reshape(x, joined(b, batch, [op.group], channels, sizes), copy_zeros=False)
+        parts = b.Reshape(x, joined(b, batch, [op.group], channels, sizes), special_zero=False)
         parts = b.Transpose(parts, [2, 1, 0, *range(3, count + 3)])
-        images = b.Reshape(parts, joined(b, channels, [-1], sizes), copy_zeros=False)
+        images = b.Reshape(parts, joined(b, channels, [-1], sizes), special_zero=False)
     deltas = b.Transpose(g, [1, 0, *rest])
     found = b.add(Conv(dilations, op.pads, strides, group=op.group), images, deltas)[0]
     if any(symbolic.equal(ours, theirs) is not True for ours, theirs in zip(found.dims[2:], w.dims[2:], strict=True)):

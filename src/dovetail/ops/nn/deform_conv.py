@@ -92,11 +92,11 @@ class DeformConv(
         channels, count, elements = w.dims[1] * self.group, len(kernel), prod(kernel)
         batch, outs = shape_value(b, x, [0]), shape_value(b, offset, range(2, count + 2))
         shift = as_type(
-            b, b.Reshape(offset, join_sizes(b, [batch, self.offset_group, elements, count, outs]), copy_zeros=False), wide
+            b, b.Reshape(offset, join_sizes(b, [batch, self.offset_group, elements, count, outs]), special_zero=False), wide
         )
         places = [self._places(b, x, offset, axis, kernel, b.Gather(shift, np.array(axis), axis=3)) for axis in range(count)]
         taps = [self._taps(b, place, size_of(b, x, axis + 2, wide)) for axis, place in enumerate(places)]
-        flat = b.Reshape(x, join_sizes(b, [batch, self.offset_group, channels // self.offset_group, -1]), copy_zeros=False)
+        flat = b.Reshape(x, join_sizes(b, [batch, self.offset_group, channels // self.offset_group, -1]), special_zero=False)
         flat = b.Transpose(flat, [0, 1, 3, 2])
         total = None
         for chosen in product(*taps):
@@ -105,13 +105,13 @@ class DeformConv(
             part = b.Multiply(read, b.Unsqueeze(weight, [-1]))
             total = part if total is None else b.Add(total, part)
         if mask is not None:
-            factors = b.Reshape(mask, join_sizes(b, [batch, self.offset_group, elements, outs]), copy_zeros=False)
+            factors = b.Reshape(mask, join_sizes(b, [batch, self.offset_group, elements, outs]), special_zero=False)
             total = b.Multiply(total, b.Unsqueeze(as_type(b, factors, wide), [-1]))
         order = [0, 1, count + 3, *range(2, count + 3)]
         inner = channels // self.group * elements
-        columns = b.Reshape(b.Transpose(total, order), join_sizes(b, [batch, self.group, inner, -1]), copy_zeros=False)
-        weights = as_type(b, b.Reshape(w, [self.group, outputs // self.group, inner], copy_zeros=False), wide)
-        y = b.Reshape(b.MatMul(weights, columns), join_sizes(b, [batch, outputs, outs]), copy_zeros=False)
+        columns = b.Reshape(b.Transpose(total, order), join_sizes(b, [batch, self.group, inner, -1]), special_zero=False)
+        weights = as_type(b, b.Reshape(w, [self.group, outputs // self.group, inner], special_zero=False), wide)
+        y = b.Reshape(b.MatMul(weights, columns), join_sizes(b, [batch, outputs, outs]), special_zero=False)
         if bias is not None:
             y = b.Add(y, as_type(b, b.Unsqueeze(bias, list(range(1, count + 1))), wide))
         return as_type(b, y, x.dtype)

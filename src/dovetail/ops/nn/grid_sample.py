@@ -213,7 +213,7 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
             place = b.Unsqueeze(place, list(range(1, axes - axis))) if axis < axes - 1 else place
             columns.append(b.Unsqueeze(b.Expand(place, spatial), [-1]))
         ones = b.Expand(b.constant(np.ones((1,) * (axes + 1), kind.numpy), kind), join_sizes(b, [spatial, [1]]))
-        places = b.Reshape(b.Concat(*columns, ones, axis=-1), [-1, axes + 1], copy_zeros=False)
+        places = b.Reshape(b.Concat(*columns, ones, axis=-1), [-1, axes + 1], special_zero=False)
         moved = b.MatMul(places, b.Transpose(as_type(b, theta, kind), [0, 2, 1]))
-        y = b.Reshape(moved, join_sizes(b, [shape_value(b, theta, [0]), spatial, [axes]]), copy_zeros=False)
+        y = b.Reshape(moved, join_sizes(b, [shape_value(b, theta, [0]), spatial, [axes]]), special_zero=False)
         return as_type(b, y, theta.dtype)

@@ -116,4 +116,4 @@ def grouped_weights(b: Any, w: Any, group: int) -> Any:
 def reshaped_once(b: Any, x: Any, shape: tuple[int, ...]) -> Any:
     """``x`` under another shape; where it is a Reshape of something of that shape, that."""
     source = x.node.inputs[0] if x.node is not None and type(x.node.op).__name__ == "Reshape" else None
-    return source if source is not None and source.shape == shape else b.Reshape(x, list(shape), copy_zeros=False)
+    return source if source is not None and source.shape == shape else b.Reshape(x, list(shape), special_zero=False)

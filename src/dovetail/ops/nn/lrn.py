@@ -68,11 +68,11 @@ class LRN(
         if axes:
             order = [axis for axis in range(rank) if axis not in axes] + axes
             turned = b.Transpose(squares, order)
-            flat = b.Reshape(turned, joined(b, [-1, 1], shape_value(b, x, axes)), copy_zeros=False)
+            flat = b.Reshape(turned, joined(b, [-1, 1], shape_value(b, x, axes)), special_zero=False)
             before, after = halves(self.size - 1, upper=True)
             pads = (before,) * len(axes) + (after,) * len(axes)
             pool = AveragePool(pads=pads, kernel_shape=(self.size,) * len(axes), divisor="padded")
-            means = b.Reshape(b.add(pool, flat)[0], shape_value(b, turned), copy_zeros=False)
+            means = b.Reshape(b.add(pool, flat)[0], shape_value(b, turned), special_zero=False)
             squares = b.Transpose(means, [order.index(axis) for axis in range(rank)])
         below = b.Power(b.Add(b.Multiply(squares, self.alpha), self.bias), self.beta)
         return as_type(b, b.Divide(wide, below), x.dtype)

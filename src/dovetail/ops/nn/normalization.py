@@ -420,8 +420,8 @@ class GroupNormalization(
         channels: Any = x.dims[1]
         each = [channels // self.num_groups] if isinstance(channels, int) else b.Divide(shape_value(b, x, [1]), [self.num_groups])
         split = joined(b, shape_value(b, x, [0]), [self.num_groups], each, shape_value(b, x, range(2, rank)))
-        work = b.Reshape(as_type(b, x, wide_type(kind, self.stash_type or kind)), split, copy_zeros=False)
-        y = b.Reshape(standardized(b, work, range(2, rank + 1), self.epsilon), shape, copy_zeros=False)
+        work = b.Reshape(as_type(b, x, wide_type(kind, self.stash_type or kind)), split, special_zero=False)
+        y = b.Reshape(standardized(b, work, range(2, rank + 1), self.epsilon), shape, special_zero=False)
         scale, bias = (_channels_value(b, as_type(b, values, kind), rank) for values in (scale, bias))
         return as_type(b, b.Add(b.Multiply(as_type(b, y, kind), scale), bias), x.dtype)
 

@@ -174,7 +174,7 @@ class MaxPool(
         places = y[1] if self == plain else b.add(plain, x)[1]
         zeros = b.Reshape(zeros_like(b, x), [-1])
         flat = b.ScatterElements(zeros, b.Reshape(places, [-1]), b.Reshape(g[0], [-1]), axis=0, reduction="add")
-        return [b.Reshape(flat, shape_value(b, x), copy_zeros=False)]
+        return [b.Reshape(flat, shape_value(b, x), special_zero=False)]
 
     def decompose(self, b: Any, x: Any) -> Any:
         """With ``floor``, and indices as every format has them, which are then counted otherwise; None where that is what it
@@ -278,10 +278,10 @@ class AveragePool(
         ones = b.constant(np.ones((1, 1, *self.kernel_shape), dtype=x.dtype.numpy), x.dtype)
         conv = Conv(self.strides, self.pads, self.dilations, self.auto_pad)
         share = b.Divide(g, self._counts_value(b, conv, ones, x))
-        planes = b.Reshape(share, joined(b, [-1, 1], sizes_of(b, share)), copy_zeros=False)
-        image = b.Reshape(x, joined(b, [-1, 1], sizes_of(b, x)), copy_zeros=False)
+        planes = b.Reshape(share, joined(b, [-1, 1], sizes_of(b, share)), special_zero=False)
+        image = b.Reshape(x, joined(b, [-1, 1], sizes_of(b, x)), special_zero=False)
         found = input_gradient(b, conv, planes, image, ones)
-        return [b.Reshape(found, shape_value(b, x), copy_zeros=False)]
+        return [b.Reshape(found, shape_value(b, x), special_zero=False)]
 
     def _counts_value(self, b: Any, conv: Conv, ones: Any, x: Any) -> Any:
         try:

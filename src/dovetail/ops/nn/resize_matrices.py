@@ -30,7 +30,7 @@ def run_time_matrices(b: Any, op: Any, x: Any, y: Any, inputs: tuple[Any, Any, A
     least. ``inputs``: sizes, scales and roi, None where one is left out."""
     sizes, scales, roi = inputs
     axes = op.places(len(x.dims))
-    shapes = [b.Shape(value, dtype=dtypes.i64) for value in (x, y)]
+    shapes = [b.Shape(value, output_type=dtypes.i64) for value in (x, y)]
     lengths = [(_element(b, shapes[0], axis), _element(b, shapes[1], axis)) for axis in axes]
     ratios = _scales(b, op, lengths, sizes, scales)
     shrinks = b.Less(_of_all(b, "Minimum", ratios), ONE) if op.narrow else None
@@ -77,9 +77,9 @@ def _f64(b: Any, x: Any) -> Any:
 def _matrix(b: Any, op: Any, axis: RunTimeAxis, kind: Any) -> Any:
     wide = dtypes.f32 if kind.bits < 32 else kind
     last = b.Subtract(axis.size, 1)
-    count = b.Range(0, axis.out, 1, dtype=dtypes.i64)
+    count = b.Range(0, axis.out, 1, output_type=dtypes.i64)
     source = _COORDINATES[op.coordinate_transformation_mode](b, _f32(b, count), axis)
-    columns = b.Unsqueeze(b.Range(0, axis.size, 1, dtype=dtypes.i64), [0])
+    columns = b.Unsqueeze(b.Range(0, axis.size, 1, output_type=dtypes.i64), [0])
     if op.mode == "nearest":
         nearest = b.Cast(_nearest(b, op.nearest_mode, source, axis.scale), to=dtypes.i64)
         places = b.Maximum(b.Minimum(nearest, last), 0)
@@ -107,7 +107,7 @@ def _weights(b: Any, op: Any, axis: RunTimeAxis, source: Any, last: Any, columns
         if stretch is not None:
             beyond = b.Add(b.Cast(b.Ceil(b.Divide(float(reach), stretch)), to=dtypes.i64), 2)
         stop = b.Add(axis.size, beyond)
-        places = b.Unsqueeze(b.Range(b.Subtract(0, beyond), stop, 1, dtype=dtypes.i64), [0])
+        places = b.Unsqueeze(b.Range(b.Subtract(0, beyond), stop, 1, output_type=dtypes.i64), [0])
     distance = b.Abs(b.Subtract(b.Unsqueeze(b.Cast(source, to=wide), [1]), b.Cast(places, to=wide)))
     distance = distance if stretch is None else b.Multiply(distance, stretch)
     if op.mode == "linear":

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
-from dovetail.ir.types import agree, agree_shapes, axis_in
+from dovetail.ir.types import Shape, View, agree, agree_shapes, axis_in
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 def is_single(shape: Any) -> bool | None:
@@ -21,7 +26,7 @@ def is_single(shape: Any) -> bool | None:
     return False if False in known or len(shape) > 1 else known[0]
 
 
-def check_parameters(x: Any, scale: Any, zero_point: Any, axis: int | None, block: int) -> None:
+def check_parameters(x: View, scale: View, zero_point: View | None, axis: int | None, block: int) -> None:
     """Hold the shapes of a scale and a zero point against that of ``x``.
 
     Raises RuleError [quantize.scale], [quantize.block], [shape.disagree], [axis.range].
@@ -44,7 +49,7 @@ def check_parameters(x: Any, scale: Any, zero_point: Any, axis: int | None, bloc
                 agree(scale.shape[0], x.shape[place])
 
 
-def _check_blocks(x: Any, shape: Any, axis: int | None, block: int) -> None:
+def _check_blocks(x: View, shape: Shape, axis: int | None, block: int) -> None:
     if axis is None:
         raise RuleError("quantize.block", f"blocks of {block} need an axis")
     if x.shape is None:
@@ -56,7 +61,7 @@ def _check_blocks(x: Any, shape: Any, axis: int | None, block: int) -> None:
         agree(theirs, symbolic.ceil_divide(ours, block) if index == place else ours)
 
 
-def spread(xp: Any, values: Any, shape: Any, axis: int | None, block: int) -> Any:
+def spread(xp: Namespace, values: Array, shape: Any, axis: int | None, block: int) -> Any:
     """A scale or zero point so that it broadcasts to ``shape``."""
     if block:
         place = axis_in(axis or 0, len(shape))
@@ -68,19 +73,19 @@ def spread(xp: Any, values: Any, shape: Any, axis: int | None, block: int) -> An
     return xp.reshape(values, (-1, *(1,) * (len(shape) - 1 - axis_in(axis or 0, len(shape)))))
 
 
-def spread_value(b: Any, values: Any, x: Any, axis: int | None) -> Any:
+def spread_value(b: Builder, values: Value, x: Value, axis: int | None) -> Any:
     """The same through a Builder, without blocks."""
     if values.shape is None:
         raise UnsupportedError("quantize.rank", f"a scale {values.type}, whose rank should be known")
     if not values.shape:
         return values
     if axis is None or is_single(values.shape):
-        return b.Reshape(values, [], copy_zeros=False)
+        return b.Reshape(values, [], special_zero=False)
     after = len(x.dims) - 1 - axis_in(axis, len(x.dims))
-    return b.Reshape(values, [-1, *(1,) * after], copy_zeros=False) if after else values
+    return b.Reshape(values, [-1, *(1,) * after], special_zero=False) if after else values
 
 
-def by_blocks(b: Any, x: Any, parameters: list[Any], axis: int, block: int, compute: Any) -> Any:
+def by_blocks(b: Builder, x: Value, parameters: list[Any], axis: int, block: int, compute: Any) -> Any:
     """``compute(x, *parameters)`` with an axis of blocks and one within them in the place of ``axis``: nothing is repeated.
 
     Where the last block is not whole, each parameter is laid out for every element.
@@ -89,23 +94,23 @@ def by_blocks(b: Any, x: Any, parameters: list[Any], axis: int, block: int, comp
     size = x.dims[place]
     if isinstance(size, int) and size % block == 0:
         before, after = shape_value(b, x, range(place)), shape_value(b, x, range(place + 1, len(x.dims)))
-        parts = b.Reshape(x, _joined(b, before, [size // block, block], after), copy_zeros=False)
+        parts = b.Reshape(x, _joined(b, before, [size // block, block], after), special_zero=False)
         held = [None if each is None else b.Unsqueeze(each, [place + 1]) for each in parameters]
-        return b.Reshape(compute(parts, *held), shape_value(b, x), copy_zeros=False)
+        return b.Reshape(compute(parts, *held), shape_value(b, x), special_zero=False)
     laid = [None if each is None else _repeated(b, each, x, place, block) for each in parameters]
     return compute(x, *laid)
 
 
-def _joined(b: Any, *parts: Any) -> Any:
+def _joined(b: Builder, *parts: Any) -> Any:
     if all(isinstance(part, list) for part in parts):
         return [item for part in parts for item in part]
     return b.Concat(*(b.constant(part, "i64") if isinstance(part, list) else part for part in parts), axis=0)
 
 
-def _repeated(b: Any, values: Any, x: Any, place: int, block: int) -> Any:
+def _repeated(b: Builder, values: Value, x: Value, place: int, block: int) -> Any:
     rank = len(values.dims)
     wide = b.Tile(b.Unsqueeze(values, [place + 1]), [block if axis == place + 1 else 1 for axis in range(rank + 1)])
     shape = _joined(b, shape_value(b, values, range(place)), [-1], shape_value(b, values, range(place + 1, rank)))
-    flat = b.Reshape(wide, shape, copy_zeros=False)
+    flat = b.Reshape(wide, shape, special_zero=False)
     size = shape_value(b, x, [place])
     return b.Slice(flat, [0], size, [place], [1])

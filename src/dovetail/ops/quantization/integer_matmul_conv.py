@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from dovetail import arrays, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, Unknown, agree
+from dovetail.ir.types import Tensor, Type, Unknown, View, agree
 from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import Gemm, MatMul
 from dovetail.ops.nn.conv import Conv, Convolution
@@ -35,6 +35,11 @@ from dovetail.ops.quantization.scales import (
     sum_type,
 )
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 BYTES = ("i8", "u8")
 _WINDOWS = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape?"
 
@@ -44,7 +49,7 @@ class _Bytes(Op):
 
     quantizes: ClassVar[bool] = True
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View) -> list[Type]:
         bound = check_inputs(self, xs)
         for port, x in zip(self.signature.inputs, xs, strict=False):
             kind = bound.get(port.type)
@@ -55,11 +60,11 @@ class _Bytes(Op):
     def result(self, bound: dict[str, DType]) -> DType | None:
         return dtypes.i32
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         """Shape values do not come out of products."""
         raise Unknown
 
-    def vjp(self, b: Any, g: Any, y: Any, /, *xs: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, /, *xs: Value) -> Any:
         raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
 
 
@@ -74,17 +79,21 @@ class MatMulInteger(
     Source: ONNX MatMulInteger 10.
     """
 
-    def shape(self, x: Any, y: Any, x_zero_point: Any = None, y_zero_point: Any = None) -> Any:
+    def shape(self, x: View, y: View, x_zero_point: View | None = None, y_zero_point: View | None = None) -> Any:
         check_rows(x_zero_point, x, "zero point")
         check_columns(y_zero_point, y, "zero point")
         return MatMul().shape(x, y)
 
-    def evaluate(self, xp: Any, x: Any, y: Any, x_zero_point: Any = None, y_zero_point: Any = None) -> Any:
+    def evaluate(
+        self, xp: Namespace, x: Array, y: Array, x_zero_point: Array | None = None, y_zero_point: Array | None = None
+    ) -> Any:
         left = centred(xp, x, None if x_zero_point is None else rows(xp, x_zero_point, x.ndim))
         right = centred(xp, y, None if y_zero_point is None else columns(xp, y_zero_point))
         return arrays.matmul_integers(xp, left, right)
 
-    def decompose(self, b: Any, x: Any, y: Any, x_zero_point: Any = None, y_zero_point: Any = None) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, y: Value, x_zero_point: Value | None = None, y_zero_point: Value | None = None
+    ) -> Any:
         kind = sum_type(x, x_zero_point, y, y_zero_point, (max(len(y.dims) - 2, 0),))
         left = centred_value(b, x, None if x_zero_point is None else rows_value(b, x_zero_point, len(x.dims)), kind)
         right = centred_value(b, y, None if y_zero_point is None else columns_value(b, y_zero_point), kind)
@@ -105,25 +114,29 @@ class ConvInteger(
     def conv(self) -> Conv:
         return Conv(self.strides, self.pads, self.dilations, self.auto_pad, self.group, self.kernel_shape)
 
-    def shape(self, x: Any, w: Any, x_zero_point: Any = None, w_zero_point: Any = None) -> Any:
+    def shape(self, x: View, w: View, x_zero_point: View | None = None, w_zero_point: View | None = None) -> Any:
         # First, since it refuses weights of another rank.
         shape = self.conv().shape(x, w)
         check_single(x_zero_point, "zero point")
         check_channels(w_zero_point, w, "zero point")
         return shape
 
-    def evaluate(self, xp: Any, x: Any, w: Any, x_zero_point: Any = None, w_zero_point: Any = None) -> Any:
+    def evaluate(
+        self, xp: Namespace, x: Array, w: Array, x_zero_point: Array | None = None, w_zero_point: Array | None = None
+    ) -> Any:
         left = centred(xp, x, None if x_zero_point is None else one(xp, x_zero_point))
         right = centred(xp, w, None if w_zero_point is None else by_channels(xp, w_zero_point, w.ndim - 1))
         return self.conv().evaluate(xp, left, right)
 
-    def decompose(self, b: Any, x: Any, w: Any, x_zero_point: Any = None, w_zero_point: Any = None) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, w: Value, x_zero_point: Value | None = None, w_zero_point: Value | None = None
+    ) -> Any:
         kind = sum_type(x, x_zero_point, w, w_zero_point, tuple(range(1, len(w.dims))))
         left = centred_value(b, x, None if x_zero_point is None else one_value(b, x_zero_point), kind)
         point = None if w_zero_point is None else by_channels_value(b, w_zero_point, len(w.dims) - 1)
         return as_type(b, b.add(self.conv(), left, centred_value(b, w, point, kind))[0], dtypes.i32)
 
-    def canonical(self, x: Any, w: Any, *points: Any) -> Op:
+    def canonical(self, x: View, w: View, *points: View) -> Op:
         return self if w.shape is None else self.with_(kernel_shape=None, **self.plain(len(w.shape) - 2))
 
 
@@ -147,7 +160,18 @@ class QLinearConv(
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("I3")
 
-    def shape(self, x: Any, x_scale: Any, zx: Any, w: Any, w_scale: Any, zw: Any, y_scale: Any, zy: Any, bias: Any = None) -> Any:
+    def shape(
+        self,
+        x: View,
+        x_scale: View,
+        zx: View,
+        w: View,
+        w_scale: View,
+        zw: View,
+        y_scale: View,
+        zy: View,
+        bias: View | None = None,
+    ) -> Any:
         # First, since it refuses weights of another rank.
         shape = self.integers().shape(x, w, zx, zw)
         for values in (x_scale, y_scale):
@@ -159,7 +183,17 @@ class QLinearConv(
         return shape
 
     def evaluate(
-        self, xp: Any, x: Any, x_scale: Any, zx: Any, w: Any, w_scale: Any, zw: Any, y_scale: Any, zy: Any, bias: Any = None
+        self,
+        xp: Namespace,
+        x: Array,
+        x_scale: Array,
+        zx: Array,
+        w: Array,
+        w_scale: Array,
+        zw: Array,
+        y_scale: Array,
+        zy: Array,
+        bias: Array | None = None,
     ) -> Any:
         total = self.integers().evaluate(xp, x, w, zx, zw)
         if bias is not None:
@@ -168,20 +202,30 @@ class QLinearConv(
         return requantized(xp, total, factor, one(xp, zy))
 
     def decompose(
-        self, b: Any, x: Any, x_scale: Any, zx: Any, w: Any, w_scale: Any, zw: Any, y_scale: Any, zy: Any, bias: Any = None
+        self,
+        b: Builder,
+        x: Value,
+        x_scale: Value,
+        zx: Value,
+        w: Value,
+        w_scale: Value,
+        zw: Value,
+        y_scale: Value,
+        zy: Value,
+        bias: Value | None = None,
     ) -> Any:
         after = len(w.dims) - 2
         total = b.add(self.integers(), x, w, zx, zw)[0]
         if bias is not None:
-            total = b.Add(total, b.Reshape(bias, [-1, *(1,) * after], copy_zeros=False))
+            total = b.Add(total, b.Reshape(bias, [-1, *(1,) * after], special_zero=False))
         factor = b.Multiply(one_value(b, x_scale), by_channels_value(b, w_scale, after))
         return requantized_value(b, total, b.Divide(factor, one_value(b, y_scale)), one_value(b, zy))
 
-    def canonical(self, x: Any, x_scale: Any, zx: Any, w: Any, *rest: Any) -> Op:
+    def canonical(self, x: View, x_scale: View, zx: View, w: View, *rest: View) -> Op:
         return self if w.shape is None else self.with_(kernel_shape=None, **self.plain(len(w.shape) - 2))
 
 
-def requantized(xp: Any, total: Any, factor: Any, zero_point: Any) -> Any:
+def requantized(xp: Namespace, total: Array, factor: Array, zero_point: Array) -> Any:
     """Sums in i32 times a factor, rounded, on the grid of ``zero_point``."""
     kind = arrays.element(zero_point)
     with np.errstate(all="ignore"):
@@ -189,7 +233,7 @@ def requantized(xp: Any, total: Any, factor: Any, zero_point: Any) -> Any:
         return onto_grid(xp, scaled, arrays.cast(xp, zero_point, dtypes.f32), kind)
 
 
-def requantized_value(b: Any, total: Any, factor: Any, zero_point: Any) -> Any:
+def requantized_value(b: Builder, total: Value, factor: Value, zero_point: Value) -> Any:
     scaled = b.Multiply(as_type(b, total, dtypes.f32), as_type(b, factor, dtypes.f32))
     return grid_value(b, scaled, zero_point, zero_point.dtype)
 
@@ -205,7 +249,7 @@ class QLinearMatMul(
     QLinearMatMul 10, 21; products of f8, whose sums it does not specify, are refused.
     """
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View) -> list[Type]:
         for x in xs[:1] + xs[3:4]:
             if getattr(x.type, "dtype", None) is not None and x.dtype.name.startswith("f8"):
                 raise UnsupportedError("quantize.product", f"how products of {x.dtype} are summed is not specified")
@@ -214,20 +258,24 @@ class QLinearMatMul(
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("I3")
 
-    def shape(self, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, z_scale: Any, zz: Any) -> Any:
+    def shape(self, x: View, x_scale: View, zx: View, y: View, y_scale: View, zy: View, z_scale: View, zz: View) -> Any:
         check_rows(x_scale, x, "scale")
         check_columns(y_scale, y, "scale")
         check_single(z_scale, "scale")
         check_single(zz, "zero point")
         return MatMulInteger().shape(x, y, zx, zy)
 
-    def evaluate(self, xp: Any, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, z_scale: Any, zz: Any) -> Any:
+    def evaluate(
+        self, xp: Namespace, x: Array, x_scale: Array, zx: Array, y: Array, y_scale: Array, zy: Array, z_scale: Array, zz: Array
+    ) -> Any:
         total = MatMulInteger().evaluate(xp, x, y, zx, zy)
         left, right, out = (arrays.cast(xp, scale, dtypes.f32) for scale in (x_scale, y_scale, z_scale))
         factor = rows(xp, left, x.ndim) * columns(xp, right) / one(xp, out)
         return requantized(xp, total, factor, one(xp, zz))
 
-    def decompose(self, b: Any, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, z_scale: Any, zz: Any) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, x_scale: Value, zx: Value, y: Value, y_scale: Value, zy: Value, z_scale: Value, zz: Value
+    ) -> Any:
         total = b.MatMulInteger(x, y, zx, zy)
         left, right, out = (as_type(b, scale, dtypes.f32) for scale in (x_scale, y_scale, z_scale))
         factor = b.Multiply(rows_value(b, left, len(x.dims)), columns_value(b, right))
@@ -242,7 +290,7 @@ class QGemm(
     ),
     onnx=(
         "com.microsoft:QGemm-1(x, x_scale, x_zero_point, y, y_scale, y_zero_point, bias?, z_scale?, z_zero_point?; alpha=1.0, "
-        "transA:transpose_a=0, transB:transpose_b=0)"
+        "transA:trans_a=0, transB:trans_b=0)"
     ),
 ):
     """``(x - x_zero_point) @ (y - y_zero_point) + bias`` in i32, times ``alpha * x_scale * y_scale`` in f32.
@@ -253,10 +301,10 @@ class QGemm(
     """
 
     alpha: float = 1.0
-    transpose_a: bool = False
-    transpose_b: bool = False
+    trans_a: bool = False
+    trans_b: bool = False
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View) -> list[Type]:
         _, scale, point = (*xs, None, None, None)[6:9]
         if (scale is None) != (point is None):
             raise RuleError("quantize.scale", "a scale and a zero point of the result go together")
@@ -266,23 +314,25 @@ class QGemm(
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("I3")
 
-    def shape(self, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, *rest: Any) -> Any:
+    def shape(self, x: View, x_scale: View, zx: View, y: View, y_scale: View, zy: View, *rest: View) -> Any:
         bias, z_scale, zz = (*rest, None, None, None)[:3]
         for values, what in ((x_scale, "scale"), (zx, "zero point"), (z_scale, "scale"), (zz, "zero point")):
             check_single(values, what)
-        made = Gemm(transpose_a=self.transpose_a, transpose_b=self.transpose_b).shape(_Untyped(x), _Untyped(y), bias)
+        made = Gemm(transpose_a=self.trans_a, transpose_b=self.trans_b).shape(_Untyped(x), _Untyped(y), bias)
         for values, what in ((y_scale, "scale"), (zy, "zero point")):
             if values is not None and is_single(values.shape) is False:
-                if len(values.shape) != 1:
-                    raise RuleError("quantize.scale", f"one {what} for all or for each column is needed, not {values.type}")
+                if len(values.dims) != 1:
+                    raise RuleError("quantize.scale", f"a {what} must be a scalar or one number per column, got {values.type}")
                 if made[1] is not None:
-                    agree(values.shape[0], made[1])
+                    agree(values.dims[0], made[1])
         return made
 
-    def evaluate(self, xp: Any, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, *rest: Any) -> Any:
+    def evaluate(
+        self, xp: Namespace, x: Array, x_scale: Array, zx: Array, y: Array, y_scale: Array, zy: Array, *rest: Array
+    ) -> Any:
         bias, z_scale, zz = (*rest, None, None, None)[:3]
-        left = xp.matrix_transpose(x) if self.transpose_a else x
-        right = xp.matrix_transpose(y) if self.transpose_b else y
+        left = xp.matrix_transpose(x) if self.trans_a else x
+        right = xp.matrix_transpose(y) if self.trans_b else y
         total = MatMulInteger().evaluate(xp, left, right, one(xp, zx), columns(xp, zy))
         total = total if bias is None else total + bias
         factor = xp.asarray(self.alpha, dtype=x_scale.dtype) * one(xp, x_scale) * columns(xp, y_scale)
@@ -290,22 +340,25 @@ class QGemm(
             return arrays.cast(xp, total, dtypes.f32) * factor
         return requantized(xp, total, factor / one(xp, z_scale), one(xp, zz))
 
-    def decompose(self, b: Any, x: Any, x_scale: Any, zx: Any, y: Any, y_scale: Any, zy: Any, *rest: Any) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, x_scale: Value, zx: Value, y: Value, y_scale: Value, zy: Value, *rest: Value
+    ) -> Any:
         bias, z_scale, zz = (*rest, None, None, None)[:3]
-        left = b.Transpose(x, [1, 0]) if self.transpose_a else x
-        right = b.Transpose(y, [1, 0]) if self.transpose_b else y
+        left = b.Transpose(x, [1, 0]) if self.trans_a else x
+        right = b.Transpose(y, [1, 0]) if self.trans_b else y
         total = b.MatMulInteger(left, right, one_value(b, zx), columns_value(b, zy))
         total = total if bias is None else b.Add(total, bias)
         factor = b.Multiply(b.Multiply(b.constant(np.float32(self.alpha)), one_value(b, x_scale)), columns_value(b, y_scale))
         if z_scale is None:
             return b.Multiply(b.Cast(total, to=dtypes.f32), factor)
+        assert zz is not None
         return requantized_value(b, total, b.Divide(factor, one_value(b, z_scale)), one_value(b, zz))
 
 
 class _Untyped:
     """A view whose element type does not matter."""
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: View) -> None:
         self.type = None
         self.shape = x.shape
 
@@ -323,7 +376,16 @@ class MatMulIntegerToFloat(
     def result(self, bound: dict[str, DType]) -> DType | None:
         return bound.get("F")
 
-    def shape(self, x: Any, y: Any, x_scale: Any, y_scale: Any, zx: Any = None, zy: Any = None, bias: Any = None) -> Any:
+    def shape(
+        self,
+        x: View,
+        y: View,
+        x_scale: View,
+        y_scale: View,
+        zx: View | None = None,
+        zy: View | None = None,
+        bias: View | None = None,
+    ) -> Any:
         check_single(x_scale, "scale")
         check_single(zx, "zero point")
         check_columns(y_scale, y, "scale")
@@ -331,7 +393,15 @@ class MatMulIntegerToFloat(
         return MatMulInteger().shape(x, y, zx, zy)
 
     def evaluate(
-        self, xp: Any, x: Any, y: Any, x_scale: Any, y_scale: Any, zx: Any = None, zy: Any = None, bias: Any = None
+        self,
+        xp: Namespace,
+        x: Array,
+        y: Array,
+        x_scale: Array,
+        y_scale: Array,
+        zx: Array | None = None,
+        zy: Array | None = None,
+        bias: Array | None = None,
     ) -> Any:
         total = arrays.cast(xp, MatMulInteger().evaluate(xp, x, y, zx, zy), dtypes.f32)
         left, right = (arrays.cast(xp, scale, dtypes.f32) for scale in (x_scale, y_scale))
@@ -340,7 +410,15 @@ class MatMulIntegerToFloat(
         return arrays.cast(xp, z, arrays.element(x_scale), saturate=False)
 
     def decompose(
-        self, b: Any, x: Any, y: Any, x_scale: Any, y_scale: Any, zx: Any = None, zy: Any = None, bias: Any = None
+        self,
+        b: Builder,
+        x: Value,
+        y: Value,
+        x_scale: Value,
+        y_scale: Value,
+        zx: Value | None = None,
+        zy: Value | None = None,
+        bias: Value | None = None,
     ) -> Any:
         total = b.Cast(b.MatMulInteger(x, y, zx, zy), to=dtypes.f32)
         left, right = (as_type(b, scale, dtypes.f32) for scale in (x_scale, y_scale))
@@ -348,7 +426,7 @@ class MatMulIntegerToFloat(
         return as_type(b, z if bias is None else b.Add(z, as_type(b, bias, dtypes.f32)), x_scale.dtype)
 
 
-def check_sum(bias: Any, y: Any) -> None:
+def check_sum(bias: View | None, y: View) -> None:
     if bias is None or bias.shape is None:
         return
     if len(bias.shape) != 1:
@@ -367,17 +445,21 @@ class DynamicQuantizeMatMul(
     def result(self, bound: dict[str, DType]) -> DType | None:
         return dtypes.f32
 
-    def shape(self, x: Any, y: Any, y_scale: Any, zy: Any = None, bias: Any = None) -> Any:
+    def shape(self, x: View, y: View, y_scale: View, zy: View | None = None, bias: View | None = None) -> Any:
         check_columns(y_scale, y, "scale")
         check_sum(bias, y)
         return MatMulInteger().shape(x, y, None, zy)
 
-    def evaluate(self, xp: Any, x: Any, y: Any, y_scale: Any, zy: Any = None, bias: Any = None) -> Any:
+    def evaluate(
+        self, xp: Namespace, x: Array, y: Array, y_scale: Array, zy: Array | None = None, bias: Array | None = None
+    ) -> Any:
         scale, point = dynamic_range(xp, x)
         codes = onto_grid(xp, x / scale, point, dtypes.u8)
         point = arrays.cast(xp, point, dtypes.u8)
         return MatMulIntegerToFloat().evaluate(xp, codes, y, scale, y_scale, point, zy, bias)
 
-    def decompose(self, b: Any, x: Any, y: Any, y_scale: Any, zy: Any = None, bias: Any = None) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, y: Value, y_scale: Value, zy: Value | None = None, bias: Value | None = None
+    ) -> Any:
         codes, scale, point = b.DynamicQuantizeLinear(x)
         return MatMulIntegerToFloat().decompose(b, codes, y, scale, y_scale, point, zy, bias)

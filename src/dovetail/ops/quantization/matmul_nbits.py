@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,16 +10,21 @@ from dovetail import arrays, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, Unknown, agree, total
+from dovetail.ir.types import Tensor, Type, Unknown, View, agree, total
 from dovetail.ops.casts import as_type, round_to
 
-_LINE = "K:inner, N:columns, bits=4, block_size, accuracy_level=0, weight_prepacked~{0:false}:prepacked=0"
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
+_LINE = "K:k, N:n, bits=4, block_size, accuracy_level=0, weight_prepacked~{0:false}:prepacked=0"
 
 
 class MatMulNBits(
     Op,
-    sig="x: F, weights: u8, scales: F, zero_points?: R, group_index?: i32, bias?: F -> y: F",
-    onnx=f"com.microsoft:MatMulNBits-1(x, weights, scales, zero_points?, group_index?, bias?; {_LINE})",
+    sig="x: F, weights: u8, scales: F, zero_points?: R, g_idx?: i32, bias?: F -> y: F",
+    onnx=f"com.microsoft:MatMulNBits-1(x, weights, scales, zero_points?, g_idx?, bias?; {_LINE})",
 ):
     """``x @ w + bias`` with w [inner, columns] of ``(code - zero_point) * scale``, a scale for each block of a column's codes.
 
@@ -29,8 +34,8 @@ class MatMulNBits(
     runtime may round ``x`` first, which is not done here. Source: com.microsoft MatMulNBits.
     """
 
-    inner: int
-    columns: int
+    k: int
+    n: int
     bits: int = 4
     block_size: int = 32
     accuracy_level: int = 0
@@ -41,37 +46,43 @@ class MatMulNBits(
             raise UnsupportedError("packed.bits", f"codes of {self.bits} bits, where those of 2, 4 and 8 are known")
         if self.block_size < 16 or self.block_size & (self.block_size - 1):
             raise RuleError("packed.block", f"blocks of {self.block_size}, which should be a power of two from 16 on")
-        if self.inner < 1 or self.columns < 1:
-            raise RuleError("packed.sizes", f"weights of {self.inner} rows and {self.columns} columns")
+        if self.k < 1 or self.n < 1:
+            raise RuleError("packed.sizes", f"weights of {self.k} rows and {self.n} columns")
         if self.prepacked:
             raise UnsupportedError("packed.layout", "weights packed for one execution provider alone")
 
     @property
     def blocks(self) -> int:
-        return -(-self.inner // self.block_size)
+        return -(-self.k // self.block_size)
 
     def types(
-        self, x: Any, weights: Any, scales: Any, zero_points: Any = None, group_index: Any = None, bias: Any = None
+        self,
+        x: View,
+        weights: View,
+        scales: View,
+        zero_points: View | None = None,
+        g_idx: View | None = None,
+        bias: View | None = None,
     ) -> list[Type]:
-        bound = check_inputs(self, (x, weights, scales, zero_points, group_index, bias))
-        if group_index is not None:
+        bound = check_inputs(self, (x, weights, scales, zero_points, g_idx, bias))
+        if g_idx is not None:
             raise UnsupportedError("packed.groups", "an index of groups, which is deprecated")
         kind = bound.get("R") if zero_points is not None else None
         if kind is not None and kind != "u8" and not kind.is_float:
             raise RuleError("quantize.type", f"zero points of {kind}, which should be u8 or floats")
-        self._hold(weights, (self.columns, self.blocks, self.block_size * self.bits // 8))
-        self._hold(scales, (self.columns, self.blocks))
+        self._hold(weights, (self.n, self.blocks, self.block_size * self.bits // 8))
+        self._hold(scales, (self.n, self.blocks))
         if kind is not None:
-            self._hold(zero_points, (self.columns, -(-self.blocks * self.bits // 8) if kind == "u8" else self.blocks))
-        self._hold(bias, (self.columns,))
+            self._hold(zero_points, (self.n, -(-self.blocks * self.bits // 8) if kind == "u8" else self.blocks))
+        self._hold(bias, (self.n,))
         if x.shape is None:
             return [Tensor(bound.get("F"), None)]
         if not x.shape:
             raise RuleError("matmul.scalar", "a scalar has no rows or columns")
-        agree(x.shape[-1], self.inner)
-        return [Tensor(bound.get("F"), (*x.shape[:-1], self.columns))]
+        agree(x.shape[-1], self.k)
+        return [Tensor(bound.get("F"), (*x.shape[:-1], self.n))]
 
-    def _hold(self, x: Any, shape: tuple[int, ...]) -> None:
+    def _hold(self, x: View | None, shape: tuple[int, ...]) -> None:
         """Hold a shape against what it should be, or that in one axis."""
         if x is None or x.shape is None:
             return
@@ -82,24 +93,31 @@ class MatMulNBits(
         else:
             tuple(map(agree, x.shape, shape))
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         """Shape values do not come out of products."""
         raise Unknown
 
     def evaluate(
-        self, xp: Any, x: Any, weights: Any, scales: Any, zero_points: Any = None, group_index: Any = None, bias: Any = None
+        self,
+        xp: Namespace,
+        x: Array,
+        weights: Array,
+        scales: Array,
+        zero_points: Array | None = None,
+        g_idx: Array | None = None,
+        bias: Array | None = None,
     ) -> Any:
         kind = arrays.element(x)
         wide = dtypes.f64 if kind == "f64" else dtypes.f32
         codes = arrays.cast(xp, self._codes(xp, weights), wide)
-        shape = (self.columns, self.blocks, 1)
-        codes = xp.reshape(codes, (self.columns, self.blocks, self.block_size))
+        shape = (self.n, self.blocks, 1)
+        codes = xp.reshape(codes, (self.n, self.blocks, self.block_size))
         factor = arrays.cast(xp, xp.reshape(scales, shape), wide)
-        w = xp.reshape((codes - self._points(xp, zero_points, wide)) * factor, (self.columns, -1))[:, : self.inner]
+        w = xp.reshape((codes - self._points(xp, zero_points, wide)) * factor, (self.n, -1))[:, : self.k]
         y = xp.matmul(arrays.cast(xp, x, wide), xp.matrix_transpose(w))
         return round_to(xp, y if bias is None else y + arrays.cast(xp, bias, wide), kind)
 
-    def _codes(self, xp: Any, packed: Any) -> Any:
+    def _codes(self, xp: Namespace, packed: Array) -> Any:
         """The codes of bytes, in one axis: the first in the lowest bits."""
         mask = xp.asarray(2**self.bits - 1, dtype=packed.dtype)
         parts = [
@@ -108,42 +126,49 @@ class MatMulNBits(
         ]
         return xp.reshape(xp.stack(parts, axis=-1), (-1,))
 
-    def _points(self, xp: Any, zero_points: Any, kind: DType) -> Any:
+    def _points(self, xp: Namespace, zero_points: Array, kind: DType) -> Any:
         if zero_points is None:
             return xp.asarray(2.0 ** (self.bits - 1), dtype=arrays.dtype_in(xp, kind))
         if arrays.element(zero_points) == "u8":
-            wide = xp.reshape(self._codes(xp, zero_points), (self.columns, -1))[:, : self.blocks]
+            wide = xp.reshape(self._codes(xp, zero_points), (self.n, -1))[:, : self.blocks]
         else:
             wide = zero_points
-        return arrays.cast(xp, xp.reshape(wide, (self.columns, self.blocks, 1)), kind)
+        return arrays.cast(xp, xp.reshape(wide, (self.n, self.blocks, 1)), kind)
 
     def decompose(
-        self, b: Any, x: Any, weights: Any, scales: Any, zero_points: Any = None, group_index: Any = None, bias: Any = None
+        self,
+        b: Builder,
+        x: Value,
+        weights: Value,
+        scales: Value,
+        zero_points: Value | None = None,
+        g_idx: Value | None = None,
+        bias: Value | None = None,
     ) -> Any:
         """The codes stay codes, of as many bits."""
         wide = dtypes.f64 if x.dtype == "f64" else dtypes.f32
-        codes = as_type(b, self._codes_value(b, weights, (self.columns, self.blocks, self.block_size)), wide)
-        factor = as_type(b, b.Reshape(scales, [self.columns, self.blocks, 1], copy_zeros=False), wide)
+        codes = as_type(b, self._codes_value(b, weights, (self.n, self.blocks, self.block_size)), wide)
+        factor = as_type(b, b.Reshape(scales, [self.n, self.blocks, 1], special_zero=False), wide)
         w = b.Multiply(b.Subtract(codes, self._points_value(b, zero_points, wide)), factor)
-        w = b.Reshape(w, [self.columns, self.blocks * self.block_size], copy_zeros=False)
-        if self.blocks * self.block_size != self.inner:
-            w = b.Slice(w, [0], [self.inner], [1], [1])
+        w = b.Reshape(w, [self.n, self.blocks * self.block_size], special_zero=False)
+        if self.blocks * self.block_size != self.k:
+            w = b.Slice(w, [0], [self.k], [1], [1])
         y = b.MatMul(as_type(b, x, wide), w, transpose_b=True)
         return as_type(b, y if bias is None else b.Add(y, as_type(b, bias, wide)), x.dtype)
 
-    def _codes_value(self, b: Any, packed: Any, shape: tuple[int, ...]) -> Any:
+    def _codes_value(self, b: Builder, packed: Value, shape: tuple[int, ...]) -> Any:
         if packed.constant is not None:
             kind = dtypes.dtype(f"u{self.bits}")
             return b.constant(self._codes(np, packed.constant).reshape(shape).astype(kind.numpy), kind)
         whole = b.Cast(packed, to=dtypes.i32)
         parts = [b.Unsqueeze(b.Mod(b.Divide(whole, 2**place), 2**self.bits, fmod=True), [-1]) for place in range(0, 8, self.bits)]
-        return b.Reshape(b.Concat(*parts, axis=-1), list(shape), copy_zeros=False)
+        return b.Reshape(b.Concat(*parts, axis=-1), list(shape), special_zero=False)
 
-    def _points_value(self, b: Any, zero_points: Any, wide: Any) -> Any:
+    def _points_value(self, b: Builder, zero_points: Value | None, wide: Any) -> Any:
         if zero_points is None:
             return b.constant(2.0 ** (self.bits - 1), wide)
         if zero_points.dtype == "u8":
             whole = -(-self.blocks * self.bits // 8) * 8 // self.bits
-            points = self._codes_value(b, zero_points, (self.columns, whole))
+            points = self._codes_value(b, zero_points, (self.n, whole))
             zero_points = points if whole == self.blocks else b.Slice(points, [0], [self.blocks], [1], [1])
-        return as_type(b, b.Reshape(zero_points, [self.columns, self.blocks, 1], copy_zeros=False), wide)
+        return as_type(b, b.Reshape(zero_points, [self.n, self.blocks, 1], special_zero=False), wide)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from dovetail import arrays, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
-from dovetail.ir.types import broadcast
+from dovetail.ir.types import View, broadcast, dtype_in
 from dovetail.ops.casts import as_type
 from dovetail.ops.elementwise.activation import LeakyRelu, Sigmoid
 from dovetail.ops.nn.pool import AveragePool
@@ -21,27 +21,32 @@ from dovetail.ops.quantization.scales import centred, centred_value, check_singl
 from dovetail.ops.reduction.softmax import Softmax
 from dovetail.ops.tensor.concat_split import Concat
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 _TWO = "x: I, x_scale: f32, x_zero_point?: I, y: I, y_scale: f32, y_zero_point?: I, z_scale: f32, z_zero_point?: I -> z: I"
 _TWO_LINE = "(x, x_scale, x_zero_point?, y, y_scale, y_zero_point?, z_scale, z_zero_point?)"
 _ONE = "x: I, x_scale: f32, x_zero_point?: I, y_scale: f32, y_zero_point?: I -> y: I"
 _ONE_LINE = "x, x_scale, x_zero_point?, y_scale, y_zero_point?"
 
 
-def point(xp: Any, values: Any) -> Any:
+def point(xp: Namespace, values: Array) -> Any:
     """A zero point in f32; 0 where it is left out."""
     return xp.asarray(0, dtype=xp.float32) if values is None else arrays.cast(xp, one(xp, values), dtypes.f32)
 
 
-def point_value(b: Any, values: Any) -> Any:
+def point_value(b: Builder, values: Value | None) -> Any:
     return b.constant(np.float32(0)) if values is None else as_type(b, one_value(b, values), dtypes.f32)
 
 
-def dequantized(xp: Any, x: Any, scale: Any, zero_point: Any) -> Any:
+def dequantized(xp: Namespace, x: Array, scale: Array, zero_point: Array) -> Any:
     steps = centred(xp, x, None if zero_point is None else one(xp, zero_point))
     return arrays.cast(xp, steps, dtypes.f32) * one(xp, scale)
 
 
-def dequantized_value(b: Any, x: Any, scale: Any, zero_point: Any) -> Any:
+def dequantized_value(b: Builder, x: Value, scale: Value, zero_point: Value) -> Any:
     steps = centred_value(b, x, None if zero_point is None else one_value(b, zero_point), dtypes.f32)
     return b.Multiply(steps, one_value(b, scale))
 
@@ -61,7 +66,7 @@ class _OnGrid(_Bytes):
 
 
 class _TwoOnGrid(_OnGrid):
-    def shape(self, x: Any, sx: Any, zx: Any, y: Any, sy: Any, zy: Any, sz: Any, zz: Any = None) -> Any:
+    def shape(self, x: View, sx: View, zx: View, y: View, sy: View, zy: View, sz: View, zz: View | None = None) -> Any:
         _check_all_single((sx, sy, sz), (zx, zy, zz))
         return broadcast(x.shape, y.shape)
 
@@ -73,7 +78,9 @@ class QLinearAdd(_TwoOnGrid, sig=_TWO, onnx=f"com.microsoft:QLinearAdd-1{_TWO_LI
     rounded once. Source: com.microsoft QLinearAdd, as onnxruntime computes it where a processor multiplies and adds in one.
     """
 
-    def evaluate(self, xp: Any, x: Any, sx: Any, zx: Any, y: Any, sy: Any, zy: Any, sz: Any, zz: Any = None) -> Any:
+    def evaluate(
+        self, xp: Namespace, x: Array, sx: Array, zx: Array, y: Array, sy: Array, zy: Array, sz: Array, zz: Array | None = None
+    ) -> Any:
         kind = arrays.element(x)
         with np.errstate(all="ignore"):
             first, second = one(xp, sx) / one(xp, sz), one(xp, sy) / one(xp, sz)
@@ -82,7 +89,9 @@ class QLinearAdd(_TwoOnGrid, sig=_TWO, onnx=f"com.microsoft:QLinearAdd-1{_TWO_LI
             total = _fused(xp, wide[0], first, _fused(xp, wide[1], second, middle))
             return onto_grid(xp, total, 0, kind)
 
-    def decompose(self, b: Any, x: Any, sx: Any, zx: Any, y: Any, sy: Any, zy: Any, sz: Any, zz: Any = None) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, sx: Value, zx: Value, y: Value, sy: Value, zy: Value, sz: Value, zz: Value | None = None
+    ) -> Any:
         first, second = (b.Divide(one_value(b, each), one_value(b, sz)) for each in (sx, sy))
         moved = b.Add(b.Multiply(point_value(b, zx), first), b.Multiply(point_value(b, zy), second))
         middle = b.Subtract(point_value(b, zz), moved)
@@ -91,7 +100,7 @@ class QLinearAdd(_TwoOnGrid, sig=_TWO, onnx=f"com.microsoft:QLinearAdd-1{_TWO_LI
         return grid_value(b, total, None, x.dtype)
 
 
-def _fused(xp: Any, x: Any, y: Any, z: Any) -> Any:
+def _fused(xp: Namespace, x: Array, y: Array, z: Any) -> Any:
     """x * y + z of f32, rounded once: f64 holds the product."""
     wide = [arrays.cast(xp, xp.asarray(each), dtypes.f64) for each in (x, y, z)]
     return arrays.cast(xp, wide[0] * wide[1] + wide[2], dtypes.f32)
@@ -103,7 +112,9 @@ class QLinearMul(_TwoOnGrid, sig=_TWO, onnx=f"com.microsoft:QLinearMul-1{_TWO_LI
     Source: com.microsoft QLinearMul, as onnxruntime computes it: the sum is rounded, not the product alone.
     """
 
-    def evaluate(self, xp: Any, x: Any, sx: Any, zx: Any, y: Any, sy: Any, zy: Any, sz: Any, zz: Any = None) -> Any:
+    def evaluate(
+        self, xp: Namespace, x: Array, sx: Array, zx: Array, y: Array, sy: Array, zy: Array, sz: Array, zz: Array | None = None
+    ) -> Any:
         kind = arrays.element(x)
         left = centred(xp, x, None if zx is None else one(xp, zx))
         right = centred(xp, y, None if zy is None else one(xp, zy))
@@ -111,7 +122,9 @@ class QLinearMul(_TwoOnGrid, sig=_TWO, onnx=f"com.microsoft:QLinearMul-1{_TWO_LI
             factor = one(xp, sx) * one(xp, sy) / one(xp, sz)
             return onto_grid(xp, arrays.cast(xp, left * right, dtypes.f32) * factor + point(xp, zz), 0, kind)
 
-    def decompose(self, b: Any, x: Any, sx: Any, zx: Any, y: Any, sy: Any, zy: Any, sz: Any, zz: Any = None) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, sx: Value, zx: Value, y: Value, sy: Value, zy: Value, sz: Value, zz: Value | None = None
+    ) -> Any:
         left = centred_value(b, x, None if zx is None else one_value(b, zx), dtypes.f32)
         right = centred_value(b, y, None if zy is None else one_value(b, zy), dtypes.f32)
         factor = b.Divide(b.Multiply(one_value(b, sx), one_value(b, sy)), one_value(b, sz))
@@ -127,18 +140,18 @@ class _FunctionOnGrid(_OnGrid):
     def function(self) -> Op:
         raise NotImplementedError
 
-    def shape(self, x: Any, sx: Any, zx: Any, sy: Any, zy: Any = None) -> Any:
+    def shape(self, x: View, sx: View, zx: View, sy: View, zy: View | None = None) -> Any:
         _check_all_single((sx, sy), (zx, zy))
         return self.function().shape(x)
 
-    def evaluate(self, xp: Any, x: Any, sx: Any, zx: Any, sy: Any, zy: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, sx: Array, zx: Array, sy: Array, zy: Array | None = None) -> Any:
         kind = arrays.element(x)
         y = self.function().evaluate(xp, dequantized(xp, x, sx, zx))
         with np.errstate(all="ignore"):
             steps, offset = y / one(xp, sy), point(xp, zy)
             return onto_grid(xp, steps + offset, 0, kind) if self.together else onto_grid(xp, steps, offset, kind)
 
-    def decompose(self, b: Any, x: Any, sx: Any, zx: Any, sy: Any, zy: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, sx: Value, zx: Value, sy: Value, zy: Value | None = None) -> Any:
         y = b.add(self.function(), dequantized_value(b, x, sx, zx))[0]
         return grid_value(b, b.Divide(y, one_value(b, sy)), point_value(b, zy), x.dtype, together=self.together)
 
@@ -201,7 +214,7 @@ class QLinearGlobalAveragePool(
     def _axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(1, rank - 1) if self.channels_last else range(2, rank))
 
-    def shape(self, x: Any, sx: Any, zx: Any, sy: Any, zy: Any) -> Any:
+    def shape(self, x: View, sx: View, zx: View, sy: View, zy: View) -> Any:
         _check_all_single((sx, sy), (zx, zy))
         if x.shape is None:
             return None
@@ -209,7 +222,7 @@ class QLinearGlobalAveragePool(
             raise RuleError("window.rank", f"a tensor of rank {len(x.shape)} has no spatial axes")
         return tuple(1 if axis in self._axes(len(x.shape)) else size for axis, size in enumerate(x.shape))
 
-    def evaluate(self, xp: Any, x: Any, sx: Any, zx: Any, sy: Any, zy: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, sx: Array, zx: Array, sy: Array, zy: Array) -> Any:
         axes = self._axes(x.ndim)
         steps = centred(xp, x, one(xp, zx))
         total = xp.sum(steps, axis=axes, keepdims=True, dtype=steps.dtype)
@@ -221,7 +234,7 @@ class QLinearGlobalAveragePool(
             factor = one(xp, sx) / (one(xp, sy) * xp.asarray(count, dtype=sy.dtype))
             return onto_grid(xp, arrays.cast(xp, total, dtypes.f32) * factor, point(xp, zy), kind)
 
-    def decompose(self, b: Any, x: Any, sx: Any, zx: Any, sy: Any, zy: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, sx: Value, zx: Value, sy: Value, zy: Value) -> Any:
         from dovetail.ir.builder import shape_value
 
         axes = self._axes(len(x.dims))
@@ -274,15 +287,15 @@ class QLinearAveragePool(
             divisor=self.divisor,
         )
 
-    def canonical(self, x: Any, *rest: Any) -> Op:
+    def canonical(self, x: View, *rest: View) -> Op:
         plain: Any = self.function().canonical(x)
         return self.with_(strides=plain.strides, pads=plain.pads, auto_pad=plain.auto_pad, divisor=plain.divisor)
 
 
 class QLinearConcat(
     _OnGrid,
-    sig="y_scale: f32, y_zero_point: I, *xs: any -> y: I",
-    onnx="com.microsoft:QLinearConcat-1(y_scale, y_zero_point, *xs; axis)",
+    sig="y_scale: f32, y_zero_point: I, *inputs: any -> y: I",
+    onnx="com.microsoft:QLinearConcat-1(y_scale, y_zero_point, *inputs; axis)",
 ):
     """Concat along ``axis`` of bytes, each of ``xs`` followed by its scale and its zero point, brought to one grid.
 
@@ -291,28 +304,28 @@ class QLinearConcat(
 
     axis: int
 
-    def shape(self, y_scale: Any, y_zero_point: Any, *xs: Any) -> Any:
-        if not xs or len(xs) % 3:
-            raise RuleError("node.inputs", f"{len(xs)} inputs, where each tensor has a scale and a zero point")
-        for x, scale, zero_point in zip(xs[::3], xs[1::3], xs[2::3], strict=True):
+    def shape(self, y_scale: View, y_zero_point: View, *inputs: View) -> Any:
+        if not inputs or len(inputs) % 3:
+            raise RuleError("node.inputs", f"{len(inputs)} inputs, where each tensor has a scale and a zero point")
+        for x, scale, zero_point in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
             check_single(scale, "scale")
             check_single(zero_point, "zero point")
-            kinds = x.type.dtype, zero_point.type.dtype
-            if None not in kinds and (kinds[0] is not kinds[1] or kinds[0].name not in BYTES):
+            kinds = dtype_in(x.type), dtype_in(zero_point.type)
+            if kinds[0] is not None and kinds[1] is not None and (kinds[0] is not kinds[1] or kinds[0].name not in BYTES):
                 raise RuleError("quantize.type", f"a tensor of {kinds[0]} with a zero point of {kinds[1]}")
-        return Concat(self.axis).shape(*xs[::3])
+        return Concat(self.axis).shape(*inputs[::3])
 
-    def evaluate(self, xp: Any, y_scale: Any, y_zero_point: Any, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, y_scale: Array, y_zero_point: Array, *inputs: Array) -> Any:
         kind = arrays.element(y_zero_point)
         parts = [
             onto_grid(xp, dequantized(xp, x, scale, mine) / one(xp, y_scale), point(xp, y_zero_point), kind)
-            for x, scale, mine in zip(xs[::3], xs[1::3], xs[2::3], strict=True)
+            for x, scale, mine in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
         ]
         return Concat(self.axis).evaluate(xp, *parts)
 
-    def decompose(self, b: Any, y_scale: Any, y_zero_point: Any, *xs: Any) -> Any:
+    def decompose(self, b: Builder, y_scale: Value, y_zero_point: Value, *inputs: Value) -> Any:
         parts = []
-        for x, scale, mine in zip(xs[::3], xs[1::3], xs[2::3], strict=True):
+        for x, scale, mine in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
             steps = b.Divide(dequantized_value(b, x, scale, mine), one_value(b, y_scale))
             parts.append(grid_value(b, steps, one_value(b, y_zero_point), y_zero_point.dtype))
         return b.Concat(*parts, axis=self.axis)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -10,14 +11,19 @@ from dovetail import arrays, dtypes
 from dovetail.dtypes import DType
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, Unknown, agree_shapes, axis_in, broadcast
+from dovetail.ir.types import Tensor, Type, Unknown, View, agree_shapes, axis_in, broadcast
 from dovetail.ops.casts import as_type, round_to
 from dovetail.ops.elementwise.broadcast import AUTO
 from dovetail.ops.quantization.granularity import by_blocks, check_parameters, is_single, spread, spread_value
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 _GRIDS = frozenset("i8 u8 i16 u16 i4 u4 i2 u2 f8e4m3 f8e4m3fnuz f8e5m2 f8e5m2fnuz f6e2m3 f6e3m2 f4e2m1".split())
 """The types that numbers are quantised to."""
-_LATER = "axis?=1, saturate=1, block_size=0, output_dtype~unset:dtype?=0"
+_LATER = "axis?=1, saturate=1, block_size=0, output_dtype~unset?=0"
 
 
 class _Granular(Op):
@@ -30,17 +36,17 @@ class _Granular(Op):
         if self.block_size < 0:
             raise RuleError("quantize.block", f"blocks of {self.block_size}")
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         """Shape values are not on a grid."""
         raise Unknown
 
-    def plain_axis(self, x: Any, scale: Any) -> int | None:
+    def plain_axis(self, x: View, scale: View) -> int | None:
         """The axis counted from the front, None where there is one scale for all."""
         if self.axis is None or (not self.block_size and is_single(scale.shape)):
             return None
         return self.axis if x.shape is None else axis_in(self.axis, len(x.shape))
 
-    def applied(self, b: Any, x: Any, scale: Any, zero_point: Any, compute: Any) -> Any:
+    def applied(self, b: Builder, x: Value, scale: Value, zero_point: Value | None, compute: Any) -> Any:
         """``compute(x, scale, zero_point)`` with the last two so that they broadcast."""
         if self.block_size:
             assert self.axis is not None
@@ -51,14 +57,14 @@ class _Granular(Op):
 
 class QuantizeLinear(
     _Granular,
-    sig="x: R, scale: R2, zero_point?: R3 -> y: R3",
+    sig="x: R, y_scale: R2, y_zero_point?: R3 -> y: R3",
     onnx=(
-        "com.microsoft:QuantizeLinear-1(x, scale, zero_point?; axis?)",
-        "QuantizeLinear-10(x, scale, zero_point?)",
-        "QuantizeLinear-13(x, scale, zero_point?; axis?=1)",
-        "QuantizeLinear-19(x, scale, zero_point?; axis?=1, saturate=1)",
-        f"QuantizeLinear-21(x, scale, zero_point?; {_LATER})",
-        f"QuantizeLinear-23,24,25,28(x, scale, zero_point?; {_LATER}, precision~unset?=0)",
+        "com.microsoft:QuantizeLinear-1(x, y_scale, y_zero_point?; axis?)",
+        "QuantizeLinear-10(x, y_scale, y_zero_point?)",
+        "QuantizeLinear-13(x, y_scale, y_zero_point?; axis?=1)",
+        "QuantizeLinear-19(x, y_scale, y_zero_point?; axis?=1, saturate=1)",
+        f"QuantizeLinear-21(x, y_scale, y_zero_point?; {_LATER})",
+        f"QuantizeLinear-23,24,25,28(x, y_scale, y_zero_point?; {_LATER}, precision~unset?=0)",
     ),
 ):
     """``saturate(round(x / scale) + zero_point)``, of two steps the even one; of the type of ``zero_point``, else ``dtype``.
@@ -71,67 +77,67 @@ class QuantizeLinear(
     """
 
     quantizes: ClassVar[bool] = True
-    dtype: DType | None = None
+    output_dtype: DType | None = None
     saturate: bool = True
     precision: DType | None = None
 
-    def types(self, x: Any, scale: Any, zero_point: Any = None) -> list[Type]:
-        bound = check_inputs(self, (x, scale, zero_point))
+    def types(self, x: View, y_scale: View, y_zero_point: View | None = None) -> list[Type]:
+        bound = check_inputs(self, (x, y_scale, y_zero_point))
         if bound.get("R2") is not None and not bound["R2"].is_float:
             raise UnsupportedError("quantize.scale", f"how a quotient by a scale of {bound['R2']} is rounded is not specified")
-        check_parameters(x, scale, zero_point, self.axis, self.block_size)
-        return [Tensor(self.target(bound.get("R3") if zero_point is not None else None, zero_point), x.shape)]
+        check_parameters(x, y_scale, y_zero_point, self.axis, self.block_size)
+        return [Tensor(self.target(bound.get("R3") if y_zero_point is not None else None, y_zero_point), x.shape)]
 
-    def target(self, kind: DType | None, zero_point: Any) -> DType | None:
-        if zero_point is not None and kind is None:
-            return self.dtype
-        if kind is not None and self.dtype is not None and kind is not self.dtype:
-            raise RuleError("quantize.type", f"a zero point of {kind} for a result of {self.dtype}")
-        found = kind or self.dtype or dtypes.u8
+    def target(self, kind: DType | None, y_zero_point: View | None) -> DType | None:
+        if y_zero_point is not None and kind is None:
+            return self.output_dtype
+        if kind is not None and self.output_dtype is not None and kind is not self.output_dtype:
+            raise RuleError("quantize.type", f"a zero point of {kind} for a result of {self.output_dtype}")
+        found = kind or self.output_dtype or dtypes.u8
         if found.name not in _GRIDS:
             raise RuleError("quantize.type", f"numbers are not quantised to {found}")
         return found
 
-    def canonical(self, x: Any, scale: Any, zero_point: Any = None) -> Op:
+    def canonical(self, x: View, y_scale: View, y_zero_point: View | None = None) -> Op:
         """Without what makes no difference: the axis of one scale, the zero point's type, a precision that is reached."""
-        kind = self.dtype if zero_point is None else zero_point.dtype
-        wide = _quotient_type(x.dtype, scale.dtype)
+        kind = self.output_dtype if y_zero_point is None else y_zero_point.dtype
+        wide = _quotient_type(x.dtype, y_scale.dtype)
         return self.with_(
-            axis=self.plain_axis(x, scale),
-            dtype=None if zero_point is not None or self.dtype == "u8" else self.dtype,
+            axis=self.plain_axis(x, y_scale),
+            dtype=None if y_zero_point is not None or self.output_dtype == "u8" else self.output_dtype,
             saturate=self.saturate or kind is None or not kind.name.startswith("f8"),
             precision=None if self.precision is wide else self.precision,
         )
 
-    def evaluate(self, xp: Any, x: Any, scale: Any, zero_point: Any = None) -> Any:
-        kind = self.target(None if zero_point is None else arrays.element(zero_point), zero_point)
+    def evaluate(self, xp: Namespace, x: Array, y_scale: Array, y_zero_point: Array | None = None) -> Any:
+        kind = self.target(None if y_zero_point is None else arrays.element(y_zero_point), y_zero_point)
         assert kind is not None
-        wide = _quotient_type(arrays.element(x), arrays.element(scale))
-        factor = spread(xp, arrays.cast(xp, scale, wide), x.shape, self.axis, self.block_size)
+        wide = _quotient_type(arrays.element(x), arrays.element(y_scale))
+        factor = spread(xp, arrays.cast(xp, y_scale, wide), x.shape, self.axis, self.block_size)
         offset = 0
-        if zero_point is not None:
-            offset = spread(xp, arrays.cast(xp, zero_point, wide), x.shape, self.axis, self.block_size)
+        if y_zero_point is not None:
+            offset = spread(xp, arrays.cast(xp, y_zero_point, wide), x.shape, self.axis, self.block_size)
         with np.errstate(all="ignore"):
             quotient = arrays.cast(xp, x, wide) / factor
             if self.precision is not None and self.precision.bits < wide.bits:
                 quotient = arrays.cast(xp, arrays.cast(xp, quotient, self.precision), wide)
             return onto_grid(xp, quotient, offset, kind, self.saturate)
 
-    def decompose(self, b: Any, x: Any, scale: Any, zero_point: Any = None) -> Any:
-        kind = self.target(None if zero_point is None else zero_point.dtype, zero_point)
+    def decompose(self, b: Builder, x: Value, y_scale: Value, y_zero_point: Value | None = None) -> Any:
+        kind = self.target(None if y_zero_point is None else y_zero_point.dtype, y_zero_point)
         if kind is None:
             raise Unknown
-        wide = _quotient_type(x.dtype, scale.dtype)
+        wide = _quotient_type(x.dtype, y_scale.dtype)
 
-        def compute(values: Any, factor: Any, offset: Any) -> Any:
+        def compute(values: Value, factor: Value, offset: Value | None) -> Any:
             quotient = b.Divide(values, factor)
             if self.precision is not None and self.precision.bits < wide.bits:
                 quotient = as_type(b, as_type(b, quotient, self.precision), wide)
             return grid_value(b, quotient, offset, kind, self.saturate)
 
-        return self.applied(b, as_type(b, x, wide), as_type(b, scale, wide), _without_zeros(zero_point), compute)
+        return self.applied(b, as_type(b, x, wide), as_type(b, y_scale, wide), _without_zeros(y_zero_point), compute)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, scale: Any, zero_point: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, y_scale: Value, y_zero_point: Value | None = None) -> Any:
         raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
 
 
@@ -139,14 +145,14 @@ def _quotient_type(*kinds: DType) -> DType:
     return dtypes.f64 if any(kind == "f64" for kind in kinds) else dtypes.f32
 
 
-def _without_zeros(zero_point: Any) -> Any:
+def _without_zeros(zero_point: Value | None) -> Value | None:
     """None in the place of a constant that holds zeros alone."""
     if zero_point is None or zero_point.constant is None or zero_point.constant.astype(np.float64).any():
         return zero_point
     return None
 
 
-def onto_grid(xp: Any, quotient: Any, offset: Any, kind: DType, saturate: bool = True) -> Any:
+def onto_grid(xp: Namespace, quotient: Array, offset: Array, kind: DType, saturate: bool = True) -> Any:
     """A quotient rounded, moved by the zero point, and held within the range of ``kind``."""
     if kind.is_float:
         return arrays.cast(xp, quotient + offset, kind, None, saturate)
@@ -154,7 +160,9 @@ def onto_grid(xp: Any, quotient: Any, offset: Any, kind: DType, saturate: bool =
     return arrays.cast(xp, xp.clip(xp.round(quotient) + offset, low, high), kind)
 
 
-def grid_value(b: Any, quotient: Any, offset: Any, kind: DType, saturate: bool = True, together: bool = False) -> Any:
+def grid_value(
+    b: Builder, quotient: Value, offset: Value | None, kind: DType, saturate: bool = True, together: bool = False
+) -> Any:
     """The same through a Builder; ``offset`` None is zero. With ``together`` the sum is rounded, not the quotient alone."""
     shift = None if offset is None else as_type(b, offset, quotient.dtype)
     if kind.is_float:
@@ -172,13 +180,13 @@ _GROUPED = "axis?=1, block_size=0"
 
 class DequantizeLinear(
     _Granular,
-    sig="x: R, scale: F, zero_point?: R -> y: F",
+    sig="x: R, x_scale: F, x_zero_point?: R -> y: F",
     onnx=(
-        "com.microsoft:DequantizeLinear-1(x, scale, zero_point?; axis?)",
-        "DequantizeLinear-10(x, scale, zero_point?)",
-        "DequantizeLinear-13,19(x, scale, zero_point?; axis?=1)",
-        f"DequantizeLinear-21(x, scale, zero_point?; {_GROUPED})",
-        f"DequantizeLinear-23,24,25,28(x, scale, zero_point?; {_GROUPED}, output_dtype~unset:dtype?=0)",
+        "com.microsoft:DequantizeLinear-1(x, x_scale, x_zero_point?; axis?)",
+        "DequantizeLinear-10(x, x_scale, x_zero_point?)",
+        "DequantizeLinear-13,19(x, x_scale, x_zero_point?; axis?=1)",
+        f"DequantizeLinear-21(x, x_scale, x_zero_point?; {_GROUPED})",
+        f"DequantizeLinear-23,24,25,28(x, x_scale, x_zero_point?; {_GROUPED}, output_dtype~unset?=0)",
     ),
 ):
     """``(x - zero_point) * scale``, of the type ``dtype``, else of that of ``scale``, which lies along ``x`` as it quantises.
@@ -187,41 +195,43 @@ class DequantizeLinear(
     28; com.microsoft DequantizeLinear.
     """
 
-    dtype: DType | None = None
+    output_dtype: DType | None = None
 
     def validate(self) -> None:
         super().validate()
-        if self.dtype is not None and not self.dtype.is_float:
-            raise RuleError("quantize.type", f"numbers are not dequantised to {self.dtype}")
+        if self.output_dtype is not None and not self.output_dtype.is_float:
+            raise RuleError("quantize.type", f"numbers are not dequantised to {self.output_dtype}")
 
-    def types(self, x: Any, scale: Any, zero_point: Any = None) -> list[Type]:
-        bound = check_inputs(self, (x, scale, zero_point))
+    def types(self, x: View, x_scale: View, x_zero_point: View | None = None) -> list[Type]:
+        bound = check_inputs(self, (x, x_scale, x_zero_point))
         kind = bound.get("R")
         if kind is not None and kind.name not in _GRIDS and kind != "i32":
             raise RuleError("quantize.type", f"elements of {kind} are not on a grid")
-        check_parameters(x, scale, zero_point, self.axis, self.block_size)
-        return [Tensor(self.dtype or bound.get("F"), x.shape)]
+        check_parameters(x, x_scale, x_zero_point, self.axis, self.block_size)
+        return [Tensor(self.output_dtype or bound.get("F"), x.shape)]
 
-    def canonical(self, x: Any, scale: Any, zero_point: Any = None) -> Op:
-        return self.with_(axis=self.plain_axis(x, scale), dtype=None if self.dtype is scale.dtype else self.dtype)
+    def canonical(self, x: View, x_scale: View, x_zero_point: View | None = None) -> Op:
+        return self.with_(
+            axis=self.plain_axis(x, x_scale), dtype=None if self.output_dtype is x_scale.dtype else self.output_dtype
+        )
 
-    def evaluate(self, xp: Any, x: Any, scale: Any, zero_point: Any = None) -> Any:
-        kind, result = arrays.element(x), self.dtype or arrays.element(scale)
-        wide = _quotient_type(arrays.element(scale), result)
+    def evaluate(self, xp: Namespace, x: Array, x_scale: Array, x_zero_point: Array | None = None) -> Any:
+        kind, result = arrays.element(x), self.output_dtype or arrays.element(x_scale)
+        wide = _quotient_type(arrays.element(x_scale), result)
         values = arrays.cast(xp, x, _difference_type(kind, wide))
-        if zero_point is not None:
-            offset = arrays.cast(xp, zero_point, _difference_type(kind, wide))
+        if x_zero_point is not None:
+            offset = arrays.cast(xp, x_zero_point, _difference_type(kind, wide))
             values = values - spread(xp, offset, x.shape, self.axis, self.block_size)
-        factor = spread(xp, arrays.cast(xp, scale, wide), x.shape, self.axis, self.block_size)
+        factor = spread(xp, arrays.cast(xp, x_scale, wide), x.shape, self.axis, self.block_size)
         return round_to(xp, arrays.cast(xp, values, wide) * factor, result)
 
-    def decompose(self, b: Any, x: Any, scale: Any, zero_point: Any = None) -> Any:
-        result = self.dtype or scale.dtype
-        wide = _quotient_type(scale.dtype, result)
+    def decompose(self, b: Builder, x: Value, x_scale: Value, x_zero_point: Value | None = None) -> Any:
+        result = self.output_dtype or x_scale.dtype
+        wide = _quotient_type(x_scale.dtype, result)
         exact = _difference_type(x.dtype, wide)
-        offset = _without_zeros(zero_point)
+        offset = _without_zeros(x_zero_point)
 
-        def compute(values: Any, factor: Any, shift: Any) -> Any:
+        def compute(values: Value, factor: Value, shift: Value | None) -> Any:
             # f32 holds integers of up to 16 bits and their differences; OpenVINO knows packed weights by this form.
             kind = wide if x.dtype.bits <= 16 or shift is None else exact
             difference = as_type(b, values, kind)
@@ -229,7 +239,7 @@ class DequantizeLinear(
                 difference = b.Subtract(difference, as_type(b, shift, kind))
             return as_type(b, b.Multiply(as_type(b, difference, wide), factor), result)
 
-        return self.applied(b, x, as_type(b, scale, wide), offset, compute)
+        return self.applied(b, x, as_type(b, x_scale, wide), offset, compute)
 
 
 def _difference_type(kind: DType, wide: DType) -> DType:
@@ -237,7 +247,7 @@ def _difference_type(kind: DType, wide: DType) -> DType:
     return dtypes.i32 if kind.is_integer else wide
 
 
-class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, scale: f32, zero_point: u8", onnx="DynamicQuantizeLinear-11(x)"):
+class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, y_scale: f32, y_zero_point: u8", onnx="DynamicQuantizeLinear-11(x)"):
     """``x`` quantised to u8 over its own range, widened to hold 0: the steps, the scale and the zero point.
 
     ``scale`` is the range over 255 (1 where there is none), ``zero_point`` round(saturate(-least / scale)), and ``y`` as
@@ -246,15 +256,15 @@ class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, scale: f32, zero_point: u8
 
     quantizes: ClassVar[bool] = True
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         return [x.shape, (), ()]
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         scale, zero_point = dynamic_range(xp, x)
         y = onto_grid(xp, x / scale, zero_point, dtypes.u8)
         return y, scale, arrays.cast(xp, zero_point, dtypes.u8)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         zero = b.constant(np.float32(0))
         every = list(range(len(x.dims)))
         least = b.Minimum(b.ReduceMin(x, every, keepdims=False), zero)
@@ -264,11 +274,11 @@ class DynamicQuantizeLinear(Op, sig="x: f32 -> y: u8, scale: f32, zero_point: u8
         zero_point = b.Cast(b.Round(near), to=dtypes.u8)
         return [b.QuantizeLinear(x, scale, zero_point), scale, zero_point]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value) -> Any:
         raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
 
 
-def dynamic_range(xp: Any, x: Any) -> tuple[Any, Any]:
+def dynamic_range(xp: Namespace, x: Array) -> tuple[Any, Any]:
     """The scale and the zero point, both in f32, with which ``x`` fits u8."""
     if 0 in x.shape:
         raise EngineError("quantize.empty", "a tensor without elements has no range")
@@ -282,8 +292,8 @@ def dynamic_range(xp: Any, x: Any) -> tuple[Any, Any]:
 
 class FakeQuantize(
     Op,
-    sig="x: F, input_low: F, input_high: F, output_low: F, output_high: F -> y: F",
-    openvino=f"FakeQuantize-1(x, input_low, input_high, output_low, output_high; levels, {AUTO})",
+    sig="data: F, input_low: F, input_high: F, output_low: F, output_high: F -> output: F",
+    openvino=f"FakeQuantize-1(data, input_low, input_high, output_low, output_high; levels, {AUTO})",
 ):
     """``x`` on ``levels`` steps from ``input_low`` to ``input_high``, taken to as many from ``output_low`` to ``output_high``.
 
@@ -300,41 +310,41 @@ class FakeQuantize(
         if self.levels < 2:
             raise RuleError("quantize.levels", f"{self.levels} levels, of at least 2")
 
-    def shape(self, x: Any, *limits: Any) -> Any:
+    def shape(self, data: View, *limits: View) -> Any:
         if not self.broadcast:
-            shape = x.shape
+            shape = data.shape
             for limit in limits:
                 shape = agree_shapes(shape, limit.shape)
             return shape
-        whole = broadcast(x.shape, *(limit.shape for limit in limits))
-        if x.shape is not None and whole is not None and len(whole) > len(x.shape):
-            raise RuleError("quantize.limits", f"limits of rank {len(whole)} do not broadcast to rank {len(x.shape)}")
-        if x.shape is not None and whole is not None:
-            for size, ours in zip(whole, x.shape, strict=True):
+        whole = broadcast(data.shape, *(limit.shape for limit in limits))
+        if data.shape is not None and whole is not None and len(whole) > len(data.shape):
+            raise RuleError("quantize.limits", f"limits of rank {len(whole)} do not broadcast to rank {len(data.shape)}")
+        if data.shape is not None and whole is not None:
+            for size, ours in zip(whole, data.shape, strict=True):
                 if isinstance(size, int) and isinstance(ours, int) and size != ours:
                     raise RuleError("quantize.limits", f"limits of size {size} do not broadcast to {ours}")
-        return x.shape
+        return data.shape
 
-    def evaluate(self, xp: Any, x: Any, *limits: Any) -> Any:
-        wide = arrays.widened(xp, x)
+    def evaluate(self, xp: Namespace, data: Array, *limits: Array) -> Any:
+        wide = arrays.widened(xp, data)
         low, high, least, most = (arrays.widened(xp, limit) for limit in limits)
         steps = self.levels - 1
         with np.errstate(all="ignore"):
             y = xp.round((wide - low) / (high - low) * steps) / steps * (most - least) + least
             y = xp.where(wide > xp.maximum(low, high), most, y)
             y = xp.where(wide <= xp.minimum(low, high), least, y)
-        return round_to(xp, y, arrays.element(x))
+        return round_to(xp, y, arrays.element(data))
 
-    def decompose(self, b: Any, x: Any, *limits: Any) -> Any:
-        kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
-        wide, low, high, least, most = (as_type(b, each, kind) for each in (x, *limits))
+    def decompose(self, b: Builder, data: Value, *limits: Value) -> Any:
+        kind = dtypes.f64 if data.dtype == "f64" else dtypes.f32
+        wide, low, high, least, most = (as_type(b, each, kind) for each in (data, *limits))
         steps = b.constant(self.levels - 1, kind)
         share = b.Divide(b.Subtract(wide, low), b.Subtract(high, low))
         y = b.Divide(b.Round(b.Multiply(share, steps)), steps)
         y = b.Add(b.Multiply(y, b.Subtract(most, least)), least)
         y = b.Where(b.Greater(wide, b.Maximum(low, high)), most, y)
         y = b.Where(b.LessEqual(wide, b.Minimum(low, high)), least, y)
-        return as_type(b, y, x.dtype)
+        return as_type(b, y, data.dtype)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, *limits: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, data: Value, *limits: Value) -> Any:
         raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")

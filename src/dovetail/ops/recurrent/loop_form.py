@@ -47,8 +47,8 @@ def through_loop(
     loop = Loop(
         body=inside.b.graph,
         carried=count,
-        scanned=((0, 1, backwards),) * len(scanned),
-        stacked=((0, backwards),),
+        scan_inputs=((0, 1, backwards),) * len(scanned),
+        scan_outputs=((0, backwards),),
         outputs=count + 1,
     )
     *last, y = b.add(loop, None, None, *states, *scanned, *inside.outer)

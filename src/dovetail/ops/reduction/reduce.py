@@ -114,7 +114,7 @@ class _Reduction(Elementwise, sig="x: R, axes!?: I -> y: R"):
             places = self.axes_of(rank, listed)
             return b.Unsqueeze(reduced, list(places)) if places else reduced
         full = b.add(self.with_(keepdims=True), x, axes)[0]
-        return b.Reshape(reduced, b.Shape(full, dtype=dtypes.i64), copy_zeros=False)
+        return b.Reshape(reduced, b.Shape(full, output_type=dtypes.i64), special_zero=False)
 
     def whole(self, b: Any, g: Any, x: Any, axes: Any) -> Any:
         """The incoming gradient at every element of ``x``."""

@@ -43,7 +43,7 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
             rest = total(x.dims[axis:])
             # The copied sizes cancel, so that -1 is the product of the others also where one of them is 0.
             flat = b.Reshape(x, [*([0] * axis), rest if isinstance(rest, int) and rest else -1], empty="cancel")
-            return b.Reshape(b.add(last(axis=-1), flat)[0], shape_value(b, x), copy_zeros=False)
+            return b.Reshape(b.add(last(axis=-1), flat)[0], shape_value(b, x), special_zero=False)
         order = list(range(rank))
         order[axis], order[-1] = order[-1], order[axis]
         turned = x if axis == rank - 1 else b.Transpose(x, order)

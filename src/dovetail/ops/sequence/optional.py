@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,75 +10,82 @@ from dovetail import dtypes
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir import types
 from dovetail.ir.op import Op
-from dovetail.ir.types import Type, Unknown
+from dovetail.ir.types import Type, Unknown, View
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
-class Optional(Op, sig="x?: any -> y: any"):
+class Optional(Op, sig="input?: any -> output: any"):
     """``x`` as a value that might be nothing; where there is no ``x``, nothing, of the type ``element``.
 
     Source: ONNX Optional 15, 28.
     """
 
-    element: Type | None = None
+    type: Type | None = None
 
-    def types(self, x: Any = None) -> list[Type]:
-        if x is not None:
-            return [types.Optional(x.type)]
-        if self.element is None:
+    def types(self, input: View | None = None) -> list[Type]:
+        if input is not None:
+            return [types.Optional(input.type)]
+        if self.type is None:
             raise RuleError("optional.type", "nothing says of what type the value is that is not there")
-        return [types.Optional(types.opened(self.element))]
+        return [types.Optional(types.opened(self.type))]
 
-    def value(self, x: Any = None) -> Any:
+    def value(self, input: View | None = None) -> Any:
         raise Unknown
 
-    def evaluate(self, xp: Any, x: Any = None) -> Any:
-        return x
+    def evaluate(self, xp: Namespace, input: Array | None = None) -> Any:
+        return input
 
 
-class OptionalHasElement(Op, sig="x?: any -> y: boolean", onnx=("OptionalHasElement-15(x)", "OptionalHasElement-18,28(x?)")):
+class OptionalHasElement(
+    Op, sig="input?: any -> output: boolean", onnx=("OptionalHasElement-15(input)", "OptionalHasElement-18,28(input?)")
+):
     """Whether ``x`` is something, a scalar: false where it is nothing, and where it is left out.
 
     Source: ONNX OptionalHasElement 15, 18, 28.
     """
 
-    def shape(self, x: Any = None) -> Any:
+    def shape(self, input: View | None = None) -> Any:
         return ()
 
-    def value(self, x: Any = None) -> Any:
-        return np.array(_is_there(x))
+    def value(self, input: View | None = None) -> Any:
+        return np.array(_is_there(input))
 
-    def evaluate(self, xp: Any, x: Any = None) -> Any:
-        return xp.asarray(x is not None)
+    def evaluate(self, xp: Namespace, input: Array | None = None) -> Any:
+        return xp.asarray(input is not None)
 
-    def decompose(self, b: Any, x: Any = None) -> Any:
-        return b.constant(np.array(_is_there(x)), dtypes.boolean)
+    def decompose(self, b: Builder, input: Value | None = None) -> Any:
+        return b.constant(np.array(_is_there(input)), dtypes.boolean)
 
 
-class OptionalGetElement(Op, sig="x: any -> y: any", onnx="OptionalGetElement-15,18,28(x)"):
+class OptionalGetElement(Op, sig="input: any -> output: any", onnx="OptionalGetElement-15,18,28(input)"):
     """What ``x`` is, which must not be nothing. Source: ONNX OptionalGetElement 15, 18, 28."""
 
-    def types(self, x: Any) -> list[Type]:
-        return [x.type.element if isinstance(x.type, types.Optional) else x.type]
+    def types(self, input: View) -> list[Type]:
+        return [input.type.element if isinstance(input.type, types.Optional) else input.type]
 
-    def value(self, x: Any) -> Any:
-        found = _inside(x)
+    def value(self, input: View) -> Any:
+        found = _inside(input)
         if found is None:
             raise Unknown
         return found.exact
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
-        if x is None:
+    def evaluate(self, xp: Namespace, input: Array) -> Any:
+        if input is None:
             raise EngineError("optional.nothing", "the value is nothing")
-        return x
+        return input
 
-    def decompose(self, b: Any, x: Any) -> Any:
-        found = _inside(x)
+    def decompose(self, b: Builder, input: Value) -> Any:
+        found = _inside(input)
         if found is None:
             raise Unknown
         return found
 
 
-def _is_there(x: Any) -> bool:
+def _is_there(x: View | None) -> bool:
     """Whether a value is something. Raises Unknown where only a run can tell."""
     if x is None:
         return False
@@ -92,7 +99,7 @@ def _is_there(x: Any) -> bool:
     return bool(node.inputs)
 
 
-def _inside(x: Any) -> Any:
+def _inside(x: View) -> Any:
     """The value inside an optional one, where it is known."""
     if not isinstance(x.type, types.Optional):
         return None if x.type == types.UNKNOWN else x

@@ -7,7 +7,7 @@ tensors alone, and the list is gone.
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,11 @@ from dovetail.ops.sequence.optional import OptionalGetElement, OptionalHasElemen
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, integers_of, is_size, view_of
 from dovetail.ops.tensor.concat_split import Concat, Split
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 MOST_LINKS = 256
 """How far back the elements of a list are looked for."""
 
@@ -33,7 +38,7 @@ class _Change(NamedTuple):
     is_at_end: bool
 
 
-def parts_of(x: Any) -> list[Any] | None:
+def parts_of(x: View | None) -> list[Any] | None:
     """The elements of a sequence as values of its graph, where these are known; else None."""
     changes: list[_Change] = []
     for _ in range(MOST_LINKS):
@@ -82,7 +87,7 @@ def place_in(place: int, count: int, back: int | None = None) -> int:
     return place + back if place < 0 else place
 
 
-def known_place(position: Any) -> int | None:
+def known_place(position: View | None) -> int | None:
     """A position, where it is known. Raises RuleError [sequence.position] where it is more than one number."""
     if position is None:
         return None
@@ -92,14 +97,14 @@ def known_place(position: Any) -> int | None:
     return found[0] if found else None
 
 
-def _place(position: Any) -> int:
+def _place(position: Array) -> int:
     """A position in a run."""
     if np.size(position) != 1:
         raise RuleError("sequence.position", f"a position should be one number, not of shape {list(np.shape(position))}")
     return int(np.reshape(position, ()))
 
 
-class SequenceEmpty(Op, sig="-> y: any", onnx="SequenceEmpty-11(; dtype?)"):
+class SequenceEmpty(Op, sig="-> output: any", onnx="SequenceEmpty-11(; dtype?)"):
     """A list without elements, of tensors of ``dtype``. Source: ONNX SequenceEmpty 11."""
 
     dtype: DType = dtypes.f32
@@ -107,100 +112,107 @@ class SequenceEmpty(Op, sig="-> y: any", onnx="SequenceEmpty-11(; dtype?)"):
     def types(self) -> list[Type]:
         return [Sequence(Tensor(self.dtype, None), 0)]
 
-    def evaluate(self, xp: Any) -> Any:
+    def evaluate(self, xp: Namespace) -> Any:
         return []
 
 
-class SequenceConstruct(Op, sig="*xs: T -> y: any", onnx="SequenceConstruct-11(*xs)"):
+class SequenceConstruct(Op, sig="*inputs: T -> output_sequence: any", onnx="SequenceConstruct-11(*inputs)"):
     """The list of ``xs``, one at least, all of one element type. Source: ONNX SequenceConstruct 11."""
 
-    def types(self, *xs: Any) -> list[Type]:
-        if not xs:
+    def types(self, *inputs: View) -> list[Type]:
+        if not inputs:
             raise RuleError("node.inputs", "at least one input is needed")
-        check_inputs(self, xs)
-        return [Sequence(reduce(common_type, (x.type for x in xs)), len(xs))]
+        check_inputs(self, inputs)
+        return [Sequence(reduce(common_type, (x.type for x in inputs)), len(inputs))]
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
-        return list(xs)
+    def evaluate(self, xp: Namespace, *inputs: Array) -> Any:
+        return list(inputs)
 
 
-class SequenceInsert(Op, sig="x: any, part: T, position?!: I -> y: any", onnx="SequenceInsert-11(x, part, position?)"):
+class SequenceInsert(
+    Op,
+    sig="input_sequence: any, tensor: T, position?!: I -> output_sequence: any",
+    onnx="SequenceInsert-11(input_sequence, tensor, position?)",
+):
     """``x`` with ``part`` before the element at ``position``, from -n to n where there are n; at the end where none is given.
 
     Source: ONNX SequenceInsert 11.
     """
 
-    def types(self, x: Any, part: Any, position: Any = None) -> list[Type]:
-        check_inputs(self, (x, part, position))
-        place, before = known_place(position), sequence_of(x.type)
+    def types(self, input_sequence: View, tensor: View, position: View | None = None) -> list[Type]:
+        check_inputs(self, (input_sequence, tensor, position))
+        place, before = known_place(position), sequence_of(input_sequence.type)
         if place is not None and isinstance(before.length, int):
             place_in(place, before.length + 1, before.length)
-        after = common_type(before, Sequence(part.type, 1))
+        after = common_type(before, Sequence(tensor.type, 1))
         assert isinstance(after, Sequence)
         return [Sequence(after.element, None if before.length is None else before.length + 1)]
 
-    def evaluate(self, xp: Any, x: Any, part: Any, position: Any = None) -> Any:
-        count = len(x)
+    def evaluate(self, xp: Namespace, input_sequence: Array, tensor: Array, position: Array | None = None) -> Any:
+        count = len(input_sequence)
         place = count if position is None else place_in(_place(position), count + 1, count)
-        return [*x[:place], part, *x[place:]]
+        return [*input_sequence[:place], tensor, *input_sequence[place:]]
 
 
-class SequenceErase(Op, sig="x: any, position?!: I -> y: any", onnx="SequenceErase-11(x, position?)"):
+class SequenceErase(
+    Op, sig="input_sequence: any, position?!: I -> output_sequence: any", onnx="SequenceErase-11(input_sequence, position?)"
+):
     """``x`` without the element at ``position``, from -n to n - 1; without the last where none is given.
 
     Source: ONNX SequenceErase 11.
     """
 
-    def types(self, x: Any, position: Any = None) -> list[Type]:
-        check_inputs(self, (x, position))
-        place, before = known_place(position), sequence_of(x.type)
+    def types(self, input_sequence: View, position: View | None = None) -> list[Type]:
+        check_inputs(self, (input_sequence, position))
+        place, before = known_place(position), sequence_of(input_sequence.type)
         if isinstance(before.length, int):
             place_in(-1 if place is None else place, before.length)
         return [Sequence(before.element, None if before.length is None else before.length - 1)]
 
-    def evaluate(self, xp: Any, x: Any, position: Any = None) -> Any:
-        place = place_in(-1 if position is None else _place(position), len(x))
-        return [*x[:place], *x[place + 1 :]]
+    def evaluate(self, xp: Namespace, input_sequence: Array, position: Array | None = None) -> Any:
+        place = place_in(-1 if position is None else _place(position), len(input_sequence))
+        return [*input_sequence[:place], *input_sequence[place + 1 :]]
 
 
-class SequenceAt(Op, sig="x: any, position!: I -> y: any", onnx="SequenceAt-11(x, position)"):
+class SequenceAt(Op, sig="input_sequence: any, position!: I -> tensor: any", onnx="SequenceAt-11(input_sequence, position)"):
     """The element of ``x`` at ``position``, from -n to n - 1. Source: ONNX SequenceAt 11."""
 
-    def types(self, x: Any, position: Any) -> list[Type]:
-        check_inputs(self, (x, position))
-        place, known = known_place(position), sequence_of(x.type)
+    def types(self, input_sequence: View, position: View) -> list[Type]:
+        check_inputs(self, (input_sequence, position))
+        place, known = known_place(position), sequence_of(input_sequence.type)
         if place is not None and isinstance(known.length, int):
             place_in(place, known.length)
-        part = self._part(x, position)
+        part = self._part(input_sequence, position)
         return [known.element if part is None else part.type]
 
-    def value(self, x: Any, position: Any) -> Any:
-        part = self._part(x, position)
+    def value(self, input_sequence: View, position: View) -> Any:
+        part = self._part(input_sequence, position)
         if part is None:
             raise Unknown
         return part.exact
 
-    def _part(self, x: Any, position: Any) -> Any:
+    def _part(self, input_sequence: View, position: View) -> Any:
         place = known_place(position)
-        parts = None if place is None else parts_of(x)
+        parts = None if place is None else parts_of(input_sequence)
         return None if parts is None or place is None else parts[place_in(place, len(parts))]
 
-    def evaluate(self, xp: Any, x: Any, position: Any) -> Any:
-        return x[place_in(_place(position), len(x))]
+    def evaluate(self, xp: Namespace, input_sequence: Array, position: Array) -> Any:
+        return input_sequence[place_in(_place(position), len(input_sequence))]
 
-    def decompose(self, b: Any, x: Any, position: Any) -> Any:
+    def decompose(self, b: Builder, input_sequence: Value, position: Value) -> Any:
         """The element itself; where only the run says which one, the slice of the tensor that was cut into pieces of one."""
-        part = self._part(x, position)
+        part = self._part(input_sequence, position)
         if part is not None:
             return part
-        whole, axis, keeps = _cut_by_one(x) or _stacked(b, x)
+        whole, axis, keeps = _cut_by_one(input_sequence) or _stacked(b, input_sequence)
         return b.Gather(whole, b.Reshape(as_i64(b, position), [1] if keeps else []), axis=axis)
 
 
-def _cut_by_one(x: Any) -> tuple[Any, int, bool] | None:
+def _cut_by_one(x: Value) -> tuple[Any, int, bool] | None:
     """The tensor of which all elements of a list are the pieces of one, in order: along which axis, and whether they keep it."""
-    if x.node is not None and isinstance(x.node.op, SplitToSequence) and x.node.op.is_by_one(*x.node.inputs):
-        whole, *sizes = x.node.inputs
+    inputs: list[Any] = [] if x.node is None else x.node.inputs
+    if x.node is not None and isinstance(x.node.op, SplitToSequence) and x.node.op.is_by_one(*inputs):
+        whole, *sizes = inputs
         return whole, axis_in(x.node.op.axis, len(whole.dims)), x.node.op.keepdims or bool(sizes)
     parts = parts_of(x)
     if not parts:
@@ -217,7 +229,7 @@ def _cut_by_one(x: Any) -> tuple[Any, int, bool] | None:
     return split.inputs[0], axis, not squeezed[0]
 
 
-def _stacked(b: Any, x: Any) -> tuple[Any, int, bool]:
+def _stacked(b: Builder, x: Value) -> tuple[Any, int, bool]:
     """Elements of one shape along a new first axis. Raises Unknown."""
     parts = parts_of(x)
     if not parts or any(part.dims != parts[0].dims for part in parts):
@@ -225,33 +237,35 @@ def _stacked(b: Any, x: Any) -> tuple[Any, int, bool]:
     return b.Concat(*(b.Unsqueeze(part, [0]) for part in parts), axis=0), 0, False
 
 
-class SequenceLength(Op, sig="x: any -> y: i64", onnx="SequenceLength-11(x)"):
+class SequenceLength(Op, sig="input_sequence: any -> length: i64", onnx="SequenceLength-11(input_sequence)"):
     """How many elements ``x`` has, a scalar. Source: ONNX SequenceLength 11."""
 
-    def shape(self, x: Any) -> Any:
-        sequence_of(x.type)
+    def shape(self, input_sequence: View) -> Any:
+        sequence_of(input_sequence.type)
         return ()
 
-    def value(self, x: Any) -> Any:
-        length = sequence_of(x.type).length
+    def value(self, input_sequence: View) -> Any:
+        length = sequence_of(input_sequence.type).length
         if length is None:
             raise Unknown
         return symbolic.xp.asarray(length)
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
-        return xp.asarray(len(x), dtype=xp.int64)
+    def evaluate(self, xp: Namespace, input_sequence: Array) -> Any:
+        return xp.asarray(len(input_sequence), dtype=xp.int64)
 
-    def decompose(self, b: Any, x: Any) -> Any:
-        length = sequence_of(x.type).length
+    def decompose(self, b: Builder, input_sequence: Value) -> Any:
+        length = sequence_of(input_sequence.type).length
         if isinstance(length, int):
             return b.constant(np.array(length), dtypes.i64)
-        cut = None if x.node is None else x.node.op
-        if not isinstance(cut, SplitToSequence):
+        if input_sequence.node is None or not isinstance(input_sequence.node.op, SplitToSequence):
             raise Unknown
-        return cut.count(b, *x.node.inputs)
+        inputs: list[Any] = input_sequence.node.inputs
+        return input_sequence.node.op.count(b, *inputs)
 
 
-class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequence-11,24(x, sizes?; axis=0, keepdims=1)"):
+class SplitToSequence(
+    Op, sig="input: T, split?!: I -> output_sequence: any", onnx="SplitToSequence-11,24(input, split?; axis=0, keepdims=1)"
+):
     """Cut ``x`` along ``axis`` into a list of pieces: of ``sizes``, a vector of lengths that add up to the dimension, or each of
     ``sizes``, a scalar above 0 (the last may be smaller), or each of one.
 
@@ -261,31 +275,35 @@ class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequenc
     axis: int = 0
     keepdims: bool = True
 
-    def types(self, x: Any, sizes: Any = None) -> list[Type]:
-        check_inputs(self, (x, sizes))
-        is_vector = sizes is not None and sizes.shape is not None and len(sizes.shape) == 1
-        if sizes is not None and sizes.shape is not None and len(sizes.shape) > 1:
-            raise RuleError("split.sizes", f"the lengths should be a vector or one number, not of rank {len(sizes.shape)}")
-        if x.shape is None:
-            return [Sequence(Tensor(x.dtype, None), sizes.shape[0] if is_vector else None)]
-        if not x.shape:
+    def types(self, input: View, split: View | None = None) -> list[Type]:
+        check_inputs(self, (input, split))
+        count: Any = None
+        lengths = None if split is None else split.shape
+        is_vector = lengths is not None and len(lengths) == 1
+        if lengths is not None and len(lengths) > 1:
+            raise RuleError("split.sizes", f"the lengths must be a vector or a scalar, got rank {len(lengths)}")
+        if lengths is not None and is_vector:
+            count = lengths[0]
+        if input.shape is None:
+            return [Sequence(Tensor(input.dtype, None), count)]
+        if not input.shape:
             raise RuleError("shape.scalar", "a scalar has no axis to cut along")
-        axis = axis_in(self.axis, len(x.shape))
-        pieces = self._pieces(x.shape[axis], sizes)
+        axis = axis_in(self.axis, len(input.shape))
+        pieces = self._pieces(input.shape[axis], split)
         if pieces is None:
-            count, piece = (sizes.shape[0], None) if is_vector else self._even(x.shape[axis], sizes)
+            count, piece = (count, None) if is_vector else self._even(input.shape[axis], split)
         else:
             alike = bool(pieces) and is_size(pieces[0]) and all(each == pieces[0] for each in pieces)
             count, piece = len(pieces), pieces[0] if alike else None
-        middle = () if sizes is None and not self.keepdims else (piece,)
-        return [Sequence(Tensor(x.dtype, (*x.shape[:axis], *middle, *x.shape[axis + 1 :])), count)]
+        middle = () if split is None and not self.keepdims else (piece,)
+        return [Sequence(Tensor(input.dtype, (*input.shape[:axis], *middle, *input.shape[axis + 1 :])), count)]
 
-    def _pieces(self, size: Any, sizes: Any) -> list[Any] | None:
+    def _pieces(self, size: Any, split: View | None) -> list[Any] | None:
         """How long the pieces are, where their number is known."""
-        lengths = None if sizes is None else elements_of(sizes)
-        if sizes is not None and (lengths is None or sizes.shape is None):
+        lengths = None if split is None else elements_of(split)
+        if split is not None and (lengths is None or split.shape is None):
             return None
-        if sizes is not None and sizes.shape:
+        if split is not None and split.shape:
             assert lengths is not None
             if any(isinstance(length, int) and length < 0 for length in lengths):
                 raise RuleError("split.sizes", f"lengths {lengths} should not be negative")
@@ -299,52 +317,54 @@ class SplitToSequence(Op, sig="x: T, sizes?!: I -> y: any", onnx="SplitToSequenc
             return None
         return [piece] * (size // piece) + ([size % piece] if size % piece else [])
 
-    def _even(self, size: Any, sizes: Any) -> tuple[Any, Any]:
+    def _even(self, size: Any, split: View | None) -> tuple[Any, Any]:
         """How many pieces of one length there are, and how long they are."""
-        piece = 1 if sizes is None else (elements_of(sizes) or [None])[0] if sizes.shape is not None else None
+        piece = 1 if split is None else (elements_of(split) or [None])[0] if split.shape is not None else None
         if not isinstance(piece, int):
             return None, None
         return -(-size // piece), piece if symbolic.equal(size % piece, 0) is True else None
 
-    def is_by_one(self, x: Any, sizes: Any = None) -> bool:
+    def is_by_one(self, input: View, split: View | None = None) -> bool:
         """Whether every piece is known to be of one."""
-        return sizes is None or (sizes.shape == () and integers_of(sizes) == [1])
+        return split is None or (split.shape == () and integers_of(split) == [1])
 
-    def count(self, b: Any, x: Any, sizes: Any = None) -> Any:
+    def count(self, b: Builder, input: Value, split: Value | None = None) -> Any:
         """How many pieces there are, a scalar, written through ``b``."""
-        if sizes is not None and sizes.shape is None:
+        if split is not None and split.shape is None:
             raise Unknown
-        if sizes is not None and sizes.shape:
-            return b.Squeeze(b.Shape(sizes), [0])
-        size = b.Squeeze(b.Gather(b.Shape(x), [axis_in(self.axis, len(x.dims))]), [0])
-        piece = 1 if sizes is None else (integers_of(sizes) or [0])[0]
+        if split is not None and split.shape:
+            return b.Squeeze(b.Shape(split), [0])
+        size = b.Squeeze(b.Gather(b.Shape(input), [axis_in(self.axis, len(input.dims))]), [0])
+        piece = 1 if split is None else (integers_of(split) or [0])[0]
         if piece < 1:
             raise Unknown
         return size if piece == 1 else b.Divide(b.Add(size, piece - 1), piece)
 
-    def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:
-        self.types(_typed(x), host_view_of(sizes))
-        axis = axis_in(self.axis, x.ndim)
-        pieces: Any = self._pieces(x.shape[axis], host_view_of(sizes))
+    def evaluate(self, xp: Namespace, input: Array, split: Array | None = None) -> Any:
+        self.types(_typed(input), host_view_of(split))
+        axis = axis_in(self.axis, input.ndim)
+        pieces: Any = self._pieces(input.shape[axis], host_view_of(split))
         front, start, made = (slice(None),) * axis, 0, []
         for piece in pieces:
-            made.append(x[(*front, start if sizes is None and not self.keepdims else slice(start, start + piece))])
+            made.append(input[(*front, start if split is None and not self.keepdims else slice(start, start + piece))])
             start += piece
-        return [np.asarray(each) for each in made] if isinstance(x, np.ndarray) else made
+        return [np.asarray(each) for each in made] if isinstance(input, np.ndarray) else made
 
-    def decompose(self, b: Any, x: Any, sizes: Any = None) -> Any:
-        axis = axis_in(self.axis, len(x.dims))
-        pieces = self._pieces(x.dims[axis], sizes)
+    def decompose(self, b: Builder, input: Value, split: Value | None = None) -> Any:
+        axis = axis_in(self.axis, len(input.dims))
+        pieces = self._pieces(input.dims[axis], split)
         if not pieces:
             raise Unknown
-        lengths = [pieces] if all(isinstance(piece, int) for piece in pieces) else [sizes]
-        parts = b.Split(x, *lengths, axis=axis, outputs=len(pieces))
-        if sizes is None and not self.keepdims:
+        lengths = [pieces] if all(isinstance(piece, int) for piece in pieces) else [split]
+        parts = b.Split(input, *lengths, axis=axis, outputs=len(pieces))
+        if split is None and not self.keepdims:
             parts = [b.Squeeze(part, [axis]) for part in parts]
         return b.SequenceConstruct(*parts)
 
 
-class ConcatFromSequence(Op, sig="x: any -> y: any", onnx="ConcatFromSequence-11(x; axis, new_axis=0)"):
+class ConcatFromSequence(
+    Op, sig="input_sequence: any -> concat_result: any", onnx="ConcatFromSequence-11(input_sequence; axis, new_axis=0)"
+):
     """The elements of ``x`` laid end to end along ``axis``, or along a new axis there; one at least.
 
     Source: ONNX ConcatFromSequence 11.
@@ -353,11 +373,11 @@ class ConcatFromSequence(Op, sig="x: any -> y: any", onnx="ConcatFromSequence-11
     axis: int
     new_axis: bool = False
 
-    def types(self, x: Any) -> list[Type]:
-        known = sequence_of(x.type)
+    def types(self, input_sequence: View) -> list[Type]:
+        known = sequence_of(input_sequence.type)
         if known.length == 0:
             raise RuleError("sequence.empty", "no elements are laid end to end")
-        parts = parts_of(x)
+        parts = parts_of(input_sequence)
         if parts is not None and all(part.shape is not None for part in parts):
             return self._joined([part.type for part in parts])
         part = known.element
@@ -384,19 +404,23 @@ class ConcatFromSequence(Op, sig="x: any -> y: any", onnx="ConcatFromSequence-11
             types = [Tensor(type.dtype, (*type.shape[:axis], 1, *type.shape[axis:])) for type in types]
         return Concat(self._axis(len(types[0].shape) - self.new_axis)).types(*map(View, types))
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
-        if not x:
+    def evaluate(self, xp: Namespace, input_sequence: Array) -> Any:
+        if not input_sequence:
             raise RuleError("sequence.empty", "no elements are laid end to end")
-        self._joined([_typed(part).type for part in x])
-        axis = self._axis(x[0].ndim)
-        return xp.stack(list(x), axis=axis) if self.new_axis else xp.concat(list(x), axis=axis)
+        self._joined([_typed(part).type for part in input_sequence])
+        axis = self._axis(input_sequence[0].ndim)
+        return xp.stack(list(input_sequence), axis=axis) if self.new_axis else xp.concat(list(input_sequence), axis=axis)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, input_sequence: Value) -> Any:
         """What was cut is laid end to end again as it was; else the elements are."""
-        cut = _cut_by_one(x) if x.node is not None and isinstance(x.node.op, SplitToSequence) else None
+        cut = (
+            _cut_by_one(input_sequence)
+            if input_sequence.node is not None and isinstance(input_sequence.node.op, SplitToSequence)
+            else None
+        )
         if cut is not None and (uncut := self._uncut(b, *cut)) is not None:
             return uncut
-        parts = parts_of(x)
+        parts = parts_of(input_sequence)
         if not parts or any(part.shape is None for part in parts):
             raise Unknown
         axis = self._axis(len(parts[0].dims))
@@ -404,7 +428,7 @@ class ConcatFromSequence(Op, sig="x: any -> y: any", onnx="ConcatFromSequence-11
             parts = [b.Unsqueeze(part, [axis]) for part in parts]
         return b.Concat(*parts, axis=axis)
 
-    def _uncut(self, b: Any, whole: Any, axis: int, keeps: bool) -> Any:
+    def _uncut(self, b: Builder, whole: Any, axis: int, keeps: bool) -> Any:
         """Pieces of one of ``whole``, with or without its axis, laid end to end; None where they lie across each other."""
         rank = len(whole.dims)
         target = self._axis(rank - (not keeps))
@@ -423,10 +447,10 @@ class ConcatFromSequence(Op, sig="x: any -> y: any", onnx="ConcatFromSequence-11
         before, after = list(range(target)), list(range(target + 2, rank))
         rows = [b.Gather(sizes, places, axis=0) for places in (before, after) if places]
         rows.insert(1 if before else 0, pair)
-        return b.Reshape(moved, b.Concat(*rows, axis=0) if len(rows) > 1 else pair, copy_zeros=False)
+        return b.Reshape(moved, b.Concat(*rows, axis=0) if len(rows) > 1 else pair, special_zero=False)
 
 
-def _typed(x: Any) -> Any:
+def _typed(x: Array) -> Any:
     view = view_of(x)
     view.type = Tensor(element(x), tuple(x.shape))
     return view
@@ -435,7 +459,7 @@ def _typed(x: Any) -> Any:
 UNLISTED = (SequenceAt, SequenceLength, SplitToSequence, ConcatFromSequence, OptionalHasElement, OptionalGetElement)
 
 
-def unlisted(b: Any, node: Any) -> Any:
+def unlisted(b: Builder, node: Any) -> Any:
     """What a node says without lists and optional values, where that is known; else None: a rule for ``edit.rewrite``."""
     if not isinstance(node.op, UNLISTED):
         return None

@@ -73,9 +73,9 @@ def _by_matrices(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
         if made.size > _MATRIX_LIMIT:
             raise UnsupportedError("fourier.size", f"a transform of {sizes[place]} elements as a matrix")
         order = [*(axis for axis in range(rank - 1) if axis != place), place, rank - 1]
-        moved = b.Reshape(b.Transpose(x, order), [*(sizes[axis] for axis in order[:-2]), rows], copy_zeros=False)
+        moved = b.Reshape(b.Transpose(x, order), [*(sizes[axis] for axis in order[:-2]), rows], special_zero=False)
         matrix = b.constant(made.reshape(rows, -1).astype(x.dtype.numpy), x.dtype)
-        y = b.Reshape(b.MatMul(moved, matrix), [*(sizes[axis] for axis in order[:-2]), *made.shape[1:]], copy_zeros=False)
+        y = b.Reshape(b.MatMul(moved, matrix), [*(sizes[axis] for axis in order[:-2]), *made.shape[1:]], special_zero=False)
         x = b.Transpose(y, [order.index(axis) for axis in range(rank)])
     return x
 
@@ -171,13 +171,13 @@ class DFT(
 
     def _step_back(self, b: Any, g: Any, x: Any, step: tuple[int, Any], given: Any, is_half: bool) -> Any:
         place, length = step
-        size = b.Gather(b.Shape(x, dtype=dtypes.i64), b.constant(place), axis=0)
+        size = b.Gather(b.Shape(x, output_type=dtypes.i64), b.constant(place), axis=0)
         if isinstance(length, int):
             count = b.constant(length)
         elif is_half and not self.inverse:
             count = size if given is None else b.Where(b.Equal(given, -1), size, given)
         else:
-            count = b.Gather(b.Shape(g, dtype=dtypes.i64), b.constant(place), axis=0)
+            count = b.Gather(b.Shape(g, output_type=dtypes.i64), b.constant(place), axis=0)
         axis, many = b.constant([place]), b.Cast(count, to=g.dtype)
         if not self.inverse:
             g = b.Multiply(b.add(DFT(inverse=True), g, axis, count)[0], many)
@@ -201,7 +201,7 @@ def _length_at(b: Any, lengths: Any, index: int) -> Any:
 
 def _two_sided(b: Any, count: Any, like: Any, place: int) -> Any:
     """How often each frequency of one side is among ``count`` ones: 1 for the first and for that of count / 2, otherwise 2."""
-    frequency = b.Range(0, b.Add(b.Divide(count, 2), 1), 1, dtype=dtypes.i64)
+    frequency = b.Range(0, b.Add(b.Divide(count, 2), 1), 1, output_type=dtypes.i64)
     is_single = b.Or(b.Equal(frequency, 0), b.Equal(b.Multiply(frequency, 2), count))
     times = b.Where(is_single, b.constant(1.0, like.dtype), b.constant(2.0, like.dtype))
     return b.Unsqueeze(times, [*range(1, len(like.dims) - place)])

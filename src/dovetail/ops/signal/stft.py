@@ -175,7 +175,7 @@ class ISTFT(
 def _added(b: Any, pieces: Any, places: Any, size: int) -> Any:
     """Pieces, the last two axes, added up at ``places`` of ``size`` elements."""
     batch = shape_value(b, pieces, range(len(pieces.dims) - 2))
-    flat = b.Reshape(pieces, join_sizes(b, [batch, places.size]), copy_zeros=False)
+    flat = b.Reshape(pieces, join_sizes(b, [batch, places.size]), special_zero=False)
     zero = b.constant(np.zeros((), pieces.dtype.numpy), pieces.dtype)
     target = b.Expand(b.constant(places.reshape(-1)), shape_value(b, flat))
     return b.ScatterElements(b.Expand(zero, join_sizes(b, [batch, size])), target, flat, axis=-1, reduction="add")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import dtypes, symbolic
 from dovetail.arrays import element
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import INT64_MAX, agree, axis_in, static
+from dovetail.ir.types import INT64_MAX, View, agree, axis_in, static
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.shape_values import as_i64, elements_of, host_view_of, is_size, view_of
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 def _positive_rank(rank: int) -> int:
@@ -23,9 +29,9 @@ def _positive_rank(rank: int) -> int:
 
 class Concat(
     Op,
-    sig="*xs: T -> y: T",
-    onnx=("Concat-1(*xs; axis~front=1)", "Concat-4(*xs; axis~front)", "Concat-11,13(*xs; axis)"),
-    openvino="Concat-1(*xs; axis)",
+    sig="*inputs: T -> concat_result: T",
+    onnx=("Concat-1(*inputs; axis~front=1)", "Concat-4(*inputs; axis~front)", "Concat-11,13(*inputs; axis)"),
+    openvino="Concat-1(*inputs; axis)",
 ):
     """Lay ``xs`` end to end along ``axis``, which counts from the end when negative; all other dimensions agree.
 
@@ -35,15 +41,15 @@ class Concat(
 
     axis: int
 
-    def shape(self, *xs: Any) -> Any:
-        if not xs:
+    def shape(self, *inputs: View) -> Any:
+        if not inputs:
             raise RuleError("node.inputs", "at least one input is needed")
-        known = [x.shape for x in xs if x.shape is not None]
+        known = [x.shape for x in inputs if x.shape is not None]
         if not known:
             return None
         rank = _positive_rank(len(known[0]))
         axis = axis_in(self.axis, rank)
-        sizes = list(known[0])
+        sizes: list[Any] = list(known[0])
         for shape in known[1:]:
             if len(shape) != rank:
                 raise RuleError("shape.rank", f"ranks {rank}, {len(shape)} should be equal")
@@ -51,32 +57,32 @@ class Concat(
                 sizes[place] = sizes[place] + size if place == axis else agree(sizes[place], size)
         if isinstance(sizes[axis], int) and sizes[axis] > INT64_MAX:
             raise RuleError("shape.overflow", f"the sizes along axis {axis} add up to {sizes[axis]}, more than 2**63 - 1")
-        if len(known) < len(xs):
+        if len(known) < len(inputs):
             sizes[axis] = None
         return tuple(sizes)
 
-    def canonical(self, *xs: Any) -> Op:
-        rank = next((len(x.shape) for x in xs if x.shape is not None), None)
+    def canonical(self, *inputs: View) -> Op:
+        rank = next((len(x.shape) for x in inputs if x.shape is not None), None)
         return self if rank is None else Concat(axis_in(self.axis, rank))
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, *inputs: Array) -> Any:
         # A library would promote, and has its own words and limits for the rest.
-        kinds = list(dict.fromkeys(str(element(x)) for x in xs))
+        kinds = list(dict.fromkeys(str(element(x)) for x in inputs))
         if len(kinds) > 1:
             raise RuleError("type.disagree", f"element types {', '.join(kinds)} should be equal")
-        self.shape(*map(view_of, xs))
-        return xp.concat(list(xs), axis=self.axis)
+        self.shape(*map(view_of, inputs))
+        return xp.concat(list(inputs), axis=self.axis)
 
-    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, *inputs: Value) -> Any:
         axis = axis_in(self.axis, len(y.dims))
-        sizes = [x.dims[axis] for x in xs]
+        sizes = [x.dims[axis] for x in inputs]
         if all(isinstance(size, int) for size in sizes):
-            return b.Split(g, sizes, axis=axis, outputs=len(xs))
-        lengths = b.Concat(*(b.Gather(b.Shape(x), [axis]) for x in xs), axis=0)
-        return b.Split(g, lengths, axis=axis, outputs=len(xs))
+            return b.Split(g, sizes, axis=axis, outputs=len(inputs))
+        lengths = b.Concat(*(b.Gather(b.Shape(x), [axis]) for x in inputs), axis=0)
+        return b.Split(g, lengths, axis=axis, outputs=len(inputs))
 
-    def windows(self, *xs: Any) -> Windows:
-        shapes = [static(x.shape) for x in xs]
+    def windows(self, *inputs: View) -> Windows:
+        shapes = [static(x.shape) for x in inputs]
         axis = axis_in(self.axis, len(shapes[0]))
         outer, inner = prod(shapes[0][:axis]), prod(shapes[0][axis + 1 :])
         rows = [shape[axis] * inner for shape in shapes]
@@ -91,15 +97,15 @@ class Concat(
 
 class Split(
     Op,
-    sig="x: T, sizes?!: I -> *ys: T",
+    sig="input: T, split?!: I -> *outputs: T",
     onnx=(
-        "Split-1,2(x; split:sizes?, axis~front=0)",
-        "Split-11(x; split:sizes?, axis=0)",
-        "Split-13(x, sizes?; axis=0)",
-        "Split-18(x, sizes; axis=0)",
-        ">Split-18(x; axis, num_outputs:outputs | ragged=true/false)",
+        "Split-1,2(input; split?, axis~front=0)",
+        "Split-11(input; split?, axis=0)",
+        "Split-13(input, split?; axis=0)",
+        "Split-18(input, split; axis=0)",
+        ">Split-18(input; axis, num_outputs:outputs | ragged=true/false)",
     ),
-    openvino=("VariadicSplit-1(x, axis, sizes | wildcard=true/false)", "Split-1(x, axis~scalar; num_splits:outputs)"),
+    openvino=("VariadicSplit-1(input, axis, split | wildcard=true/false)", "Split-1(input, axis~scalar; num_splits:outputs)"),
 ):
     """Cut ``x`` along ``axis`` into pieces of ``sizes``, or into ``outputs`` equal ones.
 
@@ -117,17 +123,17 @@ class Split(
         if self.outputs < 1:
             raise RuleError("split.outputs", f"{self.outputs} outputs; at least one is needed")
 
-    def shape(self, x: Any, sizes: Any = None) -> Any:
-        lengths = None if sizes is None else self._lengths(sizes)
-        shape = x.shape
+    def shape(self, input: View, split: View | None = None) -> Any:
+        lengths = None if split is None else self._lengths(split)
+        shape = input.shape
         if shape is None:
             return [None] * self.outputs
         axis = axis_in(self.axis, _positive_rank(len(shape)))
-        pieces = self._equal(shape[axis]) if sizes is None else self._explicit(shape[axis], lengths)
+        pieces = self._equal(shape[axis]) if split is None else self._explicit(shape[axis], lengths)
         return [(*shape[:axis], piece, *shape[axis + 1 :]) for piece in pieces]
 
-    def _check_count(self, sizes: Any) -> None:
-        shape = sizes.shape
+    def _check_count(self, split: View) -> None:
+        shape = split.shape
         if shape is None:
             return
         if len(shape) != 1:
@@ -148,10 +154,10 @@ class Split(
             raise RuleError("split.divide", f"{count} pieces of {piece} are more than {size}")
         return [piece] * (count - 1) + [last]
 
-    def _lengths(self, sizes: Any) -> list[Any] | None:
+    def _lengths(self, split: View) -> list[Any] | None:
         """The lengths as they stand, where they are known."""
-        self._check_count(sizes)
-        lengths = elements_of(sizes)
+        self._check_count(split)
+        lengths = elements_of(split)
         if lengths is None:
             return None
         numbers = [length for length in lengths if isinstance(length, int)]
@@ -178,57 +184,57 @@ class Split(
         # A length that may be negative may turn out to be the remainder.
         return [remainder if length == -1 else length if is_size(length) else None for length in lengths]
 
-    def canonical(self, x: Any, sizes: Any = None) -> Op:
+    def canonical(self, input: View, split: View | None = None) -> Op:
         axis, ragged, wildcard = self.axis, self.ragged, self.wildcard
-        if x.shape is not None:
-            axis = axis_in(axis, len(x.shape))
-            ragged = ragged and symbolic.exact_quotient(x.shape[axis], self.outputs) is None
-        lengths = elements_of(sizes)
+        if input.shape is not None:
+            axis = axis_in(axis, len(input.shape))
+            ragged = ragged and symbolic.exact_quotient(input.shape[axis], self.outputs) is None
+        lengths = elements_of(split)
         if lengths is not None:
             wildcard = wildcard and not all(map(is_size, lengths))
         return Split(axis, self.outputs, ragged, wildcard)
 
-    def evaluate(self, xp: Any, x: Any, sizes: Any = None) -> Any:
-        shapes = self.shape(view_of(x), host_view_of(sizes))
-        axis = axis_in(self.axis, x.ndim)
+    def evaluate(self, xp: Namespace, input: Array, split: Array | None = None) -> Any:
+        shapes = self.shape(view_of(input), host_view_of(split))
+        axis = axis_in(self.axis, input.ndim)
         pieces = [shape[axis] for shape in shapes]
         front = (slice(None),) * axis
         starts = accumulate(pieces, initial=0)
-        return tuple(x[(*front, slice(start, start + piece))] for start, piece in zip(starts, pieces, strict=False))
+        return tuple(input[(*front, slice(start, start + piece))] for start, piece in zip(starts, pieces, strict=False))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, sizes: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], input: Value, split: Value | None = None) -> Any:
         parts = [zeros_like(b, y[place]) if gradient is None else gradient for place, gradient in enumerate(g)]
         return [b.Concat(*parts, axis=self.axis), None]
 
-    def decompose(self, b: Any, x: Any, sizes: Any = None) -> Any:
+    def decompose(self, b: Builder, input: Value, split: Value | None = None) -> Any:
         """With every length written out, for a format that has no remainder or no ragged pieces; None where it is so already."""
-        if not (self.ragged if sizes is None else self.wildcard):
+        if not (self.ragged if split is None else self.wildcard):
             return None
-        shapes = self.shape(x, sizes)
+        shapes = self.shape(input, split)
         lengths: Any = [None if shape is None else shape[axis_in(self.axis, len(shape))] for shape in shapes]
         if not all(isinstance(length, int) for length in lengths):
-            size = b.Gather(b.Shape(x, dtype=dtypes.i64), [self.axis])
-            lengths = self._ragged(b, size) if sizes is None else self._filled(b, size, sizes)
-        return b.Split(x, lengths, axis=self.axis, outputs=self.outputs)
+            size = b.Gather(b.Shape(input, output_type=dtypes.i64), [self.axis])
+            lengths = self._ragged(b, size) if split is None else self._filled(b, size, split)
+        return b.Split(input, lengths, axis=self.axis, outputs=self.outputs)
 
-    def _ragged(self, b: Any, size: Any) -> Any:
+    def _ragged(self, b: Builder, size: Any) -> Any:
         last = self.outputs - 1
         piece = b.Divide(b.Add(size, last), self.outputs)
         return b.Concat(*[piece] * last, b.Subtract(size, b.Multiply(piece, last)), axis=0)
 
-    def _filled(self, b: Any, size: Any, sizes: Any) -> Any:
+    def _filled(self, b: Builder, size: Any, split: Value) -> Any:
         """The lengths with the remainder in its place; two of -1 are left as they are, to be refused."""
-        given = as_i64(b, sizes)
+        given = as_i64(b, split)
         free = b.constant(-1, dtypes.i64)
         is_free = b.Equal(given, free)
         count = b.ReduceSum(b.Cast(is_free, to=dtypes.i64), [0])
         rest = b.Subtract(size, b.ReduceSum(b.Where(is_free, 0, given), [0]))
         return b.Where(is_free, b.Where(b.Greater(count, 1), free, rest), given)
 
-    def windows(self, x: Any, sizes: Any = None) -> Windows:
-        shape = static(x.shape)
+    def windows(self, input: View, split: View | None = None) -> Windows:
+        shape = static(input.shape)
         axis = axis_in(self.axis, len(shape))
-        pieces = [static(piece)[axis] for piece in self.shape(x, sizes)]
+        pieces = [static(piece)[axis] for piece in self.shape(input, split)]
         outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
         rows = [piece * inner for piece in pieces]
         whole = sum(rows)

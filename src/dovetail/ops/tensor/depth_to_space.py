@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import Size, axis_in, static
+from dovetail.ir.types import Size, View, axis_in, static
 from dovetail.ops.shape_values import join_sizes, view_of
 from dovetail.ops.tensor.transpose_expand_tile import dense, inverse
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 _ONNX_MODES = "mode~{DCR:blocks_first,CRD:depth_first}"
 _OPENVINO_MODES = "mode~{blocks_first:blocks_first,depth_first:depth_first}"
@@ -23,13 +28,13 @@ class _Blocks(Op):
         """The sizes of the pieces of all axes, and the order in which they come."""
         raise NotImplementedError
 
-    def windows(self, x: Any) -> Windows:
+    def windows(self, x: View) -> Windows:
         sizes, order = self.split(static(x.shape))
         ours = dense(sizes)
         moved = tuple(sizes[place] for place in order)
         return Windows((Window(0, 0, moved, 0, tuple(ours[place] for place in order), 0, dense(moved)),))
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         shape = self.shape(view_of(x))
         sizes, order = self.split(tuple(x.shape))
         return xp.reshape(xp.permute_dims(xp.reshape(x, tuple(sizes)), tuple(order)), shape)
@@ -38,7 +43,7 @@ class _Blocks(Op):
         """The numbers by which sizes are multiplied and divided."""
         raise NotImplementedError
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         """As Reshape, Transpose, Reshape."""
         factors = self.factors(len(x.dims))
         sizes, order = self.split(x.dims)
@@ -46,15 +51,15 @@ class _Blocks(Op):
         return _reshaped(b, moved, self.shape(x), x, factors)
 
 
-def _reshaped(b: Any, value: Any, sizes: Sequence[Size], x: Any, factors: Sequence[int]) -> Any:
+def _reshaped(b: Builder, value: Value, sizes: Sequence[Size], x: Value, factors: Sequence[int]) -> Any:
     """``value`` under ``sizes``; those that only run time knows follow from the sizes of ``x``."""
     if all(isinstance(size, int) for size in sizes):
-        return b.Reshape(value, list(sizes), copy_zeros=False)
+        return b.Reshape(value, list(sizes), special_zero=False)
     parts = [size if isinstance(size, int) else _at_run_time(b, size, x, factors) for size in sizes]
-    return b.Reshape(value, join_sizes(b, parts), copy_zeros=False)
+    return b.Reshape(value, join_sizes(b, parts), special_zero=False)
 
 
-def _at_run_time(b: Any, size: Size, x: Any, factors: Sequence[int]) -> Any:
+def _at_run_time(b: Builder, size: Size, x: Value, factors: Sequence[int]) -> Any:
     """A size that is one of ``x``, or one of them times or by a factor, as a vector of one element."""
     from dovetail.ir.builder import shape_value
 
@@ -85,27 +90,27 @@ def _quotient(size: Any, divisor: int, what: str) -> Any:
 
 
 class _Depth(_Blocks):
-    block_size: int = 1
+    blocksize: int = 1
     mode: str = "blocks_first"
 
     def factors(self, rank: int) -> tuple[int, ...]:
-        return self.block_size, self.block_size ** (rank - 2)
+        return self.blocksize, self.blocksize ** (rank - 2)
 
     def validate(self) -> None:
-        if self.block_size < 1:
-            raise RuleError("blocks.size", f"a block size of {self.block_size}")
+        if self.blocksize < 1:
+            raise RuleError("blocks.size", f"a block size of {self.blocksize}")
         if self.mode not in ("blocks_first", "depth_first"):
             raise RuleError("blocks.mode", f"{self.mode!r} is neither blocks_first nor depth_first")
 
 
 class DepthToSpace(
     _Depth,
-    sig="x: T -> y: T",
+    sig="input: T -> output: T",
     onnx=(
-        "DepthToSpace-1(x; blocksize:block_size | mode=blocks_first)",
-        f"DepthToSpace-11,13,28(x; blocksize:block_size, {_ONNX_MODES}=DCR)",
+        "DepthToSpace-1(input; blocksize | mode=blocks_first)",
+        f"DepthToSpace-11,13,28(input; blocksize, {_ONNX_MODES}=DCR)",
     ),
-    openvino=f"DepthToSpace-1(x; block_size=1, {_OPENVINO_MODES})",
+    openvino=f"DepthToSpace-1(input; block_size:blocksize=1, {_OPENVINO_MODES})",
 ):
     """Channels of ``x`` [N, C, *spatial] as blocks of ``block_size`` in every spatial axis: [N, C / block_size^k, *spatial *
     block_size].
@@ -114,35 +119,35 @@ class DepthToSpace(
     Sources: ONNX DepthToSpace 1 to 28 (DCR, CRD; two spatial axes); OpenVINO DepthToSpace-1.
     """
 
-    def shape(self, x: Any) -> Any:
-        if x.shape is None:
+    def shape(self, input: View) -> Any:
+        if input.shape is None:
             return None
-        count = _check_rank(x.shape)
-        channels = _quotient(x.shape[1], self.block_size**count, "the depth")
-        return (x.shape[0], channels, *(size * self.block_size for size in x.shape[2:]))
+        count = _check_rank(input.shape)
+        channels = _quotient(input.shape[1], self.blocksize**count, "the depth")
+        return (input.shape[0], channels, *(size * self.blocksize for size in input.shape[2:]))
 
     def split(self, shape: Sequence[Any]) -> tuple[list[Any], list[int]]:
         count = _check_rank(shape)
-        channels = _quotient(shape[1], self.block_size**count, "the depth")
-        blocks, spatial = [self.block_size] * count, list(shape[2:])
+        channels = _quotient(shape[1], self.blocksize**count, "the depth")
+        blocks, spatial = [self.blocksize] * count, list(shape[2:])
         first = self.mode == "blocks_first"
         depth = [*blocks, channels] if first else [channels, *blocks]
         channel, block = (count + 1, 1) if first else (1, 2)
         pairs = [place for axis in range(count) for place in (count + 2 + axis, block + axis)]
         return [shape[0], *depth, *spatial], [0, channel, *pairs]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
-        return [b.apply("SpaceToDepth", g, block_size=self.block_size, mode=self.mode)]
+    def vjp(self, b: Builder, g: Value, y: Value, input: Value) -> Any:
+        return [b.apply("SpaceToDepth", g, blocksize=self.blocksize, mode=self.mode)]
 
 
 class SpaceToDepth(
     _Depth,
-    sig="x: T -> y: T",
+    sig="input: T -> output: T",
     onnx=(
-        "SpaceToDepth-1,13(x; blocksize:block_size | mode=blocks_first)",
-        f"SpaceToDepth-28(x; blocksize:block_size, {_ONNX_MODES}=DCR)",
+        "SpaceToDepth-1,13(input; blocksize | mode=blocks_first)",
+        f"SpaceToDepth-28(input; blocksize, {_ONNX_MODES}=DCR)",
     ),
-    openvino=f"SpaceToDepth-1(x; block_size=1, {_OPENVINO_MODES})",
+    openvino=f"SpaceToDepth-1(input; block_size:blocksize=1, {_OPENVINO_MODES})",
 ):
     """Blocks of ``block_size`` in every spatial axis of ``x`` [N, C, *spatial] as channels: [N, C * block_size^k, *spatial /
     block_size].
@@ -151,25 +156,25 @@ class SpaceToDepth(
     SpaceToDepth-1.
     """
 
-    def shape(self, x: Any) -> Any:
-        if x.shape is None:
+    def shape(self, input: View) -> Any:
+        if input.shape is None:
             return None
-        count = _check_rank(x.shape)
-        spatial = (_quotient(size, self.block_size, "the size") for size in x.shape[2:])
-        return (x.shape[0], x.shape[1] * self.block_size**count, *spatial)
+        count = _check_rank(input.shape)
+        spatial = (_quotient(size, self.blocksize, "the size") for size in input.shape[2:])
+        return (input.shape[0], input.shape[1] * self.blocksize**count, *spatial)
 
     def split(self, shape: Sequence[Any]) -> tuple[list[Any], list[int]]:
         count = _check_rank(shape)
-        pairs = [part for size in shape[2:] for part in (_quotient(size, self.block_size, "the size"), self.block_size)]
+        pairs = [part for size in shape[2:] for part in (_quotient(size, self.blocksize, "the size"), self.blocksize)]
         spatial, blocks = list(range(2, 2 + 2 * count, 2)), list(range(3, 3 + 2 * count, 2))
         depth = [*blocks, 1] if self.mode == "blocks_first" else [1, *blocks]
         return [shape[0], shape[1], *pairs], [0, *depth, *spatial]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
-        return [b.apply("DepthToSpace", g, block_size=self.block_size, mode=self.mode)]
+    def vjp(self, b: Builder, g: Value, y: Value, input: Value) -> Any:
+        return [b.apply("DepthToSpace", g, blocksize=self.blocksize, mode=self.mode)]
 
 
-class ShuffleChannels(_Blocks, sig="x: T -> y: T", openvino="ShuffleChannels-1(x; axis=1, group=1)"):
+class ShuffleChannels(_Blocks, sig="data: T -> output: T", openvino="ShuffleChannels-1(data; axis=1, group=1)"):
     """The places along ``axis`` taken as a matrix of ``group`` rows, transposed.
 
     ``group`` divides the size. Source: OpenVINO ShuffleChannels-1.
@@ -182,13 +187,13 @@ class ShuffleChannels(_Blocks, sig="x: T -> y: T", openvino="ShuffleChannels-1(x
         if self.group < 1:
             raise RuleError("blocks.size", f"{self.group} groups")
 
-    def shape(self, x: Any) -> Any:
-        if x.shape is None:
+    def shape(self, data: View) -> Any:
+        if data.shape is None:
             return None
-        if not x.shape:
+        if not data.shape:
             raise RuleError("shape.scalar", "a scalar has no axis of channels")
-        _quotient(x.shape[axis_in(self.axis, len(x.shape))], self.group, "the size")
-        return x.shape
+        _quotient(data.shape[axis_in(self.axis, len(data.shape))], self.group, "the size")
+        return data.shape
 
     def split(self, shape: Sequence[Any]) -> tuple[list[Any], list[int]]:
         axis = axis_in(self.axis, len(shape))
@@ -199,12 +204,12 @@ class ShuffleChannels(_Blocks, sig="x: T -> y: T", openvino="ShuffleChannels-1(x
     def factors(self, rank: int) -> tuple[int, ...]:
         return (self.group,)
 
-    def canonical(self, x: Any) -> Op:
-        return self if x.shape is None else ShuffleChannels(axis_in(self.axis, len(x.shape)), self.group)
+    def canonical(self, data: View) -> Op:
+        return self if data.shape is None else ShuffleChannels(axis_in(self.axis, len(data.shape)), self.group)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, data: Value) -> Any:
         """Back by a transposition of the matrix that the places make."""
         sizes, order = self.split(y.dims)
         factors = self.factors(len(y.dims))
-        moved = _reshaped(b, g, [sizes[place] for place in order], x, factors)
-        return [_reshaped(b, b.Transpose(moved, inverse(order)), y.dims, x, factors)]
+        moved = _reshaped(b, g, [sizes[place] for place in order], data, factors)
+        return [_reshaped(b, b.Transpose(moved, inverse(order)), y.dims, data, factors)]

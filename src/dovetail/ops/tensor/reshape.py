@@ -1,15 +1,16 @@
-"""The same elements under another shape: Reshape, Flatten, Squeeze, Unsqueeze."""
+"""Reshape, Flatten, Squeeze and Unsqueeze: the same elements in another shape."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, Windows
-from dovetail.ir.types import axes_in, total
+from dovetail.ir.types import Shape, Size, View, axes_in, dtype_in, total
 from dovetail.ops.builders import reshape_like
 from dovetail.ops.shape_values import (
     REFUSED_SIZE,
@@ -23,170 +24,174 @@ from dovetail.ops.shape_values import (
     view_of,
 )
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 
 class Reshape(
     Op,
-    sig="x: T, target!: I -> y: T",
+    sig="data: T, shape!: I -> reshaped: T",
     onnx=(
-        "Reshape-1(x; shape:target, consumed_inputs:_)",
-        "Reshape-5,13(x, target)",
-        "Reshape-14,19,21,23,24,25(x, target; allowzero~not:copy_zeros=0)",
+        "Reshape-1(data; shape, consumed_inputs:_)",
+        "Reshape-5,13(data, shape)",
+        "Reshape-14,19,21,23,24,25(data, shape; allowzero~not:special_zero=0)",
     ),
-    openvino="Reshape-1(x, target; special_zero:copy_zeros | empty=cancel/refuse)",
+    openvino="Reshape-1(data, shape; special_zero | empty=cancel/refuse)",
 ):
-    """The elements of ``x`` in row-major order under the shape ``target``, a vector.
+    """Reshape ``data`` to the sizes in the vector ``shape``, keeping its elements in row-major order.
 
-    With ``copy_zeros`` a 0 copies the input's dimension at its index, which has to be below the rank; otherwise it is a size of
-    zero. At most one -1 is computed so that the volumes agree. ``empty`` rules on -1 where the other sizes multiply to 0:
-    ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
-    refuses the target [0] unless that copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in the target
-    is a size, also when it turns out to be 0. Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero),
-    nGraph Reshape v1.
+    With ``special_zero`` a 0 copies the input's dimension at its index, which must be below the rank; otherwise it is a size of
+    zero. At most one -1 is computed so that the numbers of elements agree. ``empty`` rules on -1 where the other sizes multiply
+    to 0: ``refuse``; ``cancel`` divides by the sizes that are not copied ([0, 3] by [0, -1] is [0, 3]); ``zero`` makes it 0, and
+    refuses the shape [0] unless that 0 copies. Where a literal 0 stands beside -1, every choice refuses. A symbol in ``shape`` is
+    a size, also when it turns out to be 0. ``special_zero`` is the negation of ONNX's ``allowzero``.
+    Sources: ONNX Reshape 1 to 25 (allowzero), OpenVINO Reshape-1 (special_zero), nGraph Reshape v1.
     """
 
-    copy_zeros: bool = True
+    special_zero: bool = True
     empty: str = "refuse"
 
-    def shape(self, x: Any, target: Any) -> Any:
-        length = self._check_target(target)
-        wanted = elements_of(target)
-        if wanted is None:
+    def shape(self, data: View, shape: View) -> Any:
+        length = self._check_shape_input(shape)
+        sizes = elements_of(shape)
+        if sizes is None:
             return shape_of_rank(length)
-        negative = [size for size in wanted if isinstance(size, int) and size < -1]
+        negative = [size for size in sizes if isinstance(size, int) and size < -1]
         if negative:
-            raise RuleError("reshape.target", f"size {negative[0]} in the target is below -1")
-        if all(isinstance(size, int) for size in wanted):
-            total(size for size in wanted if size != -1)
-        if self.empty == "zero" and not self.copy_zeros and wanted == [0]:
-            raise RuleError("reshape.target", "a target of [0] has to copy")
-        free = [place for place, size in enumerate(wanted) if size == -1]
+            raise RuleError("reshape.target", f"a size of the shape must be at least -1, got {negative[0]}")
+        if all(isinstance(size, int) for size in sizes):
+            total(size for size in sizes if size != -1)
+        if self.empty == "zero" and not self.special_zero and sizes == [0]:
+            raise RuleError("reshape.target", "the 0 of the shape [0] must copy a dimension")
+        free = [axis for axis, size in enumerate(sizes) if size == -1]
         if len(free) > 1:
-            raise RuleError("reshape.target", f"{len(free)} sizes of -1 in the target; at most one can be computed")
-        copied = [place for place, size in enumerate(wanted) if size == 0] if self.copy_zeros else []
-        if free and not self.copy_zeros and 0 in wanted:
-            raise RuleError("reshape.target", "a size of 0 and one of -1 in the same target")
-        vague = [place for place, size in enumerate(wanted) if self._is_vague(size)]
-        shape = x.shape
-        if shape is None:
-            return tuple(None if place in (*free, *vague, *copied) else size for place, size in enumerate(wanted))
-        for place in copied:
-            if place >= len(shape):
-                raise RuleError("reshape.target", f"0 at index {place} copies from a rank of {len(shape)}")
-        sizes: list[Any] = [shape[place] if place in copied else size for place, size in enumerate(wanted)]
-        if vague:
-            return self._settle(shape, sizes, free, vague)
+            raise RuleError("reshape.target", f"at most one size of the shape may be -1, got {len(free)}")
+        copied = [axis for axis, size in enumerate(sizes) if size == 0] if self.special_zero else []
+        if free and not self.special_zero and 0 in sizes:
+            raise RuleError("reshape.target", f"a shape with -1 must have no size of 0, got {sizes}")
+        unknown = [axis for axis, size in enumerate(sizes) if self._may_be_special(size)]
+        if data.shape is None:
+            return tuple(None if axis in (*free, *unknown, *copied) else size for axis, size in enumerate(sizes))
+        for axis in copied:
+            if axis >= len(data.shape):
+                raise RuleError("reshape.target", f"a 0 at index {axis} must be below the rank ({len(data.shape)})")
+        sizes = [data.shape[axis] if axis in copied else size for axis, size in enumerate(sizes)]
+        if unknown:
+            return self._infer_unknown(data.shape, sizes, free, unknown)
         if not free:
-            self._check_volume(shape, sizes)
+            self._check_volume(data.shape, sizes)
             return tuple(sizes)
-        (place,) = free
-        sizes[place] = self._computed(shape, sizes, place, copied)
+        (axis,) = free
+        sizes[axis] = self._infer_free(data.shape, sizes, axis, copied)
         return tuple(sizes)
 
-    def _check_target(self, target: Any) -> Any:
-        dtype = target.type.dtype
+    def _check_shape_input(self, shape: View) -> Size | None:
+        dtype = dtype_in(shape.type)
         if dtype is not None and dtype.bits < 8:
-            raise RuleError("type.class", f"input 'target' should be an integer type of 8 to 64 bits, not {dtype}")
-        if target.shape is None:
+            raise RuleError("type.class", f"input 'shape' must be an integer type of 8 to 64 bits, got {dtype}")
+        if shape.shape is None:
             return None
-        if len(target.shape) != 1:
-            raise RuleError("reshape.target", f"the target should be a vector, not of rank {len(target.shape)}")
-        (length,) = target.shape
-        return length
+        if len(shape.shape) != 1:
+            raise RuleError("reshape.target", f"the shape must be a vector, got rank {len(shape.shape)}")
+        return shape.shape[0]
 
-    def _is_vague(self, size: Any) -> bool:
-        """Whether an element of the target may turn out to be a special value."""
+    def _may_be_special(self, size: Size) -> bool:
+        """Test whether a symbolic element of ``shape`` may turn out to be -1."""
         return not isinstance(size, int) and not is_size(size)
 
-    def _settle(self, shape: Any, sizes: list[Any], free: list[int], vague: list[int]) -> Any:
-        """Sizes that only run time knows stay open; one alone follows from the volume."""
-        found = None
-        if len(vague) == 1 and not free:
-            rest = total(size for place, size in enumerate(sizes) if place not in vague)
+    def _infer_unknown(self, shape: Shape, sizes: list[Any], free: list[int], unknown: list[int]) -> Any:
+        """Return the sizes with None for those that only run time knows; one alone follows from the number of elements."""
+        size = None
+        if len(unknown) == 1 and not free:
+            rest = total(size for axis, size in enumerate(sizes) if axis not in unknown)
             if symbolic.equal(rest, 0) is False:
-                found = symbolic.exact_quotient(total(shape), rest)
-        return tuple(found if place in vague else None if place in free else size for place, size in enumerate(sizes))
+                size = symbolic.exact_quotient(total(shape), rest)
+        return tuple(size if axis in unknown else None if axis in free else other for axis, other in enumerate(sizes))
 
-    def _check_volume(self, shape: Any, sizes: list[Any]) -> None:
-        ours, theirs = total(shape), total(sizes)
-        if symbolic.equal(ours, theirs) is False:
-            raise RuleError("reshape.volume", f"{ours} elements do not make a shape of {theirs}")
+    def _check_volume(self, shape: Shape, sizes: list[Any]) -> None:
+        before, after = total(shape), total(sizes)
+        if symbolic.equal(before, after) is False:
+            raise RuleError("reshape.volume", f"the shape must have as many elements as the input ({before}), got {after}")
 
-    def _computed(self, shape: Any, sizes: list[Any], free: int, copied: list[int]) -> Any:
-        rest = [size for place, size in enumerate(sizes) if place != free]
-        literal = total(size for place, size in enumerate(sizes) if place != free and place not in copied)
-        volume, known = total(shape), total(rest)
+    def _infer_free(self, shape: Shape, sizes: list[Any], free: int, copied: list[int]) -> Any:
+        """Return the size for -1, at index ``free``."""
+        known = total(size for axis, size in enumerate(sizes) if axis != free)
+        literal = total(size for axis, size in enumerate(sizes) if axis != free and axis not in copied)
         if known == 0 and self.empty == "refuse":
-            raise RuleError("reshape.target", f"-1 beside sizes that multiply to 0, from {list(shape)}")
+            raise RuleError("reshape.target", f"sizes beside -1 must not multiply to 0, for an input of shape {list(shape)}")
         if self.empty == "zero" and symbolic.equal(known, 0) is not False:
             return 0 if isinstance(known, int) else None
-        # The dimensions that were copied stand on both sides and cancel, also when they are 0.
-        left = total(size for place, size in enumerate(shape) if place not in copied)
-        if isinstance(left, int) and isinstance(literal, int):
-            if left % literal:
-                raise RuleError("reshape.volume", f"{volume} elements do not divide by {known}")
-            return left // literal
-        quotient = symbolic.exact_quotient(left, literal)
+        # Copied dimensions stand in the input and in the output and cancel, also when they are 0.
+        remaining = total(size for axis, size in enumerate(shape) if axis not in copied)
+        if isinstance(remaining, int) and isinstance(literal, int):
+            if remaining % literal:
+                message = f"the number of elements ({total(shape)}) must be a multiple of the product of the sizes ({known})"
+                raise RuleError("reshape.volume", message)
+            return remaining // literal
+        quotient = symbolic.exact_quotient(remaining, literal)
         if quotient is not None:
             return quotient
-        return left // literal if symbolic.equal(literal, 0) is False else None
+        return remaining // literal if symbolic.equal(literal, 0) is False else None
 
-    def canonical(self, x: Any, target: Any) -> Op:
-        """Without a 0 that copies, and without one beside -1, all choices say the same."""
-        wanted = elements_of(target)
-        empty = "refuse" if self.empty == "cancel" and not self.copy_zeros else self.empty
-        if wanted is None:
+    def canonical(self, data: View, shape: View) -> Op:
+        """Use the defaults where no 0 copies and no 0 stands beside -1: there all choices agree."""
+        sizes = elements_of(shape)
+        empty = "refuse" if self.empty == "cancel" and not self.special_zero else self.empty
+        if sizes is None:
             return self.with_(empty=empty)
-        zeros = [place for place, size in enumerate(wanted) if symbolic.equal(size, 0) is not False]
+        zeros = [axis for axis, size in enumerate(sizes) if symbolic.equal(size, 0) is not False]
         if not zeros:
             return Reshape()
-        beside = [x.shape[place] if x.shape is not None and place < len(x.shape) else None for place in zeros]
-        if not any(self._is_vague(size) or size == -1 for size in wanted):
+        sources = [data.shape[axis] if data.shape is not None and axis < len(data.shape) else None for axis in zeros]
+        if not any(self._may_be_special(size) or size == -1 for size in sizes):
             empty = "refuse"
-        if all(size is not None and symbolic.equal(size, 0) is False for size in beside):
+        if all(size is not None and symbolic.equal(size, 0) is False for size in sources):
             empty = "refuse"
-        return Reshape(self.copy_zeros or all(size == 0 for size in beside), empty)
+        return Reshape(self.special_zero or all(size == 0 for size in sources), empty)
 
-    def evaluate(self, xp: Any, x: Any, target: Any) -> Any:
-        return xp.reshape(x, self.shape(view_of(x), host_view_of(target)))
+    def evaluate(self, xp: Namespace, data: Array, shape: Array) -> Any:
+        return xp.reshape(data, self.shape(view_of(data), host_view_of(shape)))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, target: Any) -> Any:
-        return [reshape_like(b, g, x), None]
+    def vjp(self, b: Builder, g: Value, y: Value, data: Value, shape: Value) -> Any:
+        return [reshape_like(b, g, data), None]
 
-    def windows(self, x: Any, target: Any) -> Windows:
-        return Windows.whole(x.shape)
+    def windows(self, data: View, shape: View) -> Windows:
+        return Windows.whole(data.shape)
 
-    def decompose(self, b: Any, x: Any, target: Any) -> Any:
-        """With every size written out, for a format that rules otherwise on -1 beside a copied 0; None where it is so already."""
+    def decompose(self, b: Builder, data: Value, shape: Value) -> Any:
+        """Write out every size, for a format that rules otherwise on -1 beside a copied 0; None where ``empty`` refuses."""
         if self.empty == "refuse":
             return None
-        if not self.copy_zeros:
-            # A format that has no such ruling answers where nGraph refuses [0].
-            return b.Reshape(x, target, copy_zeros=False)
-        wanted, shape = elements_of(target), self.shape(x, target)
-        if wanted is not None and all(isinstance(size, int) for size in wanted):
-            sizes = [shape[place] if size == -1 else size for place, size in enumerate(wanted)]
-            if sizes.count(0) == wanted.count(0) and all(isinstance(size, int) for size in sizes):
-                return b.Reshape(x, sizes)
-            if all(isinstance(size, int) for size in shape):
-                return b.Reshape(x, list(shape), copy_zeros=False)
-        return b.Reshape(x, self._written(b, x, target), copy_zeros=False)
+        if not self.special_zero:
+            # Only nGraph refuses the shape [0]; a format without this ruling accepts more.
+            return b.Reshape(data, shape, special_zero=False)
+        sizes, inferred = elements_of(shape), self.shape(data, shape)
+        if sizes is not None and all(isinstance(size, int) for size in sizes):
+            explicit = [inferred[axis] if size == -1 else size for axis, size in enumerate(sizes)]
+            if explicit.count(0) == sizes.count(0) and all(isinstance(size, int) for size in explicit):
+                return b.Reshape(data, explicit)
+            if all(isinstance(size, int) for size in inferred):
+                return b.Reshape(data, list(inferred), special_zero=False)
+        return b.Reshape(data, self._sizes_value(b, data, shape), special_zero=False)
 
-    def _written(self, b: Any, x: Any, target: Any) -> Any:
-        """The sizes, computed; what is to be refused becomes a size that no format takes."""
-        zero, one, free, wrong = (b.constant(number, dtypes.i64) for number in (0, 1, -1, REFUSED_SIZE))
-        given = as_i64(b, target)
-        shape, length = b.Shape(x, dtype=dtypes.i64), b.Shape(given, dtype=dtypes.i64)
-        rank = b.Shape(shape, dtype=dtypes.i64)
-        beside = b.Slice(b.Concat(shape, b.Expand(wrong, length), axis=0), [0], length)
-        copies = b.Slice(b.Concat(b.Equal(given, zero), b.Expand(b.constant(False), rank), axis=0), [0], rank)
-        left = b.ReduceProd(b.Where(copies, one, shape), [0])
-        literal = b.ReduceProd(b.Where(b.Greater(given, zero), given, one), [0])
-        is_free = b.Equal(given, free)
+    def _sizes_value(self, b: Builder, data: Value, shape: Value) -> Value:
+        """Compute the sizes at run time; a shape that must be refused gets REFUSED_SIZE, which every format refuses."""
+        zero, one, free, refused = (b.constant(number, dtypes.i64) for number in (0, 1, -1, REFUSED_SIZE))
+        target = as_i64(b, shape)
+        source, length = b.Shape(data, output_type=dtypes.i64), b.Shape(target, output_type=dtypes.i64)
+        rank = b.Shape(source, output_type=dtypes.i64)
+        copied = b.Slice(b.Concat(source, b.Expand(refused, length), axis=0), [0], length)
+        is_copied = b.Slice(b.Concat(b.Equal(target, zero), b.Expand(b.constant(False), rank), axis=0), [0], rank)
+        remaining = b.ReduceProd(b.Where(is_copied, one, source), [0])
+        literal = b.ReduceProd(b.Where(b.Greater(target, zero), target, one), [0])
+        is_free = b.Equal(target, free)
         count = b.ReduceSum(b.Cast(is_free, to=dtypes.i64), [0])
-        # A product that wraps to 0 must not be divided by; it does not fit either.
-        size = b.Divide(left, b.Where(b.Equal(literal, zero), one, literal))
-        fits = b.And(b.Equal(b.Multiply(size, literal), left), b.LessEqual(count, one))
-        sizes = b.Where(b.Equal(given, zero), beside, b.Where(is_free, b.Where(fits, size, wrong), given))
+        # A product that wraps around to 0 must not be a divisor; such a shape is refused below.
+        size = b.Divide(remaining, b.Where(b.Equal(literal, zero), one, literal))
+        is_exact = b.And(b.Equal(b.Multiply(size, literal), remaining), b.LessEqual(count, one))
+        sizes = b.Where(b.Equal(target, zero), copied, b.Where(is_free, b.Where(is_exact, size, refused), target))
         if self.empty == "zero":
             is_empty = b.Equal(b.ReduceProd(b.Where(is_free, one, sizes), [0]), zero)
             sizes = b.Where(b.And(is_free, is_empty), zero, sizes)
@@ -195,183 +200,183 @@ class Reshape(
 
 class Flatten(
     Op,
-    sig="x: T -> y: T",
-    onnx=("Flatten-1,9(x; axis~front=1)", "Flatten-11,13,21,23,24,25(x; axis=1)"),
+    sig="input: T -> output: T",
+    onnx=("Flatten-1,9(input; axis~front=1)", "Flatten-11,13,21,23,24,25(input; axis=1)"),
 ):
-    """``x`` as a matrix: the sizes before ``axis`` multiplied are the rows, the others the columns.
+    """Flatten ``input`` to a matrix: [product of the sizes before ``axis``, product of the other sizes].
 
-    ``axis`` in [-rank, rank]; the product of no sizes is 1. Source: ONNX Flatten 1 to 25.
+    ``axis`` is in [-rank, rank]; the product of no sizes is 1. Source: ONNX Flatten 1 to 25.
     """
 
     axis: int = 1
 
-    def shape(self, x: Any) -> Any:
-        if x.shape is None:
+    def shape(self, input: View) -> Any:
+        if input.shape is None:
             return None, None
-        axis = self._axis(len(x.shape))
-        return total(x.shape[:axis]), total(x.shape[axis:])
+        axis = self._axis(len(input.shape))
+        return total(input.shape[:axis]), total(input.shape[axis:])
 
     def _axis(self, rank: int) -> int:
         if not -rank <= self.axis <= rank:
-            raise RuleError("axis.range", f"axis {self.axis} is not in [{-rank}, {rank}]")
+            raise RuleError("axis.range", f"axis must be in [{-rank}, {rank}], got {self.axis}")
         return self.axis + rank if self.axis < 0 else self.axis
 
-    def canonical(self, x: Any) -> Op:
-        return self if x.shape is None else Flatten(self._axis(len(x.shape)))
+    def canonical(self, input: View) -> Op:
+        return self if input.shape is None else Flatten(self._axis(len(input.shape)))
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
-        return xp.reshape(x, self.shape(view_of(x)))
+    def evaluate(self, xp: Namespace, input: Array) -> Any:
+        return xp.reshape(input, self.shape(view_of(input)))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
-        return [reshape_like(b, g, x)]
+    def vjp(self, b: Builder, g: Value, y: Value, input: Value) -> Any:
+        return [reshape_like(b, g, input)]
 
-    def windows(self, x: Any) -> Windows:
-        return Windows.whole(x.shape)
+    def windows(self, input: View) -> Windows:
+        return Windows.whole(input.shape)
 
-    def decompose(self, b: Any, x: Any) -> Any:
-        rows, columns = self.shape(x)
+    def decompose(self, b: Builder, input: Value) -> Any:
+        rows, columns = self.shape(input)
         if isinstance(rows, int) and isinstance(columns, int):
-            return b.Reshape(x, [rows, columns], copy_zeros=False)
+            return b.Reshape(input, [rows, columns], special_zero=False)
         if isinstance(columns, int) and columns:
-            return b.Reshape(x, [-1, columns])
+            return b.Reshape(input, [-1, columns])
         if isinstance(rows, int) and rows:
-            return b.Reshape(x, [rows, -1])
-        if x.shape is not None and self._axis(len(x.shape)) == 1:
-            # The copied size cancels, so that -1 is the product of the others also when it is 0.
-            return b.Reshape(x, [0, -1], empty="cancel")
-        before, after = b.Shape(x, start=0, end=self.axis), b.Shape(x, start=self.axis)
+            return b.Reshape(input, [rows, -1])
+        if input.shape is not None and self._axis(len(input.shape)) == 1:
+            # The copied size cancels: -1 is the product of the other sizes, also when the copied size is 0.
+            return b.Reshape(input, [0, -1], empty="cancel")
+        before, after = b.Shape(input, start=0, end=self.axis), b.Shape(input, start=self.axis)
         if self.axis == 0:
             before = b.constant(np.zeros(0, dtype=np.int64))
-        target = b.Concat(b.ReduceProd(before, [0], keepdims=True), b.ReduceProd(after, [0], keepdims=True), axis=0)
-        return b.Reshape(x, target, copy_zeros=False)
+        sizes = b.Concat(b.ReduceProd(before, [0], keepdims=True), b.ReduceProd(after, [0], keepdims=True), axis=0)
+        return b.Reshape(input, sizes, special_zero=False)
 
 
 class Squeeze(
     Op,
-    sig="x: T, axes?!: I -> y: T",
+    sig="data: T, axes?!: I -> squeezed: T",
     onnx=(
-        "Squeeze-1(x; axes~front? | skip=false)",
-        "Squeeze-11(x; axes? | skip=false)",
-        "Squeeze-13,21,23,24,25(x, axes? | skip=false)",
+        "Squeeze-1(data; axes~front? | skip=false)",
+        "Squeeze-11(data; axes? | skip=false)",
+        "Squeeze-13,21,23,24,25(data, axes? | skip=false)",
     ),
-    openvino=("Squeeze-1(x, axes? | skip=true)", "Squeeze-15(x, axes?; allow_axis_skip:_ | skip=true)"),
+    openvino=("Squeeze-1(data, axes? | skip=true)", "Squeeze-15(data, axes?; allow_axis_skip:_ | skip=true)"),
 ):
-    """``x`` without its ``axes``, which have the size 1; without ``axes``: without every axis of size 1.
+    """Squeeze ``data``: remove ``axes``, which have the size 1; without ``axes`` remove every axis of size 1.
 
-    With ``skip`` an axis of another size stays; otherwise it is an error, also when it is found at run time. Each axis comes
-    once. Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` speaks of inference only).
+    With ``skip`` an axis of another size stays; otherwise it is an error, also at run time. Each axis is named at most once.
+    Sources: ONNX Squeeze 1 to 25; OpenVINO Squeeze-1, -15 (whose ``allow_axis_skip`` concerns inference only).
     """
 
     skip: bool = False
 
-    def shape(self, x: Any, axes: Any = None) -> Any:
+    def shape(self, data: View, axes: View | None = None) -> Any:
         if axes is not None:
             count = length_of_vector(axes, "axes", scalar=True)
-        if x.shape is None:
+        if data.shape is None:
             return None
-        rank = len(x.shape)
+        rank = len(data.shape)
         if axes is None:
-            return _without(x.shape, range(rank), skip=True)
-        places = integers_of(axes)
-        if places is None:
+            return _remove_axes(data.shape, range(rank), skip=True)
+        numbers = integers_of(axes)
+        if numbers is None:
             return (None,) * (rank - count) if isinstance(count, int) and count <= rank and not self.skip else None
-        return _without(x.shape, axes_in(places, rank), self.skip)
+        return _remove_axes(data.shape, axes_in(numbers, rank), self.skip)
 
-    def canonical(self, x: Any, axes: Any = None) -> Op:
-        """Where every axis that is named is known to have the size 1, nothing is skipped."""
-        places = None if axes is None else integers_of(axes)
-        if not self.skip or (axes is not None and (places is None or x.shape is None)):
+    def canonical(self, data: View, axes: View | None = None) -> Op:
+        """Drop ``skip`` where every named axis is known to have the size 1."""
+        numbers = None if axes is None else integers_of(axes)
+        if not self.skip or (axes is not None and (numbers is None or data.shape is None)):
             return self
-        ones = places is None or all(symbolic.equal(x.shape[place], 1) is True for place in axes_in(places, len(x.shape)))
+        ones = numbers is None or all(symbolic.equal(data.dims[axis], 1) is True for axis in axes_in(numbers, len(data.dims)))
         return Squeeze() if ones else self
 
-    def evaluate(self, xp: Any, x: Any, axes: Any = None) -> Any:
-        shape = tuple(x.shape)
-        self.shape(view_of(x), host_view_of(axes))
-        places = range(len(shape)) if axes is None else axes_in(_now(host_view_of(axes)), len(shape))
-        gone = tuple(place for place in places if shape[place] == 1)
-        return xp.squeeze(x, axis=gone) if gone else x
+    def evaluate(self, xp: Namespace, data: Array, axes: Array | None = None) -> Any:
+        shape = tuple(data.shape)
+        self.shape(view_of(data), host_view_of(axes))
+        numbers = range(len(shape)) if axes is None else axes_in(_known_integers(host_view_of(axes)), len(shape))
+        removed = tuple(axis for axis in numbers if shape[axis] == 1)
+        return xp.squeeze(data, axis=removed) if removed else data
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, data: Value, axes: Value | None = None) -> Any:
         if axes is None:
-            return [reshape_like(b, g, x)]
-        return [reshape_like(b, g, x) if self.skip else b.Unsqueeze(g, axes), None]
+            return [reshape_like(b, g, data)]
+        return [reshape_like(b, g, data) if self.skip else b.Unsqueeze(g, axes), None]
 
-    def windows(self, x: Any, axes: Any = None) -> Windows:
-        return Windows.whole(x.shape)
+    def windows(self, data: View, axes: View | None = None) -> Windows:
+        return Windows.whole(data.shape)
 
-    def decompose(self, b: Any, x: Any, axes: Any = None) -> Any:
-        """The same with axes counted from the front."""
-        places = None if axes is None else integers_of(axes)
-        if places is None or x.shape is None or all(place >= 0 for place in places):
+    def decompose(self, b: Builder, data: Value, axes: Value | None = None) -> Any:
+        """Count the axes from the front; None where no axis is negative."""
+        numbers = None if axes is None else integers_of(axes)
+        if numbers is None or data.shape is None or all(axis >= 0 for axis in numbers):
             return None
-        return b.apply("Squeeze", x, list(axes_in(places, len(x.shape))), skip=self.skip)
+        return b.apply("Squeeze", data, list(axes_in(numbers, len(data.shape))), skip=self.skip)
 
 
-def _without(shape: Any, places: Any, skip: bool) -> Any:
-    """``shape`` without ``places``; unknown (None) where only run time tells whether one of them stays."""
-    gone = []
-    for place in places:
-        is_one = symbolic.equal(shape[place], 1)
+def _remove_axes(shape: Shape, axes: Iterable[int], skip: bool) -> Any:
+    """Remove axes of size 1 from a shape; None where only run time knows whether one of them stays."""
+    removed = []
+    for axis in axes:
+        is_one = symbolic.equal(shape[axis], 1)
         if is_one is False and not skip:
-            raise RuleError("squeeze.size", f"axis {place} has the size {shape[place]}, not 1")
+            raise RuleError("squeeze.size", f"axis {axis} must have the size 1, got {shape[axis]}")
         if is_one is None and skip:
             return None
         if is_one is not False:
-            gone.append(place)
-    return tuple(size for place, size in enumerate(shape) if place not in gone)
+            removed.append(axis)
+    return tuple(size for axis, size in enumerate(shape) if axis not in removed)
 
 
-def _now(x: Any) -> list[int]:
-    """Elements that have to be numbers, here and now."""
-    found = integers_of(x)
-    if found is None:
+def _known_integers(x: View) -> list[int]:
+    """Return the elements of an integer input. Raises Inexact where they are unknown."""
+    integers = integers_of(x)
+    if integers is None:
         raise symbolic.Inexact("axes are not known")
-    return found
+    return integers
 
 
 class Unsqueeze(
     Op,
-    sig="x: T, axes!: I -> y: T",
+    sig="data: T, axes!: I -> expanded: T",
     onnx=(
-        "Unsqueeze-1(x; axes~front)",
-        "Unsqueeze-11(x; axes)",
-        "Unsqueeze-13,21,23,24,25(x, axes)",
+        "Unsqueeze-1(data; axes~front)",
+        "Unsqueeze-11(data; axes)",
+        "Unsqueeze-13,21,23,24,25(data, axes)",
     ),
-    openvino="Unsqueeze-1(x, axes)",
+    openvino="Unsqueeze-1(data, axes)",
 ):
-    """``x`` with a new axis of size 1 at each of ``axes``, which are counted in the result; each comes once.
+    """Unsqueeze ``data``: insert an axis of size 1 at each of ``axes``, counted in the result; each is named once.
 
     Sources: ONNX Unsqueeze 1 to 25; OpenVINO Unsqueeze-1.
     """
 
-    def shape(self, x: Any, axes: Any) -> Any:
+    def shape(self, data: View, axes: View) -> Any:
         count = length_of_vector(axes, "axes", scalar=True)
-        if x.shape is None or not isinstance(count, int):
+        if data.shape is None or not isinstance(count, int):
             return None
-        rank = len(x.shape) + count
-        places = integers_of(axes)
-        if places is None:
+        rank = len(data.shape) + count
+        numbers = integers_of(axes)
+        if numbers is None:
             return shape_of_rank(rank)
-        found = axes_in(places, rank)
-        sizes = iter(x.shape)
-        return tuple(1 if place in found else next(sizes) for place in range(rank))
+        inserted = axes_in(numbers, rank)
+        sizes = iter(data.shape)
+        return tuple(1 if axis in inserted else next(sizes) for axis in range(rank))
 
-    def evaluate(self, xp: Any, x: Any, axes: Any) -> Any:
-        self.shape(view_of(x), host_view_of(axes))
-        for place in sorted(axes_in(_now(host_view_of(axes)), x.ndim + int(np.size(axes)))):
-            x = xp.expand_dims(x, axis=place)
-        return x
+    def evaluate(self, xp: Namespace, data: Array, axes: Array) -> Any:
+        self.shape(view_of(data), host_view_of(axes))
+        for axis in sorted(axes_in(_known_integers(host_view_of(axes)), data.ndim + int(np.size(axes)))):
+            data = xp.expand_dims(data, axis=axis)
+        return data
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, data: Value, axes: Value) -> Any:
         return [b.Squeeze(g, axes), None]
 
-    def windows(self, x: Any, axes: Any) -> Windows:
-        return Windows.whole(x.shape)
+    def windows(self, data: View, axes: View) -> Windows:
+        return Windows.whole(data.shape)
 
-    def decompose(self, b: Any, x: Any, axes: Any) -> Any:
-        """The same with axes counted from the front."""
-        places = integers_of(axes)
-        if places is None or x.shape is None or all(place >= 0 for place in places):
+    def decompose(self, b: Builder, data: Value, axes: Value) -> Any:
+        """Count the axes from the front; None where no axis is negative."""
+        numbers = integers_of(axes)
+        if numbers is None or data.shape is None or all(axis >= 0 for axis in numbers):
             return None
-        return b.Unsqueeze(x, list(axes_in(places, len(x.shape) + len(places))))
+        return b.Unsqueeze(data, list(axes_in(numbers, len(data.shape) + len(numbers))))

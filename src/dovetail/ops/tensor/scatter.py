@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from math import prod
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -13,12 +13,17 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Unknown, agree, agree_shapes, axis_in
+from dovetail.ir.types import Unknown, View, agree, agree_shapes, axis_in
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.elementwise.broadcast import number
 from dovetail.ops.shape_values import join_sizes
 from dovetail.ops.tensor.gather import check_indices, check_smaller, check_tuples
 from dovetail.ops.tensor.transpose_expand_tile import inverse
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 _TO_16 = "reduction~{none:replace,add:add,mul:mul}=none"
 _TO_18 = "reduction~{none:replace,add:add,mul:mul,max:max,min:min}=none"
@@ -38,7 +43,7 @@ class _Scatter(Op):
         if self.reduction not in ("replace", "add", "mul", "min", "max", "mean"):
             raise RuleError("scatter.reduction", f"{self.reduction!r} is no reduction")
 
-    def on_sizes(self, x: Any, rows: Iterable[tuple[Any, ...]], updates: Any) -> Any:
+    def on_sizes(self, x: Array, rows: Iterable[tuple[Any, ...]], updates: Array) -> Any:
         """Shape values, with those of ``updates`` put in one after the other."""
         if self.reduction != "replace":
             raise symbolic.Inexact(f"the reduction {self.reduction} of dimensions")
@@ -47,7 +52,9 @@ class _Scatter(Op):
             found[tuple(map(operator.index, row))] = update
         return symbolic.xp.asarray(found)
 
-    def slopes(self, b: Any, g: Any, y: Any, x: Any, updates: Any, put: Put, read: Read, initial: bool = True) -> tuple[Any, Any]:
+    def slopes(
+        self, b: Builder, g: Any, y: Value, x: Value, updates: Value, put: Put, read: Read, initial: bool = True
+    ) -> tuple[Any, Any]:
         """The gradients of ``x`` and ``updates``; ``put`` scatters updates, ``read`` gathers from where they went."""
         nothing = zeros_like(b, updates)
         untouched = g if initial and self.reduction != "replace" else put(g, nothing, "replace")
@@ -65,7 +72,7 @@ class _Scatter(Op):
         share = b.Divide(g, put(mine, theirs, "add"))
         return b.Multiply(share, mine), b.Multiply(read(share), theirs)
 
-    def _of_product(self, b: Any, g: Any, x: Any, updates: Any, put: Put, read: Read, initial: bool) -> tuple[Any, Any]:
+    def _of_product(self, b: Builder, g: Any, x: Value, updates: Value, put: Put, read: Read, initial: bool) -> tuple[Any, Any]:
         """The product of the others: that of all over the own factor, and for a factor that alone is 0 that of the rest."""
         zero, one = number(b, 0, x), number(b, 1, x)
         first = x if initial else put(x, b.Add(zeros_like(b, updates), one), "replace")
@@ -87,16 +94,16 @@ class _Scatter(Op):
 
 class ScatterElements(
     _Scatter,
-    sig="x: T, indices: I, updates: T -> y: T",
+    sig="data: T, indices: I, updates: T -> output: T",
     onnx=(
-        "Scatter-9,11(x, indices, updates; axis=0)",
-        "ScatterElements-11,13(x, indices, updates; axis=0)",
-        f"ScatterElements-16(x, indices, updates; axis=0, {_TO_16})",
-        f"ScatterElements-18(x, indices, updates; axis=0, {_TO_18})",
+        "Scatter-9,11(data, indices, updates; axis=0)",
+        "ScatterElements-11,13(data, indices, updates; axis=0)",
+        f"ScatterElements-16(data, indices, updates; axis=0, {_TO_16})",
+        f"ScatterElements-18(data, indices, updates; axis=0, {_TO_18})",
     ),
     openvino=(
-        "ScatterElementsUpdate-3(x, indices, updates, axis)",
-        f"ScatterElementsUpdate-12(x, indices, updates, axis; {_OPENVINO % ',mean:mean'}, use_init_val:initial=true)",
+        "ScatterElementsUpdate-3(data, indices, updates, axis)",
+        f"ScatterElementsUpdate-12(data, indices, updates, axis; {_OPENVINO % ',mean:mean'}, use_init_val=true)",
     ),
 ):
     """``x`` with each element of ``updates`` at its own place, but ``indices`` along ``axis``.
@@ -110,67 +117,69 @@ class ScatterElements(
 
     axis: int = 0
     reduction: str = "replace"
-    initial: bool = True
+    use_init_val: bool = True
 
-    def shape(self, x: Any, indices: Any, updates: Any) -> Any:
+    def shape(self, data: View, indices: View, updates: View) -> Any:
         shape = agree_shapes(indices.shape, updates.shape)
-        if x.shape is None:
+        if data.shape is None:
             return None
-        axis = axis_in(self.axis, len(x.shape))
+        axis = axis_in(self.axis, len(data.shape))
         if shape is not None:
-            check_smaller(x.shape, shape, axis)
-        check_indices(indices, x.shape[axis])
-        return x.shape
+            check_smaller(data.shape, shape, axis)
+        check_indices(indices, data.shape[axis])
+        return data.shape
 
-    def canonical(self, x: Any, indices: Any, updates: Any) -> Op:
-        changes: dict[str, Any] = {} if x.shape is None else {"axis": axis_in(self.axis, len(x.shape))}
+    def canonical(self, data: View, indices: View, updates: View) -> Op:
+        changes: dict[str, Any] = {} if data.shape is None else {"axis": axis_in(self.axis, len(data.shape))}
         if self.reduction == "replace":
-            changes["initial"] = True
+            changes["use_init_val"] = True
         return self.with_(**changes)
 
-    def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
+    def evaluate(self, xp: Namespace, data: Array, indices: Array, updates: Array) -> Any:
         if xp is symbolic.xp:
-            axis = axis_in(self.axis, x.ndim)
+            axis = axis_in(self.axis, data.ndim)
             rows = ((*place[:axis], index, *place[axis + 1 :]) for place, index in np.ndenumerate(np.asarray(indices)))
-            return self.on_sizes(x, rows, np.asarray(updates).reshape(-1))
-        if self.reduction == "replace" or (self.initial and self.reduction != "mean"):
-            return arrays.scatter_along(xp, x, indices, updates, self.axis, _word(self.reduction))
-        ones, zeros = xp.ones_like(updates), xp.zeros_like(x)
+            return self.on_sizes(data, rows, np.asarray(updates).reshape(-1))
+        if self.reduction == "replace" or (self.use_init_val and self.reduction != "mean"):
+            return arrays.scatter_along(xp, data, indices, updates, self.axis, _word(self.reduction))
+        ones, zeros = xp.ones_like(updates), xp.zeros_like(data)
         counts = arrays.scatter_along(xp, zeros, indices, ones, self.axis, "add")
         if self.reduction != "mean":
-            base = xp.where(counts != 0, _identity(xp, x, self.reduction), x)
+            base = xp.where(counts != 0, _identity(xp, data, self.reduction), data)
             return arrays.scatter_along(xp, base, indices, updates, self.axis, self.reduction)
-        if self.initial:
+        if self.use_init_val:
             counts = counts + xp.ones_like(counts)
-        base = x if self.initial else xp.where(counts != 0, zeros, x)
+        base = data if self.use_init_val else xp.where(counts != 0, zeros, data)
         total = arrays.scatter_along(xp, base, indices, updates, self.axis, "add")
         safe = xp.where(counts != 0, counts, xp.ones_like(counts))
-        integer = arrays.element(x).is_integer
+        integer = arrays.element(data).is_integer
         return arrays.floor_divide(xp, total, safe) if integer else xp.where(counts != 0, total / safe, total)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
-        def put(base: Any, values: Any, reduction: str) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value, updates: Value) -> Any:
+        def put(base: Value, values: Value, reduction: str) -> Any:
             return b.ScatterElements(base, indices, values, axis=self.axis, reduction=reduction)
 
-        mine, theirs = self.slopes(b, g, y, x, updates, put, lambda v: b.GatherElements(v, indices, axis=self.axis), self.initial)
+        mine, theirs = self.slopes(
+            b, g, y, data, updates, put, lambda v: b.GatherElements(v, indices, axis=self.axis), self.use_init_val
+        )
         return [mine, None, theirs]
 
-    def decompose(self, b: Any, x: Any, indices: Any, updates: Any) -> Any:
+    def decompose(self, b: Builder, data: Value, indices: Value, updates: Value) -> Any:
         """What ``x`` had is replaced by what changes nothing; a mean is the sum over the count."""
-        if self.reduction == "replace" or (self.initial and self.reduction != "mean"):
+        if self.reduction == "replace" or (self.use_init_val and self.reduction != "mean"):
             return None
 
-        def put(base: Any, values: Any, reduction: str) -> Any:
+        def put(base: Value, values: Value, reduction: str) -> Any:
             return b.ScatterElements(base, indices, values, axis=self.axis, reduction=reduction)
 
         if self.reduction != "mean":
-            nothing = b.constant(np.array(_bound(x.dtype, self.reduction)).astype(x.dtype.numpy), x.dtype)
-            return put(put(x, b.Expand(nothing, shape_value(b, updates)), "replace"), updates, self.reduction)
+            nothing = b.constant(np.array(_bound(data.dtype, self.reduction)).astype(data.dtype.numpy), data.dtype)
+            return put(put(data, b.Expand(nothing, shape_value(b, updates)), "replace"), updates, self.reduction)
         nothing = zeros_like(b, updates)
-        counts = put(zeros_like(b, x), b.Add(nothing, number(b, 1, x)), "add")
-        counts = b.Add(counts, number(b, 1, x)) if self.initial else b.Maximum(counts, number(b, 1, x))
-        total = put(x if self.initial else put(x, nothing, "replace"), updates, "add")
-        return b.Divide(total, counts, m_pythondiv=x.dtype.is_integer)
+        counts = put(zeros_like(b, data), b.Add(nothing, number(b, 1, data)), "add")
+        counts = b.Add(counts, number(b, 1, data)) if self.use_init_val else b.Maximum(counts, number(b, 1, data))
+        total = put(data if self.use_init_val else put(data, nothing, "replace"), updates, "add")
+        return b.Divide(total, counts, m_pythondiv=data.dtype.is_integer)
 
 
 def _word(reduction: str) -> str:
@@ -178,7 +187,7 @@ def _word(reduction: str) -> str:
     return "none" if reduction == "replace" else reduction
 
 
-def _identity(xp: Any, x: Any, reduction: str) -> Any:
+def _identity(xp: Namespace, x: Array, reduction: str) -> Any:
     """What changes nothing: of an element type, as an array of the shape of ``x``."""
     if reduction in ("add", "mul"):
         return xp.zeros_like(x) if reduction == "add" else xp.ones_like(x)
@@ -198,15 +207,15 @@ def _bound(kind: dtypes.DType, reduction: str) -> Any:
 
 class ScatterND(
     _Scatter,
-    sig="x: T, indices: I, updates: T -> y: T",
+    sig="data: T, indices: I, updates: T -> output: T",
     onnx=(
-        "ScatterND-11,13(x, indices, updates)",
-        f"ScatterND-16(x, indices, updates; {_TO_16})",
-        f"ScatterND-18(x, indices, updates; {_TO_18})",
+        "ScatterND-11,13(data, indices, updates)",
+        f"ScatterND-16(data, indices, updates; {_TO_16})",
+        f"ScatterND-18(data, indices, updates; {_TO_18})",
     ),
     openvino=(
-        "ScatterNDUpdate-3,4(x, indices, updates)",
-        f"ScatterNDUpdate-15(x, indices, updates; {_OPENVINO % ''})",
+        "ScatterNDUpdate-3,4(data, indices, updates)",
+        f"ScatterNDUpdate-15(data, indices, updates; {_OPENVINO % ''})",
     ),
 ):
     """``x`` with the slices ``updates[i]`` at ``x[indices[i]]``, where the last axis of ``indices`` holds k coordinates of the
@@ -216,33 +225,35 @@ class ScatterND(
     Sources: ONNX ScatterND 11 to 18; OpenVINO ScatterNDUpdate-3, -15.
     """
 
-    def shape(self, x: Any, indices: Any, updates: Any) -> Any:
-        if x.shape is None or indices.shape is None:
-            return x.shape
-        depth = check_tuples(x.shape, indices, 0)
+    def shape(self, data: View, indices: View, updates: View) -> Any:
+        if data.shape is None or indices.shape is None:
+            return data.shape
+        depth = check_tuples(data.shape, indices, 0)
         if depth is not None:
-            agree_shapes((*indices.shape[:-1], *x.shape[depth:]), updates.shape)
-        return x.shape
+            agree_shapes((*indices.shape[:-1], *data.shape[depth:]), updates.shape)
+        return data.shape
 
-    def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
+    def evaluate(self, xp: Namespace, data: Array, indices: Array, updates: Array) -> Any:
         if xp is symbolic.xp:
             table = np.asarray(indices)
             rows = (tuple(table[place].tolist()) for place in np.ndindex(table.shape[:-1]))
-            return self.on_sizes(x, rows, np.asarray(updates).reshape((prod(table.shape[:-1]), *x.shape[table.shape[-1] :])))
-        return arrays.scatter_nd(xp, x, indices, updates, _word(self.reduction))
+            return self.on_sizes(
+                data, rows, np.asarray(updates).reshape((prod(table.shape[:-1]), *data.shape[table.shape[-1] :]))
+            )
+        return arrays.scatter_nd(xp, data, indices, updates, _word(self.reduction))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
-        def put(base: Any, values: Any, reduction: str) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value, updates: Value) -> Any:
+        def put(base: Value, values: Value, reduction: str) -> Any:
             return b.ScatterND(base, indices, values, reduction=reduction)
 
-        mine, theirs = self.slopes(b, g, y, x, updates, put, lambda values: b.GatherND(values, indices))
+        mine, theirs = self.slopes(b, g, y, data, updates, put, lambda values: b.GatherND(values, indices))
         return [mine, None, theirs]
 
 
 class ScatterUpdate(
     Op,
-    sig="x: T, indices: I, updates: T -> y: T",
-    openvino="ScatterUpdate-3(x, indices, updates, axis)",
+    sig="data: T, indices: I, updates: T -> output: T",
+    openvino="ScatterUpdate-3(data, indices, updates, axis)",
 ):
     """``x`` with the slices ``updates[..., i, ...]`` at ``indices[i]`` along ``axis``; an index lies in [0, size - 1].
 
@@ -251,18 +262,18 @@ class ScatterUpdate(
 
     axis: int = 0
 
-    def shape(self, x: Any, indices: Any, updates: Any) -> Any:
-        if x.shape is None or indices.shape is None:
-            return x.shape
-        if not x.shape:
+    def shape(self, data: View, indices: View, updates: View) -> Any:
+        if data.shape is None or indices.shape is None:
+            return data.shape
+        if not data.shape:
             raise RuleError("shape.scalar", "a scalar has no axis to write along")
-        axis = axis_in(self.axis, len(x.shape))
-        agree_shapes((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), updates.shape)
-        check_indices(indices, x.shape[axis], natural=True)
-        return x.shape
+        axis = axis_in(self.axis, len(data.shape))
+        agree_shapes((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), updates.shape)
+        check_indices(indices, data.shape[axis], natural=True)
+        return data.shape
 
-    def canonical(self, x: Any, indices: Any, updates: Any) -> Op:
-        return self if x.shape is None else ScatterUpdate(axis_in(self.axis, len(x.shape)))
+    def canonical(self, data: View, indices: View, updates: View) -> Op:
+        return self if data.shape is None else ScatterUpdate(axis_in(self.axis, len(data.shape)))
 
     def _orders(self, rank: int, count: int) -> tuple[list[int], list[int]]:
         """The axes of ``x`` with this one in front, and those of ``updates`` with the indices' in front."""
@@ -271,28 +282,28 @@ class ScatterUpdate(
         theirs = [*range(axis, axis + count), *range(axis), *range(axis + count, rank - 1 + count)]
         return ours, theirs
 
-    def evaluate(self, xp: Any, x: Any, indices: Any, updates: Any) -> Any:
-        ours, theirs = self._orders(x.ndim, indices.ndim)
+    def evaluate(self, xp: Namespace, data: Array, indices: Array, updates: Array) -> Any:
+        ours, theirs = self._orders(data.ndim, indices.ndim)
         if bool(xp.any(indices < 0)):
             raise EngineError("array.index-range", "an index is negative")
-        front = xp.permute_dims(x, tuple(ours))
+        front = xp.permute_dims(data, tuple(ours))
         found = arrays.scatter_nd(xp, front, indices[..., None], xp.permute_dims(updates, tuple(theirs)))
         return xp.permute_dims(found, tuple(inverse(ours)))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, indices: Any, updates: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, data: Value, indices: Value, updates: Value) -> Any:
         mine = b.ScatterUpdate(g, indices, zeros_like(b, updates), axis=self.axis)
         return [mine, None, b.Gather(g, indices, axis=self.axis)]
 
-    def decompose(self, b: Any, x: Any, indices: Any, updates: Any) -> Any:
-        ours, theirs = self._orders(len(x.dims), len(indices.dims))
+    def decompose(self, b: Builder, data: Value, indices: Value, updates: Value) -> Any:
+        ours, theirs = self._orders(len(data.dims), len(indices.dims))
         columns = b.Unsqueeze(indices, [-1])
         if ours[0] == 0:
-            return b.ScatterND(x, columns, updates)
-        found = b.ScatterND(b.Transpose(x, ours), columns, b.Transpose(updates, theirs))
+            return b.ScatterND(data, columns, updates)
+        found = b.ScatterND(b.Transpose(data, ours), columns, b.Transpose(updates, theirs))
         return b.Transpose(found, inverse(ours))
 
 
-def added_back(b: Any, g: Any, indices: Any, axis: int, size: Any) -> Any:
+def added_back(b: Builder, g: Any, indices: Value, axis: int, size: Any) -> Any:
     """The gradient of ``Gather(x, indices, axis)`` for ``x``: the slices of ``g`` added up where they came from.
 
     ``size``: that of ``x`` along ``axis``, as a list of one number or a vector of one element.
@@ -312,8 +323,8 @@ def added_back(b: Any, g: Any, indices: Any, axis: int, size: Any) -> Any:
 
 class TensorScatter(
     Op,
-    sig="x: T, updates: T, starts?: i64 -> y: T",
-    onnx="TensorScatter-24(x, updates, starts?; axis=-2, mode~{linear:linear,circular:circular}=linear)",
+    sig="past_cache: T, update: T, write_indices?: i64 -> present_cache: T",
+    onnx="TensorScatter-24(past_cache, update, write_indices?; axis=-2, mode~{linear:linear,circular:circular}=linear)",
 ):
     """``x`` with ``updates`` along ``axis`` from a place on that ``starts`` gives for each item of the batch (left out: from 0).
 
@@ -328,53 +339,59 @@ class TensorScatter(
         if self.mode not in ("linear", "circular"):
             raise RuleError("scatter.reduction", f"{self.mode!r} is neither linear nor circular")
 
-    def shape(self, x: Any, updates: Any, starts: Any = None) -> Any:
-        if starts is not None and starts.shape is not None and len(starts.shape) != 1:
-            raise RuleError("scatter.shape", f"a vector of places is needed, not {starts.type}")
-        if x.shape is None:
+    def shape(self, past_cache: View, update: View, write_indices: View | None = None) -> Any:
+        if write_indices is not None and write_indices.shape is not None and len(write_indices.shape) != 1:
+            raise RuleError("scatter.shape", f"a vector of places is needed, not {write_indices.type}")
+        if past_cache.shape is None:
             return None
-        axis = axis_in(self.axis, len(x.shape))
+        axis = axis_in(self.axis, len(past_cache.shape))
         if axis == 0:
             raise RuleError("scatter.shape", "the axis of the batch is not scattered along")
-        if starts is not None and starts.shape is not None:
-            agree(starts.shape[0], x.shape[0])
-        if updates.shape is not None:
-            agree_shapes((*x.shape[:axis], *x.shape[axis + 1 :]), (*updates.shape[:axis], *updates.shape[axis + 1 :]))
-            if symbolic.less(x.shape[axis], updates.shape[axis]) is True:
-                raise RuleError("scatter.shape", f"{updates.shape[axis]} places in {x.shape[axis]}")
-        return x.shape
+        if write_indices is not None and write_indices.shape is not None:
+            agree(write_indices.shape[0], past_cache.shape[0])
+        if update.shape is not None:
+            agree_shapes(
+                (*past_cache.shape[:axis], *past_cache.shape[axis + 1 :]), (*update.shape[:axis], *update.shape[axis + 1 :])
+            )
+            if symbolic.less(past_cache.shape[axis], update.shape[axis]) is True:
+                raise RuleError("scatter.shape", f"{update.shape[axis]} places in {past_cache.shape[axis]}")
+        return past_cache.shape
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise Unknown
 
-    def canonical(self, x: Any, updates: Any, starts: Any = None) -> Op:
-        return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
+    def canonical(self, past_cache: View, update: View, write_indices: View | None = None) -> Op:
+        return self if past_cache.shape is None else self.with_(axis=axis_in(self.axis, len(past_cache.shape)))
 
-    def evaluate(self, xp: Any, x: Any, updates: Any, starts: Any = None) -> Any:
-        axis, size = axis_in(self.axis, x.ndim), x.shape[self.axis]
-        rows = np.zeros((x.shape[0], 1), np.int64) if starts is None else arrays.to_numpy(starts).reshape(-1, 1)
-        places = rows + np.arange(updates.shape[axis])
+    def evaluate(self, xp: Namespace, past_cache: Array, update: Array, write_indices: Array | None = None) -> Any:
+        axis, size = axis_in(self.axis, past_cache.ndim), past_cache.shape[self.axis]
+        rows = (
+            np.zeros((past_cache.shape[0], 1), np.int64)
+            if write_indices is None
+            else arrays.to_numpy(write_indices).reshape(-1, 1)
+        )
+        places = rows + np.arange(update.shape[axis])
         if self.mode == "circular":
             places = places % max(size, 1)
         elif places.size and (places.min() < 0 or places.max() >= size):
             raise EngineError("scatter.range", f"places {places.min()} to {places.max()} of {size}")
-        shape = [1] * x.ndim
+        shape = [1] * past_cache.ndim
         shape[0], shape[axis] = places.shape
-        wide = np.ascontiguousarray(np.broadcast_to(places.reshape(shape), tuple(updates.shape)))
-        return arrays.scatter_along(xp, x, arrays.from_numpy(xp, wide, x), updates, axis)
+        wide = np.ascontiguousarray(np.broadcast_to(places.reshape(shape), tuple(update.shape)))
+        return arrays.scatter_along(xp, past_cache, arrays.from_numpy(xp, wide, past_cache), update, axis)
 
-    def decompose(self, b: Any, x: Any, updates: Any, starts: Any = None) -> Any:
+    def decompose(self, b: Builder, past_cache: Value, update: Value, write_indices: Value | None = None) -> Any:
         from dovetail.ir.builder import shape_value
 
-        rank = len(x.dims)
+        rank = len(past_cache.dims)
         axis = axis_in(self.axis, rank)
-        count = updates.dims[axis]
-        stop = b.constant(count, dtypes.i64) if isinstance(count, int) else b.Reshape(shape_value(b, updates, [axis]), [])
+        count = update.dims[axis]
+        stop = b.constant(count, dtypes.i64) if isinstance(count, int) else b.Reshape(shape_value(b, update, [axis]), [])
         places = b.Range(b.constant(0, dtypes.i64), stop, b.constant(1, dtypes.i64))
         places = b.Unsqueeze(places, [place for place in range(rank) if place != axis])
-        if starts is not None:
-            places = b.Add(places, b.Unsqueeze(starts, list(range(1, rank))))
+        if write_indices is not None:
+            places = b.Add(places, b.Unsqueeze(write_indices, list(range(1, rank))))
         if self.mode == "circular":
-            size = x.dims[axis]
-            places = b.Mod(places, b.constant(size, dtypes.i64) if isinstance(size, int) else shape_value(b, x, [axis]))
-        return b.ScatterElements(x, b.Expand(places, shape_value(b, updates)), updates, axis=axis)
+            size = past_cache.dims[axis]
+            places = b.Mod(places, b.constant(size, dtypes.i64) if isinstance(size, int) else shape_value(b, past_cache, [axis]))
+        return b.ScatterElements(past_cache, b.Expand(places, shape_value(b, update)), update, axis=axis)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,17 +11,22 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Window, Windows, check_inputs
-from dovetail.ir.types import Tensor, Type, static, total
+from dovetail.ir.types import Tensor, Type, View, dtype_in, static, total
 from dovetail.limits import refuse_array
 from dovetail.ops.shape_values import elements_of, host_view_of, length_of_vector, shape_of_rank, view_of
 from dovetail.ops.tensor.transpose_expand_tile import dense
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 
 class Shape(
     Op,
-    sig="x: T -> y: I",
-    onnx=("Shape-1,13(x)", "Shape-15,19,21,23,24,25(x; start=0, end?)"),
-    openvino=("ShapeOf-1(x)", "ShapeOf-3(x; output_type:dtype=i64)"),
+    sig="data: T -> shape: I",
+    onnx=("Shape-1,13(data)", "Shape-15,19,21,23,24,25(data; start=0, end?)"),
+    openvino=("ShapeOf-1(data)", "ShapeOf-3(data; output_type=i64)"),
 ):
     """The sizes of ``x`` from axis ``start`` to before ``end``, as a vector of ``dtype``.
 
@@ -31,104 +36,104 @@ class Shape(
 
     start: int = 0
     end: int | None = None
-    dtype: DType = dtypes.i64
+    output_type: DType = dtypes.i64
 
-    def types(self, x: Any) -> list[Type]:
-        check_inputs(self, (x,))
-        count = None if x.shape is None else len(x.shape[self._cut(len(x.shape))])
-        return [Tensor(self.dtype, (count,))]  # type: ignore[arg-type]
+    def types(self, data: View) -> list[Type]:
+        check_inputs(self, (data,))
+        count = None if data.shape is None else len(data.shape[self._cut(len(data.shape))])
+        return [Tensor(self.output_type, (count,))]  # type: ignore[arg-type]
 
     def _cut(self, rank: int) -> slice:
         return slice(self.start, self.end)
 
-    def value(self, x: Any) -> Any:
-        sizes = x.dims[self._cut(len(x.dims))]
+    def value(self, data: View) -> Any:
+        sizes = data.dims[self._cut(len(data.dims))]
         found = np.empty(len(sizes), dtype=object)
         found[:] = sizes
         return found
 
-    def canonical(self, x: Any) -> Op:
-        if x.shape is None:
+    def canonical(self, data: View) -> Op:
+        if data.shape is None:
             return self
-        start, stop, _ = self._cut(len(x.shape)).indices(len(x.shape))
-        return self.with_(start=start, end=None if stop == len(x.shape) else max(start, stop))
+        start, stop, _ = self._cut(len(data.shape)).indices(len(data.shape))
+        return self.with_(start=start, end=None if stop == len(data.shape) else max(start, stop))
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
-        sizes = [int(size) for size in x.shape[self._cut(x.ndim)]]
-        return arrays.from_numpy(xp, np.array(sizes, dtype=self.dtype.numpy), x)
+    def evaluate(self, xp: Namespace, data: Array) -> Any:
+        sizes = [int(size) for size in data.shape[self._cut(data.ndim)]]
+        return arrays.from_numpy(xp, np.array(sizes, dtype=self.output_type.numpy), data)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, data: Value) -> Any:
         return [None]
 
-    def decompose(self, b: Any, x: Any) -> Any:
-        if self.dtype != "i64":
-            return b.Cast(b.Shape(x, start=self.start, end=self.end), to=self.dtype)
+    def decompose(self, b: Builder, data: Value) -> Any:
+        if self.output_type != "i64":
+            return b.Cast(b.Shape(data, start=self.start, end=self.end), to=self.output_type)
         if self.start == 0 and self.end is None:
             return None
-        return b.Slice(b.Shape(x), [self.start], [2**63 - 1 if self.end is None else self.end], [0])
+        return b.Slice(b.Shape(data), [self.start], [2**63 - 1 if self.end is None else self.end], [0])
 
 
-class Size(Op, sig="x: T -> y: i64", onnx="Size-1,13,19,21,23,24,25(x)"):
+class Size(Op, sig="data: T -> size: i64", onnx="Size-1,13,19,21,23,24,25(data)"):
     """The number of elements of ``x``, a scalar. Source: ONNX Size 1 to 25."""
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, data: View) -> Any:
         return ()
 
-    def value(self, x: Any) -> Any:
+    def value(self, data: View) -> Any:
         found = np.empty((), dtype=object)
-        found[()] = total(x.dims)
+        found[()] = total(data.dims)
         return found
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
-        return arrays.from_numpy(xp, np.array(prod(x.shape), dtype=np.int64), x)
+    def evaluate(self, xp: Namespace, data: Array) -> Any:
+        return arrays.from_numpy(xp, np.array(prod(data.shape), dtype=np.int64), data)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, data: Value) -> Any:
         return [None]
 
-    def decompose(self, b: Any, x: Any) -> Any:
-        return b.Squeeze(b.Shape(b.Reshape(x, [-1])), [0])
+    def decompose(self, b: Builder, data: Value) -> Any:
+        return b.Squeeze(b.Shape(b.Reshape(data, [-1])), [0])
 
 
-class ConstantOfShape(Op, sig="shape!: I, value: T -> y: T"):
+class ConstantOfShape(Op, sig="input!: I, value: T -> output: T"):
     """A tensor of ``shape``, a vector, that holds the one element of ``value`` everywhere.
 
     No size is negative; an empty shape gives a scalar. Source: ONNX ConstantOfShape 9 to 25.
     """
 
-    def shape(self, shape: Any, value: Any) -> Any:
-        length = length_of_vector(shape, "shape")
+    def shape(self, input: View, value: View) -> Any:
+        length = length_of_vector(input, "shape")
         if value.shape is not None and symbolic.equal(total(value.shape), 1) is False:
             raise RuleError("constant.value", f"the value should be one element, not the shape {list(map(str, value.shape))}")
-        sizes = elements_of(shape)
+        sizes = elements_of(input)
         if sizes is None:
             return shape_of_rank(length)
         if any(isinstance(size, int) and size < 0 for size in sizes):
             raise RuleError("shape.range", f"sizes {sizes} should not be negative")
         return tuple(size if isinstance(size, int) or symbolic.less_equal(0, size) else None for size in sizes)
 
-    def evaluate(self, xp: Any, shape: Any, value: Any) -> Any:
-        sizes = self.shape(host_view_of(shape), view_of(value))
+    def evaluate(self, xp: Namespace, input: Array, value: Array) -> Any:
+        sizes = self.shape(host_view_of(input), view_of(value))
         if sizes is None or not all(isinstance(size, int) for size in sizes):
             raise symbolic.Inexact
         return xp.broadcast_to(xp.reshape(value, ()), sizes)
 
-    def vjp(self, b: Any, g: Any, y: Any, shape: Any, value: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, input: Value, value: Value) -> Any:
         slope = b.ReduceSum(b.Reshape(g, [-1]), [0], keepdims=True)
         return [None, b.Reshape(slope, [int(size) for size in value.dims])]
 
-    def windows(self, shape: Any, value: Any) -> Windows:
-        sizes = static(self.shape(shape, value))
+    def windows(self, input: View, value: View) -> Windows:
+        sizes = static(self.shape(input, value))
         return Windows((Window(1, 0, sizes, 0, (0,) * len(sizes), 0, dense(sizes)),))
 
-    def decompose(self, b: Any, shape: Any, value: Any) -> Any:
-        return b.Expand(b.Reshape(value, []), shape)
+    def decompose(self, b: Builder, input: Value, value: Value) -> Any:
+        return b.Expand(b.Reshape(value, []), input)
 
 
 class Range(
     Op,
-    sig="start!: R, stop!: R1, step!: R2 -> y: R",
-    onnx=("Range-11(start, stop, step)", "Range-27(start, stop, step; stash_type~{1:true}:wide=1)"),
-    openvino=("Range-1(start, stop, step)", "Range-4(start, stop, step; output_type:dtype)"),
+    sig="start!: R, limit!: R1, delta!: R2 -> output: R",
+    onnx=("Range-11(start, limit, delta)", "Range-27(start, limit, delta; stash_type~{1:true}:wide=1)"),
+    openvino=("Range-1(start, limit, delta)", "Range-4(start, limit, delta; output_type)"),
 ):
     """``start``, ``start + step``, ``start + 2 step`` and so on, as far as they lie before ``stop``: max(ceil((stop - start) /
     step), 0) of them.
@@ -138,22 +143,22 @@ class Range(
     Sources: ONNX Range 11, 27; OpenVINO Range-1, -4.
     """
 
-    dtype: DType | None = None
+    output_type: DType | None = None
     wide: bool = True
 
-    def types(self, start: Any, stop: Any, step: Any) -> list[Type]:
-        check_inputs(self, (start, stop, step))
-        kinds = [x.type.dtype for x in (start, stop, step)]
-        dtype = self.dtype or kinds[0]
+    def types(self, start: View, limit: View, delta: View) -> list[Type]:
+        check_inputs(self, (start, limit, delta))
+        kinds = [dtype_in(x.type) for x in (start, limit, delta)]
+        dtype = self.output_type or kinds[0]
         if dtype is not None and dtype.is_integer and any(kind is not None and kind.is_float for kind in kinds):
             raise UnsupportedError("range.type", f"a range of {dtype} between floats")
-        for name, x in (("start", start), ("stop", stop), ("step", step)):
+        for name, x in (("start", start), ("stop", limit), ("step", delta)):
             if x.shape is not None and (len(x.shape) > 1 or symbolic.equal(total(x.shape), 1) is False):
                 raise RuleError("range.scalar", f"{name} should be a scalar, not of shape {list(map(str, x.shape))}")
-        return [Tensor(dtype, (_count(*(_scalar(x) for x in (start, stop, step))),))]
+        return [Tensor(dtype, (_count(*(_scalar(x) for x in (start, limit, delta))),))]
 
-    def value(self, start: Any, stop: Any, step: Any) -> Any:
-        first, last, each = (_scalar(x) for x in (start, stop, step))
+    def value(self, start: View, limit: View, delta: View) -> Any:
+        first, last, each = (_scalar(x) for x in (start, limit, delta))
         count = _count(first, last, each)
         if not isinstance(count, int) or isinstance(first, float) or count > 1024:
             raise symbolic.Inexact
@@ -161,10 +166,10 @@ class Range(
         found[:] = [first + index * each for index in range(count)]
         return found
 
-    def evaluate(self, xp: Any, start: Any, stop: Any, step: Any) -> Any:
-        kind = self.dtype or dtypes.dtype(start.dtype)
+    def evaluate(self, xp: Namespace, start: Array, limit: Array, delta: Array) -> Any:
+        kind = self.output_type or dtypes.dtype(start.dtype)
         work = kind.numpy if kind.is_integer or kind.bits >= 32 else np.dtype(np.float32)
-        numbers = [np.asarray(x).reshape(()) for x in (start, stop, step)]
+        numbers = [np.asarray(x).reshape(()) for x in (start, limit, delta)]
         if kind.is_integer:
             start_, stop_, step_ = (int(number) for number in numbers)
             count = _count(start_, stop_, step_)
@@ -179,29 +184,29 @@ class Range(
         found = (first + np.arange(count).astype(work) * each).astype(work)
         return arrays.from_numpy(xp, arrays.cast(np, found, kind, saturate=False))
 
-    def vjp(self, b: Any, g: Any, y: Any, start: Any, stop: Any, step: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, start: Value, limit: Value, delta: Value) -> Any:
         if not y.dtype.is_float:
             return [None, None, None]
         places = b.Range(b.constant(0), b.Gather(b.Shape(y), b.constant(np.array(0)), axis=0), b.constant(1))
         steps = b.ReduceSum(b.Multiply(g, b.Cast(places, to=y.dtype)), [0], keepdims=False)
         return [b.ReduceSum(g, [0], keepdims=False), None, steps]
 
-    def decompose(self, b: Any, start: Any, stop: Any, step: Any) -> Any:
+    def decompose(self, b: Builder, start: Value, limit: Value, delta: Value) -> Any:
         """The inputs converted to the type of the result."""
-        dtype = self.dtype or start.dtype
-        if all(x.dtype is dtype for x in (start, stop, step)) and self.dtype is not None:
-            return b.apply("Range", start, stop, step, wide=self.wide)
-        if self.dtype is None:
+        dtype = self.output_type or start.dtype
+        if all(x.dtype is dtype for x in (start, limit, delta)) and self.output_type is not None:
+            return b.apply("Range", start, limit, delta, wide=self.wide)
+        if self.output_type is None:
             return None
-        return b.apply("Range", *(x if x.dtype is dtype else b.Cast(x, to=dtype) for x in (start, stop, step)), wide=self.wide)
+        return b.apply("Range", *(x if x.dtype is dtype else b.Cast(x, to=dtype) for x in (start, limit, delta)), wide=self.wide)
 
-    def canonical(self, start: Any, stop: Any, step: Any) -> Op:
+    def canonical(self, start: View, limit: View, delta: View) -> Op:
         """With the type of the result spelled out."""
-        kind = start.type.dtype
-        return self if self.dtype is not None or kind is None else self.with_(dtype=kind)
+        kind = dtype_in(start.type)
+        return self if self.output_type is not None or kind is None else self.with_(output_type=kind)
 
 
-def _scalar(x: Any) -> Any:
+def _scalar(x: View) -> Any:
     """The one element of an input where it is known: an integer, a dim or a float."""
     found = elements_of(x)
     if found is not None:

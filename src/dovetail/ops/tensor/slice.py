@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, Window, Windows
-from dovetail.ir.types import INT64_MAX, axes_in, axis_in, static
+from dovetail.ir.types import INT64_MAX, View, axes_in, axis_in, dtype_in, static
 from dovetail.ops.shape_values import (
     elements_of,
     host_view_of,
@@ -22,6 +22,11 @@ from dovetail.ops.shape_values import (
     view_of,
 )
 from dovetail.ops.tensor.transpose_expand_tile import dense
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 MOST_WINDOWS = 1 << 12
 """The most pieces in which data moves that a plan looks at one by one."""
@@ -84,12 +89,12 @@ def slice_length(size: Any, bounds: Bounds) -> Any:
 
 class Slice(
     Op,
-    sig="x: T, starts!: I, stops!: I, axes?!: I1, steps?!: I -> y: T",
+    sig="data: T, starts!: I, ends!: I, axes?!: I1, steps?!: I -> output: T",
     onnx=(
-        "Slice-1(x; starts, ends:stops, axes~front?)",
-        "Slice-10,11,13(x, starts, stops, axes?, steps?)",
+        "Slice-1(data; starts, ends, axes~front?)",
+        "Slice-10,11,13(data, starts, ends, axes?, steps?)",
     ),
-    openvino="Slice-8(x, starts, stops, steps, axes?)",
+    openvino="Slice-8(data, starts, ends, steps, axes?)",
 ):
     """Every ``steps[i]``-th element of ``x`` from ``starts[i]`` to before ``stops[i]`` along ``axes[i]``; all of the other axes.
 
@@ -99,82 +104,104 @@ class Slice(
     "INT_MIN"). Sources: ONNX Slice 1, 10, 11, 13; OpenVINO Slice-8.
     """
 
-    def shape(self, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Any:
-        rows = self._bounds(x, starts, stops, axes, steps)
-        if x.shape is None:
+    def shape(self, data: View, starts: View, ends: View, axes: View | None = None, steps: View | None = None) -> Any:
+        rows = self._bounds(data, starts, ends, axes, steps)
+        if data.shape is None:
             return None
         if rows is None:
-            return shape_of_rank(len(x.shape))
-        sizes = list(x.shape)
+            return shape_of_rank(len(data.shape))
+        sizes = list(data.shape)
         for axis, bounds in rows:
             sizes[axis] = slice_length(sizes[axis], bounds)
         return tuple(sizes)
 
-    def _bounds(self, x: Any, starts: Any, stops: Any, axes: Any, steps: Any) -> list[tuple[int, Bounds]] | None:
+    def _bounds(
+        self, data: View, starts: View, ends: View, axes: View | None, steps: View | None
+    ) -> list[tuple[int, Bounds]] | None:
         """The bounds by axis; None where it is not known which axes are cut, or their number."""
-        count = _common_length({"starts": starts, "stops": stops, "axes": axes, "steps": steps})
+        count = _common_length({"starts": starts, "stops": ends, "axes": axes, "steps": steps})
         step = elements_of(steps) or []
         if 0 in [item for item in step if isinstance(item, int)]:
             raise RuleError("slice.step", "a step of 0")
-        if x.shape is None or not isinstance(count, int):
+        if data.shape is None or not isinstance(count, int):
             return None
-        if axes is None and count > len(x.shape):
-            raise RuleError("slice.axes", f"bounds for {count} axes of {len(x.shape)}")
+        if axes is None and count > len(data.shape):
+            raise RuleError("slice.axes", f"bounds for {count} axes of {len(data.shape)}")
         places = list(range(count)) if axes is None else integers_of(axes)
         if places is None:
             return None
         blank = [None] * count
-        columns = (_limits(starts) or blank, _limits(stops) or blank, [1] * count if steps is None else step or blank)
-        return [(axis, Bounds(*row)) for axis, row in zip(axes_in(places, len(x.shape)), zip(*columns, strict=True), strict=True)]
+        columns = (_limits(starts) or blank, _limits(ends) or blank, [1] * count if steps is None else step or blank)
+        return [
+            (axis, Bounds(*row)) for axis, row in zip(axes_in(places, len(data.shape)), zip(*columns, strict=True), strict=True)
+        ]
 
-    def evaluate(self, xp: Any, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Any:
-        rows = self._bounds(view_of(x), host_view_of(starts), host_view_of(stops), host_view_of(axes), host_view_of(steps))
+    def evaluate(
+        self, xp: Namespace, data: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None
+    ) -> Any:
+        rows = self._bounds(view_of(data), host_view_of(starts), host_view_of(ends), host_view_of(axes), host_view_of(steps))
         if rows is None:
             raise symbolic.Inexact
-        cuts = [slice(None)] * x.ndim
+        cuts = [slice(None)] * data.ndim
         for axis, bounds in rows:
-            cuts[axis] = _as_python(int(x.shape[axis]), bounds)
-        return arrays.strided(xp, x, *zip(*((cut.start, cut.stop, cut.step or 1) for cut in cuts), strict=True)) if cuts else x
+            cuts[axis] = _as_python(int(data.shape[axis]), bounds)
+        return (
+            arrays.strided(xp, data, *zip(*((cut.start, cut.stop, cut.step or 1) for cut in cuts), strict=True)) if cuts else data
+        )
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Any:
+    def vjp(
+        self,
+        b: Builder,
+        g: Value,
+        y: Value,
+        data: Value,
+        starts: Value,
+        ends: Value,
+        axes: Value | None = None,
+        steps: Value | None = None,
+    ) -> Any:
         from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import added_back
 
-        rows = self._bounds(x, starts, stops, axes, steps)
+        rows = self._bounds(data, starts, ends, axes, steps)
         if rows is None:
             raise UnsupportedError("grad.axes", "the gradient needs to know the axes that are cut")
         padded: list[int] = []
-        begins: list[int] = []
-        ends: list[Any] = []
+        before: list[int] = []
+        after: list[Any] = []
         for place, (axis, bounds) in enumerate(rows):
-            size, length = x.dims[axis], y.dims[axis]
+            size, length = data.dims[axis], y.dims[axis]
             begin = _known_begin(size, bounds)
             if begin is None:
-                cut = [_at(b, each, place) for each in (starts, stops, steps)]
-                indices = b.Slice(indices_of_axis(b, x, axis), cut[0], cut[1], [0], cut[2])
-                g = added_back(b, g, indices, axis, shape_value(b, x, [axis]))
+                cut = [_at(b, each, place) for each in (starts, ends, steps)]
+                indices = b.Slice(indices_of_axis(b, data, axis), cut[0], cut[1], [0], cut[2])
+                g = added_back(b, g, indices, axis, shape_value(b, data, [axis]))
                 continue
             padded.append(axis)
-            begins.append(begin)
-            known = isinstance(size, int) and isinstance(length, int)
-            rest = None if known else b.Subtract(shape_value(b, x, [axis]), shape_value(b, y, [axis]))
-            ends.append(size - length - begin if known else b.Subtract(rest, begin) if begin else rest)
+            before.append(begin)
+            if isinstance(size, int) and isinstance(length, int):
+                after.append(size - length - begin)
+                continue
+            rest = b.Subtract(shape_value(b, data, [axis]), shape_value(b, y, [axis]))
+            after.append(b.Subtract(rest, begin) if begin else rest)
         if padded:
-            g = b.Pad(g, join_sizes(b, [*begins, *ends]), None, padded)
+            g = b.Pad(g, join_sizes(b, [*before, *after]), None, padded)
         return [g, None, None, *(None for each in (axes, steps) if each is not None)]
 
-    def decompose(self, b: Any, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Any:
+    def decompose(
+        self, b: Builder, data: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
+    ) -> Any:
         """Without steps that are all 1, with axes counted from the front; None where it is so already."""
         places = integers_of(axes) if axes is not None else None
-        plain = places is None or x.shape is None or all(place >= 0 for place in places)
+        plain = places is None or data.shape is None or all(place >= 0 for place in places)
         if steps is not None and set(elements_of(steps) or [None]) == {1}:
-            return b.Slice(x, starts, stops, axes)
-        return None if plain else b.Slice(x, starts, stops, list(axes_in(places or [], len(x.shape))), steps)
+            return b.Slice(data, starts, ends, axes)
+        return None if plain else b.Slice(data, starts, ends, list(axes_in(places or [], len(data.dims))), steps)
 
-    def windows(self, x: Any, starts: Any, stops: Any, axes: Any = None, steps: Any = None) -> Windows:
-        shape = static(x.shape)
-        sizes = static(self.shape(x, starts, stops, axes, steps))
-        rows = self._bounds(x, starts, stops, axes, steps) or []
+    def windows(self, data: View, starts: View, ends: View, axes: View | None = None, steps: View | None = None) -> Windows:
+        shape = static(data.shape)
+        sizes = static(self.shape(data, starts, ends, axes, steps))
+        rows = self._bounds(data, starts, ends, axes, steps) or []
         strides = list(dense(shape))
         offset = 0
         for axis, bounds in rows:
@@ -193,10 +220,10 @@ def _common_length(vectors: dict[str, Any]) -> Any:
     return next(iter(known.values()), None)
 
 
-def _limits(x: Any) -> list[Any] | None:
+def _limits(x: View) -> list[Any] | None:
     """The bounds in a vector; those of 32 bits that stand for "all the way" widened."""
     found = elements_of(x)
-    dtype = x.type.dtype
+    dtype = dtype_in(x.type)
     if found is None or dtype is None or dtype != "i32":
         return found
     low, high = dtype.range()
@@ -225,7 +252,7 @@ def _known_begin(size: Any, bounds: Bounds) -> int | None:
     return first if symbolic.less_equal(first, size) is True else size if isinstance(size, int) else None
 
 
-def _at(b: Any, vector: Any, place: int) -> Any:
+def _at(b: Builder, vector: Value | None, place: int) -> Any:
     """Element ``place`` of a vector, as a vector."""
     if vector is None:
         return [1]
@@ -235,66 +262,66 @@ def _at(b: Any, vector: Any, place: int) -> Any:
     return b.Gather(vector, [place], axis=0)
 
 
-class Roll(Op, sig="x: T, shift!: I, axes!: I1 -> y: T", openvino="Roll-7(x, shift, axes)"):
+class Roll(Op, sig="data: T, shift!: I, axes!: I1 -> output: T", openvino="Roll-7(data, shift, axes)"):
     """``x`` moved by ``shift[i]`` places towards larger indices along ``axes[i]``; what leaves at the end comes back at the
     front.
 
     An axis that is named several times moves by the sum; one shift stands for all axes. Source: OpenVINO Roll-7.
     """
 
-    def shape(self, x: Any, shift: Any, axes: Any) -> Any:
+    def shape(self, data: View, shift: View, axes: View) -> Any:
         shifts, count = length_of_vector(shift, "shift", scalar=True), length_of_vector(axes, "axes", scalar=True)
         if shift.shape and shifts is not None and count is not None and symbolic.equal(shifts, count) is False:
             raise RuleError("roll.shift", f"the number of shifts ({shifts}) must equal the number of axes ({count})")
-        if x.shape is not None:
-            self._shifts(x, shift, axes)
-        return x.shape
+        if data.shape is not None:
+            self._shifts(data, shift, axes)
+        return data.shape
 
-    def _shifts(self, x: Any, shift: Any, axes: Any) -> dict[int, Any] | None:
+    def _shifts(self, data: View, shift: View, axes: View) -> dict[int, Any] | None:
         """The sum of the shifts by axis."""
         places, steps = integers_of(axes), elements_of(shift)
         if places is None or steps is None:
             return None
         found: dict[int, Any] = {}
         for place, step in zip(places, steps * len(places) if len(steps) == 1 else steps, strict=True):
-            axis = axis_in(place, len(x.shape))
+            axis = axis_in(place, len(data.dims))
             found[axis] = found.get(axis, 0) + step
         return found
 
-    def evaluate(self, xp: Any, x: Any, shift: Any, axes: Any) -> Any:
-        self.shape(view_of(x), host_view_of(shift), host_view_of(axes))
-        found = self._shifts(view_of(x), host_view_of(shift), host_view_of(axes))
+    def evaluate(self, xp: Namespace, data: Array, shift: Array, axes: Array) -> Any:
+        self.shape(view_of(data), host_view_of(shift), host_view_of(axes))
+        found = self._shifts(view_of(data), host_view_of(shift), host_view_of(axes))
         if found is None or any(isinstance(step, symbolic.Dim) for step in found.values()):
             raise symbolic.Inexact
         # A shift by many times the size is one by the rest, and small.
-        steps = {axis: step % x.shape[axis] for axis, step in found.items() if x.shape[axis]}
-        return xp.roll(x, tuple(steps.values()), axis=tuple(steps)) if steps else x
+        steps = {axis: step % data.shape[axis] for axis, step in found.items() if data.shape[axis]}
+        return xp.roll(data, tuple(steps.values()), axis=tuple(steps)) if steps else data
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, shift: Any, axes: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, data: Value, shift: Value, axes: Value) -> Any:
         return [b.Roll(g, b.Negative(shift), axes), None, None]
 
-    def windows(self, x: Any, shift: Any, axes: Any) -> Windows:
-        shape = static(x.shape)
-        found = self._shifts(x, shift, axes)
+    def windows(self, data: View, shift: View, axes: View) -> Windows:
+        shape = static(data.shape)
+        found = self._shifts(data, shift, axes)
         if found is None:
             raise UnsupportedError("windows.shift", "the shifts are not known")
         pieces = [list(_rolled(size, found.get(axis, 0))) for axis, size in enumerate(shape)]
         return Windows(tuple(windows_of(pieces, shape, shape)))
 
-    def decompose(self, b: Any, x: Any, shift: Any, axes: Any) -> Any:
+    def decompose(self, b: Builder, data: Value, shift: Value, axes: Value) -> Any:
         """Along each axis the end before the beginning."""
-        places = None if x.shape is None else integers_of(axes)
+        places = None if data.shape is None else integers_of(axes)
         if places is None:
             raise UnsupportedError("roll.axes", "the axes of Roll are computed at run time, and have to be constant here")
-        known = self._shifts(x, shift, axes)
-        y = x
-        for axis in sorted({axis_in(place, len(x.shape)) for place in places}):
-            steps = [index for index, place in enumerate(places) if axis_in(place, len(x.shape)) == axis]
+        known = self._shifts(data, shift, axes)
+        y = data
+        for axis in sorted({axis_in(place, len(data.dims)) for place in places}):
+            steps = [index for index, place in enumerate(places) if axis_in(place, len(data.dims)) == axis]
             y = _rolled_axis(b, y, axis, None if known is None else known[axis], shift, steps)
-        return b.Identity(x) if y is x else y
+        return b.Identity(data) if y is data else y
 
 
-def _rolled_axis(b: Any, x: Any, axis: int, step: Any, shift: Any, places: Sequence[int]) -> Any:
+def _rolled_axis(b: Builder, x: Value, axis: int, step: Any, shift: Value, places: Sequence[int]) -> Any:
     """``x`` moved by ``step`` along an axis; where that is None, by the sum of what stands at ``places`` of ``shift``."""
     size = x.dims[axis]
     if isinstance(size, int) and isinstance(step, int):
@@ -308,7 +335,7 @@ def _rolled_axis(b: Any, x: Any, axis: int, step: Any, shift: Any, places: Seque
     return _swapped(b, x, axis, b.Mod(back, b.Maximum(_size_of(b, x, axis), b.constant([1]))))
 
 
-def _sum_at(b: Any, vector: Any, places: Sequence[int]) -> Any:
+def _sum_at(b: Builder, vector: Value, places: Sequence[int]) -> Any:
     """The sum of the elements at ``places``, one after the other, as an i64 vector; one element stands for all."""
     wide = vector if vector.dtype == "i64" else b.Cast(vector, to=dtypes.i64)
     if wide.shape == ():
@@ -321,12 +348,12 @@ def _sum_at(b: Any, vector: Any, places: Sequence[int]) -> Any:
     return found
 
 
-def _size_of(b: Any, x: Any, axis: int) -> Any:
+def _size_of(b: Builder, x: Value, axis: int) -> Any:
     size = x.dims[axis]
     return b.constant([size]) if isinstance(size, int) else b.Gather(b.Shape(x), [axis], axis=0)
 
 
-def _swapped(b: Any, x: Any, axis: int, cut: Any) -> Any:
+def _swapped(b: Builder, x: Value, axis: int, cut: Any) -> Any:
     """What follows the index ``cut`` before what precedes it."""
     end = b.Slice(x, cut, [INT64_MAX], [axis])
     return b.Concat(end, b.Slice(x, [0], cut, [axis]), axis=axis)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,23 +12,28 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, default_types
-from dovetail.ir.types import Tensor, Type, axis_in
+from dovetail.ir.types import Tensor, Type, View, axis_in
 from dovetail.ops.elementwise.broadcast import is_float
 from dovetail.ops.shape_values import integers_of
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 SORTS = ("value", "index", "none")
 
 _MODES = "mode~{max:true,min:false}:largest, sort"
-_PLACES = "index_element_type:dtype=i32"
+_PLACES = "index_element_type=i32"
 
 
 class TopK(
     Op,
     sig="x: R, k!: I -> values: R, indices: I1",
     onnx=(
-        "TopK-1(x; axis=-1, k~scalar | largest=true, sort=value, stable=true/false, dtype=i64)",
-        "TopK-10(x, k; axis=-1 | largest=true, sort=value, stable=true/false, dtype=i64)",
-        "TopK-11,24(x, k; axis=-1, largest=1, sorted~{1:value,0:none}:sort=1 | stable=true/false, dtype=i64)",
+        "TopK-1(x; axis=-1, k~scalar | largest=true, sort=value, stable=true/false, index_element_type=i64)",
+        "TopK-10(x, k; axis=-1 | largest=true, sort=value, stable=true/false, index_element_type=i64)",
+        "TopK-11,24(x, k; axis=-1, largest=1, sorted~{1:value,0:none}:sort=1 | stable=true/false, index_element_type=i64)",
     ),
     openvino=(
         f"TopK-1(x, k; axis, {_MODES}, {_PLACES} | stable=false)",
@@ -46,19 +52,19 @@ class TopK(
     largest: bool = True
     sort: str = "value"
     stable: bool = True
-    dtype: DType = dtypes.i64
+    index_element_type: DType = dtypes.i64
 
     def validate(self) -> None:
         if self.sort not in SORTS:
             raise RuleError("topk.sort", f"sort {self.sort!r} is none of {', '.join(SORTS)}")
-        if self.dtype not in ("i32", "i64"):
-            raise RuleError("topk.dtype", f"indices of {self.dtype}, of i32 or i64")
+        if self.index_element_type not in ("i32", "i64"):
+            raise RuleError("topk.dtype", f"indices of {self.index_element_type}, of i32 or i64")
 
-    def types(self, x: Any, k: Any) -> list[Type]:
+    def types(self, x: View, k: View) -> list[Type]:
         values = default_types(self, (x, k))[0]
-        return [values, Tensor(self.dtype, getattr(values, "shape", None))]
+        return [values, Tensor(self.index_element_type, getattr(values, "shape", None))]
 
-    def shape(self, x: Any, k: Any) -> Any:
+    def shape(self, x: View, k: View) -> Any:
         count = self.count(k)
         if x.shape is None:
             return [None, None]
@@ -68,7 +74,7 @@ class TopK(
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return [shape, shape]
 
-    def count(self, k: Any) -> Any:
+    def count(self, k: View) -> Any:
         """How many there will be; None where it is not known."""
         if k.shape is not None and len(k.shape) > 1:
             raise RuleError("topk.k", f"k should be one number, not of shape {list(k.shape)}")
@@ -82,16 +88,16 @@ class TopK(
         low = symbolic.bounds(found)[0] if isinstance(found, symbolic.Dim) else found
         return found if low is not None and low >= 0 else None
 
-    def canonical(self, x: Any, k: Any) -> Op:
+    def canonical(self, x: View, k: View) -> Op:
         return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
 
-    def value(self, x: Any, k: Any) -> Any:
+    def value(self, x: View, k: View) -> Any:
         found = integers_of(x)
         if found is None or k.value is None:
             raise symbolic.Inexact("the order of elements")
         return self.evaluate(np, np.asarray(x.exact).astype(np.int64), np.asarray(k.exact).astype(np.int64))
 
-    def evaluate(self, xp: Any, x: Any, k: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, k: Array) -> Any:
         axis = axis_in(self.axis, x.ndim)
         count = int(np.asarray(k).reshape(-1).tolist()[0])
         if not 0 <= count <= x.shape[axis]:
@@ -100,9 +106,9 @@ class TopK(
         order = self.order(xp, x, axis)[(*front, slice(0, count))]
         if self.sort == "index":
             order = xp.sort(order, axis=axis)
-        return arrays.take_along(xp, x, order, axis), arrays.cast(xp, order, self.dtype)
+        return arrays.take_along(xp, x, order, axis), arrays.cast(xp, order, self.index_element_type)
 
-    def order(self, xp: Any, x: Any, axis: int) -> Any:
+    def order(self, xp: Namespace, x: Array, axis: int) -> Any:
         """The places along the axis, the first that of the most extreme element, equal ones as they stand."""
         kind = arrays.element(x)
         wide = arrays.cast(xp, x, dtypes.dtype(f"{kind.kind}8")) if kind.is_integer and kind.bits < 8 else arrays.widened(xp, x)
@@ -111,22 +117,22 @@ class TopK(
         # Backwards twice, so that equal ones stay as they stand.
         return xp.flip(x.shape[axis] - 1 - xp.argsort(xp.flip(wide, axis=axis), axis=axis, stable=True), axis=axis)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, k: Any) -> Any:
+    def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value, k: Value) -> Any:
         from dovetail.ops.builders import zeros_like
 
         if g[0] is None or not is_float(x):
             return [None, None]
         return [b.ScatterElements(zeros_like(b, x), y[1], g[0], axis=self.axis), None]
 
-    def decompose(self, b: Any, x: Any, k: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, k: Value) -> Any:
         """Indices of i64, sorted as the least of themselves; narrow types by way of wider ones."""
         wide = _WIDER.get(x.dtype.name)
         if wide is not None:
             values, places = b.add(self, b.Cast(x, to=wide), k)
             return [b.Cast(values, to=x.dtype), places]
-        if self.dtype != "i64":
-            values, places = b.add(self.with_(dtype=dtypes.i64), x, k)
-            return [values, b.Cast(places, to=self.dtype)]
+        if self.index_element_type != "i64":
+            values, places = b.add(self.with_(index_element_type=dtypes.i64), x, k)
+            return [values, b.Cast(places, to=self.index_element_type)]
         if self.sort == "index":
             _, some = b.add(self.with_(sort="none"), x, k)
             places = b.TopK(some, shape_value(b, some, [self.axis]), axis=self.axis, largest=False)[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,16 +11,21 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op, default_types
-from dovetail.ir.types import Tensor, Type, agree, axis_in, total
+from dovetail.ir.types import Tensor, Type, View, agree, axis_in, total
 from dovetail.ops.casts import as_type
 from dovetail.ops.elementwise.broadcast import is_float
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class Unique(
     Op,
-    sig="x: T -> y: T, indices: I1, inverse: I2, counts: I3",
+    sig="x: T -> y: T, indices: I1, inverse_indices: I2, counts: I3",
     onnx="Unique-11,28(x; axis?, sorted=1)",
-    openvino="Unique-10(x, axis?; sorted=true, index_element_type:dtype=i64, count_element_type:count_dtype=i64)",
+    openvino="Unique-10(x, axis?; sorted=true, index_element_type=i64, count_element_type=i64)",
 ):
     """Every element of ``x`` once, in a vector, or every slice along ``axis``; where each first occurs; which one each of ``x``
     is; how often each occurs.
@@ -31,29 +37,29 @@ class Unique(
 
     axis: int | None = None
     sorted: bool = True
-    dtype: DType = dtypes.i64
-    count_dtype: DType = dtypes.i64
+    index_element_type: DType = dtypes.i64
+    count_element_type: DType = dtypes.i64
     outputs: int = 4
 
     def validate(self) -> None:
-        for kind in (self.dtype, self.count_dtype):
+        for kind in (self.index_element_type, self.count_element_type):
             if kind not in ("i32", "i64"):
                 raise RuleError("unique.dtype", f"indices or counts of {kind}, of i32 or i64")
         if not 1 <= self.outputs <= 4:
             raise RuleError("node.outputs", f"{self.outputs} outputs of 1 to 4")
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         values = default_types(self.with_(outputs=1), (x,))[0]
         shape = x.shape
         if shape is None:
             inverse = None
         else:
             inverse = total(shape) if self.axis is None else shape[axis_in(self.axis, len(shape))]
-        kinds = (self.dtype, self.dtype, self.count_dtype)
+        kinds = (self.index_element_type, self.index_element_type, self.count_element_type)
         sizes = (None, inverse, None)
         return [values, *(Tensor(kind, (size,)) for kind, size in zip(kinds, sizes, strict=True))][: self.outputs]  # type: ignore[arg-type]
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if self.axis is None:
             return (None,)
         if x.shape is None:
@@ -61,13 +67,13 @@ class Unique(
         axis = axis_in(self.axis, len(x.shape))
         return (*x.shape[:axis], None, *x.shape[axis + 1 :])
 
-    def canonical(self, x: Any) -> Op:
+    def canonical(self, x: View) -> Op:
         return self if x.shape is None or self.axis is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("which elements are the same")
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         data = arrays.to_numpy(x)
         axis = 0 if self.axis is None else axis_in(self.axis, data.ndim)
         rows = data.reshape(-1, 1) if self.axis is None else np.moveaxis(data, axis, 0)
@@ -82,14 +88,14 @@ class Unique(
         values = np.take(data.reshape(-1) if self.axis is None else data, indices, axis=axis)
         made = (
             values,
-            indices.astype(self.dtype.numpy),
-            inverse.astype(self.dtype.numpy),
-            counts.astype(self.count_dtype.numpy),
+            indices.astype(self.index_element_type.numpy),
+            inverse.astype(self.index_element_type.numpy),
+            counts.astype(self.count_element_type.numpy),
         )
         found = tuple(arrays.from_numpy(xp, item, x) for item in made[: self.outputs])
         return found if self.outputs > 1 else found[0]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value) -> Any:
         """Each goes back to where it first occurs."""
         from dovetail.ir.builder import shape_value
         from dovetail.ops.tensor.scatter import added_back
@@ -101,23 +107,23 @@ class Unique(
         flat = x if self.axis is not None else b.Reshape(x, [-1])
         axis = 0 if self.axis is None else axis_in(self.axis, len(x.dims))
         found = added_back(b, first, places, axis, shape_value(b, flat, [axis]))
-        return [found if self.axis is not None else b.Reshape(found, shape_value(b, x), copy_zeros=False)]
+        return [found if self.axis is not None else b.Reshape(found, shape_value(b, x), special_zero=False)]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         """With indices and counts of i64, which are cast."""
-        if self.dtype == "i64" and self.count_dtype == "i64":
+        if self.index_element_type == "i64" and self.count_element_type == "i64":
             return None
-        made = b.add(self.with_(dtype=dtypes.i64, count_dtype=dtypes.i64), x)
-        kinds = (x.dtype, self.dtype, self.dtype, self.count_dtype)
+        made = b.add(self.with_(index_element_type=dtypes.i64, count_element_type=dtypes.i64), x)
+        kinds = (x.dtype, self.index_element_type, self.index_element_type, self.count_element_type)
         return [as_type(b, item, kind) for item, kind in zip(made, kinds, strict=False)]
 
 
 class SearchSorted(
     Op,
-    sig="sequence: R, values: R -> y: I",
+    sig="sorted_sequence: R, values: R -> output: I",
     openvino=(
-        "Bucketize-3(values, sequence; output_type:dtype=i64, with_right_bound~not:right=true)",
-        "SearchSorted-15(sequence, values; right_mode:right=false, output_type:dtype=i64)",
+        "Bucketize-3(values, sorted_sequence; output_type=i64, with_right_bound~not:right_mode=true)",
+        "SearchSorted-15(sorted_sequence, values; right_mode=false, output_type=i64)",
     ),
 ):
     """For each of ``values`` how many elements of the rising ``sequence`` come before it: those that are less, or with ``right``
@@ -126,19 +132,19 @@ class SearchSorted(
     ``sequence`` is a vector, or its axes but the last are those of ``values``. Sources: OpenVINO Bucketize-3, SearchSorted-15.
     """
 
-    right: bool = False
-    dtype: DType = dtypes.i64
+    right_mode: bool = False
+    output_type: DType = dtypes.i64
 
     def validate(self) -> None:
-        if self.dtype not in ("i32", "i64"):
-            raise RuleError("unique.dtype", f"indices of {self.dtype}, of i32 or i64")
+        if self.output_type not in ("i32", "i64"):
+            raise RuleError("unique.dtype", f"indices of {self.output_type}, of i32 or i64")
 
-    def types(self, sequence: Any, values: Any) -> list[Type]:
-        found = default_types(self, (sequence, values))[0]
-        return [Tensor(self.dtype, getattr(found, "shape", None))]
+    def types(self, sorted_sequence: View, values: View) -> list[Type]:
+        found = default_types(self, (sorted_sequence, values))[0]
+        return [Tensor(self.output_type, getattr(found, "shape", None))]
 
-    def shape(self, sequence: Any, values: Any) -> Any:
-        ours, theirs = sequence.shape, values.shape
+    def shape(self, sorted_sequence: View, values: View) -> Any:
+        ours, theirs = sorted_sequence.shape, values.shape
         if ours is not None and not ours:
             raise RuleError("shape.scalar", "a scalar is no sequence to search")
         if ours is None or len(ours) == 1 or theirs is None:
@@ -147,10 +153,10 @@ class SearchSorted(
             raise RuleError("shape.rank", f"ranks {len(ours)}, {len(theirs)} should be equal")
         return (*map(agree, ours[:-1], theirs[:-1]), theirs[-1])
 
-    def decompose(self, b: Any, sequence: Any, values: Any) -> Any:
-        if len(sequence.dims) == 1:
+    def decompose(self, b: Builder, sorted_sequence: Value, values: Value) -> Any:
+        if len(sorted_sequence.dims) == 1:
             each = b.Unsqueeze(values, [len(values.dims)])
         else:
-            sequence, each = b.Unsqueeze(sequence, [-2]), b.Unsqueeze(values, [-1])
-        before = b.LessEqual(sequence, each) if self.right else b.Less(sequence, each)
-        return as_type(b, b.ReduceSum(b.Cast(before, to=dtypes.i64), [-1], keepdims=False), self.dtype)
+            sorted_sequence, each = b.Unsqueeze(sorted_sequence, [-2]), b.Unsqueeze(values, [-1])
+        before = b.LessEqual(sorted_sequence, each) if self.right_mode else b.Less(sorted_sequence, each)
+        return as_type(b, b.ReduceSum(b.Cast(before, to=dtypes.i64), [-1], keepdims=False), self.output_type)

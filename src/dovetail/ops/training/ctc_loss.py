@@ -71,7 +71,7 @@ class CTCLoss(
         blanks = b.Expand(empty, join_sizes(b, [batch, times]))
         between = b.Concat(b.Unsqueeze(blanks, [2]), b.Unsqueeze(text, [2]), axis=2)
         states = b.Concat(
-            b.Reshape(between, join_sizes(b, [batch, 2 * times]), copy_zeros=False), b.Slice(blanks, [0], [1], [1]), axis=1
+            b.Reshape(between, join_sizes(b, [batch, 2 * times]), special_zero=False), b.Slice(blanks, [0], [1], [1]), axis=1
         )
         stays, leaps = self._steps(b, text, times)
         chances = b.LogSoftmax(as_type(b, logits, wide_type(logits.dtype)), axis=2)
@@ -122,7 +122,7 @@ class CTCLoss(
         before = b.Slice(b.Pad(text, [0, 1, 0, 0], b.constant(-1)), [0], [-1], [1])
         differs = b.Cast(b.Not(b.Equal(text, before)), to=dtypes.i64)
         pairs = b.Pad(b.Unsqueeze(differs, [2]), [0, 0, 1, 0, 0, 0])
-        rows = b.Reshape(pairs, join_sizes(b, [shape_value(b, text, [0]), 2 * times]), copy_zeros=False)
+        rows = b.Reshape(pairs, join_sizes(b, [shape_value(b, text, [0]), 2 * times]), special_zero=False)
         leaps = b.Greater(b.Pad(rows, [0, 0, 0, 1]), b.constant(0))
         return b.constant(np.ones_like(is_label)), b.And(leaps, b.constant(np.arange(2 * times + 1) > 1))
 

@@ -46,11 +46,11 @@ def replace_scatter_nd(b: Any, node: Node) -> Any:
         return None
     depth = table[-1]
     rows, columns = prod(shape[:depth]), prod(shape[depth:])
-    rows_of_updates = b.Reshape(_slice_numbers(b, indices, shape[:depth]), [-1, 1], copy_zeros=False)
+    rows_of_updates = b.Reshape(_slice_numbers(b, indices, shape[:depth]), [-1, 1], special_zero=False)
     rows_of_updates = b.Expand(rows_of_updates, [prod(table[:-1]), columns])
-    flat = b.Reshape(x, [rows, columns], copy_zeros=False)
-    new = b.Reshape(updates, [prod(table[:-1]), columns], copy_zeros=False)
-    return b.Reshape(b.ScatterElements(flat, rows_of_updates, new, axis=0), shape, copy_zeros=False)
+    flat = b.Reshape(x, [rows, columns], special_zero=False)
+    new = b.Reshape(updates, [prod(table[:-1]), columns], special_zero=False)
+    return b.Reshape(b.ScatterElements(flat, rows_of_updates, new, axis=0), shape, special_zero=False)
 
 
 @ONNX.fallback("GatherND")
@@ -72,7 +72,7 @@ def replace_gather_nd(b: Any, node: Node) -> Any:
     if batch:
         firsts = np.arange(prod(batches)).reshape(*batches, *(1,) * (len(indices.shape) - 1 - batch)) * prod(front[batch:])
         numbers = b.Add(numbers, b.constant(firsts, indices.dtype))
-    return b.Gather(b.Reshape(x, target, copy_zeros=False), numbers, axis=0, bounds="natural")
+    return b.Gather(b.Reshape(x, target, special_zero=False), numbers, axis=0, bounds="natural")
 
 
 def _sizes(x: Value | None) -> list[int] | None:

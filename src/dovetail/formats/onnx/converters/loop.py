@@ -51,7 +51,7 @@ def import_loop(ctx: ImportContext) -> list[Value]:
     stacked = len(body.outputs) - 1 - carried
     for position in range(1 + carried, len(body.outputs)):
         body.outputs[position] = Builder(graph=body).apply("Unsqueeze", body.outputs[position], [0])
-    loop = Loop(body=body, carried=carried, stacked=((0, False),) * stacked, outputs=carried + stacked)
+    loop = Loop(body=body, carried=carried, scan_outputs=((0, False),) * stacked, outputs=carried + stacked)
     return ctx.b.add(loop, trips, condition, *states, *captures)
 
 
@@ -104,13 +104,15 @@ def import_scan_8(ctx: ImportContext) -> list[Value]:
     batch.outputs = [b.apply("Unsqueeze", y, [0]) for y in outputs]
     batch.outputs.insert(0, b.constant(np.array(True), dtypes.boolean, "goes_on"))
     batch.inputs.insert(0, Value(batch.claim("item"), NUMBER))
-    whole = Loop(body=batch, scanned=((0, 1, False),) * len(xs), stacked=((0, False),) * len(outputs), outputs=len(outputs))
+    whole = Loop(
+        body=batch, scan_inputs=((0, 1, False),) * len(xs), scan_outputs=((0, False),) * len(outputs), outputs=len(outputs)
+    )
     return ctx.b.add(whole, None, None, *xs, *captures)
 
 
 def _pad_to_length(b: Builder, y: Value, cut: Value) -> Value:
     """Pad ``y`` with zeros to the length of ``cut``."""
-    end, size = (b.apply("Gather", b.apply("Shape", x, dtype=dtypes.i64), [0], axis=0) for x in (cut, y))
+    end, size = (b.apply("Gather", b.apply("Shape", x, output_type=dtypes.i64), [0], axis=0) for x in (cut, y))
     pads = b.apply("Concat", [0], b.apply("Subtract", end, size), axis=0)
     return b.apply("Pad", y, pads, None, [0], mode="constant")  # type: ignore[no-any-return]
 
@@ -142,7 +144,7 @@ def _build_scan(body: Graph, carried: int, cut: Several[tuple[int, bool]], stack
     body.inputs.insert(0, Value(body.claim("trip"), NUMBER))
     body.outputs.insert(0, b.constant(np.array(True), dtypes.boolean, "goes_on"))
     scanned = tuple((axis, 1, is_reversed) for axis, is_reversed in cut)
-    return Loop(body=body, carried=carried, scanned=scanned, stacked=tuple(stacked), outputs=carried + len(stacked))
+    return Loop(body=body, carried=carried, scan_inputs=scanned, scan_outputs=tuple(stacked), outputs=carried + len(stacked))
 
 
 def _check_body(foreign: ForeignGraph, inputs: int, outputs: int) -> None:
@@ -226,7 +228,7 @@ def legalize_loop(b: Builder, node: Node) -> Any:
     op: Any = node.op
     if _is_scan(node) or _is_loop(node):
         return None
-    if not op.scanned and all(entry == (0, False) for entry in op.stacked) and has_unit_parts(op):
+    if not op.scan_inputs and all(entry == (0, False) for entry in op.scan_outputs) and has_unit_parts(op):
         return _with_scalars(b, node)
     return slice_inside_body(b, node)
 
@@ -234,8 +236,8 @@ def legalize_loop(b: Builder, node: Node) -> Any:
 def _is_scan(node: Node) -> bool:
     op: Any = node.op
     return (
-        bool(op.scanned)
-        and all(size == 1 for _, size, _ in op.scanned)
+        bool(op.scan_inputs)
+        and all(size == 1 for _, size, _ in op.scan_inputs)
         and all(x is None for x in node.inputs[:2])
         and not op.body.inputs[0].uses
         and all(value is not op.body.inputs[0] for value in op.body.outputs)
@@ -246,7 +248,7 @@ def _is_scan(node: Node) -> bool:
 
 def _is_loop(node: Node) -> bool:
     op: Any = node.op
-    if op.scanned or any(entry != (0, False) for entry in op.stacked) or not has_unit_parts(op):
+    if op.scan_inputs or any(entry != (0, False) for entry in op.scan_outputs) or not has_unit_parts(op):
         return False
     trips, condition = node.inputs[:2] if len(node.inputs) > 1 else (*node.inputs, None, None)[:2]
     return (trips is None or trips.dtype == "i64") and (condition is not None or (trips is not None and is_endless(op.body)))
@@ -266,24 +268,24 @@ def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     op: Any = node.op
     body: Graph = op.body
     b = Builder(graph=body)
-    for index, (axis, _) in enumerate(op.stacked, 1 + op.carried):
+    for index, (axis, _) in enumerate(op.scan_outputs, 1 + op.carried):
         body.outputs[index] = _remove_stack_axis(b, body.outputs[index], axis)
     keys = [ctx.key(x) for x in node.inputs]
-    own = op.carried + len(op.scanned)
+    own = op.carried + len(op.scan_inputs)
     outer = node.inputs[2 + own :]
-    if _is_scan(node) or op.scanned:
+    if _is_scan(node) or op.scan_inputs:
         version = ctx.version("Scan")
         if version < SCAN_VERSIONS[0]:
             raise UnsupportedError("op.unsayable", f"Scan-{version} scans a batch, which the core Loop does not")
-        for index, (axis, _, _) in enumerate(op.scanned, 1 + op.carried):
+        for index, (axis, _, _) in enumerate(op.scan_inputs, 1 + op.carried):
             _take_part(body, index, axis)
         del body.inputs[0], body.outputs[0]
         attributes = {
-            "num_scan_inputs": len(op.scanned),
-            "scan_input_axes": [axis for axis, _, _ in op.scanned],
-            "scan_input_directions": [int(is_reversed) for _, _, is_reversed in op.scanned],
-            "scan_output_axes": [axis for axis, _ in op.stacked],
-            "scan_output_directions": [int(is_reversed) for _, is_reversed in op.stacked],
+            "num_scan_inputs": len(op.scan_inputs),
+            "scan_input_axes": [axis for axis, _, _ in op.scan_inputs],
+            "scan_input_directions": [int(is_reversed) for _, _, is_reversed in op.scan_inputs],
+            "scan_output_axes": [axis for axis, _ in op.scan_outputs],
+            "scan_output_directions": [int(is_reversed) for _, is_reversed in op.scan_outputs],
         }
         non_default = {name: value for name, value in attributes.items() if name == "num_scan_inputs" or any(value)}  # type: ignore[arg-type]
         attributes = {"body": _body(ctx, body, outer, own), **non_default}

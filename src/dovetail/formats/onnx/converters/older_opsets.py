@@ -28,7 +28,7 @@ def replace_range(b: Any, node: Node) -> Any:
     op: Any = node.op
     start, stop, step = node.inputs
     kind = start.dtype  # type: ignore[union-attr]
-    if op.dtype is not None or any(x.dtype is not kind for x in (stop, step)):  # type: ignore[union-attr]
+    if op.output_type is not None or any(x.dtype is not kind for x in (stop, step)):  # type: ignore[union-attr]
         return None
     wide = dtypes.f32 if kind in _HALVES and op.wide else dtypes.i64 if kind.is_integer and kind.bits < 64 else kind
     if wide is not kind:
@@ -203,7 +203,7 @@ def replace_reshape(b: Any, node: Node) -> Any:
     x, target = node.inputs
     assert x is not None and target is not None
     wanted = elements_of(target)
-    if op.copy_zeros or wanted is None or x.shape is None:
+    if op.special_zero or wanted is None or x.shape is None:
         return None
     open_axes = [axis for axis, size in enumerate(wanted) if _may_be_zero(size)]
     others = [axis for axis in open_axes if symbolic.equal(wanted[axis], _at(x.shape, axis)) is not True]
@@ -213,7 +213,7 @@ def replace_reshape(b: Any, node: Node) -> Any:
         if -1 in wanted:
             return None
         target = b.constant([-1 if axis in others else 0 if axis in open_axes else size for axis, size in enumerate(wanted)])
-    return b.add(op.with_(copy_zeros=True), x, target)
+    return b.add(op.with_(special_zero=True), x, target)
 
 
 def _may_be_zero(size: Any) -> bool:

@@ -62,9 +62,9 @@ def legalize_reshape(b: Builder, node: Node) -> Any:
     x = node.inputs[0]
     if with_i64 is not None or op.empty != "cancel" or x is None or x.shape is None or 0 in x.shape:
         return with_i64
-    if not op.copy_zeros:
+    if not op.special_zero:
         # Without copied sizes no 0 can occur.
-        return b.Reshape(x, node.input(1), copy_zeros=False)
+        return b.Reshape(x, node.input(1), special_zero=False)
     target = constant_target(x, node.inputs[1], node.outputs[0])
     return b.Reshape(x, node.input(1) if target is None else target)
 

@@ -89,7 +89,7 @@ def legalize_gather(b: Builder, node: Node) -> Any:
 def legalize_expand(b: Builder, node: Node) -> Any:
     """Write Expand, which broadcasts both ways in ONNX."""
     op: Any = node.op
-    return cast_integer_inputs(b, node) if op.both else b.Expand(node.input(0), node.input(1))
+    return cast_integer_inputs(b, node) if op.bidirectional else b.Expand(node.input(0), node.input(1))
 
 
 @ONNX.legalize("Squeeze")
@@ -186,7 +186,7 @@ def legalize_range(b: Builder, node: Node) -> Any:
     if any(x.shape is not None and x.shape != () for x in xs):
         return b.add(op, *(x if x.shape == () else b.Reshape(x, []) for x in xs))[0]
     start = xs[0]
-    dtype = op.dtype or start.dtype
+    dtype = op.output_type or start.dtype
     if dtype.name in (*_RANGES, "f16", "bf16") or not dtype.is_integer:
         return None
     return b.Cast(b.Range(*(_cast(b, x, dtypes.i64) for x in xs)), to=dtype)
@@ -292,7 +292,7 @@ class _OneHot(
     negative: bool = True
 
     def shape(self, indices: Any, depth: Any, values: Any) -> Any:
-        return OneHot(self.axis, self.negative).shape(indices, depth, None, None)
+        return OneHot(self.axis, self.negative).shape(indices, depth, values, values)
 
     def decompose(self, b: Builder, *xs: Value) -> Any:
         """Decompose for the other meaning of negative indices: make them positive, or move them out of range."""
@@ -325,7 +325,7 @@ def import_one_hot(ctx: ImportContext) -> Any:
     if axis < -1 and ctx.node.version < 11:
         ctx.deviate(FormatError("attribute.value", f"OneHot: axis must be at least -1, got {axis}"))
     off, on = (ctx.b.Gather(values, ctx.b.constant(np.array(index)), axis=0) for index in (0, 1))
-    return ctx.b.apply("OneHot", ctx.input(0), ctx.input(1), on, off, axis=axis, negative=ctx.node.version >= 11)
+    return ctx.b.apply("OneHot", ctx.input(0), ctx.input(1), on, off, axis=axis, negative_indices=ctx.node.version >= 11)
 
 
 @ONNX.legalize("OneHot")
@@ -337,7 +337,7 @@ def legalize_one_hot(b: Builder, node: Node) -> Any:
     if values is None:
         values = b.Concat(b.Reshape(off, [1]), b.Reshape(on, [1]), axis=0)
     axis = op.axis if indices is None or indices.shape is None or op.axis == -1 else op.axis % (len(indices.shape) + 1)
-    return b.add(_OneHot(axis, op.negative), indices, depth, values)[0]
+    return b.add(_OneHot(axis, op.negative_indices), indices, depth, values)[0]
 
 
 def _halves(first: Value, second: Value) -> Value | None:

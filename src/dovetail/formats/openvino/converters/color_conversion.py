@@ -26,7 +26,7 @@ def import_nv12(ctx: ImportContext) -> Value:
     b, y = ctx.b, ctx.input_of_rank(0, 4)
     if len(ctx.inputs) == 1:
         y, below = _split_planes(b, y, [4, 2])
-        both = b.Reshape(below, join_sizes(b, [shape_value(b, y, [0]), _halve_sizes(b, y), 2]), copy_zeros=False)
+        both = b.Reshape(below, join_sizes(b, [shape_value(b, y, [0]), _halve_sizes(b, y), 2]), special_zero=False)
     else:
         both = ctx.input_of_rank(1, 4)
     return _to_rgb(ctx, y, b.Slice(both, [0], [1], [3]), b.Slice(both, [1], [2], [3]))
@@ -40,7 +40,7 @@ def import_i420(ctx: ImportContext) -> Value:
     if len(ctx.inputs) == 1:
         y, first, second = _split_planes(b, y, [4, 1, 1])
         shape = join_sizes(b, [shape_value(b, y, [0]), _halve_sizes(b, y), 1])
-        return _to_rgb(ctx, y, *(b.Reshape(plane, shape, copy_zeros=False) for plane in (first, second)))
+        return _to_rgb(ctx, y, *(b.Reshape(plane, shape, special_zero=False) for plane in (first, second)))
     return _to_rgb(ctx, y, ctx.input_of_rank(1, 4), ctx.input_of_rank(2, 4))
 
 
@@ -55,10 +55,10 @@ def _split_planes(b: Builder, x: Value, sixths: list[int]) -> list[Value]:
     if size % 3:
         raise RuleError("picture.height", f"an image in one plane must have a height that is a multiple of 3, got {size}")
     # Two chroma rows may share one row of the tensor, so that a split along the height cannot separate the planes.
-    flat = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), 6, -1]), copy_zeros=False)
+    flat = b.Reshape(x, join_sizes(b, [shape_value(b, x, [0]), 6, -1]), special_zero=False)
     parts = b.Split(flat, sixths, axis=1, outputs=len(sixths))
     height, width = size * 2 // 3, shape_value(b, x, [2])
-    brightness = b.Reshape(parts[0], join_sizes(b, [shape_value(b, x, [0]), height, width, 1]), copy_zeros=False)
+    brightness = b.Reshape(parts[0], join_sizes(b, [shape_value(b, x, [0]), height, width, 1]), special_zero=False)
     return [brightness, *parts[1:]]
 
 
@@ -103,8 +103,8 @@ def _number(b: Builder, value: float, dtype: dtypes.DType) -> Value:
 def _upsample(b: Builder, x: Value) -> Value:
     """Repeat each chroma element for the 2 x 2 luma elements of its block."""
     batch, height, width = (shape_value(b, x, [axis]) for axis in (0, 1, 2))
-    pairs = b.Reshape(x, join_sizes(b, [batch, height, 1, width, 1, 1]), copy_zeros=False)
+    pairs = b.Reshape(x, join_sizes(b, [batch, height, 1, width, 1, 1]), special_zero=False)
     squares = b.Expand(pairs, join_sizes(b, [batch, height, 2, width, 2, 1]))
     doubled = [[2 * size[0]] if isinstance(size, list) else b.Multiply(size, 2) for size in (height, width)]
-    result: Value = b.Reshape(squares, join_sizes(b, [batch, *doubled, 1]), copy_zeros=False)
+    result: Value = b.Reshape(squares, join_sizes(b, [batch, *doubled, 1]), special_zero=False)
     return result

@@ -106,18 +106,18 @@ def import_region_yolo(ctx: ImportContext) -> Value:
             "detection.boxes", f"RegionYolo: {count} boxes of {entries} numbers do not fit the channels of {x.type}"
         )
     outer = shape_value(b, x, [0]), shape_value(b, x, [2, 3])
-    cells = b.Reshape(x, join_sizes(b, [outer[0], [count, entries], outer[1]]), copy_zeros=False)
+    cells = b.Reshape(x, join_sizes(b, [outer[0], [count, entries], outer[1]]), special_zero=False)
     center, size, rest = (b.Slice(cells, [first], [last], [2]) for first, last in ((0, 2), (2, coords), (coords, entries)))
     if softmax:
         is_one, scores = b.Slice(rest, [0], [1], [2]), b.Slice(rest, [1], [classes + 1], [2])
         parts = [b.Sigmoid(center), size, b.Sigmoid(is_one), b.Softmax(scores, axis=2)]
     else:
         parts = [b.Sigmoid(center), size, b.Sigmoid(rest)]
-    y = b.Reshape(b.Concat(*parts, axis=2), join_sizes(b, [outer[0], [count * entries], outer[1]]), copy_zeros=False)
+    y = b.Reshape(b.Concat(*parts, axis=2), join_sizes(b, [outer[0], [count * entries], outer[1]]), special_zero=False)
     if not softmax:
         result: Value = y
         return result
     first, last = axis_in(axis, 4), axis_in(end, 4)
     shape = [shape_value(b, x, range(first)), [-1], shape_value(b, x, range(last + 1, 4))]
-    result = b.Reshape(y, join_sizes(b, shape), copy_zeros=False)
+    result = b.Reshape(y, join_sizes(b, shape), special_zero=False)
     return result

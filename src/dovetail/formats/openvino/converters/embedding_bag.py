@@ -56,7 +56,7 @@ def import_embedding_bag_offsets(ctx: ImportContext) -> Value:
     table, indices, offsets = (ctx.input(index) for index in range(3))
     _hold_vectors(ctx, indices, offsets)
     positions = indices_of_axis(b, indices, 0)
-    before = b.SearchSorted(as_type(b, offsets, dtypes.i64), positions, right=True)
+    before = b.SearchSorted(as_type(b, offsets, dtypes.i64), positions, right_mode=True)
     ids = b.Subtract(before, b.constant(1))
     rows = _rows(b, table, indices, ctx.optional_input(4))
     return _segments(b, table, rows, ids, shape_value(b, offsets, [0]), ctx.optional_input(3), mean)

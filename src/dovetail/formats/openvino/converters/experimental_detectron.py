@@ -145,7 +145,7 @@ def import_generate_proposals_single_image(ctx: ImportContext) -> list[Value]:
     b, picture, anchors = ctx.b, ctx.input_of_rank(0, 1), ctx.input_of_rank(1, 2)
     deltas, scores = (b.Unsqueeze(ctx.input_of_rank(index, 3), [0]) for index in (2, 3))
     cells = join_sizes(b, [shape_value(b, scores, [2, 3]), shape_value(b, scores, [1]), 4])
-    grid = b.Reshape(anchors, cells, copy_zeros=False)
+    grid = b.Reshape(anchors, cells, special_zero=False)
     size = b.Unsqueeze(b.Slice(as_type(b, picture, dtypes.f32), [0], [2], [0]), [0])
     low, high, chances = _refine(b, size, grid, deltas, scores, 1.0)
     least = b.constant(np.full((1, 2), ctx.attribute("min_size", "float"), np.float32))
@@ -157,7 +157,7 @@ def import_generate_proposals_single_image(ctx: ImportContext) -> list[Value]:
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     missing = b.Subtract(b.constant([wanted]), b.Gather(b.Shape(values), [0], axis=0))
     filled = b.Pad(boxes, join_sizes(b, [[0, 0], missing, [0]])), b.Pad(values, join_sizes(b, [[0], missing]))
-    shaped = b.Reshape(filled[0], [wanted, 4], copy_zeros=False), b.Reshape(filled[1], [wanted], copy_zeros=False)
+    shaped = b.Reshape(filled[0], [wanted, 4], special_zero=False), b.Reshape(filled[1], [wanted], special_zero=False)
     return [as_type(b, x, scores.dtype) for x in shaped]
 
 
@@ -167,7 +167,7 @@ def _refine(b: Any, size: Any, anchors: Any, deltas: Any, scores: Value, last: f
     ``size`` [images, (height, width)] is the size that the boxes are clipped to.
     """
     cells = join_sizes(b, [shape_value(b, scores, [0]), shape_value(b, scores, [1]), 4, shape_value(b, scores, [2, 3])])
-    moves = b.Transpose(b.Reshape(as_type(b, deltas, dtypes.f32), cells, copy_zeros=False), [0, 3, 4, 1, 2])
+    moves = b.Transpose(b.Reshape(as_type(b, deltas, dtypes.f32), cells, special_zero=False), [0, 3, 4, 1, 2])
     limit = b.Unsqueeze(b.Gather(b.Subtract(size, last), [1, 0], axis=1), [1])
     low, high = _shift_boxes(b, as_type(b, anchors, dtypes.f32), moves, limit, last)
     return low, high, b.Reshape(b.Transpose(as_type(b, scores, dtypes.f32), [0, 2, 3, 1]), [0, -1])
@@ -203,7 +203,7 @@ def _shift_boxes(b: Any, anchors: Any, moves: Any, limit: Any, last: float) -> t
     half = b.Multiply(b.Multiply(b.Exp(b.Minimum(b.Slice(moves, [2], [4], [-1]), _MOST_GROWTH)), size), 0.5)
     corners = []
     for corner in (b.Subtract(middle, half), b.Subtract(b.Add(middle, half), last)):
-        flat = b.Reshape(corner, join_sizes(b, [shape_value(b, moves, [0]), -1, 2]), copy_zeros=False)
+        flat = b.Reshape(corner, join_sizes(b, [shape_value(b, moves, [0]), -1, 2]), special_zero=False)
         corners.append(b.Maximum(b.Minimum(flat, limit), 0.0))
     return corners[0], corners[1]
 

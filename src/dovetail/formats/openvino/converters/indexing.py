@@ -26,7 +26,7 @@ def import_gather_nd(ctx: ImportContext) -> Any:
     if rows.shape is None:
         raise UnsupportedError("gather.rank", "GatherND-5 with several batch axes needs inputs of known rank")
     if all(isinstance(size, int) for size in rows.shape[:batch]):
-        return ctx.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], copy_zeros=False)
+        return ctx.b.Reshape(rows, [int(symbolic.product(rows.shape[:batch])), *_rest(rows, batch)], special_zero=False)
     raise UnsupportedError("gather.batch", "GatherND-5 with several batch axes needs static batch sizes")
 
 

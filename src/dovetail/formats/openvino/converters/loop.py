@@ -131,8 +131,8 @@ class _LoopImporter:
         loop = Loop(
             body=self.body,
             carried=len(carried),
-            scanned=tuple(self._slice_entry(row, rank) for row, rank in zip(cut, ranks, strict=True)),
-            stacked=tuple(self._concat_entry(row) for row in stacked),
+            scan_inputs=tuple(self._slice_entry(row, rank) for row, rank in zip(cut, ranks, strict=True)),
+            scan_outputs=tuple(self._concat_entry(row) for row in stacked),
             outputs=len(carried) + len(stacked),
         )
         xs = [*first, *(self.ctx.input(int(row["external_port_id"])) for row in (*cut, *whole))]
@@ -149,7 +149,7 @@ class _LoopImporter:
             old = self.inputs[row["internal_layer_id"]]
             new = number if old.dtype == "i64" else self.b.apply("Cast", number, to=old.dtype)
             if old.shape != ():
-                new = self.b.apply("Reshape", new, [1] * len(old.dims), copy_zeros=False)
+                new = self.b.apply("Reshape", new, [1] * len(old.dims), special_zero=False)
             self._replace(old, new)
         self.body.nodes += nodes
         return number
@@ -237,11 +237,11 @@ def legalize_loop(b: Builder, node: Node) -> Any:
     if _is_iterator(node) and _holds_iterator(op.body):
         return b.add(op, _parts(b, op, node.inputs[2 + op.carried]), None, *node.inputs[2:])
     trips, condition = (*node.inputs, None, None)[:2]
-    if trips is None and not op.scanned and (condition is None or is_true(condition)) and is_endless(op.body):
+    if trips is None and not op.scan_inputs and (condition is None or is_true(condition)) and is_endless(op.body):
         # The importer of IR refuses such a loop.
         raise UnsupportedError("loop.endless", "the loop needs a trip count, a condition or a sliced input")
-    is_plain = all(size == 1 and not is_reversed for _, size, is_reversed in op.scanned)
-    is_plain = is_plain and has_unit_parts(op) and not any(is_reversed for _, is_reversed in op.stacked)
+    is_plain = all(size == 1 and not is_reversed for _, size, is_reversed in op.scan_inputs)
+    is_plain = is_plain and has_unit_parts(op) and not any(is_reversed for _, is_reversed in op.scan_outputs)
     if not is_plain and not _is_iterator(node):
         return slice_inside_body(b, node)
     if trips is None or _is_at_least_zero(trips):
@@ -260,7 +260,7 @@ def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     remove_dead(body)
     trips, condition, *xs = (*node.inputs, None, None)[: max(2, len(node.inputs))]
     is_plain = _is_iterator(node)
-    own = op.carried + len(op.scanned)
+    own = op.carried + len(op.scan_inputs)
     # Unread inputs are left out, except sliced ones, which determine the trip count.
     read = [index for index, value in enumerate(body.inputs) if _is_read(body, value) or 0 < index <= own]
     keys = [ctx.key(xs[index - 1]) for index in read if index]
@@ -288,7 +288,7 @@ def export_loop(ctx: ExportContext, node: Node) -> list[ForeignNode]:
         if index == 0:
             rows.append({**row, "external_port_id": "-1", "purpose": "current_iteration"})
         else:
-            cut = op.scanned[index - 1 - op.carried] if 0 <= index - 1 - op.carried < len(op.scanned) else None
+            cut = op.scan_inputs[index - 1 - op.carried] if 0 <= index - 1 - op.carried < len(op.scan_inputs) else None
             rows.append({**row, "external_port_id": str(next(port)), **(_cut_row(*cut) if cut else {})})
     edges = []
     for index, value in enumerate(foreign.outputs, 1 if is_plain else 0):
@@ -309,7 +309,7 @@ def _is_iterator(node: Node) -> bool:
     """Tell whether a TensorIterator can express the loop: it has as many trips as its first sliced input has parts."""
     op: Any = node.op
     is_free = all(x is None for x in node.inputs[:2])
-    return is_free and bool(op.scanned) and not _is_read(op.body, op.body.inputs[0]) and is_endless(op.body)
+    return is_free and bool(op.scan_inputs) and not _is_read(op.body, op.body.inputs[0]) and is_endless(op.body)
 
 
 def _holds_iterator(body: Graph) -> bool:
@@ -323,8 +323,8 @@ def _holds_iterator(body: Graph) -> bool:
 
 def _parts(b: Builder, op: Any, x: Value | None) -> Value:
     """Return the number of parts of the first sliced input."""
-    axis, size, _ = op.scanned[0]
-    length = b.apply("Gather", b.apply("Shape", x, dtype=dtypes.i64), np.array(axis), axis=0)
+    axis, size, _ = op.scan_inputs[0]
+    length = b.apply("Gather", b.apply("Shape", x, output_type=dtypes.i64), np.array(axis), axis=0)
     return length if size == 1 else b.apply("Divide", length, size)  # type: ignore[no-any-return]
 
 
@@ -333,7 +333,7 @@ def _is_read(body: Graph, value: Value) -> bool:
 
 
 def _part_of(op: Any, index: int) -> tuple[int, int, bool]:
-    axis, is_reversed = op.stacked[index - 1 - op.carried]
+    axis, is_reversed = op.scan_outputs[index - 1 - op.carried]
     sizes = op.body.outputs[index - 1 - op.outputs].shape
     size = None if sizes is None else sizes[axis]
     if not isinstance(size, int):

@@ -74,7 +74,7 @@ def legalize_hardmax(b: Any, node: Node) -> Any:
     axis = axis_in(op.axis, rank)
     if op.coerce_to_2d:
         flat = b.Reshape(x, [0] * axis + [-1])
-        return b.Reshape(b.Hardmax(flat, axis=-1), shape_value(b, x), copy_zeros=False)
+        return b.Reshape(b.Hardmax(flat, axis=-1), shape_value(b, x), special_zero=False)
     is_greatest = b.Equal(x, b.ReduceMax(x, [axis], keepdims=True))
     before = b.CumSum(b.Cast(is_greatest, to=dtypes.i32), b.constant(axis), exclusive=True)
     return b.Cast(b.And(is_greatest, b.Equal(before, 0)), to=x.dtype)

@@ -56,7 +56,7 @@ def import_multinomial(ctx: ImportContext) -> Value:
     share = b.apply("RandomUniform", shape_value(b, x), zero, one, **seeds)
     drawn = b.Subtract(x, b.Log(b.Negative(b.Log(b.Subtract(one, share)))))
     most = b.Reshape(as_i64(b, count), [1]) if isinstance(count, Value) else b.constant(np.array([count]))
-    result = b.apply("TopK", drawn, most, axis=-1, dtype=kind)[1]
+    result = b.apply("TopK", drawn, most, axis=-1, index_element_type=kind)[1]
     return result
 
 

@@ -124,7 +124,7 @@ def _for_every_axis(
         assert scales is not None
         ones = b.constant(np.ones(rank, scales.dtype.numpy), scales.dtype)
         return None, b.ScatterElements(ones, axes, scales, axis=0)
-    before = b.Shape(x, dtype=sizes.dtype) if sizes.dtype.name in ("i32", "i64") else b.Cast(b.Shape(x), to=sizes.dtype)
+    before = b.Shape(x, output_type=sizes.dtype) if sizes.dtype.name in ("i32", "i64") else b.Cast(b.Shape(x), to=sizes.dtype)
     more = np.array(pads, np.int64).reshape(2, rank).sum(axis=0)
     padded = b.Add(before, b.constant(more.astype(sizes.dtype.numpy), sizes.dtype)) if any(pads) else before
     return b.ScatterElements(padded, axes, sizes, axis=0), None

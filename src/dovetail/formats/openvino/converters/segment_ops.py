@@ -28,7 +28,7 @@ def import_slice_scatter(ctx: ImportContext) -> Value:
         numbers = b.constant(np.arange(prod(sizes)).reshape(sizes))
     else:
         count = b.ReduceProd(sizes, keepdims=False)
-        numbers = b.Reshape(b.Range(b.constant(0), count, b.constant(1)), sizes, copy_zeros=False)
+        numbers = b.Reshape(b.Range(b.constant(0), count, b.constant(1)), sizes, special_zero=False)
     if axes is None:
         length = bounds[0].dims[0]
         if not isinstance(length, int):
@@ -37,7 +37,7 @@ def import_slice_scatter(ctx: ImportContext) -> Value:
     start, stop, step = bounds
     positions = b.Slice(numbers, start, stop, axes, step)
     flat = b.ScatterElements(b.Reshape(x, [-1]), b.Reshape(positions, [-1]), b.Reshape(updates, [-1]), axis=0)
-    result: Value = b.Reshape(flat, sizes, copy_zeros=False)
+    result: Value = b.Reshape(flat, sizes, special_zero=False)
     return result
 
 

@@ -93,10 +93,10 @@ def _to_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Value:
     sizes: list[Any] = [shape_value(b, x, [0])]
     for axis in range(1, rank):
         sizes += [_divided(b, x, axis, block[axis]), block[axis]]
-    cut = b.Reshape(x, join_sizes(b, sizes), copy_zeros=False)
+    cut = b.Reshape(x, join_sizes(b, sizes), special_zero=False)
     order = [*range(2, 2 * rank - 1, 2), 0, *range(1, 2 * rank - 1, 2)]
     whole = [_times(b, x, 0, all_blocks), *(_divided(b, x, axis, block[axis]) for axis in range(1, rank))]
-    result: Value = b.Reshape(b.Transpose(cut, order), join_sizes(b, whole), copy_zeros=False)
+    result: Value = b.Reshape(b.Transpose(cut, order), join_sizes(b, whole), special_zero=False)
     return result
 
 
@@ -133,12 +133,12 @@ def _from_batch(b: Any, x: Value, block: Sequence[Any], all_blocks: Any) -> Valu
     batch = _divided(b, x, 0, all_blocks)
     rest = shape_value(b, x, range(1, rank))
     first = list(block[1:]) if isinstance(block[0], int) else join_sizes(b, list(block[1:]))
-    cut = b.Reshape(x, join_sizes(b, [first, batch, rest]), copy_zeros=False)
+    cut = b.Reshape(x, join_sizes(b, [first, batch, rest]), special_zero=False)
     order = [rank - 1]
     for axis in range(1, rank):
         order += [rank - 1 + axis, axis - 1]
     sizes = [batch, *(_times(b, x, axis, block[axis]) for axis in range(1, rank))]
-    y: Value = b.Reshape(b.Transpose(cut, order), join_sizes(b, sizes), copy_zeros=False)
+    y: Value = b.Reshape(b.Transpose(cut, order), join_sizes(b, sizes), special_zero=False)
     return y
 
 
@@ -154,9 +154,11 @@ def import_reorg_yolo(ctx: ImportContext) -> Value:
     if channels % step**2 or height % step or width % step:
         raise FormatError("node.inputs", f"ReorgYolo: the sizes of {x.type} must be multiples of {step}")
     batch = shape_value(b, x, [0])
-    wide = b.Reshape(x, join_sizes(b, [batch, [channels // step**2, height * step, width * step]]), copy_zeros=False)
-    deep = b.SpaceToDepth(wide, block_size=step)
-    result: Value = b.Reshape(deep, join_sizes(b, [batch, [channels * step**2, height // step, width // step]]), copy_zeros=False)
+    wide = b.Reshape(x, join_sizes(b, [batch, [channels // step**2, height * step, width * step]]), special_zero=False)
+    deep = b.SpaceToDepth(wide, blocksize=step)
+    result: Value = b.Reshape(
+        deep, join_sizes(b, [batch, [channels * step**2, height // step, width // step]]), special_zero=False
+    )
     return result
 
 

@@ -369,7 +369,7 @@ def import_broadcast(ctx: ImportContext) -> Any:
     x, shape = ctx.input(0), ctx.input(1)
     if mode == "numpy" and ctx.node.version == 1:
         # The third input belongs to the explicit mode; older tools write it in other modes too.
-        return ctx.b.apply("Expand", x, shape, both=False)
+        return ctx.b.apply("Expand", x, shape, bidirectional=False)
     if mode == "none" and ctx.node.version == 1:
         # OpenVINO writes its ``explicit`` mode in this form.
         mode = "explicit"
@@ -380,12 +380,12 @@ def import_broadcast(ctx: ImportContext) -> Any:
         raise UnsupportedError("broadcast.rank", "Broadcast with explicit axes needs known ranks")
     known = constant_or_none(ctx.input(2))
     if known is None:
-        return ctx.b.apply("Expand", _spread(ctx.b, x, ctx.input(2), rank), shape, both=False)
+        return ctx.b.apply("Expand", _spread(ctx.b, x, ctx.input(2), rank), shape, bidirectional=False)
     mapping = [int(axis) for axis in known.reshape(-1).tolist()]
     if len(mapping) != len(x.shape) or mapping != sorted(set(mapping)) or any(not 0 <= axis < rank for axis in mapping):
         raise RuleError("broadcast.axes", f"axes_mapping must be {len(x.shape)} rising axes below {rank}, got {mapping}")
     new = [axis for axis in range(rank) if axis not in mapping]
-    return ctx.b.apply("Expand", ctx.b.Unsqueeze(x, new) if new else x, shape, both=False)
+    return ctx.b.apply("Expand", ctx.b.Unsqueeze(x, new) if new else x, shape, bidirectional=False)
 
 
 def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
@@ -400,7 +400,7 @@ def _spread(b: Builder, x: Value, mapping: Value, rank: int) -> Value:
         rises = b.Greater(b.ReduceMin(steps, [0], keepdims=False), 0)
         axes = b.Where(rises, axes, b.constant(np.array(INT64_MAX)))
     sizes = b.ScatterElements(b.constant(np.ones(rank, np.int64)), axes, b.Shape(x), axis=0)
-    result: Value = b.Reshape(x, sizes, copy_zeros=False)
+    result: Value = b.Reshape(x, sizes, special_zero=False)
     return result
 
 
@@ -456,7 +456,7 @@ def legalize_expand(b: Builder, node: Node) -> Any:
     if shape.shape == (0,):
         return b.Identity(x)
     sizes = elements_of(shape)
-    if not op.both or sizes is None or x.shape is None or all(symbolic.equal(size, 0) is False for size in sizes):
+    if not op.bidirectional or sizes is None or x.shape is None or all(symbolic.equal(size, 0) is False for size in sizes):
         return None
     target_shape = node.outputs[0].shape
     same = (
@@ -464,7 +464,7 @@ def legalize_expand(b: Builder, node: Node) -> Any:
         and len(target_shape) == len(sizes)
         and all(symbolic.equal(*pair) is True for pair in zip(target_shape, sizes, strict=True))
     )
-    return b.apply("Expand", x, shape, both=False) if same else None
+    return b.apply("Expand", x, shape, bidirectional=False) if same else None
 
 
 @OPENVINO.legalize("Range")
