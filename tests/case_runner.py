@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assertions import assert_close
 from cases import Case, all_cases
 from dovetail import dtypes
 from dovetail.formats import op_mapping
@@ -120,12 +121,17 @@ def feeds(case: Case, inputs: Sequence[Any] | None = None) -> dict[str, Any]:
 
 @cache
 def _answer(key: int) -> tuple[Any, ...]:
-    case = _BY_KEY[key]
+    case = case_of(key)
     with np.errstate(all="ignore"):
         return apply(case.op, np, case.inputs)
 
 
 _BY_KEY: dict[int, Case] = {id(case): case for _, case in CASES}
+
+
+def case_of(key: int) -> Case:
+    """The case of a table whose ``id`` is ``key``: a key of caches, as a case holds arrays."""
+    return _BY_KEY[key]
 
 
 def answer(case: Case) -> tuple[Any, ...]:
@@ -149,3 +155,13 @@ def shape_value(x: Any) -> Any:
     if x is None or x.size > 1024 or not (dtypes.dtype(x.dtype).is_integer or x.dtype == np.bool_):
         return None
     return x.astype(object) if x.dtype == np.uint64 else x if x.dtype == np.bool_ else x.astype(np.int64)
+
+
+def assert_same_answer(case: Case, theirs: Sequence[Any], oracle: str) -> None:
+    """Compare the outputs of an ONNX runtime with the rule of the case's operator."""
+    ours = answer(case)
+    assert len(ours) == len(theirs)
+    for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+        # ONNX stores float attributes as f32.
+        tolerance = max(case.tolerance, 2e-7) if case.tolerance is not None and mine.dtype == np.float64 else case.tolerance
+        assert_close(mine, other, tolerance, f"{oracle}: output {index}")

@@ -15,8 +15,11 @@ from dovetail import native_core
 
 pytest_plugins = ("gaps", "coverage_summary")
 
-# Every plan that a test makes is held against the plan checker.
+# The plan verifier checks every plan that a test makes.
 os.environ.setdefault("DOVETAIL_VERIFY", "1")
+
+# The laws compile thousands of small computations with JAX and run each once: compiling is what takes time.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1")
 
 ORACLES = ("onnxruntime", "openvino", "torch", "jax", "dask")
 
@@ -45,11 +48,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", default="1/1", metavar="K/N", help="run the Kth of every N tests of each function (K from 1)")
     parser.addoption("--law", default="", metavar="WORD", help="run only laws over cases whose name contains WORD")
-    parser.addoption("--cases-per-operator", type=int, metavar="N", help="run each law over at most N cases of each operator")
+    parser.addoption("--quick", action="store_true", help="run each law over one case of each operator, slow laws over none")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    case_laws.cases_per_operator = config.getoption("--cases-per-operator")
+    case_laws.is_quick = config.getoption("--quick")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,6 +10,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ class LawCounts:
                 continue
             for oracle, minimum in minimums.get(law, {}).items():
                 count = self.oracles[law][oracle]
+                if oracle != "comparisons" and not find_spec(oracle.partition(".")[0]):
+                    continue
                 if count < minimum:
                     yield f"{law}: {oracle} must number at least {minimum}, got {count}"
 

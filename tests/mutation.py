@@ -9,7 +9,7 @@ that reach the faulty statement, the quickest of each test function first, until
 the unharmed sources, since foreign runtimes have threads, which do not survive a fork: a mutant that asks them something
 else gets no answer, and is not killed by that. Printed are the survivors, as file:line, original -> mutant.
 ``mutants_equivalent.toml`` lists mutants that mean the same as the original, each with its reason. The exit code is 1 where a
-mutant of the mission's operators (Concat, Reshape, Split) survives.
+mutant of Concat, Reshape or Split survives.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "dovetail"
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.toml")
-MISSION: dict[str, tuple[str, ...]] = {
+COMPLETE: dict[str, tuple[str, ...]] = {
     "ops/tensor/concat_split.py": ("",),
     "ops/tensor/reshape.py": ("Reshape", "items", "seen", "held", "as_i64", "open_shape", "reshaped"),
 }
-"""The mission's operators: by module, the names at its top; "" stands for all of them."""
+"""Code of which no mutant may survive: by module, names at its top level; "" stands for the whole module."""
 
 
 def _files(folder: str, *names: str) -> list[str]:
@@ -157,8 +157,8 @@ class Mutant:
     mutated: str
 
     @property
-    def is_mission(self) -> bool:
-        names = MISSION.get(self.module, ())
+    def is_complete(self) -> bool:
+        names = COMPLETE.get(self.module, ())
         return "" in names or self.scope.partition(".")[0] in names
 
     @property
@@ -797,14 +797,14 @@ def _run(modules: list[str], chosen: list[Made], options: Any) -> Runner:
 
 
 def _report(runner: Runner, equal: list[Mutant], stale: list[tuple[str, ...]], options: Any) -> int:
-    lost = [mutant for mutant in runner.survivors if mutant.is_mission]
+    lost = [mutant for mutant in runner.survivors if mutant.is_complete]
     figures = {
         "mutants": len(runner.chosen) + len(equal),
         "killed": sum(runner.killed.values()),
         "killed_by": runner.killed,
         "equivalent": len(equal),
         "survivors": len(runner.survivors),
-        "survivors_in_mission": len(lost),
+        "survivors_in_complete_code": len(lost),
         "seconds": round(runner.seconds),
     }
     modules = {

@@ -60,6 +60,24 @@ def facts(name: str) -> Facts:
     return found
 
 
+def unshown(name: str, claimed: Facts) -> list[str]:
+    """The claims about an operator that no case shows. Stops at the first case that shows a claim."""
+    cases = by_operator().get(name, [])
+    types = set(claimed.get("types", "").split()) - set(filter(None, map(_first_type, cases)))
+    gradient, native = claimed.get("gradient", ""), set(claimed.get("native", "").split())
+    slopes = map(_slope, smooth_by_operator().get(name, ()))
+    if gradient == "slope" and gradient not in slopes:
+        types.add("gradient: slope")
+    elif gradient == "zero" and set(slopes) - {""} != {gradient}:
+        types.add("gradient: zero")
+    if native == {"moves"}:
+        native = set() if any(map(_is_native, cases)) else native
+    for case in cases:
+        if _first_type(case) in native and _is_native(case):
+            native.discard(str(_first_type(case)))
+    return sorted({*types, *(f"native: {kind}" for kind in native)})
+
+
 def _first_type(case: Case) -> str | None:
     return next((dtypes.dtype(x.dtype).name for x in case.inputs if hasattr(x, "dtype")), None)
 

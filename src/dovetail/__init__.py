@@ -1,23 +1,23 @@
 """One graph for ONNX and OpenVINO IR: load, check, run, convert and differentiate neural-network models."""
 
+import importlib
 import logging
+from typing import TYPE_CHECKING, Any
 
-from dovetail import ops as ops
-from dovetail.array_ops import concat, copy, split
-from dovetail.autodiff import grad
-from dovetail.dtypes import DType
-from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
-from dovetail.formats import load, save
-from dovetail.interpreter.interpret import interpret
-from dovetail.ir import printer as printer
-from dovetail.ir.builder import Builder
-from dovetail.ir.graph import Graph, Model, Node, Value
-from dovetail.limits import Limits
-from dovetail.passes.infer import infer
-from dovetail.program import Program, compile, plan, run
-from dovetail.report import notebook as notebook
-from dovetail.symbolic import Dim
-from dovetail.validate import check
+if TYPE_CHECKING:
+    from dovetail.array_ops import concat, copy, split
+    from dovetail.autodiff import grad
+    from dovetail.dtypes import DType
+    from dovetail.errors import Diagnostic, DovetailError, EngineError, FormatError, RuleError, UnsupportedError
+    from dovetail.formats import load, save
+    from dovetail.interpreter.interpret import interpret
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Graph, Model, Node, Value
+    from dovetail.limits import Limits
+    from dovetail.passes.infer import infer
+    from dovetail.program import Program, compile, plan, run
+    from dovetail.symbolic import Dim
+    from dovetail.validate import check
 
 __version__ = "0.1.0"
 
@@ -53,3 +53,39 @@ __all__ = [
     "save",
     "split",
 ]
+
+_MODULES = {
+    "array_ops": "concat copy split",
+    "autodiff": "grad",
+    "dtypes": "DType",
+    "errors": "Diagnostic DovetailError EngineError FormatError RuleError UnsupportedError",
+    "formats": "load save",
+    "interpreter.interpret": "interpret",
+    "ir.builder": "Builder",
+    "ir.graph": "Graph Model Node Value",
+    "limits": "Limits",
+    "passes.infer": "infer",
+    "program": "Program compile plan run",
+    "symbolic": "Dim",
+    "validate": "check",
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name, or a module of the package, at its first use: an import of dovetail alone takes milliseconds."""
+    if name in _MODULE_OF:
+        value = getattr(importlib.import_module(f"dovetail.{_MODULE_OF[name]}"), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_"):
+        try:
+            return importlib.import_module(f"dovetail.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"dovetail.{name}":
+                raise
+    raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

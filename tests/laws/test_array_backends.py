@@ -54,7 +54,7 @@ def check_torch(case: Case) -> str:
     return compare(case, "torch")
 
 
-@law(IN_JAX)
+@law(IN_JAX, is_slow=True)
 def check_jax(case: Case) -> str:
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():

@@ -46,6 +46,7 @@ def test_both_engines_agree(first: int) -> None:
     assert failures == {}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not native_core.is_compiled, reason="no native core")
 @pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])
 def test_both_engines_agree_in_another_instruction_set(isa: str) -> None:

@@ -1,4 +1,4 @@
-"""The examples of the mission's documents, the rulings where sources disagree, and the gradients, each by its name in
+"""Examples of the specifications, the rulings where sources disagree, and the gradients, each by its name in
 SEMANTICS."""
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ import dovetail
 from dovetail.compare.verify import compare
 from models.light_table import source_of
 
+pytestmark = pytest.mark.slow
+
 
 def _namespace(library: str) -> Any:
     if library == "torch":

@@ -15,6 +15,8 @@ from dovetail.compare.runtimes import is_installed, runner
 from dovetail.formats import import_foreign
 from dovetail.formats.onnx import codec
 
+pytestmark = pytest.mark.slow
+
 SMALL: dict[str, Callable[[], Any]] = {
     "bert": lambda: language_models.bert(2, 32, 4, 64, 50, 9),
     "gpt2": lambda: language_models.gpt2(2, 32, 4, 50, 7),

@@ -19,7 +19,10 @@ SMALL = (
     "mode_llama_raw.ptir",  # an IR file alone
 )
 
-pytestmark = pytest.mark.skipif(not (FOLDER / "index.json").exists(), reason="no ../shared/corpus beside the repository")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (FOLDER / "index.json").exists(), reason="no ../shared/corpus beside the repository"),
+]
 
 
 @pytest.mark.parametrize("cell", CELLS)

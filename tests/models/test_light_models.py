@@ -17,6 +17,8 @@ from dovetail.report.model_summary import summarize
 from dovetail.validate import validate
 from models.light_table import MISSED, source_of, ways
 
+pytestmark = pytest.mark.slow
+
 MODELS = [name for name in light_models.names() if name not in ("vgg19", "zfnet512", "bvlc_alexnet")]
 """Those of less than 200 MB: the others take minutes to write and show no operator that these lack."""
 

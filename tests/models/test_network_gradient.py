@@ -13,6 +13,8 @@ import dovetail
 from dovetail.compare.verify import compare, runner_for
 from dovetail.validate import validate
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS = ("w1", "b1", "w2", "w3", "w4")
 
 

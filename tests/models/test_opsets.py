@@ -26,6 +26,8 @@ from dovetail.interpreter.interpret import interpret
 from dovetail.ir.graph import Model
 from models.test_backend_nodes import kinds, refuse_foreign
 
+pytestmark = pytest.mark.slow
+
 OLDEST, NEWEST = 9, onnx.defs.onnx_opset_version()
 IS_WHOLE = os.environ.get("DOVETAIL_OPSETS", "") == "all"
 RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Dropout"}

@@ -16,6 +16,8 @@ from oracles import run_onnxruntime
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
+pytestmark = pytest.mark.slow
+
 
 def scripted(function: Any) -> Any:
     with warnings.catch_warnings():

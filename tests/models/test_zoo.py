@@ -15,6 +15,8 @@ from models.f64_evaluation import run_wide
 from models.worker import PeersFault, Unfilled, answer
 from models.zoo_cells import CELLS, Record, distance, fill, records
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 ZOO = ROOT / "build" / "zoo"
 SMALL = ("silero-vad.openvino-16k", "text2tashkeel.rawi", "torch.sliced.dynd", "torch.cached.tsd", "estimators.pca")

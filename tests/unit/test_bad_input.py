@@ -467,6 +467,7 @@ def chain(length: int, kind: str = "Identity") -> ModelProto:
     return model_of(*nodes, inputs=[value("v0", ["n", 4])], outputs=[value(f"v{length}")])
 
 
+@pytest.mark.slow
 def test_a_chain_of_100_000_nodes_takes_linear_time_and_no_recursion(tmp_path: Path) -> None:
     def seconds(length: int) -> float:
         start = time.process_time()
@@ -484,6 +485,7 @@ def test_a_chain_of_100_000_nodes_takes_linear_time_and_no_recursion(tmp_path: P
     assert seconds(100_000) < 30 * short + 1
 
 
+@pytest.mark.slow
 def test_a_value_that_20_000_nodes_read_takes_linear_time(tmp_path: Path) -> None:
     def seconds(count: int) -> float:
         nodes = [helper.make_node("Concat", ["x", "x"], [f"v{index}"], axis=0) for index in range(count)]

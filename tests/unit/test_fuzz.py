@@ -125,6 +125,7 @@ def plant(name: str, out: str) -> int:
     return fuzzer.main()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
     found = in_own_process(f"plant({name!r}, {str(tmp_path / 'found')!r})")
@@ -136,6 +137,7 @@ def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
     assert f"finding: show: {key}" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_finding_is_shrunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def show(self: Any) -> None:
         assert not any(each.name == "t3" for each in self.model.graph.values()), "planted"

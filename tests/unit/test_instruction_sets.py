@@ -11,6 +11,8 @@ import pytest
 
 from dovetail import native_core
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).resolve().parents[1]
 KERNELS = (
     "elementwise",

@@ -91,6 +91,7 @@ def test_concat_and_split_lay_parts_end_to_end_and_take_them_apart() -> None:
     check_joins(200, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])
 def test_every_instruction_set_moves_the_same(isa: str) -> None:
     here = os.path.dirname(__file__)

@@ -153,10 +153,27 @@ def test_the_layers_of_the_documentation_are_these() -> None:
     assert [sorted(names) for names in written] == [sorted(names.split()) for names in reversed(LAYERS)]
 
 
-def test_importing_dovetail_imports_no_array_library_but_numpy_and_no_format() -> None:
-    code = f"import dovetail, sys; print(*[name for name in {LATE!r} if name in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == []
+def imported(code: str) -> list[str]:
+    """The modules that a new process has imported after ``code``."""
+    code += "; import sys; print(*sys.modules)"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_an_import_of_dovetail_imports_no_other_module_of_it() -> None:
+    modules = imported("import dovetail; dovetail.__all__, dovetail.__version__")
+    assert [name for name in modules if name.startswith("dovetail.") or name == "numpy"] == []
+
+
+def test_public_names_import_no_array_library_but_numpy_no_format_and_few_operators() -> None:
+    modules = imported("import dovetail; [getattr(dovetail, name) for name in dovetail.__all__]")
+    assert set(LATE) & set(modules) == set()
+    assert len([name for name in modules if name.startswith("dovetail.ops.")]) < 20
+
+
+def test_all_public_names_exist() -> None:
+    for name in dovetail.__all__:
+        assert getattr(dovetail, name) is not None and name in dir(dovetail)
+    assert not hasattr(dovetail, "nothing") and not hasattr(dovetail, "__path_of__")
 
 
 def test_help_imports_no_command() -> None:

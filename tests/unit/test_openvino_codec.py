@@ -309,7 +309,7 @@ def _elements(raw: np.ndarray[Any, Any], kind: Any) -> np.ndarray[Any, Any]:
     if kind.bits >= 8:
         found: np.ndarray[Any, Any] = raw.view(kind.numpy)
         return found
-    return constants._elements(raw, kind)
+    return constants.decode(raw, kind)
 
 
 @pytest.mark.parametrize(("name", "values", "packed"), [("nf4", [-1.0, 0.0, 1.0], "700f"), ("f4e2m1", [1.0, 0.0, 6.0], "0207")])

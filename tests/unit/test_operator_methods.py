@@ -17,6 +17,12 @@ def test_the_stub_is_that_of_the_registry() -> None:
     assert is_current, f"the stub is out of date: run `{operator_stub.COMMAND}`"
 
 
+def test_the_index_names_every_operator_of_the_package() -> None:
+    operator_stub.import_operators()
+    is_current = operator_stub.INDEX_PATH.read_text(encoding="utf-8") == operator_stub.index_text()
+    assert is_current, f"the index is out of date: run `{operator_stub.COMMAND}`"
+
+
 def test_operators_complete_and_explain_themselves() -> None:
     b = Builder()
     assert set(REGISTRY) <= set(dir(b)) and {"input", "output", "constant"} <= set(dir(b))

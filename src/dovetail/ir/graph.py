@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -300,7 +301,8 @@ class Model:
 
 
 class Extensions:
-    """Functions of higher modules that methods of Value, Graph and Model call. Each such module registers its own on import."""
+    """Functions of higher modules that methods of Value, Graph and Model call. Each such module registers its own on import,
+    and is imported at the first call."""
 
     apply_operator: Callable[[str, Sequence[Operand]], Value]
     index_value: Callable[[Value, object], Value]
@@ -310,5 +312,21 @@ class Extensions:
     model_text: Callable[[Model], str]
     model_html: Callable[[Model], str]
 
+    def __getattr__(self, name: str) -> Any:
+        module = _MODULE_OF_EXTENSION.get(name)
+        if module is None:
+            raise AttributeError(name)
+        importlib.import_module(module)
+        return self.__dict__[name]
 
+
+_MODULE_OF_EXTENSION = {
+    "apply_operator": "dovetail.ir.builder",
+    "index_value": "dovetail.ir.builder",
+    "copy_graph": "dovetail.ir.edit",
+    "copy_model": "dovetail.ir.edit",
+    "reduce_graph": "dovetail.ir.edit",
+    "model_text": "dovetail.ir.printer",
+    "model_html": "dovetail.report.notebook",
+}
 EXTENSIONS = Extensions()

@@ -21,10 +21,11 @@ from dovetail import dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import DovetailError, RuleError
 from dovetail.ir.attribute_types import WrongType, attribute_type
+from dovetail.ir.registry import Registry
 from dovetail.ir.signature import CLASS_NAMES, Signature, parse_signature
 from dovetail.ir.types import UNKNOWN, Bounded, Optional, Shape, Tensor, Type, Unknown, is_static, static
 
-REGISTRY: dict[str, type[Op]] = {}
+REGISTRY: Registry[type[Op]] = Registry()
 
 
 class Window(NamedTuple):
@@ -243,7 +244,7 @@ class Op:
 
 def _register(cls: type[Op]) -> None:
     """Enter a class into the registry. Raises RuleError [op.name] where another class has its name."""
-    other = REGISTRY.get(cls.__name__)
+    other = REGISTRY[cls.__name__] if REGISTRY.is_loaded(cls.__name__) else None
     # A module that is executed again defines the same class again.
     if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
         raise RuleError("op.name", f"{cls.__module__} and {other.__module__} both define an operator {cls.__name__}")

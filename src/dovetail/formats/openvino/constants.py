@@ -48,7 +48,7 @@ def unpack(data: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
     elif dtype.bits % 8 == 0:
         array = np.frombuffer(data, dtype.numpy, count) if count else np.empty(0, dtype.numpy)
     else:
-        array = _decode(_unpack_codes(data, dtype.bits, count), dtype)
+        array = decode(_unpack_codes(data, dtype.bits, count), dtype)
     array = array.reshape(shape)
     array.flags.writeable = False
     return array
@@ -88,7 +88,7 @@ def _fields(data: Bytes, bits: int) -> Bytes:
     return data[..., None] >> np.arange(8 - bits, -1, -bits, dtype=np.uint8) & np.uint8((1 << bits) - 1)
 
 
-def _decode(codes: Bytes, dtype: DType) -> Array:
+def decode(codes: Bytes, dtype: DType) -> Array:
     if dtype.kind == "int":
         spare = np.int8(8 - dtype.bits)
         return (codes.view(np.int8) << spare >> spare).astype(dtype.numpy)

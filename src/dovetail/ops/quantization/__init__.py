@@ -1,19 +1,1 @@
 """Quantization: QuantizeLinear, DequantizeLinear and operators on quantized tensors."""
-
-from dovetail.ops.quantization import (
-    granularity,
-    integer_matmul_conv,
-    matmul_nbits,
-    qlinear,
-    quantize_linear,
-    scales,
-)
-
-__all__ = [
-    "granularity",
-    "integer_matmul_conv",
-    "matmul_nbits",
-    "qlinear",
-    "quantize_linear",
-    "scales",
-]

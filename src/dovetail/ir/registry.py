@@ -1,0 +1,69 @@
+"""Registry of the operators by name, which imports an operator's module at its first use.
+
+``operator_index.py`` names the module of each operator; ``python -m dovetail.ir.operator_stub`` generates it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+from typing import Any, TypeVar
+
+from dovetail.ir.operator_index import MODULES
+
+Class = TypeVar("Class")
+
+
+class Registry(dict[str, Class]):
+    """Operator classes by name. A lookup imports one module; iteration over the classes imports all of the index."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_complete = False
+
+    def is_loaded(self, name: str) -> bool:
+        """Whether the class of an operator exists already."""
+        return super().__contains__(name)
+
+    def load_all(self) -> None:
+        """Import every module of the index."""
+        if not self._is_complete:
+            for module in dict.fromkeys(MODULES.values()):
+                importlib.import_module(module)
+            self._is_complete = True
+
+    def __missing__(self, name: str) -> Class:
+        module = MODULES.get(name)
+        if module is None:
+            raise KeyError(name)
+        importlib.import_module(module)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in MODULES
+
+    def __iter__(self) -> Iterator[str]:
+        self.load_all()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self.load_all()
+        return super().__len__()
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        self.load_all()
+        return super().keys()
+
+    def values(self) -> ValuesView[Class]:  # type: ignore[override]
+        self.load_all()
+        return super().values()
+
+    def items(self) -> ItemsView[str, Class]:  # type: ignore[override]
+        self.load_all()
+        return super().items()
