@@ -23,9 +23,11 @@ def found(
     corners = numbers(batch, 1, _COUNT, 2, high=0.6)
     corners = np.concatenate([corners, corners + numbers(batch, 1, _COUNT, 2, low=0.2, high=0.4)], axis=-1)
     if not op.normalized:
-        corners = np.concatenate([np.zeros_like(corners[..., :1]), corners * np.float32([op.width, op.height] * 2)], axis=-1)
+        corners = np.concatenate(
+            [np.zeros_like(corners[..., :1]), corners * np.float32([op.input_width, op.input_height] * 2)], axis=-1
+        )
     priors = corners.reshape(batch, 1, -1)
-    if not op.encoded:
+    if not op.variance_encoded_in_target:
         variances = np.zeros_like(priors)
         variances[..., : 4 * _COUNT] = 0.2
         priors = np.concatenate([priors, variances], axis=1)
@@ -36,7 +38,14 @@ def found(
 
 
 def output(**changes: Any) -> DetectionOutput:
-    plain = {"keep_top_k": (5,), "top_k": 4, "overlap": 0.4, "least": 0.1, "code": _CENTER, "normalized": True}
+    plain = {
+        "keep_top_k": (5,),
+        "top_k": 4,
+        "nms_threshold": 0.4,
+        "confidence_threshold": 0.1,
+        "code_type": _CENTER,
+        "normalized": True,
+    }
     return DetectionOutput(**{**plain, **changes})
 
 
@@ -47,19 +56,19 @@ CASES: list[Case] = [
     found(output(keep_top_k=(30,)), "with room to spare", 2),
     found(output(keep_top_k=(-1,), top_k=-1), "without limits"),
     found(output(keep_top_k=(-1,)), "of so many of each class"),
-    found(output(least=2.0), "of nothing"),
-    found(output(code="caffe.PriorBoxParameter.CORNER"), "of corners"),
-    found(output(encoded=True), "without variances"),
-    found(output(normalized=False, width=20, height=30), "in elements"),
+    found(output(confidence_threshold=2.0), "of nothing"),
+    found(output(code_type="caffe.PriorBoxParameter.CORNER"), "of corners"),
+    found(output(variance_encoded_in_target=True), "without variances"),
+    found(output(normalized=False, input_width=20, input_height=30), "in elements"),
     found(output(share_location=False), "of each class its own", own=_CLASSES),
-    found(output(background=-1), "without a background"),
-    found(output(clip_before=True, overlap=0.7), "clipped before"),
-    found(output(clip_after=True, overlap=0.7), "clipped after"),
-    found(output(best_class=True, background=0), "of the best class", 2),
-    found(output(best_class=True, top_k=-1, keep_top_k=(3,)), "of the best class, cut"),
-    found(output(classes=_CLASSES), "of so many classes"),
+    found(output(background_label_id=-1), "without a background"),
+    found(output(clip_before_nms=True, nms_threshold=0.7), "clipped before"),
+    found(output(clip_after_nms=True, nms_threshold=0.7), "clipped after"),
+    found(output(decrease_label_id=True, background_label_id=0), "of the best class", 2),
+    found(output(decrease_label_id=True, top_k=-1, keep_top_k=(3,)), "of the best class, cut"),
+    found(output(num_classes=_CLASSES), "of so many classes"),
     found(
-        output(objectness=0.4, keep_top_k=(12,)), "refined", 1,
+        output(objectness_score=0.4, keep_top_k=(12,)), "refined", 1,
         more=(numbers(1, _COUNT * 2), numbers(1, _COUNT * 4, low=-0.2, high=0.2)),
     ),
 ]  # fmt: skip

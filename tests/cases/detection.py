@@ -78,10 +78,15 @@ CASES: list[Case] = [
     ),
     suppressed(NonMaxSuppression(True), "with centers", (*several(1), *limits(4, 0.2, 0.1))),
     suppressed(NonMaxSuppression(True, True, True, _I32, 3), "with centers, of 32 bits", (*several(1), *limits(4, 0.2, 0.1))),
-    suppressed(NonMaxSuppression(dtype=_I32), "of 32 bits", (*several(2), *limits(4, 0.2, 0.1))),
+    suppressed(NonMaxSuppression(output_type=_I32), "of 32 bits", (*several(2), *limits(4, 0.2, 0.1))),
     suppressed(NonMaxSuppression(), "of one box", (_BOXES[:, :1], _SCORES[..., :1], *limits())),
     *(
-        softly(NonMaxSuppression(inclusive=True, descending=order, outputs=count), f"{what}{_WORDS[count, order]}", boxes, *rest)
+        softly(
+            NonMaxSuppression(inclusive=True, sort_result_descending=order, outputs=count),
+            f"{what}{_WORDS[count, order]}",
+            boxes,
+            *rest,
+        )
         for count, order in _WORDS
         for what, boxes, *rest in (
             ("of several", several(), 0.5, 20, 0.3, 0.2),
@@ -103,7 +108,7 @@ CASES: list[Case] = [
     softly(NonMaxSuppression(outputs=1), "of one box", (_BOXES[:, :1], _SCORES[..., :1]), 0.3, 4, 0.2, 0.1),
     *(
         softly(
-            NonMaxSuppression(inclusive=inclusive, both=True, outputs=3),
+            NonMaxSuppression(inclusive=inclusive, soft_and_hard=True, outputs=3),
             f"or suppressed by {'as much as' if inclusive else 'more than'} {overlap}",
             boxes,
             *(0.5, 20, overlap, 0.1),

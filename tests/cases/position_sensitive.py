@@ -26,16 +26,17 @@ def moves(*shape: int) -> np.ndarray[Any, Any]:
 CASES: list[Case] = [
     pooled(PSROIPooling(3, 2, 0.5), "of means", _X, _ROIS),
     pooled(PSROIPooling(12, 1, 0.25), "of one bin", _X, _ROIS),
-    pooled(PSROIPooling(2, 3, 1.0, "linear", 3, 2), "between elements", _X, _PARTS),
-    pooled(PSROIPooling(3, 1, 1.0, "linear", 2, 2), "of one bin between elements", _X, _PARTS),
+    pooled(PSROIPooling(2, 3, 1.0, "bilinear", 3, 2), "between elements", _X, _PARTS),
+    pooled(PSROIPooling(3, 1, 1.0, "bilinear", 2, 2), "of one bin between elements", _X, _PARTS),
     pooled(PSROIPooling(3, 2, 0.5), "of no region", _X, _ROIS[:0]),
     pooled(DeformablePSROIPooling(3, 2, 0.5), "that stays", _X, _ROIS),
-    pooled(DeformablePSROIPooling(3, 2, 0.5, columns=2, rows=3), "that stays, of more places", _X, _ROIS),
+    pooled(DeformablePSROIPooling(3, 2, 0.5, spatial_bins_x=2, spatial_bins_y=3), "that stays, of more places", _X, _ROIS),
     pooled(
-        DeformablePSROIPooling(3, 2, 0.5, columns=2, rows=2, reach=0.5, parts=2), "moved", _X, _ROIS, moves(4, 2, 2, 2)
+        DeformablePSROIPooling(3, 2, 0.5, spatial_bins_x=2, spatial_bins_y=2, trans_std=0.5, part_size=2),
+        "moved", _X, _ROIS, moves(4, 2, 2, 2)
     ),
     pooled(
-        DeformablePSROIPooling(3, 2, 0.5, columns=2, rows=2, reach=0.25, parts=3),
+        DeformablePSROIPooling(3, 2, 0.5, spatial_bins_x=2, spatial_bins_y=2, trans_std=0.25, part_size=3),
         "moved, in classes", _X, _ROIS, moves(4, 6, 3, 3),
     ),
 ]  # fmt: skip

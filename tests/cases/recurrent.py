@@ -20,7 +20,7 @@ _NO_BATCH_FIRST = {"onnxruntime": "it takes sequences first only"}
 def layer(op: Any, name: str, kind: str = "f32", **given: Any) -> Case:
     """``op`` on data of the sizes above; ``given``: lengths, or flags that say what is left out."""
     directions = 2 if op.direction == "bidirectional" else 1
-    rows = op.gates_count * HIDDEN
+    rows = op.gate_count * HIDDEN
     batch = given.pop("batch", BATCH)
     steps = given.pop("steps", SEQUENCE)
     x = (steps, batch, INPUT) if op.layout == "sequence_first" else (batch, steps, INPUT)
@@ -33,7 +33,9 @@ def layer(op: Any, name: str, kind: str = "f32", **given: Any) -> Case:
         floats(directions, op.bias_count * HIDDEN, seed=3, name=kind) if given.pop("bias", True) else None,
         None if lengths is None else np.array(lengths, given.pop("lengths_type", np.int32)),
     ]
-    inputs += [floats(*state, seed=4 + place, name=kind) if given.pop("states", True) else None for place in range(op.states)]
+    inputs += [
+        floats(*state, seed=4 + place, name=kind) if given.pop("states", True) else None for place in range(op.state_count)
+    ]
     if given.pop("peephole", False):
         inputs.append(floats(directions, 3 * HIDDEN, seed=6, name=kind))
     while inputs[-1] is None:
@@ -42,12 +44,12 @@ def layer(op: Any, name: str, kind: str = "f32", **given: Any) -> Case:
 
 
 def cell(op: Any, name: str, kind: str = "f32", bias: bool = True) -> Case:
-    rows = op.layer.gates_count * HIDDEN
+    rows = op.layer.gate_count * HIDDEN
     inputs = [floats(BATCH, INPUT, name=kind)]
-    inputs += [floats(BATCH, HIDDEN, seed=4 + place, name=kind) for place in range(op.layer.states)]
+    inputs += [floats(BATCH, HIDDEN, seed=4 + place, name=kind) for place in range(op.layer.state_count)]
     inputs += [floats(rows, INPUT, seed=1, name=kind), floats(rows, HIDDEN, seed=2, name=kind)]
     if bias:
-        inputs.append(floats(op.sequence().bias_count * HIDDEN, seed=3, name=kind))
+        inputs.append(floats(op.as_layer().bias_count * HIDDEN, seed=3, name=kind))
     return Case(op, tuple(inputs), f"{type(op).__name__} {name}", tolerance=_NEAR[kind])
 
 
@@ -84,22 +86,22 @@ CASES: list[Case] = [
     *(layer(kind(layout="batch_first"), "batch first", skip=_NO_BATCH_FIRST) for kind in KINDS),
     *(layer(kind("bidirectional", layout="batch_first"), "batch first, both ways", skip=_NO_BATCH_FIRST) for kind in KINDS),
     *(
-        layer(kind(direction, layout="direction_second", summed=True), f"as OpenVINO has it, {direction}", lengths=[2, 3])
+        layer(kind(direction, layout="direction_second", summed_bias=True), f"as OpenVINO has it, {direction}", lengths=[2, 3])
         for kind in KINDS
         for direction in DIRECTIONS
     ),
-    layer(LSTM(layout="direction_second", summed=True, gates="fico"), "as OpenVINO has it", lengths=[3, 3]),
-    layer(LSTM(gates="cofi", summed=True), "with its gates in another order"),
+    layer(LSTM(layout="direction_second", summed_bias=True, weights_format="fico"), "as OpenVINO has it", lengths=[3, 3]),
+    layer(LSTM(weights_format="cofi", summed_bias=True), "with its gates in another order"),
     layer(GRU(linear_before_reset=True), "linear before reset"),
     layer(GRU("bidirectional", linear_before_reset=True), "linear before reset, both ways"),
     layer(GRU(linear_before_reset=True), "linear before reset without bias", bias=False),
-    layer(GRU(linear_before_reset=True, summed=True), "linear before reset with a summed bias"),
+    layer(GRU(linear_before_reset=True, summed_bias=True), "linear before reset with a summed bias"),
     layer(LSTM(), "with peepholes", peephole=True),
     layer(LSTM("bidirectional"), "with peepholes both ways", peephole=True),
     layer(LSTM(input_forget=True), "with coupled gates"),
     layer(LSTM(input_forget=True, clip=0.5), "with coupled gates, limits and peepholes", peephole=True),
     *(
-        layer(RNN(activations=(name,), alphas=alphas, betas=betas), f"of {name} {list(alphas)} {list(betas)}")
+        layer(RNN(activations=(name,), activation_alpha=alphas, activation_beta=betas), f"of {name} {list(alphas)} {list(betas)}")
         for name, alphas, betas in (
             ("affine", (0.25,), (0.5,)),
             ("elu", (), ()),
@@ -117,13 +119,16 @@ CASES: list[Case] = [
             ("thresholdedrelu", (0.25,), ()),
         )
     ),
-    layer(LSTM(activations=("hardsigmoid", "tanh", "leakyrelu"), alphas=(0.25, 0.5), betas=(0.125,)), "of several functions"),
+    layer(
+        LSTM(activations=("hardsigmoid", "tanh", "leakyrelu"), activation_alpha=(0.25, 0.5), activation_beta=(0.125,)),
+        "of several functions",
+    ),
     layer(LSTM(activations=("sigmoid", "relu", "tanh")), "of functions that OpenVINO has"),
     layer(GRU(activations=("tanh", "sigmoid")), "of functions that OpenVINO has"),
     layer(
         LSTM("bidirectional", activations=("sigmoid", "tanh", "tanh", "tanh", "relu", "sigmoid")), "of other functions each way"
     ),
-    layer(RNN("bidirectional", activations=("relu", "leakyrelu"), alphas=(0.25,)), "of other functions each way"),
+    layer(RNN("bidirectional", activations=("relu", "leakyrelu"), activation_alpha=(0.25,)), "of other functions each way"),
     *(layer(kind(), "of one moment", steps=1, batch=1) for kind in KINDS),
     *(layer(kind(), f"of {name}", name) for kind in KINDS for name in ("f64", "f16", "bf16")),
     *(cell(kind(), f"of {name}", name) for kind in CELLS for name in ("f32", "f16")),
@@ -132,9 +137,9 @@ CASES: list[Case] = [
     cell(GRUCell(linear_before_reset=True), "linear before reset"),
     cell(GRUCell(activations=("tanh", "relu")), "of other functions"),
     cell(LSTMCell(activations=("tanh", "relu", "sigmoid")), "of other functions"),
-    cell(LSTMCell(activations=("tanh", "leakyrelu", "sigmoid"), alphas=(0.25,)), "of a function that OpenVINO lacks"),
+    cell(LSTMCell(activations=("tanh", "leakyrelu", "sigmoid"), activation_alpha=(0.25,)), "of a function that OpenVINO lacks"),
     cell(LSTMCell(input_forget=True), "with coupled gates"),
-    cell(LSTMCell(gates="iofc"), "with its gates in another order"),
+    cell(LSTMCell(weights_format="iofc"), "with its gates in another order"),
     quantized(DynamicQuantizeLSTM(), "forward"),
     quantized(DynamicQuantizeLSTM("bidirectional"), "bidirectional"),
     quantized(DynamicQuantizeLSTM("reverse"), "reverse"),

@@ -22,7 +22,7 @@ def aligned(op: Any, name: str, x: Any = _X, rois: Any = _ROIS, batch: Any = Non
     return Case(op, (x, rois, batch), f"{type(op).__name__} {name}", **{"tolerance": 1e-5, **more})
 
 
-_MODES = {"average": "the mean", "greatest": "the greatest of all and 0", "parts": "the greatest part"}
+_MODES = {"avg": "the mean", "max": "the greatest of all and 0", "max_product": "the greatest product"}
 _PLACES = {"asymmetric": "corners as they are", "half_pixel_for_nn": "half an element on", "half_pixel": "from the middles"}
 CASES: list[Case] = [
     *(
@@ -36,9 +36,9 @@ CASES: list[Case] = [
     ),
     aligned(RoiAlign(1, 1, 1), "at one place"),
     aligned(RoiAlign(3, 2, 3, 0.5), "of three samples", _X, _ROIS, _OF.astype(np.int32)),
-    aligned(RoiAlign(2, 2, 2, coordinates="asymmetric"), "the wrong way round", rois=_BACK),
+    aligned(RoiAlign(2, 2, 2, aligned_mode="asymmetric"), "the wrong way round", rois=_BACK),
     aligned(RoiAlign(2, 2, 0), "the wrong way round, of no sample", rois=_BACK, skip=_LEFT),
-    aligned(RoiAlign(2, 2, 0, pooling="parts"), "the wrong way round, no greatest part", rois=_BACK),
+    aligned(RoiAlign(2, 2, 0, mode="max_product"), "the wrong way round, no greatest part", rois=_BACK),
     aligned(RoiAlign(2, 2, 2), "of no region", rois=_ROIS[:0]),
     aligned(RoiAlign(2, 2, 2), "of f64", _X.astype(np.float64), _ROIS.astype(np.float64)),
     aligned(RoiAlign(2, 2, 2), "of f16", _X.astype(np.float16), _ROIS.astype(np.float16), tolerance=2e-3),

@@ -23,12 +23,12 @@ def pooled(op: Any, name: str, x: Any = _X, rois: Any = _ROIS, **more: Any) -> C
 
 
 CASES: list[Case] = [
-    *(pooled(RoiPool((2, 3), scale=scale), f"of the greatest, by {scale}") for scale in (1.0, 0.5, 0.75)),
+    *(pooled(RoiPool((2, 3), spatial_scale=scale), f"of the greatest, by {scale}") for scale in (1.0, 0.5, 0.75)),
     pooled(RoiPool((1, 1)), "to one number"),
     pooled(RoiPool((2, 2)), "of no region", rois=_ROIS[:0]),
     pooled(RoiPool((2, 2)), "of f64", _X.astype(np.float64), _ROIS.astype(np.float64)),
     *(
-        pooled(RoiPool(size, "linear"), f"between elements, to {size[0]} by {size[1]}", rois=_PARTS, tolerance=1e-5)
+        pooled(RoiPool(size, "bilinear"), f"between elements, to {size[0]} by {size[1]}", rois=_PARTS, tolerance=1e-5)
         for size in ((2, 3), (1, 1), (3, 1))
     ),
 ]

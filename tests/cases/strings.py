@@ -33,9 +33,15 @@ PATTERNS = (
     r"\^a\$", "[^\\d]", r"[^\S]", "[[:punct:]]", "(?-s).", "()", r"[\x00-\x{10FFFF}]{2}",
     "(?i)aBc?d?", r"\pL+", "[[:^alpha:]]", r"(?i:A)B", r"[\PL]+", "[[:alpha]+",
 )  # fmt: skip
-_POOL = {"starts": (0, 4), "numbers": (2, 3, 5, 4, 5, 6, 7, 8, 6, 7), "shortest": 1, "longest": 2, "most_skipped": 2}
+_POOL = {
+    "ngram_counts": (0, 4),
+    "pool_int64s": (2, 3, 5, 4, 5, 6, 7, 8, 6, 7),
+    "min_gram_length": 1,
+    "max_gram_length": 2,
+    "max_skip_count": 2,
+}
 _ROWS = np.array([[1, 1, 3, 3, 3, 7], [8, 6, 7, 5, 6, 8]], np.int32)
-_WORDS = {"starts": (0, 1), "words": ("a", "a", "b", "b", "a"), "places": (0, 1, 2)}
+_WORDS = {"ngram_counts": (0, 1), "pool_strings": ("a", "a", "b", "b", "a"), "ngram_indexes": (0, 1, 2)}
 
 CASES: list[Case] = [
     Case(StringConcat(), (strings("a", "", "é"), strings("x", "y", ""))),
@@ -82,13 +88,13 @@ CASES: list[Case] = [
     *(Case(RegexFullMatch(pattern), (_ITEMS,), f"RegexFullMatch of {pattern!r}") for pattern in PATTERNS),
     Case(RegexFullMatch("a+"), (strings("a", "b", "aa", "", shape=(2, 2)),), "RegexFullMatch of a matrix"),
     *(
-        Case(TfIdfVectorizer(mode, places=places, weights=weights, **_POOL), (x,), f"TfIdfVectorizer {mode} {name}")
+        Case(TfIdfVectorizer(mode, ngram_indexes=places, weights=weights, **_POOL), (x,), f"TfIdfVectorizer {mode} {name}")
         for mode in ("tf", "idf", "tfidf")
         for places in ((0, 1, 2, 3, 4, 5, 6), (6, 5, 4, 3, 9, 1, 0))
         for name, weights in (("weighted", (0.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), ("alone", ()))
         for x in (_ROWS, _ROWS.astype(np.int64), _ROWS.ravel())
     ),
-    Case(TfIdfVectorizer("tf", places=(0, 0, 1, 1, 2, 2, 2), **_POOL), (_ROWS,), "TfIdfVectorizer of shared places"),
+    Case(TfIdfVectorizer("tf", ngram_indexes=(0, 0, 1, 1, 2, 2, 2), **_POOL), (_ROWS,), "TfIdfVectorizer of shared places"),
     Case(TfIdfVectorizer("tf", 1, 2, 1, **_WORDS), (strings("a", "b", "a", "b"),), "TfIdfVectorizer of words"),
     Case(TfIdfVectorizer("tf", 2, 2, 0, **_WORDS), (strings("a", "b", "a", "b"),), "TfIdfVectorizer of words in pairs"),
     Case(TfIdfVectorizer("tf", 2, 2, 0, **_WORDS), (strings(shape=(2, 0)),), "TfIdfVectorizer of empty rows"),

@@ -27,23 +27,26 @@ def each(op: Any, **plain: Any) -> list[Case]:
     """The cases that both operators have."""
     return [
         *(
-            kept(op(sort=sort, across=across, **plain), f"by {sort}{', across pictures' if across else ''}")
+            kept(
+                op(sort_result_type=sort, sort_result_across_batch=across, **plain),
+                f"by {sort}{', across pictures' if across else ''}",
+            )
             for sort in ("none", "score", "classid")
             for across in (False, True)
         ),
-        kept(op(top_k=4, keep_top_k=5, **plain), "with both limits"),
-        kept(op(keep_top_k=3, sort="classid", **plain), "of few, by class"),
-        kept(op(background=1, **plain), "with a background"),
+        kept(op(nms_top_k=4, keep_top_k=5, **plain), "with both limits"),
+        kept(op(keep_top_k=3, sort_result_type="classid", **plain), "of few, by class"),
+        kept(op(background_class=1, **plain), "with a background"),
         kept(op(normalized=False, **plain), "of elements", 20.0),
-        kept(op(dtype=dtypes.i32, **plain), "of i32", 1.0, 3),
+        kept(op(output_type=dtypes.i32, **plain), "of i32", 1.0, 3),
     ]
 
 
 CASES: list[Case] = [
-    *each(MulticlassNms, overlap=0.3, least=0.3),
-    kept(MulticlassNms(overlap=0.3, least=2.0), "of nothing"),
-    kept(MulticlassNms(least=0.2), "without a share"),
-    *each(MatrixNms, least=0.3, after=0.1),
-    kept(MatrixNms(decay="gaussian", sigma=0.5, least=0.2), "that falls by its square"),
-    kept(MatrixNms(least=0.2, after=0.5), "of what is left"),
+    *each(MulticlassNms, iou_threshold=0.3, score_threshold=0.3),
+    kept(MulticlassNms(iou_threshold=0.3, score_threshold=2.0), "of nothing"),
+    kept(MulticlassNms(score_threshold=0.2), "without a share"),
+    *each(MatrixNms, score_threshold=0.3, post_threshold=0.1),
+    kept(MatrixNms(decay_function="gaussian", gaussian_sigma=0.5, score_threshold=0.2), "that falls by its square"),
+    kept(MatrixNms(score_threshold=0.2, post_threshold=0.5), "of what is left"),
 ]

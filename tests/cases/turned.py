@@ -44,7 +44,7 @@ CASES: list[Case] = [
     ),
     *(turned(NMSRotated(), f"of several kinds by {overlap}", (_BOXES, _SCORES), 9, overlap, 0.1) for overlap in (0.2, 0.6, 0.99)),
     turned(NMSRotated(), "of what does not touch", (_BOXES[:, [0, 3, 7]], _SCORES[..., [0, 3, 7]]), 9, 0.0, 0.1),
-    turned(NMSRotated(dtype=dtypes.i32), "of two at most, of 32 bits", several(1), 2, 0.3, 0.1),
+    turned(NMSRotated(output_type=dtypes.i32), "of two at most, of 32 bits", several(1), 2, 0.3, 0.1),
     turned(NMSRotated(), "of nothing", several(1), 2, 0.3, 2.0),
     turned(NMSRotated(), "of one", (_BOXES[:, :1], _SCORES[..., :1]), 2, 0.3, 0.0),
 ]

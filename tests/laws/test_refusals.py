@@ -97,8 +97,15 @@ def _deformed(b: Builder, x: Callable[..., Any], columns: int = 8, outs: Any = (
 
 
 def _terms(b: Builder, x: Any, **changes: Any) -> Any:
-    attributes = {"mode": "tf", "shortest": 1, "longest": 2, "most_skipped": 1, "starts": (0, 1), "numbers": (1, 2, 3, 4, 5)}
-    return b.TfIdfVectorizer(x, **{**attributes, "places": (0, 1, 2), **changes})
+    attributes = {
+        "mode": "tf",
+        "min_gram_length": 1,
+        "max_gram_length": 2,
+        "max_skip_count": 1,
+        "ngram_counts": (0, 1),
+        "pool_int64s": (1, 2, 3, 4, 5),
+    }
+    return b.TfIdfVectorizer(x, **{**attributes, "ngram_indexes": (0, 1, 2), **changes})
 
 
 def _tree(b: Builder, x: Any, **changes: Any) -> Any:
@@ -151,20 +158,22 @@ def _found(x: Callable[..., Any], scores: int = 6, boxes: int = 8, pictures: Any
 
 def _proposed(b: Builder, x: Callable[..., Any], **changes: Any) -> Any:
     """Proposal of one box at each place."""
-    plain = {"base_size": 8, "looked_at": 9, "kept": 4, "overlap": 0.5, "stride": 8, "min_size": 1}
+    plain = {"base_size": 8, "pre_nms_topn": 9, "post_nms_topn": 4, "nms_thresh": 0.5, "feat_stride": 8, "min_size": 1}
     given = x("f32", 1, 2, 3, 3), x("f32", 1, 4, 3, 3), x("f32", 3)
     return b.Proposal(*given, **{**plain, "ratio": (1.0,), "scale": (1.0,), **changes})
 
 
 def _binned(b: Builder, x: Callable[..., Any], **changes: Any) -> Any:
     """PSROIPooling of two channels of two by two bins."""
-    return b.PSROIPooling(x("f32", 1, 8, 5, 5), x("f32", 3, 5), **{"channels": 2, "group": 2, "scale": 1.0, **changes})
+    return b.PSROIPooling(
+        x("f32", 1, 8, 5, 5), x("f32", 3, 5), **{"output_dim": 2, "group_size": 2, "spatial_scale": 1.0, **changes}
+    )
 
 
 def _deformed_bins(b: Builder, x: Callable[..., Any], offsets: int = 4, **changes: Any) -> Any:
     """The same that are moved."""
     inputs = x("f32", 1, 8, 5, 5), x("f32", 3, 5), x("f32", 3, offsets, 1, 1)
-    return b.DeformablePSROIPooling(*inputs, **{"channels": 2, "group": 2, "scale": 1.0, **changes})
+    return b.DeformablePSROIPooling(*inputs, **{"output_dim": 2, "group_size": 2, "spatial_scale": 1.0, **changes})
 
 
 OPEN = ...
@@ -668,11 +677,11 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.FakeQuantize(x("f32", 3), *[x("f32", 1)] * 4, levels=2, broadcast=False)),
     ],
     "RoiAlign": [
-        ("regions.size", lambda b, x: b.RoiAlign(*_regions(x), height=0)),
-        ("regions.size", lambda b, x: b.RoiAlign(*_regions(x), width=0)),
-        ("regions.samples", lambda b, x: b.RoiAlign(*_regions(x), samples=-1)),
-        ("regions.mode", lambda b, x: b.RoiAlign(*_regions(x), pooling="max")),
-        ("regions.mode", lambda b, x: b.RoiAlign(*_regions(x), coordinates="pixel")),
+        ("regions.size", lambda b, x: b.RoiAlign(*_regions(x), output_height=0)),
+        ("regions.size", lambda b, x: b.RoiAlign(*_regions(x), output_width=0)),
+        ("regions.samples", lambda b, x: b.RoiAlign(*_regions(x), sampling_ratio=-1)),
+        ("regions.mode", lambda b, x: b.RoiAlign(*_regions(x), mode="median")),
+        ("regions.mode", lambda b, x: b.RoiAlign(*_regions(x), aligned_mode="pixel")),
         ("regions.rank", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3), x("f32", 5, 4), x("i64", 5))),
         ("regions.rank", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3, 4), x("f32", 5), x("i64", 5))),
         ("regions.rank", lambda b, x: b.RoiAlign(x("f32", 1, 2, 3, 4), x("f32", 5, 4), x("i64", 5, 1))),
@@ -692,7 +701,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "PriorBoxClustered": [
         ("prior.variance", lambda b, x: b.PriorBoxClustered([2, 2], [8, 8], variance=(1.0, 2.0))),
-        ("prior.sizes", lambda b, x: b.PriorBoxClustered([2, 2], [8, 8], widths=(1.0, 2.0))),
+        ("prior.sizes", lambda b, x: b.PriorBoxClustered([2, 2], [8, 8], width=(1.0, 2.0))),
     ],
     "GatherTree": [
         ("beams.rank", lambda b, x: b.GatherTree(x("i32", 2, 3), x("i32", 2, 3), x("i32", 3), x("i32"))),
@@ -702,13 +711,13 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.GatherTree(*[x("i32", 2, 3, 4)] * 2, x("i32", 2), x("i32"))),
     ],
     "DetectionOutput": [
-        ("detection.code", lambda b, x: b.DetectionOutput(*_found(x), code="corner")),
+        ("detection.code", lambda b, x: b.DetectionOutput(*_found(x), code_type="corner")),
         ("detection.limit", lambda b, x: b.DetectionOutput(*_found(x), keep_top_k=(1, 2))),
         ("detection.rank", lambda b, x: b.DetectionOutput(x("f32", 1, 8, 1), *_found(x)[1:])),
         ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x))),
         ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x, 7), normalized=True)),
         ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x, 6, 9), normalized=True)),
-        ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x), normalized=True, classes=4)),
+        ("detection.boxes", lambda b, x: b.DetectionOutput(*_found(x), normalized=True, num_classes=4)),
         ("detection.size", lambda b, x: saved(b, b.DetectionOutput(*_found(x, 6, 8, "n"), normalized=True))),
     ],
     "GroupedMatMul": [
@@ -721,7 +730,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: b.GroupedMatMul(x("f32", 3, 3, 4), x("f32", 2, 5, 4))),
     ],
     "NMSRotated": [
-        ("detection.dtype", lambda b, x: _turned(b, x, dtype=dtypes.i8)),
+        ("detection.dtype", lambda b, x: _turned(b, x, output_type=dtypes.i8)),
         ("detection.rank", lambda b, x: _turned(b, x, boxes=(3, 5))),
         ("detection.rank", lambda b, x: _turned(b, x, scores=(1, 3))),
         ("detection.boxes", lambda b, x: _turned(b, x, boxes=(1, 3, 4))),
@@ -730,8 +739,8 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("shape.disagree", lambda b, x: _turned(b, x, boxes=(2, 3, 5))),
     ],
     "MulticlassNms": [
-        ("detection.sort", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), sort="class")),
-        ("detection.dtype", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), dtype=dtypes.i8)),
+        ("detection.sort", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), sort_result_type="class")),
+        ("detection.dtype", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), output_type=dtypes.i8)),
         ("detection.rank", lambda b, x: b.MulticlassNms(x("f32", 3, 4), x("f32", 1, 2, 3))),
         ("detection.boxes", lambda b, x: b.MulticlassNms(x("f32", 1, 3, 5), x("f32", 1, 2, 3))),
         ("shape.disagree", lambda b, x: b.MulticlassNms(x("f32", 1, 4, 4), x("f32", 1, 2, 3))),
@@ -739,7 +748,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("detection.size", lambda b, x: saved(b, b.MulticlassNms(x("f32", "n", 3, 4), x("f32", "n", 2, 3))[0])),
     ],
     "MatrixNms": [
-        ("detection.soft", lambda b, x: b.MatrixNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), decay="cubic")),
+        ("detection.soft", lambda b, x: b.MatrixNms(x("f32", 1, 3, 4), x("f32", 1, 2, 3), decay_function="cubic")),
         ("shape.disagree", lambda b, x: b.MatrixNms(x("f32", 2, 3, 4), x("f32", 1, 2, 3))),
     ],
     "CTCLoss": [
@@ -754,7 +763,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
     ],
     "Proposal": [
         ("detection.code", lambda b, x: _proposed(b, x, framework="torch")),
-        ("detection.limit", lambda b, x: _proposed(b, x, kept=0)),
+        ("detection.limit", lambda b, x: _proposed(b, x, post_nms_topn=0)),
         ("detection.boxes", lambda b, x: _proposed(b, x, scale=(1.0, 2.0))),
         ("node.outputs", lambda b, x: _proposed(b, x, outputs=3)),
         ("op.unsayable", lambda b, x: saved(b, _proposed(b, x)[0])),
@@ -768,26 +777,26 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("topk.dtype", lambda b, x: b.AdaptiveMaxPool(x("f32", 2, 3, 4), [1], index_element_type=dtypes.i8)),
     ],
     "RoiPool": [
-        ("regions.size", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), size=(1,))),
-        ("regions.size", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), size=(1, 0))),
-        ("regions.mode", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), size=(1, 1), method="mean")),
-        ("regions.rank", lambda b, x: b.RoiPool(x("f32", 1, 2, 3), x("f32", 5, 5), size=(1, 1))),
-        ("regions.columns", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 4), size=(1, 1))),
+        ("regions.size", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), pooled_shape=(1,))),
+        ("regions.size", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), pooled_shape=(1, 0))),
+        ("regions.mode", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 5), pooled_shape=(1, 1), method="mean")),
+        ("regions.rank", lambda b, x: b.RoiPool(x("f32", 1, 2, 3), x("f32", 5, 5), pooled_shape=(1, 1))),
+        ("regions.columns", lambda b, x: b.RoiPool(x("f32", 1, 2, 3, 4), x("f32", 5, 4), pooled_shape=(1, 1))),
     ],
     "PSROIPooling": [
-        ("regions.size", lambda b, x: _binned(b, x, channels=0)),
-        ("regions.size", lambda b, x: _binned(b, x, mode="linear", rows=0)),
+        ("regions.size", lambda b, x: _binned(b, x, output_dim=0)),
+        ("regions.size", lambda b, x: _binned(b, x, mode="bilinear", spatial_bins_y=0)),
         ("regions.mode", lambda b, x: _binned(b, x, mode="max")),
-        ("regions.channels", lambda b, x: _binned(b, x, group=1)),
-        ("regions.channels", lambda b, x: _binned(b, x, mode="linear", rows=2)),
+        ("regions.channels", lambda b, x: _binned(b, x, group_size=1)),
+        ("regions.channels", lambda b, x: _binned(b, x, mode="bilinear", spatial_bins_y=2)),
     ],
     "DeformablePSROIPooling": [
-        ("regions.size", lambda b, x: _deformed_bins(b, x, parts=0)),
-        ("regions.size", lambda b, x: _deformed_bins(b, x, parts=2)),
+        ("regions.size", lambda b, x: _deformed_bins(b, x, part_size=0)),
+        ("regions.size", lambda b, x: _deformed_bins(b, x, part_size=2)),
         ("regions.mode", lambda b, x: _deformed_bins(b, x, mode="max")),
         ("regions.channels", lambda b, x: _deformed_bins(b, x, 3)),
         ("regions.channels", lambda b, x: _deformed_bins(b, x, 6)),
-        ("regions.channels", lambda b, x: _deformed_bins(b, x, group=1)),
+        ("regions.channels", lambda b, x: _deformed_bins(b, x, group_size=1)),
     ],
     "AffineGrid": [
         ("sampling.rank", lambda b, x: b.AffineGrid(x("f32", 2, 3), [1, 1, 2, 2])),
@@ -1101,7 +1110,7 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
         ("type.class", lambda b, x: b.StringSplit(x("i64", 2))),
         ("type.class", lambda b, x: b.RegexFullMatch(x("i64", 2), pattern="a")),
         ("attribute.missing", lambda b, x: b.RegexFullMatch(x("string", 2))),
-        ("string.case", lambda b, x: b.StringNormalizer(x("string", 2), case="UPPER")),
+        ("string.case", lambda b, x: b.StringNormalizer(x("string", 2), case_change_action="UPPER")),
         ("string.locale", lambda b, x: b.StringNormalizer(x("string", 2), locale="tr_TR.UTF-8")),
         ("input.rank", lambda b, x: b.StringNormalizer(x("string"))),
         ("input.rank", lambda b, x: b.StringNormalizer(x("string", 2, 2))),
@@ -1136,19 +1145,19 @@ REFUSALS: dict[str, list[tuple[str, Write]]] = {
             )
         ),
         ("terms.mode", lambda b, x: _terms(b, x("i64", 3), mode="TF")),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), shortest=0)),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), shortest=3)),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), most_skipped=-1)),
-        ("terms.length", lambda b, x: _terms(b, x("i64", 3), longest=3)),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), numbers=())),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), words=("a",))),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=(0, 6))),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=(0, 2))),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), starts=())),
-        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), numbers=(1, 2, 1, 2, 1))),
-        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1))),
-        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1, -1))),
-        ("terms.places", lambda b, x: _terms(b, x("i64", 3), places=(0, 1, 1), mode="idf")),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), min_gram_length=0)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), min_gram_length=3)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), max_skip_count=-1)),
+        ("terms.length", lambda b, x: _terms(b, x("i64", 3), max_gram_length=3)),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), pool_int64s=())),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), pool_strings=("a",))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), ngram_counts=(0, 6))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), ngram_counts=(0, 2))),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), ngram_counts=())),
+        ("terms.pool", lambda b, x: _terms(b, x("i64", 3), pool_int64s=(1, 2, 1, 2, 1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), ngram_indexes=(0, 1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), ngram_indexes=(0, 1, -1))),
+        ("terms.places", lambda b, x: _terms(b, x("i64", 3), ngram_indexes=(0, 1, 1), mode="idf")),
         ("terms.weights", lambda b, x: _terms(b, x("i64", 3), weights=(1.0,))),
         ("input.rank", lambda b, x: _terms(b, x("i64"))),
         ("input.rank", lambda b, x: _terms(b, x("i64", 1, 1, 1))),

@@ -12,7 +12,7 @@ import dovetail
 from cases.detection import several
 from dovetail.errors import UnsupportedError
 from dovetail.interpreter.evaluate import run
-from dovetail.ops.detection.nms_rotated import overlaps
+from dovetail.ops.detection.nms_rotated import intersection_areas_of
 
 OLD = ("opset1", "opset3", "opset4")
 
@@ -93,7 +93,7 @@ def test_what_turned_boxes_have_in_common_is_the_area_of_the_polygon_between_the
     with dovetail.Builder() as b:
         x = b.input("x", "f32", boxes.shape)
         parts = [b.Slice(x, [first], [last], [2]) for first, last in ((0, 2), (2, 4), (4, 5))]
-        b.output("y", overlaps(b, parts[0], parts[1], b.Squeeze(parts[2], [2])))
+        b.output("y", intersection_areas_of(b, parts[0], parts[1], b.Squeeze(parts[2], [2])))
     (found,) = run(b.graph, [boxes], np)
     wanted = [[common(box, other) for other in boxes[0].astype(float)] for box in boxes[0].astype(float)]
     np.testing.assert_allclose(found[0], wanted, atol=2e-5)

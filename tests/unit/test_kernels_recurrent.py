@@ -18,11 +18,11 @@ pytestmark = pytest.mark.skipif(not native_core.is_compiled, reason="the core is
 
 LAYERS: dict[str, Any] = {
     "lstm": LSTM(),
-    "lstm, other gates": LSTM(gates="fico", summed=True, direction="bidirectional"),
+    "lstm, other gates": LSTM(weights_format="fico", summed_bias=True, direction="bidirectional"),
     "lstm, coupled": LSTM(input_forget=True, direction="reverse"),
     "lstm, batch first": LSTM(layout="batch_first", direction="bidirectional"),
     "gru": GRU(linear_before_reset=True, direction="bidirectional"),
-    "gru, summed": GRU(linear_before_reset=True, summed=True, layout="direction_second"),
+    "gru, summed": GRU(linear_before_reset=True, summed_bias=True, layout="direction_second"),
     "rnn": RNN(direction="bidirectional"),
     "rnn, relu": RNN(activations=("relu",), direction="reverse"),
 }
@@ -33,7 +33,7 @@ LAYERS: dict[str, Any] = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_it_is_the_interpreters(name: str, more: str, batch: int) -> None:
     op, hidden, inputs, moments = LAYERS[name], 21, 10, 6
-    rows, directions = op.gates_count * hidden, op.directions
+    rows, directions = op.gate_count * hidden, op.directions
     bias_size = op.bias_count * hidden
     order = {"b": batch, "s": moments, "i": inputs, "d": directions, "h": hidden}
     with Builder() as b:
@@ -45,7 +45,7 @@ def test_it_is_the_interpreters(name: str, more: str, batch: int) -> None:
         bias = b.constant(random((directions, bias_size)) * np.float32(0.1))
         lengths = b.input("lengths", "i64", (batch,)) if more == "lengths" else None
         state = [order[axis] for axis in STATE_AXES[op.layout]]
-        states = [b.input(f"state_{i}", "f32", state) if more == "states" else None for i in range(op.states)]
+        states = [b.input(f"state_{i}", "f32", state) if more == "states" else None for i in range(op.state_count)]
         for i, y in enumerate(b.add(op, x, *weights, bias, lengths, *states)):
             b.output(f"y_{i}", y)
     feed: dict[str, Any] = {"x": random([order[axis] for axis in X_AXES[op.layout]])}

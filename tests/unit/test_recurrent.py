@@ -30,7 +30,7 @@ STEPS, BATCH, INPUT, HIDDEN = 3, 2, 4, 5
 def made(op: Any, *more: Any, x: Any = (STEPS, BATCH, INPUT), w: Any = None, r: Any = None) -> Model:
     """A model of ``op`` on an input and constant weights."""
     b = Builder()
-    rows = op.gates_count * HIDDEN
+    rows = op.gate_count * HIDDEN
     weights = floats(*(w or (op.directions, rows, INPUT)), seed=1), floats(*(r or (op.directions, rows, HIDDEN)), seed=2)
     ys = b.add(
         op, b.input("x", "f32", x), *map(b.constant, weights), *(None if each is None else b.constant(each) for each in more)
@@ -45,7 +45,7 @@ def made(op: Any, *more: Any, x: Any = (STEPS, BATCH, INPUT), w: Any = None, r: 
     [
         (lambda: LSTM("backward"), RuleError, "recurrent.direction"),
         (lambda: LSTM(layout="time_first"), RuleError, "recurrent.layout"),
-        (lambda: LSTM(gates="iofz"), RuleError, "recurrent.gates"),
+        (lambda: LSTM(weights_format="iofz"), RuleError, "recurrent.weights_format"),
         (lambda: LSTM(clip=-1.0), RuleError, "recurrent.clip"),
         (lambda: LSTM(hidden_size=0), RuleError, "recurrent.hidden-size"),
         (lambda: LSTM(outputs=4), RuleError, "node.outputs"),
@@ -54,15 +54,15 @@ def made(op: Any, *more: Any, x: Any = (STEPS, BATCH, INPUT), w: Any = None, r: 
         (lambda: GRU(activations=("tanh",) * 4), RuleError, "recurrent.activations"),
         (lambda: RNN(activations=("sine",)), RuleError, "recurrent.activations"),
         (lambda: RNN(activations=("affine",)), RuleError, "recurrent.activations"),
-        (lambda: RNN(activations=("scaledtanh",), alphas=(1.0,)), RuleError, "recurrent.activations"),
+        (lambda: RNN(activations=("scaledtanh",), activation_alpha=(1.0,)), RuleError, "recurrent.activations"),
         (lambda: made(LSTM(), x=(STEPS, BATCH)), RuleError, "recurrent.rank"),
         (lambda: made(LSTM(), x=(STEPS, BATCH, INPUT + 1)), RuleError, "shape.disagree"),
         (lambda: made(LSTM(), w=(1, 19, INPUT)), RuleError, "shape.disagree"),
-        (lambda: made(LSTM(), w=(1, 19, INPUT), r=(1, 19, HIDDEN)), RuleError, "recurrent.gates"),
+        (lambda: made(LSTM(), w=(1, 19, INPUT), r=(1, 19, HIDDEN)), RuleError, "recurrent.weights_format"),
         (lambda: made(LSTM("bidirectional"), w=(1, 20, INPUT)), RuleError, "shape.disagree"),
         (lambda: made(LSTM(hidden_size=4)), RuleError, "shape.disagree"),
         (lambda: made(RNN(), floats(1, 5)), RuleError, "shape.disagree"),
-        (lambda: made(RNN(summed=True), floats(1, 10)), RuleError, "shape.disagree"),
+        (lambda: made(RNN(summed_bias=True), floats(1, 10)), RuleError, "shape.disagree"),
         (lambda: made(RNN(), None, np.array([3, 3, 3], np.int32)), RuleError, "shape.disagree"),
         (lambda: made(RNN(), None, np.array([[3, 3]], np.int32)), RuleError, "recurrent.rank"),
         (lambda: made(RNN(), None, None, floats(1, BATCH, HIDDEN + 1)), RuleError, "shape.disagree"),

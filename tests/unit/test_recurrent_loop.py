@@ -34,8 +34,8 @@ def layer_twice(op: Any, has_lengths: bool) -> dovetail.Model:
     with dovetail.Builder("layer") as b:
         axes = {"batch_first": ("b", "s", INPUT)}.get(op.layout, ("s", "b", INPUT))
         x = b.input("x", "f32", axes)
-        w, r = (b.constant(floats(op.directions, HIDDEN * op.gates_count, size, seed=size)) for size in (INPUT, HIDDEN))
-        bias = b.constant(floats(op.directions, 2 * HIDDEN * op.gates_count, seed=9))
+        w, r = (b.constant(floats(op.directions, HIDDEN * op.gate_count, size, seed=size)) for size in (INPUT, HIDDEN))
+        bias = b.constant(floats(op.directions, 2 * HIDDEN * op.gate_count, seed=9))
         lengths = b.input("lengths", "i32", ("b",)) if has_lengths else None
         for name, ys in (("whole", b.add(op, x, w, r, bias, lengths)), ("apart", op.decompose(b, x, w, r, bias, lengths))):
             for index, y in enumerate(ys):
@@ -105,11 +105,11 @@ def test_the_gradient_of_an_open_length_is_that_of_a_known_one(op: Any) -> None:
     def slopes(steps: Any) -> dict[str, Any]:
         with dovetail.Builder("layer") as b:
             x = b.input("x", "f32", (steps, 2, INPUT))
-            w = b.input_of("w", Tensor(x.dtype, (1, HIDDEN * op.gates_count, INPUT)))
-            r = b.input_of("r", Tensor(x.dtype, (1, HIDDEN * op.gates_count, HIDDEN)))
+            w = b.input_of("w", Tensor(x.dtype, (1, HIDDEN * op.gate_count, INPUT)))
+            r = b.input_of("r", Tensor(x.dtype, (1, HIDDEN * op.gate_count, HIDDEN)))
             b.output("y", b.ReduceSum(b.add(op, x, w, r)[0] * 2.0, [0, 1, 2, 3], keepdims=False))
         sizes = {"w": INPUT, "r": HIDDEN}
-        weights = {name: floats(1, HIDDEN * op.gates_count, size, seed=size) for name, size in sizes.items()}
+        weights = {name: floats(1, HIDDEN * op.gate_count, size, seed=size) for name, size in sizes.items()}
         return dovetail.run(dovetail.grad(b.model), {"x": floats(4, 2, INPUT), **weights})
 
     open_, known = slopes("s"), slopes(4)

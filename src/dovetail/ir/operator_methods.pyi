@@ -336,307 +336,377 @@ class OperatorMethods:
     # detection.detection_output
 
     def DetectionOutput(
-        self, boxes: Operand, scores: Operand, priors: Operand, objects: Operand | None = None, refined: Operand | None = None,
-        /, *, classes: int | Value | None = None, background: int | Value = 0, top_k: int | Value = -1, encoded: bool = False,
-        keep_top_k: Sequence[int] | Value = (-1,), code: str = 'caffe.PriorBoxParameter.CORNER', share_location: bool = True,
-        overlap: float = 0.0, least: float = 0.0, clip_after: bool = False, clip_before: bool = False,
-        best_class: bool = False, normalized: bool = False, height: int | Value = 1, width: int | Value = 1,
-        objectness: float = 0.0,
+        self, box_logits: Operand, class_preds: Operand, proposals: Operand, aux_class_preds: Operand | None = None,
+        aux_box_preds: Operand | None = None, /, *, num_classes: int | Value | None = None,
+        background_label_id: int | Value = 0, top_k: int | Value = -1, variance_encoded_in_target: bool = False,
+        keep_top_k: Sequence[int] | Value = (-1,), code_type: str = 'caffe.PriorBoxParameter.CORNER',
+        share_location: bool = True, nms_threshold: float = 0.0, confidence_threshold: float = 0.0,
+        clip_after_nms: bool = False, clip_before_nms: bool = False, decrease_label_id: bool = False, normalized: bool = False,
+        input_height: int | Value = 1, input_width: int | Value = 1, objectness_score: float = 0.0,
     ) -> Value:
-        """Rows [picture, class, score, x1, y1, x2, y2] of what is kept of the boxes that ``boxes`` [pictures, numbers] makes of
-        ``priors`` [1 or pictures, 1 or 2, numbers], with ``scores`` [pictures, priors * classes]: [1, 1, rows, 7]. They go by
-        picture, class and falling score; behind the last one stands a -1, and zeros.
+        """DetectionOutput decodes prior boxes, suppresses overlapping ones per class, and lists what is left of each image.
 
-        ``priors``: corners [x1, y1, x2, y2], or without ``normalized`` something and the corners in elements of a picture of
-        ``height`` and ``width``; then, unless ``encoded``, the variances with which what ``boxes`` says is multiplied. The code
-        CORNER moves the corners; CENTER_SIZE moves the middle by parts of the size, and multiplies the size by an exponential.
-        Without ``share_location`` each class has boxes of its own. ``clip_before`` and ``clip_after`` keep boxes within 0 and 1. Of
-        each class but ``background`` the ``top_k`` (-1: all) scores above ``least`` are looked at, and boxes that overlap a better
-        one by more than ``overlap`` dropped. With ``best_class`` each prior is of its best class alone, if that has ``least``, the
-        ``top_k`` are of all classes, and classes are counted from 0 after the first. Of each picture ``keep_top_k`` (-1: all) are
-        kept. ``objects`` [pictures, priors * 2]: where the second is below ``objectness`` all is background; ``refined`` moves the
-        priors first, as ``boxes`` does then. Source: OpenVINO DetectionOutput-1, -8.
+        The output is [1, 1, rows, 7] with rows [image, class, score, x1, y1, x2, y2] by image, class and falling score. After the
+        last row follows one with -1 in its first column, then zeros.
+
+        ``box_logits`` [images, numbers] are deltas of the priors, for each class its own unless ``share_location``;
+        ``class_preds`` are [images, priors * classes]. ``proposals`` [1 or images, 1 or 2, numbers] hold in row 0 the corners
+        [x1, y1, x2, y2] of the priors; without ``normalized`` five numbers, of which the last four are corners in pixels of an
+        image of ``input_height`` and ``input_width``. Row 1 holds the variances that multiply the deltas, unless
+        ``variance_encoded_in_target``. The ``code_type`` CORNER adds the deltas to the corners; CENTER_SIZE moves the center by
+        multiples of the size and scales the size by an exponential. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to [0,
+        1].
+
+        Of each class but ``background_label_id`` the best ``top_k`` (-1: all) scores above ``confidence_threshold`` are
+        candidates. A box is dropped where its IoU with a better box exceeds ``nms_threshold``. With ``decrease_label_id`` a prior
+        has its best class alone, if its score is at least ``confidence_threshold``; ``top_k`` counts over all classes, and class
+        ids are one less. Of each image ``keep_top_k`` (-1: all) boxes are listed.
+
+        ``aux_class_preds`` [images, priors * 2]: a prior is background where the second number is below ``objectness_score``.
+        ``aux_box_preds`` move the priors first, before ``box_logits``.
+        Source: OpenVINO DetectionOutput-1, -8.
         """
 
     # detection.multiclass_nms
 
     def MatrixNms(
-        self, boxes: Operand, scores: Operand, /, *, sort: str = 'none', across: bool = False, dtype: DTypeLike = 'i64',
-        least: float = 0.0, top_k: int | Value = -1, keep_top_k: int | Value = -1, background: int | Value = -1,
-        normalized: bool = True, decay: str = 'linear', sigma: float = 2.0, after: float = 0.0,
+        self, boxes: Operand, scores: Operand, /, *, sort_result_type: str = 'none', sort_result_across_batch: bool = False,
+        output_type: DTypeLike = 'i64', score_threshold: float = 0.0, nms_top_k: int | Value = -1,
+        keep_top_k: int | Value = -1, background_class: int | Value = -1, normalized: bool = True,
+        decay_function: str = 'linear', gaussian_sigma: float = 2.0, post_threshold: float = 0.0,
     ) -> list[Value]:
-        """Of each class but ``background`` in each picture, the ``top_k`` (-1: all) boxes whose scores are more than ``least``, with
-        scores that fall by how much each overlaps the better ones; those above ``after`` are kept, of each picture the best
-        ``keep_top_k``.
+        """MatrixNms lowers the score of each box by its IoU with better boxes of its class, instead of dropping boxes.
 
-        Score i is multiplied by the least of ``(1 - o) / (1 - m)``, or with ``decay`` gaussian ``exp((m * m - o * o) * sigma)``, over
-        all better boxes j; o is what i and j have in common, of what both cover, m the most that j has in common with a better one.
-        Inputs, results and their order are those of MulticlassNms, but that classid sorts with ``across`` alone. Source: OpenVINO
-        MatrixNms-8.
+        Of each class but ``background_class`` in each image the ``nms_top_k`` (-1: all) boxes with a score above
+        ``score_threshold`` are candidates. Boxes with a decayed score above ``post_threshold`` are selected, of each image the
+        best ``keep_top_k``. Score i is multiplied by the minimum over all better boxes j of ``(1 - o) / (1 - m)``, or with
+        ``decay_function`` gaussian of ``exp((m * m - o * o) * gaussian_sigma)``; o is the IoU of i and j, m the greatest IoU of j
+        with a better box.
+
+        Inputs, outputs and their order are those of MulticlassNms, except that classid sorts with ``sort_result_across_batch``
+        alone.
+        Source: OpenVINO MatrixNms-8.
         """
 
     def MulticlassNms(
-        self, boxes: Operand, scores: Operand, counts: Operand | None = None, /, *, sort: str = 'none', across: bool = False,
-        dtype: DTypeLike = 'i64', least: float = 0.0, top_k: int | Value = -1, keep_top_k: int | Value = -1,
-        background: int | Value = -1, normalized: bool = True, overlap: float = 0.0, nms_eta: float = 1.0,
+        self, boxes: Operand, scores: Operand, roisnum: Operand | None = None, /, *, sort_result_type: str = 'none',
+        sort_result_across_batch: bool = False, output_type: DTypeLike = 'i64', score_threshold: float = 0.0,
+        nms_top_k: int | Value = -1, keep_top_k: int | Value = -1, background_class: int | Value = -1, normalized: bool = True,
+        iou_threshold: float = 0.0, nms_eta: float = 1.0,
     ) -> list[Value]:
-        """Of each class but ``background`` in each picture, the ``top_k`` (-1: all) boxes whose scores are ``least`` or more, without
-        those that overlap a better one by ``overlap`` or more; of each picture the best ``keep_top_k``.
+        """MulticlassNms applies non-maximum suppression to each class but ``background_class`` of each image.
 
-        ``boxes`` [pictures, boxes, 4] are corners, without ``normalized`` of elements, which a box ends with; ``scores`` are
-        [pictures, classes, boxes]. Results: rows [class, score, x1, y1, x2, y2]; which boxes these are, counted through all pictures,
-        [rows, 1]; how many of each picture. Rows go by picture and score, with ``sort`` classid by picture, class and score; with
-        ``across`` by score or class before the picture. With ``nms_eta`` below 1 the overlap that is enough falls from box to box;
-        with ``counts`` pictures have boxes of their own: both are known to OpenVINO alone. Source: OpenVINO MulticlassNms-8, -9.
+        Of each class the ``nms_top_k`` (-1: all) boxes with a score of at least ``score_threshold`` are candidates. A box is
+        dropped where its IoU with a better box of the class reaches ``iou_threshold``. Of each image the best ``keep_top_k`` (-1:
+        all) are selected.
+
+        ``boxes`` [images, boxes, 4] are corners; without ``normalized`` they are pixel indices, and a box includes its last
+        pixel. ``scores`` are [images, classes, boxes]. ``selected_outputs`` are rows [class, score, x1, y1, x2, y2];
+        ``selected_indices`` [rows, 1] are the indices of these boxes counted through all images; ``selected_num`` is the number
+        of rows of each image. Rows are by image and score; with ``sort_result_type`` classid by image, class and score; with
+        ``sort_result_across_batch`` by score or class before the image.
+
+        Only OpenVINO runs two forms: ``nms_eta`` below 1, which lowers the IoU threshold from box to box, and ``roisnum``, which
+        gives each image boxes of its own.
+        Source: OpenVINO MulticlassNms-8, -9.
         """
 
     # detection.nms
 
     @overload
     def NonMaxSuppression(
-        self, boxes: Operand, scores: Operand, most: Operand | None = None, overlap: Operand | None = None,
-        least: Operand | None = None, sigma: Operand | None = None, /, *, center: bool = False, inclusive: bool = False,
-        descending: bool = False, dtype: DTypeLike = 'i64', outputs: Literal[1] = 1, both: bool = False,
+        self, boxes: Operand, scores: Operand, max_output_boxes_per_class: Operand | None = None,
+        iou_threshold: Operand | None = None, score_threshold: Operand | None = None, soft_nms_sigma: Operand | None = None, /,
+        *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
+        output_type: DTypeLike = 'i64', outputs: Literal[1] = 1, soft_and_hard: bool = False,
     ) -> Value:
-        """Of boxes that overlap the one with the greatest score, of each batch and class: [batch, class, box] for each that is kept.
+        """NonMaxSuppression selects boxes by falling score and drops those that overlap a selected box too much.
 
-        ``boxes`` is [batches, n, 4]: two corners (y, x, y, x), any opposite ones, or with ``center`` the middle and the lengths
-        (x, y, width, height). ``scores`` is [batches, classes, n]. Of a class at most ``most`` boxes are kept (left out: none),
-        with a score above ``least`` (left out: any score); they are taken by falling score, the first of equal ones first, and
-        one is passed over that shares with one already taken more than ``overlap`` of the area that both cover (with
-        ``inclusive`` that much, or more; left out: 0). Boxes without area share nothing. Where ``sigma`` is more than 0 none is
-        passed over (with ``both`` as before): a score is multiplied by exp(-share * share / (2 * sigma)) for each box that was
-        taken, is taken when it is the greatest of those that are left, and only while it is above ``least``. The kept ones come by
-        batch, class and falling score, or with ``descending`` all by falling score. With three ``outputs`` there are also [batch,
-        class, score] for each in f32, and how many there are. All is computed in f32.
-        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is the one with ``both``).
+        ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
+        width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
+        ``max_output_boxes_per_class`` boxes (omitted: none) with a score above ``score_threshold`` (omitted: any) are selected,
+        equal scores in the order of their indices. A box is dropped where its intersection over union (IoU) with a selected box
+        exceeds ``iou_threshold`` (omitted: 0), or with ``inclusive`` reaches it. The IoU with a box without area is 0.
+
+        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard``. For each selected box
+        all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)); the greatest remaining score is selected next, as long
+        as it is above ``score_threshold``.
+
+        ``selected_indices`` are rows [batch, class, box] by batch, class and falling score, or with ``sort_result_descending`` by
+        falling score alone. With three ``outputs``, ``selected_scores`` are rows [batch, class, score] in f32 and
+        ``valid_outputs`` is the number of rows. All is computed in f32.
+        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
 
     @overload
     def NonMaxSuppression(
-        self, boxes: Operand, scores: Operand, most: Operand | None = None, overlap: Operand | None = None,
-        least: Operand | None = None, sigma: Operand | None = None, /, *, center: bool = False, inclusive: bool = False,
-        descending: bool = False, dtype: DTypeLike = 'i64', outputs: Literal[2, 3], both: bool = False,
+        self, boxes: Operand, scores: Operand, max_output_boxes_per_class: Operand | None = None,
+        iou_threshold: Operand | None = None, score_threshold: Operand | None = None, soft_nms_sigma: Operand | None = None, /,
+        *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
+        output_type: DTypeLike = 'i64', outputs: Literal[2, 3], soft_and_hard: bool = False,
     ) -> list[Value]:
-        """Of boxes that overlap the one with the greatest score, of each batch and class: [batch, class, box] for each that is kept.
+        """NonMaxSuppression selects boxes by falling score and drops those that overlap a selected box too much.
 
-        ``boxes`` is [batches, n, 4]: two corners (y, x, y, x), any opposite ones, or with ``center`` the middle and the lengths
-        (x, y, width, height). ``scores`` is [batches, classes, n]. Of a class at most ``most`` boxes are kept (left out: none),
-        with a score above ``least`` (left out: any score); they are taken by falling score, the first of equal ones first, and
-        one is passed over that shares with one already taken more than ``overlap`` of the area that both cover (with
-        ``inclusive`` that much, or more; left out: 0). Boxes without area share nothing. Where ``sigma`` is more than 0 none is
-        passed over (with ``both`` as before): a score is multiplied by exp(-share * share / (2 * sigma)) for each box that was
-        taken, is taken when it is the greatest of those that are left, and only while it is above ``least``. The kept ones come by
-        batch, class and falling score, or with ``descending`` all by falling score. With three ``outputs`` there are also [batch,
-        class, score] for each in f32, and how many there are. All is computed in f32.
-        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is the one with ``both``).
+        ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
+        width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
+        ``max_output_boxes_per_class`` boxes (omitted: none) with a score above ``score_threshold`` (omitted: any) are selected,
+        equal scores in the order of their indices. A box is dropped where its intersection over union (IoU) with a selected box
+        exceeds ``iou_threshold`` (omitted: 0), or with ``inclusive`` reaches it. The IoU with a box without area is 0.
+
+        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard``. For each selected box
+        all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)); the greatest remaining score is selected next, as long
+        as it is above ``score_threshold``.
+
+        ``selected_indices`` are rows [batch, class, box] by batch, class and falling score, or with ``sort_result_descending`` by
+        falling score alone. With three ``outputs``, ``selected_scores`` are rows [batch, class, score] in f32 and
+        ``valid_outputs`` is the number of rows. All is computed in f32.
+        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
 
     @overload
     def NonMaxSuppression(
-        self, boxes: Operand, scores: Operand, most: Operand | None = None, overlap: Operand | None = None,
-        least: Operand | None = None, sigma: Operand | None = None, /, *, center: bool = False, inclusive: bool = False,
-        descending: bool = False, dtype: DTypeLike = 'i64', outputs: int, both: bool = False,
+        self, boxes: Operand, scores: Operand, max_output_boxes_per_class: Operand | None = None,
+        iou_threshold: Operand | None = None, score_threshold: Operand | None = None, soft_nms_sigma: Operand | None = None, /,
+        *, center_point_box: bool = False, inclusive: bool = False, sort_result_descending: bool = False,
+        output_type: DTypeLike = 'i64', outputs: int, soft_and_hard: bool = False,
     ) -> Value | list[Value]:
-        """Of boxes that overlap the one with the greatest score, of each batch and class: [batch, class, box] for each that is kept.
+        """NonMaxSuppression selects boxes by falling score and drops those that overlap a selected box too much.
 
-        ``boxes`` is [batches, n, 4]: two corners (y, x, y, x), any opposite ones, or with ``center`` the middle and the lengths
-        (x, y, width, height). ``scores`` is [batches, classes, n]. Of a class at most ``most`` boxes are kept (left out: none),
-        with a score above ``least`` (left out: any score); they are taken by falling score, the first of equal ones first, and
-        one is passed over that shares with one already taken more than ``overlap`` of the area that both cover (with
-        ``inclusive`` that much, or more; left out: 0). Boxes without area share nothing. Where ``sigma`` is more than 0 none is
-        passed over (with ``both`` as before): a score is multiplied by exp(-share * share / (2 * sigma)) for each box that was
-        taken, is taken when it is the greatest of those that are left, and only while it is above ``least``. The kept ones come by
-        batch, class and falling score, or with ``descending`` all by falling score. With three ``outputs`` there are also [batch,
-        class, score] for each in f32, and how many there are. All is computed in f32.
-        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is the one with ``both``).
+        ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
+        width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
+        ``max_output_boxes_per_class`` boxes (omitted: none) with a score above ``score_threshold`` (omitted: any) are selected,
+        equal scores in the order of their indices. A box is dropped where its intersection over union (IoU) with a selected box
+        exceeds ``iou_threshold`` (omitted: 0), or with ``inclusive`` reaches it. The IoU with a box without area is 0.
+
+        Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard``. For each selected box
+        all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)); the greatest remaining score is selected next, as long
+        as it is above ``score_threshold``.
+
+        ``selected_indices`` are rows [batch, class, box] by batch, class and falling score, or with ``sort_result_descending`` by
+        falling score alone. With three ``outputs``, ``selected_scores`` are rows [batch, class, score] in f32 and
+        ``valid_outputs`` is the number of rows. All is computed in f32.
+        Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
         """
 
     # detection.nms_rotated
 
     def NMSRotated(
-        self, boxes: Operand, scores: Operand, most: Operand, overlap: Operand, least: Operand, /, *, descending: bool = True,
-        dtype: DTypeLike = 'i64', clockwise: bool = True,
+        self, boxes: Operand, scores: Operand, max_output_boxes_per_class: Operand, iou_threshold: Operand,
+        score_threshold: Operand, /, *, sort_result_descending: bool = True, output_type: DTypeLike = 'i64',
+        clockwise: bool = True,
     ) -> list[Value]:
-        """NonMaxSuppression of boxes (x, y, width, height, angle): their middles, lengths, and by how much they are turned.
+        """NMSRotated applies non-maximum suppression to rotated boxes (x, y, width, height, angle), with x and y the center.
 
-        ``boxes`` is [batches, n, 5], ``scores`` [batches, classes, n]. The angle is in radians, from the first axis to the second, or
-        with ``clockwise`` false the other way. Of a class at most ``most`` boxes with a score above ``least`` are kept, without those
-        that share with a better one more than ``overlap`` of the area that both cover. Results: [batch, class, box] and, in f32,
-        [batch, class, score] for each, by batch, class and falling score or with ``descending`` all by falling score; and how many
-        there are. All is computed in f32. Source: OpenVINO NMSRotated-13.
+        ``boxes`` is [batches, n, 5], ``scores`` [batches, classes, n]. The angle is in radians, from the x axis to the y axis, or
+        with ``clockwise`` false the other way. Of each class at most ``max_output_boxes_per_class`` boxes with a score above
+        ``score_threshold`` are selected. A box is dropped where its IoU with a better box exceeds ``iou_threshold``. Outputs are
+        rows [batch, class, box]; rows [batch, class, score] in f32; and the number of rows. Rows are by batch, class and falling
+        score, or with ``sort_result_descending`` by falling score alone. All is computed in f32.
+        Source: OpenVINO NMSRotated-13.
         """
 
     # detection.prior_box
 
     def PriorBox(
-        self, size: Operand, picture: Operand, /, *, min_size: Sequence[float] = (), max_size: Sequence[float] = (),
+        self, output_size: Operand, image_size: Operand, /, *, min_size: Sequence[float] = (), max_size: Sequence[float] = (),
         aspect_ratio: Sequence[float] = (), density: Sequence[float] = (), fixed_ratio: Sequence[float] = (),
         fixed_size: Sequence[float] = (), clip: bool = False, flip: bool = False, step: float = 0.0, offset: float = 0.0,
         variance: Sequence[float] = (), scale_all_sizes: bool = True, min_max_aspect_ratios_order: bool = True,
     ) -> Value:
-        """The boxes of a single-shot detector, cell by cell of a grid of ``size`` in a ``picture``: [2, 4 * boxes], the corners [x1,
-        y1, x2, y2] in parts of the picture, then ``variance`` for each (one for all four; left out 0.1).
+        """PriorBox places the prior boxes of a single-shot detector in each cell of a grid: [2, 4 * boxes].
 
-        The middle of cell i is at ``(i + offset) * step``, or in the middle of the picture's own cells where ``step`` is 0. Each
-        ``fixed_size`` gives ``density`` by ``density`` squares, shifted against each other, and the same for each ratio in
-        ``fixed_ratio``, or in ``aspect_ratio``; then each ``min_size`` a square, with ``max_size`` one of the root of their product,
-        and one for each ratio, after that unless ``min_max_aspect_ratios_order``. Ratios other than 1 also come turned with ``flip``.
-        Without ``scale_all_sizes`` sizes and steps are in parts of the picture's height, -1 is a step of one cell, and ratios are of
-        the first ``min_size`` alone. ``clip`` keeps all within the picture; those of ``fixed_size`` are.
+        Row 0 holds corners [x1, y1, x2, y2] as fractions of the image, row 1 ``variance`` for each (one number for all four; 0.1
+        if empty). ``output_size`` is the grid, ``image_size`` the image.
+
+        The center of cell i is at ``(i + offset) * step``, or at the center of an even division of the image where ``step`` is 0.
+        Each ``fixed_size`` gives ``density`` by ``density`` shifted squares, and the same for each ratio in ``fixed_ratio``, or
+        in ``aspect_ratio``. Then each ``min_size`` gives a square, with ``max_size`` a square of the root of their product, and
+        one box for each ratio; the latter come first unless ``min_max_aspect_ratios_order``. With ``flip`` each ratio other than
+        1 is followed by its inverse. Without ``scale_all_sizes`` sizes and steps are multiples of the image's height, a step of
+        -1 is one cell, and ratios apply to the first ``min_size`` alone. ``clip`` clips all boxes to the image; those of
+        ``fixed_size`` always are.
         Source: OpenVINO PriorBox-1, -8.
         """
 
     def PriorBoxClustered(
-        self, size: Operand, picture: Operand, /, *, widths: Sequence[float] = (), heights: Sequence[float] = (),
+        self, output_size: Operand, image_size: Operand, /, *, width: Sequence[float] = (), height: Sequence[float] = (),
         clip: bool = True, step: float = 0.0, step_w: float = 0.0, step_h: float = 0.0, offset: float = 0.0,
         variance: Sequence[float] = (),
     ) -> Value:
-        """Boxes of given ``widths`` and ``heights``, cell by cell of a grid of ``size`` in a ``picture``: [2, 4 * boxes] as of
-        PriorBox.
+        """PriorBoxClustered places boxes of given ``width`` and ``height`` in each cell of a grid: [2, 4 * boxes] as PriorBox.
 
-        The middle of cell i is at ``(i + offset) * step``, where ``step_w`` and ``step_h`` go before ``step``, and where all are 0
-        the picture is cut evenly. Source: OpenVINO PriorBoxClustered-1.
+        The center of cell i is at ``(i + offset) * step``. ``step_w`` and ``step_h`` precede ``step``; where all are 0 the image
+        is divided evenly.
+        Source: OpenVINO PriorBoxClustered-1.
         """
 
     # detection.proposal
 
     @overload
     def Proposal(
-        self, scores: Operand, moves: Operand, picture: Operand, /, *, base_size: int | Value, looked_at: int | Value,
-        kept: int | Value, overlap: float, stride: int | Value, min_size: int | Value, ratio: Sequence[float],
-        scale: Sequence[float], clip_before: bool = True, clip_after: bool = False, normalize: bool = False,
-        box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0, framework: str = '', outputs: Literal[1],
+        self, class_probs: Operand, bbox_deltas: Operand, image_shape: Operand, /, *, base_size: int | Value,
+        pre_nms_topn: int | Value, post_nms_topn: int | Value, nms_thresh: float, feat_stride: int | Value,
+        min_size: int | Value, ratio: Sequence[float], scale: Sequence[float], clip_before_nms: bool = True,
+        clip_after_nms: bool = False, normalize: bool = False, box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0,
+        framework: str = '', outputs: Literal[1],
     ) -> Value:
-        """The best regions of each picture: rows [picture, x1, y1, x2, y2], ``kept`` for each picture, and their scores.
+        """Proposal decodes anchors by their deltas and selects the best regions of each image by non-maximum suppression.
 
-        Around each place of a grid whose cells are ``stride`` apart lie boxes of each ``ratio`` and ``scale`` of a square of
-        ``base_size``. ``scores`` [pictures, 2 * boxes, rows, columns] holds in its second half how good each is, ``moves`` [pictures,
-        4 * boxes, rows, columns] by how much, divided by ``box_coordinate_scale`` and ``box_size_scale``, its middle moves, in parts
-        of its size, and the logarithm of how much it grows. ``picture`` is [height, width, scale] or [height, width, scale of
-        heights, scale of widths]: boxes smaller than ``min_size`` times that get the score 0. Of each picture the best ``looked_at``
-        are looked at; those that overlap a better one by more than ``overlap`` are dropped. What is not filled is 0, with a -1 in the
-        first place behind the last. ``clip_before`` and ``clip_after`` keep boxes in the picture, ``normalize`` divides them by its
-        sizes. A box ends with its last element, and boxes have whole sizes; with ``framework`` tensorflow it ends behind that, boxes
-        are around their place and kept in the picture from the start, and rows and columns of places are exchanged, as are the sizes
-        that boxes are kept in. Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
+        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` for each image; ``probs`` are their scores. Unused rows are
+        0, and the first of them has -1 in its first column.
+
+        Anchors lie around each cell of a grid with the spacing ``feat_stride``: boxes of each ``ratio`` and ``scale`` of a square
+        of ``base_size``. ``class_probs`` [images, 2 * anchors, rows, columns] hold the foreground scores in their second half.
+        ``bbox_deltas`` [images, 4 * anchors, rows, columns], divided by ``box_coordinate_scale`` and ``box_size_scale``, move the
+        center by multiples of the size, and are the logarithm by which the size is scaled. ``image_shape`` is [height, width,
+        scale] or [height, width, height scale, width scale]: boxes smaller than ``min_size`` times the scale get the score 0. Of
+        each image the best ``pre_nms_topn`` are candidates; a box is dropped where its IoU with a better box exceeds
+        ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image, ``normalize`` divides them by its
+        sizes.
+
+        A box includes its last pixel, and anchors have integer sizes. With ``framework`` tensorflow a box excludes its last
+        coordinate; anchors are centred on their cell and clipped to the image first; rows and columns of cells are swapped, and
+        so are the sizes to which boxes are clipped.
+        Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
         """
 
     @overload
     def Proposal(
-        self, scores: Operand, moves: Operand, picture: Operand, /, *, base_size: int | Value, looked_at: int | Value,
-        kept: int | Value, overlap: float, stride: int | Value, min_size: int | Value, ratio: Sequence[float],
-        scale: Sequence[float], clip_before: bool = True, clip_after: bool = False, normalize: bool = False,
-        box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0, framework: str = '', outputs: Literal[2] = 2,
+        self, class_probs: Operand, bbox_deltas: Operand, image_shape: Operand, /, *, base_size: int | Value,
+        pre_nms_topn: int | Value, post_nms_topn: int | Value, nms_thresh: float, feat_stride: int | Value,
+        min_size: int | Value, ratio: Sequence[float], scale: Sequence[float], clip_before_nms: bool = True,
+        clip_after_nms: bool = False, normalize: bool = False, box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0,
+        framework: str = '', outputs: Literal[2] = 2,
     ) -> list[Value]:
-        """The best regions of each picture: rows [picture, x1, y1, x2, y2], ``kept`` for each picture, and their scores.
+        """Proposal decodes anchors by their deltas and selects the best regions of each image by non-maximum suppression.
 
-        Around each place of a grid whose cells are ``stride`` apart lie boxes of each ``ratio`` and ``scale`` of a square of
-        ``base_size``. ``scores`` [pictures, 2 * boxes, rows, columns] holds in its second half how good each is, ``moves`` [pictures,
-        4 * boxes, rows, columns] by how much, divided by ``box_coordinate_scale`` and ``box_size_scale``, its middle moves, in parts
-        of its size, and the logarithm of how much it grows. ``picture`` is [height, width, scale] or [height, width, scale of
-        heights, scale of widths]: boxes smaller than ``min_size`` times that get the score 0. Of each picture the best ``looked_at``
-        are looked at; those that overlap a better one by more than ``overlap`` are dropped. What is not filled is 0, with a -1 in the
-        first place behind the last. ``clip_before`` and ``clip_after`` keep boxes in the picture, ``normalize`` divides them by its
-        sizes. A box ends with its last element, and boxes have whole sizes; with ``framework`` tensorflow it ends behind that, boxes
-        are around their place and kept in the picture from the start, and rows and columns of places are exchanged, as are the sizes
-        that boxes are kept in. Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
+        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` for each image; ``probs`` are their scores. Unused rows are
+        0, and the first of them has -1 in its first column.
+
+        Anchors lie around each cell of a grid with the spacing ``feat_stride``: boxes of each ``ratio`` and ``scale`` of a square
+        of ``base_size``. ``class_probs`` [images, 2 * anchors, rows, columns] hold the foreground scores in their second half.
+        ``bbox_deltas`` [images, 4 * anchors, rows, columns], divided by ``box_coordinate_scale`` and ``box_size_scale``, move the
+        center by multiples of the size, and are the logarithm by which the size is scaled. ``image_shape`` is [height, width,
+        scale] or [height, width, height scale, width scale]: boxes smaller than ``min_size`` times the scale get the score 0. Of
+        each image the best ``pre_nms_topn`` are candidates; a box is dropped where its IoU with a better box exceeds
+        ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image, ``normalize`` divides them by its
+        sizes.
+
+        A box includes its last pixel, and anchors have integer sizes. With ``framework`` tensorflow a box excludes its last
+        coordinate; anchors are centred on their cell and clipped to the image first; rows and columns of cells are swapped, and
+        so are the sizes to which boxes are clipped.
+        Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
         """
 
     @overload
     def Proposal(
-        self, scores: Operand, moves: Operand, picture: Operand, /, *, base_size: int | Value, looked_at: int | Value,
-        kept: int | Value, overlap: float, stride: int | Value, min_size: int | Value, ratio: Sequence[float],
-        scale: Sequence[float], clip_before: bool = True, clip_after: bool = False, normalize: bool = False,
-        box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0, framework: str = '', outputs: int = 2,
+        self, class_probs: Operand, bbox_deltas: Operand, image_shape: Operand, /, *, base_size: int | Value,
+        pre_nms_topn: int | Value, post_nms_topn: int | Value, nms_thresh: float, feat_stride: int | Value,
+        min_size: int | Value, ratio: Sequence[float], scale: Sequence[float], clip_before_nms: bool = True,
+        clip_after_nms: bool = False, normalize: bool = False, box_size_scale: float = 1.0, box_coordinate_scale: float = 1.0,
+        framework: str = '', outputs: int = 2,
     ) -> Value | list[Value]:
-        """The best regions of each picture: rows [picture, x1, y1, x2, y2], ``kept`` for each picture, and their scores.
+        """Proposal decodes anchors by their deltas and selects the best regions of each image by non-maximum suppression.
 
-        Around each place of a grid whose cells are ``stride`` apart lie boxes of each ``ratio`` and ``scale`` of a square of
-        ``base_size``. ``scores`` [pictures, 2 * boxes, rows, columns] holds in its second half how good each is, ``moves`` [pictures,
-        4 * boxes, rows, columns] by how much, divided by ``box_coordinate_scale`` and ``box_size_scale``, its middle moves, in parts
-        of its size, and the logarithm of how much it grows. ``picture`` is [height, width, scale] or [height, width, scale of
-        heights, scale of widths]: boxes smaller than ``min_size`` times that get the score 0. Of each picture the best ``looked_at``
-        are looked at; those that overlap a better one by more than ``overlap`` are dropped. What is not filled is 0, with a -1 in the
-        first place behind the last. ``clip_before`` and ``clip_after`` keep boxes in the picture, ``normalize`` divides them by its
-        sizes. A box ends with its last element, and boxes have whole sizes; with ``framework`` tensorflow it ends behind that, boxes
-        are around their place and kept in the picture from the start, and rows and columns of places are exchanged, as are the sizes
-        that boxes are kept in. Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
+        ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` for each image; ``probs`` are their scores. Unused rows are
+        0, and the first of them has -1 in its first column.
+
+        Anchors lie around each cell of a grid with the spacing ``feat_stride``: boxes of each ``ratio`` and ``scale`` of a square
+        of ``base_size``. ``class_probs`` [images, 2 * anchors, rows, columns] hold the foreground scores in their second half.
+        ``bbox_deltas`` [images, 4 * anchors, rows, columns], divided by ``box_coordinate_scale`` and ``box_size_scale``, move the
+        center by multiples of the size, and are the logarithm by which the size is scaled. ``image_shape`` is [height, width,
+        scale] or [height, width, height scale, width scale]: boxes smaller than ``min_size`` times the scale get the score 0. Of
+        each image the best ``pre_nms_topn`` are candidates; a box is dropped where its IoU with a better box exceeds
+        ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image, ``normalize`` divides them by its
+        sizes.
+
+        A box includes its last pixel, and anchors have integer sizes. With ``framework`` tensorflow a box excludes its last
+        coordinate; anchors are centred on their cell and clipped to the image first; rows and columns of cells are swapped, and
+        so are the sizes to which boxes are clipped.
+        Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
         """
 
     # detection.psroi_pool
 
     def DeformablePSROIPooling(
-        self, x: Operand, rois: Operand, offset: Operand | None = None, /, *, channels: int | Value, group: int | Value,
-        scale: float, mode: str = 'bilinear_deformable', columns: int | Value = 1, rows: int | Value = 1, reach: float = 1.0,
-        parts: int | Value = 1,
+        self, x: Operand, rois: Operand, offsets: Operand | None = None, /, *, output_dim: int | Value,
+        group_size: int | Value, spatial_scale: float, mode: str = 'bilinear_deformable', spatial_bins_x: int | Value = 1,
+        spatial_bins_y: int | Value = 1, trans_std: float = 1.0, part_size: int | Value = 1,
     ) -> Value:
-        """Regions [picture, x1, y1, x2, y2], the rows of ``rois``, each as ``group`` by ``group`` bins for each of ``channels``,
-        whose places may be moved: [regions, channels, group, group].
+        """DeformablePSROIPooling pools each region like PSROIPooling, from points that ``offsets`` move.
 
-        Corners are rounded, the last moved on by one, multiplied by ``scale`` and moved by half an element to the front; a region is
-        at least 0.1 high and wide. A bin reads ``rows`` by ``columns`` places, evenly from its corner on, between the elements of
-        channel (c * group + row) * group + column of ``x``, and is their mean; places more than half an element outside do not
-        count. ``offset`` [regions, 2 * classes, parts, parts] moves the bins of each class of channels by so many sizes of the
-        region, times ``reach``: first along x, then along y. Source: OpenVINO DeformablePSROIPooling-1.
+        Regions [image, x1, y1, x2, y2] are the rows of ``rois``; the output is [regions, output_dim, group_size, group_size].
+
+        Corners are rounded, the last one moved by one, multiplied by ``spatial_scale``, and 0.5 is subtracted; a region is at
+        least 0.1 high and wide. A bin is the mean of ``spatial_bins_y`` by ``spatial_bins_x`` interpolated points, evenly spaced
+        from its corner on, of channel (c * group_size + row) * group_size + column of ``x``. Points more than half an element
+        outside do not count. ``offsets`` [regions, 2 * classes, part_size, part_size] move the bins of each class of channels,
+        along x then along y, by that multiple of the region's size and ``trans_std``.
+        Source: OpenVINO DeformablePSROIPooling-1.
         """
 
     def PSROIPooling(
-        self, x: Operand, rois: Operand, /, *, channels: int | Value, group: int | Value, scale: float, mode: str = 'average',
-        columns: int | Value = 1, rows: int | Value = 1,
+        self, x: Operand, rois: Operand, /, *, output_dim: int | Value, group_size: int | Value, spatial_scale: float,
+        mode: str = 'average', spatial_bins_x: int | Value = 1, spatial_bins_y: int | Value = 1,
     ) -> Value:
-        """Regions [picture, x1, y1, x2, y2], the rows of ``rois``, each as ``group`` by ``group`` bins for each of ``channels``:
-        [regions, channels, group, group].
+        """PSROIPooling pools each region so that every bin reads channels of its own.
 
-        ``average``: corners are rounded, the last moved on by one, and multiplied by ``scale``; of each bin, widened to whole
-        elements, the mean is taken, of channel (c * group + row) * group + column of ``x``. ``linear``: corners, multiplied by
-        ``scale``, are parts of the picture, whose outermost elements are at 0 and 1; the region is cut into ``rows`` by ``columns``
-        parts, in each of which every bin reads one place between elements, of channel part * channels + c; the result is the mean
-        over the parts. Source: OpenVINO PSROIPooling-1.
+        Regions [image, x1, y1, x2, y2] are the rows of ``rois``; the output is [regions, output_dim, group_size, group_size].
+
+        ``mode`` average: corners are rounded, the last one moved by one, and multiplied by ``spatial_scale``. Each bin, widened
+        to whole elements, is the mean of channel (c * group_size + row) * group_size + column of ``x``. ``mode`` bilinear:
+        corners multiplied by ``spatial_scale`` are fractions of the image, whose outermost elements are at 0 and 1. The region is
+        cut into ``spatial_bins_y`` by ``spatial_bins_x`` parts; in each, every bin interpolates one point of channel part *
+        output_dim + c. The output is the mean over the parts.
+        Source: OpenVINO PSROIPooling-1.
         """
 
     # detection.roi_align
 
     def RoiAlign(
-        self, x: Operand, rois: Operand, batch: Operand, /, *, height: int | Value = 1, width: int | Value = 1,
-        samples: int | Value = 0, scale: float = 1.0, pooling: str = 'average', coordinates: str = 'half_pixel_for_nn',
+        self, x: Operand, rois: Operand, batch_indices: Operand, /, *, output_height: int | Value = 1,
+        output_width: int | Value = 1, sampling_ratio: int | Value = 0, spatial_scale: float = 1.0, mode: str = 'avg',
+        aligned_mode: str = 'half_pixel_for_nn',
     ) -> Value:
-        """Each region, a row [x1, y1, x2, y2] of ``rois``, of the picture of ``x`` that ``batch`` says, as ``height`` by ``width``
-        numbers for each channel: [regions, channels, height, width].
+        """RoiAlign pools each region of interest by bilinear sampling: [regions, channels, output_height, output_width].
 
-        Corners are multiplied by ``scale``. ``asymmetric`` takes them as they are, and a region as one element high and wide at
-        least; ``half_pixel_for_nn`` moves them by half an element to the front, ``half_pixel`` counts from the middles of elements
-        before and after scaling. An even grid of ``samples`` by ``samples`` places is read for each number (0: as many as it is
-        elements high and wide, rounded up), weighing the four elements around a place. A place more than one element before the
-        first, or behind the last, counts as 0; one beyond the middle of the outermost element is read there. ``average`` is the mean
-        of the places, ``greatest`` the greatest of them and 0, ``parts`` the greatest of what one element gives to one place; of no
-        places all are 0.
-        Sources: ONNX RoiAlign 10 to 22 and its reference evaluator (for ``parts``); OpenVINO ROIAlign-3, -9.
+        Row i of ``rois`` is [x1, y1, x2, y2] in image ``batch_indices[i]`` of ``x``. Corners are multiplied by ``spatial_scale``.
+        ``aligned_mode``: ``asymmetric`` keeps them, and a region is at least one element high and wide; ``half_pixel_for_nn``
+        subtracts 0.5; ``half_pixel`` adds 0.5 before and subtracts 0.5 after scaling.
+
+        Each bin reads a grid of ``sampling_ratio`` by ``sampling_ratio`` points (0: as many as the bin's size, rounded up) by
+        bilinear interpolation of four elements. A point more than one element outside counts as 0; one beyond the center of the
+        outermost element reads that element. ``mode``: ``avg`` is the mean of the points, ``max`` the maximum of the points and
+        0, ``max_product`` the maximum of the single products of element and weight. A bin without points is 0.
+        Sources: ONNX RoiAlign 10 to 22 and its reference evaluator (for ``max_product``); OpenVINO ROIAlign-3, -9.
         """
 
     def RoiAlignRotated(
-        self, x: Operand, rois: Operand, batch: Operand, /, *, height: int | Value = 1, width: int | Value = 1,
-        samples: int | Value = 0, scale: float = 1.0, clockwise: bool = False,
+        self, x: Operand, rois: Operand, batch_indices: Operand, /, *, output_height: int | Value = 1,
+        output_width: int | Value = 1, sampling_ratio: int | Value = 0, spatial_scale: float = 1.0,
+        clockwise_mode: bool = False,
     ) -> Value:
-        """Regions that are turned: each row of ``rois`` is [middle x, middle y, width, height, angle], the angle in radians, from
-        the x axis towards the y axis if ``clockwise`` and away from it otherwise.
+        """RoiAlignRotated pools rotated regions of interest: rows [center x, center y, width, height, angle] of ``rois``.
 
-        Everything is multiplied by ``scale``, and the middle is moved by half an element to the front. The rest as in RoiAlign, of
-        whose poolings this is ``average``. Source: OpenVINO ROIAlignRotated-15.
+        The angle is in radians, from the x axis towards the y axis if ``clockwise_mode``, else away from it. All numbers but the
+        angle are multiplied by ``spatial_scale``, and 0.5 is subtracted from the center. Everything else is as in RoiAlign with
+        mode ``avg``.
+        Source: OpenVINO ROIAlignRotated-15.
         """
 
     # detection.roi_pool
 
     def RoiPool(
-        self, x: Operand, rois: Operand, /, *, size: Sequence[int] | Value, method: str = 'max', scale: float = 1.0,
+        self, x: Operand, rois: Operand, /, *, pooled_shape: Sequence[int] | Value, method: str = 'max',
+        spatial_scale: float = 1.0,
     ) -> Value:
-        """Regions [picture, x1, y1, x2, y2], the rows of ``rois``, each as ``size`` numbers for each channel: [regions, channels,
-        *size].
+        """RoiPool pools each region [image, x1, y1, x2, y2], a row of ``rois``, to [regions, channels, *pooled_shape].
 
-        ``max``: corners are multiplied by ``scale`` and rounded, halves away from 0; the region goes from the first to the last, at
-        least one element, and is cut into bins, each from floor(i * bin) to ceil((i + 1) * bin), of which the greatest element is
-        taken; an empty one is 0. ``linear``: corners are parts of the picture, whose outermost elements are at 0 and 1, and are not
-        scaled; even places from corner to corner, or the middle where there is one, are read between elements, and are 0 outside.
+        ``method`` max: corners are multiplied by ``spatial_scale`` and rounded, halves away from 0. The region reaches from the
+        first to the last corner, at least one element, and is cut into bins from floor(i * bin) to ceil((i + 1) * bin). The
+        maximum of each bin is taken; an empty bin is 0. ``method`` bilinear: corners are fractions of the image, whose outermost
+        elements are at 0 and 1, and are not scaled. Evenly spaced points from corner to corner, or the middle where there is one
+        point, are interpolated; points outside are 0.
         Sources: ONNX MaxRoiPool 1, 22; OpenVINO ROIPooling-2.
         """
 
@@ -645,26 +715,26 @@ class OperatorMethods:
     def Celu(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). Source: ONNX Celu 12 and 28."""
+        """Compute max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). Source: ONNX Celu 12 and 28."""
 
     def Elu(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
+        """Compute x, or alpha * (exp(x) - 1) where x < 0. Sources: ONNX Elu 1 to 22, OpenVINO Elu-1."""
 
     def Gelu(
         self, x: Operand, /, *, approximate: str = 'none',
     ) -> Value:
-        """x times the chance that a normal variable is less: x / 2 * (1 + erf(x / sqrt(2))).
+        """Compute x * P(X <= x) for a standard normal X: x / 2 * (1 + erf(x / sqrt(2))).
 
-        With ``approximate="tanh"`` approximated as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
+        ``approximate="tanh"`` computes x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
         Sources: ONNX Gelu 20, OpenVINO Gelu-2 and Gelu-7.
         """
 
     def HardSigmoid(
         self, x: Operand, /, *, alpha: float = 0.20000000298023224, beta: float = 0.5,
     ) -> Value:
-        """max(0, min(1, alpha * x + beta)).
+        """Compute max(0, min(1, alpha * x + beta)).
 
         Sources: ONNX HardSigmoid 1 to 22, OpenVINO HardSigmoid-1 and HSigmoid-5 (alpha 1/6, beta 1/2).
         """
@@ -672,41 +742,41 @@ class OperatorMethods:
     def HardSwish(
         self, x: Operand, /,
     ) -> Value:
-        """x * max(0, min(1, x / 6 + 1/2)). Sources: ONNX HardSwish 14 and 22, OpenVINO HSwish-4."""
+        """Compute x * max(0, min(1, x / 6 + 1/2)). Sources: ONNX HardSwish 14 and 22, OpenVINO HSwish-4."""
 
     def LeakyRelu(
         self, x: Operand, /, *, alpha: float = 0.009999999776482582,
     ) -> Value:
-        """x, or alpha * x where x < 0. Source: ONNX LeakyRelu 1 to 16."""
+        """Compute x, or alpha * x where x < 0. Source: ONNX LeakyRelu 1 to 16."""
 
     def Mish(
         self, x: Operand, /,
     ) -> Value:
-        """x * tanh(log(exp(x) + 1)). Sources: ONNX Mish 18 and 22, OpenVINO Mish-4."""
+        """Compute x * tanh(log(exp(x) + 1)). Sources: ONNX Mish 18 and 22, OpenVINO Mish-4."""
 
     def PRelu(
         self, x: Operand, slope: Operand, /, *, channels: bool = False,
     ) -> Value:
-        """x, or slope * x where x < 0; ``slope`` broadcasts to the shape of ``x``.
+        """Compute x, or slope * x where x < 0; ``slope`` broadcasts to the shape of ``x``.
 
-        With ``channels`` a slope of rank 1 that is as long as axis 1 of ``x`` stands for that axis.
-        Sources: ONNX PRelu 1 and 6 (one slope, or one a channel), 7 to 16; OpenVINO PReLU-1.
+        With ``channels`` a ``slope`` of rank 1 with as many elements as axis 1 of ``x`` applies to that axis.
+        Sources: ONNX PRelu 1 and 6 (one slope, or one per channel), 7 to 16; OpenVINO PReLU-1.
         """
 
     def Relu(
         self, x: Operand, /,
     ) -> Value:
-        """max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
+        """Compute max(x, 0). Sources: ONNX Relu 1 to 14, OpenVINO ReLU-1."""
 
     def Selu(
         self, x: Operand, /, *, alpha: float = 1.6732631921768188, gamma: float = 1.0507010221481323,
     ) -> Value:
-        """gamma * x, or gamma * alpha * (exp(x) - 1) where x <= 0. Sources: ONNX Selu 1 to 22, OpenVINO Selu-1."""
+        """Compute gamma * x, or gamma * alpha * (exp(x) - 1) where x <= 0. Sources: ONNX Selu 1 to 22, OpenVINO Selu-1."""
 
     def Shrink(
         self, x: Operand, /, *, bias: float = 0.0, lambd: float = 0.5,
     ) -> Value:
-        """x + bias where x < -lambd, x - bias where x > lambd, otherwise 0; integers are computed in f64 and cut off.
+        """Compute x + bias where x < -lambd, x - bias where x > lambd, otherwise 0; integers are computed in f64 and truncated.
 
         Source: ONNX Shrink 9.
         """
@@ -714,159 +784,167 @@ class OperatorMethods:
     def Sigmoid(
         self, x: Operand, /,
     ) -> Value:
-        """1 / (1 + exp(-x)). Sources: ONNX Sigmoid 1 to 13, OpenVINO Sigmoid-1."""
+        """Compute 1 / (1 + exp(-x)). Sources: ONNX Sigmoid 1 to 13, OpenVINO Sigmoid-1."""
 
     def Softplus(
         self, x: Operand, /,
     ) -> Value:
-        """log(exp(x) + 1). Sources: ONNX Softplus 1 and 22, OpenVINO SoftPlus-4."""
+        """Compute log(exp(x) + 1). Sources: ONNX Softplus 1 and 22, OpenVINO SoftPlus-4."""
 
     def Softsign(
         self, x: Operand, /,
     ) -> Value:
-        """x / (1 + |x|). Sources: ONNX Softsign 1 and 22, OpenVINO SoftSign-9."""
+        """Compute x / (1 + |x|). Sources: ONNX Softsign 1 and 22, OpenVINO SoftSign-9."""
 
     def SwiGLU(
         self, x: Operand, y: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
+        """Compute x * sigmoid(alpha * x) * y, of equal shapes. Source: ONNX SwiGLU 28."""
 
     def Swish(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (its beta)."""
+        """Compute x * sigmoid(alpha * x). Sources: ONNX Swish 24, OpenVINO Swish-4 (its beta)."""
 
     def ThresholdedRelu(
         self, x: Operand, /, *, alpha: float = 1.0,
     ) -> Value:
-        """x where x > alpha, otherwise 0. Source: ONNX ThresholdedRelu 10 and 22."""
+        """Compute x where x > alpha, otherwise 0. Source: ONNX ThresholdedRelu 10 and 22."""
 
     # elementwise.binary
 
     def Add(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
+        """Compute x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
 
     def Divide(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True, m_pythondiv: bool = False,
     ) -> Value:
-        """x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity; the least one by -1 wraps.
+        """Compute x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity.
 
-        Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
+        The minimum of a signed type divided by -1 wraps. Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
         """
 
     def Maximum(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The greatest of ``xs`` at each place; NaN where one is. Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs)."""
+        """Compute the element-wise maximum of ``xs``; NaN where one is NaN.
+
+        Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs).
+        """
 
     def Mean(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The mean of ``xs`` at each place: their sum, divided by their number. Source: ONNX Mean 1 to 13."""
+        """Compute the element-wise mean of ``xs``: their sum divided by their number. Source: ONNX Mean 1 to 13."""
 
     def Minimum(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The least of ``xs`` at each place; NaN where one is. Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs)."""
+        """Compute the element-wise minimum of ``xs``; NaN where one is NaN.
+
+        Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs).
+        """
 
     def Mod(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True, fmod: bool = False,
     ) -> Value:
-        """The remainder of a division toward minus infinity, with the sign of ``y``; with ``fmod`` toward zero, and of ``x``.
+        """Compute the remainder of floor division; with ``fmod`` that of truncating division.
 
-        Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and FloorMod-1.
+        It has the sign of ``y``, with ``fmod`` that of ``x``. Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and
+        FloorMod-1.
         """
 
     def Multiply(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
+        """Compute x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
 
     def Power(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """``x`` to the ``y``, of the type of ``x``. Integers are exact and wrap; a negative exponent gives the truncated reciprocal.
+        """Compute x to the power y, in the type of ``x``.
 
-        Sources: ONNX Pow 1 to 15 (from 12 on the types may differ), OpenVINO Power-1 (equal types).
+        Integers are exact and wrap; a negative exponent gives the truncated reciprocal. Sources: ONNX Pow 1 to 15 (from 12 on the
+        types may differ), OpenVINO Power-1 (equal types).
         """
 
     def SquaredDifference(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """(x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
+        """Compute (x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
 
     def Subtract(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
+        """Compute x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
 
     def Sum(
         self, /, *xs: Operand | None, broadcast: bool = True,
     ) -> Value:
-        """The sum of ``xs`` at each place, added from the first to the last. Source: ONNX Sum 1 to 13."""
+        """Compute the element-wise sum of ``xs``, added from the first to the last. Source: ONNX Sum 1 to 13."""
 
     # elementwise.bitwise
 
     def BitShift(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True, direction: str = 'left', beyond: str = 'fill',
     ) -> Value:
-        """``x`` shifted ``left`` or ``right`` by ``amount`` bits; to the right the sign of a signed type comes after.
+        """Shift ``x`` ``left`` or ``right`` by ``y`` bits; a right shift of a signed type is arithmetic.
 
-        An amount that is negative, or at least the number of bits, leaves with ``beyond="fill"`` what the sign alone gives; with
-        ``open`` the source does not say.
-        Sources: ONNX BitShift 11 (unsigned) and 28, OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
+        A shift by a negative amount, or by at least the number of bits, gives with ``beyond="fill"`` 0, or -1 for a negative ``x``
+        shifted right. ``beyond="open"`` marks sources that leave this undefined. Sources: ONNX BitShift 11 (unsigned) and 28,
+        OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
         """
 
     def BitwiseAnd(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """The bits that are set in both. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
+        """Compute the bitwise AND. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
 
     def BitwiseNot(
         self, x: Operand, /,
     ) -> Value:
-        """Every bit inverted. Sources: ONNX BitwiseNot 18 (integers), OpenVINO BitwiseNot-13 (integers and booleans)."""
+        """Invert each bit. Sources: ONNX BitwiseNot 18 (integers), OpenVINO BitwiseNot-13 (integers and booleans)."""
 
     def BitwiseOr(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """The bits that are set in either. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
+        """Compute the bitwise OR. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
 
     def BitwiseXor(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """The bits that are set in one. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
+        """Compute the bitwise XOR. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
 
     # elementwise.cast
 
     def BitCast(
         self, x: Operand, /, *, to: DTypeLike,
     ) -> Value:
-        """The bits of each element read as the type ``to``, which has as many. Source: ONNX BitCast 26."""
+        """Reinterpret the bits of each element as the type ``to`` of the same width. Source: ONNX BitCast 26."""
 
     def Cast(
         self, x: Operand, /, *, to: DTypeLike, saturate: bool = True, saturate_infinity: bool = True, round_mode: str = 'up',
         source: DTypeLike | None = None,
     ) -> Value:
-        """The elements of ``x`` as the type ``to``.
+        """Convert the elements of ``x`` to the type ``to``.
 
-        Floats go to integers toward zero, from beyond the range of the type to its nearest value and from NaN to 0, which the
-        specifications leave open (integers of fewer than 8 bits take the low bits of the i64); integers wrap; whatever is not 0
-        is True; numbers are rounded to the nearest, of two to the even one, and beyond the range of a float type to infinity. To
-        f8 with ``saturate`` to the greatest value instead, from infinity too unless ``saturate_infinity`` is off, when
-        f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``round_mode`` (up, down, nearest, of two to
-        the greater, even, of two to the even code) and ``saturate`` rule f8e8m0, which takes magnitudes. ``source`` names the
+        Floats go to integers toward zero. Out of range they go to the nearest value of the type, and NaN to 0, which the
+        specifications leave open; integers of fewer than 8 bits take the low bits of the i64. Integers wrap; every number other
+        than 0 is True. Numbers are rounded to nearest, ties to even, and beyond the range of a float type to infinity.
+
+        To f8 with ``saturate`` they go to the greatest value instead; so does infinity unless ``saturate_infinity`` is off, when
+        f8e4m3fnuz and f8e5m2fnuz take NaN. Without ``saturate`` they go to infinity or NaN. ``round_mode`` (up, down, nearest with
+        ties up, even with ties to the even code) and ``saturate`` apply to f8e8m0, which takes magnitudes. ``source`` names the
         type of ``x`` where its array does not: nf4.
-
         Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
         """
 
     def CastLike(
         self, x: Operand, target_type: Operand, /, *, saturate: bool = True, round_mode: str = 'up',
     ) -> Value:
-        """The elements of ``x`` as the type of ``target_type``, as Cast does it.
+        """Convert the elements of ``x`` to the element type of ``target_type``, as Cast does.
 
         Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1.
         """
@@ -876,8 +954,10 @@ class OperatorMethods:
     def Clip(
         self, x: Operand, min: Operand | None = None, max: Operand | None = None, /,
     ) -> Value:
-        """min(high, max(low, x)), so that ``high`` wins where the two cross. A bound is a scalar; one left out is the least or
-        greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO Clamp-1.
+        """Compute min(max, max(min, x)), so that ``max`` wins where the bounds cross.
+
+        The bounds are scalars; one left out is the least or greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO
+        Clamp-1.
         """
 
     # elementwise.logical
@@ -885,168 +965,177 @@ class OperatorMethods:
     def And(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """Whether both hold. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
+        """Compute the logical AND. Sources: ONNX And 1 and 7, OpenVINO LogicalAnd-1."""
 
     def Equal(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
+        """Compute x == y, of any type. Sources: ONNX Equal 1 to 19 (strings from 19 on), OpenVINO Equal-1."""
 
     def Greater(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x > y. Sources: ONNX Greater 1 to 13, OpenVINO Greater-1."""
+        """Compute x > y. Sources: ONNX Greater 1 to 13, OpenVINO Greater-1."""
 
     def GreaterEqual(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x >= y. Sources: ONNX GreaterOrEqual 12 and 16, OpenVINO GreaterEqual-1."""
+        """Compute x >= y. Sources: ONNX GreaterOrEqual 12 and 16, OpenVINO GreaterEqual-1."""
 
     def IsFinite(
         self, x: Operand, /,
     ) -> Value:
-        """Whether it is neither infinite nor NaN. Source: OpenVINO IsFinite-10."""
+        """Test each element for being neither infinite nor NaN. Source: OpenVINO IsFinite-10."""
 
     def IsInf(
         self, x: Operand, /, *, detect_negative: bool = True, detect_positive: bool = True,
     ) -> Value:
-        """Whether it is infinite; one sign counts only with its flag. Sources: ONNX IsInf 10 and 20, OpenVINO IsInf-10."""
+        """Test each element for infinity, of the signs that ``detect_negative`` and ``detect_positive`` select.
+
+        Sources: ONNX IsInf 10 and 20, OpenVINO IsInf-10.
+        """
 
     def IsNaN(
         self, x: Operand, /,
     ) -> Value:
-        """Whether it is not a number. Sources: ONNX IsNaN 9 to 20, OpenVINO IsNaN-10."""
+        """Test each element for NaN. Sources: ONNX IsNaN 9 to 20, OpenVINO IsNaN-10."""
 
     def Less(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x < y. Sources: ONNX Less 1 to 13, OpenVINO Less-1."""
+        """Compute x < y. Sources: ONNX Less 1 to 13, OpenVINO Less-1."""
 
     def LessEqual(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x <= y. Sources: ONNX LessOrEqual 12 and 16, OpenVINO LessEqual-1."""
+        """Compute x <= y. Sources: ONNX LessOrEqual 12 and 16, OpenVINO LessEqual-1."""
 
     def Not(
         self, x: Operand, /,
     ) -> Value:
-        """Whether it does not hold. Sources: ONNX Not 1, OpenVINO LogicalNot-1."""
+        """Compute the logical NOT. Sources: ONNX Not 1, OpenVINO LogicalNot-1."""
 
     def NotEqual(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """x != y, of any type; NaN differs from all. Source: OpenVINO NotEqual-1."""
+        """Compute x != y, of any type; NaN differs from every value. Source: OpenVINO NotEqual-1."""
 
     def Or(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """Whether one holds, or both. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
+        """Compute the logical OR. Sources: ONNX Or 1 and 7, OpenVINO LogicalOr-1."""
 
     def Where(
         self, condition: Operand, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """``x`` where ``condition`` holds, otherwise ``y``. Sources: ONNX Where 9 and 16, OpenVINO Select-1."""
+        """Select ``x`` where ``condition`` is true, otherwise ``y``. Sources: ONNX Where 9 and 16, OpenVINO Select-1."""
 
     def Xor(
         self, x: Operand, y: Operand, /, *, broadcast: bool = True,
     ) -> Value:
-        """Whether exactly one holds. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
+        """Compute the logical XOR. Sources: ONNX Xor 1 and 7, OpenVINO Xor-1 and LogicalXor-1."""
 
     # elementwise.unary
 
     def Abs(
         self, x: Operand, /,
     ) -> Value:
-        """The magnitude; the least integer of its type stays what it is. Sources: ONNX Abs 1 to 13, OpenVINO Abs-1."""
+        """Compute the absolute value; that of the minimum of a signed integer type wraps to itself.
+
+        Sources: ONNX Abs 1 to 13, OpenVINO Abs-1.
+        """
 
     def Acos(
         self, x: Operand, /,
     ) -> Value:
-        """The arc cosine. Sources: ONNX Acos 7 and 22, OpenVINO Acos-1."""
+        """Compute the arc cosine. Sources: ONNX Acos 7 and 22, OpenVINO Acos-1."""
 
     def Acosh(
         self, x: Operand, /,
     ) -> Value:
-        """The inverse hyperbolic cosine. Sources: ONNX Acosh 9 and 22, OpenVINO Acosh-3 (opset4)."""
+        """Compute the inverse hyperbolic cosine. Sources: ONNX Acosh 9 and 22, OpenVINO Acosh-3 (opset4)."""
 
     def Asin(
         self, x: Operand, /,
     ) -> Value:
-        """The arc sine. Sources: ONNX Asin 7 and 22, OpenVINO Asin-1."""
+        """Compute the arc sine. Sources: ONNX Asin 7 and 22, OpenVINO Asin-1."""
 
     def Asinh(
         self, x: Operand, /,
     ) -> Value:
-        """The inverse hyperbolic sine. Sources: ONNX Asinh 9 and 22, OpenVINO Asinh-3 (opset4)."""
+        """Compute the inverse hyperbolic sine. Sources: ONNX Asinh 9 and 22, OpenVINO Asinh-3 (opset4)."""
 
     def Atan(
         self, x: Operand, /,
     ) -> Value:
-        """The arc tangent. Sources: ONNX Atan 7 and 22, OpenVINO Atan-1."""
+        """Compute the arc tangent. Sources: ONNX Atan 7 and 22, OpenVINO Atan-1."""
 
     def Atanh(
         self, x: Operand, /,
     ) -> Value:
-        """The inverse hyperbolic tangent. Sources: ONNX Atanh 9 and 22, OpenVINO Atanh-3 (opset4)."""
+        """Compute the inverse hyperbolic tangent. Sources: ONNX Atanh 9 and 22, OpenVINO Atanh-3 (opset4)."""
 
     def Ceil(
         self, x: Operand, /,
     ) -> Value:
-        """The least whole number that is not less. Sources: ONNX Ceil 1 to 13, OpenVINO Ceiling-1."""
+        """Round up to an integer. Sources: ONNX Ceil 1 to 13, OpenVINO Ceiling-1."""
 
     def Cos(
         self, x: Operand, /,
     ) -> Value:
-        """The cosine. Sources: ONNX Cos 7 and 22, OpenVINO Cos-1."""
+        """Compute the cosine. Sources: ONNX Cos 7 and 22, OpenVINO Cos-1."""
 
     def Cosh(
         self, x: Operand, /,
     ) -> Value:
-        """The hyperbolic cosine. Sources: ONNX Cosh 9 and 22, OpenVINO Cosh-1."""
+        """Compute the hyperbolic cosine. Sources: ONNX Cosh 9 and 22, OpenVINO Cosh-1."""
 
     def Erf(
         self, x: Operand, /,
     ) -> Value:
-        """The error function, of floats: what integers give no specification says. Sources: ONNX Erf 9 and 13, OpenVINO Erf-1."""
+        """Compute the error function of floats; no specification defines it for integers.
+
+        Sources: ONNX Erf 9 and 13, OpenVINO Erf-1.
+        """
 
     def ErfInv(
         self, x: Operand, /,
     ) -> Value:
-        """The number whose error function is x: infinite at -1 and 1, NaN beyond.
+        """Compute the inverse of the error function: infinite at -1 and 1, NaN beyond.
 
-        In other operators it is written with the rational functions that it is computed with here, in f64, whose error is less than
-        the last digit of f32. Source: OpenVINO ErfInv-17.
+        Its decomposition evaluates the rational approximations of the interpreter in f64, with an error below the last digit of
+        f32. Source: OpenVINO ErfInv-17.
         """
 
     def Exp(
         self, x: Operand, /,
     ) -> Value:
-        """e to the x. Sources: ONNX Exp 1 to 13, OpenVINO Exp-1."""
+        """Compute e to the power x. Sources: ONNX Exp 1 to 13, OpenVINO Exp-1."""
 
     def Floor(
         self, x: Operand, /,
     ) -> Value:
-        """The greatest whole number that is not greater. Sources: ONNX Floor 1 to 13, OpenVINO Floor-1."""
+        """Round down to an integer. Sources: ONNX Floor 1 to 13, OpenVINO Floor-1."""
 
     def Log(
         self, x: Operand, /,
     ) -> Value:
-        """The natural logarithm. Sources: ONNX Log 1 to 13, OpenVINO Log-1."""
+        """Compute the natural logarithm. Sources: ONNX Log 1 to 13, OpenVINO Log-1."""
 
     def Negative(
         self, x: Operand, /,
     ) -> Value:
-        """-x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
+        """Compute -x; integers wrap. Sources: ONNX Neg 1 to 13, OpenVINO Negative-1."""
 
     def Reciprocal(
         self, x: Operand, /,
     ) -> Value:
-        """1 / x. Source: ONNX Reciprocal 1 to 13."""
+        """Compute 1 / x. Source: ONNX Reciprocal 1 to 13."""
 
     def Round(
         self, x: Operand, /, *, mode: str = 'half_to_even',
     ) -> Value:
-        """The nearest whole number; of two the even one (``half_to_even``), or the one farther from zero (``half_away_from_zero``).
+        """Round to the nearest integer, ties to even (``half_to_even``) or away from zero (``half_away_from_zero``).
 
         Sources: ONNX Round 11 and 22, OpenVINO Round-5.
         """
@@ -1054,39 +1143,39 @@ class OperatorMethods:
     def Sign(
         self, x: Operand, /,
     ) -> Value:
-        """-1, 0 or 1. Sources: ONNX Sign 9 and 13, OpenVINO Sign-1."""
+        """Compute the sign: -1, 0 or 1. Sources: ONNX Sign 9 and 13, OpenVINO Sign-1."""
 
     def Sin(
         self, x: Operand, /,
     ) -> Value:
-        """The sine. Sources: ONNX Sin 7 and 22, OpenVINO Sin-1."""
+        """Compute the sine. Sources: ONNX Sin 7 and 22, OpenVINO Sin-1."""
 
     def Sinh(
         self, x: Operand, /,
     ) -> Value:
-        """The hyperbolic sine. Sources: ONNX Sinh 9 and 22, OpenVINO Sinh-1."""
+        """Compute the hyperbolic sine. Sources: ONNX Sinh 9 and 22, OpenVINO Sinh-1."""
 
     def Sqrt(
         self, x: Operand, /,
     ) -> Value:
-        """The square root, NaN of a negative number. Sources: ONNX Sqrt 1 to 13, OpenVINO Sqrt-1."""
+        """Compute the square root; NaN for negative numbers. Sources: ONNX Sqrt 1 to 13, OpenVINO Sqrt-1."""
 
     def Tan(
         self, x: Operand, /,
     ) -> Value:
-        """The tangent. Sources: ONNX Tan 7 and 22, OpenVINO Tan-1."""
+        """Compute the tangent. Sources: ONNX Tan 7 and 22, OpenVINO Tan-1."""
 
     def Tanh(
         self, x: Operand, /,
     ) -> Value:
-        """The hyperbolic tangent. Sources: ONNX Tanh 1 to 13, OpenVINO Tanh-1."""
+        """Compute the hyperbolic tangent. Sources: ONNX Tanh 1 to 13, OpenVINO Tanh-1."""
 
     # linalg.det_inverse
 
     def Det(
         self, x: Operand, /,
     ) -> Value:
-        """The determinants of the matrices in the last two axes of ``x``. Floats of fewer than 32 bits are computed in f32.
+        """Compute the determinants of the matrices in the last two axes. Floats of fewer than 32 bits are computed in f32.
 
         Source: ONNX Det 11, 22.
         """
@@ -1094,10 +1183,10 @@ class OperatorMethods:
     def Inverse(
         self, x: Operand, /, *, adjoint: bool = False,
     ) -> Value:
-        """The inverses of the matrices in the last two axes of ``x``, or with ``adjoint`` their transposes. Floats of fewer than
-        32 bits are computed in f32. A matrix without an inverse is an error.
+        """Compute the inverses of the matrices in the last two axes, or with ``adjoint`` their transposes.
 
-        Sources: OpenVINO Inverse-14; onnxruntime's com.microsoft Inverse.
+        Floats of fewer than 32 bits are computed in f32. A singular matrix is an error. Sources: OpenVINO Inverse-14; onnxruntime's
+        com.microsoft Inverse.
         """
 
     # linalg.einsum
@@ -1105,12 +1194,12 @@ class OperatorMethods:
     def Einsum(
         self, /, *xs: Operand | None, equation: str, broadcast: bool = False,
     ) -> Value:
-        """The sum over all labels that ``equation`` does not have in its result, of products of the ``xs`` at these labels.
+        """Compute the Einstein summation of ``equation``: products of the ``xs``, summed over the labels missing in the result.
 
-        A letter names an axis, one that comes twice in a term its diagonal; an ellipsis stands for axes that broadcast, which come
-        first in a result that is left out, before the labels that come once, in the order of their codes. With ``broadcast`` axes of
-        one letter broadcast too, and ellipses may stand for different numbers of axes. Sources: ONNX Einsum 12, 28; OpenVINO
-        Einsum-7.
+        A letter names an axis; a letter twice in a term names its diagonal; an ellipsis stands for axes that broadcast. Without an
+        explicit result, the ellipsis comes first, then the labels that occur once, in the order of their codes. With ``broadcast``,
+        axes of one letter broadcast too, and ellipses may stand for different numbers of axes.
+        Sources: ONNX Einsum 12, 28; OpenVINO Einsum-7.
         """
 
     # linalg.grouped_matmul
@@ -1118,11 +1207,11 @@ class OperatorMethods:
     def GroupedMatMul(
         self, mat_a: Operand, mat_b: Operand, offsets: Operand | None = None, /,
     ) -> Value:
-        """The product of each group of rows with the matrix of its own, as a mixture of experts has it.
+        """Multiply each group of rows with the matrix of its group, as in a mixture of experts.
 
-        ``y`` is [groups, columns, k]: matrices that are transposed. ``x`` is [groups, rows, k], or [rows, k] with ``ends`` [groups]:
-        up to which row each group goes, the first from 0 and every other from where the one before it ends. Rows behind the last
-        group are 0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
+        ``mat_b`` is [groups, columns, k], transposed matrices. ``mat_a`` is [groups, rows, k], or [rows, k] with ``offsets``
+        [groups]: the end row of each group; a group starts where the one before ends, the first at 0. Rows after the last group are
+        0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
         """
 
     # linalg.matmul
@@ -1131,21 +1220,22 @@ class OperatorMethods:
         self, a: Operand, b: Operand, c: Operand | None = None, /, *, alpha: float = 1.0, beta: float = 1.0,
         transpose_a: bool = False, transpose_b: bool = False, broadcast: bool = True,
     ) -> Value:
-        """``alpha * x @ y + beta * bias`` for matrices ``x`` and ``y``, swapped first where ``transpose_a``, ``transpose_b`` say so.
+        """Compute ``alpha * a @ b + beta * c`` for matrices ``a`` and ``b``.
 
-        ``bias`` broadcasts to the product, or has its shape exactly without ``broadcast``. Floats of fewer than 32 bits are computed
-        in f32 and rounded once. Source: ONNX Gemm 1 to 13. Raises UnsupportedError [gemm.scale]: a fraction of integers is not
-        specified.
+        ``transpose_a`` and ``transpose_b`` transpose them first. ``c`` broadcasts to the product, or without ``broadcast`` has its
+        shape. Floats of fewer than 32 bits are computed in f32 and rounded once. Source: ONNX Gemm 1 to 13. Raises UnsupportedError
+        [gemm.scale]: a fractional alpha or beta for integers is not specified.
         """
 
     def MatMul(
         self, a: Operand, b: Operand, /, *, transpose_a: bool = False, transpose_b: bool = False,
     ) -> Value:
-        """The product of the matrices in the last two axes; the axes before them broadcast.
+        """Compute the product of the matrices in the last two axes; the axes before them broadcast.
 
-        ``transpose_a`` and ``transpose_b`` swap the last two axes of ``x`` and of ``y`` first. A vector is a row on the left, a
-        column on the right, never transposed, and its axis is not in the result. Floats of fewer than 32 bits are summed in f32 and
-        rounded once; integers wrap. Sources: ONNX MatMul 1, 9, 13 (numpy.matmul); OpenVINO MatMul-1.
+        ``transpose_a`` and ``transpose_b`` swap the last two axes of ``a`` and of ``b`` first. A vector is a row as ``a`` and a
+        column as ``b``; it is never transposed, and its axis is not in the result. Floats of fewer than 32 bits are summed in f32
+        and rounded once; integers wrap.
+        Sources: ONNX MatMul 1, 9, 13 (numpy.matmul); OpenVINO MatMul-1.
         """
 
     # ml.feature_encoding
@@ -2077,86 +2167,94 @@ class OperatorMethods:
     # recurrent.cells
 
     def GRUCell(
-        self, x: Operand, h: Operand, w: Operand, r: Operand, bias: Operand | None = None, /, *,
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None, linear_before_reset: bool = False,
+        self, x: Operand, initial_h: Operand, w: Operand, r: Operand, b: Operand | None = None, /, *,
+        hidden_size: int | Value | None = None, activations: Sequence[str] = (), activation_alpha: Sequence[float] = (),
+        activation_beta: Sequence[float] = (), clip: float | None = None, linear_before_reset: bool = False,
     ) -> Value:
-        """One moment of GRU. Source: OpenVINO GRUCell-3."""
+        """GRUCell computes one time step of GRU. Source: OpenVINO GRUCell-3."""
 
     def LSTMCell(
-        self, x: Operand, h: Operand, c: Operand, w: Operand, r: Operand, bias: Operand | None = None, /, *,
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None, input_forget: bool = False, gates: str = 'fico',
+        self, x: Operand, initial_h: Operand, initial_c: Operand, w: Operand, r: Operand, b: Operand | None = None, /, *,
+        hidden_size: int | Value | None = None, activations: Sequence[str] = (), activation_alpha: Sequence[float] = (),
+        activation_beta: Sequence[float] = (), clip: float | None = None, input_forget: bool = False,
+        weights_format: str = 'fico',
     ) -> list[Value]:
-        """One moment of LSTM. Sources: OpenVINO LSTMCell-1 (with the order of gates and coupled gates that its files say), -4."""
+        """LSTMCell computes one time step of LSTM.
+
+        Sources: OpenVINO LSTMCell-1 (with ``weights_format`` and ``input_forget`` of its files), -4.
+        """
 
     def RNNCell(
-        self, x: Operand, h: Operand, w: Operand, r: Operand, bias: Operand | None = None, /, *,
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None,
+        self, x: Operand, initial_h: Operand, w: Operand, r: Operand, b: Operand | None = None, /, *,
+        hidden_size: int | Value | None = None, activations: Sequence[str] = (), activation_alpha: Sequence[float] = (),
+        activation_beta: Sequence[float] = (), clip: float | None = None,
     ) -> Value:
-        """One moment of RNN. Source: OpenVINO RNNCell-1."""
+        """RNNCell computes one time step of RNN. Source: OpenVINO RNNCell-1."""
 
     # recurrent.dynamic_quantize_lstm
 
     @overload
     def DynamicQuantizeLSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None, lengths: Operand | None, h: Operand | None,
-        c: Operand | None, peephole: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None, sequence_lens: Operand | None, initial_h: Operand | None,
+        initial_c: Operand | None, p: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
         r_zero_point: Operand, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, input_forget: bool = False, gates: str = 'iofc',
-        outputs: Literal[1],
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False,
+        weights_format: str = 'iofc', outputs: Literal[1],
     ) -> Value:
-        """LSTM with products as DynamicQuantizeMatMul has them: ``x`` is quantised as a whole, h at each moment.
+        """DynamicQuantizeLSTM computes LSTM with the matrix products of DynamicQuantizeMatMul.
 
-        ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4 * hidden] are codes; scales and zero points have one
-        number a direction, or one for each of its columns. Rows of several lengths are refused: what lies after their ends would
-        have a part in how all is quantised. Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
+        ``x`` is quantized as a whole, h at each time step. ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4
+        * hidden] are quantized; scales and zero points have one number per direction, or one per column of it. ``sequence_lens``
+        is refused: the values after the end of a row would change the quantization of all rows.
+        Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
         """
 
     @overload
     def DynamicQuantizeLSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None, lengths: Operand | None, h: Operand | None,
-        c: Operand | None, peephole: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None, sequence_lens: Operand | None, initial_h: Operand | None,
+        initial_c: Operand | None, p: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
         r_zero_point: Operand, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, input_forget: bool = False, gates: str = 'iofc',
-        outputs: Literal[2, 3] = 3,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False,
+        weights_format: str = 'iofc', outputs: Literal[2, 3] = 3,
     ) -> list[Value]:
-        """LSTM with products as DynamicQuantizeMatMul has them: ``x`` is quantised as a whole, h at each moment.
+        """DynamicQuantizeLSTM computes LSTM with the matrix products of DynamicQuantizeMatMul.
 
-        ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4 * hidden] are codes; scales and zero points have one
-        number a direction, or one for each of its columns. Rows of several lengths are refused: what lies after their ends would
-        have a part in how all is quantised. Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
+        ``x`` is quantized as a whole, h at each time step. ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4
+        * hidden] are quantized; scales and zero points have one number per direction, or one per column of it. ``sequence_lens``
+        is refused: the values after the end of a row would change the quantization of all rows.
+        Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
         """
 
     @overload
     def DynamicQuantizeLSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None, lengths: Operand | None, h: Operand | None,
-        c: Operand | None, peephole: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None, sequence_lens: Operand | None, initial_h: Operand | None,
+        initial_c: Operand | None, p: Operand | None, w_scale: Operand, w_zero_point: Operand, r_scale: Operand,
         r_zero_point: Operand, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, input_forget: bool = False, gates: str = 'iofc',
-        outputs: int = 3,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False,
+        weights_format: str = 'iofc', outputs: int = 3,
     ) -> Value | list[Value]:
-        """LSTM with products as DynamicQuantizeMatMul has them: ``x`` is quantised as a whole, h at each moment.
+        """DynamicQuantizeLSTM computes LSTM with the matrix products of DynamicQuantizeMatMul.
 
-        ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4 * hidden] are codes; scales and zero points have one
-        number a direction, or one for each of its columns. Rows of several lengths are refused: what lies after their ends would
-        have a part in how all is quantised. Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
+        ``x`` is quantized as a whole, h at each time step. ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4
+        * hidden] are quantized; scales and zero points have one number per direction, or one per column of it. ``sequence_lens``
+        is refused: the values after the end of a row would change the quantization of all rows.
+        Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
         """
 
     # recurrent.layers
 
     @overload
     def GRU(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, linear_before_reset: bool = False, outputs: Literal[1],
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False,
+        linear_before_reset: bool = False, outputs: Literal[1],
     ) -> Value:
-        """Gated recurrent units. Outputs: h at each moment, the last h. The gates stand in the order z, r, h::
+        """GRU computes a layer of gated recurrent units; its gates are in the order z, r, h::
 
             z = f(x @ wz.T + h @ rz.T + bz)
             r = f(x @ wr.T + h @ rr.T + br)
@@ -2164,18 +2262,20 @@ class OperatorMethods:
             n = g(x @ wh.T + r * (h @ rh.T + bias of rh) + bias of wh)
             h = (1 - z) * n + z * h
 
-        A ``summed`` bias has with ``linear_before_reset`` four parts: z, r, that of wh, that of rh. Usual: f = sigmoid, g = tanh.
+        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: z, r, that
+        of wh, that of rh. Defaults: f = sigmoid, g = tanh.
         Sources: ONNX GRU 1, 3, 7, 14, 22; OpenVINO GRUSequence-5.
         """
 
     @overload
     def GRU(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, linear_before_reset: bool = False, outputs: Literal[2] = 2,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False,
+        linear_before_reset: bool = False, outputs: Literal[2] = 2,
     ) -> list[Value]:
-        """Gated recurrent units. Outputs: h at each moment, the last h. The gates stand in the order z, r, h::
+        """GRU computes a layer of gated recurrent units; its gates are in the order z, r, h::
 
             z = f(x @ wz.T + h @ rz.T + bz)
             r = f(x @ wr.T + h @ rr.T + br)
@@ -2183,18 +2283,20 @@ class OperatorMethods:
             n = g(x @ wh.T + r * (h @ rh.T + bias of rh) + bias of wh)
             h = (1 - z) * n + z * h
 
-        A ``summed`` bias has with ``linear_before_reset`` four parts: z, r, that of wh, that of rh. Usual: f = sigmoid, g = tanh.
+        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: z, r, that
+        of wh, that of rh. Defaults: f = sigmoid, g = tanh.
         Sources: ONNX GRU 1, 3, 7, 14, 22; OpenVINO GRUSequence-5.
         """
 
     @overload
     def GRU(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, linear_before_reset: bool = False, outputs: int = 2,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False,
+        linear_before_reset: bool = False, outputs: int = 2,
     ) -> Value | list[Value]:
-        """Gated recurrent units. Outputs: h at each moment, the last h. The gates stand in the order z, r, h::
+        """GRU computes a layer of gated recurrent units; its gates are in the order z, r, h::
 
             z = f(x @ wz.T + h @ rz.T + bz)
             r = f(x @ wr.T + h @ rr.T + br)
@@ -2202,19 +2304,21 @@ class OperatorMethods:
             n = g(x @ wh.T + r * (h @ rh.T + bias of rh) + bias of wh)
             h = (1 - z) * n + z * h
 
-        A ``summed`` bias has with ``linear_before_reset`` four parts: z, r, that of wh, that of rh. Usual: f = sigmoid, g = tanh.
+        ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: z, r, that
+        of wh, that of rh. Defaults: f = sigmoid, g = tanh.
         Sources: ONNX GRU 1, 3, 7, 14, 22; OpenVINO GRUSequence-5.
         """
 
     @overload
     def LSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, c: Operand | None = None, peephole: Operand | None = None, /, *, direction: str = 'forward',
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None, layout: str = 'sequence_first', summed: bool = False,
-        input_forget: bool = False, gates: str = 'iofc', outputs: Literal[1],
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, initial_c: Operand | None = None, p: Operand | None = None, /, *,
+        direction: str = 'forward', hidden_size: int | Value | None = None, activations: Sequence[str] = (),
+        activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (), clip: float | None = None,
+        layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False, weights_format: str = 'iofc',
+        outputs: Literal[1],
     ) -> Value:
-        """Long short-term memory. Outputs: h at each moment, the last h, the last c. With p the peepholes, in the order i, o, f::
+        """LSTM computes a layer of long short-term memory; the peepholes ``p`` are in the order i, o, f::
 
             i = f(x @ wi.T + h @ ri.T + bi + pi * c)
             f = f(x @ wf.T + h @ rf.T + bf + pf * c)              # with input_forget: 1 - i
@@ -2223,19 +2327,22 @@ class OperatorMethods:
             o = f(x @ wo.T + h @ ro.T + bo + po * c)
             h = o * k(c)
 
-        ``gates``: the order of the gates in ``w``, ``r`` and ``bias``. ``clip`` does not limit the argument of k, as the
-        implementations have it. Usual: f = sigmoid, g = k = tanh. Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
+        ``y`` holds h of each time step, ``y_h`` the last h, ``y_c`` the last c. ``weights_format`` is the order of the gates in
+        ``w``, ``r`` and ``b``. ``clip`` does not clip the argument of k, as the implementations have it. Defaults: f = sigmoid, g
+        = k = tanh.
+        Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
         """
 
     @overload
     def LSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, c: Operand | None = None, peephole: Operand | None = None, /, *, direction: str = 'forward',
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None, layout: str = 'sequence_first', summed: bool = False,
-        input_forget: bool = False, gates: str = 'iofc', outputs: Literal[2, 3] = 3,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, initial_c: Operand | None = None, p: Operand | None = None, /, *,
+        direction: str = 'forward', hidden_size: int | Value | None = None, activations: Sequence[str] = (),
+        activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (), clip: float | None = None,
+        layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False, weights_format: str = 'iofc',
+        outputs: Literal[2, 3] = 3,
     ) -> list[Value]:
-        """Long short-term memory. Outputs: h at each moment, the last h, the last c. With p the peepholes, in the order i, o, f::
+        """LSTM computes a layer of long short-term memory; the peepholes ``p`` are in the order i, o, f::
 
             i = f(x @ wi.T + h @ ri.T + bi + pi * c)
             f = f(x @ wf.T + h @ rf.T + bf + pf * c)              # with input_forget: 1 - i
@@ -2244,19 +2351,22 @@ class OperatorMethods:
             o = f(x @ wo.T + h @ ro.T + bo + po * c)
             h = o * k(c)
 
-        ``gates``: the order of the gates in ``w``, ``r`` and ``bias``. ``clip`` does not limit the argument of k, as the
-        implementations have it. Usual: f = sigmoid, g = k = tanh. Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
+        ``y`` holds h of each time step, ``y_h`` the last h, ``y_c`` the last c. ``weights_format`` is the order of the gates in
+        ``w``, ``r`` and ``b``. ``clip`` does not clip the argument of k, as the implementations have it. Defaults: f = sigmoid, g
+        = k = tanh.
+        Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
         """
 
     @overload
     def LSTM(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, c: Operand | None = None, peephole: Operand | None = None, /, *, direction: str = 'forward',
-        hidden_size: int | Value | None = None, activations: Sequence[str] = (), alphas: Sequence[float] = (),
-        betas: Sequence[float] = (), clip: float | None = None, layout: str = 'sequence_first', summed: bool = False,
-        input_forget: bool = False, gates: str = 'iofc', outputs: int = 3,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, initial_c: Operand | None = None, p: Operand | None = None, /, *,
+        direction: str = 'forward', hidden_size: int | Value | None = None, activations: Sequence[str] = (),
+        activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (), clip: float | None = None,
+        layout: str = 'sequence_first', summed_bias: bool = False, input_forget: bool = False, weights_format: str = 'iofc',
+        outputs: int = 3,
     ) -> Value | list[Value]:
-        """Long short-term memory. Outputs: h at each moment, the last h, the last c. With p the peepholes, in the order i, o, f::
+        """LSTM computes a layer of long short-term memory; the peepholes ``p`` are in the order i, o, f::
 
             i = f(x @ wi.T + h @ ri.T + bi + pi * c)
             f = f(x @ wf.T + h @ rf.T + bf + pf * c)              # with input_forget: 1 - i
@@ -2265,44 +2375,49 @@ class OperatorMethods:
             o = f(x @ wo.T + h @ ro.T + bo + po * c)
             h = o * k(c)
 
-        ``gates``: the order of the gates in ``w``, ``r`` and ``bias``. ``clip`` does not limit the argument of k, as the
-        implementations have it. Usual: f = sigmoid, g = k = tanh. Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
+        ``y`` holds h of each time step, ``y_h`` the last h, ``y_c`` the last c. ``weights_format`` is the order of the gates in
+        ``w``, ``r`` and ``b``. ``clip`` does not clip the argument of k, as the implementations have it. Defaults: f = sigmoid, g
+        = k = tanh.
+        Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
         """
 
     @overload
     def RNN(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, outputs: Literal[1],
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, outputs: Literal[1],
     ) -> Value:
-        """``h = f(x @ w.T + h @ r.T + bias)`` for each moment of a sequence. Outputs: h at each moment, the last h.
+        """RNN computes ``h = f(x @ w.T + h @ r.T + b)`` for each time step; the default f is tanh.
 
-        Usual: f = tanh. Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
+        ``y`` holds h of each time step, ``y_h`` the last h.
+        Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
         """
 
     @overload
     def RNN(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, outputs: Literal[2] = 2,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, outputs: Literal[2] = 2,
     ) -> list[Value]:
-        """``h = f(x @ w.T + h @ r.T + bias)`` for each moment of a sequence. Outputs: h at each moment, the last h.
+        """RNN computes ``h = f(x @ w.T + h @ r.T + b)`` for each time step; the default f is tanh.
 
-        Usual: f = tanh. Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
+        ``y`` holds h of each time step, ``y_h`` the last h.
+        Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
         """
 
     @overload
     def RNN(
-        self, x: Operand, w: Operand, r: Operand, bias: Operand | None = None, lengths: Operand | None = None,
-        h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
-        activations: Sequence[str] = (), alphas: Sequence[float] = (), betas: Sequence[float] = (), clip: float | None = None,
-        layout: str = 'sequence_first', summed: bool = False, outputs: int = 2,
+        self, x: Operand, w: Operand, r: Operand, b: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, /, *, direction: str = 'forward', hidden_size: int | Value | None = None,
+        activations: Sequence[str] = (), activation_alpha: Sequence[float] = (), activation_beta: Sequence[float] = (),
+        clip: float | None = None, layout: str = 'sequence_first', summed_bias: bool = False, outputs: int = 2,
     ) -> Value | list[Value]:
-        """``h = f(x @ w.T + h @ r.T + bias)`` for each moment of a sequence. Outputs: h at each moment, the last h.
+        """RNN computes ``h = f(x @ w.T + h @ r.T + b)`` for each time step; the default f is tanh.
 
-        Usual: f = tanh. Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
+        ``y`` holds h of each time step, ``y_h`` the last h.
+        Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
         """
 
     # reduction.argminmax
@@ -2310,61 +2425,67 @@ class OperatorMethods:
     def ArgMax(
         self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
-        """The place of the greatest element. Source: ONNX ArgMax 1 to 13 (before 12 any of several; here the first)."""
+        """Compute the index of the maximum along an axis.
+
+        Source: ONNX ArgMax 1 to 13 (before 12 any of equal elements; here the first).
+        """
 
     def ArgMin(
         self, x: Operand, /, *, axis: int | Value = 0, keepdims: bool = True, select_last_index: bool = False,
     ) -> Value:
-        """The place of the least element. Source: ONNX ArgMin 1 to 13 (before 12 any of several; here the first)."""
+        """Compute the index of the minimum along an axis.
+
+        Source: ONNX ArgMin 1 to 13 (before 12 any of equal elements; here the first).
+        """
 
     # reduction.cumulative
 
     def CumProd(
         self, x: Operand, axis: Operand, /, *, exclusive: bool = False, reverse: bool = False,
     ) -> Value:
-        """The running product. Source: ONNX CumProd 26."""
+        """Compute the cumulative product along an axis. Source: ONNX CumProd 26."""
 
     def CumSum(
         self, x: Operand, axis: Operand, /, *, exclusive: bool = False, reverse: bool = False,
     ) -> Value:
-        """The running sum. Sources: ONNX CumSum 11 and 14, OpenVINO CumSum-3."""
+        """Compute the cumulative sum along an axis. Sources: ONNX CumSum 11 and 14, OpenVINO CumSum-3."""
 
     # reduction.reduce
 
     def ReduceAll(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Whether all hold; True of nothing. Source: OpenVINO ReduceLogicalAnd-1."""
+        """Compute the logical AND; True of no elements. Source: OpenVINO ReduceLogicalAnd-1."""
 
     def ReduceAny(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """Whether one holds; False of nothing. Source: OpenVINO ReduceLogicalOr-1."""
+        """Compute the logical OR; False of no elements. Source: OpenVINO ReduceLogicalOr-1."""
 
     def ReduceL1(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The sum of magnitudes; 0 of nothing. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
+        """Compute the L1 norm; 0 of no elements. Sources: ONNX ReduceL1 1 to 18, OpenVINO ReduceL1-4."""
 
     def ReduceL2(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The square root of the sum of squares; 0 of nothing. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
+        """Compute the L2 norm; 0 of no elements. Sources: ONNX ReduceL2 1 to 18, OpenVINO ReduceL2-4."""
 
     def ReduceLogSum(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The logarithm of the sum; -inf of nothing. Source: ONNX ReduceLogSum 1 to 28."""
+        """Compute the logarithm of the sum; -inf of no elements. Source: ONNX ReduceLogSum 1 to 28."""
 
     def ReduceLogSumExp(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The logarithm of the sum of exponentials, without overflow; -inf of nothing. Source: ONNX ReduceLogSumExp 1 to 28."""
+        """Compute log(sum(exp(x))) without overflow; -inf of no elements. Source: ONNX ReduceLogSumExp 1 to 28."""
 
     def ReduceMax(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The greatest; NaN where one is; of nothing -inf, or the least value of the type.
+        """Compute the maximum; NaN if any element is NaN; of no elements -inf, or the least value of the type.
 
         Sources: ONNX ReduceMax 1 to 20, OpenVINO ReduceMax-1.
         """
@@ -2372,7 +2493,7 @@ class OperatorMethods:
     def ReduceMean(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The mean; that of integers is their wrapped sum divided toward zero; NaN of nothing (0 for integers).
+        """Compute the mean; NaN of no elements (0 for integers). For integers the wrapped sum is divided with truncation.
 
         Sources: ONNX ReduceMean 1 to 18, OpenVINO ReduceMean-1.
         """
@@ -2380,7 +2501,7 @@ class OperatorMethods:
     def ReduceMin(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The least; NaN where one is; of nothing +inf, or the greatest value of the type.
+        """Compute the minimum; NaN if any element is NaN; of no elements +inf, or the greatest value of the type.
 
         Sources: ONNX ReduceMin 1 to 20, OpenVINO ReduceMin-1.
         """
@@ -2388,32 +2509,32 @@ class OperatorMethods:
     def ReduceProd(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The product; 1 of nothing. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
+        """Compute the product; 1 of no elements. Sources: ONNX ReduceProd 1 to 18, OpenVINO ReduceProd-1."""
 
     def ReduceSum(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The sum; 0 of nothing. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
+        """Compute the sum; 0 of no elements. Sources: ONNX ReduceSum 1 to 13, OpenVINO ReduceSum-1."""
 
     def ReduceSumSquare(
         self, x: Operand, axes: Operand | None = None, /, *, keepdims: bool = True, noop_with_empty_axes: bool = False,
     ) -> Value:
-        """The sum of squares; 0 of nothing. Source: ONNX ReduceSumSquare 1 to 18."""
+        """Compute the sum of squares; 0 of no elements. Source: ONNX ReduceSumSquare 1 to 18."""
 
     # reduction.softmax
 
     def Hardmax(
         self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce_to_2d`` over it and all after it together.
+        """Compute 1 at the first maximum over ``axis`` and 0 elsewhere.
 
-        Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
+        ``coerce_to_2d`` flattens ``axis`` and all later axes into one. Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
         """
 
     def LogSoftmax(
         self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
+        """Compute ``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one.
 
         Sources: ONNX LogSoftmax 1, 11 (coerced to two dimensions), 13; OpenVINO LogSoftmax-5.
         """
@@ -2421,7 +2542,7 @@ class OperatorMethods:
     def Softmax(
         self, x: Operand, /, *, axis: int | Value = -1, coerce_to_2d: bool = False,
     ) -> Value:
-        """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
+        """Compute ``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one.
 
         Sources: ONNX Softmax 1, 11 (coerced to two dimensions), 13; OpenVINO SoftMax-1, -8.
         """
@@ -2984,50 +3105,52 @@ class OperatorMethods:
     def RegexFullMatch(
         self, x: Operand, /, *, pattern: str | None = None,
     ) -> Value:
-        """Whether the whole of each text matches ``pattern``, a regular expression in the syntax of RE2.
+        """RegexFullMatch tests whether the whole of each string matches ``pattern``, a regular expression of RE2.
 
-        Without a pattern nothing is said of what matches, and it is refused. Source: ONNX RegexFullMatch 20.
+        ONNX does not define the result without a pattern: this is refused.
+        Source: ONNX RegexFullMatch 20.
         """
 
     def StringConcat(
         self, x: Operand, y: Operand, /,
     ) -> Value:
-        """Each text of ``x`` with the text of ``y`` behind it; shapes broadcast. Source: ONNX StringConcat 20."""
+        """StringConcat appends the strings of ``y`` to those of ``x``; shapes broadcast. Source: ONNX StringConcat 20."""
 
     def StringNormalizer(
-        self, x: Operand, /, *, case: str = 'keep', case_sensitive: bool = False, locale: str = '',
+        self, x: Operand, /, *, case_change_action: str = 'keep', is_case_sensitive: bool = False, locale: str = '',
         stopwords: Sequence[str] = (),
     ) -> Value:
-        """The texts of a vector, or of the only row of a matrix, without ``stopwords``, and in lower or upper ``case``; one empty
-        text where none is left.
+        """StringNormalizer removes ``stopwords`` from a vector or one-row matrix, and changes the case of the other strings.
 
-        Unless ``case_sensitive``, a text is compared in the case that it will have, else in lower case. A letter becomes another one
-        only, never several. Source: ONNX StringNormalizer 10.
+        One empty string is returned where none is left. Unless ``is_case_sensitive``, strings are compared in the case of
+        ``case_change_action``, for ``keep`` in lower case. A letter whose other case has several letters is not changed.
+        Source: ONNX StringNormalizer 10.
         """
 
     def StringSplit(
         self, x: Operand, /, *, delimiter: str = '', maxsplit: int | Value | None = None,
     ) -> list[Value]:
-        """Each text cut at ``delimiter``, ``maxsplit`` times at most, from the left: the pieces along a new last axis, with empty
-        texts after them where others have more; and how many there are.
+        """StringSplit splits each string at ``delimiter``, at most ``maxsplit`` times from the left.
 
-        Without a delimiter a text is cut at white space, however much, and begins and ends without any. White space is what Unicode
-        calls so. Source: ONNX StringSplit 20.
+        ``y`` holds the substrings along a new last axis, padded with empty strings; ``z`` holds their numbers. Without a
+        delimiter a string is split at runs of Unicode white space, and leading and trailing white space is removed.
+        Source: ONNX StringSplit 20.
         """
 
     # text.tfidf
 
     def TfIdfVectorizer(
-        self, x: Operand, /, *, mode: str, shortest: int | Value, longest: int | Value, most_skipped: int | Value,
-        starts: Sequence[int] | Value, places: Sequence[int] | Value, numbers: Sequence[int] | Value = (),
-        words: Sequence[str] = (), weights: Sequence[float] = (),
+        self, x: Operand, /, *, mode: str, min_gram_length: int | Value, max_gram_length: int | Value,
+        max_skip_count: int | Value, ngram_counts: Sequence[int] | Value, ngram_indexes: Sequence[int] | Value,
+        pool_int64s: Sequence[int] | Value = (), pool_strings: Sequence[str] = (), weights: Sequence[float] = (),
     ) -> Value:
-        """How often each n-gram of a pool occurs in ``x``, a vector or the rows of a matrix.
+        """TfIdfVectorizer counts how often each n-gram of a pool occurs in ``x``, a vector or the rows of a matrix.
 
-        The pool is ``words`` or ``numbers``, laid end to end, those of length n from ``starts[n - 1]`` on; the i-th is counted at
-        ``places[i]`` of the result. Those of length ``shortest`` to ``longest`` are looked for, with 0 to ``most_skipped`` elements
-        left out between each two. ``tf``: the count; ``idf``: the i-th of ``weights`` (each 1 where there are none) where it occurs;
-        ``tfidf``: the count times the weight. Source: ONNX TfIdfVectorizer 9.
+        The pool is ``pool_strings`` or ``pool_int64s``, n-grams end to end; those of length n begin at ``ngram_counts[n - 1]``.
+        The i-th n-gram is counted at ``ngram_indexes[i]`` of the output. n-grams of length ``min_gram_length`` to
+        ``max_gram_length`` are searched, with 0 to ``max_skip_count`` elements skipped between adjacent items. ``mode`` tf: the
+        count; idf: the i-th of ``weights`` (1 if empty) where the n-gram occurs; tfidf: the count times the weight.
+        Source: ONNX TfIdfVectorizer 9.
         """
 
     # text.tokenizer
@@ -3036,100 +3159,114 @@ class OperatorMethods:
         self, x: Operand, /, *, mark: bool, mincharnum: int | Value, pad_value: str, separators: Sequence[str] = (),
         tokenexp: str = '',
     ) -> Value:
-        """The tokens of each text of a vector or matrix, along a new last axis; ``pad_value`` after those of a text that has fewer.
+        """Tokenizer splits each string of a vector or matrix into tokens along a new last axis, padded with ``pad_value``.
 
-        Tokens are the longest matches of ``tokenexp`` from the left; what lies between the matches of ``separators``, each of which
-        cuts what those before it left; or single characters, where the only separator is empty. Patterns are in the syntax of RE2.
-        Tokens of fewer than ``mincharnum`` characters are left out. With ``mark`` U+0002 comes before the tokens of
-        a text, and U+0003 after them.
+        Tokens are the longest matches of ``tokenexp`` from the left; or the text between the matches of ``separators``, each of
+        which splits the pieces that the ones before it left; or single characters, where the only separator is empty. Patterns
+        are regular expressions of RE2. Tokens of fewer than ``mincharnum`` characters are dropped. With ``mark`` the tokens of
+        each string are preceded by U+0002 and followed by U+0003.
         Source: onnxruntime com.microsoft Tokenizer 1.
         """
 
     # training.ctc_loss
 
     def CTCLoss(
-        self, logits: Operand, lengths: Operand, labels: Operand, counts: Operand, blank: Operand | None = None, /, *,
-        collapse: bool = False, merge: bool = True, unique: bool = False,
+        self, logits: Operand, logit_length: Operand, labels: Operand, label_length: Operand,
+        blank_index: Operand | None = None, /, *, preprocess_collapse_repeated: bool = False, ctc_merge_repeated: bool = True,
+        unique: bool = False,
     ) -> Value:
-        """The negative logarithm of the chance that ``labels`` [batch, times] are read from ``logits`` [batch, times, classes]:
-        [batch].
+        """CTCLoss computes the negative log-probability that ``labels`` are read from ``logits``: [batch].
 
-        At each of the first ``lengths`` [batch] times a class is drawn, with the chances softmax(logits); ``blank`` (left out: the
-        last class) is dropped, after classes that come several times in a row are taken for one, unless ``merge`` is False. Of
-        ``labels`` the first ``counts`` [batch] are meant, with ``unique`` each once, with ``collapse`` those that come several times
-        in a row once. What cannot be read has an infinite loss. Source: OpenVINO CTCLoss-4.
+        ``logits`` are [batch, times, classes], ``labels`` [batch, times]. At each of the first ``logit_length`` [batch] times a
+        class is drawn with probabilities softmax(logits). Repeated classes are merged if ``ctc_merge_repeated``, then
+        ``blank_index`` (omitted: the last class) is dropped. Of ``labels`` the first ``label_length`` [batch] count, with
+        ``unique`` each value once, with ``preprocess_collapse_repeated`` adjacent repeats once. Labels that cannot be read have
+        an infinite loss.
+        Source: OpenVINO CTCLoss-4.
         """
 
     # training.losses
 
     def NegativeLogLikelihoodLoss(
-        self, x: Operand, target: Operand, weight: Operand | None = None, /, *, reduction: str = 'mean',
-        ignored: int | Value | None = None,
+        self, input: Operand, target: Operand, weight: Operand | None = None, /, *, reduction: str = 'mean',
+        ignore_index: int | Value | None = None,
     ) -> Value:
-        """What the log-probabilities ``x`` [batch, classes, *places] lose at the classes ``target`` [batch, *places].
+        """NegativeLogLikelihoodLoss computes ``-input[i, target[i, j], j] * weight[target[i, j]]``.
 
-        That is ``-x[i, target[i, j], j] * weight[target[i, j]]``, and 0 where ``target`` is ``ignored``. ``reduction``: ``none``
-        gives it for each place, ``sum`` the sum, ``mean`` the sum over that of the weights (1 each where none are given; 0 where a
-        class is ignored). Source: ONNX NegativeLogLikelihoodLoss 12, 13, 22.
+        ``input`` are log-probabilities [batch, classes, *positions], ``target`` is [batch, *positions]. The loss is 0 where
+        ``target`` is ``ignore_index``. ``reduction``: ``none`` keeps the loss of each position, ``sum`` adds them, ``mean``
+        divides the sum by that of the weights (1 each if omitted; 0 for an ignored class).
+        Source: ONNX NegativeLogLikelihoodLoss 12, 13, 22.
         """
 
     @overload
     def SoftmaxCrossEntropyLoss(
-        self, x: Operand, target: Operand, weight: Operand | None = None, /, *, reduction: str = 'mean',
-        ignored: int | Value | None = None, outputs: Literal[1] = 1,
+        self, scores: Operand, labels: Operand, weights: Operand | None = None, /, *, reduction: str = 'mean',
+        ignore_index: int | Value | None = None, outputs: Literal[1] = 1,
     ) -> Value:
-        """The negative log-likelihood loss of ``log(softmax(x))`` over the classes (axis 1), and that logarithm if asked for.
+        """SoftmaxCrossEntropyLoss computes the NegativeLogLikelihoodLoss of ``log(softmax(scores))`` over axis 1.
 
-        The attributes are those of NegativeLogLikelihoodLoss. Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
+        The second output, if requested, is that logarithm. The attributes are those of NegativeLogLikelihoodLoss.
+        Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
         """
 
     @overload
     def SoftmaxCrossEntropyLoss(
-        self, x: Operand, target: Operand, weight: Operand | None = None, /, *, reduction: str = 'mean',
-        ignored: int | Value | None = None, outputs: Literal[2],
+        self, scores: Operand, labels: Operand, weights: Operand | None = None, /, *, reduction: str = 'mean',
+        ignore_index: int | Value | None = None, outputs: Literal[2],
     ) -> list[Value]:
-        """The negative log-likelihood loss of ``log(softmax(x))`` over the classes (axis 1), and that logarithm if asked for.
+        """SoftmaxCrossEntropyLoss computes the NegativeLogLikelihoodLoss of ``log(softmax(scores))`` over axis 1.
 
-        The attributes are those of NegativeLogLikelihoodLoss. Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
+        The second output, if requested, is that logarithm. The attributes are those of NegativeLogLikelihoodLoss.
+        Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
         """
 
     @overload
     def SoftmaxCrossEntropyLoss(
-        self, x: Operand, target: Operand, weight: Operand | None = None, /, *, reduction: str = 'mean',
-        ignored: int | Value | None = None, outputs: int,
+        self, scores: Operand, labels: Operand, weights: Operand | None = None, /, *, reduction: str = 'mean',
+        ignore_index: int | Value | None = None, outputs: int,
     ) -> Value | list[Value]:
-        """The negative log-likelihood loss of ``log(softmax(x))`` over the classes (axis 1), and that logarithm if asked for.
+        """SoftmaxCrossEntropyLoss computes the NegativeLogLikelihoodLoss of ``log(softmax(scores))`` over axis 1.
 
-        The attributes are those of NegativeLogLikelihoodLoss. Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
+        The second output, if requested, is that logarithm. The attributes are those of NegativeLogLikelihoodLoss.
+        Source: ONNX SoftmaxCrossEntropyLoss 12, 13.
         """
 
     # training.optimizers
 
     def Adagrad(
-        self, rate: Operand, count: Operand, /, *xs: Operand | None, norm_coefficient: float = 0.0, outputs: int = 2,
+        self, r: Operand, t: Operand, /, *inputs: Operand | None, norm_coefficient: float = 0.0, outputs: int = 2,
         decay_factor: float = 0.0, epsilon: float = 9.999999974752427e-07,
     ) -> list[Value]:
-        """Of each tensor x, its gradient g and the sum h of squares before: ``g' = g + norm_coefficient * x``, ``h' = h + g' * g'``,
-        ``x' = x - rate / (1 + count * decay_factor) * g' / (sqrt(h') + epsilon)``. All tensors come first, then all gradients, then
-        all sums. Source: ai.onnx.preview.training Adagrad 1.
+        """Adagrad updates each tensor x with gradient g by the sum h of squared gradients.
+
+        ``g' = g + norm_coefficient * x``, ``h' = h + g' * g'``, ``x' = x - r / (1 + t * decay_factor) * g' / (sqrt(h') +
+        epsilon)``. ``inputs`` are all tensors, then all gradients, then all sums.
+        Source: ai.onnx.preview.training Adagrad 1.
         """
 
     def Adam(
-        self, rate: Operand, count: Operand, /, *xs: Operand | None, norm_coefficient: float = 0.0,
+        self, r: Operand, t: Operand, /, *inputs: Operand | None, norm_coefficient: float = 0.0,
         alpha: float = 0.8999999761581421, beta: float = 0.9990000128746033, epsilon: float = 9.999999974752427e-07,
         norm_coefficient_post: float = 0.0, outputs: int = 3,
     ) -> list[Value]:
-        """Of each tensor x, its gradient g and the running means v of gradients and h of squares: ``g' = g + norm_coefficient * x``,
-        ``v' = alpha * v + (1 - alpha) * g'``, ``h' = beta * h + (1 - beta) * g' * g'``, and ``x' = (1 - norm_coefficient_post) * (x -
-        r * v' / (sqrt(h') + epsilon))`` with ``r = rate * sqrt(1 - beta ** count) / (1 - alpha ** count)``, or rate in step 0. All
-        tensors come first, then all gradients, then all means of either kind. Source: ai.onnx.preview.training Adam 1.
+        """Adam updates each tensor x with gradient g by the running means v of gradients and h of squared gradients.
+
+        ``g' = g + norm_coefficient * x``, ``v' = alpha * v + (1 - alpha) * g'``, ``h' = beta * h + (1 - beta) * g' * g'``, and
+        ``x' = (1 - norm_coefficient_post) * (x - rate * v' / (sqrt(h') + epsilon))`` with ``rate = r * sqrt(1 - beta ** t) / (1 -
+        alpha ** t)``, or r in step 0. ``inputs`` are all tensors, then all gradients, then all means of gradients, then all means
+        of squares.
+        Source: ai.onnx.preview.training Adam 1.
         """
 
     def Momentum(
-        self, rate: Operand, count: Operand, /, *xs: Operand | None, norm_coefficient: float = 0.0, outputs: int = 2,
+        self, r: Operand, t: Operand, /, *inputs: Operand | None, norm_coefficient: float = 0.0, outputs: int = 2,
         alpha: float = 0.0, beta: float = 1.0, mode: str = 'standard',
     ) -> list[Value]:
-        """Of each tensor x, its gradient g and its momentum v: ``v' = alpha * v + beta * (g + norm_coefficient * x)``, with 1 for
-        ``beta`` in step 0, and ``x' = x - rate * v'``; with the mode ``nesterov`` ``x' = x - rate * (g + norm_coefficient * x +
-        alpha * v')``. All tensors come first, then all gradients, then all momenta. Source: ai.onnx.preview.training Momentum 1.
+        """Momentum updates each tensor x with gradient g and momentum v by gradient descent with momentum.
+
+        ``v' = alpha * v + beta * (g + norm_coefficient * x)``, with ``beta`` 1 in step 0, and ``x' = x - r * v'``; with ``mode``
+        nesterov ``x' = x - r * (g + norm_coefficient * x + alpha * v')``. ``inputs`` are all tensors, then all gradients, then
+        all momenta.
+        Source: ai.onnx.preview.training Momentum 1.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +12,14 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type
+from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.casts import as_type
 from dovetail.ops.shape_values import elements_of, is_size, length_of_vector
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class _Random(Op):
@@ -23,10 +28,10 @@ class _Random(Op):
     seed: float = 0.0
     op_seed: int = 0
 
-    def is_random(self, *xs: Any) -> bool:
+    def is_random(self, *xs: View) -> bool:
         return True
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("what is drawn")
 
     def seeds(self) -> dict[str, Any]:
@@ -38,7 +43,7 @@ class _Random(Op):
         return np.random.default_rng(state).random(tuple(shape))
 
 
-def _sizes(shape: Any) -> Any:
+def _sizes(shape: View) -> Any:
     """The shape that an input asks for."""
     count = length_of_vector(shape, "a shape")
     found = elements_of(shape)
@@ -55,16 +60,16 @@ def _check_bounds(*bounds: Any) -> None:
             raise RuleError("random.bound", f"a bound is one number, not of shape {list(x.shape)}")
 
 
-def _one(b: Any, x: Any) -> Any:
+def _one(b: Builder, x: Value) -> Any:
     """A bound as a scalar."""
     return x if x.shape == () else b.Reshape(x, [])
 
 
-def _number(b: Any, value: float, kind: DType) -> Any:
+def _number(b: Builder, value: float, kind: DType) -> Any:
     return b.constant(np.array(value, kind.numpy), kind)
 
 
-def _back(b: Any, slope: Any, x: Any) -> Any:
+def _back(b: Builder, slope: Value, x: Value) -> Any:
     total = b.ReduceSum(b.Reshape(slope, [-1]), [0], keepdims=False)
     return b.Reshape(total, shape_value(b, x))
 
@@ -76,11 +81,11 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
     Sources: ONNX RandomUniform 1, 22; OpenVINO RandomUniform-8.
     """
 
-    def shape(self, shape: Any, low: Any, high: Any) -> Any:
+    def shape(self, shape: View, low: View, high: View) -> Any:
         _check_bounds(low, high)
         return _sizes(shape)
 
-    def evaluate(self, xp: Any, shape: Any, low: Any, high: Any) -> Any:
+    def evaluate(self, xp: Namespace, shape: Array, low: Array, high: Array) -> Any:
         kind = arrays.element(low)
         first, last = (arrays.to_numpy(x).reshape(()).astype(np.float64) for x in (low, high))
         y = first + self.draws(np.asarray(shape).tolist()) * (last - first)
@@ -89,14 +94,14 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
         end = last.astype(kind.numpy)
         return arrays.from_numpy(xp, np.where((found >= end) & (first < last), first.astype(kind.numpy), found), low)
 
-    def vjp(self, b: Any, g: Any, y: Any, shape: Any, low: Any, high: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, shape: Value, low: Value, high: Value) -> Any:
         if not low.dtype.is_float:
             return [None, None, None]
         share = b.add(self, shape, _number(b, 0, low.dtype), _number(b, 1, low.dtype))[0]
         upper = b.Multiply(g, share)
         return [None, _back(b, b.Subtract(g, upper), low), _back(b, upper, high)]
 
-    def decompose(self, b: Any, shape: Any, low: Any, high: Any) -> Any:
+    def decompose(self, b: Builder, shape: Value, low: Value, high: Value) -> Any:
         """From 0 to 1 in f64, then stretched."""
         bounds = [low.constant, high.constant]
         if low.dtype.is_float and all(x is not None for x in bounds):
@@ -110,11 +115,11 @@ class RandomUniform(_Random, sig="shape!: I, low: R, high: R -> y: R"):
 class RandomNormal(_Random, sig="shape!: I, mean: F, scale: F -> y: F"):
     """Numbers of this shape from the normal distribution. Source: ONNX RandomNormal 1, 22."""
 
-    def shape(self, shape: Any, mean: Any, deviation: Any) -> Any:
+    def shape(self, shape: View, mean: View, deviation: View) -> Any:
         _check_bounds(mean, deviation)
         return _sizes(shape)
 
-    def decompose(self, b: Any, shape: Any, mean: Any, deviation: Any) -> Any:
+    def decompose(self, b: Builder, shape: Value, mean: Value, deviation: Value) -> Any:
         """By Box and Muller: an angle, and a length of which the square is exponential."""
         wide = dtypes.f64 if mean.dtype == "f64" else dtypes.f32
         zero, one = _number(b, 0, wide), _number(b, 1, wide)
@@ -130,11 +135,11 @@ class RandomNormal(_Random, sig="shape!: I, mean: F, scale: F -> y: F"):
 class _Like(_Random, sig="x: T, first: R, last: R -> y: R"):
     """Of the shape of ``x``; the other inputs are those of the operator that takes a shape."""
 
-    def shape(self, x: Any, first: Any, last: Any) -> Any:
+    def shape(self, x: View, first: View, last: View) -> Any:
         _check_bounds(first, last)
         return x.shape
 
-    def decompose(self, b: Any, x: Any, first: Any, last: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, first: Value, last: Value) -> Any:
         return b.apply(type(self).__name__.removesuffix("Like"), shape_value(b, x), first, last, **self.seeds())
 
 
@@ -154,16 +159,16 @@ class Bernoulli(_Random, sig="x: F -> y: T"):
 
     dtype: DType | None = None
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         check_inputs(self, (x,))
         return [Tensor(self.dtype or getattr(x.type, "dtype", None), x.shape)]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         kind = dtypes.f64 if x.dtype == "f64" else dtypes.f32
         share = b.apply("RandomUniform", shape_value(b, x), _number(b, 0, kind), _number(b, 1, kind), **self.seeds())
         return as_type(b, b.Less(share, as_type(b, x, kind)), self.dtype or x.dtype)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         """A step function has no slope."""
         return [None]
 
@@ -183,13 +188,13 @@ class Multinomial(_Random, sig="x: F -> y: I"):
         if self.dtype not in ("i32", "i64"):
             raise RuleError("random.dtype", f"places of {self.dtype}, of i32 or i64")
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         check_inputs(self, (x,))
         if x.shape is not None and len(x.shape) != 2:
             raise RuleError("shape.rank", f"a matrix is needed, not rank {len(x.shape)}")
         return [Tensor(self.dtype, (None if x.shape is None else x.shape[0], self.sample_size))]  # type: ignore[arg-type]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         """Where what is drawn from Gumbel's distribution, added to the row, is greatest."""
         from dovetail.ops.shape_values import join_sizes
 
@@ -200,5 +205,5 @@ class Multinomial(_Random, sig="x: F -> y: I"):
         total = b.Subtract(b.Unsqueeze(as_type(b, x, kind), [1]), b.Log(exponential))
         return as_type(b, b.ArgMax(total, axis=2, keepdims=False), self.dtype)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]

@@ -12,7 +12,7 @@ from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import Tensor, Type
-from dovetail.ops.detection.nms import NonMaxSuppression, _corners, _of_class
+from dovetail.ops.detection.nms import NonMaxSuppression, corners_of, select_boxes
 
 
 class NmsTable(Op, sig="boxes: f32, scores: f32, overlap: f32, least: f32 -> table: i32, counts: i32", is_registered=False):
@@ -32,12 +32,12 @@ class NmsTable(Op, sig="boxes: f32, scores: f32, overlap: f32, least: f32 -> tab
         return [Tensor(dtypes.i32, table), Tensor(dtypes.i32, (batches, classes))]
 
     def evaluate(self, xp: Any, boxes: Any, scores: Any, overlap: Any, least: Any) -> Any:
-        corners = _corners(boxes, self.center)
+        corners = corners_of(boxes, self.center)
         table = np.zeros((*scores.shape[:2], min(self.most, scores.shape[2])), np.int32)
         counts = np.zeros(scores.shape[:2], np.int32)
         limits = self.most, overlap.reshape(()), least.reshape(())
         for batch, label in np.ndindex(counts.shape):
-            chosen = _of_class(corners[batch], scores[batch, label], *limits, self.inclusive)
+            chosen = select_boxes(corners[batch], scores[batch, label], *limits, self.inclusive)
             counts[batch, label] = len(chosen)
             table[batch, label, : len(chosen)] = chosen
         return table, counts
@@ -51,7 +51,7 @@ class NmsRows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, value
 
     def types(self, *xs: Any) -> list[Type]:
         rows: Any = (None, 3)
-        found: list[Type] = [Tensor(self.whole.dtype, rows), Tensor(dtypes.f32, rows), Tensor(self.whole.dtype, (1,))]
+        found: list[Type] = [Tensor(self.whole.output_type, rows), Tensor(dtypes.f32, rows), Tensor(self.whole.output_type, (1,))]
         return found[: self.outputs]
 
     def value(self, *xs: Any) -> Any:
@@ -60,7 +60,7 @@ class NmsRows(Op, sig="scores: f32, table: i32, counts: i32 -> indices: I, value
     def evaluate(self, xp: Any, scores: Any, table: Any, counts: Any) -> Any:
         batch, label, place = np.nonzero(np.arange(table.shape[2]) < counts[..., None])
         boxes = table[batch, label, place]
-        return self.whole.named(xp, np.stack([batch, label, boxes], axis=1), scores[batch, label, boxes], scores)
+        return self.whole.make_outputs(xp, np.stack([batch, label, boxes], axis=1), scores[batch, label, boxes], scores)
 
 
 def suppressed(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Any:
@@ -78,7 +78,7 @@ def suppressed(b: Builder, op: NonMaxSuppression, xs: list[Value | None]) -> Any
     numbers = (
         b.constant(np.full((), value, np.float32)) if x is None else x for x, value in zip(limits, (0, -np.inf), strict=True)
     )
-    kept = NmsTable(max(int(found.reshape(())), 0), op.center, op.inclusive)
+    kept = NmsTable(max(int(found.reshape(())), 0), op.center_point_box, op.inclusive)
     return b.add(NmsRows(op, op.outputs), scores, *b.add(kept, boxes, scores, *numbers))
 
 

@@ -48,7 +48,7 @@ from dovetail.ops.nn.normalization import (
 from dovetail.ops.nn.pool import MaxPool
 from dovetail.ops.quantization.matmul_nbits import MatMulNBits
 from dovetail.ops.quantization.quantize_linear import DequantizeLinear, FakeQuantize
-from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RNNCell, _Cell
+from dovetail.ops.recurrent.cells import GRUCell, LSTMCell, RecurrentCell, RNNCell
 from dovetail.ops.recurrent.layers import GRU, LSTM, RNN
 from dovetail.ops.sequence.sequence import UNLISTED, ConcatFromSequence, unlisted
 from dovetail.passes.fold import fold
@@ -199,7 +199,7 @@ def _simpler(b: Builder, node: Node) -> Any:
     if isinstance(op, Sum) and len(xs) == 2 and op.broadcast:
         return b.Add(node.input(0), node.input(1))
     if isinstance(op, GroupConv) and xs[1] is not None and xs[1].constant is not None:
-        return op.decompose(b, *xs)
+        return op.decompose(b, node.input(0), xs[1])
     if isinstance(op, Dropout) and _is_off(xs) and _is_for_the_first(b, node):
         return [b.Identity(node.input(0)), None][: op.outputs]
     if isinstance(op, MaxPool) and op.outputs == 2 and _is_for_the_first(b, node):
@@ -231,9 +231,9 @@ def _is_short(op: Any, xs: list[Value | None]) -> bool:
     x = xs[0]
     if x is None or x.shape is None or x.dtype.name != "f32" or any(each is not None and each.shape is None for each in xs):
         return False
-    if isinstance(op, _Cell):
+    if isinstance(op, RecurrentCell):
         return isinstance(op.shape(*xs)[0][1], int)
-    sizes = op.sizes(*xs)
+    sizes = op.sizes_of(*xs)
     return isinstance(sizes["h"], int) and isinstance(sizes["s"], int) and 0 < sizes["s"] * op.directions <= MOMENTS
 
 

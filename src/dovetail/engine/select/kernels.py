@@ -186,7 +186,7 @@ def _moments(node: Node, reads: list[RunTensor | None], writes: list[RunTensor])
     layer = op.layer
     names = ("has_inner", "has_lengths", "has_h", "has_c")
     attributes: dict[str, Any] = {name: int(tensor is not None) for name, tensor in zip(names, optional, strict=True)}
-    attributes |= {"cell": cell_of(layer), "direction": layer.direction, "gates": getattr(layer, "gates", "iofc")}
+    attributes |= {"cell": cell_of(layer), "direction": layer.direction, "gates": getattr(layer, "weights_format", "iofc")}
     attributes["input_forget"] = int(getattr(layer, "input_forget", False))
     kept: list[RunTensor | None] = [moments, r, *(tensor for tensor in optional if tensor is not None)]
     return KernelCall("recurrent", (node,), kept, writes, attributes)

@@ -1,242 +1,281 @@
-"""What a single-shot detector found: DetectionOutput."""
+"""The detection layer of single-shot detectors: DetectionOutput."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
-from dovetail.ir.types import is_static
+from dovetail.ir.types import Size, View, is_static
 from dovetail.ops.casts import as_type
 
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 _SHARED = (
-    "background_label_id:background=0, top_k=-1, variance_encoded_in_target:encoded=false, keep_top_k, "
-    "code_type:code=caffe.PriorBoxParameter.CORNER, share_location=true, nms_threshold:overlap, confidence_threshold:least=0, "
-    "clip_after_nms:clip_after=false, clip_before_nms:clip_before=false, decrease_label_id:best_class=false, normalized=false, "
-    "input_height:height=1, input_width:width=1, objectness_score:objectness=0"
+    "background_label_id=0, top_k=-1, variance_encoded_in_target=false, keep_top_k, "
+    "code_type=caffe.PriorBoxParameter.CORNER, share_location=true, nms_threshold, confidence_threshold=0, "
+    "clip_after_nms=false, clip_before_nms=false, decrease_label_id=false, normalized=false, "
+    "input_height=1, input_width=1, objectness_score=0"
 )
-_LEAST = float(np.finfo(np.float32).min)
-"""Less than any score that is looked at, and more than what stands for none."""
-CODES = {"caffe.PriorBoxParameter.CORNER": "corner", "caffe.PriorBoxParameter.CENTER_SIZE": "center"}
+_LOWEST_SCORE = float(np.finfo(np.float32).min)
+"""Below the score of any candidate and above -inf, the score of boxes that are none."""
+CODE_TYPES = {"caffe.PriorBoxParameter.CORNER": "corner", "caffe.PriorBoxParameter.CENTER_SIZE": "center"}
 
 
 class DetectionOutput(
     Op,
-    sig="boxes: F, scores: F, priors: F, objects?: F, refined?: F -> y: F",
+    sig="box_logits: F, class_preds: F, proposals: F, aux_class_preds?: F, aux_box_preds?: F -> y: F",
     openvino=(
-        f"DetectionOutput-1(boxes, scores, priors, objects?, refined?; num_classes:classes, {_SHARED})",
-        f"DetectionOutput-8(boxes, scores, priors, objects?, refined?; {_SHARED})",
+        f"DetectionOutput-1(box_logits, class_preds, proposals, aux_class_preds?, aux_box_preds?; num_classes, {_SHARED})",
+        f"DetectionOutput-8(box_logits, class_preds, proposals, aux_class_preds?, aux_box_preds?; {_SHARED})",
     ),
 ):
-    """Rows [picture, class, score, x1, y1, x2, y2] of what is kept of the boxes that ``boxes`` [pictures, numbers] makes of
-    ``priors`` [1 or pictures, 1 or 2, numbers], with ``scores`` [pictures, priors * classes]: [1, 1, rows, 7]. They go by
-    picture, class and falling score; behind the last one stands a -1, and zeros.
+    """DetectionOutput decodes prior boxes, suppresses overlapping ones per class, and lists what is left of each image.
 
-    ``priors``: corners [x1, y1, x2, y2], or without ``normalized`` something and the corners in elements of a picture of
-    ``height`` and ``width``; then, unless ``encoded``, the variances with which what ``boxes`` says is multiplied. The code
-    CORNER moves the corners; CENTER_SIZE moves the middle by parts of the size, and multiplies the size by an exponential.
-    Without ``share_location`` each class has boxes of its own. ``clip_before`` and ``clip_after`` keep boxes within 0 and 1. Of
-    each class but ``background`` the ``top_k`` (-1: all) scores above ``least`` are looked at, and boxes that overlap a better
-    one by more than ``overlap`` dropped. With ``best_class`` each prior is of its best class alone, if that has ``least``, the
-    ``top_k`` are of all classes, and classes are counted from 0 after the first. Of each picture ``keep_top_k`` (-1: all) are
-    kept. ``objects`` [pictures, priors * 2]: where the second is below ``objectness`` all is background; ``refined`` moves the
-    priors first, as ``boxes`` does then. Source: OpenVINO DetectionOutput-1, -8.
+    The output is [1, 1, rows, 7] with rows [image, class, score, x1, y1, x2, y2] by image, class and falling score. After the
+    last row follows one with -1 in its first column, then zeros.
+
+    ``box_logits`` [images, numbers] are deltas of the priors, for each class its own unless ``share_location``;
+    ``class_preds`` are [images, priors * classes]. ``proposals`` [1 or images, 1 or 2, numbers] hold in row 0 the corners
+    [x1, y1, x2, y2] of the priors; without ``normalized`` five numbers, of which the last four are corners in pixels of an
+    image of ``input_height`` and ``input_width``. Row 1 holds the variances that multiply the deltas, unless
+    ``variance_encoded_in_target``. The ``code_type`` CORNER adds the deltas to the corners; CENTER_SIZE moves the center by
+    multiples of the size and scales the size by an exponential. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to [0,
+    1].
+
+    Of each class but ``background_label_id`` the best ``top_k`` (-1: all) scores above ``confidence_threshold`` are
+    candidates. A box is dropped where its IoU with a better box exceeds ``nms_threshold``. With ``decrease_label_id`` a prior
+    has its best class alone, if its score is at least ``confidence_threshold``; ``top_k`` counts over all classes, and class
+    ids are one less. Of each image ``keep_top_k`` (-1: all) boxes are listed.
+
+    ``aux_class_preds`` [images, priors * 2]: a prior is background where the second number is below ``objectness_score``.
+    ``aux_box_preds`` move the priors first, before ``box_logits``.
+    Source: OpenVINO DetectionOutput-1, -8.
     """
 
-    classes: int | None = None
-    background: int = 0
+    num_classes: int | None = None
+    background_label_id: int = 0
     top_k: int = -1
-    encoded: bool = False
+    variance_encoded_in_target: bool = False
     keep_top_k: tuple[int, ...] = (-1,)
-    code: str = "caffe.PriorBoxParameter.CORNER"
+    code_type: str = "caffe.PriorBoxParameter.CORNER"
     share_location: bool = True
-    overlap: float = 0.0
-    least: float = 0.0
-    clip_after: bool = False
-    clip_before: bool = False
-    best_class: bool = False
+    nms_threshold: float = 0.0
+    confidence_threshold: float = 0.0
+    clip_after_nms: bool = False
+    clip_before_nms: bool = False
+    decrease_label_id: bool = False
     normalized: bool = False
-    height: int = 1
-    width: int = 1
-    objectness: float = 0.0
+    input_height: int = 1
+    input_width: int = 1
+    objectness_score: float = 0.0
 
     def validate(self) -> None:
-        if self.code not in CODES:
-            raise RuleError("detection.code", f"code {self.code!r} is none of {', '.join(CODES)}")
+        if self.code_type not in CODE_TYPES:
+            raise RuleError("detection.code", f"code_type must be one of {', '.join(CODE_TYPES)}, got {self.code_type!r}")
         if len(self.keep_top_k) != 1:
-            raise RuleError("detection.limit", f"keep_top_k {list(self.keep_top_k)} should be one number")
+            raise RuleError("detection.limit", f"keep_top_k must be one number, got {list(self.keep_top_k)}")
 
-    def sizes(self, boxes: Any, scores: Any, priors: Any) -> tuple[Any, Any, Any]:
-        """Pictures, priors, classes; None where not known."""
-        for x, rank, what in ((boxes, 2, "boxes"), (scores, 2, "scores"), (priors, 3, "priors")):
+    def sizes_of(self, box_logits: View, class_preds: View, proposals: View) -> tuple[Any, Any, Any]:
+        """Return the numbers of images, priors and classes; None where not known. Raises RuleError where inputs do not fit."""
+        for x, rank, name in ((box_logits, 2, "box_logits"), (class_preds, 2, "class_preds"), (proposals, 3, "proposals")):
             if x.shape is not None and len(x.shape) != rank:
-                raise RuleError("detection.rank", f"{what} should have rank {rank}, not {len(x.shape)}")
-        pictures = next((x.shape[0] for x in (boxes, scores) if x.shape is not None), None)
-        each = 4 if self.normalized else 5
-        count = None if priors.shape is None else priors.shape[2]
-        if isinstance(count, int) and count % each:
-            raise RuleError("detection.boxes", f"{count} numbers of priors do not divide by {each}")
-        count = count // each if isinstance(count, int) else None
-        numbers = None if scores.shape is None else scores.shape[1]
-        classes = self.classes
-        if isinstance(count, int) and isinstance(numbers, int):
-            if not count or numbers % count or (classes is not None and count * classes != numbers):
-                raise RuleError("detection.boxes", f"{numbers} scores for {count} priors")
-            classes = numbers // count
-        if isinstance(count, int) and classes is not None and boxes.shape is not None:
-            wanted = count * 4 * (1 if self.share_location else classes)
-            if symbolic.equal(boxes.shape[1], wanted) is False:
-                raise RuleError("detection.boxes", f"{boxes.shape[1]} numbers of boxes, not {wanted}")
-        return pictures, count, classes
+                raise RuleError("detection.rank", f"{name} must have rank {rank}, got {len(x.shape)}")
+        images = next((x.shape[0] for x in (box_logits, class_preds) if x.shape is not None), None)
+        numbers_per_prior = 4 if self.normalized else 5
+        count = None if proposals.shape is None else proposals.shape[2]
+        if isinstance(count, int) and count % numbers_per_prior:
+            raise RuleError("detection.boxes", f"numbers of proposals ({count}) must be a multiple of {numbers_per_prior}")
+        count = count // numbers_per_prior if isinstance(count, int) else None
+        score_count = None if class_preds.shape is None else class_preds.shape[1]
+        classes = self.num_classes
+        if isinstance(count, int) and isinstance(score_count, int):
+            if not count or score_count % count or (classes is not None and count * classes != score_count):
+                raise RuleError(
+                    "detection.boxes",
+                    f"class_preds ({score_count}) must be a multiple of the priors ({count}), and match num_classes",
+                )
+            classes = score_count // count
+        if isinstance(count, int) and classes is not None and box_logits.shape is not None:
+            box_numbers = count * 4 * (1 if self.share_location else classes)
+            if symbolic.equal(box_logits.shape[1], box_numbers) is False:
+                raise RuleError("detection.boxes", f"box_logits must have {box_numbers} columns, got {box_logits.shape[1]}")
+        return images, count, classes
 
-    def shape(self, boxes: Any, scores: Any, priors: Any, objects: Any = None, refined: Any = None) -> Any:
-        pictures, count, classes = self.sizes(boxes, scores, priors)
-        return (1, 1, None if pictures is None else self.rows(pictures, count, classes), 7)
+    def shape(
+        self,
+        box_logits: View,
+        class_preds: View,
+        proposals: View,
+        aux_class_preds: View | None = None,
+        aux_box_preds: View | None = None,
+    ) -> Any:
+        images, count, classes = self.sizes_of(box_logits, class_preds, proposals)
+        return (1, 1, None if images is None else self.row_count(images, count, classes), 7)
 
-    def rows(self, pictures: Any, count: Any, classes: Any) -> Any:
-        """How many rows there may be."""
+    def row_count(self, images: Size, count: Size | None, classes: Size | None) -> Any:
+        """Return the greatest number of rows; None where not known."""
         if self.keep_top_k[0] > 0:
-            return pictures * self.keep_top_k[0]
+            return images * self.keep_top_k[0]
         if classes is None or (self.top_k <= 0 and count is None):
             return None
-        return pictures * classes * (self.top_k if self.top_k > 0 else count)
+        per_class = self.top_k if self.top_k > 0 else count
+        return None if per_class is None else images * classes * per_class
 
-    def decompose(self, b: Any, boxes: Any, scores: Any, priors: Any, objects: Any = None, refined: Any = None) -> Any:
-        if not all(is_static(x.type) for x in (boxes, scores, priors)):
-            raise UnsupportedError("detection.size", "DetectionOutput of sizes that only run time knows")
-        pictures, count, classes = self.sizes(boxes, scores, priors)
-        kind = boxes.dtype
-        boxes, scores, priors = (as_type(b, x, dtypes.f32) for x in (boxes, scores, priors))
-        places = self._decoded(b, boxes, priors, None if refined is None else as_type(b, refined, dtypes.f32), pictures, count)
-        chances = b.Reshape(scores, [pictures, count, classes], special_zero=False)
-        if objects is not None:
-            chances = self._with_objects(b, chances, as_type(b, objects, dtypes.f32), pictures, count, classes)
-        kept = self._kept(b, places, self._looked_at(b, chances, classes), pictures, count, classes)
-        return as_type(b, self._table(b, kept, places, pictures, count, classes), kind)
+    def decompose(
+        self,
+        b: Builder,
+        box_logits: Value,
+        class_preds: Value,
+        proposals: Value,
+        aux_class_preds: Value | None = None,
+        aux_box_preds: Value | None = None,
+    ) -> Any:
+        if not all(is_static(x.type) for x in (box_logits, class_preds, proposals)):
+            raise UnsupportedError("detection.size", "DetectionOutput of sizes known only at run time is not supported")
+        images, count, classes = self.sizes_of(box_logits, class_preds, proposals)
+        dtype = box_logits.dtype
+        box_logits, class_preds, proposals = (as_type(b, x, dtypes.f32) for x in (box_logits, class_preds, proposals))
+        boxes = self._decode_boxes(
+            b, box_logits, proposals, None if aux_box_preds is None else as_type(b, aux_box_preds, dtypes.f32), images, count
+        )
+        scores = b.Reshape(class_preds, [images, count, classes], special_zero=False)
+        if aux_class_preds is not None:
+            scores = self._apply_objectness(b, scores, as_type(b, aux_class_preds, dtypes.f32), images, count, classes)
+        selected = self._suppress(b, boxes, self._candidate_scores(b, scores, classes), images, count, classes)
+        return as_type(b, self._build_table(b, selected, boxes, images, count, classes), dtype)
 
-    def _decoded(self, b: Any, boxes: Any, priors: Any, refined: Any, pictures: int, count: int) -> Any:
-        """Corners: [pictures, 1 or classes, priors, 4]."""
-        each = 4 if self.normalized else 5
-        first = b.Reshape(b.Slice(priors, [0], [1], [1]), [priors.dims[0], 1, count, each], special_zero=False)
-        corners = b.Slice(first, [each - 4], [each], [3]) if each > 4 else first
+    def _decode_boxes(
+        self, b: Builder, box_logits: Value, proposals: Value, aux_box_preds: Value | None, images: int, count: int
+    ) -> Any:
+        """Return the boxes as corners: [images, 1 or classes, priors, 4]."""
+        numbers_per_prior = 4 if self.normalized else 5
+        coordinates = b.Reshape(
+            b.Slice(proposals, [0], [1], [1]), [proposals.dims[0], 1, count, numbers_per_prior], special_zero=False
+        )
+        corners = (
+            b.Slice(coordinates, [numbers_per_prior - 4], [numbers_per_prior], [3]) if numbers_per_prior > 4 else coordinates
+        )
         if not self.normalized:
-            corners = b.Divide(corners, b.constant(np.array([self.width, self.height] * 2, np.float32)))
-        factors = None
-        if not self.encoded:
-            rest = b.Slice(b.Slice(priors, [1], [2], [1]), [0], [count * 4], [2])
-            factors = b.Reshape(rest, [priors.dims[0], 1, count, 4], special_zero=False)
-        for each_boxes in (refined, boxes):
-            if each_boxes is not None:
-                moves = b.Transpose(b.Reshape(each_boxes, [pictures, count, -1, 4], special_zero=False), [0, 2, 1, 3])
-                corners = self._moved(b, corners, moves if factors is None else b.Multiply(moves, factors))
+            corners = b.Divide(corners, b.constant(np.array([self.input_width, self.input_height] * 2, np.float32)))
+        variances = None
+        if not self.variance_encoded_in_target:
+            variance_row = b.Slice(b.Slice(proposals, [1], [2], [1]), [0], [count * 4], [2])
+            variances = b.Reshape(variance_row, [proposals.dims[0], 1, count, 4], special_zero=False)
+        for logits in (aux_box_preds, box_logits):
+            if logits is not None:
+                deltas = b.Transpose(b.Reshape(logits, [images, count, -1, 4], special_zero=False), [0, 2, 1, 3])
+                corners = self._apply_deltas(b, corners, deltas if variances is None else b.Multiply(deltas, variances))
         return corners
 
-    def _moved(self, b: Any, corners: Any, moves: Any) -> Any:
-        if CODES[self.code] == "corner":
-            y = b.Add(corners, moves)
+    def _apply_deltas(self, b: Builder, corners: Value, deltas: Value) -> Any:
+        if CODE_TYPES[self.code_type] == "corner":
+            y = b.Add(corners, deltas)
         else:
             low, high = b.Slice(corners, [0], [2], [3]), b.Slice(corners, [2], [4], [3])
-            size, middle = b.Subtract(high, low), b.Divide(b.Add(low, high), 2.0)
-            middle = b.Add(b.Multiply(b.Slice(moves, [0], [2], [3]), size), middle)
-            half = b.Divide(b.Multiply(b.Exp(b.Slice(moves, [2], [4], [3])), size), 2.0)
-            y = b.Concat(b.Subtract(middle, half), b.Add(middle, half), axis=3)
-        return _within(b, y) if self.clip_before else y
+            size, center = b.Subtract(high, low), b.Divide(b.Add(low, high), 2.0)
+            center = b.Add(b.Multiply(b.Slice(deltas, [0], [2], [3]), size), center)
+            half = b.Divide(b.Multiply(b.Exp(b.Slice(deltas, [2], [4], [3])), size), 2.0)
+            y = b.Concat(b.Subtract(center, half), b.Add(center, half), axis=3)
+        return _clip_to_unit(b, y) if self.clip_before_nms else y
 
-    def _with_objects(self, b: Any, chances: Any, objects: Any, pictures: int, count: int, classes: int) -> Any:
-        """All is background where there is no object."""
-        found = b.Slice(b.Reshape(objects, [pictures, count, 2], special_zero=False), [1], [2], [2])
-        nothing = np.zeros((1, 1, classes), np.float32)
-        if 0 <= self.background < classes:
-            nothing[..., self.background] = 1
-        return b.Where(b.Less(found, self.objectness), b.constant(nothing), chances)
+    def _apply_objectness(self, b: Builder, scores: Value, aux_class_preds: Value, images: int, count: int, classes: int) -> Any:
+        """Make a prior background where its objectness is too small."""
+        objectness = b.Slice(b.Reshape(aux_class_preds, [images, count, 2], special_zero=False), [1], [2], [2])
+        background_only = np.zeros((1, 1, classes), np.float32)
+        if 0 <= self.background_label_id < classes:
+            background_only[..., self.background_label_id] = 1
+        return b.Where(b.Less(objectness, self.objectness_score), b.constant(background_only), scores)
 
-    def _looked_at(self, b: Any, chances: Any, classes: int) -> Any:
-        """[pictures, classes, priors], -inf where it is not looked at."""
-        none = b.constant(np.float32(-np.inf))
-        chances = b.Transpose(chances, [0, 2, 1])
-        allowed = np.arange(classes).reshape(1, -1, 1) != self.background
-        if not self.best_class:
-            return b.Where(b.And(b.constant(allowed), b.Greater(chances, self.least)), chances, none)
-        allowed = allowed & (np.arange(classes).reshape(1, -1, 1) > 0)
-        chances = b.Where(b.constant(allowed), chances, none)
-        best = b.ArgMax(chances, axis=1, keepdims=True)
-        is_best = b.And(b.Equal(best, b.constant(np.arange(classes).reshape(1, -1, 1))), b.constant(allowed))
-        # One that has the limit is enough here.
-        found = b.Where(b.And(is_best, b.GreaterEqual(chances, self.least)), chances, none)
-        count = chances.dims[2]
+    def _candidate_scores(self, b: Builder, scores: Value, classes: int) -> Any:
+        """Return the candidates' scores, -inf for all others: [images, classes, priors]."""
+        no_score = b.constant(np.float32(-np.inf))
+        scores = b.Transpose(scores, [0, 2, 1])
+        is_allowed = np.arange(classes).reshape(1, -1, 1) != self.background_label_id
+        if not self.decrease_label_id:
+            return b.Where(b.And(b.constant(is_allowed), b.Greater(scores, self.confidence_threshold)), scores, no_score)
+        is_allowed = is_allowed & (np.arange(classes).reshape(1, -1, 1) > 0)
+        scores = b.Where(b.constant(is_allowed), scores, no_score)
+        best = b.ArgMax(scores, axis=1, keepdims=True)
+        is_best = b.And(b.Equal(best, b.constant(np.arange(classes).reshape(1, -1, 1))), b.constant(is_allowed))
+        # This form includes scores equal to the threshold.
+        candidates = b.Where(b.And(is_best, b.GreaterEqual(scores, self.confidence_threshold)), scores, no_score)
+        count = scores.dims[2]
         if not 0 <= self.top_k < count:
-            return found
-        of_prior = b.ReduceMax(found, [1], keepdims=False)
-        first = b.TopK(of_prior, [self.top_k], axis=1)[1]
-        marks = b.Expand(b.constant(np.zeros((), np.int64)), list(of_prior.dims))
-        ones = b.Expand(b.constant(np.ones((), np.int64)), [of_prior.dims[0], self.top_k])
-        is_first = b.Greater(b.ScatterElements(marks, first, ones, axis=1), b.constant(0))
-        return b.Where(b.Unsqueeze(is_first, [1]), found, none)
+            return candidates
+        best_scores = b.ReduceMax(candidates, [1], keepdims=False)
+        top_priors = b.TopK(best_scores, [self.top_k], axis=1)[1]
+        marks = b.Expand(b.constant(np.zeros((), np.int64)), list(best_scores.dims))
+        ones = b.Expand(b.constant(np.ones((), np.int64)), [best_scores.dims[0], self.top_k])
+        is_top = b.Greater(b.ScatterElements(marks, top_priors, ones, axis=1), b.constant(0))
+        return b.Where(b.Unsqueeze(is_top, [1]), candidates, no_score)
 
-    def _kept(self, b: Any, places: Any, chances: Any, pictures: int, count: int, classes: int) -> Any:
-        """The scores of what is kept, -inf elsewhere: [pictures, priors * classes]."""
-        most = count if self.best_class or self.top_k < 0 else min(self.top_k, count)
-        scores, indices = b.TopK(chances, [most], axis=2)
-        own = places if places.dims[1] == classes else b.Expand(places, [pictures, classes, count, 4])
-        taken = b.GatherND(own, b.Unsqueeze(indices, [3]), batch_dims=2)
-        low, high = b.Slice(taken, [0], [2], [3]), b.Slice(taken, [2], [4], [3])
-        # A box whose corners are exchanged has no area.
-        taken = b.Concat(low, b.Maximum(low, high), axis=3)
-        all_of = pictures * classes
+    def _suppress(self, b: Builder, boxes: Value, scores: Value, images: int, count: int, classes: int) -> Any:
+        """Return the scores of the boxes that NMS selects, -inf for all others: [images, priors * classes]."""
+        top_k = count if self.decrease_label_id or self.top_k < 0 else min(self.top_k, count)
+        top_scores, indices = b.TopK(scores, [top_k], axis=2)
+        class_boxes = boxes if boxes.dims[1] == classes else b.Expand(boxes, [images, classes, count, 4])
+        top_boxes = b.GatherND(class_boxes, b.Unsqueeze(indices, [3]), batch_dims=2)
+        low, high = b.Slice(top_boxes, [0], [2], [3]), b.Slice(top_boxes, [2], [4], [3])
+        # A box whose corners are in the wrong order has no area.
+        top_boxes = b.Concat(low, b.Maximum(low, high), axis=3)
+        image_classes = images * classes
         rows = b.NonMaxSuppression(
-            b.Reshape(taken, [all_of, most, 4], special_zero=False),
-            b.Reshape(scores, [all_of, 1, most], special_zero=False),
-            b.constant([most]),
-            b.constant([self.overlap]),
-            b.constant([_LEAST]),
+            b.Reshape(top_boxes, [image_classes, top_k, 4], special_zero=False),
+            b.Reshape(top_scores, [image_classes, 1, top_k], special_zero=False),
+            b.constant([top_k]),
+            b.constant([self.nms_threshold]),
+            b.constant([_LOWEST_SCORE]),
         )
-        empty = b.Expand(b.constant(np.zeros((), np.int64)), [all_of, most])
+        empty = b.Expand(b.constant(np.zeros((), np.int64)), [image_classes, top_k])
         ones = b.Expand(b.constant(np.ones((), np.int64)), b.Gather(b.Shape(rows), [0], axis=0))
         marks = b.ScatterND(empty, b.Gather(rows, [0, 2], axis=1), ones)
-        is_kept = b.Greater(b.Reshape(marks, [pictures, classes, most], special_zero=False), b.constant(0))
-        none = b.constant(np.float32(-np.inf))
-        table = b.Expand(none, [pictures, classes, count])
-        table = b.ScatterElements(table, indices, b.Where(is_kept, scores, none), axis=2)
-        return b.Reshape(b.Transpose(table, [0, 2, 1]), [pictures, count * classes], special_zero=False)
+        is_selected = b.Greater(b.Reshape(marks, [images, classes, top_k], special_zero=False), b.constant(0))
+        no_score = b.constant(np.float32(-np.inf))
+        table = b.Expand(no_score, [images, classes, count])
+        table = b.ScatterElements(table, indices, b.Where(is_selected, top_scores, no_score), axis=2)
+        return b.Reshape(b.Transpose(table, [0, 2, 1]), [images, count * classes], special_zero=False)
 
-    def _table(self, b: Any, kept: Any, places: Any, pictures: int, count: int, classes: int) -> Any:
-        """The best of each picture by class, those of all pictures together, and what stands behind them."""
-        rows = int(self.rows(pictures, count, classes))
+    def _build_table(self, b: Builder, selected: Value, boxes: Value, images: int, count: int, classes: int) -> Any:
+        """Build the rows: the best of each image sorted by class, all images together, then the end mark and zeros."""
+        rows = int(self.row_count(images, count, classes))
         limit = self.keep_top_k[0]
-        most = min(count * classes, limit) if limit > 0 else count * classes
-        scores, numbers = b.TopK(kept, [most], axis=1)
-        label = b.Mod(numbers, b.constant(classes))
-        order = b.Where(b.Greater(scores, _LEAST), label, b.constant(classes))
-        order = b.TopK(order, [most], axis=1, largest=False)[1]
-        scores, numbers = (b.Reshape(b.GatherElements(x, order, axis=1), [-1]) for x in (scores, numbers))
-        picture = b.constant(np.repeat(np.arange(pictures), most))
-        is_there = b.Greater(scores, _LEAST)
-        whole = pictures * most
-        order = b.TopK(b.Where(is_there, b.constant(0), b.constant(1)), [whole], axis=0, largest=False)[1]
-        if whole > rows:
+        top_k = min(count * classes, limit) if limit > 0 else count * classes
+        scores, positions = b.TopK(selected, [top_k], axis=1)
+        class_id = b.Mod(positions, b.constant(classes))
+        order = b.Where(b.Greater(scores, _LOWEST_SCORE), class_id, b.constant(classes))
+        order = b.TopK(order, [top_k], axis=1, largest=False)[1]
+        scores, positions = (b.Reshape(b.GatherElements(x, order, axis=1), [-1]) for x in (scores, positions))
+        image = b.constant(np.repeat(np.arange(images), top_k))
+        is_row = b.Greater(scores, _LOWEST_SCORE)
+        total = images * top_k
+        order = b.TopK(b.Where(is_row, b.constant(0), b.constant(1)), [total], axis=0, largest=False)[1]
+        if total > rows:
             order = b.Slice(order, [0], [rows], [0])
-        scores, numbers, picture = (b.Gather(x, order, axis=0) for x in (scores, numbers, picture))
-        label, prior = b.Mod(numbers, b.constant(classes)), b.Divide(numbers, b.constant(classes))
-        own = label if places.dims[1] == classes and not self.share_location else b.Multiply(label, b.constant(0))
-        corners = b.GatherND(places, b.Concat(*(b.Unsqueeze(x, [1]) for x in (picture, own, prior)), axis=1))
-        if self.clip_after:
-            corners = _within(b, corners)
-        number = b.ReduceSum(b.Cast(is_there, to=dtypes.i64), [0], keepdims=True)
-        label = b.Subtract(label, b.constant(1)) if self.best_class else label
-        columns = [b.Unsqueeze(x, [1]) for x in (b.Cast(picture, to=dtypes.f32), b.Cast(label, to=dtypes.f32), scores)]
+        scores, positions, image = (b.Gather(x, order, axis=0) for x in (scores, positions, image))
+        class_id, prior = b.Mod(positions, b.constant(classes)), b.Divide(positions, b.constant(classes))
+        box_class = class_id if boxes.dims[1] == classes and not self.share_location else b.Multiply(class_id, b.constant(0))
+        corners = b.GatherND(boxes, b.Concat(*(b.Unsqueeze(x, [1]) for x in (image, box_class, prior)), axis=1))
+        if self.clip_after_nms:
+            corners = _clip_to_unit(b, corners)
+        row_total = b.ReduceSum(b.Cast(is_row, to=dtypes.i64), [0], keepdims=True)
+        class_id = b.Subtract(class_id, b.constant(1)) if self.decrease_label_id else class_id
+        columns = [b.Unsqueeze(x, [1]) for x in (b.Cast(image, to=dtypes.f32), b.Cast(class_id, to=dtypes.f32), scores)]
         table = b.Concat(*columns, corners, axis=1)
-        rank = b.constant(np.arange(min(rows, whole)).reshape(-1, 1))
-        table = b.Where(b.Less(rank, number), table, 0.0)
-        if rows > whole:
-            table = b.Pad(table, [0, 0, rows - whole, 0])
-        last = np.zeros((rows, 7), bool)
-        last[:, 0] = True
-        behind = b.And(b.Equal(b.constant(np.arange(rows).reshape(-1, 1)), number), b.constant(last))
-        return b.Unsqueeze(b.Where(behind, -1.0, table), [0, 1])
+        rank = b.constant(np.arange(min(rows, total)).reshape(-1, 1))
+        table = b.Where(b.Less(rank, row_total), table, 0.0)
+        if rows > total:
+            table = b.Pad(table, [0, 0, rows - total, 0])
+        is_first_column = np.zeros((rows, 7), bool)
+        is_first_column[:, 0] = True
+        is_end_mark = b.And(b.Equal(b.constant(np.arange(rows).reshape(-1, 1)), row_total), b.constant(is_first_column))
+        return b.Unsqueeze(b.Where(is_end_mark, -1.0, table), [0, 1])
 
 
-def _within(b: Any, corners: Any) -> Any:
+def _clip_to_unit(b: Builder, corners: Value) -> Any:
     return b.Maximum(b.Minimum(corners, 1.0), 0.0)

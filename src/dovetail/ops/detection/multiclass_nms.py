@@ -1,8 +1,8 @@
-"""Boxes of several classes that overlap: those that are dropped, and those whose scores fall."""
+"""Non-maximum suppression of several classes: MulticlassNms and MatrixNms."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -10,195 +10,215 @@ from dovetail import dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, agree, is_static
+from dovetail.ir.types import Tensor, Type, View, agree, is_static, static
 from dovetail.ops.casts import as_type
 
-_LEAST = float(np.finfo(np.float32).min)
-"""Less than any score that is looked at, and more than what stands for none."""
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
+_LOWEST_SCORE = float(np.finfo(np.float32).min)
+"""Below the score of any candidate and above -inf, the score of boxes that are none."""
 _SORTS = ("none", "score", "classid")
 _SHARED = (
-    "sort_result_type:sort=none, sort_result_across_batch:across=false, output_type:dtype=i64, score_threshold:least=0, "
-    "nms_top_k:top_k=-1, keep_top_k=-1, background_class:background=-1, normalized=true"
+    "sort_result_type=none, sort_result_across_batch=false, output_type=i64, score_threshold=0, "
+    "nms_top_k=-1, keep_top_k=-1, background_class=-1, normalized=true"
 )
 
 
-class _Suppressing(Op):
-    """``boxes`` [pictures, boxes, 4] as corners and ``scores`` [pictures, classes, boxes] to rows [class, score, x1, y1, x2, y2]
-    of those that are kept, which boxes these are, counted through all pictures, and how many of each picture."""
+class _MulticlassNmsBase(Op):
+    """The attributes and the outputs that MulticlassNms and MatrixNms share.
 
-    sorts_pictures: ClassVar[bool] = True
+    ``boxes`` are [images, boxes, 4] as corners, ``scores`` [images, classes, boxes]. ``selected_outputs`` are rows [class,
+    score, x1, y1, x2, y2], ``selected_indices`` the indices of these boxes counted through all images, ``selected_num`` the
+    number of rows of each image.
+    """
 
-    sort: str = "none"
-    across: bool = False
-    dtype: DType = dtypes.i64
-    least: float = 0.0
-    top_k: int = -1
+    sorts_by_class_in_image: ClassVar[bool] = True
+
+    sort_result_type: str = "none"
+    sort_result_across_batch: bool = False
+    output_type: DType = dtypes.i64
+    score_threshold: float = 0.0
+    nms_top_k: int = -1
     keep_top_k: int = -1
-    background: int = -1
+    background_class: int = -1
     normalized: bool = True
 
     def validate(self) -> None:
-        if self.sort not in _SORTS:
-            raise RuleError("detection.sort", f"sort {self.sort!r} is none of {', '.join(_SORTS)}")
-        if self.dtype not in ("i32", "i64"):
-            raise RuleError("detection.dtype", f"indices of {self.dtype}, of i32 or i64")
+        if self.sort_result_type not in _SORTS:
+            raise RuleError(
+                "detection.sort", f"sort_result_type must be one of {', '.join(_SORTS)}, got {self.sort_result_type!r}"
+            )
+        if self.output_type not in ("i32", "i64"):
+            raise RuleError("detection.dtype", f"output_type must be i32 or i64, got {self.output_type}")
 
-    def types(self, boxes: Any, scores: Any, *rest: Any) -> list[Type]:
-        kind = check_inputs(self, (boxes, scores, *rest)).get("F")
+    def types(self, boxes: View, scores: View, *rest: View | None) -> list[Type]:
+        dtype = check_inputs(self, (boxes, scores, *rest)).get("F")
         for x, name in ((boxes, "boxes"), (scores, "scores")):
             if x.shape is not None and len(x.shape) != 3 and not rest:
-                raise RuleError("detection.rank", f"{name} should have rank 3, not {len(x.shape)}")
-        pictures = None
+                raise RuleError("detection.rank", f"{name} must have rank 3, got {len(x.shape)}")
+        images = None
         if boxes.shape is not None and scores.shape is not None and not rest:
-            pictures = agree(boxes.shape[0], scores.shape[0])
+            images = agree(boxes.shape[0], scores.shape[0])
             agree(boxes.shape[1], scores.shape[2])
             if symbolic.equal(boxes.shape[2], 4) is False:
-                raise RuleError("detection.boxes", f"boxes of {boxes.shape[2]} numbers, not 4")
-        return [Tensor(kind, (None, 6)), Tensor(self.dtype, (None, 1)), Tensor(self.dtype, (pictures,))]  # type: ignore[arg-type]
+                raise RuleError("detection.boxes", f"a box must have 4 numbers, got {boxes.shape[2]}")
+        return [Tensor(dtype, (None, 6)), Tensor(self.output_type, (None, 1)), Tensor(self.output_type, (images,))]  # type: ignore[arg-type]
 
-    def value(self, *xs: Any) -> Any:
-        raise symbolic.Inexact("boxes")
+    def value(self, *xs: View | None) -> Any:
+        raise symbolic.Inexact("the selected boxes")
 
-    def looked_at(self, b: Any, boxes: Any, scores: Any, is_enough: bool) -> tuple[Any, Any, Any]:
-        """The scores that are looked at, falling, -inf for none; which boxes they are of; and these: [pictures, classes, k]."""
+    def select_candidates(self, b: Builder, boxes: Value, scores: Value, inclusive: bool) -> tuple[Any, Any, Any]:
+        """Return the candidates' scores, falling, -inf for none; their box indices; their boxes: [images, classes, k]."""
         if not is_static(boxes.type) or not is_static(scores.type):
-            raise UnsupportedError("detection.size", f"{type(self).__name__} of sizes that only run time knows")
-        pictures, classes, count = scores.dims
-        allowed = (np.arange(classes) != self.background).reshape(1, -1, 1)
+            raise UnsupportedError("detection.size", f"{type(self).__name__} of sizes known only at run time is not supported")
+        images, classes, count = static(scores.shape)
+        allowed = (np.arange(classes) != self.background_class).reshape(1, -1, 1)
         scores = as_type(b, scores, dtypes.f32)
-        above = (b.GreaterEqual if is_enough else b.Greater)(scores, self.least)
-        scores = b.Where(b.And(b.constant(allowed), above), scores, b.constant(-np.inf))
-        most = min(self.top_k, count) if self.top_k > -1 else count
-        found, indices = b.TopK(scores, [most], axis=2)
-        all_boxes = b.Expand(b.Unsqueeze(as_type(b, boxes, dtypes.f32), [1]), [pictures, classes, count, 4])
-        return found, indices, b.GatherND(all_boxes, b.Unsqueeze(indices, [3]), batch_dims=2)
+        is_above = (b.GreaterEqual if inclusive else b.Greater)(scores, self.score_threshold)
+        scores = b.Where(b.And(b.constant(allowed), is_above), scores, b.constant(-np.inf))
+        top_k = min(self.nms_top_k, count) if self.nms_top_k > -1 else count
+        top_scores, indices = b.TopK(scores, [top_k], axis=2)
+        all_boxes = b.Expand(b.Unsqueeze(as_type(b, boxes, dtypes.f32), [1]), [images, classes, count, 4])
+        return top_scores, indices, b.GatherND(all_boxes, b.Unsqueeze(indices, [3]), batch_dims=2)
 
-    def table(self, b: Any, boxes: Any, kept: Any, indices: Any) -> list[Any]:
-        """The three results, of scores that are -inf where nothing is kept."""
-        pictures, classes, most = kept.dims
-        count = boxes.dims[1]
-        whole = b.ScatterElements(b.Expand(b.constant(-np.inf), [pictures, classes, count]), indices, kept, axis=2)
-        limit = min(classes * most, self.keep_top_k) if self.keep_top_k > -1 else classes * most
-        scores, places = b.TopK(b.Reshape(whole, [pictures, classes * count], special_zero=False), [limit], axis=1)
-        is_there = b.Greater(scores, _LEAST)
-        if self.sort == "classid" and not self.across and self.sorts_pictures:
-            label = b.Where(is_there, b.Divide(places, b.constant(count)), b.constant(classes))
-            order = b.TopK(label, [limit], axis=1, largest=False)[1]
-            scores, places = (b.GatherElements(x, order, axis=1) for x in (scores, places))
-        numbers = b.ReduceSum(b.Cast(is_there, to=dtypes.i64), [1], keepdims=False)
-        rows = b.Squeeze(b.NonZero(b.Greater(b.Reshape(scores, [-1]), _LEAST)), [0])
-        picture = b.constant(np.repeat(np.arange(pictures), limit))
-        scores, places, picture = (b.Gather(b.Reshape(x, [-1]), rows, axis=0) for x in (scores, places, picture))
-        label, box = b.Divide(places, b.constant(count)), b.Mod(places, b.constant(count))
-        if self.across and self.sort != "none":
-            key = scores if self.sort == "score" else label
-            order = b.TopK(key, b.Shape(key), axis=0, largest=self.sort == "score")[1]
-            scores, label, box, picture = (b.Gather(x, order, axis=0) for x in (scores, label, box, picture))
-        kind = boxes.dtype
-        corners = b.GatherND(boxes, b.Concat(b.Unsqueeze(picture, [1]), b.Unsqueeze(box, [1]), axis=1))
-        columns = [b.Unsqueeze(as_type(b, x, kind), [1]) for x in (label, scores)]
-        numbered = b.Unsqueeze(b.Add(b.Multiply(picture, b.constant(count)), box), [1])
-        return [b.Concat(*columns, corners, axis=1), as_type(b, numbered, self.dtype), as_type(b, numbers, self.dtype)]
+    def build_outputs(self, b: Builder, boxes: Value, scores_kept: Value, indices: Value) -> list[Any]:
+        """Return the three outputs for scores that are -inf where a box is not selected."""
+        images, classes, top_k = static(scores_kept.shape)
+        count = static(boxes.shape)[1]
+        all_scores = b.ScatterElements(b.Expand(b.constant(-np.inf), [images, classes, count]), indices, scores_kept, axis=2)
+        limit = min(classes * top_k, self.keep_top_k) if self.keep_top_k > -1 else classes * top_k
+        scores, positions = b.TopK(b.Reshape(all_scores, [images, classes * count], special_zero=False), [limit], axis=1)
+        is_selected = b.Greater(scores, _LOWEST_SCORE)
+        if self.sort_result_type == "classid" and not self.sort_result_across_batch and self.sorts_by_class_in_image:
+            class_id = b.Where(is_selected, b.Divide(positions, b.constant(count)), b.constant(classes))
+            order = b.TopK(class_id, [limit], axis=1, largest=False)[1]
+            scores, positions = (b.GatherElements(x, order, axis=1) for x in (scores, positions))
+        counts = b.ReduceSum(b.Cast(is_selected, to=dtypes.i64), [1], keepdims=False)
+        rows = b.Squeeze(b.NonZero(b.Greater(b.Reshape(scores, [-1]), _LOWEST_SCORE)), [0])
+        image = b.constant(np.repeat(np.arange(images), limit))
+        scores, positions, image = (b.Gather(b.Reshape(x, [-1]), rows, axis=0) for x in (scores, positions, image))
+        class_id, box = b.Divide(positions, b.constant(count)), b.Mod(positions, b.constant(count))
+        if self.sort_result_across_batch and self.sort_result_type != "none":
+            key = scores if self.sort_result_type == "score" else class_id
+            order = b.TopK(key, b.Shape(key), axis=0, largest=self.sort_result_type == "score")[1]
+            scores, class_id, box, image = (b.Gather(x, order, axis=0) for x in (scores, class_id, box, image))
+        dtype = boxes.dtype
+        corners = b.GatherND(boxes, b.Concat(b.Unsqueeze(image, [1]), b.Unsqueeze(box, [1]), axis=1))
+        columns = [b.Unsqueeze(as_type(b, x, dtype), [1]) for x in (class_id, scores)]
+        global_index = b.Unsqueeze(b.Add(b.Multiply(image, b.constant(count)), box), [1])
+        return [
+            b.Concat(*columns, corners, axis=1),
+            as_type(b, global_index, self.output_type),
+            as_type(b, counts, self.output_type),
+        ]
 
 
-_CLASSES = f"iou_threshold:overlap=0, nms_eta=1.0, {_SHARED}"
+_CLASSES = f"iou_threshold=0, nms_eta=1.0, {_SHARED}"
 
 
 class MulticlassNms(
-    _Suppressing,
-    sig="boxes: F, scores: F, counts?: I -> rows: F, indices: I1, numbers: I2",
-    openvino=(f"MulticlassNms-8(boxes, scores; {_CLASSES})", f"MulticlassNms-9(boxes, scores, counts?; {_CLASSES})"),
+    _MulticlassNmsBase,
+    sig="boxes: F, scores: F, roisnum?: I -> selected_outputs: F, selected_indices: I1, selected_num: I2",
+    openvino=(f"MulticlassNms-8(boxes, scores; {_CLASSES})", f"MulticlassNms-9(boxes, scores, roisnum?; {_CLASSES})"),
 ):
-    """Of each class but ``background`` in each picture, the ``top_k`` (-1: all) boxes whose scores are ``least`` or more, without
-    those that overlap a better one by ``overlap`` or more; of each picture the best ``keep_top_k``.
+    """MulticlassNms applies non-maximum suppression to each class but ``background_class`` of each image.
 
-    ``boxes`` [pictures, boxes, 4] are corners, without ``normalized`` of elements, which a box ends with; ``scores`` are
-    [pictures, classes, boxes]. Results: rows [class, score, x1, y1, x2, y2]; which boxes these are, counted through all pictures,
-    [rows, 1]; how many of each picture. Rows go by picture and score, with ``sort`` classid by picture, class and score; with
-    ``across`` by score or class before the picture. With ``nms_eta`` below 1 the overlap that is enough falls from box to box;
-    with ``counts`` pictures have boxes of their own: both are known to OpenVINO alone. Source: OpenVINO MulticlassNms-8, -9.
+    Of each class the ``nms_top_k`` (-1: all) boxes with a score of at least ``score_threshold`` are candidates. A box is
+    dropped where its IoU with a better box of the class reaches ``iou_threshold``. Of each image the best ``keep_top_k`` (-1:
+    all) are selected.
+
+    ``boxes`` [images, boxes, 4] are corners; without ``normalized`` they are pixel indices, and a box includes its last
+    pixel. ``scores`` are [images, classes, boxes]. ``selected_outputs`` are rows [class, score, x1, y1, x2, y2];
+    ``selected_indices`` [rows, 1] are the indices of these boxes counted through all images; ``selected_num`` is the number
+    of rows of each image. Rows are by image and score; with ``sort_result_type`` classid by image, class and score; with
+    ``sort_result_across_batch`` by score or class before the image.
+
+    Only OpenVINO runs two forms: ``nms_eta`` below 1, which lowers the IoU threshold from box to box, and ``roisnum``, which
+    gives each image boxes of its own.
+    Source: OpenVINO MulticlassNms-8, -9.
     """
 
-    overlap: float = 0.0
+    iou_threshold: float = 0.0
     nms_eta: float = 1.0
 
-    def decompose(self, b: Any, boxes: Any, scores: Any, counts: Any = None) -> Any:
-        if counts is not None or self.nms_eta != 1:
-            raise UnsupportedError(
-                "detection.soft", "MulticlassNms with nms_eta below 1, or with a count of boxes for each picture"
-            )
-        found, indices, taken = self.looked_at(b, boxes, scores, True)
-        pictures, classes, most = found.dims
-        low, high = b.Slice(taken, [0], [2], [3]), b.Slice(taken, [2], [4], [3])
+    def decompose(self, b: Builder, boxes: Value, scores: Value, roisnum: Value | None = None) -> Any:
+        if roisnum is not None or self.nms_eta != 1:
+            raise UnsupportedError("detection.soft", "MulticlassNms with nms_eta below 1 or with roisnum is not supported")
+        top_scores, indices, candidates = self.select_candidates(b, boxes, scores, True)
+        images, classes, top_k = top_scores.dims
+        low, high = b.Slice(candidates, [0], [2], [3]), b.Slice(candidates, [2], [4], [3])
         high = high if self.normalized else b.Add(high, 1.0)
-        # A box whose corners are exchanged has no area.
-        taken = b.Concat(low, b.Maximum(low, high), axis=3)
-        kept = b.NonMaxSuppression(
-            b.Reshape(taken, [pictures * classes, most, 4], special_zero=False),
-            b.Reshape(found, [pictures * classes, 1, most], special_zero=False),
-            b.constant([most]),
-            b.constant([self.overlap]),
-            b.constant([_LEAST]),
+        # A box whose corners are in the wrong order has no area.
+        candidates = b.Concat(low, b.Maximum(low, high), axis=3)
+        rows = b.NonMaxSuppression(
+            b.Reshape(candidates, [images * classes, top_k, 4], special_zero=False),
+            b.Reshape(top_scores, [images * classes, 1, top_k], special_zero=False),
+            b.constant([top_k]),
+            b.constant([self.iou_threshold]),
+            b.constant([_LOWEST_SCORE]),
             inclusive=True,
         )
-        ones = b.Expand(b.constant(1), b.Gather(b.Shape(kept), [0], axis=0))
-        marks = b.ScatterND(b.Expand(b.constant(0), [pictures * classes, most]), b.Gather(kept, [0, 2], axis=1), ones)
-        is_kept = b.Greater(b.Reshape(marks, [pictures, classes, most], special_zero=False), b.constant(0))
-        return self.table(b, boxes, b.Where(is_kept, found, b.constant(-np.inf)), indices)
+        ones = b.Expand(b.constant(1), b.Gather(b.Shape(rows), [0], axis=0))
+        marks = b.ScatterND(b.Expand(b.constant(0), [images * classes, top_k]), b.Gather(rows, [0, 2], axis=1), ones)
+        is_kept = b.Greater(b.Reshape(marks, [images, classes, top_k], special_zero=False), b.constant(0))
+        return self.build_outputs(b, boxes, b.Where(is_kept, top_scores, b.constant(-np.inf)), indices)
 
 
 class MatrixNms(
-    _Suppressing,
-    sig="boxes: F, scores: F -> rows: F, indices: I1, numbers: I2",
-    openvino=(
-        f"MatrixNms-8(boxes, scores; decay_function:decay=linear, gaussian_sigma:sigma=2.0, post_threshold:after=0, {_SHARED})"
-    ),
+    _MulticlassNmsBase,
+    sig="boxes: F, scores: F -> selected_outputs: F, selected_indices: I1, selected_num: I2",
+    openvino=(f"MatrixNms-8(boxes, scores; decay_function=linear, gaussian_sigma=2.0, post_threshold=0, {_SHARED})"),
 ):
-    """Of each class but ``background`` in each picture, the ``top_k`` (-1: all) boxes whose scores are more than ``least``, with
-    scores that fall by how much each overlaps the better ones; those above ``after`` are kept, of each picture the best
-    ``keep_top_k``.
+    """MatrixNms lowers the score of each box by its IoU with better boxes of its class, instead of dropping boxes.
 
-    Score i is multiplied by the least of ``(1 - o) / (1 - m)``, or with ``decay`` gaussian ``exp((m * m - o * o) * sigma)``, over
-    all better boxes j; o is what i and j have in common, of what both cover, m the most that j has in common with a better one.
-    Inputs, results and their order are those of MulticlassNms, but that classid sorts with ``across`` alone. Source: OpenVINO
-    MatrixNms-8.
+    Of each class but ``background_class`` in each image the ``nms_top_k`` (-1: all) boxes with a score above
+    ``score_threshold`` are candidates. Boxes with a decayed score above ``post_threshold`` are selected, of each image the
+    best ``keep_top_k``. Score i is multiplied by the minimum over all better boxes j of ``(1 - o) / (1 - m)``, or with
+    ``decay_function`` gaussian of ``exp((m * m - o * o) * gaussian_sigma)``; o is the IoU of i and j, m the greatest IoU of j
+    with a better box.
+
+    Inputs, outputs and their order are those of MulticlassNms, except that classid sorts with ``sort_result_across_batch``
+    alone.
+    Source: OpenVINO MatrixNms-8.
     """
 
-    sorts_pictures = False
+    sorts_by_class_in_image = False
 
-    decay: str = "linear"
-    sigma: float = 2.0
-    after: float = 0.0
+    decay_function: str = "linear"
+    gaussian_sigma: float = 2.0
+    post_threshold: float = 0.0
 
     def validate(self) -> None:
         super().validate()
-        if self.decay not in ("linear", "gaussian"):
-            raise RuleError("detection.soft", f"decay {self.decay!r} is none of linear, gaussian")
+        if self.decay_function not in ("linear", "gaussian"):
+            raise RuleError("detection.soft", f"decay_function must be linear or gaussian, got {self.decay_function!r}")
 
-    def decompose(self, b: Any, boxes: Any, scores: Any) -> Any:
-        found, indices, taken = self.looked_at(b, boxes, scores, False)
-        most = found.dims[2]
-        share = b.Where(b.constant(np.tri(most, k=-1, dtype=bool)), self._shares(b, taken), 0.0)
-        greatest = b.Unsqueeze(b.ReduceMax(share, [3], keepdims=False), [2])
-        if self.decay == "linear":
-            factors = b.Divide(b.Subtract(1.0, share), b.Add(b.Subtract(1.0, greatest), 1e-10))
+    def decompose(self, b: Builder, boxes: Value, scores: Value) -> Any:
+        top_scores, indices, candidates = self.select_candidates(b, boxes, scores, False)
+        top_k = top_scores.dims[2]
+        iou = b.Where(b.constant(np.tri(top_k, k=-1, dtype=bool)), self._iou_of_pairs(b, candidates), 0.0)
+        max_iou = b.Unsqueeze(b.ReduceMax(iou, [3], keepdims=False), [2])
+        if self.decay_function == "linear":
+            factors = b.Divide(b.Subtract(1.0, iou), b.Add(b.Subtract(1.0, max_iou), 1e-10))
         else:
-            factors = b.Exp(b.Multiply(b.Subtract(b.Multiply(greatest, greatest), b.Multiply(share, share)), self.sigma))
-        factors = b.Where(b.constant(np.tri(most, k=-1, dtype=bool)), factors, 1.0)
-        fallen = b.Multiply(b.Minimum(b.ReduceMin(factors, [3], keepdims=False), 1.0), found)
-        is_kept = b.And(b.Greater(found, _LEAST), b.Greater(fallen, self.after))
-        return self.table(b, boxes, b.Where(is_kept, fallen, b.constant(-np.inf)), indices)
+            factors = b.Exp(b.Multiply(b.Subtract(b.Multiply(max_iou, max_iou), b.Multiply(iou, iou)), self.gaussian_sigma))
+        factors = b.Where(b.constant(np.tri(top_k, k=-1, dtype=bool)), factors, 1.0)
+        decayed = b.Multiply(b.Minimum(b.ReduceMin(factors, [3], keepdims=False), 1.0), top_scores)
+        is_kept = b.And(b.Greater(top_scores, _LOWEST_SCORE), b.Greater(decayed, self.post_threshold))
+        return self.build_outputs(b, boxes, b.Where(is_kept, decayed, b.constant(-np.inf)), indices)
 
-    def _shares(self, b: Any, boxes: Any) -> Any:
-        """What each two boxes have in common, of what both cover: [pictures, classes, k, k]."""
-        more = 0.0 if self.normalized else 1.0
+    def _iou_of_pairs(self, b: Builder, boxes: Value) -> Any:
+        """Return the IoU of each pair of boxes: [images, classes, k, k]."""
+        extra = 0.0 if self.normalized else 1.0
         low, high = b.Slice(boxes, [0], [2], [3]), b.Slice(boxes, [2], [4], [3])
         sides = b.Subtract(high, low)
         is_box = b.GreaterEqual(b.ReduceMin(sides, [3], keepdims=False), 0.0)
-        areas = b.Where(is_box, b.ReduceProd(b.Add(sides, more), [3], keepdims=False), 0.0)
-        ours, theirs = ([b.Unsqueeze(x, [place]) for x in (low, high, areas)] for place in (3, 2))
-        common = b.Subtract(b.Minimum(ours[1], theirs[1]), b.Maximum(ours[0], theirs[0]))
-        touches = b.GreaterEqual(b.ReduceMin(common, [4], keepdims=False), 0.0)
-        area = b.ReduceProd(b.Add(common, more), [4], keepdims=False)
-        both = b.Subtract(b.Add(ours[2], theirs[2]), area)
-        return b.Where(touches, b.Divide(area, b.Where(touches, both, 1.0)), 0.0)
+        areas = b.Where(is_box, b.ReduceProd(b.Add(sides, extra), [3], keepdims=False), 0.0)
+        first, second = ([b.Unsqueeze(x, [axis]) for x in (low, high, areas)] for axis in (3, 2))
+        overlap = b.Subtract(b.Minimum(first[1], second[1]), b.Maximum(first[0], second[0]))
+        intersects = b.GreaterEqual(b.ReduceMin(overlap, [4], keepdims=False), 0.0)
+        area = b.ReduceProd(b.Add(overlap, extra), [4], keepdims=False)
+        union = b.Subtract(b.Add(first[2], second[2]), area)
+        return b.Where(intersects, b.Divide(area, b.Where(intersects, union, 1.0)), 0.0)

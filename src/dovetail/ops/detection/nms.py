@@ -1,245 +1,318 @@
-"""What object detectors do with boxes: one of many that overlap is kept."""
+"""Non-maximum suppression: NonMaxSuppression of ONNX and OpenVINO."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, dtypes, symbolic
+from dovetail.arrays import Array, Namespace
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, agree
+from dovetail.ir.types import Tensor, Type, View, agree
 from dovetail.ops.casts import as_type
-from dovetail.ops.detection.nms_decomposition import greedily, shares, told
+from dovetail.ops.detection.nms_decomposition import build_outputs, iou_matrix_of, select_boxes_in_loop
 
-_ENCODING = "box_encoding~{corner:false,center:true}:center=corner"
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
+_ENCODING = "box_encoding~{corner:false,center:true}:center_point_box=corner"
 
 
 def check_index_type(dtype: DType) -> None:
+    """Raise RuleError [detection.dtype] unless indices are i32 or i64."""
     if dtype not in ("i32", "i64"):
-        raise RuleError("detection.dtype", f"indices of {dtype}, of i32 or i64")
+        raise RuleError("detection.dtype", f"indices must be i32 or i64, got {dtype}")
 
 
-def kept_types(op: Op, numbers: int, dtype: DType, boxes: Any, scores: Any, *limits: Any) -> list[Type]:
-    """The types of what is kept of boxes of so many numbers: rows of indices of ``dtype``, of scores, and how many there are."""
+def nms_output_types(op: Op, box_size: int, dtype: DType, boxes: View, scores: View, *limits: View | None) -> list[Type]:
+    """Check boxes of ``box_size`` numbers and their scores, and return the types of the three outputs of an NMS operator."""
     check_inputs(op, (boxes, scores, *limits))
     for x, name in ((boxes, "boxes"), (scores, "scores")):
         if x.shape is not None and len(x.shape) != 3:
-            raise RuleError("detection.rank", f"{name} should be of rank 3, not {len(x.shape)}")
+            raise RuleError("detection.rank", f"{name} must have rank 3, got {len(x.shape)}")
     if boxes.shape is not None:
-        if symbolic.equal(boxes.shape[2], numbers) is False:
-            raise RuleError("detection.boxes", f"a box is {numbers} numbers, not {boxes.shape[2]}")
+        if symbolic.equal(boxes.shape[2], box_size) is False:
+            raise RuleError("detection.boxes", f"a box must have {box_size} numbers, got {boxes.shape[2]}")
         if scores.shape is not None:
             agree(boxes.shape[0], scores.shape[0])
             agree(boxes.shape[1], scores.shape[2])
-    for x in limits:
-        if x is not None and x.shape is not None and any(symbolic.equal(size, 1) is False for size in x.shape):
-            raise RuleError("detection.limit", f"a limit is one number, not of shape {list(x.shape)}")
+    for limit in limits:
+        if limit is not None and any(symbolic.equal(size, 1) is False for size in limit.shape or ()):
+            raise RuleError("detection.limit", f"a limit must be one number, got {limit.type}")
     rows: Any = (None, 3)
     return [Tensor(dtype, rows), Tensor(dtypes.f32, rows), Tensor(dtype, (1,))]
 
 
 class NonMaxSuppression(
     Op,
-    sig="boxes: F, scores: F, most?: I1, overlap?: F1, least?: F2, sigma?: F3 -> indices: I, values: F, count: I",
+    sig="boxes: F, scores: F, max_output_boxes_per_class?: I1, iou_threshold?: F1, score_threshold?: F2, soft_nms_sigma?: F3 "
+    "-> selected_indices: I, selected_scores: F, valid_outputs: I",
     onnx=(
-        "NonMaxSuppression-10,11(boxes, scores, most?, overlap?, least?; center_point_box:center=0 "
-        "| inclusive=false, descending=false, dtype=i64, outputs=1)"
+        "NonMaxSuppression-10,11(boxes, scores, max_output_boxes_per_class?, iou_threshold?, score_threshold?; "
+        "center_point_box=0 | inclusive=false, sort_result_descending=false, output_type=i64, outputs=1)"
     ),
     openvino=(
-        f"> NonMaxSuppression-9(boxes, scores, most, overlap, least, sigma?; {_ENCODING}, "
-        "sort_result_descending:descending, output_type:dtype | inclusive=true, both=false, outputs=3)"
+        "> NonMaxSuppression-9(boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold, soft_nms_sigma?; "
+        f"{_ENCODING}, sort_result_descending, output_type | inclusive=true, soft_and_hard=false, outputs=3)"
     ),
 ):
-    """Of boxes that overlap the one with the greatest score, of each batch and class: [batch, class, box] for each that is kept.
+    """NonMaxSuppression selects boxes by falling score and drops those that overlap a selected box too much.
 
-    ``boxes`` is [batches, n, 4]: two corners (y, x, y, x), any opposite ones, or with ``center`` the middle and the lengths
-    (x, y, width, height). ``scores`` is [batches, classes, n]. Of a class at most ``most`` boxes are kept (left out: none),
-    with a score above ``least`` (left out: any score); they are taken by falling score, the first of equal ones first, and
-    one is passed over that shares with one already taken more than ``overlap`` of the area that both cover (with
-    ``inclusive`` that much, or more; left out: 0). Boxes without area share nothing. Where ``sigma`` is more than 0 none is
-    passed over (with ``both`` as before): a score is multiplied by exp(-share * share / (2 * sigma)) for each box that was
-    taken, is taken when it is the greatest of those that are left, and only while it is above ``least``. The kept ones come by
-    batch, class and falling score, or with ``descending`` all by falling score. With three ``outputs`` there are also [batch,
-    class, score] for each in f32, and how many there are. All is computed in f32.
-    Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is the one with ``both``).
+    ``boxes`` is [batches, n, 4]: any two opposite corners (y, x, y, x), or with ``center_point_box`` center and size (x, y,
+    width, height). ``scores`` is [batches, classes, n]; batches and classes are independent of each other. At most
+    ``max_output_boxes_per_class`` boxes (omitted: none) with a score above ``score_threshold`` (omitted: any) are selected,
+    equal scores in the order of their indices. A box is dropped where its intersection over union (IoU) with a selected box
+    exceeds ``iou_threshold`` (omitted: 0), or with ``inclusive`` reaches it. The IoU with a box without area is 0.
+
+    Where ``soft_nms_sigma`` is greater than 0 (soft NMS), no box is dropped, unless ``soft_and_hard``. For each selected box
+    all other scores are multiplied by exp(-IoU * IoU / (2 * sigma)); the greatest remaining score is selected next, as long
+    as it is above ``score_threshold``.
+
+    ``selected_indices`` are rows [batch, class, box] by batch, class and falling score, or with ``sort_result_descending`` by
+    falling score alone. With three ``outputs``, ``selected_scores`` are rows [batch, class, score] in f32 and
+    ``valid_outputs`` is the number of rows. All is computed in f32.
+    Sources: ONNX NonMaxSuppression 10, 11 and onnxruntime; OpenVINO NonMaxSuppression-1 to -9 (-5 is ``soft_and_hard``).
     """
 
-    center: bool = False
+    center_point_box: bool = False
     inclusive: bool = False
-    descending: bool = False
-    dtype: DType = dtypes.i64
+    sort_result_descending: bool = False
+    output_type: DType = dtypes.i64
     outputs: int = 1
-    both: bool = False
+    soft_and_hard: bool = False
 
     def validate(self) -> None:
         if self.outputs not in (1, 3):
-            raise RuleError("node.outputs", f"{self.outputs} outputs, of 1 or 3")
-        check_index_type(self.dtype)
+            raise RuleError("node.outputs", f"NonMaxSuppression has 1 or 3 outputs, got {self.outputs}")
+        check_index_type(self.output_type)
 
-    def types(self, boxes: Any, scores: Any, *limits: Any) -> list[Type]:
-        return kept_types(self, 4, self.dtype, boxes, scores, *limits)[: self.outputs]
+    def types(self, boxes: View, scores: View, *limits: View | None) -> list[Type]:
+        return nms_output_types(self, 4, self.output_type, boxes, scores, *limits)[: self.outputs]
 
-    def value(self, *xs: Any) -> Any:
-        raise symbolic.Inexact("which boxes are kept")
+    def value(self, *xs: View | None) -> Any:
+        raise symbolic.Inexact("the selected boxes")
 
-    def evaluate(self, xp: Any, boxes: Any, scores: Any, *limits: Any) -> Any:
+    def evaluate(self, xp: Namespace, boxes: Array, scores: Array, *limits: Array | None) -> Any:
         defaults = (0, 0, -np.inf, 0)
-        given = (*limits, None, None, None, None)[:4]
-        found = (_limit(x, default) for x, default in zip(given, defaults, strict=True))
-        return self.named(xp, *_kept(self, _narrow(boxes), _narrow(scores), *found), boxes)
+        given_limits = (*limits, None, None, None, None)[:4]
+        numbers = (_scalar_of(x, default) for x, default in zip(given_limits, defaults, strict=True))
+        return self.make_outputs(xp, *_suppress(self, _as_f32(boxes), _as_f32(scores), *numbers), boxes)
 
-    def named(self, xp: Any, rows: Any, values: Any, like: Any) -> Any:
-        """The outputs for rows [batch, class, box] by batch, class and falling score, and their scores."""
-        if self.descending:
+    def make_outputs(self, xp: Namespace, rows: Array, values: Array, like: Array) -> Any:
+        """Return the outputs for rows [batch, class, box] by batch, class and falling score, and their scores."""
+        if self.sort_result_descending:
             order = np.argsort(-values, kind="stable")
             rows, values = rows[order], values[order]
-        indices = arrays.from_numpy(xp, rows.astype(self.dtype.numpy), like)
+        indices = arrays.from_numpy(xp, rows.astype(self.output_type.numpy), like)
         if self.outputs == 1:
             return indices
-        named = np.concatenate([rows[:, :2].astype(np.float32), values[:, None]], axis=1)
-        count = np.array([len(rows)], self.dtype.numpy)
-        return indices, arrays.from_numpy(xp, named, like), arrays.from_numpy(xp, count, like)
+        score_rows = np.concatenate([rows[:, :2].astype(np.float32), values[:, None]], axis=1)
+        count = np.array([len(rows)], self.output_type.numpy)
+        return indices, arrays.from_numpy(xp, score_rows, like), arrays.from_numpy(xp, count, like)
 
-    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+    def vjp(self, b: Builder, g: tuple[Value | None, ...], y: Value | tuple[Value, ...], *xs: Value | None) -> Any:
         if self.outputs == 1 or g[1] is None:
             return [None] * len(xs)
-        raise UnsupportedError("grad.op", "the scores of kept boxes have no gradient rule: gather them by the indices")
+        raise UnsupportedError("grad.op", "selected_scores have no gradient: gather the scores by selected_indices")
 
-    def decompose(self, b: Any, boxes: Any, scores: Any, *limits: Any) -> Any:
-        """The plain form: in f32, of one output, each class by itself; then what is left is sorted, gathered and counted."""
-        plain = NonMaxSuppression(self.center)
-        given = (*limits, None, None, None, None)[:4]
-        kinds = (dtypes.i64, dtypes.f32, dtypes.f32, dtypes.f32)
-        most, overlap, least, sigma = (None if x is None else as_type(b, x, kind) for x, kind in zip(given, kinds, strict=True))
+    def decompose(self, b: Builder, boxes: Value, scores: Value, *limits: Value | None) -> Any:
+        """Write the plain form: one output, f32, each class by itself; then sort, gather and count its rows."""
+        plain = NonMaxSuppression(self.center_point_box)
+        given_limits = (*limits, None, None, None, None)[:4]
+        limit_types = (dtypes.i64, dtypes.f32, dtypes.f32, dtypes.f32)
+        max_output_boxes_per_class, iou_threshold, score_threshold, soft_nms_sigma = (
+            None if x is None else as_type(b, x, kind) for x, kind in zip(given_limits, limit_types, strict=True)
+        )
         inputs: list[Any] = [as_type(b, boxes, dtypes.f32), as_type(b, scores, dtypes.f32)]
-        if is_soft(sigma):
-            found = self._softly(b, inputs[0], inputs[1], most, overlap, least, sigma)
-            return told(b, *found, self.descending, self.dtype)[: self.outputs]
+        if soft_nms_sigma is not None and is_soft(soft_nms_sigma):
+            rows_and_scores = self._decompose_soft(
+                b, inputs[0], inputs[1], max_output_boxes_per_class, iou_threshold, score_threshold, soft_nms_sigma
+            )
+            return build_outputs(b, *rows_and_scores, self.sort_result_descending, self.output_type)[: self.outputs]
         if self.inclusive:
-            most, overlap = self.exclusive(b, most, overlap)
-        inputs += [most, overlap, least]
-        if self == plain and all(new is old for new, old in zip(inputs, (boxes, scores, *given), strict=False)):
+            max_output_boxes_per_class, iou_threshold = self.make_exclusive(b, max_output_boxes_per_class, iou_threshold)
+        inputs += [max_output_boxes_per_class, iou_threshold, score_threshold]
+        if self == plain and all(new is old for new, old in zip(inputs, (boxes, scores, *given_limits), strict=False)):
             return None
         rows = b.add(plain, *inputs)[0]
-        return told(b, rows, b.GatherND(inputs[1], rows), self.descending, self.dtype)[: self.outputs]
+        return build_outputs(b, rows, b.GatherND(inputs[1], rows), self.sort_result_descending, self.output_type)[: self.outputs]
 
-    def _softly(self, b: Any, boxes: Any, scores: Any, most: Any, overlap: Any, least: Any, sigma: Any) -> tuple[Any, Any]:
-        """The rows that are kept, and their scores, where overlap lowers scores."""
-        share = shares(b, boxes, self.center)
-        sigma = b.Reshape(sigma, [])
-        falls = b.Greater(sigma, 0.0)
-        weights = b.Where(falls, b.Exp(b.Multiply(b.Divide(-0.5, sigma), b.Multiply(share, share))), 1.0)
-        limit = b.constant(0.0) if overlap is None else b.Reshape(overlap, [])
-        dropped = (b.GreaterEqual if self.inclusive else b.Greater)(share, limit)
-        if not self.both:
-            dropped = b.And(dropped, b.Not(falls))
-        return greedily(b, scores, weights, dropped, most, least)
+    def _decompose_soft(
+        self,
+        b: Builder,
+        boxes: Value,
+        scores: Value,
+        max_output_boxes_per_class: Value | None,
+        iou_threshold: Value | None,
+        score_threshold: Value | None,
+        soft_nms_sigma: Value,
+    ) -> tuple[Any, Any]:
+        """Return the selected rows and their scores of soft NMS."""
+        iou = iou_matrix_of(b, boxes, self.center_point_box)
+        soft_nms_sigma = b.Reshape(soft_nms_sigma, [])
+        is_decaying = b.Greater(soft_nms_sigma, 0.0)
+        decay = b.Where(is_decaying, b.Exp(b.Multiply(b.Divide(-0.5, soft_nms_sigma), b.Multiply(iou, iou))), 1.0)
+        limit = b.constant(0.0) if iou_threshold is None else b.Reshape(iou_threshold, [])
+        dropped = (b.GreaterEqual if self.inclusive else b.Greater)(iou, limit)
+        if not self.soft_and_hard:
+            dropped = b.And(dropped, b.Not(is_decaying))
+        return select_boxes_in_loop(b, scores, decay, dropped, max_output_boxes_per_class, score_threshold)
 
-    def exclusive(self, b: Any, most: Any, overlap: Any) -> tuple[Any, Any]:
-        """``most`` and ``overlap`` such that more than the latter is what was as much or more. At 0 the first suppresses all."""
-        limit = known_limit(overlap)
+    def make_exclusive(
+        self, b: Builder, max_output_boxes_per_class: Value | None, iou_threshold: Value | None
+    ) -> tuple[Any, Any]:
+        """Return limits with which ``iou > threshold`` selects what ``iou >= iou_threshold`` selects.
+
+        At threshold 0 every box overlaps: at most one box of a class is selected.
+        """
+        limit = known_value_of(iou_threshold)
         if limit is None:
-            raise UnsupportedError("detection.limit", "NonMaxSuppression with an overlap that only run time knows")
+            raise UnsupportedError(
+                "detection.limit", "NonMaxSuppression with an iou_threshold known only at run time is not supported"
+            )
         if float(limit.reshape(())) > 0:
-            return most, b.constant(np.nextafter(limit.astype(np.float32), np.float32(0)))
-        count = most if most is None else b.Minimum(most, b.constant(np.ones((), most.dtype.numpy), most.dtype))
+            return max_output_boxes_per_class, b.constant(np.nextafter(limit.astype(np.float32), np.float32(0)))
+        count = (
+            None
+            if max_output_boxes_per_class is None
+            else b.Minimum(
+                max_output_boxes_per_class,
+                b.constant(np.ones((), max_output_boxes_per_class.dtype.numpy), max_output_boxes_per_class.dtype),
+            )
+        )
         return count, None
 
 
-def known_limit(overlap: Any) -> Any:
-    """The elements of a limit where they follow from constants; None where only run time knows."""
+def known_value_of(threshold: Value | None) -> Any:
+    """Return the elements of a threshold that follow from constants (omitted: 0); None where only run time knows them."""
     from dovetail.interpreter.evaluate import constant_value
 
-    return np.zeros((), np.float32) if overlap is None else constant_value(overlap)
+    return np.zeros((), np.float32) if threshold is None else constant_value(threshold)
 
 
-def is_soft(sigma: Any) -> bool:
-    """Whether a sigma may be more than 0."""
-    found = None if sigma is None else known_limit(sigma)
-    return sigma is not None and (found is None or bool((found > 0).any()))
+def is_soft(sigma: Value | None) -> bool:
+    """Return whether a ``soft_nms_sigma`` may be greater than 0."""
+    value = None if sigma is None else known_value_of(sigma)
+    return sigma is not None and (value is None or bool((value > 0).any()))
 
 
-def inclusive(limit: Any) -> Any:
-    """The least f32 above ``limit``, and none that a processor may take for 0."""
-    return np.maximum(np.nextafter(limit.astype(np.float32), np.float32(np.inf)), np.finfo(np.float32).tiny)
+def next_f32_above(threshold: Array) -> Any:
+    """Return the least f32 above ``threshold`` that is not subnormal: a processor may flush subnormal numbers to 0."""
+    return np.maximum(np.nextafter(threshold.astype(np.float32), np.float32(np.inf)), np.finfo(np.float32).tiny)
 
 
-def _narrow(x: Any) -> Any:
+def _as_f32(x: Array) -> Any:
     return arrays.to_numpy(x).astype(np.float32)
 
 
-def _limit(x: Any, default: float) -> Any:
+def _scalar_of(x: Array | None, default: float) -> Any:
     return default if x is None else np.asarray(arrays.to_numpy(x)).reshape(-1)[0]
 
 
-def _kept(op: NonMaxSuppression, boxes: Any, scores: Any, most: Any, overlap: Any, least: Any, sigma: Any) -> tuple[Any, Any]:
-    """The rows [batch, class, box] that are kept, and what is left of their scores."""
-    corners = _corners(boxes, op.center)
-    overlap, least, sigma = np.float32(overlap), np.float32(least), np.float32(sigma)
+def _suppress(
+    op: NonMaxSuppression,
+    boxes: Array,
+    scores: Array,
+    max_output_boxes_per_class: Array,
+    iou_threshold: Array,
+    score_threshold: Array,
+    soft_nms_sigma: Array,
+) -> tuple[Any, Any]:
+    """Return the selected rows [batch, class, box] and their remaining scores."""
+    corners = corners_of(boxes, op.center_point_box)
+    iou_threshold, score_threshold, soft_nms_sigma = (
+        np.float32(iou_threshold),
+        np.float32(score_threshold),
+        np.float32(soft_nms_sigma),
+    )
     rows: list[tuple[int, int, int]] = []
-    left: list[Any] = []
+    remaining_scores: list[Any] = []
     for batch, label in np.ndindex(scores.shape[:2]):
-        own, places = scores[batch, label], corners[batch]
-        if sigma > 0:
-            chosen, fallen = _softly(places, own, int(most), overlap if op.both else None, least, sigma, op.inclusive)
+        class_scores, batch_corners = scores[batch, label], corners[batch]
+        if soft_nms_sigma > 0:
+            selected, new_scores = _select_boxes_soft(
+                batch_corners,
+                class_scores,
+                int(max_output_boxes_per_class),
+                iou_threshold if op.soft_and_hard else None,
+                score_threshold,
+                soft_nms_sigma,
+                op.inclusive,
+            )
         else:
-            chosen = _of_class(places, own, int(most), overlap, least, op.inclusive)
-            fallen = own[chosen]
-        rows.extend((batch, label, box) for box in chosen)
-        left.extend(fallen)
-    return np.array(rows, np.int64).reshape(-1, 3), np.array(left, np.float32)
+            selected = select_boxes(
+                batch_corners, class_scores, int(max_output_boxes_per_class), iou_threshold, score_threshold, op.inclusive
+            )
+            new_scores = class_scores[selected]
+        rows.extend((batch, label, box) for box in selected)
+        remaining_scores.extend(new_scores)
+    return np.array(rows, np.int64).reshape(-1, 3), np.array(remaining_scores, np.float32)
 
 
-def _corners(boxes: Any, is_center: bool) -> Any:
-    """Least and greatest along both axes: [batches, 4, n]."""
+def corners_of(boxes: Array, center_point_box: bool) -> Any:
+    """Return minima and maxima along both axes: [batches, 4, n]."""
     first, second = boxes[..., :2], boxes[..., 2:]
-    if is_center:
+    if center_point_box:
         half = second / 2
         first, second = first - half, first + half
     return np.concatenate([np.minimum(first, second), np.maximum(first, second)], axis=-1).transpose(0, 2, 1)
 
 
-def _of_class(corners: Any, scores: Any, most: int, overlap: Any, least: Any, is_inclusive: bool) -> list[int]:
-    """The boxes of one class that are kept, by falling score."""
-    left = np.flatnonzero(scores > least) if least > -np.inf else np.arange(len(scores))
-    left = left[np.argsort(-scores[left], kind="stable")]
-    chosen: list[int] = []
-    while len(left) and len(chosen) < most:
-        chosen.append(int(left[0]))
-        share = _share(corners[:, left[0]], corners[:, left[1:]])
-        left = left[1:][share < overlap if is_inclusive else share <= overlap]
-    return chosen
+def select_boxes(
+    corners: Array,
+    scores: Array,
+    max_output_boxes_per_class: int,
+    iou_threshold: Array,
+    score_threshold: Array,
+    is_inclusive: bool,
+) -> list[int]:
+    """Return the selected boxes of one class, by falling score."""
+    candidates = np.flatnonzero(scores > score_threshold) if score_threshold > -np.inf else np.arange(len(scores))
+    candidates = candidates[np.argsort(-scores[candidates], kind="stable")]
+    selected: list[int] = []
+    while len(candidates) and len(selected) < max_output_boxes_per_class:
+        selected.append(int(candidates[0]))
+        iou = _iou_of(corners[:, candidates[0]], corners[:, candidates[1:]])
+        candidates = candidates[1:][iou < iou_threshold if is_inclusive else iou <= iou_threshold]
+    return selected
 
 
-def _softly(
-    corners: Any, scores: Any, most: int, overlap: Any, least: Any, sigma: Any, is_inclusive: bool
+def _select_boxes_soft(
+    corners: Array,
+    scores: Array,
+    max_output_boxes_per_class: int,
+    iou_threshold: Array,
+    score_threshold: Array,
+    soft_nms_sigma: Array,
+    is_inclusive: bool,
 ) -> tuple[list[int], list[Any]]:
-    """The boxes of one class that are kept, and what is left of their scores; without an overlap none is passed over."""
-    left = np.where(scores > least, scores, np.float32(-np.inf))
-    chosen: list[int] = []
+    """Return the selected boxes of one class and their decayed scores (soft NMS). Without ``iou_threshold`` none is dropped."""
+    remaining = np.where(scores > score_threshold, scores, np.float32(-np.inf))
+    selected: list[int] = []
     values: list[Any] = []
-    while len(chosen) < most and (left > -np.inf).any():
-        box = int(np.argmax(left))
-        chosen.append(box)
-        values.append(left[box])
-        share = _share(corners[:, box], corners)
-        stays = left > -np.inf
-        stays[box] = False
-        if overlap is not None:
-            stays &= share < overlap if is_inclusive else share <= overlap
-        fallen = np.where(stays, left, 0) * np.exp(np.float32(-0.5) / sigma * (share * share))
-        left = np.where(stays & (fallen > least), fallen, np.float32(-np.inf))
-    return chosen, values
+    while len(selected) < max_output_boxes_per_class and (remaining > -np.inf).any():
+        box = int(np.argmax(remaining))
+        selected.append(box)
+        values.append(remaining[box])
+        iou = _iou_of(corners[:, box], corners)
+        is_candidate = remaining > -np.inf
+        is_candidate[box] = False
+        if iou_threshold is not None:
+            is_candidate &= iou < iou_threshold if is_inclusive else iou <= iou_threshold
+        decayed = np.where(is_candidate, remaining, 0) * np.exp(np.float32(-0.5) / soft_nms_sigma * (iou * iou))
+        remaining = np.where(is_candidate & (decayed > score_threshold), decayed, np.float32(-np.inf))
+    return selected, values
 
 
-def _share(box: Any, others: Any) -> Any:
-    """What ``box`` has in common with each of ``others``, of what both cover."""
+def _iou_of(box: Array, others: Array) -> Any:
+    """Return the IoU of ``box`` and each of ``others``; 0 where an area is 0."""
     sides = np.minimum(box[2:, None], others[2:]) - np.maximum(box[:2, None], others[:2])
-    common = np.prod(np.maximum(sides, 0), axis=0)
+    intersection = np.prod(np.maximum(sides, 0), axis=0)
     area, areas = np.prod(box[2:] - box[:2]), np.prod(others[2:] - others[:2], axis=0)
-    both = area + areas - common
-    is_sound = (area > 0) & (areas > 0) & (both > 0) & (sides > 0).all(axis=0)
-    return np.where(is_sound, common / np.where(is_sound, both, 1), np.float32(0)).astype(np.float32)
+    union = area + areas - intersection
+    is_valid = (area > 0) & (areas > 0) & (union > 0) & (sides > 0).all(axis=0)
+    return np.where(is_valid, intersection / np.where(is_valid, union, 1), np.float32(0)).astype(np.float32)

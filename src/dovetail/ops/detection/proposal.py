@@ -1,55 +1,66 @@
-"""Regions that a detector looks at again: Proposal."""
+"""Region proposals of two-stage detectors: Proposal."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, symbolic
+from dovetail.arrays import Array, Namespace
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
+from dovetail.ir.types import View
 
-_NEEDED = "base_size, pre_nms_topn:looked_at, post_nms_topn:kept, nms_thresh:overlap, feat_stride:stride, min_size, ratio, scale"
-_MORE = (
-    "clip_before_nms:clip_before=true, clip_after_nms:clip_after=false, normalize=false, box_size_scale=1.0, "
-    "box_coordinate_scale=1.0, framework="
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
+_REQUIRED = "base_size, pre_nms_topn, post_nms_topn, nms_thresh, feat_stride, min_size, ratio, scale"
+_OPTIONAL = (
+    "clip_before_nms=true, clip_after_nms=false, normalize=false, box_size_scale=1.0, box_coordinate_scale=1.0, framework="
 )
 _FRAMEWORKS = ("", "caffe", "tensorflow")
 
 
 class Proposal(
     Op,
-    sig="scores: F, moves: F, picture: F -> rois: F, chances: F",
+    sig="class_probs: F, bbox_deltas: F, image_shape: F -> rois: F, probs: F",
     openvino=(
-        f"Proposal-1(scores, moves, picture; {_NEEDED}, {_MORE} | outputs=1)",
-        f"Proposal-4(scores, moves, picture; {_NEEDED}, {_MORE} | outputs=2)",
+        f"Proposal-1(class_probs, bbox_deltas, image_shape; {_REQUIRED}, {_OPTIONAL} | outputs=1)",
+        f"Proposal-4(class_probs, bbox_deltas, image_shape; {_REQUIRED}, {_OPTIONAL} | outputs=2)",
     ),
 ):
-    """The best regions of each picture: rows [picture, x1, y1, x2, y2], ``kept`` for each picture, and their scores.
+    """Proposal decodes anchors by their deltas and selects the best regions of each image by non-maximum suppression.
 
-    Around each place of a grid whose cells are ``stride`` apart lie boxes of each ``ratio`` and ``scale`` of a square of
-    ``base_size``. ``scores`` [pictures, 2 * boxes, rows, columns] holds in its second half how good each is, ``moves`` [pictures,
-    4 * boxes, rows, columns] by how much, divided by ``box_coordinate_scale`` and ``box_size_scale``, its middle moves, in parts
-    of its size, and the logarithm of how much it grows. ``picture`` is [height, width, scale] or [height, width, scale of
-    heights, scale of widths]: boxes smaller than ``min_size`` times that get the score 0. Of each picture the best ``looked_at``
-    are looked at; those that overlap a better one by more than ``overlap`` are dropped. What is not filled is 0, with a -1 in the
-    first place behind the last. ``clip_before`` and ``clip_after`` keep boxes in the picture, ``normalize`` divides them by its
-    sizes. A box ends with its last element, and boxes have whole sizes; with ``framework`` tensorflow it ends behind that, boxes
-    are around their place and kept in the picture from the start, and rows and columns of places are exchanged, as are the sizes
-    that boxes are kept in. Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
+    ``rois`` are rows [image, x1, y1, x2, y2], ``post_nms_topn`` for each image; ``probs`` are their scores. Unused rows are
+    0, and the first of them has -1 in its first column.
+
+    Anchors lie around each cell of a grid with the spacing ``feat_stride``: boxes of each ``ratio`` and ``scale`` of a square
+    of ``base_size``. ``class_probs`` [images, 2 * anchors, rows, columns] hold the foreground scores in their second half.
+    ``bbox_deltas`` [images, 4 * anchors, rows, columns], divided by ``box_coordinate_scale`` and ``box_size_scale``, move the
+    center by multiples of the size, and are the logarithm by which the size is scaled. ``image_shape`` is [height, width,
+    scale] or [height, width, height scale, width scale]: boxes smaller than ``min_size`` times the scale get the score 0. Of
+    each image the best ``pre_nms_topn`` are candidates; a box is dropped where its IoU with a better box exceeds
+    ``nms_thresh``. ``clip_before_nms`` and ``clip_after_nms`` clip boxes to the image, ``normalize`` divides them by its
+    sizes.
+
+    A box includes its last pixel, and anchors have integer sizes. With ``framework`` tensorflow a box excludes its last
+    coordinate; anchors are centred on their cell and clipped to the image first; rows and columns of cells are swapped, and
+    so are the sizes to which boxes are clipped.
+    Source: OpenVINO Proposal-1, -4, and its CPU plugin (for tensorflow).
     """
 
     base_size: int
-    looked_at: int
-    kept: int
-    overlap: float
-    stride: int
+    pre_nms_topn: int
+    post_nms_topn: int
+    nms_thresh: float
+    feat_stride: int
     min_size: int
     ratio: tuple[float, ...]
     scale: tuple[float, ...]
-    clip_before: bool = True
-    clip_after: bool = False
+    clip_before_nms: bool = True
+    clip_after_nms: bool = False
     normalize: bool = False
     box_size_scale: float = 1.0
     box_coordinate_scale: float = 1.0
@@ -58,102 +69,105 @@ class Proposal(
 
     def validate(self) -> None:
         if self.framework not in _FRAMEWORKS:
-            raise RuleError("detection.code", f"framework {self.framework!r} is none of caffe, tensorflow")
-        if min(self.looked_at, self.kept) < 1:
-            raise RuleError("detection.limit", f"the best {self.looked_at}, of which {self.kept} are kept")
+            raise RuleError("detection.code", f"framework must be caffe or tensorflow, got {self.framework!r}")
+        if min(self.pre_nms_topn, self.post_nms_topn) < 1:
+            raise RuleError(
+                "detection.limit",
+                f"pre_nms_topn and post_nms_topn must be at least 1, got {self.pre_nms_topn} and {self.post_nms_topn}",
+            )
         if self.outputs not in (1, 2):
-            raise RuleError("node.outputs", f"{self.outputs} outputs of 1 or 2")
+            raise RuleError("node.outputs", f"Proposal has 1 or 2 outputs, got {self.outputs}")
 
-    def shape(self, scores: Any, moves: Any, picture: Any) -> Any:
+    def shape(self, class_probs: View, bbox_deltas: View, image_shape: View) -> Any:
         count = len(self.ratio) * len(self.scale)
-        for x, name, each in ((scores, "scores", 2), (moves, "moves", 4)):
+        for x, name, numbers in ((class_probs, "class_probs", 2), (bbox_deltas, "bbox_deltas", 4)):
             if x.shape is not None:
                 if len(x.shape) != 4:
-                    raise RuleError("detection.rank", f"{name} should have rank 4, not {len(x.shape)}")
-                if symbolic.equal(x.shape[1], each * count) is False:
-                    raise RuleError("detection.boxes", f"{x.shape[1]} {name} of {count} boxes")
-        rows = None if scores.shape is None else scores.shape[0] * self.kept
+                    raise RuleError("detection.rank", f"{name} must have rank 4, got {len(x.shape)}")
+                if symbolic.equal(x.shape[1], numbers * count) is False:
+                    raise RuleError("detection.boxes", f"{name} must have {numbers} * {count} channels, got {x.shape[1]}")
+        rows = None if class_probs.shape is None else class_probs.shape[0] * self.post_nms_topn
         return [(rows, 5), (rows,)][: self.outputs]
 
-    def value(self, *xs: Any) -> Any:
-        raise symbolic.Inexact("boxes")
+    def value(self, *xs: View | None) -> Any:
+        raise symbolic.Inexact("the selected boxes")
 
-    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
-        raise UnsupportedError("grad.op", "the regions that Proposal keeps have no gradient rule")
+    def vjp(self, b: Builder, g: Value | tuple[Value | None, ...], y: Value | tuple[Value, ...], *xs: Value) -> Any:
+        raise UnsupportedError("grad.op", "Proposal has no gradient")
 
-    def evaluate(self, xp: Any, scores: Any, moves: Any, picture: Any) -> Any:
-        kind = arrays.to_numpy(scores).dtype
-        values, changes, whole = (arrays.to_numpy(x).astype(np.float32) for x in (scores, moves, picture))
-        height, width, *scales = whole.reshape(-1)[:4]
-        least = self.min_size * np.array([scales[-1], scales[0]], np.float32)
+    def evaluate(self, xp: Namespace, class_probs: Array, bbox_deltas: Array, image_shape: Array) -> Any:
+        dtype = arrays.to_numpy(class_probs).dtype
+        scores, deltas, image = (arrays.to_numpy(x).astype(np.float32) for x in (class_probs, bbox_deltas, image_shape))
+        height, width, *scales = image.reshape(-1)[:4]
+        min_sizes = self.min_size * np.array([scales[-1], scales[0]], np.float32)
         limit = np.array([height, width] if self.framework == "tensorflow" else [width, height], np.float32)
-        pictures, _, rows, columns = values.shape
-        found = np.zeros((pictures, self.kept, 5), np.float32)
-        chances = np.zeros((pictures, self.kept), np.float32)
-        places = self._places(rows, columns)
-        count = places.shape[2]
-        for index in range(pictures):
-            own = values[index, count:].transpose(1, 2, 0).reshape(-1)
-            change = changes[index].reshape(count, 4, rows, columns).transpose(2, 3, 0, 1)
-            boxes = self._moved(places, change, limit).reshape(-1, 2, 2)
-            size = boxes[:, 1] - boxes[:, 0] + self._last
-            own = np.where((size >= least).all(axis=1), own, np.float32(0))
-            order = np.argsort(-own, kind="stable")[: self.looked_at]
-            chosen = order[self._apart(boxes[order])]
-            corners = boxes[chosen]
-            corners = np.clip(corners, 0, limit) if self.clip_after else corners
+        images, _, rows, columns = scores.shape
+        rois = np.zeros((images, self.post_nms_topn, 5), np.float32)
+        probs = np.zeros((images, self.post_nms_topn), np.float32)
+        anchors = self._make_anchors(rows, columns)
+        count = anchors.shape[2]
+        for index in range(images):
+            image_scores = scores[index, count:].transpose(1, 2, 0).reshape(-1)
+            image_deltas = deltas[index].reshape(count, 4, rows, columns).transpose(2, 3, 0, 1)
+            boxes = self._apply_deltas(anchors, image_deltas, limit).reshape(-1, 2, 2)
+            size = boxes[:, 1] - boxes[:, 0] + self._size_offset
+            image_scores = np.where((size >= min_sizes).all(axis=1), image_scores, np.float32(0))
+            order = np.argsort(-image_scores, kind="stable")[: self.pre_nms_topn]
+            selected = order[self._suppress(boxes[order])]
+            corners = boxes[selected]
+            corners = np.clip(corners, 0, limit) if self.clip_after_nms else corners
             corners = corners / limit if self.normalize else corners
-            found[index, : len(chosen), 0] = index
-            found[index, : len(chosen), 1:] = corners.reshape(-1, 4)
-            chances[index, : len(chosen)] = own[chosen]
-            if len(chosen) < self.kept:
-                found[index, len(chosen), 0] = -1
-        made = (found.reshape(-1, 5).astype(kind), chances.reshape(-1).astype(kind))
-        results = tuple(arrays.from_numpy(xp, item, scores) for item in made[: self.outputs])
+            rois[index, : len(selected), 0] = index
+            rois[index, : len(selected), 1:] = corners.reshape(-1, 4)
+            probs[index, : len(selected)] = image_scores[selected]
+            if len(selected) < self.post_nms_topn:
+                rois[index, len(selected), 0] = -1
+        results = (rois.reshape(-1, 5).astype(dtype), probs.reshape(-1).astype(dtype))
+        results = tuple(arrays.from_numpy(xp, item, class_probs) for item in results[: self.outputs])
         return results if self.outputs == 2 else results[0]
 
     @property
-    def _last(self) -> np.float32:
-        """How much longer a box is than from its first to its last corner."""
+    def _size_offset(self) -> np.float32:
+        """The size of a box minus the difference of its corners."""
         return np.float32(0 if self.framework == "tensorflow" else 1)
 
-    def _places(self, rows: int, columns: int) -> Any:
-        """The boxes before they move: [rows, columns, boxes, first and last, x and y]."""
-        is_whole = self.framework != "tensorflow"
+    def _make_anchors(self, rows: int, columns: int) -> Any:
+        """Make the anchors: [rows, columns, anchors, first and last corner, x and y]."""
+        rounds_sizes = self.framework != "tensorflow"
         ratio = np.array(self.ratio, np.float32)
-        across = np.sqrt(np.float32(self.base_size**2) / ratio)
-        across = np.floor(across + np.float32(0.5)) if is_whole else across
-        down = across * ratio
-        down = np.floor(down + np.float32(0.5)) if is_whole else down
-        sizes = np.stack([across, down], axis=-1)[:, None] * np.array(self.scale, np.float32)[:, None]
-        half = (sizes.reshape(-1, 2) - self._last) / 2
-        middle = (self.base_size - self._last) / 2 - (0 if is_whole else self.base_size / 2)
-        boxes = np.stack([middle - half, middle + half], axis=1)
-        y, x = np.meshgrid(np.arange(rows) * self.stride, np.arange(columns) * self.stride, indexing="ij")
-        grid = np.stack([x, y] if is_whole else [y, x], axis=-1).astype(np.float32)
+        widths = np.sqrt(np.float32(self.base_size**2) / ratio)
+        widths = np.floor(widths + np.float32(0.5)) if rounds_sizes else widths
+        heights = widths * ratio
+        heights = np.floor(heights + np.float32(0.5)) if rounds_sizes else heights
+        sizes = np.stack([widths, heights], axis=-1)[:, None] * np.array(self.scale, np.float32)[:, None]
+        half = (sizes.reshape(-1, 2) - self._size_offset) / 2
+        center = (self.base_size - self._size_offset) / 2 - (0 if rounds_sizes else self.base_size / 2)
+        boxes = np.stack([center - half, center + half], axis=1)
+        y, x = np.meshgrid(np.arange(rows) * self.feat_stride, np.arange(columns) * self.feat_stride, indexing="ij")
+        grid = np.stack([x, y] if rounds_sizes else [y, x], axis=-1).astype(np.float32)
         return grid[:, :, None, None] + boxes.astype(np.float32)
 
-    def _moved(self, places: Any, change: Any, limit: Any) -> Any:
+    def _apply_deltas(self, anchors: Array, deltas: Array, limit: Array) -> Any:
         if self.framework == "tensorflow":
-            places = np.clip(places, 0, limit)
-        size = places[..., 1, :] - places[..., 0, :] + self._last
-        middle = places[..., 0, :] + size / 2 + change[..., :2] / np.float32(self.box_coordinate_scale) * size
-        half = np.exp(change[..., 2:] / np.float32(self.box_size_scale)) * size / 2
-        boxes = np.stack([middle - half, middle + half], axis=-2)
-        return np.clip(boxes, 0, limit - self._last) if self.clip_before else boxes
+            anchors = np.clip(anchors, 0, limit)
+        size = anchors[..., 1, :] - anchors[..., 0, :] + self._size_offset
+        center = anchors[..., 0, :] + size / 2 + deltas[..., :2] / np.float32(self.box_coordinate_scale) * size
+        half = np.exp(deltas[..., 2:] / np.float32(self.box_size_scale)) * size / 2
+        boxes = np.stack([center - half, center + half], axis=-2)
+        return np.clip(boxes, 0, limit - self._size_offset) if self.clip_before_nms else boxes
 
-    def _apart(self, boxes: Any) -> list[int]:
-        """Those, of boxes by falling score, that overlap no better one too much."""
+    def _suppress(self, boxes: Array) -> list[int]:
+        """Return the indices that NMS selects, of boxes by falling score."""
         low, high = boxes[:, 0], boxes[:, 1]
-        areas = np.prod(high - low + self._last, axis=1)
-        left = np.arange(len(boxes))
-        chosen: list[int] = []
-        while len(left) and len(chosen) < self.kept:
-            first, left = int(left[0]), left[1:]
-            chosen.append(first)
-            touches = (low[first] <= high[left]).all(axis=1) & (low[left] <= high[first]).all(axis=1)
-            sides = np.minimum(high[first], high[left]) - np.maximum(low[first], low[left]) + self._last
-            common = np.prod(np.maximum(sides, 0), axis=1)
-            share = common / (areas[first] + areas[left] - common)
-            left = left[~(touches & (share > np.float32(self.overlap)))]
-        return chosen
+        areas = np.prod(high - low + self._size_offset, axis=1)
+        candidates = np.arange(len(boxes))
+        selected: list[int] = []
+        while len(candidates) and len(selected) < self.post_nms_topn:
+            best, candidates = int(candidates[0]), candidates[1:]
+            selected.append(best)
+            intersects = (low[best] <= high[candidates]).all(axis=1) & (low[candidates] <= high[best]).all(axis=1)
+            sides = np.minimum(high[best], high[candidates]) - np.maximum(low[best], low[candidates]) + self._size_offset
+            intersection = np.prod(np.maximum(sides, 0), axis=1)
+            iou = intersection / (areas[best] + areas[candidates] - intersection)
+            candidates = candidates[~(intersects & (iou > np.float32(self.nms_thresh)))]
+        return selected

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import arrays, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import Type
+from dovetail.ir.types import Type, View, dtype_in
 from dovetail.ops.elementwise.broadcast import AUTO, BroadcastingOp, computed, is_float, number, unbroadcast
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class _Binary(BroadcastingOp, sig="x: R, y: R -> z: R"):
-    """One function of two numbers of one type."""
+    """An operator on two tensors of one element type."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         raise NotImplementedError
 
-    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.hold(x, y)
         return computed(xp, lambda *xs: self.function(xp, *xs), x, y)
 
@@ -32,12 +37,12 @@ class Add(
     ),
     openvino=f"Add-1(x, y; {AUTO})",
 ):
-    """x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
+    """Compute x + y; integers wrap. Sources: ONNX Add 1 to 14, OpenVINO Add-1."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.add(x, y)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         return [unbroadcast(b, g, x), unbroadcast(b, g, y)]
 
 
@@ -50,12 +55,12 @@ class Subtract(
     ),
     openvino=f"Subtract-1(x, y; {AUTO})",
 ):
-    """x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
+    """Compute x - y; integers wrap. Sources: ONNX Sub 1 to 14, OpenVINO Subtract-1."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.subtract(x, y)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         return [unbroadcast(b, g, x), unbroadcast(b, b.Negative(g), y)]
 
 
@@ -68,12 +73,12 @@ class Multiply(
     ),
     openvino=f"Multiply-1(x, y; {AUTO})",
 ):
-    """x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
+    """Compute x * y; integers wrap. Sources: ONNX Mul 1 to 14, OpenVINO Multiply-1."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.multiply(x, y)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         return [unbroadcast(b, b.Multiply(g, y), x), unbroadcast(b, b.Multiply(g, x), y)]
 
 
@@ -86,27 +91,27 @@ class Divide(
     ),
     openvino=f"Divide-1(x, y; {AUTO}, m_pythondiv=true)",
 ):
-    """x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity; the least one by -1 wraps.
+    """Compute x / y. Integers are rounded toward zero, or with ``m_pythondiv`` toward minus infinity.
 
-    Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
+    The minimum of a signed type divided by -1 wraps. Sources: ONNX Div 1 to 14, OpenVINO Divide-1.
     """
 
     m_pythondiv: bool = False
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         if xp is symbolic.xp:
             return xp.floor_divide(x, y) if self.m_pythondiv else _exact_truncated(xp, x, y)
         if arrays.element(x).is_integer:
             return arrays.floor_divide(xp, x, y) if self.m_pythondiv else arrays.trunc_divide(xp, x, y)
         return xp.divide(x, y)
 
-    def canonical(self, x: Any, y: Any) -> Op:
-        """Only the sign of an integer makes a difference between the two roundings."""
+    def canonical(self, x: View, y: View) -> Op:
+        """Drop ``m_pythondiv`` for floats and unsigned integers, which both roundings treat alike."""
         plain = super().canonical(x, y)
-        dtype = x.type.dtype
+        dtype = dtype_in(x.type)
         return plain if not self.m_pythondiv or dtype is None or dtype.kind == "int" else plain.with_(m_pythondiv=False)
 
-    def composed(self, b: Any, x: Any, y: Any) -> Any:
+    def composed(self, b: Builder, x: Value, y: Value) -> Any:
         if not self.m_pythondiv or x.dtype.kind != "int":
             return None
         quotient = b.Divide(x, y, broadcast=self.broadcast)
@@ -115,12 +120,12 @@ class Divide(
         below = b.And(b.NotEqual(rest, zero), b.Xor(b.Less(x, zero), b.Less(y, zero)))
         return b.Where(below, b.Subtract(quotient, 1), quotient)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         return [unbroadcast(b, b.Divide(g, y), x), unbroadcast(b, b.Negative(b.Divide(b.Multiply(g, z), y)), y)]
 
 
-def _exact_truncated(xp: Any, x: Any, y: Any) -> Any:
-    """Toward zero, from divisions toward minus infinity alone: those are what symbolic sizes know."""
+def _exact_truncated(xp: Namespace, x: Array, y: Array) -> Any:
+    """Divide toward zero with floor divisions, the only ones that symbolic sizes have."""
     return xp.where((x < 0) != (y < 0), xp.negative(xp.floor_divide(xp.negative(x), y)), xp.floor_divide(x, y))
 
 
@@ -129,31 +134,35 @@ class Mod(
     onnx="Mod-10,13,28(x, y; fmod=0 | broadcast=true/false)",
     openvino=(f"Mod-1(x, y; {AUTO} | fmod=true)", f"FloorMod-1(x, y; {AUTO} | fmod=false)"),
 ):
-    """The remainder of a division toward minus infinity, with the sign of ``y``; with ``fmod`` toward zero, and of ``x``.
+    """Compute the remainder of floor division; with ``fmod`` that of truncating division.
 
-    Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and FloorMod-1.
+    It has the sign of ``y``, with ``fmod`` that of ``x``. Sources: ONNX Mod 10 to 28 (fmod), OpenVINO Mod-1 (truncated) and
+    FloorMod-1.
     """
 
     fmod: bool = False
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         if xp is symbolic.xp:
             return _exact_truncated_rest(xp, x, y) if self.fmod else xp.remainder(x, y)
         if not arrays.element(x).is_integer:
             return _float_rest(xp, x, y, self.fmod)
         return arrays.trunc_mod(xp, x, y) if self.fmod else arrays.floor_mod(xp, x, y)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         quotient = b.Divide(b.Subtract(x, z), y)
         return [unbroadcast(b, g, x), unbroadcast(b, b.Negative(b.Multiply(g, b.Round(quotient))), y)]
 
 
-def _exact_truncated_rest(xp: Any, x: Any, y: Any) -> Any:
+def _exact_truncated_rest(xp: Namespace, x: Array, y: Array) -> Any:
     return xp.where((x < 0) != (y < 0), xp.negative(xp.remainder(xp.negative(x), y)), xp.remainder(x, y))
 
 
-def _float_rest(xp: Any, x: Any, y: Any, fmod: bool) -> Any:
-    """C's fmod, which is exact; with an infinite ``y`` it is ``x``, and toward minus infinity ``y`` where the signs differ."""
+def _float_rest(xp: Namespace, x: Array, y: Array, fmod: bool) -> Any:
+    """Compute C's fmod, which is exact, or the floor remainder from it.
+
+    With an infinite ``y``, fmod is ``x``; the floor remainder is ``y`` where the signs differ.
+    """
     rest = arrays.trunc_mod(xp, x, y)
     rest = xp.where(xp.isinf(y) & xp.isfinite(x), x, rest)
     if fmod:
@@ -170,16 +179,17 @@ class Power(
     ),
     openvino=f"Power-1(x, y; {AUTO})",
 ):
-    """``x`` to the ``y``, of the type of ``x``. Integers are exact and wrap; a negative exponent gives the truncated reciprocal.
+    """Compute x to the power y, in the type of ``x``.
 
-    Sources: ONNX Pow 1 to 15 (from 12 on the types may differ), OpenVINO Power-1 (equal types).
+    Integers are exact and wrap; a negative exponent gives the truncated reciprocal. Sources: ONNX Pow 1 to 15 (from 12 on the
+    types may differ), OpenVINO Power-1 (equal types).
     """
 
-    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.hold(x, y)
         return arrays.power(xp, x, y)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         exponent = y if y.dtype is x.dtype else b.Cast(y, to=x.dtype)
         zero = number(b, 0, x)
         slope = b.Multiply(exponent, b.Power(x, b.Subtract(exponent, 1)))
@@ -193,52 +203,52 @@ class Power(
 
 
 class SquaredDifference(_Binary, openvino=f"SquaredDifference-1(x, y; {AUTO})"):
-    """(x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
+    """Compute (x - y) * (x - y). Source: OpenVINO SquaredDifference-1."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         difference = xp.subtract(x, y)
         return xp.multiply(difference, difference)
 
-    def composed(self, b: Any, x: Any, y: Any) -> Any:
+    def composed(self, b: Builder, x: Value, y: Value) -> Any:
         difference = b.Subtract(x, y, broadcast=self.broadcast)
         return b.Multiply(difference, difference)
 
-    def vjp(self, b: Any, g: Any, z: Any, x: Any, y: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, z: Value, x: Value, y: Value) -> Any:
         dx = b.Multiply(g, b.Multiply(b.Subtract(x, y), 2))
         return [unbroadcast(b, dx, x), unbroadcast(b, b.Negative(dx), y)]
 
 
-# Any number of inputs
+# Operators with any number of inputs
 
 
 class _Variadic(BroadcastingOp, sig="*xs: R -> y: R"):
-    """One function folded over one or more tensors, from the first to the last."""
+    """A binary operation folded over one or more tensors, from the first to the last."""
 
     def check(self, xs: tuple[Any, ...]) -> None:
         if not xs:
-            raise RuleError("node.inputs", "at least one input is needed")
+            raise RuleError("node.inputs", "needs at least 1 input, got 0")
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View) -> list[Type]:
         self.check(xs)
         return super().types(*xs)
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         raise NotImplementedError
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         self.hold(*xs)
         return reduce(lambda x, y: computed(xp, lambda *pair: self.function(xp, *pair), x, y), xs)
 
-    def composed(self, b: Any, *xs: Any) -> Any:
-        """One after the other."""
+    def composed(self, b: Builder, *xs: Value) -> Any:
+        """Apply the binary operation to one input after the other."""
         if len(xs) == 1:
             return b.Identity(xs[0])
         return reduce(lambda x, y: b.add(self, x, y)[0], xs) if len(xs) > 2 else None
 
 
 class _Extreme(_Variadic):
-    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
-        """Inputs that are extreme at the same place share its gradient equally."""
+    def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:
+        """Split the gradient equally among the inputs that attain the extremum."""
         hits = [b.Cast(b.Equal(x, y), to=y.dtype) for x in xs]
         share = b.Divide(g, reduce(b.Add, hits))
         return [unbroadcast(b, b.Multiply(share, hit), x) for hit, x in zip(hits, xs, strict=True)]
@@ -253,9 +263,12 @@ class Maximum(
     ),
     openvino=f"Maximum-1(*xs; {AUTO})",
 ):
-    """The greatest of ``xs`` at each place; NaN where one is. Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs)."""
+    """Compute the element-wise maximum of ``xs``; NaN where one is NaN.
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    Sources: ONNX Max 1 to 13, OpenVINO Maximum-1 (two inputs).
+    """
+
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.maximum(x, y)
 
 
@@ -268,9 +281,12 @@ class Minimum(
     ),
     openvino=f"Minimum-1(*xs; {AUTO})",
 ):
-    """The least of ``xs`` at each place; NaN where one is. Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs)."""
+    """Compute the element-wise minimum of ``xs``; NaN where one is NaN.
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    Sources: ONNX Min 1 to 13, OpenVINO Minimum-1 (two inputs).
+    """
+
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.minimum(x, y)
 
 
@@ -282,17 +298,17 @@ class Sum(
         "Sum-8,13(*xs | broadcast=true/false)",
     ),
 ):
-    """The sum of ``xs`` at each place, added from the first to the last. Source: ONNX Sum 1 to 13."""
+    """Compute the element-wise sum of ``xs``, added from the first to the last. Source: ONNX Sum 1 to 13."""
 
-    def function(self, xp: Any, x: Any, y: Any) -> Any:
+    def function(self, xp: Namespace, x: Array, y: Array) -> Any:
         return xp.add(x, y)
 
-    def composed(self, b: Any, *xs: Any) -> Any:
+    def composed(self, b: Builder, *xs: Value) -> Any:
         if len(xs) == 1:
             return b.Identity(xs[0])
         return reduce(lambda x, y: b.Add(x, y, broadcast=self.broadcast), xs)
 
-    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:
         return [unbroadcast(b, g, x) for x in xs]
 
 
@@ -305,15 +321,15 @@ class Mean(
         "Mean-8,13(*xs | broadcast=true/false)",
     ),
 ):
-    """The mean of ``xs`` at each place: their sum, divided by their number. Source: ONNX Mean 1 to 13."""
+    """Compute the element-wise mean of ``xs``: their sum divided by their number. Source: ONNX Mean 1 to 13."""
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
+    def evaluate(self, xp: Namespace, *xs: Array) -> Any:
         total = Sum(broadcast=self.broadcast).evaluate(xp, *xs)
         return computed(xp, lambda sum: xp.divide(sum, xp.full_like(sum, len(xs))), total)
 
-    def composed(self, b: Any, *xs: Any) -> Any:
+    def composed(self, b: Builder, *xs: Value) -> Any:
         return b.Divide(b.Sum(*xs, broadcast=self.broadcast), len(xs))
 
-    def vjp(self, b: Any, g: Any, y: Any, *xs: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, *xs: Value) -> Any:
         share = b.Divide(g, len(xs))
         return [unbroadcast(b, share, x) for x in xs]

@@ -1,66 +1,71 @@
-"""Operators on the bits of integers."""
+"""Bitwise operators and BitShift."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import Type
+from dovetail.ir.types import Type, View, dtype_in
 from dovetail.ops.elementwise.broadcast import AUTO, BroadcastingOp, Elementwise, computed, number
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class _Bitwise(BroadcastingOp, sig="x: T, y: T -> z: T"):
-    """One function of the bits of two integers, or of two truth values."""
+    """A bitwise operation on two integer or boolean tensors."""
 
-    def types(self, x: Any, y: Any) -> list[Type]:
+    def types(self, x: View, y: View) -> list[Type]:
         found = super().types(x, y)
         _refuse_no_bits(x)
         return found
 
 
-def _refuse_no_bits(x: Any) -> None:
+def _refuse_no_bits(x: View) -> None:
     if not x.dtype.is_integer and x.dtype.kind != "bool":
-        raise RuleError("type.class", f"input 'x' should be an integer or boolean type, not {x.dtype}")
+        raise RuleError("type.class", f"input 'x' must be an integer or boolean type, got {x.dtype}")
 
 
 class BitwiseAnd(_Bitwise, onnx="BitwiseAnd-18(x, y | broadcast=true/false)", openvino=f"BitwiseAnd-13(x, y; {AUTO})"):
-    """The bits that are set in both. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
+    """Compute the bitwise AND. Sources: ONNX BitwiseAnd 18 (integers), OpenVINO BitwiseAnd-13 (integers and booleans)."""
 
-    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.hold(x, y)
         return computed(xp, xp.bitwise_and, x, y)
 
 
 class BitwiseOr(_Bitwise, onnx="BitwiseOr-18(x, y | broadcast=true/false)", openvino=f"BitwiseOr-13(x, y; {AUTO})"):
-    """The bits that are set in either. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
+    """Compute the bitwise OR. Sources: ONNX BitwiseOr 18 (integers), OpenVINO BitwiseOr-13 (integers and booleans)."""
 
-    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.hold(x, y)
         return computed(xp, xp.bitwise_or, x, y)
 
 
 class BitwiseXor(_Bitwise, onnx="BitwiseXor-18(x, y | broadcast=true/false)", openvino=f"BitwiseXor-13(x, y; {AUTO})"):
-    """The bits that are set in one. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
+    """Compute the bitwise XOR. Sources: ONNX BitwiseXor 18 (integers), OpenVINO BitwiseXor-13 (integers and booleans)."""
 
-    def evaluate(self, xp: Any, x: Any, y: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, y: Array) -> Any:
         self.hold(x, y)
         return computed(xp, xp.bitwise_xor, x, y)
 
 
 class BitwiseNot(Elementwise, sig="x: T -> y: T", onnx="BitwiseNot-18(x)", openvino="BitwiseNot-13(x)"):
-    """Every bit inverted. Sources: ONNX BitwiseNot 18 (integers), OpenVINO BitwiseNot-13 (integers and booleans)."""
+    """Invert each bit. Sources: ONNX BitwiseNot 18 (integers), OpenVINO BitwiseNot-13 (integers and booleans)."""
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         found = super().types(x)
         _refuse_no_bits(x)
         return found
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return computed(xp, xp.bitwise_invert, x)
 
 
@@ -76,11 +81,11 @@ class BitShift(
         f"BitwiseRightShift-15(x, y; {AUTO} | direction=right, beyond=open)",
     ),
 ):
-    """``x`` shifted ``left`` or ``right`` by ``amount`` bits; to the right the sign of a signed type comes after.
+    """Shift ``x`` ``left`` or ``right`` by ``y`` bits; a right shift of a signed type is arithmetic.
 
-    An amount that is negative, or at least the number of bits, leaves with ``beyond="fill"`` what the sign alone gives; with
-    ``open`` the source does not say.
-    Sources: ONNX BitShift 11 (unsigned) and 28, OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
+    A shift by a negative amount, or by at least the number of bits, gives with ``beyond="fill"`` 0, or -1 for a negative ``x``
+    shifted right. ``beyond="open"`` marks sources that leave this undefined. Sources: ONNX BitShift 11 (unsigned) and 28,
+    OpenVINO BitwiseLeftShift-15 and BitwiseRightShift-15.
     """
 
     direction: str = "left"
@@ -88,23 +93,23 @@ class BitShift(
 
     def validate(self) -> None:
         if self.direction not in ("left", "right"):
-            raise RuleError("shift.direction", f"direction {self.direction!r} should be left or right")
+            raise RuleError("shift.direction", f"direction must be left or right, got {self.direction!r}")
 
-    def evaluate(self, xp: Any, x: Any, amount: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, amount: Array) -> Any:
         if xp is symbolic.xp:
             raise symbolic.Inexact("bits of dimensions")
         self.hold(x, amount)
         bits = arrays.element(x).bits
         return arrays.bit_shift(xp, x, xp.where(amount < 0, xp.full_like(amount, bits), amount), self.direction)
 
-    def canonical(self, x: Any, amount: Any) -> Op:
+    def canonical(self, x: View, amount: View) -> Op:
         plain: Any = super().canonical(x, amount)
-        dtype = x.type.dtype
+        dtype = dtype_in(x.type)
         known = dtype is not None and amount.value is not None and symbolic.fits(amount.value, 0, dtype.bits - 1) is True
         return plain.with_(beyond="open") if known else plain  # type: ignore[no-any-return]
 
-    def decompose(self, b: Any, x: Any, amount: Any) -> Any:
-        """The amounts in range shifted, the others replaced by what the sign gives; signed ones as unsigned ones."""
+    def decompose(self, b: Builder, x: Value, amount: Value) -> Any:
+        """Shift by the amounts in range and fill the others with 0 or the sign; signed types shift as unsigned ones."""
         zero = number(b, 0, x)
         if self.beyond == "open":
             return self._unsigned(b, x, amount, zero) if x.dtype.kind == "int" else None
@@ -113,8 +118,8 @@ class BitShift(
         signed = self.direction == "right" and x.dtype.kind == "int"
         return b.Where(over, b.Where(b.Less(x, zero), number(b, -1, x), zero) if signed else zero, shifted)
 
-    def _unsigned(self, b: Any, x: Any, amount: Any, zero: Any) -> Any:
-        """To the right a negative number goes as what it lacks to -1."""
+    def _unsigned(self, b: Builder, x: Value, amount: Any, zero: Any) -> Any:
+        """Shift as unsigned integers; to the right, ~(~x >> y) for negative ``x``."""
         kind = dtypes.dtype(f"u{x.dtype.bits}")
         minus_one, is_right = number(b, -1, x), self.direction == "right"
         is_negative = b.Less(x, zero)

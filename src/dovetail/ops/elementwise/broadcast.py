@@ -1,47 +1,56 @@
-"""Operators whose inputs broadcast against each other, and the way back that their gradients take."""
+"""Base classes of elementwise operators, with broadcasting and the reduction of their gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.op import Op, default_types, infer_types
-from dovetail.ir.types import Shape, Type, agree_shapes, broadcast
+from dovetail.ir.types import Shape, Size, Type, View, agree_shapes, broadcast
 
-# How OpenVINO spells the attribute ``broadcast``; ``pdpd`` is a matter of its compose module.
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
+# OpenVINO's attribute for ``broadcast``; the converters handle its value ``pdpd``.
 AUTO = "auto_broadcast~{numpy:true,explicit:false,none:false}:broadcast=numpy"
 
 _CODES = ("nf4", "u1", "u3", "u6")
 
 
-# Narrow types that came late to ONNX, and one in which the same is computed: floats are rounded once, integers wrap at the end.
+# Narrow types that early ONNX versions lack, and the wider type that gives the same result: one rounding for floats, wrapping
+# for integers.
 _WIDER = {"bf16": dtypes.f32, "i8": dtypes.i32, "i16": dtypes.i32, "u8": dtypes.i32, "u16": dtypes.i32}
 
 
 class Elementwise(Op):
-    """One result for each place. Types that travel as codes have no arithmetic."""
+    """An operator that computes each output element from the input elements of the same index.
 
-    def decompose(self, b: Any, *xs: Any) -> Any:
-        """In a wider type, where that is the same; otherwise as ``composed`` says."""
+    Types stored as codes (nf4, u1, u3, u6) have no arithmetic.
+    """
+
+    def decompose(self, b: Builder, *xs: Any) -> Any:
+        """Compute in a wider type where that gives the same result, otherwise return what ``composed`` writes."""
         return _in_wider(b, self, xs) or self.composed(b, *xs)
 
-    def composed(self, b: Any, *xs: Any) -> Any:
-        """The same from other operators, or None."""
+    def composed(self, b: Builder, *xs: Any) -> Any:
+        """Write the same outputs with other operators, or return None."""
         return None
 
     def types(self, *xs: Any) -> list[Type]:
         for x in xs:
             dtype = getattr(getattr(x, "type", None), "dtype", None)
             if dtype is not None and dtype.name in _CODES:
-                raise RuleError("type.class", f"{type(self).__name__} does not compute in {dtype}; convert it first")
+                raise RuleError("type.class", f"{type(self).__name__} has no arithmetic for {dtype}; cast the input first")
         return default_types(self, xs)
 
 
-def _in_wider(b: Any, op: Op, xs: tuple[Any, ...]) -> Any:
+def _in_wider(b: Builder, op: Op, xs: tuple[Any, ...]) -> Any:
     narrow = [x is not None and x.dtype.name in _WIDER for x in xs]
     if not any(narrow):
         return None
@@ -52,7 +61,7 @@ def _in_wider(b: Any, op: Op, xs: tuple[Any, ...]) -> Any:
 
 
 class BroadcastingOp(Elementwise):
-    """With ``broadcast`` the inputs are stretched as numpy has it; without, their shapes have to be equal."""
+    """An elementwise operator; with ``broadcast`` inputs broadcast as in numpy, without it their shapes must be equal."""
 
     broadcast: bool = True
 
@@ -66,13 +75,13 @@ class BroadcastingOp(Elementwise):
         return result
 
     def hold(self, *arrays: Any) -> None:
-        """Raise EngineError [shape.disagree] where shapes differ that should not."""
+        """Check that shapes are equal where ``broadcast`` is off. Raises EngineError [shape.disagree]."""
         shapes = [tuple(array.shape) for array in arrays]
         if not self.broadcast and len(set(shapes)) > 1:
-            raise EngineError("shape.disagree", f"shapes {', '.join(str(list(shape)) for shape in shapes)} should be equal")
+            raise EngineError("shape.disagree", f"shapes {', '.join(str(list(shape)) for shape in shapes)} must be equal")
 
     def canonical(self, *xs: Any) -> Op:
-        """Where the shapes are known to be equal, a refusal to broadcast says the same, and every version can say it."""
+        """Turn ``broadcast`` off where the shapes are known to be equal, which every version can express."""
         return self.with_(broadcast=False) if self.broadcast and _are_equal([x.shape for x in xs]) else self
 
 
@@ -86,8 +95,8 @@ def _are_equal(shapes: list[Shape | None]) -> bool:
     )
 
 
-def computed(xp: Any, function: Callable[..., Any], *xs: Any) -> Any:
-    """``function`` of ``xs``: narrow elements are widened for it (f32, or 8 bits), and the result rounded once."""
+def computed(xp: Namespace, function: Callable[..., Any], *xs: Array) -> Any:
+    """Apply ``function`` to ``xs``; f32 or 8-bit integers stand in for narrower types, and the result is rounded once."""
     if xp is symbolic.xp:
         return function(*xs)
     kind = arrays.element(xs[0])
@@ -99,36 +108,36 @@ def computed(xp: Any, function: Callable[..., Any], *xs: Any) -> Any:
         return arrays.cast(xp, result, kind, saturate=False)
 
 
-def number(b: Any, value: float | int, like: Any) -> Any:
-    """A scalar constant of the element type of ``like``."""
+def number(b: Builder, value: float | int, like: View) -> Any:
+    """Create a scalar constant of the element type of ``like``."""
     return b.constant(value, like.dtype)
 
 
-def is_float(x: Any) -> bool:
+def is_float(x: View | None) -> bool:
     return x is not None and x.dtype.is_float
 
 
-def unbroadcast(b: Any, g: Any, x: Any) -> Any:
-    """The gradient ``g`` of a broadcast result summed back to the shape of ``x``; None where ``x`` has no gradient.
+def unbroadcast(b: Builder, g: Value, x: Value | None) -> Any:
+    """Sum the gradient ``g`` of a broadcast result to the shape of ``x``; None where ``x`` has no gradient.
 
     Raises UnsupportedError [gradient.rank] where a rank is unknown.
     """
-    if not is_float(x):
+    if x is None or not x.dtype.is_float:
         return None
     if g.shape is None or x.shape is None:
         raise UnsupportedError("gradient.rank", f"the gradient of a broadcast needs the ranks of {g.type} and {x.type}")
     extra = len(g.shape) - len(x.shape)
     if extra:
         g = b.ReduceSum(g, list(range(extra)), keepdims=False)
-    unknown = [axis for axis, pair in enumerate(zip(g.shape, x.shape, strict=True)) if _is_stretched(*pair) is None]
+    unknown = [axis for axis, pair in enumerate(zip(g.dims, x.dims, strict=True)) if _is_stretched(*pair) is None]
     if unknown:
         return _sum_where_stretched(b, g, x)
-    axes = [axis for axis, pair in enumerate(zip(g.shape, x.shape, strict=True)) if _is_stretched(*pair)]
+    axes = [axis for axis, pair in enumerate(zip(g.dims, x.dims, strict=True)) if _is_stretched(*pair)]
     return b.ReduceSum(g, axes, keepdims=True) if axes else g
 
 
-def _is_stretched(wide: Any, narrow: Any) -> bool | None:
-    """Whether an axis was stretched; None where only run time can tell."""
+def _is_stretched(wide: Size, narrow: Size) -> bool | None:
+    """Test whether an axis was broadcast; None: only known at run time."""
     if symbolic.equal(wide, narrow) is True:
         return False
     if isinstance(narrow, int) and narrow == 1:
@@ -136,11 +145,15 @@ def _is_stretched(wide: Any, narrow: Any) -> bool | None:
     return False if symbolic.equal(narrow, 1) is False else None
 
 
-def _sum_where_stretched(b: Any, g: Any, x: Any) -> Any:
-    """Each axis of ``g`` cut in two, of sizes (g / x, x), where x is 1 or as large as g; the first of the two is summed over."""
+def _sum_where_stretched(b: Builder, g: Value, x: Value) -> Any:
+    """Sum over the broadcast axes when these are only known at run time.
+
+    Each axis of ``g`` is split into two of sizes g / x and x, with x either 1 or the size of g; the first of each pair is
+    summed.
+    """
     wide, narrow = b.Shape(g, output_type=dtypes.i64), b.Shape(x, output_type=dtypes.i64)
     times = b.Divide(wide, b.Maximum(narrow, 1))
-    rank = len(x.shape)
+    rank = len(x.dims)
     pairs = b.Reshape(b.Concat(b.Unsqueeze(times, [1]), b.Unsqueeze(narrow, [1]), axis=1), [2 * rank])
     split = b.Reshape(g, pairs, special_zero=False)
     return b.ReduceSum(split, list(range(0, 2 * rank, 2)), keepdims=False)

@@ -1,8 +1,8 @@
-"""Changing the type of elements: by value, by another tensor's type, or bit by bit."""
+"""Cast, CastLike and BitCast."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +10,12 @@ from dovetail import arrays, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type
+from dovetail.ir.types import Tensor, Type, View, dtype_in
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 FNUZ = ("f8e4m3fnuz", "f8e5m2fnuz")
 SATURATING = ("f8e4m3", "f8e5m2", *FNUZ)
@@ -22,7 +27,7 @@ _NAMES = (
 
 def _check_rounding(round_mode: str) -> None:
     if round_mode not in ("up", "down", "nearest", "even"):
-        raise RuleError("cast.rounding", f"round_mode should be up, down, nearest or even, got {round_mode!r}")
+        raise RuleError("cast.rounding", f"round_mode must be up, down, nearest or even, got {round_mode!r}")
 
 
 class Cast(
@@ -39,16 +44,16 @@ class Cast(
         "source=none/nf4)"
     ),
 ):
-    """The elements of ``x`` as the type ``to``.
+    """Convert the elements of ``x`` to the type ``to``.
 
-    Floats go to integers toward zero, from beyond the range of the type to its nearest value and from NaN to 0, which the
-    specifications leave open (integers of fewer than 8 bits take the low bits of the i64); integers wrap; whatever is not 0
-    is True; numbers are rounded to the nearest, of two to the even one, and beyond the range of a float type to infinity. To
-    f8 with ``saturate`` to the greatest value instead, from infinity too unless ``saturate_infinity`` is off, when
-    f8e4m3fnuz and f8e5m2fnuz take NaN; without ``saturate`` to infinity or NaN. ``round_mode`` (up, down, nearest, of two to
-    the greater, even, of two to the even code) and ``saturate`` rule f8e8m0, which takes magnitudes. ``source`` names the
+    Floats go to integers toward zero. Out of range they go to the nearest value of the type, and NaN to 0, which the
+    specifications leave open; integers of fewer than 8 bits take the low bits of the i64. Integers wrap; every number other
+    than 0 is True. Numbers are rounded to nearest, ties to even, and beyond the range of a float type to infinity.
+
+    To f8 with ``saturate`` they go to the greatest value instead; so does infinity unless ``saturate_infinity`` is off, when
+    f8e4m3fnuz and f8e5m2fnuz take NaN. Without ``saturate`` they go to infinity or NaN. ``round_mode`` (up, down, nearest with
+    ties up, even with ties to the even code) and ``saturate`` apply to f8e8m0, which takes magnitudes. ``source`` names the
     type of ``x`` where its array does not: nf4.
-
     Sources: ONNX Cast 1 to 28 (infinity: table of 19 to 23 against 24), OpenVINO Convert-1.
     """
 
@@ -61,15 +66,15 @@ class Cast(
     def validate(self) -> None:
         _check_rounding(self.round_mode)
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         check_inputs(self, (x,))
-        dtype = x.type.dtype
+        dtype = dtype_in(x.type)
         if dtype is not None and (dtype == "nf4") != (self.source == "nf4"):
-            raise RuleError("cast.source", f"a cast of {dtype} does not go with source={self.source}")
+            raise RuleError("cast.source", f"source must be nf4 for nf4 inputs alone: got source={self.source} and {dtype}")
         return [Tensor(self.to, x.shape)]
 
-    def canonical(self, x: Any) -> Op:
-        """What does not matter to the target type, as it is by default."""
+    def canonical(self, x: View) -> Op:
+        """Reset attributes without effect on the target type to their defaults."""
         changes: dict[str, Any] = {}
         if self.to not in SATURATING and self.to != "f8e8m0":
             changes["saturate"] = True
@@ -79,7 +84,7 @@ class Cast(
             changes["round_mode"] = "up"
         return self.with_(**changes) if changes else self
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         if xp is symbolic.xp:
             return _exact(x, self.to)
         y = arrays.cast(xp, x, self.to, self.source, self.saturate, self.round_mode)
@@ -88,11 +93,11 @@ class Cast(
             y = xp.where(infinite, np.asarray(np.nan).astype(self.to.numpy), y)
         return y
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [b.Cast(g, to=x.dtype) if x.dtype.is_float and self.to.is_float else None]
 
 
-def _exact(x: Any, to: DType) -> Any:
+def _exact(x: Array, to: DType) -> Any:
     if not to.standard or to.kind not in ("int", "uint", "bool"):
         raise symbolic.Inexact(f"dimensions as {to}")
     return symbolic.xp.astype(x, to.numpy)
@@ -108,7 +113,7 @@ class CastLike(
     ),
     openvino="ConvertLike-1(x, target_type)",
 ):
-    """The elements of ``x`` as the type of ``target_type``, as Cast does it.
+    """Convert the elements of ``x`` to the element type of ``target_type``, as Cast does.
 
     Sources: ONNX CastLike 15 to 25, OpenVINO ConvertLike-1.
     """
@@ -122,44 +127,44 @@ class CastLike(
     def cast(self, to: DType) -> Cast:
         return Cast(to, saturate=self.saturate, round_mode=self.round_mode)
 
-    def types(self, x: Any, target_type: Any) -> list[Type]:
+    def types(self, x: View, target_type: View) -> list[Type]:
         check_inputs(self, (x, target_type))
-        if x.type.dtype == "nf4":
-            raise RuleError("cast.source", "nf4 is cast by Cast alone")
-        return [Tensor(target_type.type.dtype, x.shape)]
+        if dtype_in(x.type) == "nf4":
+            raise RuleError("cast.source", "CastLike takes no nf4 input; use Cast")
+        return [Tensor(dtype_in(target_type.type), x.shape)]
 
-    def evaluate(self, xp: Any, x: Any, target_type: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, target_type: Array) -> Any:
         if xp is symbolic.xp:
             raise symbolic.Inexact("a cast to a type that the values do not tell")
         return self.cast(arrays.element(target_type)).evaluate(xp, x)
 
-    def value(self, x: Any, target_type: Any) -> Any:
+    def value(self, x: View, target_type: View) -> Any:
         return self.cast(target_type.dtype).value(x)
 
-    def decompose(self, b: Any, x: Any, target_type: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, target_type: Value) -> Any:
         return b.add(self.cast(target_type.dtype), x)[0]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, target_type: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, target_type: Value) -> Any:
         return [b.Cast(g, to=x.dtype) if x.dtype.is_float and y.dtype.is_float else None, None]
 
 
 class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
-    """The bits of each element read as the type ``to``, which has as many. Source: ONNX BitCast 26."""
+    """Reinterpret the bits of each element as the type ``to`` of the same width. Source: ONNX BitCast 26."""
 
     to: DType
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         check_inputs(self, (x,))
-        dtype = x.type.dtype
+        dtype = dtype_in(x.type)
         if dtype is not None and (dtype.bits != self.to.bits or "string" in (dtype.kind, self.to.kind)):
             raise RuleError("bitcast.bits", f"{dtype} has {dtype.bits} bits, and {self.to} {self.to.bits}")
         return [Tensor(self.to, x.shape)]
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         if xp is symbolic.xp:
             raise symbolic.Inexact("bits of dimensions")
         if not arrays.is_numpy(xp):
-            raise UnsupportedError("array.library", "bits are read as another type in numpy only")
+            raise UnsupportedError("array.library", "BitCast needs numpy arrays")
         x = np.asarray(x)
         if self.to.bits < 8:
             return _from_code(_code(x) & (2**self.to.bits - 1), self.to)
@@ -167,12 +172,12 @@ class BitCast(Op, sig="x: T -> y: T2", onnx="BitCast-26(x; to)"):
             return x.view(np.uint8) != 0
         return np.ascontiguousarray(x).reshape(x.shape).view(self.to.numpy)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
 
 
-def _code(x: Any) -> Any:
-    """The bits of elements shorter than a byte, as u8."""
+def _code(x: Array) -> Any:
+    """Return the bits of elements shorter than a byte, as u8."""
     kind = arrays.element(x)
     return (
         x.astype(np.int8).view(np.uint8)
@@ -183,7 +188,7 @@ def _code(x: Any) -> Any:
     )
 
 
-def _from_code(code: Any, to: DType) -> Any:
+def _from_code(code: Array, to: DType) -> Any:
     if to.is_float:
         return code.astype(np.uint8).view(to.numpy)
     half = 1 << (to.bits - 1)

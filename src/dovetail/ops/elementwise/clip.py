@@ -1,15 +1,21 @@
-"""Limiting to a range, and the ends of the range of a type."""
+"""Clip, and the finite range of an element type."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError
+from dovetail.ir.types import View
 from dovetail.ops.elementwise.broadcast import Elementwise, computed, number, unbroadcast
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class Clip(
@@ -22,17 +28,19 @@ class Clip(
     ),
     openvino="> Clamp-1(x; min, max)",
 ):
-    """min(high, max(low, x)), so that ``high`` wins where the two cross. A bound is a scalar; one left out is the least or
-    greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO Clamp-1.
+    """Compute min(max, max(min, x)), so that ``max`` wins where the bounds cross.
+
+    The bounds are scalars; one left out is the least or greatest finite value of the type. Sources: ONNX Clip 1 to 13, OpenVINO
+    Clamp-1.
     """
 
-    def shape(self, x: Any, low: Any = None, high: Any = None) -> Any:
+    def shape(self, x: View, low: View | None = None, high: View | None = None) -> Any:
         for name, bound in (("low", low), ("high", high)):
             if bound is not None and bound.shape is not None and len(bound.shape):
-                raise RuleError("clip.bound", f"{name} should be a scalar, not of shape {list(bound.shape)}")
+                raise RuleError("clip.bound", f"{name} must be a scalar, got shape {list(bound.shape)}")
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any, low: Any = None, high: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, low: Array | None = None, high: Array | None = None) -> Any:
         if xp is not symbolic.xp:
             least, greatest = finite_range(arrays.element(x))
             low = xp.asarray(np.asarray(least), dtype=x.dtype) if low is None else low
@@ -40,7 +48,7 @@ class Clip(
         x = x if low is None else computed(xp, xp.maximum, x, low)
         return x if high is None else computed(xp, xp.minimum, x, high)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, low: Any = None, high: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, low: Value | None = None, high: Value | None = None) -> Any:
         zero = number(b, 0, x)
         below = None if low is None else b.Less(x, low)
         raised = x if low is None else b.Maximum(x, low)
@@ -52,7 +60,7 @@ class Clip(
 
 
 def finite_range(dtype: DType) -> tuple[Any, Any]:
-    """The least and the greatest finite value of a type, as numpy scalars of it."""
+    """Return the least and the greatest finite value of a type, as numpy scalars of it."""
     if dtype.is_integer:
         low, high = dtype.range()
         return dtype.numpy.type(low), dtype.numpy.type(high)

@@ -1,69 +1,74 @@
-"""Square matrices: determinants and inverses."""
+"""Det and Inverse."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree
+from dovetail.ir.types import View, agree
 from dovetail.ops.builders import reshape_like
 from dovetail.ops.casts import as_type, round_to, wide_type
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 
 class _Square(Op):
-    """Of the matrices in the last two axes."""
+    """An operator on the square matrices in the last two axes."""
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a determinant")
 
-    def check(self, x: Any) -> Any:
-        """The shape of ``x``, whose last two sizes are equal."""
+    def square_shape(self, x: View) -> Any:
+        """Return the shape of ``x`` with its last two sizes unified."""
         if x.shape is None:
             return None
         if len(x.shape) < 2:
-            raise RuleError("square.rank", f"a matrix is needed, not the rank {len(x.shape)}")
+            raise RuleError("square.rank", f"rank must be at least 2, got {len(x.shape)}")
         size = agree(*x.shape[-2:])
         return (*x.shape[:-2], size, size)
 
 
 class Det(_Square, sig="x: F -> y: F", onnx="Det-11,22(x)"):
-    """The determinants of the matrices in the last two axes of ``x``. Floats of fewer than 32 bits are computed in f32.
+    """Compute the determinants of the matrices in the last two axes. Floats of fewer than 32 bits are computed in f32.
 
     Source: ONNX Det 11, 22.
     """
 
-    def shape(self, x: Any) -> Any:
-        found = self.check(x)
+    def shape(self, x: View) -> Any:
+        found = self.square_shape(x)
         return None if found is None else found[:-2]
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return round_to(xp, xp.linalg.det(arrays.widened(xp, x)), arrays.element(x))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
-        """That of a matrix is its determinant times its inverse, transposed; small ones are taken apart, inverse or not."""
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
+        """The gradient is det(x) * inverse(x)'; up to 3 rows the cofactor matrix, which needs no inverse."""
         if isinstance(x.dims[-1], int) and x.dims[-1] <= 3:
             return [_cofactors(b, g, x)]
-        return [b.Multiply(_flipped(b, b.Inverse(x)), b.Unsqueeze(b.Multiply(g, y), [-2, -1]))]
+        return [b.Multiply(_transpose_matrices(b, b.Inverse(x)), b.Unsqueeze(b.Multiply(g, y), [-2, -1]))]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         size = x.dims[-1] if isinstance(x.dims[-1], int) else x.dims[-2]
         if not isinstance(size, int) or not 1 <= size <= 3:
-            raise UnsupportedError("square.size", f"the determinant of a matrix of {size} rows, taken apart for up to 3")
+            raise UnsupportedError("square.size", f"Det decomposes into other operators for 1 to 3 rows, got {size}")
         wide = wide_type(x.dtype)
         rows = as_type(b, x, wide)
         return as_type(b, _determinant(b, rows, list(range(size)), list(range(size))), x.dtype)
 
 
-def _at(b: Any, x: Any, row: int, column: int) -> Any:
+def _at(b: Builder, x: Value, row: int, column: int) -> Any:
     return b.Gather(b.Gather(x, np.array(row), axis=-2), np.array(column), axis=-1)
 
 
-def _determinant(b: Any, x: Any, rows: list[int], columns: list[int]) -> Any:
-    """Along the first row, that of a part of the matrix."""
+def _determinant(b: Builder, x: Value, rows: list[int], columns: list[int]) -> Any:
+    """Expand the determinant of a submatrix along its first row."""
     if len(rows) == 1:
         return _at(b, x, rows[0], columns[0])
     total = None
@@ -74,8 +79,8 @@ def _determinant(b: Any, x: Any, rows: list[int], columns: list[int]) -> Any:
     return total
 
 
-def _cofactors(b: Any, g: Any, x: Any) -> Any:
-    """The gradient of the determinant of a small matrix: ``g`` times what is left without each row and column."""
+def _cofactors(b: Builder, g: Value, x: Value) -> Any:
+    """Return ``g`` times the matrix of cofactors, the gradient of a small determinant."""
     size = x.dims[-1]
     made = []
     for row in range(size):
@@ -93,33 +98,33 @@ class Inverse(
     onnx="com.microsoft:Inverse-1(x)",
     openvino="Inverse-14(x; adjoint=false)",
 ):
-    """The inverses of the matrices in the last two axes of ``x``, or with ``adjoint`` their transposes. Floats of fewer than
-    32 bits are computed in f32. A matrix without an inverse is an error.
+    """Compute the inverses of the matrices in the last two axes, or with ``adjoint`` their transposes.
 
-    Sources: OpenVINO Inverse-14; onnxruntime's com.microsoft Inverse.
+    Floats of fewer than 32 bits are computed in f32. A singular matrix is an error. Sources: OpenVINO Inverse-14; onnxruntime's
+    com.microsoft Inverse.
     """
 
     adjoint: bool = False
 
-    def shape(self, x: Any) -> Any:
-        return self.check(x)
+    def shape(self, x: View) -> Any:
+        return self.square_shape(x)
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         y = xp.linalg.inv(arrays.widened(xp, x))
         return round_to(xp, xp.matrix_transpose(y) if self.adjoint else y, arrays.element(x))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         if self.adjoint:
-            g = _flipped(b, g)
+            g = _transpose_matrices(b, g)
         else:
-            y = _flipped(b, y)
+            y = _transpose_matrices(b, y)
         return [b.Negative(b.MatMul(b.MatMul(y, g), y))]
 
-    def decompose(self, b: Any, x: Any) -> Any:
-        return _flipped(b, b.Inverse(x)) if self.adjoint else None
+    def decompose(self, b: Builder, x: Value) -> Any:
+        return _transpose_matrices(b, b.Inverse(x)) if self.adjoint else None
 
 
-def _flipped(b: Any, x: Any) -> Any:
-    """The matrices transposed."""
+def _transpose_matrices(b: Builder, x: Value) -> Any:
+    """Transpose the matrices in the last two axes."""
     rank = len(x.dims)
     return b.Transpose(x, [*range(rank - 2), rank - 1, rank - 2])

@@ -1,33 +1,38 @@
-"""Products of matrices of which each belongs to a group of rows."""
+"""GroupedMatMul."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, dtypes
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import Unknown, agree
+from dovetail.ir.types import Unknown, View, agree
 from dovetail.ops.casts import as_type
 from dovetail.ops.linalg.matmul import MatMul
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
 
 class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino="GroupedMatMul-17(mat_a, mat_b, offsets?)"):
-    """The product of each group of rows with the matrix of its own, as a mixture of experts has it.
+    """Multiply each group of rows with the matrix of its group, as in a mixture of experts.
 
-    ``y`` is [groups, columns, k]: matrices that are transposed. ``x`` is [groups, rows, k], or [rows, k] with ``ends`` [groups]:
-    up to which row each group goes, the first from 0 and every other from where the one before it ends. Rows behind the last
-    group are 0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
+    ``mat_b`` is [groups, columns, k], transposed matrices. ``mat_a`` is [groups, rows, k], or [rows, k] with ``offsets``
+    [groups]: the end row of each group; a group starts where the one before ends, the first at 0. Rows after the last group are
+    0. Sums are those of MatMul. Source: OpenVINO GroupedMatMul-17, as the openvino package describes it.
     """
 
-    def shape(self, x: Any, y: Any, ends: Any = None) -> Any:
+    def shape(self, x: View, y: View, ends: View | None = None) -> Any:
         if y.shape is not None and len(y.shape) != 3:
-            raise RuleError("matmul.groups", f"a matrix for each group is of rank 3, not {len(y.shape)}")
+            raise RuleError("matmul.groups", f"mat_b must have rank 3, got {len(y.shape)}")
         if ends is not None and ends.shape is not None and len(ends.shape) != 1:
-            raise RuleError("matmul.groups", f"the ends of groups are a vector, not {ends.type}")
+            raise RuleError("matmul.groups", f"offsets must be a vector, got {ends.type}")
         if x.shape is None or y.shape is None:
             return None
         groups, columns, inner = y.shape
@@ -40,11 +45,11 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
             agree(ends.shape[0], groups)
         return (x.shape[0], columns)
 
-    def value(self, *xs: Any) -> Any:
-        """Shape values do not come out of products of matrices."""
+    def value(self, *xs: View) -> Any:
+        """Shape values are not tracked through matrix products."""
         raise Unknown
 
-    def evaluate(self, xp: Any, x: Any, y: Any, ends: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, y: Array, ends: Array | None = None) -> Any:
         product = MatMul(transpose_b=True)
         if ends is None:
             return product.evaluate(xp, x, y)
@@ -55,8 +60,8 @@ class GroupedMatMul(Op, sig="mat_a: N, mat_b: N, offsets?: I -> z: N", openvino=
         rest = product.evaluate(xp, xp.zeros_like(x[bounds[-1] :, :]), xp.zeros_like(y[0, :, :]))
         return xp.concat([*parts, rest], axis=0)
 
-    def decompose(self, b: Any, x: Any, y: Any, ends: Any = None) -> Any:
-        """Every row with every matrix, and of these products its own."""
+    def decompose(self, b: Builder, x: Value, y: Value, ends: Value | None = None) -> Any:
+        """Multiply every row with every matrix and select the products of its own group."""
         if ends is None:
             return b.MatMul(x, y, transpose_b=True)
         sizes = [b.Reshape(b.Gather(b.Shape(each), [0], axis=0), []) for each in (x, y)]

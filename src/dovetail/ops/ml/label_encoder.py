@@ -11,7 +11,7 @@ from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import agree
 from dovetail.ops.shape_values import view_of
-from dovetail.ops.text.strings import texts
+from dovetail.ops.text.strings import strings_of
 
 
 class LabelEncoder(Op, sig="x: T, keys: T, values: T1, other: T1 -> y: T1"):
@@ -75,5 +75,5 @@ def _count(b: Any, keys: Any) -> Any:
 
 def _hashable(x: Any) -> list[Any]:
     """The elements as they are looked up: every NaN is one and the same."""
-    found = texts(x) if x.dtype == object else x.reshape(-1).tolist()
+    found = strings_of(x) if x.dtype == object else x.reshape(-1).tolist()
     return ["nan" if item != item else item for item in found] if x.dtype.kind == "f" else found

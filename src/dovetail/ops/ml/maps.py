@@ -11,7 +11,7 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
 from dovetail.ir.types import UNKNOWN, Map, Sequence, Tensor, Type, Unknown
-from dovetail.ops.text.strings import tensor_of
+from dovetail.ops.text.strings import string_tensor_of
 
 _KINDS = {"to_float": dtypes.f32, "to_int64": dtypes.i64, "to_string": dtypes.string}
 _ABSENT = {"to_float": 0.0, "to_int64": 0, "to_string": "0.f"}
@@ -81,7 +81,7 @@ class DictVectorizer(Op, sig="x: any -> y: T"):
         absent = "" if self.dtype == "string" else 0
         row = [x.get(key, absent) for key in self.string_vocabulary or self.int64_vocabulary]
         if self.dtype == "string":
-            return tensor_of(row, (1, len(row)))
+            return string_tensor_of(row, (1, len(row)))
         return arrays.from_numpy(xp, np.array([row], self.dtype.numpy))
 
 
@@ -118,7 +118,7 @@ class CastMap(Op, sig="x: any -> y: T", onnx="ai.onnx.ml:CastMap-1(x; cast_to~lo
                 raise RuleError("map.keys", f"the key {min(x)} is no place")
             row = [self._cast(x[place]) if place in x else _ABSENT[self.cast_to] for place in range(self.max_map)]
         if self.cast_to == "to_string":
-            return tensor_of(row, (1, len(row)))
+            return string_tensor_of(row, (1, len(row)))
         return arrays.from_numpy(xp, np.array([row], _KINDS[self.cast_to].numpy))
 
     def _cast(self, item: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,16 +11,20 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, default_types
-from dovetail.ir.types import Tensor, Type
+from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.shape_values import elements_of, integers_of, length_of_vector
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class _Adaptive(Op):
     """Window i of an axis of n elements pooled to m goes from floor(i * n / m) to ceil((i + 1) * n / m)."""
 
-    def pooled(self, x: Any, size: Any) -> Any:
+    def pooled(self, x: View, size: Any) -> Any:
         count = length_of_vector(size, "size")
         if x.shape is None:
             return None
@@ -35,17 +39,17 @@ class _Adaptive(Op):
             raise RuleError("pool.target", f"pooled to {sizes}")
         return (*x.shape[:2], *sizes)
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a pool")
 
-    def targets(self, x: Any, size: Any) -> list[int]:
+    def targets(self, x: View, size: Any) -> list[int]:
         found = integers_of(size)
         if found is None:
             raise UnsupportedError("pool.adaptive", f"{type(self).__name__} to sizes that only run time knows")
         self.pooled(x, size)
         return found
 
-    def bounds(self, b: Any, x: Any, axis: int, target: int) -> tuple[Any, Any]:
+    def bounds(self, b: Builder, x: Value, axis: int, target: int) -> tuple[Any, Any]:
         """Where each window of an axis begins and ends: i64 vectors."""
         length = size_of(b, x, axis, dtypes.i64)
         if length.constant is not None:
@@ -62,10 +66,10 @@ class AdaptiveAveragePool(_Adaptive, sig="x: F, output_shape!: I -> y: F", openv
     ends before ceil((i + 1) * n / m). Source: OpenVINO AdaptiveAvgPool-8.
     """
 
-    def shape(self, x: Any, size: Any) -> Any:
+    def shape(self, x: View, size: View) -> Any:
         return self.pooled(x, size)
 
-    def decompose(self, b: Any, x: Any, size: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, size: Value) -> Any:
         """Even windows are those of AveragePool; others a product with weights along each axis."""
         targets = self.targets(x, size)
         sizes = x.dims[2:]
@@ -100,15 +104,15 @@ class AdaptiveMaxPool(
         if self.index_element_type not in ("i32", "i64"):
             raise RuleError("topk.dtype", f"indices of {self.index_element_type}, of i32 or i64")
 
-    def types(self, x: Any, size: Any) -> list[Type]:
+    def types(self, x: View, size: View) -> list[Type]:
         values = default_types(self, (x, size))[0]
         return [values, Tensor(self.index_element_type, getattr(values, "shape", None))]
 
-    def shape(self, x: Any, size: Any) -> Any:
+    def shape(self, x: View, size: View) -> Any:
         found = self.pooled(x, size)
         return [found, found]
 
-    def decompose(self, b: Any, x: Any, size: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, size: Value) -> Any:
         """Axis after axis, the last first: each window's elements beside one another, and the first of the greatest."""
         targets, rank = self.targets(x, size), len(x.dims)
         sizes = shape_value(b, x, range(2, rank))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +11,13 @@ from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree, agree_shapes
+from dovetail.ir.types import Shape, View, agree, agree_shapes
 from dovetail.ops.nn.sliding_window import SlidingWindowOp, span
 from dovetail.ops.shape_values import elements_of, integers_of, join_sizes, length_of_vector
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class Col2Im(
@@ -30,7 +34,7 @@ class Col2Im(
     Col2Im-15.
     """
 
-    def shape(self, x: Any, image: Any, block: Any) -> Any:
+    def shape(self, x: View, image: View, block: View) -> Any:
         counts = [length_of_vector(each, name) for each, name in ((image, "image"), (block, "block"))]
         known = [count for count in counts if isinstance(count, int)]
         if len(known) == 2:
@@ -51,11 +55,11 @@ class Col2Im(
             channels = shape[-2] // elements if isinstance(elements, int) else None
         return (*shape[:-2], channels, *(sizes or [None] * known[0]))
 
-    def canonical(self, x: Any, image: Any, block: Any) -> Op:
+    def canonical(self, x: View, image: View, block: View) -> Op:
         count = length_of_vector(image, "image")
         return self.with_(**self.plain(count)) if isinstance(count, int) else self
 
-    def decompose(self, b: Any, x: Any, image: Any, block: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, image: Value, block: Value) -> Any:
         """Each element scattered to where it lies, after those that fall on the padding are left out."""
         sizes, kernel = integers_of(image), integers_of(block)
         if sizes is None or kernel is None:
@@ -83,7 +87,7 @@ class Col2Im(
         return b.Reshape(y, join_sizes(b, [batch, _channels(b, x, kernel), *sizes]), special_zero=False)
 
 
-def _channels(b: Any, x: Any, kernel: list[int]) -> Any:
+def _channels(b: Builder, x: Value, kernel: list[int]) -> Any:
     count = x.dims[-2]
     if isinstance(count, int):
         return count // prod(kernel)
@@ -104,7 +108,7 @@ class MaxUnpool(
 
     kernel_shape: tuple[int, ...] = ()
 
-    def shape(self, x: Any, indices: Any, target: Any = None) -> Any:
+    def shape(self, x: View, indices: View, target: View | None = None) -> Any:
         shape = agree_shapes(x.shape, indices.shape)
         if target is not None:
             length_of_vector(target, "target")
@@ -122,7 +126,7 @@ class MaxUnpool(
                     raise RuleError("pool.target", f"{size} elements do not lie in {whole}")
         return tuple(found)
 
-    def inner(self, shape: Any) -> tuple[Any, ...]:
+    def inner(self, shape: Shape) -> tuple[Any, ...]:
         """The shape without a target."""
         count = len(shape) - 2
         if count < 1 or len(self.kernel_shape) != count:
@@ -132,10 +136,10 @@ class MaxUnpool(
         axes = zip(shape[2:], strides, self.kernel_shape, begins, ends, strict=True)
         return (*shape[:2], *((n - 1) * stride + span(size, 1) - begin - end for n, stride, size, begin, end in axes))
 
-    def canonical(self, x: Any, indices: Any, target: Any = None) -> Op:
+    def canonical(self, x: View, indices: View, target: View | None = None) -> Op:
         return self if x.shape is None else self.with_(**self.plain(len(x.shape) - 2) | {"dilations": None})
 
-    def decompose(self, b: Any, x: Any, indices: Any, target: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, indices: Value, target: Value | None = None) -> Any:
         shape = x.dims
         inner = self.inner(shape)
         if all(isinstance(size, int) for size in inner):

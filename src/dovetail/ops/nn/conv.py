@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import arrays, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Unknown, agree, static
+from dovetail.ir.types import Unknown, View, agree, static
 from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, SlidingWindowOp, halves, span, spatial
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 _ONNX = f"strides?, pads~natural?, dilations?, {ONNX_PAD}, group=1, kernel_shape?"
 
@@ -28,7 +33,7 @@ class Convolution(SlidingWindowOp):
         if self.group < 1:
             raise RuleError("conv.group", f"{self.group} groups")
 
-    def _kernel(self, x: Any, w: Any) -> tuple[Any, ...]:
+    def _kernel(self, x: View, w: View) -> tuple[Any, ...]:
         """The kernel's sizes, where they agree with everything said of them."""
         shape = w.dims
         if len(shape) < 3 or (x.shape is not None and len(x.shape) != len(shape)):
@@ -41,20 +46,20 @@ class Convolution(SlidingWindowOp):
             raise RuleError("conv.kernel", f"kernel {list(self.kernel_shape)} beside weights of {len(shape) - 2} spatial axes")
         return tuple(map(agree, self.kernel_shape, shape[2:]))
 
-    def _check_bias(self, bias: Any, channels: Any) -> None:
+    def _check_bias(self, bias: View | None, channels: Any) -> None:
         if bias is None or bias.shape is None:
             return
         if len(bias.shape) != 1:
             raise RuleError("conv.bias", f"the bias should be a vector, not of rank {len(bias.shape)}")
         agree(bias.shape[0], channels)
 
-    def _with_bias(self, xp: Any, kind: Any, y: Any, bias: Any) -> Any:
+    def _with_bias(self, xp: Namespace, kind: Any, y: Array, bias: Array) -> Any:
         """Add the bias to what is still in the type that sums run in, then round once."""
         if bias is not None:
             y = y + xp.reshape(arrays.widened(xp, bias), (1, -1, *(1,) * (y.ndim - 2)))
         return y if arrays.element(y) is kind else arrays.cast(xp, y, kind, saturate=False)
 
-    def decompose_bias(self, b: Any, x: Any, w: Any, bias: Any, *rest: Any) -> Any:
+    def decompose_bias(self, b: Builder, x: Value, w: Value, bias: Value, *rest: Any) -> Any:
         """The same without its bias, and the bias added after."""
         return _biased(b, b.add(self, x, w, *((None, *rest) if any(item is not None for item in rest) else ()))[0], bias)
 
@@ -72,7 +77,7 @@ class Conv(
     32 bits are summed in f32 and rounded once. Sources: ONNX Conv 1, 11, 22; OpenVINO Convolution-1, GroupConvolution-1.
     """
 
-    def shape(self, x: Any, w: Any, bias: Any = None) -> Any:
+    def shape(self, x: View, w: View, bias: View | None = None) -> Any:
         if w.shape is None:
             return None
         kernel = self._kernel(x, w)
@@ -87,17 +92,17 @@ class Conv(
             raise RuleError("conv.channels", f"{x.shape[1]} channels, and weights for {w.dims[1] * self.group}")
         return (x.shape[0], outputs, *self.geometry(sizes, kernel).outs)
 
-    def evaluate(self, xp: Any, x: Any, w: Any, bias: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None) -> Any:
         found = self.geometry(x.shape[2:], w.shape[2:])
         wide, weights = arrays.widened(xp, x), arrays.widened(xp, w)
         y = arrays.convolve(xp, wide, weights, found.strides, found.begins, found.ends, found.dilations, self.group)
         return self._with_bias(xp, arrays.element(x), y, bias)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, w: Any, bias: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, w: Value, bias: Value | None = None) -> Any:
         op, padded, _ = settled(b, self, x, w)
         return [input_gradient(b, self, g, x, w), weights_gradient(b, padded, g, w, op), *_bias_gradient(b, g, bias)]
 
-    def canonical(self, x: Any, w: Any, bias: Any = None) -> Op:
+    def canonical(self, x: View, w: View, bias: View | None = None) -> Op:
         count = len(w.shape) - 2 if w.shape is not None else None
         return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
@@ -140,7 +145,7 @@ class ConvTranspose(
 
     output_padding: tuple[int, ...] | None = None
 
-    def shape(self, x: Any, w: Any, bias: Any = None, output_shape: Any = None) -> Any:
+    def shape(self, x: View, w: View, bias: View | None = None, output_shape: View | None = None) -> Any:
         self._check_target(output_shape)
         if w.shape is None:
             return None
@@ -191,7 +196,7 @@ class ConvTranspose(
                 "conv.output-shape", f"{-surplus} output elements more than the products reach, with {self.auto_pad}"
             )
 
-    def evaluate(self, xp: Any, x: Any, w: Any, bias: Any = None, output_shape: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None, output_shape: Array | None = None) -> Any:
         target = None if output_shape is None else [int(size) for size in output_shape]
         found = self.placement(x.shape[2:], w.shape[2:], target)
         wide, weights = arrays.widened(xp, x), arrays.widened(xp, w)
@@ -201,7 +206,9 @@ class ConvTranspose(
         )
         return self._with_bias(xp, arrays.element(x), y, bias)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, w: Any, bias: Any = None, output_shape: Any = None) -> Any:
+    def vjp(
+        self, b: Builder, g: Value, y: Value, x: Value, w: Value, bias: Value | None = None, output_shape: Value | None = None
+    ) -> Any:
         op, padded = self._padded(b, g, x, w, output_shape)
         dx = b.add(op, padded, w)[0]
         sizes = x.dims[2:]
@@ -210,7 +217,7 @@ class ConvTranspose(
         dw = weights_gradient(b, padded, x, w, op)
         return [dx, dw, *_bias_gradient(b, g, bias), *([None] if output_shape is not None else [])]
 
-    def _padded(self, b: Any, g: Any, x: Any, w: Any, output_shape: Any) -> tuple[Conv, Any]:
+    def _padded(self, b: Builder, g: Value, x: Value, w: Value, output_shape: Any) -> tuple[Conv, Any]:
         """The convolution that reads the gradient of ``x`` off that of the output, and what it reads."""
         count = len(w.dims) - 2
         strides, dilations = self.steps(count)
@@ -226,7 +233,7 @@ class ConvTranspose(
         padded = b.Pad(g, joined(b, zeros, begins, zeros, ends))
         return Conv(strides, (0,) * 2 * count, dilations, group=self.group), padded
 
-    def _pads_at_run_time(self, b: Any, g: Any, x: Any, w: Any) -> tuple[Any, Any]:
+    def _pads_at_run_time(self, b: Builder, g: Value, x: Value, w: Value) -> tuple[Any, Any]:
         count = len(w.dims) - 2
         strides, dilations = self.steps(count)
         full = b.Add(b.Multiply(b.Subtract(_vector(b, sizes_of(b, x)), [1] * count), list(strides)), spans_of(b, w, dilations))
@@ -237,11 +244,11 @@ class ConvTranspose(
             begins = b.Divide(b.Add(surplus, [0 if self.auto_pad == "same_upper" else 1] * count), [2] * count)
         return begins, b.Maximum(b.Subtract(rest, begins), b.constant([0]))
 
-    def canonical(self, x: Any, w: Any, bias: Any = None, output_shape: Any = None) -> Op:
+    def canonical(self, x: View, w: View, bias: View | None = None, output_shape: View | None = None) -> Op:
         count = len(w.shape) - 2 if w.shape is not None else None
         return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
-    def resolved(self, x: Any, w: Any, output_shape: Any) -> ConvTranspose | None:
+    def resolved(self, x: View, w: View, output_shape: Any) -> ConvTranspose | None:
         """The same with explicit pads and ``output_padding`` and no output shape, where every size is known."""
         try:
             target = None if output_shape is None else [int(size) for size in output_shape.exact]
@@ -252,7 +259,7 @@ class ConvTranspose(
         extra = tuple(max(-end, 0) for end in found.ends)
         return ConvTranspose(found.strides, (*found.begins, *ends), found.dilations, group=self.group, output_padding=extra)
 
-    def decompose(self, b: Any, x: Any, w: Any, bias: Any = None, output_shape: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, w: Value, bias: Value | None = None, output_shape: Value | None = None) -> Any:
         """Without an output shape, or with it as a cut through all there is: what a format without such an input can say.
 
         None where there is no output shape to do without.
@@ -268,6 +275,7 @@ class ConvTranspose(
             count = len(w.dims) - 2
             target = b.Multiply(_vector(b, sizes_of(b, x)), list(self.steps(count)[0]))
             return b.add(self, x, w, bias, target)[0]
+        assert output_shape is not None
         count = len(w.dims) - 2
         strides, dilations = self.steps(count)
         begins = list(self.explicit_pads(count)[0])
@@ -278,11 +286,11 @@ class ConvTranspose(
         return _biased(b, cropped(b, full, begins, output_shape), bias)
 
 
-def _biased(b: Any, y: Any, bias: Any) -> Any:
+def _biased(b: Builder, y: Value, bias: Value | None) -> Any:
     return y if bias is None else b.Add(y, b.Reshape(bias, [1, -1] + [1] * (len(y.dims) - 2)))
 
 
-def _grown(b: Any, op: ConvTranspose, x: Any, w: Any, bias: Any) -> Any:
+def _grown(b: Builder, op: ConvTranspose, x: Value, w: Value, bias: Value | None) -> Any:
     """``op``, which has explicit pads; where its output padding is a whole stride or more, zeros stand for what no product
     reaches.
     """
@@ -296,28 +304,28 @@ def _grown(b: Any, op: ConvTranspose, x: Any, w: Any, bias: Any) -> Any:
 # Gradients
 
 
-def sizes_of(b: Any, x: Any) -> Any:
+def sizes_of(b: Builder, x: Value) -> Any:
     """The spatial sizes of ``x``: a list, or a vector read at run time."""
     return shape_value(b, x, range(2, len(x.dims)))
 
 
-def spans_of(b: Any, w: Any, dilations: Sequence[int]) -> Any:
+def spans_of(b: Builder, w: Value, dilations: Sequence[int]) -> Any:
     reach = b.Subtract(_vector(b, sizes_of(b, w)), [1] * len(dilations))
     return b.Add(b.Multiply(reach, list(dilations)), [1] * len(dilations))
 
 
-def _vector(b: Any, items: Any) -> Any:
+def _vector(b: Builder, items: Value | list[int]) -> Any:
     return b.constant(items, "i64") if isinstance(items, list) else items
 
 
-def joined(b: Any, *parts: Any) -> Any:
+def joined(b: Builder, *parts: Value | list[int]) -> Any:
     """Integers and vectors end to end."""
     if all(isinstance(part, list) for part in parts):
         return [item for part in parts for item in part]
     return b.Concat(*(_vector(b, part) for part in parts), axis=0)
 
 
-def cropped(b: Any, x: Any, starts: Any, sizes: Any) -> Any:
+def cropped(b: Builder, x: Value, starts: Value | list[int], sizes: Value | list[int]) -> Any:
     """``sizes`` elements of each spatial axis of ``x`` from ``starts``."""
     if isinstance(starts, list) and isinstance(sizes, list):
         stops: Any = [start + size for start, size in zip(starts, sizes, strict=True)]
@@ -327,7 +335,7 @@ def cropped(b: Any, x: Any, starts: Any, sizes: Any) -> Any:
     return b.Slice(x, starts, stops, list(range(2, count + 2)), [1] * count)
 
 
-def settled(b: Any, op: Conv, x: Any, w: Any) -> tuple[Conv, Any, Any]:
+def settled(b: Builder, op: Conv, x: Value, w: Value) -> tuple[Conv, Any, Any]:
     """The convolution with explicit pads; its input, padded beforehand where only run time knows by how much; and how to undo
     that.
     """
@@ -350,7 +358,7 @@ def settled(b: Any, op: Conv, x: Any, w: Any) -> tuple[Conv, Any, Any]:
     return Conv(strides, (0,) * 2 * count, dilations, group=op.group), padded, lambda value: cropped(b, value, less, sizes)
 
 
-def input_gradient(b: Any, op: Conv, g: Any, x: Any, w: Any) -> Any:
+def input_gradient(b: Builder, op: Conv, g: Value, x: Value, w: Value) -> Any:
     """The gradient of the input ``x`` of ``op``, for its weights and incoming gradient ``g``: what windows do not reach has
     none.
     """
@@ -359,7 +367,7 @@ def input_gradient(b: Any, op: Conv, g: Any, x: Any, w: Any) -> Any:
     return unpad(b.add(back, g, w, None, sizes_of(b, padded))[0])
 
 
-def weights_gradient(b: Any, x: Any, g: Any, w: Any, op: Conv) -> Any:
+def weights_gradient(b: Builder, x: Value, g: Value, w: Value, op: Conv) -> Any:
     """The gradient of the weights of ``op``, whose pads are explicit, for its input ``x`` [N, C, *sizes] and incoming gradient
     ``g``.
 
@@ -384,7 +392,7 @@ def weights_gradient(b: Any, x: Any, g: Any, w: Any, op: Conv) -> Any:
     return b.Transpose(found, [1, 0, *rest])
 
 
-def _bias_gradient(b: Any, g: Any, bias: Any) -> list[Any]:
+def _bias_gradient(b: Builder, g: Value, bias: Value | None) -> list[Any]:
     return [None if bias is None else b.ReduceSum(g, [0, *range(2, len(g.dims))], keepdims=False)]
 
 

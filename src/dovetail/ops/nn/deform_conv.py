@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +12,16 @@ from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree, static
+from dovetail.ir.types import Size, View, agree, static
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.nn.conv import Convolution
 from dovetail.ops.nn.grid_sample import size_of
 from dovetail.ops.nn.sliding_window import PADS, STALE, spatial
 from dovetail.ops.shape_values import indices_of_axis, join_sizes
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 _IN_IR = "strides, dilations, group=1, deformable_group:offset_group=1"
 _PADDED = "bilinear_interpolation_pad=false"
@@ -51,7 +55,7 @@ class DeformConv(
         if self.offset_group < 1:
             raise RuleError("conv.group", f"{self.offset_group} parts of the channels")
 
-    def shape(self, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any = None) -> Any:
+    def shape(self, x: View, w: View, offset: View, bias: View | None = None, mask: View | None = None) -> Any:
         if w.shape is None:
             return None
         kernel = self._kernel(x, w)
@@ -72,20 +76,22 @@ class DeformConv(
                 self._check_places(item, each, kernel, batch, outs)
         return (batch, w.dims[0], *outs)
 
-    def _check_places(self, item: Any, each: int, kernel: Any, batch: Any, outs: Any) -> None:
+    def _check_places(self, item: View, each: int, kernel: Any, batch: Size | None, outs: Any) -> None:
         """Hold offsets, or a mask, against what it should be for."""
-        if len(item.shape) != len(kernel) + 2:
-            raise RuleError("conv.rank", f"offsets and masks should have rank {len(kernel) + 2}, not {len(item.shape)}")
-        agree(item.shape[1], symbolic.product(kernel) * each * self.offset_group)
-        for ours, theirs in zip((batch, *outs), (item.shape[0], *item.shape[2:]), strict=True):
+        if len(item.dims) != len(kernel) + 2:
+            raise RuleError("conv.rank", f"offsets and masks should have rank {len(kernel) + 2}, not {len(item.dims)}")
+        agree(item.dims[1], symbolic.product(kernel) * each * self.offset_group)
+        for ours, theirs in zip((batch, *outs), (item.dims[0], *item.dims[2:]), strict=True):
             if ours is not None:
                 agree(ours, theirs)
 
-    def canonical(self, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any = None) -> Op:
+    def canonical(self, x: View, w: View, offset: View, bias: View | None = None, mask: View | None = None) -> Op:
         count = len(w.shape) - 2 if w.shape is not None else None
         return self if count is None else self.with_(kernel_shape=None, **self.plain(count))
 
-    def decompose(self, b: Any, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any = None) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
+    ) -> Any:
         """What each kernel element reads, then a product with the weights."""
         wide = wide_type(x.dtype)
         outputs, _, *kernel = static(w.dims)
@@ -98,7 +104,7 @@ class DeformConv(
         taps = [self._taps(b, place, size_of(b, x, axis + 2, wide)) for axis, place in enumerate(places)]
         flat = b.Reshape(x, join_sizes(b, [batch, self.offset_group, channels // self.offset_group, -1]), special_zero=False)
         flat = b.Transpose(flat, [0, 1, 3, 2])
-        total = None
+        total: Any = None
         for chosen in product(*taps):
             index, weight = _combined(b, x, chosen)
             read = as_type(b, b.GatherND(flat, b.Unsqueeze(index, [-1]), batch_dims=2), wide)
@@ -116,7 +122,7 @@ class DeformConv(
             y = b.Add(y, as_type(b, b.Unsqueeze(bias, list(range(1, count + 1))), wide))
         return as_type(b, y, x.dtype)
 
-    def _places(self, b: Any, x: Any, offset: Any, axis: int, kernel: list[int], shift: Any) -> Any:
+    def _places(self, b: Builder, x: Value, offset: Value, axis: int, kernel: list[int], shift: Value) -> Any:
         """Where is read along an axis: [batch, parts, kernel elements, *outs]."""
         count, wide = len(kernel), shift.dtype
         strides, dilations = self.steps(count)
@@ -127,7 +133,7 @@ class DeformConv(
         steps = b.Unsqueeze(steps, list(range(1, count - axis))) if axis < count - 1 else steps
         return b.Add(shift, b.Add(steps, b.constant(index.astype(wide.numpy), wide)))
 
-    def _taps(self, b: Any, place: Any, size: Any) -> list[tuple[Any, Any]]:
+    def _taps(self, b: Builder, place: Any, size: Any) -> list[tuple[Any, Any]]:
         """The two elements around a place, each with its weight."""
         last = b.Subtract(size, 1.0)
         if not self.bilinear_interpolation_pad:
@@ -144,7 +150,7 @@ class DeformConv(
         return found
 
 
-def _combined(b: Any, x: Any, chosen: tuple[tuple[Any, Any], ...]) -> tuple[Any, Any]:
+def _combined(b: Builder, x: Value, chosen: tuple[tuple[Any, Any], ...]) -> tuple[Any, Any]:
     """One element along each axis: its index in row-major order, and the product of the weights."""
     index, weight = chosen[0]
     for axis, (element, factor) in enumerate(chosen[1:], 3):
@@ -153,7 +159,7 @@ def _combined(b: Any, x: Any, chosen: tuple[tuple[Any, Any], ...]) -> tuple[Any,
     return index, weight
 
 
-def explicit(op: Convolution, x: Any, kernel: Any) -> dict[str, Any]:
+def explicit(op: Convolution, x: View, kernel: Any) -> dict[str, Any]:
     """The padding written out."""
     found = op.geometry(static(x.dims[2:]), list(kernel))
     return {"auto_pad": "explicit", "pads": (*found.begins, *found.ends)}

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type
+from dovetail.ir.types import Tensor, Type, View
 from dovetail.ops.casts import as_type, round_to
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class Dropout(
@@ -45,7 +51,7 @@ class Dropout(
         if self.outputs not in (1, 2):
             raise RuleError("node.outputs", f"{self.outputs} outputs, of 1 or 2")
 
-    def types(self, x: Any, ratio: Any = None, training: Any = None) -> list[Type]:
+    def types(self, x: View, ratio: View | None = None, training: View | None = None) -> list[Type]:
         bound = check_inputs(self, (x, ratio, training))
         for scalar, what in ((ratio, "ratio"), (training, "flag for training")):
             if scalar is not None and scalar.shape is not None and any(symbolic.equal(size, 1) is False for size in scalar.shape):
@@ -54,7 +60,7 @@ class Dropout(
         types: list[Type] = [Tensor(kind, x.shape), Tensor(kind if self.mask_like else dtypes.boolean, x.shape)]
         return types[: self.outputs]
 
-    def evaluate(self, xp: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, ratio: Array | None = None, training: Array | None = None) -> Any:
         share = 0.5 if ratio is None else float(arrays.to_numpy(ratio).reshape(()).astype(np.float64))
         kind = arrays.element(x)
         if training is None or not bool(arrays.to_numpy(training).reshape(())) or share == 0:
@@ -68,16 +74,24 @@ class Dropout(
             y = round_to(xp, xp.where(kept, wide / (1 - share), xp.zeros_like(wide)), kind)
         return (y, arrays.cast(xp, kept, kind) if self.mask_like else kept)[: self.outputs]
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
+    def vjp(
+        self,
+        b: Builder,
+        g: Sequence[Value | None],
+        y: Sequence[Value],
+        x: Value,
+        ratio: Value | None = None,
+        training: Value | None = None,
+    ) -> Any:
         """What was kept takes its share; the mask is drawn again from the same seed."""
-        if g[0] is None or is_inference(training):
+        if g[0] is None or training is None or is_inference(training):
             return [g[0]]
         kept = b.add(self.with_(outputs=2, mask_like=True), x, ratio, training)[1]
         share = b.constant(0.5, x.dtype) if ratio is None else as_type(b, ratio, x.dtype)
         scale = b.Where(training, b.Divide(b.constant(1.0, x.dtype), b.Subtract(1.0, share)), b.constant(1.0, x.dtype))
         return [b.Multiply(b.Multiply(g[0], kept), scale)]
 
-    def canonical(self, x: Any, ratio: Any = None, training: Any = None) -> Op:
+    def canonical(self, x: View, ratio: View | None = None, training: View | None = None) -> Op:
         return self if self.outputs == 2 else self.with_(mask_like=False)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +11,13 @@ from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree
+from dovetail.ir.types import View, agree
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.shape_values import elements_of, join_sizes, length_of_vector
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 MODES = ("nearest", "linear", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
@@ -52,7 +56,7 @@ class GridSample(
             if getattr(self, name) not in known:
                 raise RuleError("sampling.mode", f"{name} {getattr(self, name)!r} is none of {', '.join(known)}")
 
-    def shape(self, x: Any, grid: Any) -> Any:
+    def shape(self, x: View, grid: View) -> Any:
         dtype = getattr(x.type, "dtype", None)
         if self.mode != "nearest" and dtype is not None and not dtype.is_float:
             raise UnsupportedError("sampling.integer", f"{self.mode} of {dtype}, which sources round differently")
@@ -68,7 +72,7 @@ class GridSample(
             raise RuleError("sampling.rank", f"{grid.shape[-1]} numbers for {len(x.shape) - 2} axes")
         return (agree(x.shape[0], grid.shape[0]), x.shape[1], *grid.shape[1:-1])
 
-    def decompose(self, b: Any, x: Any, grid: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, grid: Value) -> Any:
         """By GatherND, once for each combination of neighbours."""
         count = len(x.dims) - 2
         wide = dtypes.f64 if "f64" in (x.dtype, grid.dtype) else dtypes.f32
@@ -79,13 +83,13 @@ class GridSample(
             place = b.Gather(grid, np.array(count - 1 - axis), axis=count + 1)
             taps.append([_Tap(self, b, tap, weight, size) for tap, weight in self.taps(b, self.place(b, place, size))])
         rows = b.Transpose(x, [0, *range(2, count + 2), 1])
-        total = None
+        total: Any = None
         for chosen in product(*taps):
             found = self._term(b, rows, chosen, wide)
             total = found if total is None else b.Add(total, found)
         return as_type(b, b.Transpose(total, [0, count + 1, *range(1, count + 1)]), x.dtype)
 
-    def _term(self, b: Any, rows: Any, chosen: Any, wide: Any) -> Any:
+    def _term(self, b: Builder, rows: Any, chosen: Any, wide: Any) -> Any:
         indices = b.Concat(*(b.Unsqueeze(tap.index, [-1]) for tap in chosen), axis=-1)
         found = b.GatherND(rows, indices, batch_dims=1)
         inside = [tap.inside for tap in chosen if tap.inside is not None]
@@ -101,13 +105,13 @@ class GridSample(
             weight = b.Multiply(weight, tap.weight)
         return b.Multiply(as_type(b, found, wide), b.Unsqueeze(weight, [-1]))
 
-    def place(self, b: Any, place: Any, size: Any) -> Any:
+    def place(self, b: Builder, place: Any, size: Any) -> Any:
         """A number of the grid as a place along the axis."""
         if self.align_corners:
             return b.Multiply(b.Divide(b.Add(place, 1.0), 2.0), b.Subtract(size, 1.0))
         return b.Divide(b.Subtract(b.Multiply(b.Add(place, 1.0), size), 1.0), 2.0)
 
-    def taps(self, b: Any, place: Any) -> list[tuple[Any, Any]]:
+    def taps(self, b: Builder, place: Any) -> list[tuple[Any, Any]]:
         """The elements around a place, and the weight of each."""
         if self.mode == "nearest":
             return [(b.Round(place), None)]
@@ -121,7 +125,7 @@ class GridSample(
 class _Tap:
     """One neighbour along one axis: its index, its weight, and whether it is inside (None: it always is)."""
 
-    def __init__(self, op: GridSample, b: Any, place: Any, weight: Any, size: Any) -> None:
+    def __init__(self, op: GridSample, b: Builder, place: Any, weight: Any, size: Any) -> None:
         self.weight, self.inside = weight, None
         last = b.Subtract(size, 1.0)
         if op.padding_mode == "zeros":
@@ -131,7 +135,7 @@ class _Tap:
         self.index = b.Cast(b.Minimum(b.Maximum(place, 0.0), last), to=dtypes.i64)
 
 
-def _reflected(b: Any, place: Any, low: float, high: Any) -> Any:
+def _reflected(b: Builder, place: Any, low: float, high: Value) -> Any:
     """``place`` mirrored at both ends until it is between them."""
     span = b.Subtract(high, low)
     # An axis of one element, mirrored at its middle, has no length.
@@ -141,7 +145,7 @@ def _reflected(b: Any, place: Any, low: float, high: Any) -> Any:
     return b.Add(b.Minimum(rest, b.Subtract(period, rest)), low)
 
 
-def _keys(b: Any, share: Any, step: int) -> Any:
+def _keys(b: Builder, share: Value, step: int) -> Any:
     """The weight of the element ``step`` behind the one before the place."""
     a = _CUBIC
     distance = b.Add(share, 1.0) if step == -1 else share if step == 0 else b.Subtract(float(step), share)
@@ -152,7 +156,7 @@ def _keys(b: Any, share: Any, step: int) -> Any:
     return b.Add(found, terms[-1])
 
 
-def size_of(b: Any, x: Any, axis: int, kind: Any) -> Any:
+def size_of(b: Builder, x: Value, axis: int, kind: Any) -> Any:
     """The size along an axis as a scalar of type ``kind``."""
     found = shape_value(b, x, [axis])
     if isinstance(found, list):
@@ -171,7 +175,7 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
 
     align_corners: bool = False
 
-    def shape(self, theta: Any, size: Any) -> Any:
+    def shape(self, theta: View, size: View) -> Any:
         count = length_of_vector(size, "size")
         if theta.shape is not None and len(theta.shape) != 3:
             raise RuleError("sampling.rank", f"theta should have rank 3, not {len(theta.shape)}")
@@ -188,7 +192,7 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
         batch = None if theta.shape is None else theta.shape[0] if sizes[0] is None else agree(theta.shape[0], sizes[0])
         return (batch, *sizes[2:], axes)
 
-    def decompose(self, b: Any, theta: Any, size: Any) -> Any:
+    def decompose(self, b: Builder, theta: Value, size: Value) -> Any:
         length = length_of_vector(size, "size")
         axes = (length if isinstance(length, int) else theta.dims[2] + 1) - 2
         if not isinstance(axes, int):
@@ -204,11 +208,11 @@ class AffineGrid(Op, sig="theta: F, size!: I -> y: F", onnx="AffineGrid-20(theta
         for axis in reversed(range(axes)):
             count = b.constant(known[axis + 2]) if known is not None else b.Gather(vector, np.array(axis + 2), axis=0)
             steps = b.Cast(b.Range(b.constant(0), count, b.constant(1)), to=kind)
-            length = b.Cast(count, to=kind)
+            extent = b.Cast(count, to=kind)
             if self.align_corners:
-                place = b.Divide(b.Multiply(steps, 2.0), b.Subtract(length, 1.0))
+                place = b.Divide(b.Multiply(steps, 2.0), b.Subtract(extent, 1.0))
             else:
-                place = b.Divide(b.Add(b.Multiply(steps, 2.0), 1.0), length)
+                place = b.Divide(b.Add(b.Multiply(steps, 2.0), 1.0), extent)
             place = b.Subtract(place, 1.0)
             place = b.Unsqueeze(place, list(range(1, axes - axis))) if axis < axes - 1 else place
             columns.append(b.Unsqueeze(b.Expand(place, spatial), [-1]))

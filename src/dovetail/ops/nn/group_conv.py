@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import Unknown, static
+from dovetail.ir.types import Tensor, Unknown, View, static
 from dovetail.ops.nn.conv import AUTO, EXPLICIT, TURNED, Conv, Convolution, ConvTranspose
 from dovetail.ops.nn.sliding_window import PADS, STALE
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class GroupConv(
@@ -21,22 +26,22 @@ class GroupConv(
 ):
     """Conv with weights [G, O / G, C / G, *kernel], which say how many groups there are. Source: OpenVINO GroupConvolution-1."""
 
-    def shape(self, x: Any, w: Any) -> Any:
+    def shape(self, x: View, w: View) -> Any:
         _check_rank(w)
         if not isinstance(w.dims[0], int):
             return _open(x, w)
-        return self._conv(w).shape(x, _Merged(w))
+        return self._conv(w).shape(x, _merge_groups(w))
 
-    def _conv(self, w: Any) -> Conv:
+    def _conv(self, w: View) -> Conv:
         return Conv(self.strides, self.pads, self.dilations, self.auto_pad, _groups(w))
 
-    def evaluate(self, xp: Any, x: Any, w: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, w: Array) -> Any:
         return self._conv(w).evaluate(xp, x, xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:])))
 
-    def decompose(self, b: Any, x: Any, w: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, w: Value) -> Any:
         return b.add(self._conv(w), x, merged_weights(b, w))[0]
 
-    def canonical(self, x: Any, w: Any) -> Op:
+    def canonical(self, x: View, w: View) -> Op:
         return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
 
 
@@ -54,32 +59,32 @@ class GroupConvTranspose(
 
     output_padding: tuple[int, ...] | None = None
 
-    def shape(self, x: Any, w: Any, output_shape: Any = None) -> Any:
+    def shape(self, x: View, w: View, output_shape: View | None = None) -> Any:
         _check_rank(w)
         if not isinstance(w.dims[0], int):
             return _open(x, w)
-        return self._conv(w).shape(x, _Merged(w), None, output_shape)
+        return self._conv(w).shape(x, _merge_groups(w), None, output_shape)
 
-    def _conv(self, w: Any) -> ConvTranspose:
+    def _conv(self, w: View) -> ConvTranspose:
         return ConvTranspose(self.strides, self.pads, self.dilations, self.auto_pad, _groups(w), None, self.output_padding)
 
-    def evaluate(self, xp: Any, x: Any, w: Any, output_shape: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, w: Array, output_shape: Array | None = None) -> Any:
         merged = xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:]))
         return self._conv(w).evaluate(xp, x, merged, None, output_shape)
 
-    def decompose(self, b: Any, x: Any, w: Any, output_shape: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, w: Value, output_shape: Value | None = None) -> Any:
         return b.add(self._conv(w), x, merged_weights(b, w), None, output_shape)[0]
 
-    def canonical(self, x: Any, w: Any, output_shape: Any = None) -> Op:
+    def canonical(self, x: View, w: View, output_shape: View | None = None) -> Op:
         return self if w.shape is None else self.with_(**self.plain(len(w.shape) - 3))
 
 
-def _check_rank(w: Any) -> None:
+def _check_rank(w: View) -> None:
     if w.shape is not None and len(w.shape) < 4:
         raise RuleError("conv.rank", f"weights in groups have at least 4 axes, not {len(w.shape)}")
 
 
-def _groups(w: Any) -> int:
+def _groups(w: View) -> int:
     """The number of groups. Raises Unknown, RuleError [conv.rank]."""
     _check_rank(w)
     if w.shape is None or not isinstance(w.shape[0], int):
@@ -87,33 +92,30 @@ def _groups(w: Any) -> int:
     return int(w.shape[0])
 
 
-def _open(x: Any, w: Any) -> Any:
+def _open(x: View, w: View) -> Any:
     """All that is known where the number of groups is not."""
     return (None if x.shape is None else x.shape[0], *(None,) * (len(w.dims) - 2))
 
 
-class _Merged:
-    """A view of grouped weights with the first two axes as one."""
-
-    def __init__(self, w: Any) -> None:
-        groups, outputs, *rest = w.dims
-        self.type = w.type
-        self.shape = self.dims = (groups * outputs, *rest)
+def _merge_groups(w: View) -> View:
+    """Return the view of grouped weights with the group and output channel axes as one."""
+    groups, outputs, *rest = w.dims
+    return View(Tensor(w.dtype, (groups * outputs, *rest)))
 
 
-def merged_weights(b: Any, w: Any) -> Any:
+def merged_weights(b: Builder, w: Value) -> Any:
     """Weights [G, A / G, ...] as [A, ...]."""
     groups, first, *rest = static(w.dims)
     return reshaped_once(b, w, (groups * first, *rest))
 
 
-def grouped_weights(b: Any, w: Any, group: int) -> Any:
+def grouped_weights(b: Builder, w: Value, group: int) -> Any:
     """Weights [A, ...] as [group, A / group, ...]."""
     first, *rest = static(w.dims)
     return reshaped_once(b, w, (group, first // group, *rest))
 
 
-def reshaped_once(b: Any, x: Any, shape: tuple[int, ...]) -> Any:
+def reshaped_once(b: Builder, x: Value, shape: tuple[int, ...]) -> Any:
     """``x`` under another shape; where it is a Reshape of something of that shape, that."""
     source = x.node.inputs[0] if x.node is not None and type(x.node.op).__name__ == "Reshape" else None
     return source if source is not None and source.shape == shape else b.Reshape(x, list(shape), special_zero=False)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import arrays
 from dovetail.errors import RuleError
 from dovetail.ir.builder import shape_value
-from dovetail.ir.types import axes_in, axes_of, axis_in
+from dovetail.ir.types import View, axes_in, axes_of, axis_in
 from dovetail.ops.casts import as_type, round_to, wide_type
 from dovetail.ops.nn.conv import joined
 from dovetail.ops.nn.normalization import NormalizationOp
 from dovetail.ops.nn.pool import AveragePool
 from dovetail.ops.nn.sliding_window import halves
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
 class LRN(
@@ -38,7 +43,7 @@ class LRN(
         if self.size < 1:
             raise RuleError("norm.size", f"size {self.size} should be at least 1")
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is not None:
             axes_in(self.axes, len(x.shape))
         return x.shape
@@ -47,7 +52,7 @@ class LRN(
         """A size of the region that shows as much of an axis of ``length`` places, and is not beyond its needs."""
         return min(self.size, 2 * length + 2 - self.size % 2)
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         wide = arrays.widened(xp, x)
         axes = axes_in(self.axes, x.ndim)
         regions = tuple(self.region(x.shape[axis]) for axis in axes)
@@ -59,7 +64,7 @@ class LRN(
         total = xp.moveaxis(total, tuple(last), axes) if count else total
         return round_to(xp, wide / (self.bias + self.alpha / self.size**count * total) ** self.beta, arrays.element(x))
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         """The mean of the squares by an average pool over the axes, brought to the end."""
         rank, kind = len(x.dims), wide_type(x.dtype)
         wide = as_type(b, x, kind)
@@ -91,19 +96,19 @@ class NormalizeL2(NormalizationOp, sig="x: F, axes!: I -> y: F", openvino="Norma
         if self.eps_mode not in ("add", "max"):
             raise RuleError("norm.epsilon-mode", f"{self.eps_mode!r} is none of add, max")
 
-    def shape(self, x: Any, axes: Any) -> Any:
+    def shape(self, x: View, axes: View) -> Any:
         if x.shape is not None and axes.value is not None:
             axes_in(axes_of(axes.value), len(x.shape))
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any, axes: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, axes: Array) -> Any:
         wide = arrays.widened(xp, x)
         places = axes_in(axes_of(axes), x.ndim)
         total = xp.sum(wide * wide, axis=places, keepdims=True) if places else wide * wide
         below = total + self.eps if self.eps_mode == "add" else xp.maximum(total, xp.asarray(self.eps, dtype=wide.dtype))
         return round_to(xp, wide / xp.sqrt(below), arrays.element(x))
 
-    def decompose(self, b: Any, x: Any, axes: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, axes: Value) -> Any:
         kind = wide_type(x.dtype)
         wide = as_type(b, x, kind)
         total = b.ReduceSum(b.Multiply(wide, wide), axes, keepdims=True, noop_with_empty_axes=True)
@@ -121,12 +126,12 @@ class LpNormalization(NormalizationOp, sig="x: F -> y: F", onnx="LpNormalization
         if self.p not in (1, 2):
             raise RuleError("norm.p", f"p = {self.p} should be 1 or 2")
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is not None:
             axis_in(self.axis, len(x.shape))
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         wide = arrays.widened(xp, x)
         size = xp.abs(wide) if self.p == 1 else wide * wide
         total = xp.sum(size, axis=axis_in(self.axis, x.ndim), keepdims=True)
@@ -134,7 +139,7 @@ class LpNormalization(NormalizationOp, sig="x: F -> y: F", onnx="LpNormalization
         safe = xp.where(norm == 0, xp.ones_like(norm), norm)
         return round_to(xp, xp.where(norm == 0, xp.zeros_like(wide), wide / safe), arrays.element(x))
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         kind = wide_type(x.dtype)
         wide = as_type(b, x, kind)
         size = b.Abs(wide) if self.p == 1 else b.Multiply(wide, wide)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import arrays, dtypes, symbolic
 from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, agree, axes_in, axes_of, axis_in, broadcast
+from dovetail.ir.types import Shape, Tensor, Type, View, agree, axes_in, axes_of, axis_in, broadcast
 from dovetail.ops.casts import as_type, round_to, wide_type
 from dovetail.ops.nn.conv import joined
 from dovetail.ops.nn.sliding_window import spatial
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 _EPSILON = "epsilon=9.999999747378752e-06"
 _BATCH = f"x, scale, bias, input_mean, input_var; {_EPSILON}, momentum=0.8999999761581421"
@@ -22,11 +27,11 @@ _BATCH = f"x, scale, bias, input_mean, input_var; {_EPSILON}, momentum=0.8999999
 class NormalizationOp(Op):
     """A normalization, whose output has the shape of its first input."""
 
-    def shape(self, x: Any, *rest: Any) -> Any:
+    def shape(self, x: View, *rest: Any) -> Any:
         return x.shape
 
 
-def check_parameter(shape: Any, parameter: Any) -> None:
+def check_parameter(shape: Shape, parameter: Any) -> None:
     """Check that a scale or bias broadcasts to ``shape`` without extending it.
 
     Raises RuleError [norm.parameters], [shape.broadcast].
@@ -41,7 +46,7 @@ def check_parameter(shape: Any, parameter: Any) -> None:
         raise RuleError("norm.parameters", f"a scale or bias of shape {list(own)} must broadcast to {list(shape)}")
 
 
-def is_parameter(shape: Any, parameter: Any) -> bool:
+def is_parameter(shape: Shape | None, parameter: Any) -> bool:
     """Test whether a scale or bias is known to broadcast to ``shape`` without extending it."""
     if shape is None or parameter is None or parameter.shape is None or len(parameter.shape) > len(shape):
         return False
@@ -51,7 +56,7 @@ def is_parameter(shape: Any, parameter: Any) -> bool:
     )
 
 
-def _standardized(xp: Any, x: Any, axes: Sequence[int], epsilon: float) -> tuple[Any, Any, Any]:
+def _standardized(xp: Namespace, x: Array, axes: Sequence[int], epsilon: float) -> tuple[Any, Any, Any]:
     """``x`` less its mean, times the inverse of its deviation over ``axes``; the mean; the inverse."""
     mean = arrays.mean(xp, x, axes)
     centred = x - mean
@@ -59,16 +64,16 @@ def _standardized(xp: Any, x: Any, axes: Sequence[int], epsilon: float) -> tuple
     return centred * inverse, mean, inverse
 
 
-def _channels(xp: Any, values: Any, rank: int) -> Any:
+def _channels(xp: Namespace, values: Array, rank: int) -> Any:
     """A vector, one number a channel, against a tensor of ``rank`` whose channels are axis 1 (a vector has one channel)."""
     return xp.reshape(values, (1, -1, *(1,) * (rank - 2)) if rank > 1 else (-1,))
 
 
-def _channels_value(b: Any, values: Any, rank: int) -> Any:
+def _channels_value(b: Builder, values: Value, rank: int) -> Any:
     return b.Reshape(values, [1, -1] + [1] * (rank - 2)) if rank > 1 else values
 
 
-def check_vector(values: Any, size: Any, what: str) -> None:
+def check_vector(values: View, size: Any, what: str) -> None:
     if values is None or values.shape is None:
         return
     if len(values.shape) != 1:
@@ -111,7 +116,7 @@ class BatchNormalization(
         if self.training_mode and not self.spatial:
             raise UnsupportedError("norm.training", "training with statistics for each place")
 
-    def shape(self, x: Any, *parameters: Any) -> Any:
+    def shape(self, x: View, *parameters: View) -> Any:
         if x.shape is None:
             return [None] * self.outputs
         if not x.shape:
@@ -128,7 +133,7 @@ class BatchNormalization(
                 tuple(map(agree, values.shape, x.shape[1:]))
         return [x.shape, (channels,), (channels,)][: self.outputs]
 
-    def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Any:
         wide = arrays.widened(xp, x)
         axes = tuple(axis for axis in range(x.ndim) if axis != 1 or x.ndim == 1)
         old = [arrays.cast(xp, values, arrays.element(wide)) for values in (mean, variance)]
@@ -144,14 +149,14 @@ class BatchNormalization(
         running = [now * (1 - self.momentum) + before * self.momentum for now, before in zip(used, old, strict=True)]
         return (y, *(round_to(xp, values, arrays.element(mean)) for values in running))[: self.outputs]
 
-    def _placed(self, xp: Any, values: Any, rank: int) -> Any:
+    def _placed(self, xp: Namespace, values: Array, rank: int) -> Any:
         return _channels(xp, values, rank) if self.spatial else values
 
-    def canonical(self, x: Any, *parameters: Any) -> Op:
+    def canonical(self, x: View, *parameters: View) -> Op:
         """Momentum is nothing to inference."""
         return self if self.training_mode else self.with_(momentum=0.8999999761581421)
 
-    def decompose(self, b: Any, x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, scale: Value, bias: Value, mean: Value, variance: Value) -> Any:
         rank, kind = len(x.dims), wide_type(x.dtype)
         wide = as_type(b, x, kind)
         old = [as_type(b, values, kind) for values in (mean, variance)]
@@ -196,12 +201,12 @@ class MeanVarianceNormalization(
         if self.eps_mode not in ("inside_sqrt", "outside_sqrt"):
             raise RuleError("norm.epsilon-mode", f"{self.eps_mode!r} is none of inside_sqrt, outside_sqrt")
 
-    def shape(self, x: Any, axes: Any) -> Any:
+    def shape(self, x: View, axes: View) -> Any:
         if x.shape is not None and axes.value is not None:
             axes_in(axes_of(axes.value), len(x.shape))
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any, axes: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, axes: Array) -> Any:
         places = axes_in(axes_of(axes), x.ndim)
         wide = arrays.widened(xp, x)
         y = wide - arrays.mean(xp, wide, places)
@@ -211,7 +216,7 @@ class MeanVarianceNormalization(
             y = y / (xp.sqrt(variance + self.eps) if inside else xp.sqrt(variance) + self.eps)
         return round_to(xp, y, arrays.element(x))
 
-    def decompose(self, b: Any, x: Any, axes: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, axes: Value) -> Any:
         kind = wide_type(x.dtype)
         wide = as_type(b, x, kind)
         y = b.Subtract(wide, b.ReduceMean(wide, axes, keepdims=True, noop_with_empty_axes=True))
@@ -222,7 +227,7 @@ class MeanVarianceNormalization(
         return as_type(b, y, x.dtype)
 
 
-def standardized(b: Any, x: Any, axes: Sequence[int], epsilon: float) -> Any:
+def standardized(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> Any:
     """``x`` with mean 0 and variance 1 over ``axes``."""
     return b.MeanVarianceNormalization(x, list(axes), eps=epsilon)
 
@@ -244,7 +249,7 @@ class LayerNormalization(
     stash_type: DType = dtypes.f32
     outputs: int = 1
 
-    def types(self, x: Any, scale: Any, bias: Any = None) -> list[Type]:
+    def types(self, x: View, scale: View, bias: View | None = None) -> list[Type]:
         bound = check_inputs(self, (x, scale, bias))
         shape = x.shape
         kept: Any = None
@@ -256,7 +261,7 @@ class LayerNormalization(
         types: list[Type] = [Tensor(bound.get("F"), shape), Tensor(self.stash_type, kept), Tensor(self.stash_type, kept)]
         return types[: self.outputs]
 
-    def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, scale: Array, bias: Array | None = None) -> Any:
         for values in (scale, bias):
             check_parameter(x.shape, values)
         kind = arrays.element(x)
@@ -269,7 +274,7 @@ class LayerNormalization(
         statistics = (arrays.cast(xp, values, self.stash_type) for values in (mean, inverse))
         return (round_to(xp, y, kind), *statistics)[: self.outputs]
 
-    def decompose(self, b: Any, x: Any, scale: Any, bias: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, scale: Value, bias: Value | None = None) -> Any:
         rank = len(x.dims)
         axes = list(range(axis_in(self.axis, rank), rank))
         work = as_type(b, x, wide_type(x.dtype, self.stash_type))
@@ -303,13 +308,13 @@ class RMSNormalization(
     epsilon: float = 9.999999747378752e-06
     stash_type: DType = dtypes.f32
 
-    def shape(self, x: Any, scale: Any) -> Any:
+    def shape(self, x: View, scale: View) -> Any:
         if x.shape is not None:
             axis_in(self.axis, len(x.shape))
             check_parameter(x.shape, scale)
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any, scale: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, scale: Array) -> Any:
         check_parameter(x.shape, scale)
         work = arrays.cast(xp, x, wide_type(arrays.element(x), self.stash_type))
         axes = tuple(range(axis_in(self.axis, x.ndim), x.ndim))
@@ -317,7 +322,7 @@ class RMSNormalization(
         kind = arrays.element(scale)
         return round_to(xp, arrays.cast(xp, y, wide_type(kind)) * arrays.widened(xp, scale), kind)
 
-    def decompose(self, b: Any, x: Any, scale: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, scale: Value) -> Any:
         rank, kind = len(x.dims), wide_type(scale.dtype)
         axes = list(range(axis_in(self.axis, rank), rank))
         work = as_type(b, x, wide_type(x.dtype, self.stash_type))
@@ -341,19 +346,19 @@ class InstanceNormalization(
 
     epsilon: float = 9.999999747378752e-06
 
-    def shape(self, x: Any, scale: Any, bias: Any) -> Any:
+    def shape(self, x: View, scale: View, bias: View) -> Any:
         if x.shape is not None:
             spatial(x.shape)
             check_vector(scale, x.shape[1], "scale")
             check_vector(bias, x.shape[1], "bias")
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, scale: Array, bias: Array) -> Any:
         y, _, _ = _standardized(xp, arrays.widened(xp, x), range(2, x.ndim), self.epsilon)
         scale, bias = (_channels(xp, arrays.widened(xp, values), x.ndim) for values in (scale, bias))
         return round_to(xp, y * scale + bias, arrays.element(x))
 
-    def decompose(self, b: Any, x: Any, scale: Any, bias: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, scale: Value, bias: Value) -> Any:
         rank, kind = len(x.dims), wide_type(x.dtype)
         y = standardized(b, as_type(b, x, kind), range(2, rank), self.epsilon)
         scale, bias = (_channels_value(b, as_type(b, values, kind), rank) for values in (scale, bias))
@@ -385,7 +390,7 @@ class GroupNormalization(
         if self.num_groups < 1:
             raise RuleError("norm.groups", f"{self.num_groups} groups")
 
-    def shape(self, x: Any, scale: Any, bias: Any) -> Any:
+    def shape(self, x: View, scale: View, bias: View) -> Any:
         if x.shape is None:
             return None
         if len(x.shape) < 2:
@@ -397,7 +402,7 @@ class GroupNormalization(
             check_vector(values, self.num_groups if self.per_group else channels, what)
         return x.shape
 
-    def evaluate(self, xp: Any, x: Any, scale: Any, bias: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, scale: Array, bias: Array) -> Any:
         kind = arrays.element(x)
         split = (x.shape[0], self.num_groups, x.shape[1] // self.num_groups, *x.shape[2:])
         work = xp.reshape(arrays.cast(xp, x, wide_type(kind, self.stash_type or kind)), split)
@@ -407,26 +412,28 @@ class GroupNormalization(
         scale, bias = (xp.reshape(arrays.widened(xp, values), placed) for values in (scale, bias))
         return round_to(xp, xp.reshape(y * scale + bias, x.shape), kind)
 
-    def canonical(self, x: Any, scale: Any, bias: Any) -> Op:
+    def canonical(self, x: View, scale: View, bias: View) -> Op:
         return self.with_(stash_type=self.stash_type or wide_type(x.dtype))
 
-    def decompose(self, b: Any, x: Any, scale: Any, bias: Any) -> Any:
+    def decompose(self, b: Builder, x: Value, scale: Value, bias: Value) -> Any:
         rank, kind = len(x.dims), wide_type(x.dtype)
         if self.per_group:
-            each = [_repeated(b, values, x, self.num_groups) for values in (scale, bias)]
-            return b.add(self.with_(per_group=False), x, *each)[0]
+            repeated = [_repeated(b, values, x, self.num_groups) for values in (scale, bias)]
+            return b.add(self.with_(per_group=False), x, *repeated)[0]
         shape = shape_value(b, x)
         # Not -1, which an empty tensor does not tell.
         channels: Any = x.dims[1]
-        each = [channels // self.num_groups] if isinstance(channels, int) else b.Divide(shape_value(b, x, [1]), [self.num_groups])
-        split = joined(b, shape_value(b, x, [0]), [self.num_groups], each, shape_value(b, x, range(2, rank)))
+        group_size = (
+            [channels // self.num_groups] if isinstance(channels, int) else b.Divide(shape_value(b, x, [1]), [self.num_groups])
+        )
+        split = joined(b, shape_value(b, x, [0]), [self.num_groups], group_size, shape_value(b, x, range(2, rank)))
         work = b.Reshape(as_type(b, x, wide_type(kind, self.stash_type or kind)), split, special_zero=False)
         y = b.Reshape(standardized(b, work, range(2, rank + 1), self.epsilon), shape, special_zero=False)
         scale, bias = (_channels_value(b, as_type(b, values, kind), rank) for values in (scale, bias))
         return as_type(b, b.Add(b.Multiply(as_type(b, y, kind), scale), bias), x.dtype)
 
 
-def _repeated(b: Any, values: Any, x: Any, groups: int) -> Any:
+def _repeated(b: Builder, values: Value, x: Value, groups: int) -> Any:
     """One number a group as one number a channel."""
     channels = shape_value(b, x, [1])
     each = [channels[0] // groups] if isinstance(channels, list) else b.Divide(channels, [groups])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +14,16 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, check_inputs
-from dovetail.ir.types import Tensor, Type, Unknown, static
+from dovetail.ir.types import Tensor, Type, Unknown, View, static
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.nn.conv import Conv, input_gradient, joined, sizes_of
 from dovetail.ops.nn.sliding_window import ONNX_PAD, PADS, STALE, Geometry, SlidingWindowOp, refuse_small_input, spatial
 from dovetail.ops.reduction.reduce import ReduceMax
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 # By the text VALID counts whole windows, in onnxruntime it rounds up as well: with ceil_mode it is left out.
 _AUTO_CEIL = (
@@ -56,25 +62,25 @@ class _Pool(SlidingWindowOp):
         # The windows that start at -begin, -begin + stride ... below the input's end.
         return symbolic.minimum(count, symbolic.ceil_divide(size + begin, stride))
 
-    def _sizes(self, x: Any) -> tuple[Any, ...]:
+    def _sizes(self, x: View) -> tuple[Any, ...]:
         sizes = spatial(x.dims)
         if len(sizes) != len(self.kernel_shape):
             raise RuleError("window.rank", f"a kernel of {len(self.kernel_shape)} axes over {len(sizes)} spatial axes")
         return sizes
 
-    def _pooled(self, x: Any) -> Any:
+    def _pooled(self, x: View) -> Any:
         if x.shape is None:
             return (None, None, *(None,) * len(self.kernel_shape))
         return (*x.shape[:2], *self.geometry(self._sizes(x), self.kernel_shape).outs)
 
-    def _reach(self, found: Geometry, sizes: Any) -> tuple[int, ...]:
+    def _reach(self, found: Geometry, sizes: Sequence[Any]) -> tuple[int, ...]:
         """The padding at the end that the windows need, so that none is left over."""
         return tuple(
             (out - 1) * stride + extent - size - begin
             for out, stride, extent, size, begin in zip(found.outs, found.strides, found.spans, sizes, found.begins, strict=True)
         )
 
-    def canonical(self, x: Any) -> Op:
+    def canonical(self, x: View) -> Op:
         plain = self.with_(**self.plain(len(self.kernel_shape)))
         try:
             sizes = static(x.dims[2:])
@@ -85,7 +91,7 @@ class _Pool(SlidingWindowOp):
         made: Op = floor if same else plain
         return made
 
-    def floored(self, x: Any) -> Op | None:
+    def floored(self, x: View) -> Op | None:
         """The same with explicit padding and ``floor``, where every size is known and no padding counts."""
         try:
             sizes = static(x.dims[2:])
@@ -138,7 +144,7 @@ class MaxPool(
         if self.outputs not in (1, 2):
             raise RuleError("node.outputs", f"{self.outputs} outputs, of 1 or 2")
 
-    def types(self, x: Any) -> list[Type]:
+    def types(self, x: View) -> list[Type]:
         bound = check_inputs(self, (x,))
         shape = self._pooled(x)
         if x.shape is not None and not -len(x.shape) <= self.axis < len(x.shape):
@@ -146,7 +152,7 @@ class MaxPool(
         types: list[Type] = [Tensor(bound.get("R"), shape), Tensor(self.index_element_type, shape)]
         return types[: self.outputs]
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         found = self.geometry(x.shape[2:], self.kernel_shape)
         window = (self.kernel_shape, found.strides, found.begins, self._reach(found, x.shape[2:]), found.dilations)
         if self.outputs == 1:
@@ -155,7 +161,7 @@ class MaxPool(
         places = self._counted(xp, places, x.shape)
         return y, arrays.cast(xp, places, self.index_element_type)
 
-    def _counted(self, xp: Any, places: Any, shape: tuple[int, ...]) -> Any:
+    def _counted(self, xp: Namespace, places: Array, shape: tuple[int, ...]) -> Any:
         """Places among the spatial axes as what ``axis`` and ``storage_order`` make of them."""
         axis = self.axis % len(shape)
         if self.storage_order:
@@ -167,7 +173,7 @@ class MaxPool(
         )
         return places + arrays.from_numpy(xp, planes * prod(shape[2:]), places)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Sequence[Value | None], y: Sequence[Value], x: Value) -> Any:
         if g[0] is None:
             return [None]
         plain = self.with_(storage_order=0, index_element_type=dtypes.i64, axis=0, outputs=2)
@@ -176,7 +182,7 @@ class MaxPool(
         flat = b.ScatterElements(zeros, b.Reshape(places, [-1]), b.Reshape(g[0], [-1]), axis=0, reduction="add")
         return [b.Reshape(flat, shape_value(b, x), special_zero=False)]
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         """With ``floor``, and indices as every format has them, which are then counted otherwise; None where that is what it
         says.
         """
@@ -201,7 +207,7 @@ class MaxPool(
         return [y, places if self.index_element_type == "i64" else b.Cast(places, to=self.index_element_type)][: self.outputs]
 
 
-def _column_major(places: Any, sizes: tuple[int, ...]) -> Any:
+def _column_major(places: Array, sizes: tuple[int, ...]) -> Any:
     """Row-major places among axes of ``sizes`` with the first axis running fastest."""
     turned, step, after = 0 * places, 1, prod(sizes)
     for size in sizes:
@@ -244,10 +250,10 @@ class AveragePool(
         if self.divisor not in ("inside", "padded", "window"):
             raise RuleError("pool.divisor", f"divisor {self.divisor!r} is none of inside, padded, window")
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         return self._pooled(x)
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         kind = arrays.element(x)
         sizes = x.shape[2:]
         found = self.geometry(sizes, self.kernel_shape)
@@ -273,7 +279,7 @@ class AveragePool(
             per_axis.append(arrays.WindowAxis(n, size, stride, dilation, begin, out).counts(low, high))
         return reduce(np.multiply.outer, per_axis)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         """Each element takes its share of the windows it lies in: the transposed convolution with ones, channel by channel."""
         ones = b.constant(np.ones((1, 1, *self.kernel_shape), dtype=x.dtype.numpy), x.dtype)
         conv = Conv(self.strides, self.pads, self.dilations, self.auto_pad)
@@ -283,7 +289,7 @@ class AveragePool(
         found = input_gradient(b, conv, planes, image, ones)
         return [b.Reshape(found, shape_value(b, x), special_zero=False)]
 
-    def _counts_value(self, b: Any, conv: Conv, ones: Any, x: Any) -> Any:
+    def _counts_value(self, b: Builder, conv: Conv, ones: Any, x: Value) -> Any:
         try:
             counts = np.maximum(self.counts(static(x.dims[2:])), 1)
             return b.constant(counts.astype(x.dtype.numpy), x.dtype)
@@ -318,10 +324,10 @@ class LpPool(
         if self.p < 1:
             raise RuleError("pool.p", f"p = {self.p} should be at least 1")
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         return self._pooled(x)
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         sizes = x.shape[2:]
         found = self.geometry(sizes, self.kernel_shape)
         powers = xp.abs(arrays.widened(xp, x)) ** self.p
@@ -330,7 +336,7 @@ class LpPool(
         )
         return arrays.cast(xp, total ** (1 / self.p), arrays.element(x), saturate=False)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         """Through the average of the powers over whole windows."""
         simple = self.floored(x)
         if simple is None and self.rounding_type != "floor":
@@ -345,33 +351,33 @@ class LpPool(
 class _GlobalPool(Op):
     """One number for each of the batch and channels of ``x`` [N, C, *sizes], as [N, C, 1, ...]."""
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is None:
             return None
         return (*x.shape[:2], *(1,) * len(spatial(x.shape)))
 
-    def axes(self, x: Any) -> list[int]:
+    def axes(self, x: View) -> list[int]:
         return list(range(2, len(x.dims)))
 
 
 class GlobalAveragePool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalAveragePool-1,22(x)"):
     """The mean over all spatial axes. Source: ONNX GlobalAveragePool 1, 22."""
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         mean = arrays.mean(xp, arrays.widened(xp, x), tuple(range(2, x.ndim)))
         return arrays.cast(xp, mean, arrays.element(x), saturate=False)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         return b.ReduceMean(x, self.axes(x), keepdims=True)
 
 
 class GlobalMaxPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalMaxPool-1,22(x)"):
     """The greatest element over all spatial axes, -inf of none, as ReduceMax. Source: ONNX GlobalMaxPool 1, 22."""
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return ReduceMax().evaluate(xp, x, np.arange(2, x.ndim))
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         return b.ReduceMax(x, self.axes(x), keepdims=True)
 
 
@@ -384,11 +390,11 @@ class GlobalLpPool(_GlobalPool, sig="x: F -> y: F", onnx="GlobalLpPool-2,22(x; p
         if self.p < 1:
             raise RuleError("pool.p", f"p = {self.p} should be at least 1")
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         powers = xp.abs(arrays.widened(xp, x)) ** self.p
         total = xp.sum(powers, axis=tuple(range(2, x.ndim)), keepdims=True)
         return arrays.cast(xp, total ** (1 / self.p), arrays.element(x), saturate=False)
 
-    def decompose(self, b: Any, x: Any) -> Any:
+    def decompose(self, b: Builder, x: Value) -> Any:
         powers = b.Power(b.Abs(x), float(self.p))
         return b.Power(b.ReduceSum(powers, self.axes(x), keepdims=True), 1 / self.p)

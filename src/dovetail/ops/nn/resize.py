@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,9 +12,14 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import Unknown, axes_in
+from dovetail.ir.types import Unknown, View, axes_in
 from dovetail.limits import current, refuse_array, refuse_memory
 from dovetail.ops.shape_values import elements_of
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 MODES = ("nearest", "linear", "cubic")
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
@@ -38,12 +43,12 @@ _COORDINATES: dict[str, Callable[..., Any]] = {
 }
 
 
-def _align_scaled(y: Any, length: float, size: int) -> Any:
+def _align_scaled(y: Array, length: float, size: int) -> Any:
     """``length`` may be a fraction, in which a scale ends where no whole element does."""
     return 0 * y if length == 1 else (y * (size - 1) / (length - 1)).astype(np.float32)
 
 
-def _crop(y: Any, out: int, size: int, start: float, end: float) -> Any:
+def _crop(y: Array, out: int, size: int, start: float, end: float) -> Any:
     if out > 1:
         places = start * (size - 1) + y.astype(np.float64) * (end - start) * (size - 1) / (out - 1)
     else:
@@ -146,7 +151,7 @@ class Resize(
         if self.narrow and not self.antialias:
             raise RuleError("resize.antialias", "weights are narrowed by antialias, which is not asked for")
 
-    def shape(self, x: Any, sizes: Any = None, scales: Any = None, roi: Any = None) -> Any:
+    def shape(self, x: View, sizes: View | None = None, scales: View | None = None, roi: View | None = None) -> Any:
         sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
         if (sizes is None) == (scales is None):
             raise RuleError("resize.target", "either sizes or scales are needed, and not both")
@@ -165,7 +170,7 @@ class Resize(
             shape[each.axis] = each.out
         return tuple(shape)
 
-    def _check_length(self, x: Any, item: Any, count: int) -> None:
+    def _check_length(self, x: View, item: View | None, count: int) -> None:
         if item is None or item.shape is None:
             return
         if len(item.shape) != 1:
@@ -178,7 +183,7 @@ class Resize(
         """The axes counted from the front."""
         return tuple(range(rank)) if self.axes is None else axes_in(self.axes, rank)
 
-    def plan(self, x: Any, sizes: Any, scales: Any, roi: Any) -> list[Axis] | None:
+    def plan(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[Axis] | None:
         """What becomes of each axis; None where sizes or scales are not known."""
         shape = x.dims
         axes = self.places(len(shape))
@@ -222,11 +227,13 @@ class Resize(
         scale = choose(np.float32(out) / np.float32(size) for out, size in zip(wanted, lengths, strict=True))
         return [_floor(np.float32(size), scale, _HALF) for size in lengths], [scale] * len(wanted)
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         """Shape values do not come out of resampling."""
         raise Unknown
 
-    def evaluate(self, xp: Any, x: Any, sizes: Any = None, scales: Any = None, roi: Any = None) -> Any:
+    def evaluate(
+        self, xp: Namespace, x: Array, sizes: Array | None = None, scales: Array | None = None, roi: Array | None = None
+    ) -> Any:
         rows = self._rows(x, sizes, scales, roi)
         if self.mode == "nearest" and self.coordinate_transformation_mode != "tf_crop_and_resize":
             for row in rows:
@@ -244,8 +251,8 @@ class Resize(
         kind = arrays.element(x)
         return wide if arrays.element(wide) is kind else arrays.cast(xp, wide, kind, saturate=False)
 
-    def _rows(self, x: Any, sizes: Any, scales: Any, roi: Any) -> list[Axis]:
-        from dovetail.ir.types import Tensor, View
+    def _rows(self, x: Array, sizes: Array | None, scales: Array | None, roi: Array | None) -> list[Axis]:
+        from dovetail.ir.types import Tensor
 
         seen = View(Tensor(arrays.element(x), tuple(x.shape)))
         views = [
@@ -306,7 +313,7 @@ class Resize(
         np.add.at(found, (np.arange(row.out)[:, None], taps.places), taps.weights)
         return np.where(taps.outside[:, None], 0, found)
 
-    def known_rows(self, x: Any, sizes: Any, scales: Any, roi: Any) -> list[Axis]:
+    def known_rows(self, x: View, sizes: View | None, scales: View | None, roi: View | None) -> list[Axis]:
         """The axes that change. Raises UnsupportedError [resize.dynamic] where their sizes are not all known."""
         sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
         rows = self.plan(x, sizes, scales, roi)
@@ -318,7 +325,16 @@ class Resize(
                 raise UnsupportedError("resize.dynamic", f"{self} of axis {row.axis}, whose size only run time knows")
         return rows
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, sizes: Any = None, scales: Any = None, roi: Any = None) -> Any:
+    def vjp(
+        self,
+        b: Builder,
+        g: Value,
+        y: Value,
+        x: Value,
+        sizes: Value | None = None,
+        scales: Value | None = None,
+        roi: Value | None = None,
+    ) -> Any:
         """Each axis is a product with a matrix of weights; its gradient one with the matrix turned."""
         gradients = [None for item in (sizes, scales, roi) if item is not None]
         sizes, scales, roi = (_present(item) for item in (sizes, scales, roi))
@@ -338,7 +354,15 @@ class Resize(
     def _is_known(self, row: Axis) -> bool:
         return self.is_identity(row) or (isinstance(row.size, int) and isinstance(row.out, int) and row.scale is not None)
 
-    def _gradient_at_run_time(self, b: Any, g: Any, y: Any, x: Any, inputs: Any, rows: list[Axis] | None) -> Any:
+    def _gradient_at_run_time(
+        self,
+        b: Builder,
+        g: Value,
+        y: Value,
+        x: Value,
+        inputs: tuple[Value | None, Value | None, Value | None],
+        rows: list[Axis] | None,
+    ) -> Any:
         """The same, with matrices that the run computes."""
         from dovetail.ops.nn.resize_matrices import product, run_time_matrices
 
@@ -353,7 +377,7 @@ class Resize(
             found = found | self.taps(row).outside.reshape((-1, *(1,) * (rank - row.axis - 1)))
         return found
 
-    def canonical(self, x: Any, sizes: Any = None, scales: Any = None, roi: Any = None) -> Op:
+    def canonical(self, x: View, sizes: View | None = None, scales: View | None = None, roi: View | None = None) -> Op:
         """Attributes that mean nothing here are left at their defaults."""
         changes: dict[str, Any] = {}
         if self.mode != "nearest":
@@ -384,7 +408,7 @@ class Resize(
                 changes["nearest_mode"] = "floor" if all(each >= 1 for each in values) else "ceil"
         return self.with_(**changes)
 
-    def _may_narrow(self, x: Any, sizes: Any, scales: Any) -> bool:
+    def _may_narrow(self, x: View, sizes: View | None, scales: View | None) -> bool:
         """Whether one axis may get more elements and another one fewer."""
         if not self.narrow:
             return False
@@ -399,7 +423,7 @@ class Resize(
             return True
         return any(row.scale < 1 for row in rows) and any(row.scale > 1 for row in rows)
 
-    def is_whole(self, x: Any, sizes: Any, scales: Any) -> bool:
+    def is_whole(self, x: View, sizes: View | None, scales: View | None) -> bool:
         """Whether every scaled length is known to be a whole number of elements."""
         if _present(sizes) is not None:
             return True
@@ -410,7 +434,7 @@ class Resize(
         pairs = zip(lengths, (float(scale) for scale in found), strict=True)
         return all(scale.is_integer() or (isinstance(size, int) and (size * scale).is_integer()) for size, scale in pairs)
 
-    def _written_out(self, b: Any, x: Any, sizes: Any, scales: Any, roi: Any) -> Any:
+    def _written_out(self, b: Builder, x: Value, sizes: Value | None, scales: Value | None, roi: Value | None) -> Any:
         """The same over all axes, with empty vectors for inputs that are left out."""
         rank = len(x.dims)
         axes = self.places(rank)
@@ -430,7 +454,9 @@ class Resize(
                 )
         return b.add(self.with_(axes=None), x, sizes, none if scales is None else scales, none if roi is None else roi)[0]
 
-    def decompose(self, b: Any, x: Any, sizes: Any = None, scales: Any = None, roi: Any = None) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, sizes: Value | None = None, scales: Value | None = None, roi: Value | None = None
+    ) -> Any:
         """With every axis and input written out, which the first versions demand; and then axis after axis: elements picked by
         place, or a product with a matrix of weights.
         """
@@ -464,21 +490,22 @@ def _check_source(row: Axis) -> None:
         raise EngineError("resize.empty", f"axis {row.axis} of size 0 has nothing to make {row.out} elements of")
 
 
-def _present(item: Any) -> Any:
+def _present(item: View | None) -> Any:
     """An input, None where it is left out or empty."""
     if item is None or (item.shape is not None and len(item.shape) == 1 and symbolic.equal(item.shape[0], 0) is True):
         return None
     return item
 
 
-def known_floats(item: Any) -> list[Any] | None:
+def known_floats(item: View | None) -> list[Any] | None:
     """The elements of a float input in f32, where they are known before anything runs."""
     data = getattr(item, "constant", None)
-    data = item.value if data is None else data
+    if data is None and item is not None:
+        data = item.value
     return None if data is None else list(np.asarray(data).astype(np.float32))
 
 
-def known_scales(item: Any) -> list[Any] | None:
+def known_scales(item: View | None) -> list[Any] | None:
     """Scales as :func:`known_floats`. Raises RuleError [resize.scale] unless they are above 0."""
     found = known_floats(item)
     if found is not None and not all(0 < scale < np.inf for scale in found):
@@ -515,7 +542,7 @@ def _floor(size: Any, scale: Any, more: Any = 0) -> int:
     return int(found)
 
 
-def _nearest(x: Any, mode: str, is_smaller: bool) -> Any:
+def _nearest(x: Array, mode: str, is_smaller: bool) -> Any:
     if mode == "simple":
         mode = "ceil" if is_smaller else "floor"
     steps: dict[str, Callable[[Any], Any]] = {
@@ -527,18 +554,18 @@ def _nearest(x: Any, mode: str, is_smaller: bool) -> Any:
     return steps[mode](x).astype(np.int64)
 
 
-def _keys(distance: Any, a: float) -> Any:
+def _keys(distance: Array, a: float) -> Any:
     """Keys' cubic kernel: 1 at 0, 0 at all other integers and from 2 on."""
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
 
 
-def _indices(xp: Any, places: Any, like: Any) -> Any:
+def _indices(xp: Namespace, places: Array, like: Array) -> Any:
     return arrays.from_numpy(xp, places if arrays.is_numpy(xp) else places.astype(np.int32), like)
 
 
-def _weighed(xp: Any, x: Any, axis: int, taps: Taps) -> Any:
+def _weighed(xp: Namespace, x: Array, axis: int, taps: Taps) -> Any:
     total: Any = None
     after = (1,) * (x.ndim - axis - 1)
     for tap in range(taps.places.shape[1]):
@@ -548,7 +575,7 @@ def _weighed(xp: Any, x: Any, axis: int, taps: Taps) -> Any:
     return total
 
 
-def _product(b: Any, x: Any, axis: int, matrix: Any) -> Any:
+def _product(b: Builder, x: Value, axis: int, matrix: Array) -> Any:
     """``x`` with its ``axis`` multiplied by ``matrix`` [out, size], in f32 at least."""
     kind, rank = x.dtype, len(x.dims)
     wide = dtypes.f32 if kind.bits < 32 else kind

@@ -6,10 +6,16 @@ Every step is the f32 arithmetic of ``Resize.taps``, so that a gradient takes th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail import dtypes
+from dovetail.dtypes import DType
 from dovetail.ir.types import Tensor
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+    from dovetail.ops.nn.resize import Resize
 
 ONE, HALF = 1.0, 0.5
 
@@ -25,7 +31,9 @@ class RunTimeAxis(NamedTuple):
     shrinks: Any
 
 
-def run_time_matrices(b: Any, op: Any, x: Any, y: Any, inputs: tuple[Any, Any, Any], unchanged: set[int]) -> Iterator[Any]:
+def run_time_matrices(
+    b: Builder, op: Resize, x: Value, y: Value, inputs: tuple[Value | None, Value | None, Value | None], unchanged: set[int]
+) -> Iterator[Any]:
     """Each axis of ``op`` but the ``unchanged`` ones, with its weights, [out, size], in the element type of ``x``, f32 at
     least. ``inputs``: sizes, scales and roi, None where one is left out."""
     sizes, scales, roi = inputs
@@ -39,21 +47,23 @@ def run_time_matrices(b: Any, op: Any, x: Any, y: Any, inputs: tuple[Any, Any, A
             continue
         region = None
         if op.coordinate_transformation_mode == "tf_crop_and_resize":
+            assert roi is not None
             ends = _f32(b, roi)
             region = _element(b, ends, index), _element(b, ends, index + len(axes))
         yield axis, _matrix(b, op, RunTimeAxis(size, out, scale, region, shrinks), x.dtype)
 
 
-def _element(b: Any, vector: Any, index: int) -> Any:
+def _element(b: Builder, vector: Value, index: int) -> Any:
     return b.Gather(vector, b.constant(index), axis=0)
 
 
-def _scales(b: Any, op: Any, lengths: list[tuple[Any, Any]], sizes: Any, scales: Any) -> list[Any]:
+def _scales(b: Builder, op: Resize, lengths: list[tuple[Any, Any]], sizes: Value | None, scales: Value | None) -> list[Any]:
     if scales is not None:
         given = b.Cast(scales, to=dtypes.f32)
         return [_element(b, given, index) for index in range(len(lengths))]
     wanted = [out for _, out in lengths]
     if op.keep_aspect_ratio_policy != "stretch":
+        assert sizes is not None
         given = b.Cast(sizes, to=dtypes.i64)
         wanted = [_element(b, given, index) for index in range(len(lengths))]
     ratios = [b.Divide(_f32(b, out), _f32(b, size)) for out, (size, _) in zip(wanted, lengths, strict=True)]
@@ -62,19 +72,19 @@ def _scales(b: Any, op: Any, lengths: list[tuple[Any, Any]], sizes: Any, scales:
     return [_of_all(b, "Minimum" if op.keep_aspect_ratio_policy == "not_larger" else "Maximum", ratios)] * len(ratios)
 
 
-def _of_all(b: Any, kind: str, xs: list[Any]) -> Any:
+def _of_all(b: Builder, kind: str, xs: list[Any]) -> Any:
     return b.apply(kind, *xs) if len(xs) > 1 else xs[0]
 
 
-def _f32(b: Any, x: Any) -> Any:
+def _f32(b: Builder, x: Value) -> Any:
     return b.Cast(x, to=dtypes.f32)
 
 
-def _f64(b: Any, x: Any) -> Any:
+def _f64(b: Builder, x: Value) -> Any:
     return b.Cast(x, to=dtypes.f64)
 
 
-def _matrix(b: Any, op: Any, axis: RunTimeAxis, kind: Any) -> Any:
+def _matrix(b: Builder, op: Resize, axis: RunTimeAxis, kind: DType) -> Any:
     wide = dtypes.f32 if kind.bits < 32 else kind
     last = b.Subtract(axis.size, 1)
     count = b.Range(0, axis.out, 1, output_type=dtypes.i64)
@@ -92,7 +102,7 @@ def _matrix(b: Any, op: Any, axis: RunTimeAxis, kind: Any) -> Any:
     return weights
 
 
-def _weights(b: Any, op: Any, axis: RunTimeAxis, source: Any, last: Any, columns: Any, wide: Any) -> Any:
+def _weights(b: Builder, op: Resize, axis: RunTimeAxis, source: Value, last: Value, columns: Value, wide: DType) -> Any:
     """The weights of ``linear`` and ``cubic``: those of places before and behind ``x`` go to its border, or nowhere."""
     reach = 1 if op.mode == "linear" else 2
     stretch = None
@@ -123,7 +133,7 @@ def _weights(b: Any, op: Any, axis: RunTimeAxis, source: Any, last: Any, columns
     return b.MatMul(weights, b.Cast(b.Equal(b.Transpose(border, [1, 0]), columns), to=wide))
 
 
-def _keys(b: Any, d: Any, a: float) -> Any:
+def _keys(b: Builder, d: Value, a: float) -> Any:
     """Keys' cubic kernel, as Horner's rule has it."""
     near = b.Add(b.Multiply(b.Multiply(b.Subtract(b.Multiply(d, a + 2), a + 3), d), d), ONE)
     far = b.Subtract(b.Multiply(b.Add(b.Multiply(b.Subtract(b.Multiply(d, a), 5 * a), d), 8 * a), d), 4 * a)
@@ -131,7 +141,7 @@ def _keys(b: Any, d: Any, a: float) -> Any:
     return b.Where(b.LessEqual(d, 1.0), near, b.Where(b.Less(d, 2.0), far, zero))
 
 
-def _nearest(b: Any, mode: str, source: Any, scale: Any) -> Any:
+def _nearest(b: Builder, mode: str, source: Value, scale: Value) -> Any:
     if mode == "simple":
         return b.Where(b.Less(scale, ONE), b.Ceil(source), b.Floor(source))
     steps: dict[str, Callable[[], Any]] = {
@@ -146,34 +156,34 @@ def _nearest(b: Any, mode: str, source: Any, scale: Any) -> Any:
 # From places in the result to places in x; the same formulas as in `dovetail.ops.nn.resize`.
 
 
-def _half_pixel(b: Any, y: Any, axis: RunTimeAxis) -> Any:
+def _half_pixel(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
     return b.Subtract(b.Divide(b.Add(y, HALF), axis.scale), HALF)
 
 
-def _half_pixel_symmetric(b: Any, y: Any, axis: RunTimeAxis) -> Any:
+def _half_pixel_symmetric(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
     size = _f64(b, axis.size)
     whole = b.Multiply(_f64(b, axis.scale), size)
     offset = b.Multiply(b.Multiply(size, HALF), b.Subtract(ONE, b.Divide(_f64(b, axis.out), whole)))
     return b.Subtract(b.Add(_f32(b, offset), b.Divide(b.Add(y, HALF), axis.scale)), HALF)
 
 
-def _unless_one(b: Any, axis: RunTimeAxis, places: Any, otherwise: Any) -> Any:
+def _unless_one(b: Builder, axis: RunTimeAxis, places: Value, otherwise: Any) -> Any:
     return b.Where(b.Less(1, axis.out), places, otherwise)
 
 
-def _align_corners(b: Any, y: Any, axis: RunTimeAxis) -> Any:
+def _align_corners(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
     # One element stands at 0, whatever it is divided by.
     steps = b.Maximum(b.Subtract(axis.out, 1), 1)
     return b.Divide(b.Multiply(y, _f32(b, b.Subtract(axis.size, 1))), _f32(b, steps))
 
 
-def _align_corners_scaled(b: Any, y: Any, axis: RunTimeAxis) -> Any:
+def _align_corners_scaled(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
     length = b.Multiply(_f64(b, axis.scale), _f64(b, axis.size))
     places = b.Divide(b.Multiply(y, _f32(b, b.Subtract(axis.size, 1))), _f32(b, b.Subtract(length, ONE)))
     return b.Where(b.Equal(length, ONE), b.constant(0.0), places)
 
 
-def _crop(b: Any, y: Any, axis: RunTimeAxis) -> Any:
+def _crop(b: Builder, y: Value, axis: RunTimeAxis) -> Any:
     assert axis.roi is not None
     start, end = axis.roi
     last = _f32(b, b.Subtract(axis.size, 1))
@@ -196,7 +206,7 @@ _COORDINATES: dict[str, Callable[[Any, Any, RunTimeAxis], Any]] = {
 }
 
 
-def product(b: Any, x: Any, axis: int, matrix: Any) -> Any:
+def product(b: Builder, x: Value, axis: int, matrix: Value) -> Any:
     """``x`` with its ``axis`` multiplied by the transpose of ``matrix``, [size of the axis, size of the result]."""
     kind, rank = x.dtype, len(x.dims)
     assert isinstance(matrix.type, Tensor)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dovetail import symbolic
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
-from dovetail.ir.types import Size, Unknown
+from dovetail.ir.types import Size, Unknown, View
 
 AUTO_PADS = ("explicit", "same_upper", "same_lower", "valid")
 
@@ -35,14 +35,14 @@ class Geometry(NamedTuple):
         return tuple(span(size, dilation) for size, dilation in zip(self.kernel, self.dilations, strict=True))
 
 
-def span(kernel: Any, dilation: int) -> Any:
+def span(kernel: Size, dilation: int) -> Any:
     """How far a kernel reaches. Raises RuleError [window.size] for one of no elements."""
     if kernel.__class__ is int and kernel < 1:
         raise RuleError("window.size", f"a kernel should have at least 1 element along each axis, not {kernel}")
     return (kernel - 1) * dilation + 1
 
 
-def halves(total: Any, upper: bool) -> tuple[Any, Any]:
+def halves(total: Size, upper: bool) -> tuple[Any, Any]:
     """Padding split between both sides; the odd one at the end with ``upper``, otherwise at the beginning."""
     less = total // 2
     return (less, total - less) if upper else (total - less, less)
@@ -116,7 +116,7 @@ class SlidingWindowOp(Op):
         refuse_small_input(rest)
         return rest // stride + 1
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         """Shape values do not come out of windows."""
         raise Unknown
 

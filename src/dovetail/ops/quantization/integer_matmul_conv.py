@@ -355,12 +355,11 @@ class QGemm(
         return requantized_value(b, total, b.Divide(factor, one_value(b, z_scale)), one_value(b, zz))
 
 
-class _Untyped:
-    """A view whose element type does not matter."""
+class _Untyped(View):
+    """A view without an element type."""
 
     def __init__(self, x: View) -> None:
-        self.type = None
-        self.shape = x.shape
+        super().__init__(Tensor(None, x.shape))
 
 
 class MatMulIntegerToFloat(

@@ -1,9 +1,9 @@
-"""The arithmetic of recurrent cells, written once for arrays and for values of a graph: activations, steps through time."""
+"""The arithmetic of recurrent cells, for arrays and for graph values alike: activations and the unrolled recurrence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail import arrays
 from dovetail.arrays.backends import filled
@@ -12,9 +12,20 @@ from dovetail.ir.builder import shape_value
 from dovetail.ops.casts import as_type, round_to, wide_type
 from dovetail.ops.elementwise.activation import Elu, HardSigmoid, LeakyRelu, Relu, Sigmoid, Softplus, Softsign, ThresholdedRelu
 from dovetail.ops.elementwise.unary import Tanh
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Namespace
+    from dovetail.ir.builder import Builder
+
+from typing import TYPE_CHECKING
+
+from dovetail.arrays import Namespace
 from dovetail.ops.nn.conv import joined
 
-DEFAULTS: dict[str, tuple[float | None, float | None]] = {
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+
+DEFAULT_PARAMETERS: dict[str, tuple[float | None, float | None]] = {
     "affine": (None, None),
     "elu": (1.0, None),
     "hardsigmoid": (0.20000000298023224, 0.5),
@@ -27,8 +38,8 @@ DEFAULTS: dict[str, tuple[float | None, float | None]] = {
     "tanh": (None, None),
     "thresholdedrelu": (1.0, None),
 }
-"""The activation functions, and what alpha and beta are where they are left out."""
-PARAMETERS = {
+"""The activations, and their default alpha and beta."""
+HAS_PARAMETERS = {
     "affine": (True, True),
     "elu": (True, False),
     "hardsigmoid": (True, True),
@@ -36,125 +47,127 @@ PARAMETERS = {
     "scaledtanh": (True, True),
     "thresholdedrelu": (True, False),
 }
-"""Which of alpha and beta a function has; none where it does not stand here."""
+"""Whether an activation has alpha and beta; neither where it is not listed."""
 
-Function = Callable[[Any], Any]
+Data: TypeAlias = Any
+"""An array, or a graph value, as the backend has it."""
+Activation: TypeAlias = Callable[[Data], Data]
 
 
-class Arrays:
-    """Arrays of one library, computed at once."""
+class ArrayBackend:
+    """Compute on the arrays of one library."""
 
-    def __init__(self, xp: Any) -> None:
+    def __init__(self, xp: Namespace) -> None:
         self.xp = xp
 
-    def wide(self, x: Any) -> Any:
+    def widen(self, x: Data) -> Any:
         return None if x is None else arrays.widened(self.xp, x)
 
-    def rounded(self, x: Any, kind: DType) -> Any:
+    def round_to(self, x: Data, kind: DType) -> Any:
         return round_to(self.xp, x, kind)
 
-    def kind(self, x: Any) -> DType:
+    def dtype_of(self, x: Data) -> DType:
         return arrays.element(x)
 
-    def part(self, x: Any, place: int) -> Any:
-        return x[place, ...]
+    def index(self, x: Data, i: int) -> Any:
+        return x[i, ...]
 
-    def turned(self, x: Any, order: Sequence[int]) -> Any:
+    def transpose(self, x: Data, order: Sequence[int]) -> Any:
         return self.xp.permute_dims(x, tuple(order))
 
-    def factor(self, weights: Any) -> Any:
-        """A matrix as ``product`` takes it."""
+    def prepare_weights(self, weights: Data) -> Any:
+        """Return weights in the form that ``matmul`` takes; done once for all time steps."""
         return self.xp.permute_dims(weights, (1, 0))
 
-    def product(self, x: Any, factor: Any) -> Any:
-        """``x`` by the transpose of the matrix."""
+    def matmul(self, x: Data, factor: Data) -> Any:
+        """Return the product of ``x`` and the transposed weight matrix."""
         return self.xp.matmul(x, factor)
 
-    def apply(self, op: Any, x: Any) -> Any:
+    def apply(self, op: Any, x: Data) -> Any:
         return op.function(self.xp, x)
 
-    def clip(self, x: Any, limit: float) -> Any:
+    def clip(self, x: Data, limit: float) -> Any:
         return self.xp.clip(x, -limit, limit)
 
-    def joined(self, parts: Sequence[Any], axis: int) -> Any:
+    def concat(self, parts: Sequence[Data], axis: int) -> Any:
         return self.xp.concat(list(parts), axis=axis)
 
-    def stacked(self, parts: Sequence[Any], axis: int) -> Any:
+    def stack(self, parts: Sequence[Data], axis: int) -> Any:
         return self.xp.stack(list(parts), axis=axis)
 
-    def zeros(self, like: Any, x: Any, batch: int, size: Any, before: Sequence[int] = ()) -> Any:
-        """Zeros of the type of ``like``, for each row of axis ``batch`` of ``x`` as many as ``size`` says."""
+    def zeros(self, like: Data, x: Data, batch: int, size: Data, before: Sequence[int] = ()) -> Any:
+        """Return zeros of the type of ``like`` and the shape [*before, rows of axis ``batch`` of x, size]."""
         return filled(self.xp, (*before, x.shape[batch], size), 0, like)
 
-    def select(self, mask: Any, x: Any, y: Any) -> Any:
+    def where(self, mask: Data, x: Data, y: Data) -> Any:
         return self.xp.where(mask, x, y)
 
-    def beyond(self, lengths: Any, step: int) -> Any:
-        """For each row whether its sequence goes on at ``step``."""
+    def is_active(self, lengths: Data, step: int) -> Any:
+        """Return for each batch row whether its sequence reaches ``step``."""
         return lengths[:, None] > step
 
 
-class Values:
-    """Values of a graph, written through a Builder."""
+class GraphBackend:
+    """Write the same arithmetic into a graph through a Builder."""
 
-    def __init__(self, b: Any) -> None:
+    def __init__(self, b: Builder) -> None:
         self.b = b
 
-    def wide(self, x: Any) -> Any:
+    def widen(self, x: Data) -> Any:
         return None if x is None else as_type(self.b, x, wide_type(x.dtype))
 
-    def rounded(self, x: Any, kind: DType) -> Any:
+    def round_to(self, x: Data, kind: DType) -> Any:
         return as_type(self.b, x, kind)
 
-    def kind(self, x: Any) -> DType:
-        found: DType = x.dtype
-        return found
+    def dtype_of(self, x: Data) -> DType:
+        dtype: DType = x.dtype
+        return dtype
 
-    def part(self, x: Any, place: int) -> Any:
-        return x[place]
+    def index(self, x: Data, i: int) -> Any:
+        return x[i]
 
-    def turned(self, x: Any, order: Sequence[int]) -> Any:
+    def transpose(self, x: Data, order: Sequence[int]) -> Any:
         return x if list(order) == sorted(order) else self.b.Transpose(x, list(order))
 
-    def factor(self, weights: Any) -> Any:
+    def prepare_weights(self, weights: Data) -> Any:
         return weights
 
-    def product(self, x: Any, factor: Any) -> Any:
+    def matmul(self, x: Data, factor: Data) -> Any:
         return self.b.MatMul(x, factor, transpose_b=True)
 
-    def apply(self, op: Any, x: Any) -> Any:
+    def apply(self, op: Any, x: Data) -> Any:
         return self.b.add(op, x)[0]
 
-    def clip(self, x: Any, limit: float) -> Any:
+    def clip(self, x: Data, limit: float) -> Any:
         return self.b.Clip(x, -limit, limit)
 
-    def joined(self, parts: Sequence[Any], axis: int) -> Any:
+    def concat(self, parts: Sequence[Data], axis: int) -> Any:
         return self.b.Concat(*parts, axis=axis) if len(parts) > 1 else parts[0]
 
-    def stacked(self, parts: Sequence[Any], axis: int) -> Any:
-        return self.joined([self.b.Unsqueeze(part, [axis]) for part in parts], axis)
+    def stack(self, parts: Sequence[Data], axis: int) -> Any:
+        return self.concat([self.b.Unsqueeze(part, [axis]) for part in parts], axis)
 
-    def zeros(self, like: Any, x: Any, batch: int, size: Any, before: Sequence[int] = ()) -> Any:
+    def zeros(self, like: Data, x: Data, batch: int, size: Data, before: Sequence[int] = ()) -> Any:
         zero = self.b.constant(0, like.dtype)
         return self.b.Expand(zero, joined(self.b, list(before), shape_value(self.b, x, [batch]), [size]))
 
-    def select(self, mask: Any, x: Any, y: Any) -> Any:
+    def where(self, mask: Data, x: Data, y: Data) -> Any:
         return self.b.Where(mask, x, y)
 
-    def beyond(self, lengths: Any, step: int) -> Any:
+    def is_active(self, lengths: Data, step: int) -> Any:
         return self.b.Greater(self.b.Unsqueeze(lengths, [1]), step)
 
 
-Medium = Arrays | Values
+Backend: TypeAlias = ArrayBackend | GraphBackend
 
 
-def activation(m: Medium, name: str, alpha: float, beta: float, limit: float) -> Function:
-    """The function of this name; its argument is first limited to [-limit, limit] where ``limit`` is not 0."""
+def activation(m: Backend, name: str, alpha: float, beta: float, limit: float) -> Activation:
+    """Return an activation by name; its argument is clipped to [-limit, limit] unless ``limit`` is 0."""
     function = _plain_activation(m, name, alpha, beta)
     return (lambda x: function(m.clip(x, limit))) if limit else function
 
 
-def _plain_activation(m: Medium, name: str, alpha: float, beta: float) -> Function:
+def _plain_activation(m: Backend, name: str, alpha: float, beta: float) -> Activation:
     if name == "affine":
         return lambda x: x * alpha + beta
     if name == "scaledtanh":
@@ -174,35 +187,35 @@ def _plain_activation(m: Medium, name: str, alpha: float, beta: float) -> Functi
     return lambda x: m.apply(op, x)
 
 
-def parts(x: Any, count: int, size: int) -> list[Any]:
-    """The last axis in pieces of ``size``."""
+def split_gates(x: Data, count: int, size: int) -> list[Any]:
+    """Split the last axis into ``count`` slices of ``size``."""
     return [x[..., index * size : (index + 1) * size] for index in range(count)]
 
 
-Step = Callable[..., tuple[Any, ...]]
-"""The next states (what is put out first) from what one moment brings in and the states before it."""
+Step: TypeAlias = Callable[..., tuple[Data, ...]]
+"""Map the input projection of one time step and the states to the next states, of which the first is the output."""
 
 
-def through_time(
-    m: Medium, moments: Sequence[Any], step: Step, states: tuple[Any, ...], lengths: Any, backwards: bool
+def unroll(
+    m: Backend, inputs: Sequence[Data], step: Step, states: tuple[Data, ...], lengths: Data, backwards: bool
 ) -> tuple[list[Any], tuple[Any, ...]]:
-    """What is put out at each moment, and the last states.
+    """Run ``step`` over all time steps, and return the output of each step and the last states.
 
-    Where a row's sequence is over, 0 is put out and its states stay; a row of no length has 0 for its last states too.
+    Beyond the length of a batch row the output is 0 and its states are unchanged; a row of length 0 has last states of 0.
     """
-    count = len(moments)
-    nothing = None
+    count = len(inputs)
+    zeros = None
     if lengths is not None:
-        nothing = [state * 0 for state in states]
-        is_any = m.beyond(lengths, 0)
-        states = tuple(m.select(is_any, state, zero) for state, zero in zip(states, nothing, strict=True))
-    made: list[Any] = [None] * count
-    for place in reversed(range(count)) if backwards else range(count):
-        new = step(moments[place], *states)
-        made[place] = new[0]
-        if nothing is not None:
-            goes_on = m.beyond(lengths, place)
-            made[place] = m.select(goes_on, new[0], nothing[0])
-            new = tuple(m.select(goes_on, after, before) for after, before in zip(new, states, strict=True))
+        zeros = [state * 0 for state in states]
+        is_not_empty = m.is_active(lengths, 0)
+        states = tuple(m.where(is_not_empty, state, zero) for state, zero in zip(states, zeros, strict=True))
+    outputs: list[Any] = [None] * count
+    for step_index in reversed(range(count)) if backwards else range(count):
+        new = step(inputs[step_index], *states)
+        outputs[step_index] = new[0]
+        if zeros is not None:
+            is_active = m.is_active(lengths, step_index)
+            outputs[step_index] = m.where(is_active, new[0], zeros[0])
+            new = tuple(m.where(is_active, after, before) for after, before in zip(new, states, strict=True))
         states = new
-    return made, states
+    return outputs, states

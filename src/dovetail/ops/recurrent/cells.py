@@ -1,77 +1,89 @@
-"""One moment of a recurrent layer."""
+"""Recurrent cells, one time step of a layer: RNNCell, GRUCell and LSTMCell."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from dovetail.arrays import Array, Namespace
 from dovetail.ir.op import Op
-from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, _Recurrent
+from dovetail.ir.types import View
+from dovetail.ops.recurrent.cell_math import Data
+from dovetail.ops.recurrent.layers import GRU, LSTM, RNN, RecurrentLayer
 
-_INNER = "activations_alpha:alphas=[], activations_beta:betas=[], clip=0"
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
+_INNER = "activations_alpha:activation_alpha=[], activations_beta:activation_beta=[], clip=0"
 
 
-class _Cell(Op):
-    """As a layer of one moment and one direction without axes for them: ``x`` [batch, input], states [batch, hidden], ``w``
-    [gates * hidden, input], ``r`` [gates * hidden, hidden], ``bias`` (summed) [gates * hidden]."""
+class RecurrentCell(Op):
+    """The rules that the cells share: a layer of one time step and one direction, without axes for these.
+
+    ``x`` is [batch, input], states are [batch, hidden], ``w`` [gates * hidden, input], ``r`` [gates * hidden, hidden], and
+    the summed bias ``b`` is [gates * hidden].
+    """
 
     hidden_size: int | None = None
     activations: tuple[str, ...] = ()
-    alphas: tuple[float, ...] = ()
-    betas: tuple[float, ...] = ()
+    activation_alpha: tuple[float, ...] = ()
+    activation_beta: tuple[float, ...] = ()
     clip: float | None = None
 
-    layer: ClassVar[type[_Recurrent]]
+    layer: ClassVar[type[RecurrentLayer]]
 
-    def sequence(self) -> Any:
-        """The layer that does the same."""
-        return self.layer(**self.__dict__, summed=True)
+    def as_layer(self) -> Any:
+        """Return the layer that computes the same."""
+        return self.layer(**self.__dict__, summed_bias=True)
 
     def validate(self) -> None:
-        self.sequence()
+        self.as_layer()
 
-    def canonical(self, *xs: Any) -> Op:
-        plain = self.sequence().canonical()
-        return self.with_(**{name: plain.__dict__[name] for name in self.__dict__})
+    def canonical(self, *xs: View | None) -> Op:
+        canonical = self.as_layer().canonical()
+        return self.with_(**{name: canonical.__dict__[name] for name in self.__dict__})
 
-    def ordered(self, xs: Any) -> list[Any]:
-        """The inputs as the layer has them: data, weights, bias, lengths, states."""
-        count = self.layer.states
-        given = [*xs, *[None] * (len(self.signature.inputs) - len(xs))]
-        return [given[0], *given[1 + count : 4 + count], None, *given[1 : 1 + count]]
+    def layer_inputs(self, xs: Sequence[Data | None]) -> list[Any]:
+        """Return the inputs in the layer's order: data, weights, bias, lengths, states."""
+        count = self.layer.state_count
+        inputs = [*xs, *[None] * (len(self.signature.inputs) - len(xs))]
+        return [inputs[0], *inputs[1 + count : 4 + count], None, *inputs[1 : 1 + count]]
 
-    def shape(self, *xs: Any) -> Any:
+    def shape(self, *xs: View | None) -> Any:
         views = [
-            None if x is None else SimpleNamespace(shape=None if x.shape is None else (1, *x.shape)) for x in self.ordered(xs)
+            None if x is None else SimpleNamespace(shape=None if x.shape is None else (1, *x.shape))
+            for x in self.layer_inputs(xs)
         ]
-        sizes = self.sequence().sizes(*views)
-        return [(sizes["b"], sizes["h"])] * self.layer.states
+        sizes = self.as_layer().sizes_of(*views)
+        return [(sizes["b"], sizes["h"])] * self.layer.state_count
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
-        given = [None if x is None else x[None, ...] for x in self.ordered(xs)]
-        return tuple(y[0, ...] for y in self.sequence().evaluate(xp, *given)[1:])
+    def evaluate(self, xp: Namespace, *xs: Array) -> Any:
+        inputs = [None if x is None else x[None, ...] for x in self.layer_inputs(xs)]
+        return tuple(y[0, ...] for y in self.as_layer().evaluate(xp, *inputs)[1:])
 
-    def decompose(self, b: Any, *xs: Any) -> Any:
-        given = [None if x is None else b.Unsqueeze(x, [0]) for x in self.ordered(xs)]
-        return [b.Squeeze(y, [0]) for y in b.add(self.sequence(), *given)[1:]]
+    def decompose(self, b: Builder, *xs: Value | None) -> Any:
+        inputs = [None if x is None else b.Unsqueeze(x, [0]) for x in self.layer_inputs(xs)]
+        return [b.Squeeze(y, [0]) for y in b.add(self.as_layer(), *inputs)[1:]]
 
 
 class RNNCell(
-    _Cell,
-    sig="x: F, h: F, w: F, r: F, bias?: F -> y: F",
-    openvino=f"RNNCell-1(x, h, w, r, bias?; hidden_size, activations=[tanh], {_INNER})",
+    RecurrentCell,
+    sig="x: F, initial_h: F, w: F, r: F, b?: F -> y_h: F",
+    openvino=f"RNNCell-1(x, initial_h, w, r, b?; hidden_size, activations=[tanh], {_INNER})",
 ):
-    """One moment of RNN. Source: OpenVINO RNNCell-1."""
+    """RNNCell computes one time step of RNN. Source: OpenVINO RNNCell-1."""
 
     layer = RNN
 
 
 class GRUCell(
-    _Cell,
-    sig="x: F, h: F, w: F, r: F, bias?: F -> y: F",
-    openvino=f"GRUCell-3(x, h, w, r, bias?; hidden_size, activations=[sigmoid,tanh], {_INNER}, linear_before_reset=false)",
+    RecurrentCell,
+    sig="x: F, initial_h: F, w: F, r: F, b?: F -> y_h: F",
+    openvino=f"GRUCell-3(x, initial_h, w, r, b?; hidden_size, activations=[sigmoid,tanh], {_INNER}, linear_before_reset=false)",
 ):
-    """One moment of GRU. Source: OpenVINO GRUCell-3."""
+    """GRUCell computes one time step of GRU. Source: OpenVINO GRUCell-3."""
 
     linear_before_reset: bool = False
 
@@ -79,18 +91,21 @@ class GRUCell(
 
 
 class LSTMCell(
-    _Cell,
-    sig="x: F, h: F, c: F, w: F, r: F, bias?: F -> next_h: F, next_c: F",
+    RecurrentCell,
+    sig="x: F, initial_h: F, initial_c: F, w: F, r: F, b?: F -> y_h: F, y_c: F",
     openvino=(
-        f"LSTMCell-1(x, h, c, w, r, bias?; hidden_size, activations=[sigmoid,tanh,tanh], {_INNER}, input_forget=false, "
-        "weights_format:gates=fico)",
-        f"LSTMCell-4(x, h, c, w, r, bias?; hidden_size, activations=[sigmoid,tanh,tanh], {_INNER} "
-        "| input_forget=false, gates=fico)",
+        f"LSTMCell-1(x, initial_h, initial_c, w, r, b?; hidden_size, activations=[sigmoid,tanh,tanh], {_INNER}, "
+        "input_forget=false, weights_format=fico)",
+        f"LSTMCell-4(x, initial_h, initial_c, w, r, b?; hidden_size, activations=[sigmoid,tanh,tanh], {_INNER} "
+        "| input_forget=false, weights_format=fico)",
     ),
 ):
-    """One moment of LSTM. Sources: OpenVINO LSTMCell-1 (with the order of gates and coupled gates that its files say), -4."""
+    """LSTMCell computes one time step of LSTM.
+
+    Sources: OpenVINO LSTMCell-1 (with ``weights_format`` and ``input_forget`` of its files), -4.
+    """
 
     input_forget: bool = False
-    gates: str = "fico"
+    weights_format: str = "fico"
 
     layer = LSTM

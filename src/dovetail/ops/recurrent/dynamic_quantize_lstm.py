@@ -1,9 +1,10 @@
-"""A recurrent layer whose products are products of integers."""
+"""LSTM with dynamically quantized matrix products: DynamicQuantizeLSTM."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,112 +14,116 @@ from dovetail.errors import UnsupportedError
 from dovetail.ops.quantization.integer_matmul_conv import DynamicQuantizeMatMul
 from dovetail.ops.quantization.quantize_linear import dynamic_range, onto_grid
 from dovetail.ops.quantization.scales import columns
-from dovetail.ops.recurrent.cell_math import Arrays, Values
-from dovetail.ops.recurrent.layers import LSTM
+from dovetail.ops.recurrent.cell_math import ArrayBackend, Data, GraphBackend
+from dovetail.ops.recurrent.layers import LSTM, HasShape
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
-class _Weights(NamedTuple):
-    """Codes with their scale and zero point, for each direction."""
+class _QuantizedWeights(NamedTuple):
+    """Quantized weights with their scale and zero point, for each direction."""
 
-    codes: Any
-    scale: Any
-    point: Any
+    codes: Data
+    scale: Data
+    point: Data
 
-    def of(self, place: int) -> _Weights:
-        return _Weights(*(None if each is None else each[place] for each in self))
+    def of(self, direction: int) -> _QuantizedWeights:
+        return _QuantizedWeights(*(None if part is None else part[direction] for part in self))
 
 
-class _ByCodes:
-    """Weights that stay codes until their product is taken."""
+class _KeepsIntegers:
+    """Keep weights quantized until their product is computed."""
 
-    def wide(self, x: Any) -> Any:
-        return x if isinstance(x, _Weights) else super().wide(x)  # type: ignore[misc]
+    def widen(self, x: Data) -> Any:
+        return x if isinstance(x, _QuantizedWeights) else super().widen(x)  # type: ignore[misc]
 
-    def part(self, x: Any, place: int) -> Any:
-        return x.of(place) if isinstance(x, _Weights) else super().part(x, place)  # type: ignore[misc]
+    def index(self, x: Data, i: int) -> Any:
+        return x.of(i) if isinstance(x, _QuantizedWeights) else super().index(x, i)  # type: ignore[misc]
 
-    def factor(self, weights: Any) -> Any:
+    def prepare_weights(self, weights: Data) -> Any:
         return weights
 
 
-class _Exact(NamedTuple):
-    """Codes less their zero point in f64, which holds every partial sum, for BLAS; and their scale."""
+class _ExactWeights(NamedTuple):
+    """Weights minus their zero point in f64, which represents every partial sum exactly; and their scale."""
 
-    matrix: Any
-    scale: Any
+    matrix: Data
+    scale: Data
 
 
-class _QuantizedArrays(_ByCodes, Arrays):
-    def factor(self, weights: Any) -> Any:
-        """Once for all time steps: BLAS has no integers."""
+class _QuantizedArrayBackend(_KeepsIntegers, ArrayBackend):
+    def prepare_weights(self, weights: Data) -> Any:
+        """Convert the weights once for all time steps: BLAS has no integer matrix product."""
         if not is_numpy(self.xp):
             return weights
         matrix = weights.codes.astype(np.float64)
         if weights.point is not None:
             matrix -= columns(self.xp, weights.point)
-        return _Exact(matrix, weights.scale)
+        return _ExactWeights(matrix, weights.scale)
 
-    def product(self, x: Any, factor: Any) -> Any:
-        if not isinstance(factor, _Exact):
+    def matmul(self, x: Data, factor: Data) -> Any:
+        if not isinstance(factor, _ExactWeights):
             return DynamicQuantizeMatMul().evaluate(self.xp, x, *factor)
         scale, point = dynamic_range(self.xp, x)
         codes = onto_grid(self.xp, x / scale, point, dtypes.u8).astype(np.float64) - point
-        # The sums are those of i32, which wraps.
+        # The accumulators are i32, which wraps around.
         sums = np.matmul(codes, factor.matrix).astype(np.int64).astype(np.int32)
         return sums.astype(np.float32) * (scale * columns(self.xp, factor.scale))
 
 
-class _QuantizedValues(_ByCodes, Values):
-    def product(self, x: Any, factor: Any) -> Any:
+class _QuantizedGraphBackend(_KeepsIntegers, GraphBackend):
+    def matmul(self, x: Data, factor: Data) -> Any:
         return self.b.DynamicQuantizeMatMul(x, *factor)
 
 
 class DynamicQuantizeLSTM(
     LSTM,
-    sig="x: f32, w: I1, r: I2, bias?: f32, lengths?: I, h?: f32, c?: f32, peephole?: f32, w_scale: f32, w_zero_point: I1, "
-    "r_scale: f32, r_zero_point: I2 -> y: f32, last_h: f32, last_c: f32",
+    sig="x: f32, w: I1, r: I2, b?: f32, sequence_lens?: I, initial_h?: f32, initial_c?: f32, p?: f32, w_scale: f32, "
+    "w_zero_point: I1, r_scale: f32, r_zero_point: I2 -> y: f32, y_h: f32, y_c: f32",
     onnx=(
-        "com.microsoft:DynamicQuantizeLSTM-1(x, w, r, bias?, lengths?, h?, c?, peephole?, w_scale, w_zero_point, r_scale, "
-        "r_zero_point; hidden_size?, direction=forward, activations~{Affine:affine,Elu:elu,HardSigmoid:hardsigmoid,"
+        "com.microsoft:DynamicQuantizeLSTM-1(x, w, r, b?, sequence_lens?, initial_h?, initial_c?, p?, w_scale, w_zero_point, "
+        "r_scale, r_zero_point; hidden_size?, direction=forward, activations~{Affine:affine,Elu:elu,HardSigmoid:hardsigmoid,"
         "LeakyRelu:leakyrelu,Relu:relu,ScaledTanh:scaledtanh,Sigmoid:sigmoid,Softplus:softplus,Softsign:softsign,Tanh:tanh,"
-        "ThresholdedRelu:thresholdedrelu}?, activation_alpha:alphas?, activation_beta:betas?, clip?, input_forget=0 "
-        "| layout=sequence_first, summed=false, gates=iofc)"
+        "ThresholdedRelu:thresholdedrelu}?, activation_alpha?, activation_beta?, clip?, input_forget=0 "
+        "| layout=sequence_first, summed_bias=false, weights_format=iofc)"
     ),
 ):
-    """LSTM with products as DynamicQuantizeMatMul has them: ``x`` is quantised as a whole, h at each moment.
+    """DynamicQuantizeLSTM computes LSTM with the matrix products of DynamicQuantizeMatMul.
 
-    ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4 * hidden] are codes; scales and zero points have one
-    number a direction, or one for each of its columns. Rows of several lengths are refused: what lies after their ends would
-    have a part in how all is quantised. Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
+    ``x`` is quantized as a whole, h at each time step. ``w`` [directions, input, 4 * hidden] and ``r`` [directions, hidden, 4
+    * hidden] are quantized; scales and zero points have one number per direction, or one per column of it. ``sequence_lens``
+    is refused: the values after the end of a row would change the quantization of all rows.
+    Source: com.microsoft DynamicQuantizeLSTM, as onnxruntime computes it.
     """
 
-    def sizes(self, *xs: Any) -> dict[str, Any]:
+    def sizes_of(self, *xs: HasShape | None) -> dict[str, Any]:
         if xs[4] is not None:
-            raise UnsupportedError(
-                "recurrent.quantized", "which moments of shorter rows are quantised with the others is not known"
-            )
-        return super().sizes(xs[0], *map(_turned, xs[1:3]), *xs[3:8])
+            raise UnsupportedError("recurrent.quantized", "DynamicQuantizeLSTM with sequence_lens is not supported")
+        return super().sizes_of(xs[0], *map(_transposed_shape_of, xs[1:3]), *xs[3:8])
 
-    def evaluate(self, xp: Any, *xs: Any) -> Any:
-        return self._computed(_QuantizedArrays(xp), self.sizes(*xs), *_gathered(xs))
+    def evaluate(self, xp: Namespace, *xs: Array | None) -> Any:
+        return self._compute(_QuantizedArrayBackend(xp), self.sizes_of(*xs), *_group_weights(xs))
 
-    def decompose(self, b: Any, *xs: Any) -> Any:
-        sizes = self.sizes(*xs)
-        self.check_known(sizes)
+    def decompose(self, b: Builder, *xs: Value | None) -> Any:
+        sizes = self.sizes_of(*xs)
+        self.check_hidden_size(sizes)
         with b:
-            return list(self._computed(_QuantizedValues(b), sizes, *_gathered(xs)))
+            return list(self._compute(_QuantizedGraphBackend(b), sizes, *_group_weights(xs)))
 
-    def vjp(self, b: Any, g: Any, y: Any, /, *xs: Any) -> Any:
-        raise UnsupportedError("grad.quantize", "what the slope of rounding should stand for, no specification says")
+    def vjp(self, b: Builder, g: tuple[Value | None, ...], y: tuple[Value, ...], /, *xs: Value | None) -> Any:
+        raise UnsupportedError("grad.quantize", "quantization has no gradient")
 
 
-def _turned(weights: Any) -> Any:
-    """Weights as LSTM has them, to ask their shape."""
+def _transposed_shape_of(weights: Data) -> Any:
+    """Return an object with the shape of LSTM's weights."""
     shape = weights.shape
     return SimpleNamespace(shape=None if shape is None or len(shape) != 3 else (shape[0], shape[2], shape[1]))
 
 
-def _gathered(xs: Any) -> list[Any]:
-    """The inputs as LSTM has them, weights together with their scales."""
+def _group_weights(xs: Sequence[Data]) -> list[Any]:
+    """Return the inputs in LSTM's order, each weight together with its scale and zero point."""
     x, w, r, bias, lengths, h, c, peephole, w_scale, w_point, r_scale, r_point = xs
-    return [x, _Weights(w, w_scale, w_point), _Weights(r, r_scale, r_point), bias, lengths, h, c, peephole]
+    return [x, _QuantizedWeights(w, w_scale, w_point), _QuantizedWeights(r, r_scale, r_point), bias, lengths, h, c, peephole]

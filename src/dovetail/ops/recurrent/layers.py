@@ -1,72 +1,88 @@
-"""Recurrent networks: one layer over a whole sequence."""
+"""Recurrent layers over whole sequences: RNN, GRU and LSTM."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dovetail import arrays
 from dovetail.errors import EngineError, RuleError, UnsupportedError
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree
+from dovetail.ir.types import Size, View, agree
 from dovetail.ops.recurrent.cell_math import (
-    DEFAULTS,
-    PARAMETERS,
-    Arrays,
-    Function,
-    Medium,
+    DEFAULT_PARAMETERS,
+    HAS_PARAMETERS,
+    Activation,
+    ArrayBackend,
+    Backend,
+    Data,
+    GraphBackend,
     Step,
-    Values,
     activation,
-    parts,
-    through_time,
+    split_gates,
+    unroll,
 )
-from dovetail.ops.recurrent.loop_form import through_loop
+from dovetail.ops.recurrent.loop_form import loop_over_time
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 X_AXES = {"sequence_first": "sbi", "batch_first": "bsi", "direction_second": "bsi"}
 Y_AXES = {"sequence_first": "sdbh", "batch_first": "bsdh", "direction_second": "bdsh"}
 STATE_AXES = {"sequence_first": "dbh", "batch_first": "bdh", "direction_second": "bdh"}
-"""The axes of the data, of what is put out and of states in each layout: sequence, batch, direction, input and hidden size."""
+"""The axes of data, output and states in each layout: sequence, batch, direction, input size, hidden size."""
 
 
-def order(source: str, target: str) -> list[int]:
-    """The permutation from one order of axes to another."""
+def permutation_of(source: str, target: str) -> list[int]:
+    """Return the permutation from one order of axes to another."""
     return [source.index(axis) for axis in target]
 
 
-def listed(functions: list[tuple[str, float, float]], usual: tuple[str, ...]) -> dict[str, Any]:
-    """Functions as attributes: those that are usual are not listed."""
+def activation_attributes(functions: list[tuple[str, float, float]], defaults: tuple[str, ...]) -> dict[str, Any]:
+    """Return activations as attributes; the default activations are left out."""
     names = tuple(name for name, _, _ in functions)
-    if names == usual:
-        return {"activations": (), "alphas": (), "betas": ()}
+    if names == defaults:
+        return {"activations": (), "activation_alpha": (), "activation_beta": ()}
     alphas, betas = (
-        tuple(each[place + 1] for each in functions if PARAMETERS.get(each[0], (False, False))[place]) for place in (0, 1)
+        tuple(entry[index + 1] for entry in functions if HAS_PARAMETERS.get(entry[0], (False, False))[index]) for index in (0, 1)
     )
-    return {"activations": names, "alphas": alphas, "betas": betas}
+    return {"activations": names, "activation_alpha": alphas, "activation_beta": betas}
 
 
-class _Recurrent(Op):
-    """What the kinds of cells share. ``x``, the outputs and the states lie as ``layout`` says (see the tables above).
+class HasShape(Protocol):
+    """A View, an array, or any other object with a shape."""
 
-    ``w`` and ``r``: [directions, gates * hidden, input or hidden]; ``bias``: [directions, 2 * gates * hidden], that of ``w``
-    before that of ``r``, or with ``summed`` their sum. ``lengths``: how far each row of the batch goes; after it 0 is put out,
-    and the last state is that before it (0 for a row of no length). A reverse direction begins at the end of each row. States
-    left out are 0. ``activations``: one for each function of a cell, for both directions or for one after the other; empty: the
-    usual ones. ``alphas`` and ``betas``: their parameters, for those that have one, in order; one left out has its usual value.
-    ``clip``: the arguments of the functions of gates are limited to [-clip, clip], unless it is 0 or None.
+    @property
+    def shape(self) -> Any: ...
+
+
+class RecurrentLayer(Op):
+    """The attributes and rules that RNN, GRU and LSTM share; the tables above give the axes of each ``layout``.
+
+    ``w`` is [directions, gates * hidden, input], ``r`` [directions, gates * hidden, hidden]. ``b`` is [directions, 2 * gates
+    * hidden], the bias of ``w`` before that of ``r``, or with ``summed_bias`` their sum. ``sequence_lens`` is the length of
+    each batch row: after it the output is 0, and the last state is that of the row's last step (0 for a row of length 0). A
+    reverse direction begins at the end of each row. Omitted states are 0.
+
+    ``activations`` lists one function per gate function of a cell, for both directions or for one after the other; empty: the
+    defaults. ``activation_alpha`` and ``activation_beta`` are the parameters, in order, of the functions that have them; a
+    missing one has its default. ``clip`` clips the arguments of the gates' functions to [-clip, clip]; None or 0: no
+    clipping.
     """
 
     direction: str = "forward"
     hidden_size: int | None = None
     activations: tuple[str, ...] = ()
-    alphas: tuple[float, ...] = ()
-    betas: tuple[float, ...] = ()
+    activation_alpha: tuple[float, ...] = ()
+    activation_beta: tuple[float, ...] = ()
     clip: float | None = None
     layout: str = "sequence_first"
-    summed: bool = False
+    summed_bias: bool = False
 
-    gates_count = 1
-    usual: ClassVar[tuple[str, ...]] = ("tanh",)
+    gate_count = 1
+    default_activations: ClassVar[tuple[str, ...]] = ("tanh",)
 
     @property
     def directions(self) -> int:
@@ -74,248 +90,276 @@ class _Recurrent(Op):
 
     def validate(self) -> None:
         if self.direction not in ("forward", "reverse", "bidirectional"):
-            raise RuleError("recurrent.direction", f"{self.direction!r} is none of forward, reverse, bidirectional")
+            raise RuleError("recurrent.direction", f"direction must be forward, reverse or bidirectional, got {self.direction!r}")
         if self.layout not in X_AXES:
-            raise RuleError("recurrent.layout", f"{self.layout!r} is none of {', '.join(X_AXES)}")
+            raise RuleError("recurrent.layout", f"layout must be one of {', '.join(X_AXES)}, got {self.layout!r}")
         if self.clip is not None and not 0 <= self.clip < float("inf"):
-            raise RuleError("recurrent.clip", f"limits of {-self.clip} and {self.clip}")
+            raise RuleError("recurrent.clip", f"clip must be finite and not negative, got {self.clip}")
         if self.hidden_size is not None and self.hidden_size < 1:
-            raise RuleError("recurrent.hidden-size", f"a hidden size of {self.hidden_size}")
+            raise RuleError("recurrent.hidden-size", f"hidden_size must be at least 1, got {self.hidden_size}")
         if not 1 <= self.__dict__["outputs"] <= len(self.signature.outputs):
-            raise RuleError("node.outputs", f"{self.__dict__['outputs']} outputs of {len(self.signature.outputs)}")
+            raise RuleError(
+                "node.outputs", f"there are 1 to {len(self.signature.outputs)} outputs, got {self.__dict__['outputs']}"
+            )
         self._validate_activations()
 
     def _validate_activations(self) -> None:
-        usual = len(self.usual)
-        if len(self.activations) not in {0, usual, usual * self.directions}:
+        count = len(self.default_activations)
+        if len(self.activations) not in {0, count, count * self.directions}:
             raise RuleError(
                 "recurrent.activations",
-                f"{len(self.activations)} activations of {usual} for each of {self.directions} directions",
+                f"{count} activations for each of {self.directions} directions are needed, got {len(self.activations)}",
             )
         for name in self.activations:
-            if name not in DEFAULTS:
-                raise RuleError("recurrent.activations", f"{name!r} is none of {', '.join(DEFAULTS)}")
+            if name not in DEFAULT_PARAMETERS:
+                raise RuleError(
+                    "recurrent.activations", f"an activation must be one of {', '.join(DEFAULT_PARAMETERS)}, got {name!r}"
+                )
         for direction in range(self.directions):
-            self.functions(direction)
+            self.activations_of(direction)
 
-    def functions(self, direction: int) -> list[tuple[str, float, float]]:
-        """The activation functions of one direction: name, alpha, beta."""
-        alphas, betas = iter(self.alphas), iter(self.betas)
-        found = []
-        for name in self.activations or self.usual:
-            takes_alpha, takes_beta = PARAMETERS.get(name, (False, False))
-            alpha = next(alphas, DEFAULTS[name][0]) if takes_alpha else 0.0
-            beta = next(betas, DEFAULTS[name][1]) if takes_beta else 0.0
+    def activations_of(self, direction: int) -> list[tuple[str, float, float]]:
+        """Return the activations of one direction: name, alpha, beta."""
+        alphas, betas = iter(self.activation_alpha), iter(self.activation_beta)
+        activations = []
+        for name in self.activations or self.default_activations:
+            takes_alpha, takes_beta = HAS_PARAMETERS.get(name, (False, False))
+            alpha = next(alphas, DEFAULT_PARAMETERS[name][0]) if takes_alpha else 0.0
+            beta = next(betas, DEFAULT_PARAMETERS[name][1]) if takes_beta else 0.0
             if alpha is None or beta is None:
-                raise RuleError("recurrent.activations", f"{name} needs alpha and beta")
-            found.append((name, alpha, beta))
-        count = len(self.usual)
-        return found[direction * count : (direction + 1) * count] if len(found) > count else found
+                raise RuleError("recurrent.activations", f"activation {name} needs alpha and beta")
+            activations.append((name, alpha, beta))
+        count = len(self.default_activations)
+        return activations[direction * count : (direction + 1) * count] if len(activations) > count else activations
 
-    def canonical(self, *xs: Any) -> Op:
-        """The usual functions are not listed, nor those of the second direction where they are those of the first."""
-        plain: Any = self if self.clip else self.with_(clip=None)
+    def canonical(self, *xs: View | None) -> Op:
+        """Drop default activations, and those of the second direction where they equal the first's."""
+        canonical: Any = self if self.clip else self.with_(clip=None)
         if not self.activations:
-            return self.with_(alphas=(), betas=(), clip=self.clip or None)
-        both = [self.functions(direction) for direction in range(self.directions)]
-        is_one = all(each == both[0] for each in both)
-        made: Op = plain.with_(**listed(both[0] if is_one else [*both[0], *both[1]], self.usual))
-        return made
+            return self.with_(activation_alpha=(), activation_beta=(), clip=self.clip or None)
+        both = [self.activations_of(direction) for direction in range(self.directions)]
+        is_one = all(entries == both[0] for entries in both)
+        canonical_op: Op = canonical.with_(
+            **activation_attributes(both[0] if is_one else [*both[0], *both[1]], self.default_activations)
+        )
+        return canonical_op
 
-    # Shapes
-
-    def shape(self, *xs: Any) -> Any:
-        sizes = self.sizes(*xs)
+    def shape(self, *xs: View | None) -> Any:
+        sizes = self.sizes_of(*xs)
         state = tuple(sizes[axis] for axis in STATE_AXES[self.layout])
         count = self.__dict__["outputs"]
         return [tuple(sizes[axis] for axis in Y_AXES[self.layout]), state, state][:count]
 
-    def sizes(self, *xs: Any) -> dict[str, Any]:
-        """The size of each axis by its letter; None where it is not known. Raises RuleError where inputs do not fit."""
-        given: list[Any] = [*xs, *[None] * (5 - len(xs))]
-        x, w, r, bias, lengths, *states = given
-        found: dict[str, Any] = {"d": self.directions, "s": None, "b": None, "i": None, "h": self.hidden_size}
-        gates = self.gates_count
-        columns = self._columns(found, r, w)
+    def sizes_of(self, *xs: HasShape | None) -> dict[str, Any]:
+        """Return the size of each axis by its letter, None where unknown. Raises RuleError where inputs do not fit."""
+        inputs: list[Any] = [*xs, *[None] * (5 - len(xs))]
+        x, w, r, bias, lengths, *states = inputs
+        sizes: dict[str, Any] = {"d": self.directions, "s": None, "b": None, "i": None, "h": self.hidden_size}
+        gate_count = self.gate_count
+        gate_rows = self._gate_rows(sizes, r, w)
         for value, axes, name in (
             (x, X_AXES[self.layout], "x"),
-            (lengths, "b", "lengths"),
+            (lengths, "b", "sequence_lens"),
             (w, "dgi", "w"),
             (r, "dgh", "r"),
-            *((state, STATE_AXES[self.layout], "a state") for state in states[: self.states]),
+            *((state, STATE_AXES[self.layout], "an initial state") for state in states[: self.state_count]),
         ):
-            _take(found | {"g": columns} if "g" in axes else found, found, value, axes, name)
-        hidden = found["h"]
+            _check_axes(sizes | {"g": gate_rows} if "g" in axes else sizes, sizes, value, axes, name)
+        hidden = sizes["h"]
         if hidden is not None:
-            _take({**found, "g": hidden * gates}, {}, w, "dgi", "w")
-            _take({**found, "g": hidden * gates}, {}, r, "dgh", "r")
-        _take({**found, "g": None if hidden is None else hidden * self.bias_count}, {}, bias, "dg", "bias")
-        for value in states[self.states :]:
-            _take({**found, "g": None if hidden is None else hidden * 3}, {}, value, "dg", "peephole")
-        return found
+            _check_axes({**sizes, "g": hidden * gate_count}, {}, w, "dgi", "w")
+            _check_axes({**sizes, "g": hidden * gate_count}, {}, r, "dgh", "r")
+        _check_axes({**sizes, "g": None if hidden is None else hidden * self.bias_count}, {}, bias, "dg", "b")
+        for value in states[self.state_count :]:
+            _check_axes({**sizes, "g": None if hidden is None else hidden * 3}, {}, value, "dg", "p")
+        return sizes
 
-    def _columns(self, found: dict[str, Any], r: Any, w: Any) -> Any:
-        """gates * hidden as the weights have it; the hidden size that follows from it goes into ``found``."""
-        columns = None
+    def _gate_rows(self, sizes: dict[str, Any], r: HasShape | None, w: HasShape | None) -> Any:
+        """Return gates * hidden as the weights have it; the hidden size that follows from it is stored in ``sizes``."""
+        rows = None
         for value in (w, r):
             if value is not None and value.shape is not None and len(value.shape) == 3:
-                columns = value.shape[1] if columns is None else agree(columns, value.shape[1])
-        if isinstance(columns, int):
-            if columns % self.gates_count:
-                raise RuleError("recurrent.gates", f"{columns} rows of weights do not divide into {self.gates_count} gates")
-            found["h"] = columns // self.gates_count if found["h"] is None else agree(found["h"], columns // self.gates_count)
-        return columns
+                rows = value.shape[1] if rows is None else agree(rows, value.shape[1])
+        if isinstance(rows, int):
+            if rows % self.gate_count:
+                raise RuleError(
+                    "recurrent.weights_format", f"rows of weights ({rows}) must be a multiple of the gates ({self.gate_count})"
+                )
+            sizes["h"] = rows // self.gate_count if sizes["h"] is None else agree(sizes["h"], rows // self.gate_count)
+        return rows
 
     @property
     def bias_count(self) -> int:
-        """How many times the hidden size a bias has."""
-        return self.gates_count if self.summed else 2 * self.gates_count
+        """The number of hidden-sized parts of a bias."""
+        return self.gate_count if self.summed_bias else 2 * self.gate_count
 
-    states = 1
-    """How many states a cell has."""
+    state_count = 1
+    """The number of states of a cell."""
 
-    # Running
-
-    def evaluate(self, xp: Any, x: Any, w: Any, r: Any, bias: Any = None, lengths: Any = None, *rest: Any) -> Any:
-        sizes = self.sizes(x, w, r, bias, lengths, *rest)
+    def evaluate(
+        self, xp: Namespace, x: Array, w: Array, r: Array, bias: Array = None, lengths: Array = None, *rest: Array
+    ) -> Any:
+        sizes = self.sizes_of(x, w, r, bias, lengths, *rest)
         self.check_lengths(xp, lengths, sizes)
-        return self._computed(Arrays(xp), sizes, x, w, r, bias, lengths, *rest)
+        return self._compute(ArrayBackend(xp), sizes, x, w, r, bias, lengths, *rest)
 
-    def check_lengths(self, xp: Any, lengths: Any, sizes: dict[str, Any]) -> None:
+    def check_lengths(self, xp: Namespace, lengths: Array, sizes: dict[str, Size | None]) -> None:
         if lengths is not None and arrays.is_numpy(xp) and bool(((lengths < 0) | (lengths > sizes["s"])).any()):
-            raise EngineError("recurrent.lengths", f"lengths of sequences should be in [0, {sizes['s']}]")
+            raise EngineError("recurrent.lengths", f"sequence_lens must be in [0, {sizes['s']}]")
 
-    def check_known(self, sizes: dict[str, Any]) -> None:
-        """Raise UnsupportedError where the time steps cannot be written one by one."""
+    def check_hidden_size(self, sizes: dict[str, Size | None]) -> None:
+        """Raise UnsupportedError for an unknown hidden size: time steps cannot be written one by one."""
         if not isinstance(sizes["h"], int):
-            raise UnsupportedError("recurrent.hidden-size", f"{type(self).__name__} step by step of an unknown hidden size")
+            raise UnsupportedError(
+                "recurrent.hidden-size", f"{type(self).__name__} of a hidden size known only at run time cannot be unrolled"
+            )
 
-    def decompose(self, b: Any, x: Any, w: Any, r: Any, bias: Any = None, lengths: Any = None, *rest: Any) -> Any:
-        """In the first layout; there one time step after the other, or a Loop where only run time knows how many there are."""
+    def decompose(
+        self,
+        b: Builder,
+        x: Value,
+        w: Value,
+        r: Value,
+        bias: Value | None = None,
+        lengths: Value | None = None,
+        *rest: Value | None,
+    ) -> Any:
+        """Convert to layout sequence_first, then unroll the time steps; a Loop where only run time knows their number."""
         if self.layout != "sequence_first":
-            from dovetail.ops.recurrent.layouts import recast
+            from dovetail.ops.recurrent.layouts import convert_form
 
-            return recast(b, self, (x, w, r, bias, lengths, *rest), layout="sequence_first")
-        sizes = self.sizes(x, w, r, bias, lengths, *rest)
-        self.check_known(sizes)
+            return convert_form(b, self, (x, w, r, bias, lengths, *rest), layout="sequence_first")
+        sizes = self.sizes_of(x, w, r, bias, lengths, *rest)
+        self.check_hidden_size(sizes)
         with b:
-            return list(self._computed(Values(b), sizes, x, w, r, bias, lengths, *rest))
+            return list(self._compute(GraphBackend(b), sizes, x, w, r, bias, lengths, *rest))
 
-    def _computed(self, m: Medium, sizes: dict[str, Any], x: Any, w: Any, r: Any, bias: Any, lengths: Any, *rest: Any) -> Any:
-        kind = m.kind(x)
-        x = m.turned(x, order(X_AXES[self.layout], "sbi"))
-        given = [
-            None if value is None else m.turned(value, order(STATE_AXES[self.layout], "dbh")) for value in rest[: self.states]
+    def _compute(
+        self, m: Backend, sizes: dict[str, Any], x: Data, w: Data, r: Data, bias: Data, lengths: Data, *rest: Data
+    ) -> Any:
+        dtype = m.dtype_of(x)
+        x = m.transpose(x, permutation_of(X_AXES[self.layout], "sbi"))
+        initial = [
+            None if value is None else m.transpose(value, permutation_of(STATE_AXES[self.layout], "dbh"))
+            for value in rest[: self.state_count]
         ]
-        states = [m.wide(value) for value in (*given, *[None] * (self.states - len(given)))]
-        x, w, r, bias, *more = (m.wide(value) for value in (x, w, r, bias, *rest[self.states :]))
-        made: list[Any] = []
-        last: list[tuple[Any, ...]] = []
-        for place in range(self.directions):
-            begin = tuple(m.zeros(x, x, 1, sizes["h"]) if value is None else m.part(value, place) for value in states)
-            pieces = [None if value is None else m.part(value, place) for value in (w, r, bias, *more)]
-            step, bias_in = self.cell(m, place, sizes["h"], *pieces[1:])
-            moments = m.product(x, m.factor(pieces[0]))
-            moments = moments if bias_in is None else moments + bias_in
-            backwards = self.direction == "reverse" or place == 1
+        states = [m.widen(value) for value in (*initial, *[None] * (self.state_count - len(initial)))]
+        x, w, r, bias, *more = (m.widen(value) for value in (x, w, r, bias, *rest[self.state_count :]))
+        outputs: list[Any] = []
+        last_states: list[tuple[Any, ...]] = []
+        for direction in range(self.directions):
+            first_states = tuple(m.zeros(x, x, 1, sizes["h"]) if value is None else m.index(value, direction) for value in states)
+            weights = [None if value is None else m.index(value, direction) for value in (w, r, bias, *more)]
+            step, input_bias = self.make_step(m, direction, sizes["h"], *weights[1:])
+            projected = m.matmul(x, m.prepare_weights(weights[0]))
+            projected = projected if input_bias is None else projected + input_bias
+            is_reverse = self.direction == "reverse" or direction == 1
             if isinstance(sizes["s"], int):
-                rows, end = through_time(m, [moments[t] for t in range(sizes["s"])], step, begin, lengths, backwards)
-                made.append(m.stacked(rows, 0) if rows else m.zeros(x, x, 1, sizes["h"], (0,)))
+                step_outputs, states_of_direction = unroll(
+                    m, [projected[t] for t in range(sizes["s"])], step, first_states, lengths, is_reverse
+                )
+                outputs.append(m.stack(step_outputs, 0) if step_outputs else m.zeros(x, x, 1, sizes["h"], (0,)))
             else:
-                cell = partial(self._cell_in, place, sizes["h"])
-                y, end = through_loop(m, cell, moments, pieces[1:], begin, lengths, backwards)
-                made.append(y)
-            last.append(end)
-        y = m.stacked(made, 1)
-        ends = [m.stacked([each[index] for each in last], 0) for index in range(self.states)]
-        ys = [m.turned(y, order("sdbh", Y_AXES[self.layout]))]
-        ys += [m.turned(end, order("dbh", STATE_AXES[self.layout])) for end in ends]
-        return tuple(m.rounded(value, kind) for value in ys[: self.__dict__["outputs"]])
+                assert isinstance(m, GraphBackend)
+                cell = partial(self._make_step, direction, sizes["h"])
+                y, states_of_direction = loop_over_time(m, cell, projected, weights[1:], first_states, lengths, is_reverse)
+                outputs.append(y)
+            last_states.append(states_of_direction)
+        y = m.stack(outputs, 1)
+        ends = [m.stack([each[index] for each in last_states], 0) for index in range(self.state_count)]
+        ys = [m.transpose(y, permutation_of("sdbh", Y_AXES[self.layout]))]
+        ys += [m.transpose(states_of_direction, permutation_of("dbh", STATE_AXES[self.layout])) for states_of_direction in ends]
+        return tuple(m.round_to(value, dtype) for value in ys[: self.__dict__["outputs"]])
 
-    def _cell_in(self, place: int, size: int, m: Medium, *pieces: Any) -> tuple[Step, Any]:
-        return self.cell(m, place, size, *pieces)
+    def _make_step(self, direction: int, size: int, m: Backend, *weights: Data) -> tuple[Step, Any]:
+        return self.make_step(m, direction, size, *weights)
 
-    def activated(self, m: Medium, place: int) -> list[Function]:
-        return [activation(m, *each, self.clip or 0) for each in self.functions(place)]
+    def make_activations(self, m: Backend, direction: int) -> list[Activation]:
+        return [activation(m, *entry, self.clip or 0) for entry in self.activations_of(direction)]
 
-    def bias_in(self, m: Medium, bias: Any, size: int) -> Any:
-        """What is added to the product of the input and ``w``."""
-        if bias is None or self.summed:
+    def input_bias(self, m: Backend, bias: Data, size: int) -> Any:
+        """Return the bias that is added to the product of the input and ``w``."""
+        if bias is None or self.summed_bias:
             return bias
-        rows = self.gates_count * size
+        rows = self.gate_count * size
         return bias[:rows] + bias[rows:]
 
-    def cell(self, m: Medium, place: int, size: int, r: Any, bias: Any, *more: Any) -> tuple[Step, Any]:
-        """The step of one direction, and the bias that is added beforehand."""
+    def make_step(self, m: Backend, direction: int, size: int, r: Data, bias: Data, *more: Data) -> tuple[Step, Any]:
+        """Return the step of one direction, and the bias of the input projection."""
         raise NotImplementedError
 
 
-def _take(known: dict[str, Any], found: dict[str, Any], value: Any, axes: str, name: str) -> None:
-    """Hold the shape of one input against the sizes ``known``, and put what it tells into ``found``."""
+def _check_axes(
+    known: dict[str, Size | None], unknown: dict[str, Size | None], value: HasShape | None, axes: str, name: str
+) -> None:
+    """Check the shape of one input against the sizes ``known``, and store newly known sizes in ``unknown``."""
     if value is None or value.shape is None:
         return
     if len(value.shape) != len(axes):
-        raise RuleError("recurrent.rank", f"{name} should have the rank {len(axes)}, not {len(value.shape)}")
+        raise RuleError("recurrent.rank", f"{name} must have rank {len(axes)}, got {len(value.shape)}")
     for axis, size in zip(axes, value.shape, strict=True):
         if size is None:
             continue
-        agreed = size if known[axis] is None else agree(known[axis], size)
-        if axis in found:
-            found[axis] = agreed
+        known_size = known[axis]
+        agreed = size if known_size is None else agree(known_size, size)
+        if axis in unknown:
+            unknown[axis] = agreed
 
 
-_WORDS = (
+_ACTIVATIONS = (
     "Affine:affine,Elu:elu,HardSigmoid:hardsigmoid,LeakyRelu:leakyrelu,Relu:relu,ScaledTanh:scaledtanh,Sigmoid:sigmoid,"
     "Softplus:softplus,Softsign:softsign,Tanh:tanh,ThresholdedRelu:thresholdedrelu"
 )
-_SHARED = f"hidden_size?, direction=forward, activations~{{{_WORDS}}}?, activation_alpha:alphas?, activation_beta:betas?, clip?"
+_COMMON = f"hidden_size?, direction=forward, activations~{{{_ACTIVATIONS}}}?, activation_alpha?, activation_beta?, clip?"
 _LAYOUT = "layout~{0:sequence_first,1:batch_first}=0"
-_OLD = "output_sequence:_ | layout=sequence_first, summed=false"
-_INNER = "activations_alpha:alphas=[], activations_beta:betas=[], clip=0"
+_BEFORE_14 = "output_sequence:_ | layout=sequence_first, summed_bias=false"
+_INNER = "activations_alpha:activation_alpha=[], activations_beta:activation_beta=[], clip=0"
 
 
 class RNN(
-    _Recurrent,
-    sig="x: F, w: F, r: F, bias?: F, lengths?: I, h?: F -> y: F, last_h: F",
+    RecurrentLayer,
+    sig="x: F, w: F, r: F, b?: F, sequence_lens?: I, initial_h?: F -> y: F, y_h: F",
     onnx=(
-        f"RNN-1(x, w, r, bias?, lengths?, h?; {_SHARED}, {_OLD})",
-        f"RNN-7(x, w, r, bias?, lengths?, h?; {_SHARED} | layout=sequence_first, summed=false)",
-        f"RNN-14,22(x, w, r, bias?, lengths?, h?; {_SHARED}, {_LAYOUT} | summed=false)",
+        f"RNN-1(x, w, r, b?, sequence_lens?, initial_h?; {_COMMON}, {_BEFORE_14})",
+        f"RNN-7(x, w, r, b?, sequence_lens?, initial_h?; {_COMMON} | layout=sequence_first, summed_bias=false)",
+        f"RNN-14,22(x, w, r, b?, sequence_lens?, initial_h?; {_COMMON}, {_LAYOUT} | summed_bias=false)",
     ),
     openvino=(
-        f"RNNSequence-5(x, h, lengths, w, r, bias; hidden_size, direction, activations=[tanh], {_INNER} "
-        "| layout=direction_second, summed=true, outputs=2)"
+        f"RNNSequence-5(x, initial_h, sequence_lens, w, r, b; hidden_size, direction, activations=[tanh], {_INNER} "
+        "| layout=direction_second, summed_bias=true, outputs=2)"
     ),
 ):
-    """``h = f(x @ w.T + h @ r.T + bias)`` for each moment of a sequence. Outputs: h at each moment, the last h.
+    """RNN computes ``h = f(x @ w.T + h @ r.T + b)`` for each time step; the default f is tanh.
 
-    Usual: f = tanh. Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
+    ``y`` holds h of each time step, ``y_h`` the last h.
+    Sources: ONNX RNN 1, 7, 14, 22; OpenVINO RNNSequence-5.
     """
 
     outputs: int = 2
 
-    def cell(self, m: Medium, place: int, size: int, r: Any, bias: Any, *more: Any) -> tuple[Step, Any]:
-        (f,) = self.activated(m, place)
-        factor = m.factor(r)
-        return lambda now, h: (f(now + m.product(h, factor)),), self.bias_in(m, bias, size)
+    def make_step(self, m: Backend, direction: int, size: int, r: Data, bias: Data, *more: Data) -> tuple[Step, Any]:
+        (f,) = self.make_activations(m, direction)
+        factor = m.prepare_weights(r)
+        return lambda projected, h: (f(projected + m.matmul(h, factor)),), self.input_bias(m, bias, size)
 
 
 class GRU(
-    _Recurrent,
-    sig="x: F, w: F, r: F, bias?: F, lengths?: I, h?: F -> y: F, last_h: F",
+    RecurrentLayer,
+    sig="x: F, w: F, r: F, b?: F, sequence_lens?: I, initial_h?: F -> y: F, y_h: F",
     onnx=(
-        f"GRU-1(x, w, r, bias?, lengths?, h?; {_SHARED}, output_sequence:_ | layout=sequence_first, summed=false, "
-        "linear_before_reset=false)",
-        f"GRU-3(x, w, r, bias?, lengths?, h?; {_SHARED}, linear_before_reset=0, {_OLD})",
-        f"GRU-7(x, w, r, bias?, lengths?, h?; {_SHARED}, linear_before_reset=0 | layout=sequence_first, summed=false)",
-        f"GRU-14,22(x, w, r, bias?, lengths?, h?; {_SHARED}, linear_before_reset=0, {_LAYOUT} | summed=false)",
+        f"GRU-1(x, w, r, b?, sequence_lens?, initial_h?; {_COMMON}, output_sequence:_ "
+        "| layout=sequence_first, summed_bias=false, linear_before_reset=false)",
+        f"GRU-3(x, w, r, b?, sequence_lens?, initial_h?; {_COMMON}, linear_before_reset=0, {_BEFORE_14})",
+        f"GRU-7(x, w, r, b?, sequence_lens?, initial_h?; {_COMMON}, linear_before_reset=0 "
+        "| layout=sequence_first, summed_bias=false)",
+        f"GRU-14,22(x, w, r, b?, sequence_lens?, initial_h?; {_COMMON}, linear_before_reset=0, {_LAYOUT} | summed_bias=false)",
     ),
     openvino=(
-        f"GRUSequence-5(x, h, lengths, w, r, bias; hidden_size, direction, activations=[sigmoid,tanh], {_INNER}, "
-        "linear_before_reset=false | layout=direction_second, summed=true, outputs=2)"
+        f"GRUSequence-5(x, initial_h, sequence_lens, w, r, b; hidden_size, direction, activations=[sigmoid,tanh], {_INNER}, "
+        "linear_before_reset=false | layout=direction_second, summed_bias=true, outputs=2)"
     ),
 ):
-    """Gated recurrent units. Outputs: h at each moment, the last h. The gates stand in the order z, r, h::
+    """GRU computes a layer of gated recurrent units; its gates are in the order z, r, h::
 
         z = f(x @ wz.T + h @ rz.T + bz)
         r = f(x @ wr.T + h @ rr.T + br)
@@ -323,73 +367,77 @@ class GRU(
         n = g(x @ wh.T + r * (h @ rh.T + bias of rh) + bias of wh)
         h = (1 - z) * n + z * h
 
-    A ``summed`` bias has with ``linear_before_reset`` four parts: z, r, that of wh, that of rh. Usual: f = sigmoid, g = tanh.
+    ``y`` holds h of each time step, ``y_h`` the last h. With ``linear_before_reset`` a summed bias has four parts: z, r, that
+    of wh, that of rh. Defaults: f = sigmoid, g = tanh.
     Sources: ONNX GRU 1, 3, 7, 14, 22; OpenVINO GRUSequence-5.
     """
 
     linear_before_reset: bool = False
     outputs: int = 2
 
-    gates_count = 3
-    usual = ("sigmoid", "tanh")
+    gate_count = 3
+    default_activations = ("sigmoid", "tanh")
 
     @property
     def bias_count(self) -> int:
-        return (4 if self.linear_before_reset else 3) if self.summed else 6
+        return (4 if self.linear_before_reset else 3) if self.summed_bias else 6
 
-    def bias_in(self, m: Medium, bias: Any, size: int) -> Any:
+    def input_bias(self, m: Backend, bias: Data, size: int) -> Any:
         if bias is None or not self.linear_before_reset:
-            return super().bias_in(m, bias, size)
-        if self.summed:
+            return super().input_bias(m, bias, size)
+        if self.summed_bias:
             return bias[: 3 * size]
         both = bias[: 2 * size] + bias[3 * size : 5 * size]
-        return m.joined([both, bias[2 * size : 3 * size]], 0)
+        return m.concat([both, bias[2 * size : 3 * size]], 0)
 
-    def cell(self, m: Medium, place: int, size: int, r: Any, bias: Any, *more: Any) -> tuple[Step, Any]:
-        f, g = self.activated(m, place)
-        begin = self.bias_in(m, bias, size)
+    def make_step(self, m: Backend, direction: int, size: int, r: Data, bias: Data, *more: Data) -> tuple[Step, Any]:
+        f, g = self.make_activations(m, direction)
+        input_bias = self.input_bias(m, bias, size)
         if self.linear_before_reset:
-            inner = None if bias is None else bias[3 * size :] if self.summed else bias[5 * size :]
-            return _linear_unit(m, f, g, m.factor(r), inner, size), begin
-        gates, new = m.factor(r[: 2 * size]), m.factor(r[2 * size :])
+            reset_bias = None if bias is None else bias[3 * size :] if self.summed_bias else bias[5 * size :]
+            return linear_gru_step(m, f, g, m.prepare_weights(r), reset_bias, size), input_bias
+        gates, candidate_weights = m.prepare_weights(r[: 2 * size]), m.prepare_weights(r[2 * size :])
 
-        def step(now: Any, h: Any) -> tuple[Any, ...]:
-            update, reset = parts(f(now[..., : 2 * size] + m.product(h, gates)), 2, size)
-            fresh = g(now[..., 2 * size :] + m.product(reset * h, new))
-            return ((1 - update) * fresh + update * h,)
+        def step(projected: Data, h: Data) -> tuple[Any, ...]:
+            update, reset = split_gates(f(projected[..., : 2 * size] + m.matmul(h, gates)), 2, size)
+            candidate = g(projected[..., 2 * size :] + m.matmul(reset * h, candidate_weights))
+            return ((1 - update) * candidate + update * h,)
 
-        return step, begin
+        return step, input_bias
 
 
-def _linear_unit(m: Medium, f: Function, g: Function, factor: Any, inner: Any, size: int) -> Step:
-    def step(now: Any, h: Any) -> tuple[Any, ...]:
-        before = m.product(h, factor)
-        update, reset = parts(f(now[..., : 2 * size] + before[..., : 2 * size]), 2, size)
-        linear = before[..., 2 * size :]
-        linear = linear if inner is None else linear + inner
-        fresh = g(now[..., 2 * size :] + reset * linear)
-        return ((1 - update) * fresh + update * h,)
+def linear_gru_step(m: Backend, f: Activation, g: Activation, factor: Data, reset_bias: Data, size: int) -> Step:
+    """Return the step of a GRU with ``linear_before_reset``."""
+
+    def step(projected: Data, h: Data) -> tuple[Any, ...]:
+        recurrent = m.matmul(h, factor)
+        update, reset = split_gates(f(projected[..., : 2 * size] + recurrent[..., : 2 * size]), 2, size)
+        linear = recurrent[..., 2 * size :]
+        linear = linear if reset_bias is None else linear + reset_bias
+        candidate = g(projected[..., 2 * size :] + reset * linear)
+        return ((1 - update) * candidate + update * h,)
 
     return step
 
 
 class LSTM(
-    _Recurrent,
-    sig="x: F, w: F, r: F, bias?: F, lengths?: I, h?: F, c?: F, peephole?: F -> y: F, last_h: F, last_c: F",
+    RecurrentLayer,
+    sig="x: F, w: F, r: F, b?: F, sequence_lens?: I, initial_h?: F, initial_c?: F, p?: F -> y: F, y_h: F, y_c: F",
     onnx=(
-        f"LSTM-1(x, w, r, bias?, lengths?, h?, c?, peephole?; {_SHARED}, input_forget=0, output_sequence:_ "
-        "| layout=sequence_first, summed=false, gates=iofc)",
-        f"LSTM-7(x, w, r, bias?, lengths?, h?, c?, peephole?; {_SHARED}, input_forget=0 "
-        "| layout=sequence_first, summed=false, gates=iofc)",
-        f"LSTM-14,22(x, w, r, bias?, lengths?, h?, c?, peephole?; {_SHARED}, input_forget=0, {_LAYOUT} "
-        "| summed=false, gates=iofc)",
+        f"LSTM-1(x, w, r, b?, sequence_lens?, initial_h?, initial_c?, p?; {_COMMON}, input_forget=0, output_sequence:_ "
+        "| layout=sequence_first, summed_bias=false, weights_format=iofc)",
+        f"LSTM-7(x, w, r, b?, sequence_lens?, initial_h?, initial_c?, p?; {_COMMON}, input_forget=0 "
+        "| layout=sequence_first, summed_bias=false, weights_format=iofc)",
+        f"LSTM-14,22(x, w, r, b?, sequence_lens?, initial_h?, initial_c?, p?; {_COMMON}, input_forget=0, {_LAYOUT} "
+        "| summed_bias=false, weights_format=iofc)",
     ),
     openvino=(
-        f"LSTMSequence-1,5(x, h, c, lengths, w, r, bias; hidden_size, direction, activations=[sigmoid,tanh,tanh], {_INNER} "
-        "| layout=direction_second, summed=true, gates=fico, input_forget=false, outputs=3)"
+        "LSTMSequence-1,5(x, initial_h, initial_c, sequence_lens, w, r, b; hidden_size, direction, "
+        f"activations=[sigmoid,tanh,tanh], {_INNER} "
+        "| layout=direction_second, summed_bias=true, weights_format=fico, input_forget=false, outputs=3)"
     ),
 ):
-    """Long short-term memory. Outputs: h at each moment, the last h, the last c. With p the peepholes, in the order i, o, f::
+    """LSTM computes a layer of long short-term memory; the peepholes ``p`` are in the order i, o, f::
 
         i = f(x @ wi.T + h @ ri.T + bi + pi * c)
         f = f(x @ wf.T + h @ rf.T + bf + pf * c)              # with input_forget: 1 - i
@@ -398,39 +446,43 @@ class LSTM(
         o = f(x @ wo.T + h @ ro.T + bo + po * c)
         h = o * k(c)
 
-    ``gates``: the order of the gates in ``w``, ``r`` and ``bias``. ``clip`` does not limit the argument of k, as the
-    implementations have it. Usual: f = sigmoid, g = k = tanh. Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
+    ``y`` holds h of each time step, ``y_h`` the last h, ``y_c`` the last c. ``weights_format`` is the order of the gates in
+    ``w``, ``r`` and ``b``. ``clip`` does not clip the argument of k, as the implementations have it. Defaults: f = sigmoid, g
+    = k = tanh.
+    Sources: ONNX LSTM 1, 7, 14, 22; OpenVINO LSTMSequence-1, -5.
     """
 
     input_forget: bool = False
-    gates: str = "iofc"
+    weights_format: str = "iofc"
     outputs: int = 3
 
-    gates_count = 4
-    usual = ("sigmoid", "tanh", "tanh")
-    states = 2
+    gate_count = 4
+    default_activations = ("sigmoid", "tanh", "tanh")
+    state_count = 2
 
     def validate(self) -> None:
         super().validate()
-        if sorted(self.gates) != sorted("iofc"):
-            raise RuleError("recurrent.gates", f"{self.gates!r} is no order of the gates i, o, f, c")
+        if sorted(self.weights_format) != sorted("iofc"):
+            raise RuleError(
+                "recurrent.weights_format", f"weights_format must order the gates i, o, f, c, got {self.weights_format!r}"
+            )
 
-    def cell(self, m: Medium, place: int, size: int, r: Any, bias: Any, *more: Any) -> tuple[Step, Any]:
-        f, g, _ = self.activated(m, place)
-        name, alpha, beta = self.functions(place)[2]
+    def make_step(self, m: Backend, direction: int, size: int, r: Data, bias: Data, *more: Data) -> tuple[Step, Any]:
+        f, g, _ = self.make_activations(m, direction)
+        name, alpha, beta = self.activations_of(direction)[2]
         k = activation(m, name, alpha, beta, 0)
         peephole = more[0] if more else None
-        peeps = dict.fromkeys("iof") if peephole is None else dict(zip("iof", parts(peephole, 3, size), strict=True))
-        factor = m.factor(r)
+        peephole_of = dict.fromkeys("iof") if peephole is None else dict(zip("iof", split_gates(peephole, 3, size), strict=True))
+        factor = m.prepare_weights(r)
 
-        def seen(x: Any, gate: str, c: Any) -> Any:
-            return x if peeps[gate] is None else x + peeps[gate] * c
+        def with_peephole(x: Data, gate: str, c: Data) -> Any:
+            return x if peephole_of[gate] is None else x + peephole_of[gate] * c
 
-        def step(now: Any, h: Any, c: Any) -> tuple[Any, ...]:
-            known = dict(zip(self.gates, parts(now + m.product(h, factor), 4, size), strict=True))
-            into = f(seen(known["i"], "i", c))
-            kept = 1 - into if self.input_forget else f(seen(known["f"], "f", c))
-            c = kept * c + into * g(known["c"])
-            return f(seen(known["o"], "o", c)) * k(c), c
+        def step(projected: Data, h: Data, c: Data) -> tuple[Any, ...]:
+            gates = dict(zip(self.weights_format, split_gates(projected + m.matmul(h, factor), 4, size), strict=True))
+            input_gate = f(with_peephole(gates["i"], "i", c))
+            forget_gate = 1 - input_gate if self.input_forget else f(with_peephole(gates["f"], "f", c))
+            c = forget_gate * c + input_gate * g(gates["c"])
+            return f(with_peephole(gates["o"], "o", c)) * k(c), c
 
-        return step, self.bias_in(m, bias, size)
+        return step, self.input_bias(m, bias, size)

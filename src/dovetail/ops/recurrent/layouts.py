@@ -1,63 +1,84 @@
-"""A recurrent layer in another form: other axes first, gates in another order, biases summed or apart, nothing left out."""
+"""Equivalent forms of a recurrent layer: another layout, gate order or bias form, all inputs given, one direction each."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import dtypes, symbolic
 from dovetail.ir.builder import shape_value
+from dovetail.ir.op import output_count
+from dovetail.ir.types import View
 from dovetail.ops.builders import zeros_like
 from dovetail.ops.nn.conv import joined
-from dovetail.ops.recurrent.cell_math import Values
-from dovetail.ops.recurrent.layers import STATE_AXES, X_AXES, Y_AXES, listed, order
+from dovetail.ops.recurrent.cell_math import GraphBackend
+from dovetail.ops.recurrent.layers import LSTM, STATE_AXES, X_AXES, Y_AXES, RecurrentLayer, activation_attributes, permutation_of
+
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 
-def padded(op: Any, xs: Any) -> list[Any]:
-    """All inputs of the signature, None for those left out."""
+def pad_inputs(op: RecurrentLayer, xs: Sequence[Any]) -> list[Any]:
+    """Return one entry for each input of the signature, None for omitted ones."""
     return [*xs, *[None] * (len(op.signature.inputs) - len(xs))]
 
 
-def recast(b: Any, op: Any, xs: Any, *, layout: str = "", summed: bool | None = None, gates: str = "", **more: Any) -> list[Any]:
-    """The outputs of ``op`` through an operator in another form. Weights are rearranged, which is done at once where they are
-    constant."""
-    x, w, r, bias, lengths, *rest = padded(op, xs)
-    new = op.with_(layout=layout or op.layout, summed=op.summed if summed is None else summed, **more)
-    if gates and gates != op.gates:
-        new = new.with_(gates=gates)
-        places = order(op.gates, gates)
-        w, r = (regrouped(b, value, places) for value in (w, r))
-        bias = None if bias is None else regrouped(b, bias, places, 1 if op.summed else 2)
-    if bias is not None and new.summed != op.summed:
-        bias = summed_bias(b, op, bias) if new.summed else parted_bias(b, op, bias)
-    m = Values(b)
-    x = m.turned(x, order(X_AXES[op.layout], X_AXES[new.layout]))
-    turn = order(STATE_AXES[op.layout], STATE_AXES[new.layout])
-    states = [None if value is None else m.turned(value, turn) for value in rest[: op.states]]
-    made = b.add(new, x, w, r, bias, lengths, *states, *rest[op.states :])
-    back = order(STATE_AXES[new.layout], STATE_AXES[op.layout])
-    ys = [m.turned(made[0], order(Y_AXES[new.layout], Y_AXES[op.layout])), *(m.turned(y, back) for y in made[1:])]
-    return ys[: op.outputs]
+def convert_form(
+    b: Builder,
+    op: RecurrentLayer,
+    xs: Sequence[Value | None],
+    *,
+    layout: str = "",
+    summed_bias: bool | None = None,
+    weights_format: str = "",
+    **changes: Any,
+) -> list[Any]:
+    """Write ``op`` in another layout, gate order or bias form, and return its outputs.
+
+    Weights are rearranged by operators that are folded where the weights are constant.
+    """
+    x, w, r, bias, lengths, *rest = pad_inputs(op, xs)
+    new: Any = op.with_(layout=layout or op.layout, summed_bias=op.summed_bias if summed_bias is None else summed_bias, **changes)
+    if isinstance(op, LSTM) and weights_format and weights_format != op.weights_format:
+        new = new.with_(weights_format=weights_format)
+        gate_permutation = permutation_of(op.weights_format, weights_format)
+        w, r = (reorder_gates(b, value, gate_permutation) for value in (w, r))
+        bias = None if bias is None else reorder_gates(b, bias, gate_permutation, 1 if op.summed_bias else 2)
+    if bias is not None and new.summed_bias != op.summed_bias:
+        bias = sum_biases(b, op, bias) if new.summed_bias else split_bias(b, op, bias)
+    m = GraphBackend(b)
+    x = m.transpose(x, permutation_of(X_AXES[op.layout], X_AXES[new.layout]))
+    state_permutation = permutation_of(STATE_AXES[op.layout], STATE_AXES[new.layout])
+    states = [None if value is None else m.transpose(value, state_permutation) for value in rest[: op.state_count]]
+    outputs = b.add(new, x, w, r, bias, lengths, *states, *rest[op.state_count :])
+    state_permutation_back = permutation_of(STATE_AXES[new.layout], STATE_AXES[op.layout])
+    ys = [
+        m.transpose(outputs[0], permutation_of(Y_AXES[new.layout], Y_AXES[op.layout])),
+        *(m.transpose(y, state_permutation_back) for y in outputs[1:]),
+    ]
+    return ys[: output_count(op)]
 
 
-def regrouped(b: Any, weights: Any, places: list[int], rounds: int = 1) -> Any:
-    """Axis 1, which holds ``rounds`` times all gates, with each time the gates in this order."""
-    count = len(places)
-    pieces = b.Split(weights, axis=1, outputs=rounds * count)
-    return b.Concat(*(pieces[turn * count + place] for turn in range(rounds) for place in places), axis=1)
+def reorder_gates(b: Builder, weights: Value, permutation: list[int], repeats: int = 1) -> Any:
+    """Permute the gates along axis 1, which holds all gates ``repeats`` times."""
+    count = len(permutation)
+    gates = b.Split(weights, axis=1, outputs=repeats * count)
+    return b.Concat(*(gates[repeat * count + gate] for repeat in range(repeats) for gate in permutation), axis=1)
 
 
-def summed_bias(b: Any, op: Any, bias: Any) -> Any:
-    """The bias of the input and that of the state as their sum; that of a gate which is computed apart stays apart."""
+def sum_biases(b: Builder, op: RecurrentLayer, bias: Value) -> Any:
+    """Add the bias of the recurrence to that of the input; with ``linear_before_reset`` those of gate h stay separate."""
     if not getattr(op, "linear_before_reset", False):
         return b.Add(*b.Split(bias, axis=1, outputs=2))
     z, r, h, z_inner, r_inner, h_inner = b.Split(bias, axis=1, outputs=6)
     return b.Concat(b.Add(z, z_inner), b.Add(r, r_inner), h, h_inner, axis=1)
 
 
-def parted_bias(b: Any, op: Any, bias: Any) -> Any:
-    """A sum as the bias of the input, beside zeros for the state."""
+def split_bias(b: Builder, op: RecurrentLayer, bias: Value) -> Any:
+    """Return a summed bias as the bias of the input, and zeros for the recurrence."""
     if not getattr(op, "linear_before_reset", False):
         return b.Concat(bias, zeros_like(b, bias), axis=1)
     z, r, h, h_inner = b.Split(bias, axis=1, outputs=4)
@@ -65,53 +86,66 @@ def parted_bias(b: Any, op: Any, bias: Any) -> Any:
     return b.Concat(z, r, h, zero, zero, h_inner, axis=1)
 
 
-def completed(b: Any, op: Any, xs: Any) -> list[Any]:
-    """The inputs with what means the same as each that is left out; peepholes stay left out."""
-    x, w, r, bias, lengths, *rest = padded(op, xs)
-    size = op.sizes(*xs)["h"]
-    row = X_AXES[op.layout].index("b")
+def fill_inputs(b: Builder, op: RecurrentLayer, xs: Sequence[Value | None]) -> list[Any]:
+    """Return all inputs, with equivalent values for omitted ones; peepholes stay omitted."""
+    x, w, r, bias, lengths, *rest = pad_inputs(op, xs)
+    size = op.sizes_of(*xs)["h"]
+    batch_axis = X_AXES[op.layout].index("b")
     zero = b.constant(np.zeros((), x.dtype.numpy), x.dtype)
     if bias is None:
         bias = b.Expand(zero, [op.directions, op.bias_count * size])
-    rows = shape_value(b, x, [row])
+    rows = shape_value(b, x, [batch_axis])
     parts = (rows, [op.directions]) if STATE_AXES[op.layout] == "bdh" else ([op.directions], rows)
-    states = [b.Expand(zero, joined(b, *parts, [size])) if value is None else value for value in rest[: op.states]]
+    states = [b.Expand(zero, joined(b, *parts, [size])) if value is None else value for value in rest[: op.state_count]]
     if lengths is None:
         count = shape_value(b, x, [X_AXES[op.layout].index("s")])
         full = b.constant(count, dtypes.i64) if isinstance(count, list) else count
         lengths = b.Expand(full, rows)
-    return [x, w, r, bias, lengths, *states, *rest[op.states :]]
+    return [x, w, r, bias, lengths, *states, *rest[op.state_count :]]
 
 
 REPEATING = ("Cast", "Expand", "Identity", "Tile")
-"""Operators whose results have no other elements than their first input."""
+"""Operators whose output has no elements but those of their first input."""
 
 
-def is_full(op: Any, x: Any, lengths: Any) -> bool:
-    """Whether every row is known to go on to the end."""
+def has_full_lengths(op: RecurrentLayer, x: View | None, lengths: Value | None) -> bool:
+    """Return whether every row is known to reach the end of the sequence."""
     while lengths is not None and lengths.value is None and lengths.node is not None:
         if type(lengths.node.op).__name__ not in REPEATING:
             return False
         lengths = lengths.node.inputs[0]
-    if lengths is None or lengths.value is None or x.shape is None:
+    if lengths is None or lengths.value is None or x is None or x.shape is None:
         return False
     size = x.shape[X_AXES[op.layout].index("s")]
     return all(symbolic.equal(item, size) is True for item in np.asarray(lengths.value, dtype=object).reshape(-1).tolist())
 
 
-def one_by_one(b: Any, op: Any, xs: Any) -> list[Any]:
-    """Both directions, each through an operator of its own."""
-    x, w, r, bias, lengths, *rest = padded(op, xs)
+def split_directions(b: Builder, op: RecurrentLayer, xs: Sequence[Value | None]) -> list[Any]:
+    """Write both directions as one layer each, and concatenate their outputs."""
+    x, w, r, bias, lengths, *rest = pad_inputs(op, xs)
     axis = STATE_AXES[op.layout].index("d")
 
-    def of(value: Any, place: int, along: int = 0) -> Any:
-        return None if value is None else b.Slice(value, [place], [place + 1], [along], [1])
+    def slice_direction(value: Value | None, index: int, along: int = 0) -> Any:
+        return None if value is None else b.Slice(value, [index], [index + 1], [along], [1])
 
-    both = []
-    for place, direction in enumerate(("forward", "reverse")):
-        new = op.with_(direction=direction, **listed(op.functions(place), op.usual))
-        states = [of(value, place, axis) for value in rest[: op.states]]
-        more = [of(value, place) for value in rest[op.states :]]
-        both.append(b.add(new, x, of(w, place), of(r, place), of(bias, place), lengths, *states, *more))
+    outputs_of = []
+    for index, direction in enumerate(("forward", "reverse")):
+        new = op.with_(direction=direction, **activation_attributes(op.activations_of(index), op.default_activations))
+        states = [slice_direction(value, index, axis) for value in rest[: op.state_count]]
+        peepholes = [slice_direction(value, index) for value in rest[op.state_count :]]
+        outputs_of.append(
+            b.add(
+                new,
+                x,
+                slice_direction(w, index),
+                slice_direction(r, index),
+                slice_direction(bias, index),
+                lengths,
+                *states,
+                *peepholes,
+            )
+        )
     axes = [Y_AXES[op.layout].index("d"), axis, axis]
-    return [b.Concat(*pair, axis=along) for pair, along in zip(zip(*both, strict=True), axes[: op.outputs], strict=True)]
+    return [
+        b.Concat(*pair, axis=axis_) for pair, axis_ in zip(zip(*outputs_of, strict=True), axes[: output_count(op)], strict=True)
+    ]

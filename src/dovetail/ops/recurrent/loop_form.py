@@ -1,4 +1,4 @@
-"""A recurrent layer over a number of time steps that only run time knows, as a Loop whose body is one time step."""
+"""A recurrent layer as a Loop over time steps, for sequences whose length only run time knows."""
 
 from __future__ import annotations
 
@@ -10,95 +10,105 @@ from dovetail.interpreter.evaluate import constant_value
 from dovetail.ir.builder import Builder, shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.control_flow.loop import Loop
-from dovetail.ops.recurrent.cell_math import Step, through_time
+from dovetail.ops.recurrent.cell_math import Data, GraphBackend, Step, unroll
 
-Cell = Callable[..., tuple[Step, Any]]
-"""The step of a cell, and a bias, from a medium and the cell's weights in it."""
+MakeStep = Callable[..., tuple[Step, Any]]
+"""Make the step of a cell, and a bias, from a backend and the cell's weights in it."""
 
 
-def through_loop(
-    m: Any, cell: Cell, moments: Value, pieces: list[Any], states: tuple[Any, ...], lengths: Any, backwards: bool
+def loop_over_time(
+    m: GraphBackend,
+    make_step: MakeStep,
+    projected: Value,
+    weights: list[Data],
+    states: tuple[Data, ...],
+    lengths: Data,
+    is_reverse: bool,
 ) -> tuple[Value, tuple[Value, ...]]:
-    """What is put out at each time step, stacked, and the last states: as ``through_time``, where the steps cannot be counted.
+    """Write a Loop over the time steps, and return the stacked outputs and the last states, as ``unroll`` does.
 
-    ``moments`` [time steps, batch, gates * hidden] is cut into its time steps; ``pieces`` are the weights, bias and peepholes
-    of one direction, which each step reads whole.
+    ``projected`` [time steps, batch, gates * hidden] is scanned; ``weights`` are the weights, bias and peepholes of one
+    direction, which each step reads whole.
     """
     b = m.b
-    inside = _Body(type(m))
-    inside.b.input("trip", dtypes.i64, ())
-    before = tuple(inside.input(state) for state in states)
-    now = inside.input(moments, part=True)
-    scanned = [moments]
-    place = None
+    body = _LoopBody(type(m))
+    body.b.input("trip", dtypes.i64, ())
+    states_before = tuple(body.input(state) for state in states)
+    projected_step = body.input(projected, part=True)
+    scanned = [projected]
+    step_index = None
     if lengths is not None:
-        first = b.Range(b.constant(0), b.Squeeze(shape_value(b, moments, [0]), [0]), b.constant(1))
-        scanned.append(b.Cast(first, to=lengths.dtype))
-        place = inside.input(scanned[-1], part=True)
-        states = tuple(b.Where(m.beyond(lengths, 0), state, state * 0) for state in states)
-    held = [inside.captured(piece) for piece in pieces]
-    until = inside.captured(lengths)
-    with inside.b:
-        step, _ = cell(inside.m, *held)
-        rows, after = _one_step(inside.m, inside.b.Squeeze(now, [0]), step, before, until, place)
-        made = [inside.b.constant(True), *after, inside.b.Unsqueeze(rows, [0])]
-    inside.b.graph.outputs = inside.distinct(made)
+        step_indices = b.Range(b.constant(0), b.Squeeze(shape_value(b, projected, [0]), [0]), b.constant(1))
+        scanned.append(b.Cast(step_indices, to=lengths.dtype))
+        step_index = body.input(scanned[-1], part=True)
+        states = tuple(b.Where(m.is_active(lengths, 0), state, state * 0) for state in states)
+    captured_weights = [body.capture(piece) for piece in weights]
+    captured_lengths = body.capture(lengths)
+    with body.b:
+        step, _ = make_step(body.m, *captured_weights)
+        output, states_after = _write_step(
+            body.m, body.b.Squeeze(projected_step, [0]), step, states_before, captured_lengths, step_index
+        )
+        outputs = [body.b.constant(True), *states_after, body.b.Unsqueeze(output, [0])]
+    body.b.graph.outputs = body.make_distinct(outputs)
     count = len(states)
     loop = Loop(
-        body=inside.b.graph,
+        body=body.b.graph,
         carried=count,
-        scan_inputs=((0, 1, backwards),) * len(scanned),
-        scan_outputs=((0, backwards),),
+        scan_inputs=((0, 1, is_reverse),) * len(scanned),
+        scan_outputs=((0, is_reverse),),
         outputs=count + 1,
     )
-    *last, y = b.add(loop, None, None, *states, *scanned, *inside.outer)
+    *last, y = b.add(loop, None, None, *states, *scanned, *body.captures)
     return y, tuple(last)
 
 
-def _one_step(m: Any, now: Any, step: Step, states: tuple[Any, ...], lengths: Any, place: Any) -> tuple[Any, tuple[Any, ...]]:
-    """What one time step puts out, and the states after it. A row whose sequence is over puts 0 out and keeps its states."""
+def _write_step(
+    m: GraphBackend, projected: Data, step: Step, states: tuple[Data, ...], lengths: Data, step_index: Data
+) -> tuple[Any, tuple[Any, ...]]:
+    """Write one time step: return its output, 0 for rows whose sequence is over, and the states, unchanged for these."""
     if lengths is None:
-        (row,), after = through_time(m, [now], step, states, None, False)
-        return row, after
-    new = step(now, *states)
-    goes_on = m.beyond(lengths, place)
-    after = tuple(m.select(goes_on, each, old) for each, old in zip(new, states, strict=True))
-    return m.select(goes_on, new[0], states[0] * 0), after
+        (output,), states_after = unroll(m, [projected], step, states, None, False)
+        return output, states_after
+    next_states = step(projected, *states)
+    is_active = m.is_active(lengths, step_index)
+    states_after = tuple(m.where(is_active, state, old) for state, old in zip(next_states, states, strict=True))
+    return m.where(is_active, next_states[0], states[0] * 0), states_after
 
 
-class _Body:
-    """The body while it is written: its Builder, the medium that writes into it, and what it reads from outside."""
+class _LoopBody:
+    """The Loop body under construction: its Builder, the backend that writes into it, and the values it captures."""
 
-    def __init__(self, medium: Any) -> None:
+    def __init__(self, backend: type[GraphBackend]) -> None:
         self.b = Builder("step")
-        self.m = medium(self.b)
-        self.outer: list[Value] = []
+        self.m = backend(self.b)
+        self.captures: list[Value] = []
 
     def input(self, value: Value, part: bool = False) -> Value:
-        """An input like ``value``, or like one of its parts along axis 0."""
+        """Add an input like ``value``, or like one of its slices along axis 0."""
         shape = value.shape
         sizes = shape if shape is None or not part else (1, *shape[1:])
         return self.b.input(f"x{len(self.b.graph.inputs)}", value.dtype, sizes)
 
-    def captured(self, item: Any) -> Any:
-        """What the body reads whole: a constant as its own, anything else through an input. A tuple has members of that kind."""
+    def capture(self, item: Data) -> Any:
+        """Return ``item`` inside the body: a constant as its own, any other value through an input, a tuple item by item."""
         if item is None:
             return None
         if isinstance(item, tuple):
-            return type(item)(*map(self.captured, item))
-        known = constant_value(item)
-        if known is not None:
-            return self.b.constant(known, item.dtype)
-        self.outer.append(item)
+            return type(item)(*map(self.capture, item))
+        constant = constant_value(item)
+        if constant is not None:
+            return self.b.constant(constant, item.dtype)
+        self.captures.append(item)
         return self.input(item)
 
-    def distinct(self, values: list[Value]) -> list[Value]:
-        """The outputs of the body, each a value of its own."""
-        found: list[Value] = []
+    def make_distinct(self, values: list[Value]) -> list[Value]:
+        """Return the outputs of the body, each a value of its own."""
+        outputs: list[Value] = []
         for value in values:
-            is_taken = any(value is other for other in (*found, *self.b.graph.inputs))
-            found.append(self.b.Identity(value) if is_taken else value)
-        return found
+            is_taken = any(value is other for other in (*outputs, *self.b.graph.inputs))
+            outputs.append(self.b.Identity(value) if is_taken else value)
+        return outputs
 
 
-__all__ = ["through_loop"]
+__all__ = ["loop_over_time"]

@@ -1,9 +1,9 @@
-"""Where along an axis the greatest or least element is."""
+"""ArgMax and ArgMin."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,14 +11,19 @@ from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError
 from dovetail.interpreter.evaluate import FOLD_LIMIT
 from dovetail.ir.op import Op
-from dovetail.ir.types import axis_in
+from dovetail.ir.types import View, axis_in
 from dovetail.ops.elementwise.broadcast import Elementwise
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
-class _Place(Elementwise, sig="x: R -> y: i64"):
-    """Where along ``axis`` the extreme element is: the first of several, or with ``last`` the last.
 
-    The axis is kept with size 1, or taken out.
+class _ArgExtremum(Elementwise, sig="x: R -> y: i64"):
+    """The index of an extremum along ``axis``: the first one, or with ``select_last_index`` the last one.
+
+    ``keepdims`` keeps the axis with size 1.
     """
 
     axis: int = 0
@@ -26,21 +31,21 @@ class _Place(Elementwise, sig="x: R -> y: i64"):
     select_last_index: bool = False
     reduction: ClassVar[str]
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is None:
             return None
         axis = axis_in(self.axis, len(x.shape))
         if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
-            raise RuleError("argument.empty", f"axis {axis} of size 0 has no extreme element")
+            raise RuleError("argument.empty", f"axis {axis} must have at least 1 element, got 0")
         return x.shape[:axis] + ((1,) if self.keepdims else ()) + x.shape[axis + 1 :]
 
-    def canonical(self, x: Any) -> Op:
+    def canonical(self, x: View) -> Op:
         return self if x.shape is None else self.with_(axis=axis_in(self.axis, len(x.shape)))
 
-    def place(self, xp: Any) -> Callable[..., Any]:
+    def place(self, xp: Namespace) -> Callable[..., Any]:
         raise NotImplementedError
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         if xp is symbolic.xp:
             raise symbolic.Inexact("the place of an extreme")
         axis = axis_in(self.axis, x.ndim)
@@ -53,34 +58,34 @@ class _Place(Elementwise, sig="x: R -> y: i64"):
         places = arrays.cast(xp, xp.asarray(found), dtypes.i64)
         return xp.expand_dims(places, axis=axis) if self.keepdims else places
 
-    def composed(self, b: Any, x: Any) -> Any:
-        """The least (or greatest) of the places that hold the extreme element."""
+    def composed(self, b: Builder, x: Value) -> Any:
+        """Reduce the indices that hold the extremum to the least or greatest one."""
         if x.shape is None:
             return None
         axis = axis_in(self.axis, len(x.shape))
         hit = b.Equal(x, b.apply(self.reduction, x, [axis]))
-        places = _places(b, x, axis)
-        found = b.Where(hit, places, b.constant(-1, dtypes.i64) if self.select_last_index else _size(b, x, axis))
+        places = _axis_indices(b, x, axis)
+        found = b.Where(hit, places, b.constant(-1, dtypes.i64) if self.select_last_index else _axis_size(b, x, axis))
         return b.apply("ReduceMax" if self.select_last_index else "ReduceMin", found, [axis], keepdims=self.keepdims)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         return [None]
 
 
-def _size(b: Any, x: Any, axis: int) -> Any:
-    """The size of an axis, which is beyond every place on it, as a vector of one element."""
+def _axis_size(b: Builder, x: Value, axis: int) -> Any:
+    """Return the size of an axis, an index beyond all of its elements, as a vector of one element."""
     from dovetail.ir.builder import shape_value
 
     return shape_value(b, x, [axis])
 
 
-def _places(b: Any, x: Any, axis: int) -> Any:
-    """0, 1, ... along ``axis``, in a shape that broadcasts to that of ``x``."""
-    size = x.shape[axis]
-    behind = list(range(1, len(x.shape) - axis))
+def _axis_indices(b: Builder, x: Value, axis: int) -> Any:
+    """Return 0, 1, ... along ``axis``, in a shape that broadcasts to that of ``x``."""
+    size = x.dims[axis]
+    behind = list(range(1, len(x.dims) - axis))
     if isinstance(size, int) and 8 * size <= FOLD_LIMIT:
         return b.constant(np.arange(size).reshape(-1, *(1,) * len(behind)))
-    ones = b.Expand(b.constant(1, dtypes.i64), _size(b, x, axis))
+    ones = b.Expand(b.constant(1, dtypes.i64), _axis_size(b, x, axis))
     counted = b.Subtract(b.CumSum(ones, b.constant(0, dtypes.i64)), 1)
     return b.Unsqueeze(counted, behind) if behind else counted
 
@@ -93,19 +98,25 @@ def _place_lines(kind: str) -> tuple[str, ...]:
     )
 
 
-class ArgMax(_Place, onnx=_place_lines("ArgMax")):
-    """The place of the greatest element. Source: ONNX ArgMax 1 to 13 (before 12 any of several; here the first)."""
+class ArgMax(_ArgExtremum, onnx=_place_lines("ArgMax")):
+    """Compute the index of the maximum along an axis.
+
+    Source: ONNX ArgMax 1 to 13 (before 12 any of equal elements; here the first).
+    """
 
     reduction: ClassVar[str] = "ReduceMax"
 
-    def place(self, xp: Any) -> Callable[..., Any]:
+    def place(self, xp: Namespace) -> Callable[..., Any]:
         return xp.argmax  # type: ignore[no-any-return]
 
 
-class ArgMin(_Place, onnx=_place_lines("ArgMin")):
-    """The place of the least element. Source: ONNX ArgMin 1 to 13 (before 12 any of several; here the first)."""
+class ArgMin(_ArgExtremum, onnx=_place_lines("ArgMin")):
+    """Compute the index of the minimum along an axis.
+
+    Source: ONNX ArgMin 1 to 13 (before 12 any of equal elements; here the first).
+    """
 
     reduction: ClassVar[str] = "ReduceMin"
 
-    def place(self, xp: Any) -> Callable[..., Any]:
+    def place(self, xp: Namespace) -> Callable[..., Any]:
         return xp.argmin  # type: ignore[no-any-return]

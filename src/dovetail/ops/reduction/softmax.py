@@ -1,23 +1,28 @@
-"""Shares of a whole: exponentials over their sum, and what goes with them."""
+"""Softmax, LogSoftmax and Hardmax."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail import arrays
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import axis_in, total
+from dovetail.ir.types import View, axis_in, total
 from dovetail.ops.nn.normalization import NormalizationOp
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
-class _Exponential(NormalizationOp, sig="x: F -> y: F"):
-    """Over ``axis``; with ``coerce_to_2d`` over it and all after it together, as if those were one."""
+
+class _SoftmaxOp(NormalizationOp, sig="x: F -> y: F"):
+    """A function over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one."""
 
     axis: int = -1
     coerce_to_2d: bool = False
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is not None:
             axis_in(self.axis, len(x.shape))
         return x.shape
@@ -26,22 +31,22 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
         axis = axis_in(self.axis, rank)
         return tuple(range(axis, rank)) if self.coerce_to_2d else (axis,)
 
-    def canonical(self, x: Any) -> Op:
-        """Axes of size 1 after it change nothing."""
+    def canonical(self, x: View) -> Op:
+        """Drop ``coerce_to_2d`` where all later axes have size 1."""
         if x.shape is None:
             return self
         axis = axis_in(self.axis, len(x.shape))
         alone = all(isinstance(size, int) and size == 1 for size in x.shape[axis + 1 :])
         return self.with_(axis=axis, coerce_to_2d=self.coerce_to_2d and not alone)
 
-    def decompose(self, b: Any, x: Any) -> Any:
-        """Over the last axis, into which the others are folded or which is swapped with the axis."""
+    def decompose(self, b: Builder, x: Value) -> Any:
+        """Compute over the last axis: flatten the later axes into it, or transpose ``axis`` to the end."""
         rank = len(x.dims)
         axis = axis_in(self.axis, rank)
         last: Any = type(self)
         if self.coerce_to_2d:
             rest = total(x.dims[axis:])
-            # The copied sizes cancel, so that -1 is the product of the others also where one of them is 0.
+            # The copied sizes cancel, so that -1 is the product of the other sizes even if one of them is 0.
             flat = b.Reshape(x, [*([0] * axis), rest if isinstance(rest, int) and rest else -1], empty="cancel")
             return b.Reshape(b.add(last(axis=-1), flat)[0], shape_value(b, x), special_zero=False)
         order = list(range(rank))
@@ -52,7 +57,7 @@ class _Exponential(NormalizationOp, sig="x: F -> y: F"):
 
 
 class Softmax(
-    _Exponential,
+    _SoftmaxOp,
     onnx=(
         "Softmax-1(x; axis~front=1 | coerce_to_2d=true)",
         "Softmax-11(x; axis=1 | coerce_to_2d=true)",
@@ -60,22 +65,22 @@ class Softmax(
     ),
     openvino=("SoftMax-1(x; axis~front=1)", "SoftMax-8(x; axis=1)"),
 ):
-    """``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
+    """Compute ``exp(x) / sum(exp(x))`` over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one.
 
     Sources: ONNX Softmax 1, 11 (coerced to two dimensions), 13; OpenVINO SoftMax-1, -8.
     """
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return arrays.softmax(xp, x, self.axes(x.ndim))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         weighted = b.Multiply(g, y)
         total = b.ReduceSum(weighted, list(self.axes(len(x.dims))), keepdims=True)
         return [b.Subtract(weighted, b.Multiply(y, total))]
 
 
 class LogSoftmax(
-    _Exponential,
+    _SoftmaxOp,
     onnx=(
         "LogSoftmax-1(x; axis~front=1 | coerce_to_2d=true)",
         "LogSoftmax-11(x; axis=1 | coerce_to_2d=true)",
@@ -83,33 +88,33 @@ class LogSoftmax(
     ),
     openvino="LogSoftmax-5(x; axis=1)",
 ):
-    """``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over it and all after it together.
+    """Compute ``log(softmax(x))`` over ``axis``; with ``coerce_to_2d`` over ``axis`` and all later axes flattened into one.
 
     Sources: ONNX LogSoftmax 1, 11 (coerced to two dimensions), 13; OpenVINO LogSoftmax-5.
     """
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         return arrays.log_softmax(xp, x, self.axes(x.ndim))
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
         total = b.ReduceSum(g, list(self.axes(len(x.dims))), keepdims=True)
         return [b.Subtract(g, b.Multiply(b.Exp(y), total))]
 
 
 class Hardmax(
-    _Exponential,
+    _SoftmaxOp,
     onnx=(
         "Hardmax-1(x; axis~front=1 | coerce_to_2d=true)",
         "Hardmax-11(x; axis=1 | coerce_to_2d=true)",
         "Hardmax-13(x; axis=-1)",
     ),
 ):
-    """1 at the first greatest element over ``axis`` and 0 elsewhere; with ``coerce_to_2d`` over it and all after it together.
+    """Compute 1 at the first maximum over ``axis`` and 0 elsewhere.
 
-    Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
+    ``coerce_to_2d`` flattens ``axis`` and all later axes into one. Sources: ONNX Hardmax 1, 11 (coerced to two dimensions), 13.
     """
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
         axis = axis_in(self.axis, x.ndim)
         flat = xp.reshape(x, (*x.shape[:axis], -1)) if self.coerce_to_2d and 0 not in x.shape else x
         if 0 in x.shape:
@@ -119,6 +124,6 @@ class Hardmax(
         hot = arrays.one_hot(xp, xp.argmax(wide, axis=-1), wide.shape[-1], one, zero)
         return xp.reshape(xp.moveaxis(hot, -1, axis), x.shape)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any) -> Any:
-        """A step function has no slope."""
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value) -> Any:
+        """Hardmax is piecewise constant and has no gradient."""
         return [None]

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail import arrays, dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.op import Op
-from dovetail.ir.types import axes_in, is_static
+from dovetail.ir.types import Shape, View, axes_in, is_static, static
 from dovetail.ops.shape_values import integers_of, length_of_vector
+
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
 _MATRIX_LIMIT = 1 << 20
 """The most elements of a transform written as a matrix."""
@@ -21,10 +27,10 @@ class _Transform(Op):
     """Over ``axes``, one after the other. ``lengths``: to so many elements each axis is cut or filled up with zeros beforehand;
     -1, as left out, is as many as there are (for a real result of ``IRDFT``: 2 * (n - 1))."""
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a transform")
 
-    def plan(self, shape: Any, axes: Any, lengths: Any, is_half_given: bool) -> list[tuple[int, Any]] | None:
+    def plan(self, shape: Sequence[Any], axes: View, lengths: View | None, is_half_given: bool) -> list[tuple[int, Any]] | None:
         """For each axis its place and the length of the transform; None where axes are not known."""
         count = length_of_vector(axes, "axes")
         if lengths is not None:
@@ -49,7 +55,7 @@ class _Transform(Op):
         return plan
 
 
-def _by_matrices(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
+def _by_matrices(b: Builder, op: DFT, x: Value, axes: Value, lengths: Value | None) -> Any:
     """Each axis by the matrix of its transform; the matrix is what the transform makes of unit vectors."""
     shape = x.shape
     if (
@@ -60,13 +66,14 @@ def _by_matrices(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
     ):
         raise UnsupportedError("fourier.size", "a transform of sizes that only run time knows")
     plan = op.plan(shape[:-1], axes, lengths, op.onesided and op.inverse)
+    assert plan is not None
     rank = len(shape)
     last = plan[-1][0]
     steps = [(place, length, False) for place, length in plan[:-1]]
     one = (last, plan[-1][1], op.onesided)
     # A real half is made first, or used up last.
     for place, length, onesided in [*steps, one] if op.inverse else [one, *reversed(steps)]:
-        sizes = [int(size) for size in x.shape]
+        sizes = list(static(x.shape))
         rows = sizes[place] * sizes[-1]
         unit = np.eye(rows).reshape(rows, sizes[place], sizes[-1])
         made = _transformed(unit, [(1, int(length))], op.inverse, onesided)
@@ -80,7 +87,7 @@ def _by_matrices(b: Any, op: Any, x: Any, axes: Any, lengths: Any) -> Any:
     return x
 
 
-def _transformed(x: Any, plan: list[tuple[int, int]], inverse: bool, onesided: bool) -> Any:
+def _transformed(x: Array, plan: list[tuple[int, int]], inverse: bool, onesided: bool) -> Any:
     """In f64 for f64, otherwise in f32."""
     wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
     signal = wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
@@ -120,7 +127,7 @@ class DFT(
     inverse: bool = False
     onesided: bool = False
 
-    def shape(self, x: Any, axes: Any, lengths: Any = None) -> Any:
+    def shape(self, x: View, axes: View, lengths: View | None = None) -> Any:
         if x.shape is None:
             return None
         if len(x.shape) < 2:
@@ -141,19 +148,20 @@ class DFT(
             shape[last] = None if length is None else length // 2 + 1
         return (*shape, 1 if self.onesided and self.inverse else 2)
 
-    def evaluate(self, xp: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
+    def evaluate(self, xp: Namespace, x: Array, axes: Array, lengths: Array | None = None) -> Any:
         from dovetail.ops.shape_values import host_view_of
 
-        plan = self.plan(x.shape[:-1], host_view_of(axes), host_view_of(lengths), self.onesided and self.inverse)
+        axes_view: Any = host_view_of(axes)
+        plan = self.plan(x.shape[:-1], axes_view, host_view_of(lengths), self.onesided and self.inverse)
         assert plan is not None
         data = arrays.to_numpy(x)
         y = _transformed(data, [(place, int(length)) for place, length in plan], self.inverse, self.onesided)
         return arrays.from_numpy(xp, y.astype(data.dtype), x)
 
-    def decompose(self, b: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, axes: Value, lengths: Value | None = None) -> Any:
         return _by_matrices(b, self, x, axes, lengths)
 
-    def vjp(self, b: Any, g: Any, y: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
+    def vjp(self, b: Builder, g: Value, y: Value, x: Value, axes: Value, lengths: Value | None = None) -> Any:
         """The conjugate transform along each axis, times N (``inverse``: over N), cut or filled up to the size of ``x``."""
         plan = self.plan(x.dims[:-1], axes, lengths, self.onesided and self.inverse)
         if plan is None:
@@ -169,7 +177,7 @@ class DFT(
         gradient = b.Cast(wide, to=x.dtype) if x.dtype.bits < 32 else wide
         return [gradient, *(None for item in (axes, lengths) if item is not None)]
 
-    def _step_back(self, b: Any, g: Any, x: Any, step: tuple[int, Any], given: Any, is_half: bool) -> Any:
+    def _step_back(self, b: Builder, g: Value, x: Value, step: tuple[int, Any], given: Any, is_half: bool) -> Any:
         place, length = step
         size = b.Gather(b.Shape(x, output_type=dtypes.i64), b.constant(place), axis=0)
         if isinstance(length, int):
@@ -191,7 +199,7 @@ class DFT(
         return _fitted(b, g, place, (length, count), (x.dims[place], size))
 
 
-def _length_at(b: Any, lengths: Any, index: int) -> Any:
+def _length_at(b: Builder, lengths: Value | None, index: int) -> Any:
     """One length as a scalar; None where it is left out."""
     if lengths is None:
         return None
@@ -199,7 +207,7 @@ def _length_at(b: Any, lengths: Any, index: int) -> Any:
     return found if lengths.shape == () else b.Gather(found, b.constant(index), axis=0)
 
 
-def _two_sided(b: Any, count: Any, like: Any, place: int) -> Any:
+def _two_sided(b: Builder, count: Any, like: Value, place: int) -> Any:
     """How often each frequency of one side is among ``count`` ones: 1 for the first and for that of count / 2, otherwise 2."""
     frequency = b.Range(0, b.Add(b.Divide(count, 2), 1), 1, output_type=dtypes.i64)
     is_single = b.Or(b.Equal(frequency, 0), b.Equal(b.Multiply(frequency, 2), count))
@@ -207,7 +215,7 @@ def _two_sided(b: Any, count: Any, like: Any, place: int) -> Any:
     return b.Unsqueeze(times, [*range(1, len(like.dims) - place)])
 
 
-def _fitted(b: Any, g: Any, place: int, have: tuple[Any, Any], want: tuple[Any, Any]) -> Any:
+def _fitted(b: Builder, g: Value, place: int, have: tuple[Any, Any], want: tuple[Any, Any]) -> Any:
     """``g`` with as many elements along an axis as ``want``; both are what is known before the run, and the value in it."""
     (known, count), (wanted, size) = have, want
     if known is not None and symbolic.equal(known, wanted) is True:
@@ -220,7 +228,7 @@ def _fitted(b: Any, g: Any, place: int, have: tuple[Any, Any], want: tuple[Any, 
 class RDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino="RDFT-9(x, axes, signal_size?)"):
     """DFT of real numbers, one side of it: [..., 2]. Source: OpenVINO RDFT-9."""
 
-    def shape(self, x: Any, axes: Any, lengths: Any = None) -> Any:
+    def shape(self, x: View, axes: View, lengths: View | None = None) -> Any:
         if x.shape is None:
             return None
         plan = self.plan(x.shape, axes, lengths, False)
@@ -232,7 +240,7 @@ class RDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino
         shape[plan[-1][0]] = None if plan[-1][1] is None else plan[-1][1] // 2 + 1
         return (*shape, 2)
 
-    def decompose(self, b: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, axes: Value, lengths: Value | None = None) -> Any:
         given = () if lengths is None else (lengths,)
         return b.add(DFT(onesided=True), b.Unsqueeze(x, [-1]), axes, *given)[0]
 
@@ -240,16 +248,16 @@ class RDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino
 class IRDFT(_Transform, sig="x: F, axes!: I, signal_size?!: I1 -> y: F", openvino="IRDFT-9(x, axes, signal_size?)"):
     """The real numbers of which ``x``, [..., 2], is one side of the DFT. Source: OpenVINO IRDFT-9."""
 
-    def shape(self, x: Any, axes: Any, lengths: Any = None) -> Any:
+    def shape(self, x: View, axes: View, lengths: View | None = None) -> Any:
         found = DFT(True, True).shape(x, axes, lengths)
         return None if found is None else found[:-1]
 
-    def decompose(self, b: Any, x: Any, axes: Any, lengths: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, axes: Value, lengths: Value | None = None) -> Any:
         given = () if lengths is None else (lengths,)
         return b.Squeeze(b.add(DFT(True, True), x, axes, *given)[0], [-1])
 
 
-def padded_lengths(shape: Any, plan: list[tuple[int, Any]]) -> list[int] | None:
+def padded_lengths(shape: Shape, plan: list[tuple[int, Any]]) -> list[int] | None:
     """How much each axis lacks; None where that is not known, or nothing."""
     lacking = [0] * len(shape)
     for place, length in plan:

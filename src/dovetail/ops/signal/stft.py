@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,12 +11,17 @@ from dovetail.dtypes import DType
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op, default_types
-from dovetail.ir.types import Tensor, Type, agree
+from dovetail.ir.types import Tensor, Type, View, agree
 from dovetail.ops.shape_values import elements_of, join_sizes
 from dovetail.ops.signal.dft import DFT, IRDFT
 
+if TYPE_CHECKING:
+    from dovetail.arrays import Array, Namespace
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
 
-def one(x: Any, what: str) -> Any:
+
+def one(x: View, what: str) -> Any:
     """The number in a scalar, or a vector of one; None where it is not known. Raises RuleError [input.rank]."""
     if x.shape is not None and (len(x.shape) > 1 or (x.shape and symbolic.equal(x.shape[0], 1) is False)):
         raise RuleError("input.rank", f"{what} should be one number, not of shape {list(x.shape)}")
@@ -39,7 +44,7 @@ class STFT(
 
     onesided: bool = True
 
-    def length_of(self, x: Any, window: Any, length: Any) -> Any:
+    def length_of(self, x: View, window: Any, length: Any) -> Any:
         """How many elements a frame has; None where that is not known."""
         found = None if length is None else one(length, "length")
         size = None if window is None or window.shape is None else window.shape[0]
@@ -51,7 +56,7 @@ class STFT(
             return size
         return None if x.shape is None else x.shape[1]
 
-    def shape(self, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
+    def shape(self, x: View, step: View, window: View | None = None, length: View | None = None) -> Any:
         if window is not None and window.shape is not None and len(window.shape) != 1:
             raise RuleError("fourier.window", f"a window should be a vector, not of rank {len(window.shape)}")
         every = one(step, "step")
@@ -75,10 +80,10 @@ class STFT(
                 frames = (x.shape[1] - size) // every + 1
         return (batch, frames, bins, 2)
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a transform")
 
-    def decompose(self, b: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, step: Value, window: Value | None = None, length: Value | None = None) -> Any:
         """The frames gathered, then transformed."""
         size, every = self.length_of(x, window, length), one(step, "step")
         if not isinstance(size, int) or not isinstance(every, int):
@@ -114,7 +119,7 @@ class ISTFT(
     center: bool = False
     normalized: bool = False
 
-    def sizes(self, x: Any, length: Any, step: Any) -> tuple[Any, Any, Any]:
+    def sizes(self, x: View, length: Any, step: Any) -> tuple[Any, Any, Any]:
         """The length of a frame, the distance between two, and how many elements all of them cover; None where not known."""
         size, every = one(length, "length"), one(step, "step")
         for number, what in ((size, "frame"), (every, "step")):
@@ -124,7 +129,7 @@ class ISTFT(
         whole = None if frames is None or size is None or every is None else (frames - 1) * every + size
         return size, every, whole
 
-    def shape(self, x: Any, window: Any, length: Any, step: Any, size: Any = None) -> Any:
+    def shape(self, x: View, window: View, length: View, step: View, size: View | None = None) -> Any:
         if window.shape is not None and len(window.shape) != 1:
             raise RuleError("fourier.window", f"a window should be a vector, not of rank {len(window.shape)}")
         if x.shape is not None and len(x.shape) not in (3, 4):
@@ -144,10 +149,10 @@ class ISTFT(
             whole = whole - frame
         return None if x.shape is None else (*x.shape[:-3], whole)
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("a transform")
 
-    def decompose(self, b: Any, x: Any, window: Any, length: Any, step: Any, size: Any = None) -> Any:
+    def decompose(self, b: Builder, x: Value, window: Value, length: Value, step: Value, size: Value | None = None) -> Any:
         frame, every, whole = self.sizes(x, length, step)
         given = None if size is None else one(size, "size")
         if not isinstance(whole, int) or not isinstance(window.dims[0], int) or (size is not None and not isinstance(given, int)):
@@ -172,7 +177,7 @@ class ISTFT(
         return b.Pad(y, b.constant([*[0] * (rank - 3), 0, *[0] * (rank - 3), more])) if more > 0 else y
 
 
-def _added(b: Any, pieces: Any, places: Any, size: int) -> Any:
+def _added(b: Builder, pieces: Any, places: np.ndarray[Any, Any], size: int) -> Any:
     """Pieces, the last two axes, added up at ``places`` of ``size`` elements."""
     batch = shape_value(b, pieces, range(len(pieces.dims) - 2))
     flat = b.Reshape(pieces, join_sizes(b, [batch, places.size]), special_zero=False)
@@ -196,13 +201,13 @@ class MelWeightMatrix(
 
     output_datatype: DType = dtypes.f32
 
-    def types(self, *xs: Any) -> list[Type]:
+    def types(self, *xs: View) -> list[Type]:
         found = default_types(self, xs)[0]
         if not self.output_datatype.is_number or self.output_datatype.kind == "complex":
             raise RuleError("type.class", f"weights of {self.output_datatype}")
         return [Tensor(self.output_datatype, getattr(found, "shape", None))]
 
-    def shape(self, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
+    def shape(self, bins: View, length: View, rate: View, low: View, high: View) -> Any:
         for x, what in ((low, "low"), (high, "high")):
             if x.shape:
                 raise RuleError("input.rank", f"{what} should be one number, not of shape {list(x.shape)}")
@@ -210,10 +215,10 @@ class MelWeightMatrix(
         count, size = one(bins, "bins"), one(length, "length")
         return (None if size is None else size // 2 + 1, count)
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View) -> Any:
         raise symbolic.Inexact("weights")
 
-    def evaluate(self, xp: Any, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
+    def evaluate(self, xp: Namespace, bins: Array, length: Array, rate: Array, low: Array, high: Array) -> Any:
         count, size, every = (int(np.asarray(x).reshape(-1)[0]) for x in (bins, length, rate))
         ends = [2595 * np.log10(1 + float(arrays.to_numpy(x).reshape(-1)[0]) / 700) for x in (low, high)]
         mels = ends[0] + np.arange(count + 2) * ((ends[1] - ends[0]) / (count + 2))

@@ -1,7 +1,7 @@
-"""Regular expressions in the syntax of RE2, matched by RE2 itself: in time linear in the text, whatever the pattern is.
+"""Regular expressions, matched by RE2 in time linear in the text.
 
-RE2 comes with the package ``google-re2``, which ``pip install dovetail[text]`` installs. It is imported when a pattern is first
-compiled: few models have one.
+The package ``google-re2`` provides RE2; ``pip install dovetail[text]`` installs it. It is imported when the first pattern is
+compiled, since few models have one.
 Source: RE2, ``doc/syntax.txt``.
 """
 
@@ -14,28 +14,28 @@ from typing import Any
 from dovetail.errors import RuleError, UnsupportedError
 
 MEMORY = 8 << 20
-"""Bytes of one compiled pattern and its automata, which is RE2's default; a pattern that needs more is refused."""
+"""Memory limit of one compiled pattern and its automata, in bytes: RE2's default. A pattern that needs more is refused."""
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises RuleError [regex.syntax] for what RE2 refuses; without RE2 a pattern is first looked at when it is run."""
-    if _library() is not None:
-        compiled(pattern)
+    """Raise RuleError [regex.syntax] for a pattern that RE2 refuses. Without RE2 a pattern is first checked when it runs."""
+    if _import_re2() is not None:
+        compile_pattern(pattern)
 
 
 @lru_cache(256)
-def compiled(pattern: str, longest: bool = False) -> Any:
-    """``pattern`` compiled for texts in UTF-8. ``longest``: of the matches at one place the longest, not the first by preference.
+def compile_pattern(pattern: str, longest: bool = False) -> Any:
+    """Compile ``pattern`` for UTF-8. With ``longest`` the longest of the matches at a position wins, else the leftmost-first.
 
     Raises RuleError [regex.syntax], UnsupportedError [regex.engine] where RE2 is not installed.
     """
-    library = _library()
+    library = _import_re2()
     if library is None:
-        raise UnsupportedError("regex.engine", "patterns are matched by RE2, which is not here: pip install 'dovetail[text]'")
+        raise UnsupportedError("regex.engine", "regular expressions need RE2: pip install 'dovetail[text]'")
     options = library.Options()
     options.log_errors = False
     options.longest_match = longest
-    # Nobody reads the groups, and capturing thousands of them would take memory at each position of the text.
+    # No operator reads groups, and capturing thousands of them takes memory at each position of the text.
     options.never_capture = True
     options.max_mem = MEMORY
     try:
@@ -43,18 +43,18 @@ def compiled(pattern: str, longest: bool = False) -> Any:
     except (library.error, UnicodeEncodeError) as error:
         text = error.args[0] if error.args else ""
         reason = text.decode(errors="replace") if isinstance(text, bytes) else str(error)
-        raise RuleError("regex.syntax", f"RE2 refuses the pattern {_shortened(pattern)!r}: {_shortened(reason)}") from None
+        raise RuleError("regex.syntax", f"RE2 refuses the pattern {_shorten(pattern)!r}: {_shorten(reason)}") from None
 
 
-def full_matcher(pattern: str) -> Callable[[str], bool]:
-    """Tells whether the whole of a text matches. Raises as :func:`compiled`."""
-    match = compiled(pattern).fullmatch
+def full_matcher_of(pattern: str) -> Callable[[str], bool]:
+    """Return a predicate that tests whether the whole of a text matches. Raises as :func:`compile_pattern`."""
+    match = compile_pattern(pattern).fullmatch
     return lambda text: match(text.encode(errors="surrogatepass")) is not None
 
 
 @lru_cache(1)
-def _library() -> Any:
-    """RE2's module; None where it is not installed."""
+def _import_re2() -> Any:
+    """Return RE2's module; None where it is not installed."""
     try:
         import re2
     except ImportError:
@@ -62,8 +62,8 @@ def _library() -> Any:
     return re2
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 
-__all__ = ["check_pattern", "compiled", "full_matcher"]
+__all__ = ["check_pattern", "compile_pattern", "full_matcher_of"]

@@ -1,15 +1,17 @@
-"""Texts cut into tokens: Tokenizer."""
+"""Splitting of strings into tokens: Tokenizer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from dovetail.arrays import Array, Namespace
 from dovetail.errors import RuleError
 from dovetail.ir.op import Op
+from dovetail.ir.types import View
 from dovetail.limits import current, refuse_text
-from dovetail.ops.text.re2 import check_pattern, compiled
-from dovetail.ops.text.strings import tensor_of, texts
+from dovetail.ops.text.re2 import check_pattern, compile_pattern
+from dovetail.ops.text.strings import string_tensor_of, strings_of
 
 _START, _END = "\x02", "\x03"
 
@@ -19,12 +21,12 @@ class Tokenizer(
     sig="x: string -> y: string",
     onnx="com.microsoft:Tokenizer-1(x; mark, mincharnum, pad_value, separators?, tokenexp?)",
 ):
-    """The tokens of each text of a vector or matrix, along a new last axis; ``pad_value`` after those of a text that has fewer.
+    """Tokenizer splits each string of a vector or matrix into tokens along a new last axis, padded with ``pad_value``.
 
-    Tokens are the longest matches of ``tokenexp`` from the left; what lies between the matches of ``separators``, each of which
-    cuts what those before it left; or single characters, where the only separator is empty. Patterns are in the syntax of RE2.
-    Tokens of fewer than ``mincharnum`` characters are left out. With ``mark`` U+0002 comes before the tokens of
-    a text, and U+0003 after them.
+    Tokens are the longest matches of ``tokenexp`` from the left; or the text between the matches of ``separators``, each of
+    which splits the pieces that the ones before it left; or single characters, where the only separator is empty. Patterns
+    are regular expressions of RE2. Tokens of fewer than ``mincharnum`` characters are dropped. With ``mark`` the tokens of
+    each string are preceded by U+0002 and followed by U+0003.
     Source: onnxruntime com.microsoft Tokenizer 1.
     """
 
@@ -37,75 +39,75 @@ class Tokenizer(
     def validate(self) -> None:
         if bool(self.separators) == bool(self.tokenexp):
             raise RuleError("string.tokens", "Tokenizer needs either separators or tokenexp")
-        if self.mincharnum < 1 or (self._is_by_character() and self.mincharnum > 1):
-            raise RuleError("string.tokens", f"mincharnum is {self.mincharnum}")
-        if "" in self.separators and not self._is_by_character():
-            raise RuleError("string.tokens", "an empty separator beside others")
+        if self.mincharnum < 1 or (self._splits_characters() and self.mincharnum > 1):
+            raise RuleError("string.tokens", f"mincharnum must be at least 1, for characters 1, got {self.mincharnum}")
+        if "" in self.separators and not self._splits_characters():
+            raise RuleError("string.tokens", "an empty separator must be the only one")
         for pattern in (self.tokenexp, *self.separators):
             if pattern:
                 check_pattern(pattern)
 
-    def _is_by_character(self) -> bool:
+    def _splits_characters(self) -> bool:
         return self.separators == ("",)
 
-    def shape(self, x: Any) -> Any:
+    def shape(self, x: View) -> Any:
         if x.shape is None:
             return None
         if len(x.shape) not in (1, 2):
-            raise RuleError("input.rank", f"a vector or a matrix of texts is needed, not rank {len(x.shape)}")
+            raise RuleError("input.rank", f"x must have rank 1 or 2, got {len(x.shape)}")
         return (*x.shape, None)
 
-    def evaluate(self, xp: Any, x: Any) -> Any:
-        rows = [self._tokens(text) for text in texts(x)]
-        most = max(map(len, rows), default=0)
-        refuse_text(8 * (most + 2) * len(rows), "Tokenizer")
-        if not most:
-            return tensor_of([], (*x.shape, 0))
+    def evaluate(self, xp: Namespace, x: Array) -> Any:
+        rows = [self._tokenize(text) for text in strings_of(x)]
+        longest = max(map(len, rows), default=0)
+        refuse_text(8 * (longest + 2) * len(rows), "Tokenizer")
+        if not longest:
+            return string_tensor_of([], (*x.shape, 0))
         marked = [[_START, *row, _END] if self.mark else row for row in rows]
-        flat = [token for row in marked for token in (*row, *[self.pad_value] * (most + 2 * self.mark - len(row)))]
-        return tensor_of(flat, (*x.shape, most + 2 * self.mark))
+        flat = [token for row in marked for token in (*row, *[self.pad_value] * (longest + 2 * self.mark - len(row)))]
+        return string_tensor_of(flat, (*x.shape, longest + 2 * self.mark))
 
-    def _tokens(self, text: str) -> list[str]:
-        if self._is_by_character():
+    def _tokenize(self, text: str) -> list[str]:
+        if self._splits_characters():
             return list(text)
         encoded = text.encode(errors="surrogatepass")
         if self.tokenexp:
-            found = [encoded[start:end] for start, end in _Pattern(self.tokenexp).matches(encoded)]
+            pieces = [encoded[start:end] for start, end in _Pattern(self.tokenexp).matches(encoded)]
         else:
-            found = [encoded]
+            pieces = [encoded]
             for separator in map(_Pattern, self.separators):
-                found = [piece for each in found for piece in separator.split(each)]
-        tokens = (token.decode(errors="surrogatepass") for token in found)
+                pieces = [part for piece in pieces for part in separator.split(piece)]
+        tokens = (token.decode(errors="surrogatepass") for token in pieces)
         return [token for token in tokens if len(token) >= self.mincharnum]
 
 
 class _Pattern:
-    """A pattern of RE2 that is looked for in a text, the longest match from the left.
+    """An RE2 pattern that is searched in a text, the longest match from the left.
 
     Raises RuleError [regex.syntax], UnsupportedError [regex.engine].
     """
 
     def __init__(self, pattern: str) -> None:
-        self.search = compiled(pattern, longest=True).search
+        self.search = compile_pattern(pattern, longest=True).search
 
     def matches(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """The matches that are not empty, in bytes."""
+        """Yield the ranges, in bytes, of the matches that are not empty."""
         usage = current()
-        place = 0
-        while place < len(text) and (match := self.search(text, place)) is not None:
+        position = 0
+        while position < len(text) and (match := self.search(text, position)) is not None:
             usage.check_time()
             start, end = match.span()
             if end > start:
                 yield start, end
-            place = max(end, start + 1)
+            position = max(end, start + 1)
 
     def split(self, text: bytes) -> Iterator[bytes]:
-        """What lies between the matches."""
-        place = 0
+        """Yield the text between the matches."""
+        position = 0
         for start, end in self.matches(text):
-            yield text[place:start]
-            place = end
-        yield text[place:]
+            yield text[position:start]
+            position = end
+        yield text[position:]
 
 
 __all__ = ["Tokenizer"]

@@ -1,8 +1,8 @@
-"""How unlikely a text is, given scores of its letters at each time: CTCLoss."""
+"""Connectionist temporal classification: CTCLoss."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,130 +10,151 @@ from dovetail import dtypes, symbolic
 from dovetail.errors import RuleError, UnsupportedError
 from dovetail.ir.builder import shape_value
 from dovetail.ir.op import Op
-from dovetail.ir.types import agree
+from dovetail.ir.types import View, agree
 from dovetail.ops.casts import as_type, wide_type
 from dovetail.ops.shape_values import join_sizes
 
-_NEVER = -1e30
-"""The logarithm of what stands for no chance at all, so that sums over it stay numbers."""
+if TYPE_CHECKING:
+    from dovetail.ir.builder import Builder
+    from dovetail.ir.graph import Value
+
+_LOG_ZERO = -1e30
+"""A finite stand-in for log(0), with which sums and differences stay finite."""
 
 
 class CTCLoss(
     Op,
-    sig="logits: F, lengths: I, labels: I1, counts: I2, blank?: I3 -> y: F",
+    sig="logits: F, logit_length: I, labels: I1, label_length: I2, blank_index?: I3 -> y: F",
     openvino=(
-        "CTCLoss-4(logits, lengths, labels, counts, blank?; preprocess_collapse_repeated:collapse=false, "
-        "ctc_merge_repeated:merge=true, unique=false)"
+        "CTCLoss-4(logits, logit_length, labels, label_length, blank_index?; preprocess_collapse_repeated=false, "
+        "ctc_merge_repeated=true, unique=false)"
     ),
 ):
-    """The negative logarithm of the chance that ``labels`` [batch, times] are read from ``logits`` [batch, times, classes]:
-    [batch].
+    """CTCLoss computes the negative log-probability that ``labels`` are read from ``logits``: [batch].
 
-    At each of the first ``lengths`` [batch] times a class is drawn, with the chances softmax(logits); ``blank`` (left out: the
-    last class) is dropped, after classes that come several times in a row are taken for one, unless ``merge`` is False. Of
-    ``labels`` the first ``counts`` [batch] are meant, with ``unique`` each once, with ``collapse`` those that come several times
-    in a row once. What cannot be read has an infinite loss. Source: OpenVINO CTCLoss-4.
+    ``logits`` are [batch, times, classes], ``labels`` [batch, times]. At each of the first ``logit_length`` [batch] times a
+    class is drawn with probabilities softmax(logits). Repeated classes are merged if ``ctc_merge_repeated``, then
+    ``blank_index`` (omitted: the last class) is dropped. Of ``labels`` the first ``label_length`` [batch] count, with
+    ``unique`` each value once, with ``preprocess_collapse_repeated`` adjacent repeats once. Labels that cannot be read have
+    an infinite loss.
+    Source: OpenVINO CTCLoss-4.
     """
 
-    collapse: bool = False
-    merge: bool = True
+    preprocess_collapse_repeated: bool = False
+    ctc_merge_repeated: bool = True
     unique: bool = False
 
-    def shape(self, logits: Any, lengths: Any, labels: Any, counts: Any, blank: Any = None) -> Any:
-        found: list[Any] = []
-        for x, rank, name in ((logits, 3, "logits"), (lengths, 1, "lengths"), (labels, 2, "labels"), (counts, 1, "counts")):
+    def shape(self, logits: View, logit_length: View, labels: View, label_length: View, blank_index: View | None = None) -> Any:
+        batches: list[Any] = []
+        for x, rank, name in (
+            (logits, 3, "logits"),
+            (logit_length, 1, "logit_length"),
+            (labels, 2, "labels"),
+            (label_length, 1, "label_length"),
+        ):
             if x.shape is not None:
                 if len(x.shape) != rank:
-                    raise RuleError("ctc.rank", f"{name} should have rank {rank}, not {len(x.shape)}")
-                found.append(x.shape[0])
-        if blank is not None and blank.shape is not None and symbolic.equal(symbolic.product(blank.shape), 1) is False:
-            raise RuleError("ctc.rank", f"the blank should be one class, not of shape {list(blank.shape)}")
+                    raise RuleError("ctc.rank", f"{name} must have rank {rank}, got {len(x.shape)}")
+                batches.append(x.shape[0])
+        if (
+            blank_index is not None
+            and blank_index.shape is not None
+            and symbolic.equal(symbolic.product(blank_index.shape), 1) is False
+        ):
+            raise RuleError("ctc.rank", f"blank_index must be one number, got shape {list(blank_index.shape)}")
         if logits.shape is not None and labels.shape is not None:
             agree(logits.shape[1], labels.shape[1])
-        if not found:
+        if not batches:
             return (None,)
-        batch = found[0]
-        for other in found[1:]:
+        batch = batches[0]
+        for other in batches[1:]:
             batch = agree(batch, other)
         return (batch,)
 
-    def value(self, *xs: Any) -> Any:
+    def value(self, *xs: View | None) -> Any:
         raise symbolic.Inexact("a loss")
 
-    def decompose(self, b: Any, logits: Any, lengths: Any, labels: Any, counts: Any, blank: Any = None) -> Any:
-        """The chances of all beginnings, time after time, of the labels with blanks between them."""
+    def decompose(
+        self, b: Builder, logits: Value, logit_length: Value, labels: Value, label_length: Value, blank_index: Value | None = None
+    ) -> Any:
+        """Write the forward algorithm: log-probabilities of all prefixes of the labels with blanks between, time by time."""
         times, classes = logits.dims[1:]
         if not isinstance(times, int) or not isinstance(classes, int) or not times:
-            raise UnsupportedError("ctc.size", "CTCLoss over as many times or classes as only run time knows")
-        empty = b.constant([[classes - 1]]) if blank is None else b.Reshape(as_type(b, blank, dtypes.i64), [1, 1])
-        text, number = self._decoded(b, as_type(b, labels, dtypes.i64), as_type(b, counts, dtypes.i64), empty, times)
-        batch = shape_value(b, logits, [0])
-        blanks = b.Expand(empty, join_sizes(b, [batch, times]))
-        between = b.Concat(b.Unsqueeze(blanks, [2]), b.Unsqueeze(text, [2]), axis=2)
-        states = b.Concat(
-            b.Reshape(between, join_sizes(b, [batch, 2 * times]), special_zero=False), b.Slice(blanks, [0], [1], [1]), axis=1
+            raise UnsupportedError("ctc.size", "CTCLoss of times or classes known only at run time is not supported")
+        blank = b.constant([[classes - 1]]) if blank_index is None else b.Reshape(as_type(b, blank_index, dtypes.i64), [1, 1])
+        symbols, symbol_count = self._preprocess_labels(
+            b, as_type(b, labels, dtypes.i64), as_type(b, label_length, dtypes.i64), blank, times
         )
-        stays, leaps = self._steps(b, text, times)
-        chances = b.LogSoftmax(as_type(b, logits, wide_type(logits.dtype)), axis=2)
-        whole = join_sizes(b, [batch, times, 2 * times + 1])
-        chances = b.GatherElements(chances, b.Expand(b.Unsqueeze(states, [1]), whole), axis=2)
-        until = b.Unsqueeze(as_type(b, lengths, dtypes.i64), [1])
+        batch = shape_value(b, logits, [0])
+        blanks = b.Expand(blank, join_sizes(b, [batch, times]))
+        interleaved = b.Concat(b.Unsqueeze(blanks, [2]), b.Unsqueeze(symbols, [2]), axis=2)
+        states = b.Concat(
+            b.Reshape(interleaved, join_sizes(b, [batch, 2 * times]), special_zero=False), b.Slice(blanks, [0], [1], [1]), axis=1
+        )
+        may_stay, may_skip = self._allowed_transitions(b, symbols, times)
+        log_probs = b.LogSoftmax(as_type(b, logits, wide_type(logits.dtype)), axis=2)
+        table_shape = join_sizes(b, [batch, times, 2 * times + 1])
+        log_probs = b.GatherElements(log_probs, b.Expand(b.Unsqueeze(states, [1]), table_shape), axis=2)
+        logit_lengths = b.Unsqueeze(as_type(b, logit_length, dtypes.i64), [1])
         first = np.arange(2 * times + 1).reshape(1, -1) < 2
-        reached = b.Where(b.constant(first), b.Gather(chances, np.array(0), axis=1), _NEVER)
+        alpha = b.Where(b.constant(first), b.Gather(log_probs, np.array(0), axis=1), _LOG_ZERO)
         for time in range(1, times):
-            ways = [b.Where(stays, reached, _NEVER)]
-            for back, allowed in ((1, None), (2, leaps)):
-                moved = b.Slice(b.Pad(reached, [0, back, 0, 0], b.constant(_NEVER, reached.dtype)), [0], [-back], [1])
-                ways.append(moved if allowed is None else b.Where(allowed, moved, _NEVER))
-            now = b.Add(_sum(b, ways), b.Gather(chances, np.array(time), axis=1))
-            reached = b.Where(b.Greater(until, b.constant(time)), b.Maximum(now, _NEVER), reached)
-        last = b.Multiply(b.Unsqueeze(number, [1]), b.constant(2))
-        before = b.Maximum(b.Subtract(last, b.constant(1)), b.constant(0))
-        ends = [b.GatherElements(reached, place, axis=1) for place in (last, before)]
-        # Of no labels there is one end alone.
-        ends[1] = b.Where(b.Equal(last, b.constant(0)), _NEVER, ends[1])
-        loss = b.Squeeze(b.Negative(_sum(b, ends)), [1])
+            paths = [b.Where(may_stay, alpha, _LOG_ZERO)]
+            for distance, is_allowed in ((1, None), (2, may_skip)):
+                moved = b.Slice(b.Pad(alpha, [0, distance, 0, 0], b.constant(_LOG_ZERO, alpha.dtype)), [0], [-distance], [1])
+                paths.append(moved if is_allowed is None else b.Where(is_allowed, moved, _LOG_ZERO))
+            next_alpha = b.Add(_logsumexp(b, paths), b.Gather(log_probs, np.array(time), axis=1))
+            alpha = b.Where(b.Greater(logit_lengths, b.constant(time)), b.Maximum(next_alpha, _LOG_ZERO), alpha)
+        last = b.Multiply(b.Unsqueeze(symbol_count, [1]), b.constant(2))
+        last_label = b.Maximum(b.Subtract(last, b.constant(1)), b.constant(0))
+        ends = [b.GatherElements(alpha, index, axis=1) for index in (last, last_label)]
+        # Without labels there is one final state only.
+        ends[1] = b.Where(b.Equal(last, b.constant(0)), _LOG_ZERO, ends[1])
+        loss = b.Squeeze(b.Negative(_logsumexp(b, ends)), [1])
         infinite = b.constant(np.array(np.inf, loss.dtype.numpy), loss.dtype)
-        return as_type(b, b.Where(b.Greater(loss, -_NEVER / 2), infinite, loss), logits.dtype)
+        return as_type(b, b.Where(b.Greater(loss, -_LOG_ZERO / 2), infinite, loss), logits.dtype)
 
-    def _decoded(self, b: Any, labels: Any, counts: Any, blank: Any, times: int) -> tuple[Any, Any]:
-        """The labels that are meant, [batch, times] with blanks behind, and how many these are."""
-        kept = b.Less(b.constant(np.arange(times).reshape(1, -1)), b.Unsqueeze(counts, [1]))
+    def _preprocess_labels(self, b: Builder, labels: Value, label_length: Value, blank: Value, times: int) -> tuple[Any, Any]:
+        """Return the labels that count, [batch, times] followed by blanks, and their number."""
+        is_kept = b.Less(b.constant(np.arange(times).reshape(1, -1)), b.Unsqueeze(label_length, [1]))
         if self.unique:
-            same = b.Equal(b.Unsqueeze(labels, [2]), b.Unsqueeze(labels, [1]))
-            earlier = b.And(same, b.constant(np.tri(times, k=-1, dtype=bool)))
-            kept = b.And(kept, b.Equal(b.ReduceSum(b.Cast(earlier, to=dtypes.i64), [2], keepdims=False), b.constant(0)))
-        elif self.collapse:
-            before = b.Slice(b.Pad(labels, [0, 1, 0, 0], b.constant(-1)), [0], [-1], [1])
-            kept = b.And(kept, b.Not(b.Equal(labels, before)))
-        number = b.Cast(kept, to=dtypes.i64)
-        # What is dropped goes behind the end.
-        places = b.Where(kept, b.Subtract(b.CumSum(number, b.constant(1)), b.constant(1)), b.constant(times))
-        empty = b.Expand(blank, join_sizes(b, [shape_value(b, labels, [0]), times + 1]))
-        text = b.Slice(b.ScatterElements(empty, places, labels, axis=1), [0], [-1], [1])
-        return text, b.ReduceSum(number, [1], keepdims=False)
+            is_same = b.Equal(b.Unsqueeze(labels, [2]), b.Unsqueeze(labels, [1]))
+            repeats_earlier = b.And(is_same, b.constant(np.tri(times, k=-1, dtype=bool)))
+            is_kept = b.And(
+                is_kept, b.Equal(b.ReduceSum(b.Cast(repeats_earlier, to=dtypes.i64), [2], keepdims=False), b.constant(0))
+            )
+        elif self.preprocess_collapse_repeated:
+            previous = b.Slice(b.Pad(labels, [0, 1, 0, 0], b.constant(-1)), [0], [-1], [1])
+            is_kept = b.And(is_kept, b.Not(b.Equal(labels, previous)))
+        counted = b.Cast(is_kept, to=dtypes.i64)
+        # Dropped labels are written to one position after the end, which is cut off.
+        positions = b.Where(is_kept, b.Subtract(b.CumSum(counted, b.constant(1)), b.constant(1)), b.constant(times))
+        blanks = b.Expand(blank, join_sizes(b, [shape_value(b, labels, [0]), times + 1]))
+        symbols = b.Slice(b.ScatterElements(blanks, positions, labels, axis=1), [0], [-1], [1])
+        return symbols, b.ReduceSum(counted, [1], keepdims=False)
 
-    def _steps(self, b: Any, text: Any, times: int) -> tuple[Any, Any]:
-        """At which of the labels and blanks one may stay, and to which one may leap over a blank: [batch or 1, 2 * times + 1]."""
+    def _allowed_transitions(self, b: Builder, symbols: Value, times: int) -> tuple[Any, Any]:
+        """Return where a path may stay, and where it may skip a blank: masks [batch or 1, 2 * times + 1]."""
         is_label = (np.arange(2 * times + 1) % 2 == 1).reshape(1, -1)
-        if not self.merge:
-            leaps = is_label & (np.arange(2 * times + 1) > 1)
-            return b.constant(~is_label), b.constant(leaps)
-        before = b.Slice(b.Pad(text, [0, 1, 0, 0], b.constant(-1)), [0], [-1], [1])
-        differs = b.Cast(b.Not(b.Equal(text, before)), to=dtypes.i64)
+        if not self.ctc_merge_repeated:
+            may_skip = is_label & (np.arange(2 * times + 1) > 1)
+            return b.constant(~is_label), b.constant(may_skip)
+        previous = b.Slice(b.Pad(symbols, [0, 1, 0, 0], b.constant(-1)), [0], [-1], [1])
+        differs = b.Cast(b.Not(b.Equal(symbols, previous)), to=dtypes.i64)
         pairs = b.Pad(b.Unsqueeze(differs, [2]), [0, 0, 1, 0, 0, 0])
-        rows = b.Reshape(pairs, join_sizes(b, [shape_value(b, text, [0]), 2 * times]), special_zero=False)
-        leaps = b.Greater(b.Pad(rows, [0, 0, 0, 1]), b.constant(0))
-        return b.constant(np.ones_like(is_label)), b.And(leaps, b.constant(np.arange(2 * times + 1) > 1))
+        rows = b.Reshape(pairs, join_sizes(b, [shape_value(b, symbols, [0]), 2 * times]), special_zero=False)
+        may_skip = b.Greater(b.Pad(rows, [0, 0, 0, 1]), b.constant(0))
+        return b.constant(np.ones_like(is_label)), b.And(may_skip, b.constant(np.arange(2 * times + 1) > 1))
 
 
-def _sum(b: Any, ways: list[Any]) -> Any:
-    """The logarithm of the sum of what these are logarithms of."""
-    greatest = ways[0]
-    for way in ways[1:]:
-        greatest = b.Maximum(greatest, way)
+def _logsumexp(b: Builder, terms: list[Any]) -> Any:
+    """Return ``log(sum(exp(terms)))``."""
+    maximum = terms[0]
+    for term in terms[1:]:
+        maximum = b.Maximum(maximum, term)
     total = None
-    for way in ways:
-        part = b.Exp(b.Subtract(way, greatest))
+    for term in terms:
+        part = b.Exp(b.Subtract(term, maximum))
         total = part if total is None else b.Add(total, part)
-    return b.Add(b.Log(total), greatest)
+    assert total is not None
+    return b.Add(b.Log(total), maximum)

@@ -15,4 +15,4 @@ def legalize_einsum(b: Any, node: Node) -> Any:
     op = node.op
     assert isinstance(op, Einsum)
     operands, arrow, _ = op.equation.partition("->")
-    return None if arrow or operands == operands.lower() else b.add(op.written_out(), *node.inputs)
+    return None if arrow or operands == operands.lower() else b.add(op.with_explicit_result(), *node.inputs)

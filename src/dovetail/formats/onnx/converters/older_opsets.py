@@ -140,8 +140,8 @@ def replace_mod(b: Any, node: Node) -> Any:
 def replace_bit_shift(b: Any, node: Node) -> Any:
     """Write BitShift of signed integers by unsigned ones before version 28; -1 - x for negative x."""
     op: Any = node.op
-    x, amount = node.inputs
-    kind = x.dtype  # type: ignore[union-attr]
+    x, amount = node.input(0), node.input(1)
+    kind = x.dtype
     if kind.kind != "int" or op.beyond != "open":
         return None
     bare = dtypes.dtype(f"u{kind.bits}")

@@ -10,7 +10,7 @@ from dovetail.formats.import_context import ImportContext
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node
 from dovetail.ops.recurrent.dynamic_quantize_lstm import DynamicQuantizeLSTM
-from dovetail.ops.recurrent.layouts import is_full, padded, recast
+from dovetail.ops.recurrent.layouts import convert_form, has_full_lengths, pad_inputs
 
 WORDS = (
     "Affine Elu HardSigmoid LeakyRelu Relu ScaledTanh Sigmoid Softplus Softsign Tanh ThresholdedRelu"
@@ -30,13 +30,13 @@ def import_recurrent(ctx: ImportContext) -> Any:
     if "direction" in attributes:
         attributes["direction"] = ctx.attribute("direction", "str").lower()
     if ctx.node.kind == "RNN" and attributes.get("direction") != "bidirectional" and "activations" in attributes:
-        # The default in the schema is a list for two directions.
+        # The default in the schema lists the activations of two directions.
         attributes["activations"] = attributes["activations"][:1]
     limit = ctx.attribute("clip", "float", None)
     if limit is not None and not limit > 0:
         raise UnsupportedError("recurrent.clip", f"{ctx.node.kind}: clip must be positive, got {limit}")
     op, xs = ctx.apply_mapping(*ctx.inputs, **attributes)
-    if isinstance(op, DynamicQuantizeLSTM) and is_full(op, xs[0], xs[4]):
+    if isinstance(op, DynamicQuantizeLSTM) and has_full_lengths(op, xs[0], xs[4]):
         xs[4] = None
     return op, xs
 
@@ -48,26 +48,26 @@ def legalize_recurrent(b: Any, node: Node) -> Any:
     The hidden size is written: it is optional, and onnxruntime does not run without it.
     """
     op: Any = node.op.canonical(*node.inputs)
-    xs = padded(op, node.inputs)
+    xs = pad_inputs(op, node.inputs)
     lengths = xs[4]
-    if is_full(op, xs[0], lengths):
+    if has_full_lengths(op, xs[0], lengths):
         xs[4] = None
     elif lengths is not None and lengths.dtype is not dtypes.i32:
         xs[4] = b.Cast(lengths, to=dtypes.i32)
-    size = op.sizes(*xs)["h"]
-    wanted: dict[str, Any] = {"summed": False, "hidden_size": size if isinstance(size, int) else None}
+    size = op.sizes_of(*xs)["h"]
+    wanted: dict[str, Any] = {"summed_bias": False, "hidden_size": size if isinstance(size, int) else None}
     if op.layout == "direction_second":
         wanted["layout"] = "sequence_first"
-    if "gates" in op.fields_by_name:
-        wanted["gates"] = "iofc"
+    if "weights_format" in op.fields_by_name:
+        wanted["weights_format"] = "iofc"
     if xs[4] is lengths and all(op.__dict__[name] == value for name, value in wanted.items()):
         return None
-    return recast(b, op, xs, **wanted)
+    return convert_form(b, op, xs, **wanted)
 
 
 @ONNX.legalize("DynamicQuantizeLSTM")
 def legalize_dynamic_quantize_lstm(b: Any, node: Node) -> Any:
     """Write the hidden size, without which onnxruntime does not run."""
     op: Any = node.op
-    size = op.sizes(*node.inputs)["h"]
+    size = op.sizes_of(*node.inputs)["h"]
     return b.add(op.with_(hidden_size=size), *node.inputs) if isinstance(size, int) and op.hidden_size is None else None

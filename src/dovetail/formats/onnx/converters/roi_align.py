@@ -12,6 +12,6 @@ from dovetail.ir.graph import Node
 @ONNX.legalize("RoiAlign")
 def legalize_roi_align(b: Any, node: Node) -> Any:
     """Cast the batch indices to i64."""
-    x, rois, batch = node.inputs
-    assert batch is not None
-    return None if batch.dtype == "i64" else b.add(node.op, x, rois, b.Cast(batch, to=dtypes.i64))[0]
+    x, rois, batch_indices = node.inputs
+    assert batch_indices is not None
+    return None if batch_indices.dtype == "i64" else b.add(node.op, x, rois, b.Cast(batch_indices, to=dtypes.i64))[0]

@@ -13,7 +13,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.types import axis_in
-from dovetail.ops.detection.nms import NonMaxSuppression, inclusive, is_soft, known_limit
+from dovetail.ops.detection.nms import NonMaxSuppression, is_soft, known_value_of, next_f32_above
 from dovetail.ops.shape_values import join_sizes
 
 _ENCODINGS = {"corner": False, "center": True}
@@ -43,8 +43,8 @@ def import_non_max_suppression_before_5(ctx: ImportContext) -> list[Value]:
     """Import NonMaxSuppression-1, -3 and -4: the output has the greatest possible number of rows, padded with -1."""
     dtype = dtypes.i64 if ctx.node.version == 1 else ctx.attribute("output_type", "DType", dtypes.i64)
     (rows,) = _suppression(ctx, 1, dtype)
-    b, scores, most = ctx.b, ctx.input(1), ctx.optional_input(2)
-    limit = b.constant([0]) if most is None else b.Reshape(_long(b, most), [1])
+    b, scores, max_boxes = ctx.b, ctx.input(1), ctx.optional_input(2)
+    limit = b.constant([0]) if max_boxes is None else b.Reshape(_long(b, max_boxes), [1])
     classes, boxes = _vector(b, scores, 1), _vector(b, scores, 2)
     if ctx.node.version == 4:
         count = b.Multiply(b.Multiply(b.Minimum(limit, boxes), classes), _vector(b, scores, 0))
@@ -70,21 +70,24 @@ def _long(b: Any, x: Value) -> Value:
 def legalize_non_max_suppression(b: Any, node: Node) -> Any:
     """Write three outputs and all limits, and let a box be suppressed at an overlap equal to the threshold."""
     op: Any = node.op
-    boxes, scores, most, overlap, least, sigma = (*node.inputs, None, None, None, None)[:6]
+    boxes, scores, max_boxes, iou_threshold, score_threshold, sigma = (*node.inputs, None, None, None, None)[:6]
     assert boxes is not None and scores is not None
     falls = is_soft(sigma)
-    plain = op.with_(inclusive=True, outputs=3, both=op.both and falls)
-    if op == plain and None not in (most, overlap, least) and falls == (sigma is not None):
+    plain = op.with_(inclusive=True, outputs=3, soft_and_hard=op.soft_and_hard and falls)
+    if op == plain and None not in (max_boxes, iou_threshold, score_threshold) and falls == (sigma is not None):
         return None
     if not op.inclusive:
-        limit = known_limit(overlap)
+        limit = known_value_of(iou_threshold)
         if limit is None:
-            raise UnsupportedError("detection.limit", "NonMaxSuppression: the IoU threshold must be constant")
-        overlap = b.constant(inclusive(limit))
-    most = b.constant(np.zeros((), np.int64)) if most is None else most
-    overlap = b.constant(np.zeros((), np.float32)) if overlap is None else overlap
-    least = b.constant(np.array(-np.inf, np.float32)) if least is None else least
-    result = b.add(plain, boxes, scores, most, overlap, least, *([sigma] if falls else []))
+            raise UnsupportedError(
+                "detection.limit",
+                "NonMaxSuppression: the IoU threshold must be constant",
+            )
+        iou_threshold = b.constant(next_f32_above(limit))
+    max_boxes = b.constant(np.zeros((), np.int64)) if max_boxes is None else max_boxes
+    iou_threshold = b.constant(np.zeros((), np.float32)) if iou_threshold is None else iou_threshold
+    score_threshold = b.constant(np.array(-np.inf, np.float32)) if score_threshold is None else score_threshold
+    result = b.add(plain, boxes, scores, max_boxes, iou_threshold, score_threshold, *([sigma] if falls else []))
     return [result[0], *result[1:][: op.outputs - 1]]
 
 

@@ -13,7 +13,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import shape_value
 from dovetail.ir.graph import Value
 from dovetail.ops.casts import as_type
-from dovetail.ops.detection.nms_decomposition import greedily
+from dovetail.ops.detection.nms_decomposition import select_boxes_in_loop
 from dovetail.ops.detection.roi_align import RoiAlign
 from dovetail.ops.shape_values import join_sizes
 
@@ -93,7 +93,7 @@ def import_roi_feature_extractor(ctx: ImportContext) -> list[Value]:
         is_here = b.Equal(level, b.constant(number))
         seen = b.Multiply(corners, b.constant(np.float32(1) / np.float32(scale)))
         seen = b.Where(is_here, b.Subtract(seen, 0.5) if is_aligned else seen, 0.0)
-        op = RoiAlign(height=size, width=size, samples=samples, scale=1.0, coordinates="asymmetric")
+        op = RoiAlign(output_height=size, output_width=size, sampling_ratio=samples, spatial_scale=1.0, aligned_mode="asymmetric")
         features = b.Where(b.Unsqueeze(is_here, [2, 3]), b.add(op, x, as_type(b, seen, x.dtype), batch)[0], features)
     return [features, b.Identity(regions)]
 
@@ -126,7 +126,7 @@ def import_generate_proposals(ctx: ImportContext) -> list[Value]:
     is_alive = _are_large(b, low, high, b.Multiply(scales, ctx.attribute("min_size", "float")), last)
     dropped = _find_overlaps(b, low, high, ctx.attribute("nms_threshold", "float"), last)
     alive = b.Unsqueeze(b.Where(is_alive, chances, b.constant(-np.inf, dtypes.f32)), [1])
-    rows, values = greedily(b, alive, None, dropped, b.constant(ctx.attribute("post_nms_count", "int")), None)
+    rows, values = select_boxes_in_loop(b, alive, None, dropped, b.constant(ctx.attribute("post_nms_count", "int")), None)
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     pictures = b.Range(b.constant(0), _number(b, scores, 0), b.constant(1))
     is_of = b.Equal(b.Slice(rows, [0], [1], [1]), b.Unsqueeze(pictures, [0]))
@@ -153,7 +153,7 @@ def import_generate_proposals_single_image(ctx: ImportContext) -> list[Value]:
     low, high, chances = _select_best(b, low, high, chances, ctx.attribute("pre_nms_count", "int"))
     dropped = _find_overlaps(b, low, high, ctx.attribute("nms_threshold", "float"), 0.0)
     wanted = ctx.attribute("post_nms_count", "int")
-    rows, values = greedily(b, b.Unsqueeze(chances, [1]), None, dropped, b.constant(wanted), None)
+    rows, values = select_boxes_in_loop(b, b.Unsqueeze(chances, [1]), None, dropped, b.constant(wanted), None)
     boxes = b.GatherND(b.Concat(low, high, axis=2), b.Gather(rows, [0, 2], axis=1))
     missing = b.Subtract(b.constant([wanted]), b.Gather(b.Shape(values), [0], axis=0))
     filled = b.Pad(boxes, join_sizes(b, [[0, 0], missing, [0]])), b.Pad(values, join_sizes(b, [[0], missing]))

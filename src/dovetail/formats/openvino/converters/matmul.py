@@ -51,5 +51,5 @@ def legalize_einsum(b: Any, node: Node) -> Any:
     assert isinstance(op, Einsum)
     terms = op.equation.replace(" ", "").partition("->")[0].replace("...", "").split(",")
     if len(terms) > 1 and any(len(set(term)) < len(term) for term in terms):
-        return op.decompose(b, *node.inputs)
-    return b.add(op.written_out(), *node.inputs) if " " in op.equation else None
+        return op.decompose(b, *(node.input(index) for index in range(len(node.inputs))))
+    return b.add(op.with_explicit_result(), *node.inputs) if " " in op.equation else None

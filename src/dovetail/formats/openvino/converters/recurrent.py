@@ -10,7 +10,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.formats.import_context import ImportContext
 from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node
-from dovetail.ops.recurrent.layouts import completed, one_by_one, padded, recast
+from dovetail.ops.recurrent.layouts import convert_form, fill_inputs, pad_inputs, split_directions
 
 FUNCTIONS = ("relu", "sigmoid", "tanh")
 """The activation functions of OpenVINO's specification."""
@@ -47,20 +47,20 @@ def import_recurrent(ctx: ImportContext) -> Any:
 def legalize_cell(b: Any, node: Node) -> Any:
     """Write every input and attribute of a cell; decompose a cell that OpenVINO lacks."""
     op: Any = node.op
-    layer = op.sequence()
-    names = {name for name, _, _ in layer.functions(0)}
-    if not names <= set(FUNCTIONS) or getattr(op, "input_forget", False) or getattr(op, "gates", "fico") != "fico":
+    layer = op.as_layer()
+    names = {name for name, _, _ in layer.activations_of(0)}
+    if not names <= set(FUNCTIONS) or getattr(op, "input_forget", False) or getattr(op, "weights_format", "fico") != "fico":
         return op.decompose(b, *node.inputs)
     size = op.shape(*node.inputs)[0][1]
     if not isinstance(size, int):
         raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs a static hidden size")
-    xs = padded(op, node.inputs)
+    xs = pad_inputs(op, node.inputs)
     x = xs[0]
     assert x is not None
     if xs[-1] is None:
         xs[-1] = b.constant(np.zeros(layer.bias_count * size, x.dtype.numpy), x.dtype)
     new = op.canonical().with_(hidden_size=size, clip=op.clip or 0.0)
-    new = new if new.activations else new.with_(activations=layer.usual)
+    new = new if new.activations else new.with_(activations=layer.default_activations)
     return None if new == op and xs == node.inputs else b.add(new, *xs)
 
 
@@ -68,25 +68,25 @@ def legalize_cell(b: Any, node: Node) -> Any:
 def legalize_recurrent(b: Any, node: Node) -> Any:
     """Write every input and attribute, with summed biases; unroll a layer that OpenVINO lacks."""
     op: Any = node.op
-    xs = padded(op, node.inputs)
-    names = {name for direction in range(op.directions) for name, _, _ in op.functions(direction)}
-    is_sayable = (
-        names <= set(FUNCTIONS) and not getattr(op, "input_forget", False) and all(x is None for x in xs[5 + op.states :])
+    xs = pad_inputs(op, node.inputs)
+    names = {name for direction in range(op.directions) for name, _, _ in op.activations_of(direction)}
+    is_supported = (
+        names <= set(FUNCTIONS) and not getattr(op, "input_forget", False) and all(x is None for x in xs[5 + op.state_count :])
     )
-    if not is_sayable:
+    if not is_supported:
         return op.decompose(b, *node.inputs)
     plain = op.canonical(*node.inputs)
-    if len(plain.activations) > len(op.usual):
-        return one_by_one(b, plain, xs)
-    size = op.sizes(*xs)["h"]
+    if len(plain.activations) > len(op.default_activations):
+        return split_directions(b, plain, xs)
+    size = op.sizes_of(*xs)["h"]
     if not isinstance(size, int):
         raise UnsupportedError("recurrent.hidden-size", "OpenVINO needs a static hidden size")
     wanted: dict[str, Any] = {
-        "layout": "direction_second", "summed": True, "hidden_size": size, "outputs": len(op.signature.outputs),
-        "activations": plain.activations or op.usual, "clip": op.clip or 0.0,
+        "layout": "direction_second", "summed_bias": True, "hidden_size": size, "outputs": len(op.signature.outputs),
+        "activations": plain.activations or op.default_activations, "clip": op.clip or 0.0,
     }  # fmt: skip
-    if "gates" in op.fields_by_name:
-        wanted["gates"] = "fico"
-    if all(op.__dict__[name] == value for name, value in wanted.items()) and None not in xs[: 5 + op.states]:
+    if "weights_format" in op.fields_by_name:
+        wanted["weights_format"] = "fico"
+    if all(op.__dict__[name] == value for name, value in wanted.items()) and None not in xs[: 5 + op.state_count]:
         return None
-    return recast(b, plain, completed(b, plain, xs), **wanted)
+    return convert_form(b, plain, fill_inputs(b, plain, xs), **wanted)

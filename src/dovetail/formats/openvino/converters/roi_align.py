@@ -10,7 +10,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.graph import Node, Value
 from dovetail.ops.detection.roi_pool import RoiPool
 
-_METHODS = {"max": "max", "bilinear": "linear"}
+_METHODS = ("max", "bilinear")
 
 
 @OPENVINO.importer("ROIPooling", 2)
@@ -26,9 +26,7 @@ def import_roi_pooling(ctx: ImportContext) -> list[Value]:
         raise FormatError(
             "attribute.value", f"ROIPooling: sizes {sorted(distinct_sizes)} with method {method!r} are not supported"
         )
-    return ctx.b.add(
-        RoiPool(distinct_sizes.pop(), _METHODS[method], ctx.attribute("spatial_scale", "float")), ctx.input(0), ctx.input(1)
-    )
+    return ctx.b.add(RoiPool(distinct_sizes.pop(), method, ctx.attribute("spatial_scale", "float")), ctx.input(0), ctx.input(1))
 
 
 @OPENVINO.legalize("Proposal")
