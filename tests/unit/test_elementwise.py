@@ -131,7 +131,7 @@ def test_before_version_7_the_second_input_starts_at_an_axis(
 
 
 def test_before_version_7_nothing_broadcasts_unasked() -> None:
-    with pytest.raises(DovetailError, match="should be equal"):
+    with pytest.raises(DovetailError, match="must be equal"):
         onnx_model(6, "Add", {"a": (2, 3), "b": (3,)})
 
 

@@ -13,7 +13,7 @@ from case_laws import hold, law
 from case_runner import CASES
 from cases import Case
 from dovetail import arrays, dtypes, native_core
-from dovetail.engine.select.elementwise_codegen import RULES, Input, NoInstruction, assemble, opcodes
+from dovetail.engine.select.elementwise_codegen import INSTRUCTIONS, Input, NoInstruction, assemble, opcodes
 from dovetail.ir.op import Op
 from dovetail.ops.elementwise.activation import Gelu, LeakyRelu, Relu, Swish
 from dovetail.ops.elementwise.binary import Add, Divide, Maximum, Minimum, Mod, Multiply, Subtract
@@ -51,7 +51,7 @@ def same(op: Op, y: Any, expected: Any) -> None:
     np.testing.assert_allclose(y, expected, rtol=4 * digits, atol=max(2 * digits, 1e-12))
 
 
-ROWS = [(family, case) for family, case in CASES if type(case.op).__name__ in RULES and all(x is not None for x in case.inputs)]
+ROWS = [(family, case) for family, case in CASES if type(case.op) in INSTRUCTIONS and all(x is not None for x in case.inputs)]
 
 
 def is_said(case: Case) -> bool:
@@ -74,7 +74,7 @@ test_case = hold(check_elementwise_kernel)
 
 
 def test_every_operator_with_a_rule_has_instructions_for_some_type() -> None:
-    assert {type(case.op).__name__ for _, case in ROWS if is_said(case)} == set(RULES)
+    assert {type(case.op) for _, case in ROWS if is_said(case)} == set(INSTRUCTIONS)
 
 
 OPS: dict[str, tuple[Op, tuple[str, ...]]] = {

@@ -46,7 +46,7 @@ def test_it_is_the_interpreters(shape: tuple[int, int, int], layout: str) -> Non
             table, counts = op.evaluate(np, boxes, scores, *limits)
         found = [LAYOUTS[layout](np.full_like(table, 7)), np.full_like(counts, 7)[::-1]]
         inputs = [LAYOUTS[layout](boxes), LAYOUTS[layout](scores), *limits]
-        run("suppress", inputs, found, {"center": int(op.center), "inclusive": int(op.inclusive)})
+        run("suppress", inputs, found, {"center": int(op.center_point_box), "inclusive": int(op.inclusive)})
         np.testing.assert_array_equal(found[1], counts)
         is_kept = np.arange(table.shape[2]) < counts[..., None]
         np.testing.assert_array_equal(found[0][is_kept], table[is_kept])
@@ -54,7 +54,12 @@ def test_it_is_the_interpreters(shape: tuple[int, int, int], layout: str) -> Non
 
 @pytest.mark.parametrize(
     "attributes",
-    [{}, {"center": True}, {"descending": True, "outputs": 3, "inclusive": True}, {"dtype": "i32", "outputs": 3}],
+    [
+        {},
+        {"center_point_box": True},
+        {"sort_result_descending": True, "outputs": 3, "inclusive": True},
+        {"output_type": "i32", "outputs": 3},
+    ],
 )
 def test_models(attributes: dict[str, Any]) -> None:
     from dovetail import dtypes

@@ -174,6 +174,7 @@ def machine() -> str:
 def instruction_set() -> str:
     """What the kernels in use were compiled for: ``avx512``, ``avx2`` or ``base``, ``amx`` for the first with the matrix unit
     for bytes beside it; ``python`` without a compiled core."""
-    if not native_core.is_compiled:
+    core = native_core.core()
+    if core is None:
         return "python"
-    return "amx" if native_core.core().has_matrix_unit() else str(native_core.core().isa())
+    return "amx" if core.has_matrix_unit() else str(core.isa())

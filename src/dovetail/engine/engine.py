@@ -17,7 +17,7 @@ from dovetail.engine.plan import Plan
 from dovetail.engine.plan_log import log_plan
 from dovetail.engine.plan_verifier import verify_plan
 from dovetail.engine.planner import ELIDE, NonAffineInput, Strides, make_plan
-from dovetail.engine.rewrite.pipeline import prepare as rewrite_for_engine
+from dovetail.engine.rewrite.pipeline import rewrite_for_engine
 from dovetail.engine.run.executable import Executable, is_array, output_bytes_of
 from dovetail.engine.run.output_pool import OutputPool
 from dovetail.engine.run.subgraphs import compile_subgraphs
