@@ -1243,27 +1243,27 @@ class OperatorMethods:
     def FeatureVectorizer(
         self, /, *xs: Operand | None, inputdimensions: Sequence[int] | Value = (),
     ) -> Value:
-        """The features of all ``xs`` side by side, in f32: of each as many as ``inputdimensions`` says, 0 for those it lacks.
+        """FeatureVectorizer concatenates the features of all inputs in f32, each cut or zero-padded to ``inputdimensions``.
 
-        A vector is one row; of more than two axes those after the first are flattened. Source: ONNX ai.onnx.ml
-        FeatureVectorizer 1.
+        A vector is one row; axes after the first are flattened.
+        Source: ONNX ai.onnx.ml FeatureVectorizer 1.
         """
 
     def Imputer(
         self, x: Operand, /, *, imputed_value_floats: Sequence[float] = (), imputed_value_int64s: Sequence[int] | Value = (),
         replaced_value_float: float = 0.0, replaced_value_int64: int | Value = 0,
     ) -> Value:
-        """``x`` with another value for each element that equals the replaced one.
+        """Imputer replaces each element of ``x`` that equals the replaced value.
 
-        That is one value, or one for each feature, along the last axis.
-        Floats are replaced by ``imputed_value_floats`` where they equal ``replaced_value_float``, integers by
-        ``imputed_value_int64s``; a NaN equals a NaN. Source: ONNX ai.onnx.ml Imputer 1.
+        The new value is one, or one per feature along the last axis: of floats ``imputed_value_floats`` for elements equal to
+        ``replaced_value_float``, of integers ``imputed_value_int64s`` for ``replaced_value_int64``. A NaN equals a NaN.
+        Source: ONNX ai.onnx.ml Imputer 1.
         """
 
     def Normalizer(
         self, x: Operand, /, *, norm: str = 'max',
     ) -> Value:
-        """Each row of ``x`` over its norm, in f32; a row whose norm is 0 as it is. A vector is one row.
+        """Normalizer divides each row of ``x`` by its norm, in f32; a row of norm 0 is unchanged. A vector is one row.
 
         ``max``: the greatest element, not its magnitude; ``l1``: the sum of magnitudes; ``l2``: the root of the sum of squares.
         Source: ONNX ai.onnx.ml Normalizer 1.
@@ -1272,16 +1272,17 @@ class OperatorMethods:
     def OneHotEncoder(
         self, x: Operand, /, *, cats_int64s: Sequence[int] | Value = (), cats_strings: Sequence[str] = (), zeros: bool = True,
     ) -> Value:
-        """For each element of ``x`` a 1 at the place of its category along a new last axis, and 0 elsewhere.
+        """OneHotEncoder writes a 1 at the index of each element's category along a new last axis, and 0 elsewhere.
 
-        Numbers are looked up among ``cats_int64s``, as whole numbers (towards 0), texts among ``cats_strings``. An element of no
-        category is all zeros, or refused in a run where ``zeros`` is false. Source: ONNX ai.onnx.ml OneHotEncoder 1.
+        Numbers are searched in ``cats_int64s`` after truncation to integers, strings in ``cats_strings``. An element of no
+        category gives zeros, or an error at run time where ``zeros`` is false.
+        Source: ONNX ai.onnx.ml OneHotEncoder 1.
         """
 
     def Scaler(
         self, x: Operand, /, *, offset: Sequence[float] = (), scale: Sequence[float] = (),
     ) -> Value:
-        """``(x - offset) * scale`` in f32, each one number or one for each feature, along the last axis.
+        """Scaler computes ``(x - offset) * scale`` in f32; both are one number, or one per feature along the last axis.
 
         Source: ONNX ai.onnx.ml Scaler 1.
         """
@@ -1289,12 +1290,12 @@ class OperatorMethods:
     # ml.label_encoder
 
     def LabelEncoder(
-        self, x: Operand, keys: Operand, values: Operand, other: Operand, /,
+        self, x: Operand, keys: Operand, values: Operand, default: Operand, /,
     ) -> Value:
-        """For each element of ``x`` the one of ``values`` that stands where the element stands in ``keys``, the last of several;
-        ``other``, one element, for those that do not stand there.
+        """LabelEncoder maps each element of ``x`` to the element of ``values`` at the index of its last occurrence in ``keys``.
 
-        A NaN is equal to any other. Source: ONNX ai.onnx.ml LabelEncoder 1, 2, 4.
+        ``default``, one element, stands for elements that are not in ``keys``. A NaN equals a NaN.
+        Source: ONNX ai.onnx.ml LabelEncoder 1, 2, 4.
         """
 
     # ml.linear_models
@@ -1304,22 +1305,23 @@ class OperatorMethods:
         classlabels_ints: Sequence[int] | Value = (), classlabels_strings: Sequence[str] = (), multi_class: int | Value = 0,
         post_transform: str = 'NONE',
     ) -> list[Value]:
-        """The label of the greatest score of each row of ``x``, and the scores ``x * C^T + intercepts``, in f32.
+        """LinearClassifier returns the label of the greatest score of each row of ``x``, and the scores ``x * C^T + intercepts``.
 
-        ``C`` has a row of ``coefficients`` for each intercept, or for each label where there are no intercepts. A lone score ``s`` of
-        two labels chooses the second where it is above 0, and becomes the scores ``1 - s, s`` (of ``s`` after ``LOGISTIC``).
-        ``multi_class`` says how the model was fitted and changes nothing. Source: ONNX ai.onnx.ml LinearClassifier 1; the lone score
-        as in onnxruntime.
+        Scores are f32. ``C`` has a row of ``coefficients`` for each intercept, or for each label where there are no intercepts. A
+        single score s of two labels selects the second label where it is above 0, and becomes the scores ``1 - s, s`` (of s after
+        ``LOGISTIC``). ``multi_class`` records how the model was fitted and has no effect.
+        Source: ONNX ai.onnx.ml LinearClassifier 1; single scores as in onnxruntime.
         """
 
     def LinearRegressor(
         self, x: Operand, /, *, coefficients: Sequence[float] = (), intercepts: Sequence[float] = (), targets: int | Value = 1,
         post_transform: str = 'NONE',
     ) -> Value:
-        """``x * C^T + intercepts`` in f32 for each row of ``x``; ``C`` has a row of ``coefficients`` for each of ``targets``.
+        """LinearRegressor computes ``x * C^T + intercepts`` in f32 for each row of ``x``.
 
-        A vector is one row. Of a lone target only ``PROBIT`` changes the result, as in onnxruntime. Source: ONNX ai.onnx.ml
-        LinearRegressor 1.
+        ``C`` has a row of ``coefficients`` for each of ``targets``. A vector is one row. With a single target only ``PROBIT``
+        changes the result, as in onnxruntime.
+        Source: ONNX ai.onnx.ml LinearRegressor 1.
         """
 
     # ml.maps
@@ -1327,32 +1329,32 @@ class OperatorMethods:
     def CastMap(
         self, x: Operand, /, *, cast_to: str = 'to_float', map_form: str = 'dense', max_map: int | Value = 1,
     ) -> Value:
-        """The values of the map ``x`` as one row, in the type that ``cast_to`` names (``to_float``, ``to_int64``, ``to_string``).
+        """CastMap lists the values of the map ``x`` as one row, in the type of ``cast_to`` (to_float, to_int64, to_string).
 
-        ``dense``: by rising keys. ``sparse``: at the places that the keys name, of ``max_map`` places; 0, or the text 0.f, where
-        there is none. A float becomes a text with six decimals. Source: ONNX ai.onnx.ml CastMap 1; what stands for an absent text is
-        onnxruntime's.
+        ``map_form`` dense: in the order of the keys. sparse: at the indices that the keys are, of ``max_map``; 0, or the string
+        0.f, elsewhere. A float becomes a string with six decimals.
+        Source: ONNX ai.onnx.ml CastMap 1; the string of a missing key is onnxruntime's.
         """
 
     def DictVectorizer(
         self, x: Operand, /, *, int64_vocabulary: Sequence[int] | Value = (), string_vocabulary: Sequence[str] = (),
         dtype: DTypeLike = 'f32',
     ) -> Value:
-        """The values of the map ``x`` in the order of a vocabulary of keys, as one row.
+        """DictVectorizer lists the values of the map ``x`` in the order of a vocabulary of keys, as one row.
 
-        A key that ``x`` lacks counts as 0, or as an empty text. ``dtype`` is the element type of the row, which has to be that of the
-        map's values: a dict of a run does not tell f32 from f64.
-
-        Keys of ``x`` outside of the vocabulary are left out. Source: ONNX ai.onnx.ml DictVectorizer 1.
+        A missing key has the value 0, or the empty string; keys outside of the vocabulary are dropped. ``dtype`` is the element
+        type of the row, which must be that of the map's values: a dict of a run does not distinguish f32 and f64.
+        Source: ONNX ai.onnx.ml DictVectorizer 1.
         """
 
     def ZipMap(
         self, x: Operand, /, *, classlabels_int64s: Sequence[int] | Value = (), classlabels_strings: Sequence[str] = (),
     ) -> Value:
-        """For each row of ``x`` the map from the labels to the numbers of the row; a vector is one row.
+        """ZipMap makes of each row of ``x`` a map from the labels to the row's numbers; a vector is one row.
 
-        The labels are ``classlabels_int64s`` or ``classlabels_strings``, one for each column. Of two equal labels the last one's
-        number is kept. Source: ONNX ai.onnx.ml ZipMap 1.
+        The labels are ``classlabels_int64s`` or ``classlabels_strings``, one per column. Of two equal labels the last one's
+        number is kept.
+        Source: ONNX ai.onnx.ml ZipMap 1.
         """
 
     # ml.svm
@@ -1364,15 +1366,18 @@ class OperatorMethods:
         classlabels_ints: Sequence[int] | Value = (), classlabels_strings: Sequence[str] = (), prob_a: Sequence[float] = (),
         prob_b: Sequence[float] = (),
     ) -> list[Value]:
-        """The label that wins most of the votes between each two classes, and scores in f32; kernels are those of SVMRegressor.
+        """SVMClassifier returns the label with most votes of the pairs of classes, and scores in f32.
 
-        The support vectors stand by class, ``vectors_per_class`` of each; row ``j`` of ``coefficients`` has those of a vector towards
-        the ``j``-th other class. Classes i < j are separated by the sum of their vectors' kernels times coefficients, plus the next
-        of ``rho``: i has the vote where it is above 0. The scores are these sums. Of two classes they are ``-s, s``; there
-        ``LOGISTIC`` makes ``logistic(-s), logistic(s)``, and any other ``post_transform`` ``1 - s, s``. With ``prob_a`` and
-        ``prob_b`` the sums become probabilities of pairs, ``1 - sigmoid(a * s + b)``, and these the probabilities of classes by
-        pairwise coupling (Wu, Lin and Weng 2004, method 2). Without support vectors the scores are ``x * C^T + rho[0]``, and the
-        greatest wins. Source: ONNX ai.onnx.ml SVMClassifier 1; what it leaves open as in onnxruntime.
+        Kernels are those of SVMRegressor. Support vectors are sorted by class, ``vectors_per_class`` of each; row j of
+        ``coefficients`` has those of a vector towards the j-th other class. The score of classes i < j is the sum of their
+        vectors' kernels times coefficients, plus the next of ``rho``; class i gets the vote where it is above 0. The scores are
+        returned. Of two classes they are ``-s, s``; ``LOGISTIC`` makes them ``logistic(-s), logistic(s)``, any other
+        ``post_transform`` ``1 - s, s``.
+
+        With ``prob_a`` and ``prob_b`` the scores become pair probabilities ``1 - sigmoid(a * s + b)``, and these class
+        probabilities by pairwise coupling (Wu, Lin and Weng 2004, method 2). Without support vectors the scores are ``x * C^T +
+        rho[0]``, and the greatest wins.
+        Source: ONNX ai.onnx.ml SVMClassifier 1; undefined cases as in onnxruntime.
         """
 
     def SVMRegressor(
@@ -1380,32 +1385,38 @@ class OperatorMethods:
         support_vectors: Sequence[float] = (), kernel_type: str = 'linear', kernel_params: Sequence[float] = (),
         post_transform: str = 'NONE', n_supports: int | Value = 0, one_class: bool = False,
     ) -> Value:
-        """``sum_i coefficients[i] * K(x, v_i) + rho[0]`` in f32 for each row of ``x``, over ``n_supports`` support vectors ``v_i``.
+        """SVMRegressor computes ``sum_i coefficients[i] * K(x, v_i) + rho[0]`` in f32 over ``n_supports`` support vectors v_i.
 
-        With ``kernel_params`` gamma, coef0 and degree, ``K(x, v)`` is: ``linear``: ``x . v``; ``poly``: ``(gamma * x . v + coef0) ^
-        degree``; ``rbf``: ``exp(-gamma * |x - v|^2)``; ``sigmoid``: ``tanh(gamma * x . v + coef0)``. Without support vectors the
-        result is ``x . coefficients + rho[0]``. ``one_class`` makes 1 of what is above 0, and -1 of the rest. No ``post_transform``
-        but ``PROBIT`` has a meaning for a lone score, and that is refused. Source: ONNX ai.onnx.ml SVMRegressor 1.
+        With ``kernel_params`` gamma, coef0 and degree, ``K(x, v)`` is ``x . v`` for ``linear``, ``(gamma * x . v + coef0) ^
+        degree`` for ``poly``, ``exp(-gamma * |x - v|^2)`` for ``rbf``, and ``tanh(gamma * x . v + coef0)`` for ``sigmoid``.
+        Without support vectors the result is ``x . coefficients + rho[0]``. ``one_class`` returns 1 for a result above 0, else
+        -1. Of the transforms only ``PROBIT`` changes a single score, and it is refused.
+        Source: ONNX ai.onnx.ml SVMRegressor 1.
         """
 
     # ml.tree_ensemble
 
     def TreeEnsemble(
-        self, x: Operand, /, *, targets: int | Value, roots: Sequence[int] | Value, features: Sequence[int] | Value,
-        modes: Sequence[int] | Value, splits: Sequence[float], true_next: Sequence[int] | Value, true_leaf: Sequence[bool],
-        false_next: Sequence[int] | Value, false_leaf: Sequence[bool], leaf_targets: Sequence[int] | Value,
-        leaf_weights: Sequence[float], missing_true: Sequence[bool] = (), members: Sequence[Sequence[float]] = (),
-        aggregate: str = 'sum', transform: str = 'none', leaf_sizes: Sequence[int] | Value = (),
+        self, x: Operand, /, *, n_targets: int | Value, tree_roots: Sequence[int] | Value,
+        nodes_featureids: Sequence[int] | Value, nodes_modes: Sequence[int] | Value, nodes_splits: Sequence[float],
+        nodes_truenodeids: Sequence[int] | Value, nodes_trueleafs: Sequence[bool], nodes_falsenodeids: Sequence[int] | Value,
+        nodes_falseleafs: Sequence[bool], leaf_targetids: Sequence[int] | Value, leaf_weights: Sequence[float],
+        nodes_missing_value_tracks_true: Sequence[bool] = (), membership_values: Sequence[Sequence[float]] = (),
+        aggregate_function: str = 'sum', post_transform: str = 'none', leaf_sizes: Sequence[int] | Value = (),
     ) -> Value:
-        """What decision trees say of each row of ``x``: a number for each of ``targets``.
+        """TreeEnsemble evaluates decision trees for each row of ``x``: [N, n_targets].
 
-        A way through a tree begins at one of ``roots``. A node compares the feature of its number with its entry of ``splits``, by
-        one of seven ``modes`` (``<=``, ``<``, ``>=``, ``>``, ``==``, ``!=``, and whether it is in the next of ``members``), and
-        goes on at ``true_next`` or ``false_next``: a node, or where ``true_leaf`` or ``false_leaf`` a leaf. A NaN goes the true way
-        where ``missing_true``. A leaf adds its weight to its target; ``aggregate`` says how the trees' are taken together: ``sum``,
-        ``average`` over all trees, ``min`` or ``max`` of those that say something (0 where none does). ``transform`` is made of the
-        numbers of a row in the end. Where ``leaf_sizes`` are given, a leaf has that many of ``leaf_targets`` and ``leaf_weights``,
-        the leaves one after the other. Sources: ONNX ai.onnx.ml TreeEnsemble 5; leaves of several targets, TreeEnsembleRegressor 3.
+        A walk through a tree begins at one of ``tree_roots``. Node i compares feature ``nodes_featureids[i]`` with
+        ``nodes_splits[i]`` by one of seven ``nodes_modes`` (``<=``, ``<``, ``>=``, ``>``, ``==``, ``!=``, membership in the next
+        of ``membership_values``). It continues at ``nodes_truenodeids[i]`` or ``nodes_falsenodeids[i]``: a node, or a leaf where
+        ``nodes_trueleafs[i]`` or ``nodes_falseleafs[i]``. A NaN takes the true branch where
+        ``nodes_missing_value_tracks_true[i]``.
+
+        A leaf contributes its weight to its target. ``aggregate_function`` combines the trees: ``sum``, ``average`` over all
+        trees, ``min`` or ``max`` of the trees with a weight for the target (0 where there is none). ``post_transform`` is applied
+        to each row. With ``leaf_sizes`` a leaf has that many of ``leaf_targetids`` and ``leaf_weights``, in the order of the
+        leaves.
+        Sources: ONNX ai.onnx.ml TreeEnsemble 5; leaves of several targets, TreeEnsembleRegressor 3.
         """
 
     # ml.tree_ensemble_classifier
@@ -1419,17 +1430,19 @@ class OperatorMethods:
         class_treeids: Sequence[int] | Value = (), class_nodeids: Sequence[int] | Value = (),
         class_ids: Sequence[int] | Value = (), class_weights: Sequence[float] = (),
     ) -> list[Value]:
-        """The class that decision trees choose for each row of ``x``, and the scores of all classes, in f32.
+        """TreeEnsembleClassifier returns the class that decision trees choose for each row of ``x``, and all scores in f32.
 
-        Trees are those of TreeEnsembleRegressor, with ``class_weights`` for ``class_ids``, which are added up; ``base_values`` are
-        added. Of more than two classes the greatest score wins, the first of equal ones, among those that have a weight or a base
-        value. Two are decided as in onnxruntime, the specification being silent. Let s be the score of the second class, or that of
-        the first where no leaf of the row has a weight for the second. If all weights are for one class, s chooses the second label
-        above 0.5 where no weight is negative, else above 0; if not, s chooses above 0 between the labels 1 and 0 (or the two
-        strings). Scores of the first class alone become ``logistic(-s), logistic(s)`` where that is the transform, else ``1 - s, s``
-        where all weights are for one class and none is negative, else ``-s, s``. Two base values mean that the second class scores
-        the first's weights plus the second base value, and the first class the negative. Source: ONNX ai.onnx.ml
-        TreeEnsembleClassifier 1, 3, 5.
+        Trees are those of TreeEnsembleRegressor, with ``class_weights`` for ``class_ids``, which are added; ``base_values`` are
+        added. Of more than two classes the greatest score wins, the first of equal scores, among classes with a weight or a base
+        value.
+
+        Two classes follow onnxruntime, since ONNX does not define them. Let s be the score of the second class, or that of the
+        first where no leaf of the row has a weight for the second. If all weights are for one class, s selects the second label
+        above 0.5 where no weight is negative, else above 0; if not, s above 0 selects between the labels 1 and 0 (or the two
+        strings). Scores of the first class alone become ``logistic(-s), logistic(s)`` with LOGISTIC; else ``1 - s, s`` where all
+        weights are for one class and none is negative; else ``-s, s``. With two base values the second class scores the first's
+        weights plus the second base value, and the first class the negative.
+        Source: ONNX ai.onnx.ml TreeEnsembleClassifier 1, 3, 5.
         """
 
     def TreeEnsembleRegressor(
@@ -1441,16 +1454,18 @@ class OperatorMethods:
         target_nodeids: Sequence[int] | Value = (), target_ids: Sequence[int] | Value = (),
         target_weights: Sequence[float] = (),
     ) -> Value:
-        """What decision trees say of each row of ``x``, in f32: a number for each of ``n_targets``.
+        """TreeEnsembleRegressor evaluates decision trees for each row of ``x`` in f32: [N, n_targets].
 
-        Row i of the columns ``nodes_*`` is the node ``nodes_nodeids[i]`` of the tree ``nodes_treeids[i]``; the first of a tree is its
-        root. It is a ``LEAF``, or goes on at the node of its true id where the feature ``nodes_featureids[i]`` is (``BRANCH_LEQ``,
-        ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``) against ``nodes_values[i]``, or is NaN and
-        ``nodes_missing_value_tracks_true[i]``; else at that of its false id. A leaf gives ``target_weights`` to ``target_ids``;
-        ``aggregate_function`` takes them together (``sum``, ``average``, ``min``, ``max``), and ``base_values`` are added. Two things
-        are as in onnxruntime: of a lone target only the transform ``PROBIT`` changes the result, and of several one that no leaf of
-        the row has a weight for stays 0. All is computed in f64 where ``x`` is f64, else
-        in f32. Source: ONNX ai.onnx.ml TreeEnsembleRegressor 1, 3, 5.
+        Entry i of the columns ``nodes_*`` is the node ``nodes_nodeids[i]`` of the tree ``nodes_treeids[i]``; the first of a tree
+        is its root. It is a ``LEAF``, or compares feature ``nodes_featureids[i]`` with ``nodes_values[i]`` (``BRANCH_LEQ``,
+        ``BRANCH_LT``, ``BRANCH_GTE``, ``BRANCH_GT``, ``BRANCH_EQ``, ``BRANCH_NEQ``). It continues at its true id where the
+        comparison holds, or the feature is NaN and ``nodes_missing_value_tracks_true[i]``; else at its false id. A leaf
+        contributes ``target_weights`` to ``target_ids``; ``aggregate_function`` combines them (``sum``, ``average``, ``min``,
+        ``max``), and ``base_values`` are added.
+
+        Two rules are onnxruntime's: of a single target only the transform ``PROBIT`` changes the result, and of several targets
+        one without a weight in the row's leaves stays 0. All is computed in f64 where ``x`` is f64, else in f32.
+        Source: ONNX ai.onnx.ml TreeEnsembleRegressor 1, 3, 5.
         """
 
     # nn.adaptive_pool

@@ -33,7 +33,7 @@ class TreeEnsembleSums(
     @property
     def aggregate_index(self) -> int:
         """The number of the aggregate function in the kernel."""
-        return _KERNEL_AGGREGATES.index(self.ensemble.aggregate)
+        return _KERNEL_AGGREGATES.index(self.ensemble.aggregate_function)
 
     def shape(self, x: View, *tables: View) -> Shape:
         shape: Shape = self.ensemble.shape(x)
@@ -49,27 +49,29 @@ def rewrite_tree_ensemble(b: Builder, op: TreeEnsemble, x: Value) -> Value | Non
     if x.dtype.name not in ("f32", "f64") or x.shape is None:
         return None
     tables = [b.constant(table, dtypes.dtype(table.dtype)) for table in _tables_of(op, x)]
-    without_transform = op.with_(transform="none")
+    without_transform = op.with_(post_transform="none")
     assert isinstance(without_transform, TreeEnsemble)
     (sums,) = b.add(TreeEnsembleSums(without_transform), x, *tables)
-    if op.transform == "none":
+    if op.post_transform == "none":
         return sums
-    return b.Softmax(sums, axis=1) if op.transform == "softmax" else b.Sigmoid(sums)
+    return b.Softmax(sums, axis=1) if op.post_transform == "softmax" else b.Sigmoid(sums)
 
 
 def _tables_of(op: TreeEnsemble, x: Value) -> list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]:
-    count, dtype = len(op.features), x.dtype.numpy
+    count, dtype = len(op.nodes_featureids), x.dtype.numpy
     members = np.zeros((count, 2), np.int64)
-    ends = np.cumsum([0, *(len(group) for group in op.members)])
-    members[np.array(op.modes) == MEMBER] = np.stack([ends[:-1], ends[1:]], axis=1)
+    ends = np.cumsum([0, *(len(group) for group in op.membership_values)])
+    members[np.array(op.nodes_modes) == MEMBER] = np.stack([ends[:-1], ends[1:]], axis=1)
     branches = [
         np.array(targets, np.int64) + count * np.array(is_leaf, bool)
-        for targets, is_leaf in ((op.true_next, op.true_leaf), (op.false_next, op.false_leaf))
+        for targets, is_leaf in ((op.nodes_truenodeids, op.nodes_trueleafs), (op.nodes_falsenodeids, op.nodes_falseleafs))
     ]
-    missing = np.array(op.missing_true or (False,) * count, bool)
-    nodes = np.stack([op.features, op.modes, missing, *branches, members[:, 0], members[:, 1]], axis=1).astype(np.int32)
-    sizes = op.leaf_sizes or (1,) * len(op.leaf_targets)
+    missing = np.array(op.nodes_missing_value_tracks_true or (False,) * count, bool)
+    nodes = np.stack([op.nodes_featureids, op.nodes_modes, missing, *branches, members[:, 0], members[:, 1]], axis=1).astype(
+        np.int32
+    )
+    sizes = op.leaf_sizes or (1,) * len(op.leaf_targetids)
     starts = np.cumsum([0, *sizes])
-    tables = [nodes, np.array(op.splits, dtype), np.array(op.roots), starts, np.array(op.leaf_targets)]
-    values = [np.array(op.leaf_weights, dtype), np.array([item for group in op.members for item in group], dtype)]
+    tables = [nodes, np.array(op.nodes_splits, dtype), np.array(op.tree_roots), starts, np.array(op.leaf_targetids)]
+    values = [np.array(op.leaf_weights, dtype), np.array([item for group in op.membership_values for item in group], dtype)]
     return [table if table.dtype == dtype else table.astype(np.int32) for table in tables] + values

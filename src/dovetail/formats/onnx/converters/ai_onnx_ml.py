@@ -18,7 +18,7 @@ from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import dtype_in
-from dovetail.ops.ml.maps import DictVectorizer, map_of
+from dovetail.ops.ml.maps import DictVectorizer, map_type_of
 from dovetail.ops.ml.tree_ensemble import MEMBER, TreeEnsemble
 
 DOMAIN = "ai.onnx.ml"
@@ -144,7 +144,11 @@ def _table_constant(ctx: ImportContext, side: str) -> Value:
 def export_label_encoder(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     x, *tables = node.inputs
     version = ctx.version_of(DOMAIN, "LabelEncoder")
-    known = [constant_of(table, f"LabelEncoder: {name}") for name, table in zip(("keys", "values", "other"), tables, strict=True)]  # type: ignore[arg-type]
+    known = [
+        constant_of(table, f"LabelEncoder: {name}")
+        for name, table in zip(("keys", "values", "default"), tables, strict=True)
+        if table is not None
+    ]
     dtypes_ = [table.dtype for table in tables if table is not None]
     if version == 1:
         kind, attributes = _version_1_attributes(known, [dtype.name for dtype in dtypes_])
@@ -182,7 +186,7 @@ def _version_1_attributes(known: list[Any], names: list[str]) -> tuple[str, dict
 
 @ONNX.importer("DictVectorizer", 1, domain=DOMAIN)
 def import_dict_vectorizer(ctx: ImportContext) -> Op:
-    map_type = map_of(ctx.input(0).type)
+    map_type = map_type_of(ctx.input(0).type)
     dtype = dtype_in(map_type)
     if dtype is None:
         raise RuleError("type.map", f"DictVectorizer needs a map of known value type, got {map_type}")
@@ -204,20 +208,17 @@ def export_dict_vectorizer(ctx: ExportContext, node: Node) -> list[ForeignNode]:
 
 _AGGREGATES = ("average", "sum", "min", "max")
 _TRANSFORMS = ("none", "softmax", "logistic")
-_NODES = {
-    "roots": "tree_roots", "features": "nodes_featureids", "true_next": "nodes_truenodeids", "true_leaf": "nodes_trueleafs",
-    "false_next": "nodes_falsenodeids", "false_leaf": "nodes_falseleafs", "leaf_targets": "leaf_targetids",
-}  # fmt: skip
+_NODE_COLUMNS = (
+    "tree_roots", "nodes_featureids", "nodes_truenodeids", "nodes_trueleafs", "nodes_falsenodeids", "nodes_falseleafs",
+    "leaf_targetids",
+)  # fmt: skip
 
 
 @ONNX.importer("TreeEnsemble", 5, domain=DOMAIN)
 def import_tree_ensemble(ctx: ImportContext) -> Op:
     x = ctx.input(0)
     ctx.ignore("nodes_hitrates")
-    columns = {
-        ours: ctx.attribute(theirs, "tuple[bool, ...]" if "leafs" in theirs else "tuple[int, ...]")
-        for ours, theirs in _NODES.items()
-    }
+    columns = {name: ctx.attribute(name, "tuple[bool, ...]" if "leafs" in name else "tuple[int, ...]") for name in _NODE_COLUMNS}
     modes = tuple(int(mode) for mode in _tensor(ctx, "nodes_modes", "u8"))
     splits = _tensor(ctx, "nodes_splits", x.dtype.name)
     members = _tensor(ctx, "membership_values", x.dtype.name) if "membership_values" in ctx.node.attributes else []
@@ -230,17 +231,17 @@ def import_tree_ensemble(ctx: ImportContext) -> Op:
         raise FormatError(
             "attribute.value", f"TreeEnsemble: aggregate_function {aggregate} with post_transform {transform} is not supported"
         )
-    targets = ctx.attribute("n_targets", "int", max(columns["leaf_targets"], default=0) + 1)
+    targets = ctx.attribute("n_targets", "int", max(columns["leaf_targetids"], default=0) + 1)
     return TreeEnsemble(
-        targets=targets,
-        modes=modes,
+        n_targets=targets,
+        nodes_modes=modes,
         # The split value of a membership test has no meaning.
-        splits=tuple(0.0 if mode == MEMBER else split for split, mode in zip(splits, modes, strict=False)),
+        nodes_splits=tuple(0.0 if mode == MEMBER else split for split, mode in zip(splits, modes, strict=False)),
         leaf_weights=tuple(_tensor(ctx, "leaf_weights", x.dtype.name)),
-        missing_true=ctx.attribute("nodes_missing_value_tracks_true", "tuple[bool, ...]", ()),
-        members=tuple(groups),
-        aggregate=_AGGREGATES[aggregate],
-        transform=_TRANSFORMS[transform],
+        nodes_missing_value_tracks_true=ctx.attribute("nodes_missing_value_tracks_true", "tuple[bool, ...]", ()),
+        membership_values=tuple(groups),
+        aggregate_function=_AGGREGATES[aggregate],
+        post_transform=_TRANSFORMS[transform],
         **columns,
     )
 
@@ -263,17 +264,17 @@ def export_tree_ensemble(ctx: ExportContext, node: Node) -> list[ForeignNode]:
     def tensor(items: Any) -> ForeignTensor:
         return ForeignTensor(x.dtype, np.array(items, x.dtype.numpy))
 
-    attributes: dict[str, Any] = {theirs: [int(item) for item in getattr(op, ours)] for ours, theirs in _NODES.items()}
+    attributes: dict[str, Any] = {name: [int(item) for item in getattr(op, name)] for name in _NODE_COLUMNS}
     attributes |= {
-        "n_targets": op.targets,
-        "nodes_modes": ForeignTensor(dtypes.u8, np.array(op.modes, np.uint8)),
-        "nodes_splits": tensor(op.splits),
+        "n_targets": op.n_targets,
+        "nodes_modes": ForeignTensor(dtypes.u8, np.array(op.nodes_modes, np.uint8)),
+        "nodes_splits": tensor(op.nodes_splits),
         "leaf_weights": tensor(op.leaf_weights),
-        "aggregate_function": _AGGREGATES.index(op.aggregate),
-        "post_transform": _TRANSFORMS.index(op.transform),
+        "aggregate_function": _AGGREGATES.index(op.aggregate_function),
+        "post_transform": _TRANSFORMS.index(op.post_transform),
     }
-    if op.missing_true:
-        attributes["nodes_missing_value_tracks_true"] = [int(item) for item in op.missing_true]
-    if op.members:
-        attributes["membership_values"] = tensor([item for group in op.members for item in (*group, math.nan)])
+    if op.nodes_missing_value_tracks_true:
+        attributes["nodes_missing_value_tracks_true"] = [int(item) for item in op.nodes_missing_value_tracks_true]
+    if op.membership_values:
+        attributes["membership_values"] = tensor([item for group in op.membership_values for item in (*group, math.nan)])
     return [ctx.add_node(node, DOMAIN, "TreeEnsemble", version, [ctx.key(x)], attributes)]
