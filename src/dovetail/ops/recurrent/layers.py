@@ -463,9 +463,7 @@ class LSTM(
     def validate(self) -> None:
         super().validate()
         if sorted(self.weights_format) != sorted("iofc"):
-            raise RuleError(
-                "recurrent.gates", f"weights_format must order the gates i, o, f, c, got {self.weights_format!r}"
-            )
+            raise RuleError("recurrent.gates", f"weights_format must order the gates i, o, f, c, got {self.weights_format!r}")
 
     def make_step(self, m: Backend, direction: int, size: int, r: Data, bias: Data, *more: Data) -> tuple[Step, Any]:
         f, g, _ = self.make_activations(m, direction)
