@@ -17,7 +17,7 @@ from dovetail.ir.op import REQUIRED, Op
 from dovetail.ops.runtime_attributes import RuntimeAttributes
 
 RewriteResult = Value | Sequence[Value | None] | None
-"""What a rewrite puts in place of a node: its outputs' new values, or None where it leaves the node as it is."""
+"""The new values of a node's outputs; None where a rewrite leaves the node as it is."""
 
 Arguments = dict[str, Any]
 """Inputs by their names in the signature: a Value, None, or a list for a repeated input."""

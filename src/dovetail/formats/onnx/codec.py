@@ -308,8 +308,8 @@ def _model_proto(model: ForeignModel, side: ExternalData | ExternalReferences | 
     check_names(model.graph, errors, errors.append)
     for item in model.graph.inputs:
         if not is_typed(item):
-            what = f"ONNX needs the element type of each input, and that of {item.key!r} is not known"
-            errors.append(UnsupportedError("type.missing", what, node=item.key))
+            message = f"the input {item.key!r} must have a known element type"
+            errors.append(UnsupportedError("type.missing", message, node=item.key))
     raise_all(errors, "faults in the model to be written")
     proto: ModelProto = message_classes().ModelProto()
     writer = GraphWriter(model.versions, side)

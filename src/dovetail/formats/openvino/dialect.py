@@ -1,4 +1,4 @@
-"""OpenVINO IR as lift and lower see it."""
+"""The OpenVINO dialect: its type check and its attribute encoding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.ir.types import Tensor
 
 
 def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Value]) -> None:
-    """Raise RuleError [type.version] where a value has an element type that OpenVINO does not have, or is no tensor."""
+    """Raise RuleError [type.version] where a value is not a tensor, or has an element type that OpenVINO lacks."""
     for value in (*xs, *ys):
         if value is None:
             continue
@@ -25,7 +25,7 @@ def check_types(node: ForeignNode, xs: Iterable[Value | None], ys: Iterable[Valu
 
 
 def encode_attribute(value: Any) -> str:
-    """A core attribute value as the text of an xml attribute."""
+    """Convert a core attribute value to the text of an XML attribute."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, DType):

@@ -139,9 +139,9 @@ def replace_cumulative(b: Any, node: Node) -> Any:
 
     def shift(y: Any, count: int) -> Any:
         """Shift ``y`` by ``count`` positions, and fill with the neutral element."""
-        kept = (count, length) if op.reverse else (0, length - count)
+        bounds = (count, length) if op.reverse else (0, length - count)
         edge = b.apply("ConstantOfShape", b.Shape(b.Slice(y, [0], [count], [axis_index])), np.full(1, start, kind.numpy))
-        parts = [edge, b.Slice(y, [kept[0]], [kept[1]], [axis_index])]
+        parts = [edge, b.Slice(y, [bounds[0]], [bounds[1]], [axis_index])]
         return b.Concat(*(reversed(parts) if op.reverse else parts), axis=axis_index)
 
     y, count = (shift(x, 1) if op.exclusive and length else x), 1
