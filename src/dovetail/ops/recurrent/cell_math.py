@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 from typing import TYPE_CHECKING
 
 from dovetail.arrays import Namespace
-from dovetail.ops.nn.conv import joined
+from dovetail.ops.nn.conv import concat_vectors
 
 if TYPE_CHECKING:
     from dovetail.ir.builder import Builder
@@ -149,7 +149,7 @@ class GraphBackend:
 
     def zeros(self, like: Data, x: Data, batch: int, size: Data, before: Sequence[int] = ()) -> Any:
         zero = self.b.constant(0, like.dtype)
-        return self.b.Expand(zero, joined(self.b, list(before), shape_value(self.b, x, [batch]), [size]))
+        return self.b.Expand(zero, concat_vectors(self.b, list(before), shape_value(self.b, x, [batch]), [size]))
 
     def where(self, mask: Data, x: Data, y: Data) -> Any:
         return self.b.Where(mask, x, y)
