@@ -10,7 +10,7 @@ import numpy as np
 from dovetail import dtypes
 from dovetail.formats.onnx.dialect import ONNX
 from dovetail.ir.graph import Node, Value
-from dovetail.ops.elementwise.broadcast import number
+from dovetail.ops.elementwise.broadcast import scalar_like
 
 
 @ONNX.fallback("Gather")
@@ -84,11 +84,11 @@ def _sizes(x: Value | None) -> list[int] | None:
 
 def _size(b: Any, x: Value, axis: int, like: Value) -> Any:
     size = x.dims[axis]
-    return number(b, size, like) if isinstance(size, int) else b.Cast(b.Gather(b.Shape(x), [axis], axis=0), to=like.dtype)
+    return scalar_like(b, size, like) if isinstance(size, int) else b.Cast(b.Gather(b.Shape(x), [axis], axis=0), to=like.dtype)
 
 
 def _make_positive(b: Any, indices: Value, size: Any) -> Any:
-    return b.Where(b.Less(indices, number(b, 0, indices)), b.Add(indices, size), indices)
+    return b.Where(b.Less(indices, scalar_like(b, 0, indices)), b.Add(indices, size), indices)
 
 
 def _strides(shape: list[int]) -> list[int]:
@@ -105,7 +105,7 @@ def _slice_numbers(b: Any, indices: Value, shape: list[int]) -> Any:
 def _element_numbers(b: Any, indices: Value, shape: list[int], table: list[int], axis: int) -> Any:
     """Return flat indices in ``shape``: ``indices`` along ``axis``, and the element's own coordinates along the others."""
     strides = _strides(shape)
-    here = b.Multiply(_make_positive(b, indices, number(b, shape[axis], indices)), number(b, strides[axis], indices))
+    here = b.Multiply(_make_positive(b, indices, scalar_like(b, shape[axis], indices)), scalar_like(b, strides[axis], indices))
     grid = np.zeros([1] * len(table), np.int64)
     for other_axis, size in enumerate(table):
         if other_axis != axis:

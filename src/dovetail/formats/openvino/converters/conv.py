@@ -11,7 +11,7 @@ from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import Op
 from dovetail.ir.types import is_static
 from dovetail.ops.nn.conv import Conv, ConvTranspose
-from dovetail.ops.nn.group_conv import GroupConv, GroupConvTranspose, grouped_weights, merged_weights
+from dovetail.ops.nn.group_conv import GroupConv, GroupConvTranspose, merge_weight_groups, split_weight_groups
 
 # The transposed convolution puts the odd element of automatic padding on the other side than Conv.
 _TURNED = {"same_upper": "same_lower", "same_lower": "same_upper"}
@@ -20,7 +20,7 @@ _TURNED = {"same_upper": "same_lower", "same_lower": "same_upper"}
 @OPENVINO.importer("GroupConvolution", 1)
 def import_group_convolution(ctx: ImportContext) -> list[Value]:
     w = _static_weights(ctx)
-    return ctx.b.add(Conv(**_windows(ctx), group=_groups(w)), ctx.input(0), merged_weights(ctx.b, w))
+    return ctx.b.add(Conv(**_windows(ctx), group=_groups(w)), ctx.input(0), merge_weight_groups(ctx.b, w))
 
 
 @OPENVINO.importer("GroupConvolutionBackpropData", 1)
@@ -33,7 +33,7 @@ def import_group_convolution_backprop_data(ctx: ImportContext) -> list[Value]:
         attributes["auto_pad"] = "valid" if target is None else _TURNED.get(auto_pad, auto_pad)
     extra = ctx.attribute("output_padding", "tuple[int, ...]", None)
     op = ConvTranspose(**attributes, group=_groups(w), output_padding=extra)
-    return ctx.b.add(op, ctx.input(0), merged_weights(ctx.b, w), None, target)
+    return ctx.b.add(op, ctx.input(0), merge_weight_groups(ctx.b, w), None, target)
 
 
 def _static_weights(ctx: ImportContext) -> Value:
@@ -86,5 +86,5 @@ def legalize_conv_transpose(b: Any, node: Node) -> Any:
 def _grouped(b: Any, op: Op, w: Any) -> Value:
     if not is_static(w.type):
         raise UnsupportedError("conv.group", f"grouped weights must have a static shape, got {w.type}")
-    result: Value = grouped_weights(b, w, op.group)  # type: ignore[attr-defined]
+    result: Value = split_weight_groups(b, w, op.group)  # type: ignore[attr-defined]
     return result

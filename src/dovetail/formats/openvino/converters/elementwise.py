@@ -19,7 +19,7 @@ from dovetail.formats.openvino.dialect import OPENVINO
 from dovetail.ir.builder import Builder
 from dovetail.ir.graph import Node, Value
 from dovetail.ir.op import REGISTRY, Op
-from dovetail.ops.elementwise.broadcast import number
+from dovetail.ops.elementwise.broadcast import scalar_like
 from dovetail.ops.elementwise.clip import finite_range
 
 _BROADCASTING = {
@@ -65,7 +65,7 @@ def import_select(ctx: ImportContext) -> None:
 @OPENVINO.legalize("Maximum", "Minimum")
 def legalize_maximum_minimum(b: Builder, node: Node) -> Value | None:
     """Write Maximum and Minimum of many inputs as operators of two inputs."""
-    result: Value | None = None if len(node.inputs) == 2 else node.op.composed(b, *node.inputs)  # type: ignore[attr-defined]
+    result: Value | None = None if len(node.inputs) == 2 else node.op.lower(b, *node.inputs)  # type: ignore[attr-defined]
     return result
 
 
@@ -176,7 +176,7 @@ def import_hard_sigmoid(ctx: ImportContext) -> Value | None:
         return None
     b, x = ctx.b, ctx.input(0)
     line = b.Add(b.Multiply(x, ctx.input(1)), ctx.input(2))
-    result: Value = b.Maximum(b.Minimum(line, number(b, 1, x)), number(b, 0, x))
+    result: Value = b.Maximum(b.Minimum(line, scalar_like(b, 1, x)), scalar_like(b, 0, x))
     return result
 
 

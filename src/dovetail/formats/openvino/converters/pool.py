@@ -38,14 +38,14 @@ def legalize_average_pool(b: Any, node: Node) -> Any:
 
 def _padded_first(b: Any, op: AveragePool, x: Any) -> Any:
     """Pad the input, so that a window beyond the padding averages the same elements as in the core."""
-    simple: Any = op.floored(x)
+    simple: Any = op.with_floor_rounding(x)
     if simple is None:
         raise UnsupportedError("pool.rounding", f"{op} needs static spatial sizes")
     count = len(op.kernel_shape)
     begins, ends = op.explicit_pads(count)
     geometry = op.geometry(x.dims[2:], op.kernel_shape)
     # The extent of the windows is smaller than the padded input where the last window is dropped.
-    reach = op._reach(geometry, x.dims[2:])
+    reach = op.covering_pads(geometry, x.dims[2:])
     pads_end = [min(end, far) for end, far in zip(ends, reach, strict=True)]
     padded = b.Pad(x, [0, 0, *begins, 0, 0, *pads_end])
     rest = [max(far - end, 0) for end, far in zip(pads_end, reach, strict=True)]
