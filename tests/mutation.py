@@ -76,7 +76,7 @@ TESTS: dict[str, tuple[list[str], str]] = {
             "tests/laws/test_op_mapping_versions.py",
             "tests/unit/test_op_mapping.py",
         ],
-        "semantics or slots or round_trips or spellings",
+        "semantics or op_mapping or round_trips",
     ),
     **{
         f"engine/{name}.py": (_PLANS, "test")

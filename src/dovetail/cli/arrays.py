@@ -251,7 +251,7 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
     Raises EngineError [array.file] where a .npy file would not hold one array.
     """
     from dovetail.compare.random_inputs import apart
-    from dovetail.formats.atomic_write import replacing
+    from dovetail.formats.atomic_write import replace_file
 
     plain: dict[str, Array] = {}
     for name, item in arrays.items():
@@ -261,7 +261,7 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
         return
     if Path(path).suffix.lower() == ".npy" and len(plain) != 1:
         raise EngineError("array.file", f"a .npy file holds one array, and there are {len(plain)}: write an .npz file")
-    with replacing(path) as stream:
+    with replace_file(path) as stream:
         if Path(path).suffix.lower() == ".npy":
             np.save(stream, next(iter(plain.values())), allow_pickle=False)
         else:
