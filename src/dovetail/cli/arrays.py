@@ -180,13 +180,14 @@ def read_array(path: str) -> Any:
     """
     if path != STREAM and not Path(path).is_file():
         raise click.UsageError(f"there is no file {path!r}")
-    source = io.BytesIO(read_stdin()) if path == STREAM else path
     try:
-        loaded = np.load(source, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            return loaded
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
+        # numpy leaves a file open that it opened itself and then refuses.
+        with io.BytesIO(read_stdin()) if path == STREAM else open(path, "rb") as source:
+            loaded = np.load(source, allow_pickle=False)
+            if not isinstance(loaded, np.lib.npyio.NpzFile):
+                return loaded
+            with loaded:
+                return {name: loaded[name] for name in loaded.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
         raise EngineError("array.file", f"{path} is no .npy or .npz file of plain arrays: {error}") from None
 
@@ -250,7 +251,7 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
     Raises EngineError [array.file] where a .npy file would not hold one array.
     """
     from dovetail.compare.random_inputs import apart
-    from dovetail.formats.atomic_write import replacing
+    from dovetail.formats.atomic_write import replace_file
 
     plain: dict[str, Array] = {}
     for name, item in arrays.items():
@@ -260,7 +261,7 @@ def write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
         return
     if Path(path).suffix.lower() == ".npy" and len(plain) != 1:
         raise EngineError("array.file", f"a .npy file holds one array, and there are {len(plain)}: write an .npz file")
-    with replacing(path) as stream:
+    with replace_file(path) as stream:
         if Path(path).suffix.lower() == ".npy":
             np.save(stream, next(iter(plain.values())), allow_pickle=False)
         else:
