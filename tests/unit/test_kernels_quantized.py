@@ -83,7 +83,7 @@ def test_the_greatest_byte(kind: str, layout: str) -> None:
     (expected,) = op.evaluate(np, x)
     y = LAYOUTS[layout](np.zeros(expected.shape, kind))
     attributes = window_attributes(op.geometry(x.shape[2:], op.kernel_shape)) | {"kernel": list(op.kernel_shape)}
-    run("byte_pool", [LAYOUTS[layout](x)], [y], attributes)
+    run("quantized_pool", [LAYOUTS[layout](x)], [y], attributes)
     np.testing.assert_array_equal(y, expected)
 
 

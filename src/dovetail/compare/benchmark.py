@@ -177,4 +177,4 @@ def instruction_set() -> str:
     core = native_core.core()
     if core is None:
         return "python"
-    return "amx" if core.has_matrix_unit() else str(core.isa())
+    return "amx" if core.has_amx() else str(core.isa())

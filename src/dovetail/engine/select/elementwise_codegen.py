@@ -182,7 +182,7 @@ class Assembler:
 def opcodes() -> dict[str, tuple[int, list[str], str]]:
     """The core's instructions by name: number, operand types, result type. Empty without a core."""
     core = native_core.core()
-    return core.chain_opcodes() if core else {}
+    return core.elementwise_opcodes() if core else {}
 
 
 def assemble(body: Sequence[tuple[Op, Sequence[int]]], results: Sequence[int], inputs: Sequence[Input]) -> ElementwiseProgram:

@@ -65,7 +65,7 @@ def _fuse_epilogues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[Ke
 
 def _merge_follower(call: KernelCall, follower: KernelCall) -> KernelCall | None:
     """A convolution or matrix product with the operator after it: a factor, a bias, a residual or an activation."""
-    if follower.kernel != "chain":
+    if follower.kernel != "elementwise":
         return None
     (product,), (result,) = call.writes, follower.writes
     if result.sizes != product.sizes:
@@ -162,12 +162,12 @@ def _fuse_elementwise(calls: list[KernelCall], outputs: set[RunTensor]) -> list[
     fused = dict(enumerate(calls))
     uses = _Uses(calls)
     for position, call in enumerate(calls):
-        if call.kernel != "chain":
+        if call.kernel != "elementwise":
             continue
         for tensor in dict.fromkeys(call.present_reads):
             producer = uses.writer.get(tensor, position)
             first = fused[producer]
-            if producer == position or first.kernel != "chain":
+            if producer == position or first.kernel != "elementwise":
                 continue
             readers = {result: uses.readers.get(result, []) for result in first.writes}
             if any(producer < reader < position for positions in readers.values() for reader in positions):
@@ -210,7 +210,7 @@ def _join(first: KernelCall, second: KernelCall, needed: list[RunTensor]) -> Ker
         body.append((op, tuple(sources[source] if source >= 0 else ~(~source + shift) for source in inputs)))
     results = [~results_of_first[tensor] for tensor in needed] + [index + shift for index in second.attributes["results"]]
     nodes = (*first.nodes, *second.nodes)
-    return KernelCall("chain", nodes, reads, [*needed, *second.writes], {"body": body, "results": results})
+    return KernelCall("elementwise", nodes, reads, [*needed, *second.writes], {"body": body, "results": results})
 
 
 # Prologues of convolutions
@@ -242,7 +242,7 @@ def _fuse_prologues(calls: list[KernelCall], outputs: set[RunTensor]) -> list[Ke
 def _prologue_of(call: KernelCall) -> tuple[RunTensor, dict[str, Any]] | None:
     """An elementwise call as ``x * scale + shift`` per channel, with an optional Relu at the end: x, and the attributes."""
     sources = [tensor for tensor in call.present_reads if tensor.data is None]
-    if call.kernel != "chain" or len(sources) != 1 or len(call.writes) != 1:
+    if call.kernel != "elementwise" or len(sources) != 1 or len(call.writes) != 1:
         return None
     (source,), (result,) = sources, call.writes
     if source.sizes != result.sizes:

@@ -66,11 +66,11 @@ def select_arg_min_max(op: ArgMax | ArgMin, node: Node, reads: Reads, writes: Wr
         "greatest": int(isinstance(op, ArgMax)),
         "last": int(op.select_last_index),
     }
-    return KernelCall("arg_extreme", (node,), [x], writes, attributes)
+    return KernelCall("argminmax", (node,), [x], writes, attributes)
 
 
 def select_nms(op: NmsTable, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
-    return KernelCall("suppress", (node,), reads, writes, {"center": int(op.center_point_box), "inclusive": int(op.inclusive)})
+    return KernelCall("nms", (node,), reads, writes, {"center": int(op.center_point_box), "inclusive": int(op.inclusive)})
 
 
 def select_cum_sum(op: CumSum, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
@@ -80,7 +80,7 @@ def select_cum_sum(op: CumSum, node: Node, reads: Reads, writes: Writes) -> Kern
         return f"cumulative sum of {x.dtype}"
     attributes = {"axis": axis_in(int(axis.data.reshape(())), len(x.sizes))}
     attributes |= {"exclusive": int(op.exclusive), "reverse": int(op.reverse)}
-    return KernelCall("cum_sum", (node,), [x], writes, attributes)
+    return KernelCall("cumsum", (node,), [x], writes, attributes)
 
 
 def select_range(op: Range, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:

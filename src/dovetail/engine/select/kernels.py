@@ -175,7 +175,7 @@ def _select_max_pool(op: MaxPool, node: Node, reads: Reads, writes: Writes) -> K
     if len(writes) > 1:
         return "indices beside the values"
     is_of_bytes = x.dtype is not None and x.dtype.name in ("u8", "i8") and len(x.sizes) == 4
-    return _select_pool("byte_pool" if is_of_bytes else "pool", op, node, x, writes, {"mode": "max"})
+    return _select_pool("quantized_pool" if is_of_bytes else "pool", op, node, x, writes, {"mode": "max"})
 
 
 def _select_average_pool(op: AveragePool, node: Node, reads: Reads, writes: Writes) -> KernelCall | str:
@@ -364,7 +364,7 @@ def _select_elementwise(op: Op, node: Node, reads: Reads, writes: Writes) -> Ker
     reason = explain_refusal(op, [tensor.dtype for tensor in inputs], writes[0].dtype, [tensor.data for tensor in inputs])
     if reason:
         return reason
-    return KernelCall("chain", (node,), reads, writes, {"body": [(op, tuple(range(len(inputs))))], "results": [0]})
+    return KernelCall("elementwise", (node,), reads, writes, {"body": [(op, tuple(range(len(inputs))))], "results": [0]})
 
 
 KERNELS: dict[type[Op], Selector] = {
