@@ -17,7 +17,7 @@ from dovetail.arrays import Array
 from dovetail.dtypes import DType
 from dovetail.ir.op import Op
 from dovetail.ops.elementwise.activation import (
-    SIXTH,
+    ONE_SIXTH,
     Celu,
     Elu,
     Gelu,
@@ -414,7 +414,7 @@ def _emit_hard_sigmoid(asm: Assembler, op: HardSigmoid, x: Register) -> Register
 
 @_rule(HardSwish)
 def _emit_hard_swish(asm: Assembler, op: HardSwish, x: Register) -> Register:
-    return asm("multiply", x, _emit_hard_sigmoid_of(asm, x, SIXTH, 0.5))
+    return asm("multiply", x, _emit_hard_sigmoid_of(asm, x, ONE_SIXTH, 0.5))
 
 
 @_rule(Softsign)

@@ -48,13 +48,13 @@ class Labels:
         return b.Gather(pair, b.Cast(is_second, to=dtypes.i64), axis=0)
 
 
-def check_labels(kind: str, integers: tuple[int, ...], strings: tuple[str, ...]) -> Labels:
+def check_labels(operator: str, integers: tuple[int, ...], strings: tuple[str, ...]) -> Labels:
     """Return the labels. Raises RuleError [class.labels] for both types, neither, or fewer than two labels."""
     if bool(integers) == bool(strings):
-        raise RuleError("class.labels", f"{kind} needs class labels, either integers or strings")
+        raise RuleError("class.labels", f"{operator} needs class labels, either integers or strings")
     labels = Labels(integers, strings)
     if len(labels) < 2:
-        raise RuleError("class.labels", f"{kind} needs at least 2 class labels, got {len(labels)}")
+        raise RuleError("class.labels", f"{operator} needs at least 2 class labels, got {len(labels)}")
     return labels
 
 

@@ -126,14 +126,14 @@ def row_count_of(x: View, features: int | None) -> Any:
     return 1 if len(x.shape) == 1 else x.shape[0]
 
 
-def _check_lengths(kind: str, coefficients: tuple[float, ...], intercepts: tuple[float, ...], count: int) -> None:
+def _check_lengths(operator: str, coefficients: tuple[float, ...], intercepts: tuple[float, ...], count: int) -> None:
     if count < 1 or not coefficients or len(coefficients) % count:
         raise RuleError(
-            "linear.coefficients", f"{kind}: coefficients ({len(coefficients)}) must be a multiple of the rows ({count})"
+            "linear.coefficients", f"{operator}: coefficients ({len(coefficients)}) must be a multiple of the rows ({count})"
         )
     if intercepts and len(intercepts) != count:
         raise RuleError(
-            "linear.coefficients", f"{kind}: intercepts ({len(intercepts)}) must match the rows of coefficients ({count})"
+            "linear.coefficients", f"{operator}: intercepts ({len(intercepts)}) must match the rows of coefficients ({count})"
         )
 
 

@@ -22,7 +22,7 @@ class ZipMap(Op, sig="x: f32 -> z: any", onnx="ai.onnx.ml:ZipMap-1(x; classlabel
     """ZipMap makes of each row of ``x`` a map from the labels to the row's numbers; a vector is one row.
 
     The labels are ``classlabels_int64s`` or ``classlabels_strings``, one per column. Of two equal labels the last one's
-    number is kept.
+    number is in the map.
     Source: ONNX ai.onnx.ml ZipMap 1.
     """
 

@@ -145,7 +145,7 @@ class SVMClassifier(
     def validate(self) -> None:
         super().validate()
         count, vectors = len(self.labels()), self.vector_count()
-        if any(each < 0 for each in self.vectors_per_class):
+        if any(size < 0 for size in self.vectors_per_class):
             raise RuleError("svm.vectors", f"vectors_per_class must not be negative, got {list(self.vectors_per_class)}")
         if not vectors:
             if len(self.coefficients) % count:
@@ -247,7 +247,7 @@ class _SquaredDistances(Op, sig="x: f32, v: f32 -> y: f32"):
         return (row_count_of(x, None), row_count_of(v, None))
 
     def evaluate(self, xp: Namespace, x: Array, v: Array) -> Any:
-        rows, vectors = (arrays.to_numpy(each).astype(np.float64) for each in (x, v))
+        rows, vectors = (arrays.to_numpy(array).astype(np.float64) for array in (x, v))
         squares = (rows**2).sum(1)[:, None] + (vectors**2).sum(1) - 2 * (rows @ vectors.T)
         return arrays.from_numpy(xp, np.maximum(squares, 0).astype(np.float32))
 

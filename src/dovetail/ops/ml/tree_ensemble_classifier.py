@@ -106,9 +106,9 @@ class _TreeColumns(Op):
         if None not in answers:
             return answers
         columns: dict[str, Any] = {**forest.branches, **forest.leaf_attributes(targets, (1.0,) * len(targets))}
-        (most,) = b.add(TreeEnsemble(n_targets=self.target_count(), aggregate_function="max", **columns), rows)
-        found = b.Greater(most, b.constant(np.array(0, rows.dtype.numpy), rows.dtype))
-        parts = (b.Slice(found, [target], [target + 1], [1]) for target in range(self.target_count()))
+        (maximum,) = b.add(TreeEnsemble(n_targets=self.target_count(), aggregate_function="max", **columns), rows)
+        has_weight = b.Greater(maximum, b.constant(np.array(0, rows.dtype.numpy), rows.dtype))
+        parts = (b.Slice(has_weight, [target], [target + 1], [1]) for target in range(self.target_count()))
         return [part if answer is None else answer for answer, part in zip(answers, parts, strict=True)]
 
     def count_rows(self, x: View) -> Any:
@@ -117,9 +117,9 @@ class _TreeColumns(Op):
         if x.shape is not None and len(x.shape) != 2:
             raise RuleError("input.rank", f"x must have rank 2, got {len(x.shape)}")
         width = None if x.shape is None else x.shape[-1]
-        most = max(self.nodes_featureids, default=0)
-        if isinstance(width, int) and most >= width:
-            raise RuleError("tree.features", f"x must have at least {most + 1} features, got {width}")
+        last_feature = max(self.nodes_featureids, default=0)
+        if isinstance(width, int) and last_feature >= width:
+            raise RuleError("tree.features", f"x must have at least {last_feature + 1} features, got {width}")
         return count
 
 
@@ -362,14 +362,14 @@ class _NodeIndex:
             np.minimum(np.searchsorted(all_, ids), len(all_) - 1) for all_, ids in ((self.trees, trees), (self.nodes, nodes))
         )
         keys = tree * len(self.nodes) + node
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        is_there = (self.trees[tree] == trees) & (self.nodes[node] == nodes) & (self.keys[place] == keys)
-        missing = np.flatnonzero(asked & ~is_there)
+        index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        exists = (self.trees[tree] == trees) & (self.nodes[node] == nodes) & (self.keys[index] == keys)
+        missing = np.flatnonzero(asked & ~exists)
         if missing.size:
             raise RuleError(
                 "tree.nodes", f"{name} names node {nodes[missing[0]]} of tree {trees[missing[0]]}, which does not exist"
             )
-        return np.where(asked, self.order[place], -1)
+        return np.where(asked, self.order[index], -1)
 
 
 def _number_nodes(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, features: Array, goes: Array) -> Forest:
@@ -394,10 +394,12 @@ def _number_nodes(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, features:
     for side, rows in zip(("true", "false"), goes, strict=True):
         columns[f"nodes_{side}nodeids"] = number[rows[branches]], number[lone]
         columns[f"nodes_{side}leafs"] = is_leaf[rows[branches]], np.ones(added, bool)
-    found = {name: tuple(np.concatenate(parts).tolist()) for name, parts in columns.items()}
-    if not any(found["nodes_missing_value_tracks_true"]):
-        found["nodes_missing_value_tracks_true"] = ()
-    return Forest({**found, "tree_roots": tuple(roots.tolist())}, _leaf_rows(op, index, is_leaf, number), index.tree_of[is_leaf])
+    branch_columns = {name: tuple(np.concatenate(parts).tolist()) for name, parts in columns.items()}
+    if not any(branch_columns["nodes_missing_value_tracks_true"]):
+        branch_columns["nodes_missing_value_tracks_true"] = ()
+    return Forest(
+        {**branch_columns, "tree_roots": tuple(roots.tolist())}, _leaf_rows(op, index, is_leaf, number), index.tree_of[is_leaf]
+    )
 
 
 def _leaf_rows(op: _TreeColumns, index: _NodeIndex, is_leaf: Array, number: Array) -> Any:
